@@ -1,4 +1,4 @@
-//! Makes the calls of etcd from our excerpt of its schema, when they are asked for.
+//! Generates the etcd client from our excerpt of its schema, if the feature is on.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=build.rs");

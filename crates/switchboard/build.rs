@@ -1,4 +1,4 @@
-//! Makes the service Channelz from its schema, where it is asked for.
+//! Makes the service Channelz from its schema, if its feature is on.
 
 #[cfg(feature = "channelz")]
 fn main() -> Result<(), switchboard_build::Error> {

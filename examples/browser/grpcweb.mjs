@@ -33,7 +33,7 @@ export async function* call(method, message, { base = "/", signal } = {}) {
         continue;
       }
       const [flags, body] = [input[0], input.subarray(HEADER, whole)];
-      if (flags & COMPRESSED) throw failure(13, "a compressed message, though none was asked for");
+      if (flags & COMPRESSED) throw failure(13, "a compressed message, though none was requested");
       if (flags & TRAILERS) return check(trailers(body));
       yield body;
       input = input.subarray(whole);

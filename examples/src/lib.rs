@@ -6,7 +6,7 @@ pub mod tutorial {
     switchboard::include_proto!("tutorial.v1");
 }
 
-/// The guide whose examples call what is generated here.
+/// The guide whose examples call the generated code of this crate.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/wires/thrift.md")]
 mod guide {}
@@ -28,21 +28,23 @@ mod tests {
     }
 
     #[test]
-    fn links_of_the_readme_lead_somewhere() {
+    fn links_of_the_front_pages_lead_somewhere() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let links = README.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
-        for (link, _) in links.filter(|(link, _)| !link.contains("://")) {
-            let (file, section) =
-                link.split_once('#').map_or((link, None), |(file, section)| (file, Some(section)));
-            let file = if file.is_empty() { "README.md" } else { file };
-            assert!(root.join(file).exists(), "README.md links to {file}, which is not there");
-            if let Some(section) = section {
-                let text = std::fs::read_to_string(root.join(file)).expect("a file with sections is text");
-                let there =
-                    text.lines().filter(|line| line.starts_with('#')).any(|line| slug(line) == section);
+        for page in ["README.md", "docs/features.md", "docs/performance.md"] {
+            let text = std::fs::read_to_string(root.join(page)).expect("a page");
+            let folder = root.join(page).parent().expect("a folder").to_path_buf();
+            let links = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+            for (link, _) in links.filter(|(link, _)| !link.contains("://")) {
+                let (file, section) =
+                    link.split_once('#').map_or((link, None), |(file, section)| (file, Some(section)));
+                let file = if file.is_empty() { root.join(page) } else { folder.join(file) };
+                assert!(file.exists(), "{page} links to {link}, and the file is not there");
+                let Some(section) = section else { continue };
+                let text = std::fs::read_to_string(&file).expect("a file with sections is text");
+                let mut headings = text.lines().filter(|line| line.starts_with('#'));
                 assert!(
-                    there,
-                    "README.md links to the section #{section} of {file}, which has no such heading"
+                    headings.any(|line| slug(line) == section),
+                    "{page} links to {link}, and the file has no such heading"
                 );
             }
         }

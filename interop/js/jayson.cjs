@@ -24,7 +24,7 @@ async function cases(name, client) {
 
   const batch = [
     client.request("Greeter.Greet", ["one"], undefined, false),
-    client.request("Greeter.Greet", ["nobody"], null, false),
+    client.request("Greeter.Greet", ["two"], null, false),
     client.request("Greeter.Nope", [], undefined, false),
   ];
   const answers = await client.request(batch);

@@ -65,7 +65,7 @@ class Closed(Exception):
 
 
 class Connection:
-    """One connection; whoever waits for something reads for all calls."""
+    """One connection; the call that waits reads the frames of all calls."""
 
     def __init__(self, address, patience=30, window=4 * DEFAULT_WINDOW, preface=PREFACE):
         host, port = address.rsplit(":", 1)
@@ -148,7 +148,7 @@ class Connection:
         return self._methods[method]
 
     def pump(self):
-        """Reads one frame and does what it asks for."""
+        """Reads one frame and handles it."""
         frame = self.receive()
         call = self.calls.get(frame.call)
         match frame.kind:

@@ -1,6 +1,6 @@
 """The Python classes of the schemas of the demo, generated at import into a temporary folder.
 
-Generated each time: what is under test are the schema files as they are now.
+Generated each time, so that the tests use the current schema files.
 """
 
 import importlib.resources

@@ -58,8 +58,8 @@ class Server:
         """What Ctrl-C does."""
         self.process.send_signal(signal.SIGINT)
 
-    def hang_up(self):
-        """Says that certificates have changed."""
+    def reload_certificates(self):
+        """Sends SIGHUP, which makes the server read its certificates again."""
         self.process.send_signal(signal.SIGHUP)
 
     def exit_code(self):

@@ -64,7 +64,7 @@ class Admin(unittest.TestCase):
         self.assertTrue(kind.startswith("application/openmetrics-text; version=1.0.0"), kind)
         self.check(families)
 
-    def test_pages_are_json_when_asked_for(self):
+    def test_pages_are_json_on_request(self):
         _, index = self.ask("/", Accept="application/json")
         for page in json.loads(index)["pages"]:
             response, body = self.ask(page["path"], Accept="application/json")

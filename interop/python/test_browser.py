@@ -70,7 +70,7 @@ class InChromium(unittest.TestCase):
         self.browser.press(" ")
         self.browser.until(f"{SEEN} >= 2")
 
-    def test_a_server_that_is_gone_is_told_and_comes_back(self):
+    def test_a_stopped_server_is_shown_and_its_return_too(self):
         with Server() as mortal:
             self.browser.open(f"http://{mortal.address}/")
             self.browser.until(f"{DONE} && {SEEN} >= 1")

@@ -158,7 +158,7 @@ class Reflected(unittest.TestCase):
         self.assertEqual(reply["seen"], {"@type": "type.googleapis.com/zoo.hidden.Note", "text": "x"})
         self.assertEqual(reply["at"], "1970-01-01T00:00:01Z")
 
-    def test_any_of_a_type_that_nobody_knows(self):
+    def test_any_of_an_unknown_type(self):
         [reply] = self.values("Look", '{"name": "stranger"}')
         self.assertEqual(reply["seen"], {"@type": "type.example/far.Away", "value": "CAE="})
 
@@ -199,14 +199,14 @@ class Compressed(Reflected):
 
 
 class WithFiles(Reflected):
-    """A server that tells nothing, and .proto files."""
+    """A server without reflection, and .proto files."""
 
     reflected = False
     options = ("--proto", FILES[0], "--proto", FILES[2], "-I", str(FOLDER))
 
 
 class WithSet(Reflected):
-    """A server that tells nothing, and what protoc made."""
+    """A server without reflection, and a descriptor set of protoc."""
 
     reflected = False
     options = ("--descriptor-set", str(SET))

@@ -1,4 +1,4 @@
-"""What the server tells of itself, as the Channelz client of Python sees it."""
+"""The Channelz service of the server, read by the Channelz client of Python."""
 
 import datetime
 import ipaddress
@@ -14,7 +14,7 @@ from certificates import Authority
 from schema import demo_pb2, demo_pb2_grpc
 from server import PATIENCE_SECONDS, Server
 
-NOBODY = 1 << 40
+UNKNOWN_ID = 1 << 40
 SERVICE = "grpc.channelz.v1.Channelz"
 
 
@@ -26,7 +26,7 @@ class ChannelzTest(unittest.TestCase):
         self.channelz = channelz_pb2_grpc.ChannelzStub(self.connect())
 
     def connect(self):
-        # Channels with the same options share their connections unless told otherwise.
+        # Channels with the same options share their connections without this option.
         options = [("grpc.use_local_subchannel_pool", 1)]
         return self.enterContext(grpc.insecure_channel(self.server.address, options=options))
 
@@ -74,7 +74,7 @@ class Servers(ChannelzTest):
         local = self.socket(listener.socket_id).local.tcpip_address
         self.assertEqual((ipaddress.ip_address(local.ip_address).compressed, local.port), ("127.0.0.1", self.server.port))
 
-    def test_lists_begin_where_they_are_asked_to(self):
+    def test_lists_begin_at_the_requested_id(self):
         server = self.only_server()
         for start, found in ((server.ref.server_id, 1), (server.ref.server_id + 1, 0)):
             answer = self.ask("GetServers", start_server_id=start)
@@ -123,7 +123,7 @@ class Sockets(ChannelzTest):
         (other,) = (ref.socket_id for ref in self.sockets().socket_ref if ref not in known)
         self.assertEqual(self.socket(other).data.streams_failed, 0)
         call.cancel()
-        # The server hears of it when it does: asks until then.
+        # The server receives the cancel some time later: polls until then.
         end = time.monotonic() + PATIENCE_SECONDS
         while self.socket(other).data.streams_failed == 0:
             self.assertLess(time.monotonic(), end)
@@ -148,16 +148,16 @@ class Sockets(ChannelzTest):
         self.assertEqual(seen, ids)
 
 
-class Mistakes(ChannelzTest):
-    def test_ids_of_nobody(self):
+class UnknownIds(ChannelzTest):
+    def test_unknown_ids(self):
         server_id = self.only_server().ref.server_id
         for method, field, channelz_id in (
-            ("GetServer", "server_id", NOBODY),
+            ("GetServer", "server_id", UNKNOWN_ID),
             ("GetServer", "server_id", -1),
-            ("GetServerSockets", "server_id", NOBODY),
-            ("GetSocket", "socket_id", NOBODY),
+            ("GetServerSockets", "server_id", UNKNOWN_ID),
+            ("GetSocket", "socket_id", UNKNOWN_ID),
             ("GetSocket", "socket_id", server_id),
-            ("GetChannel", "channel_id", NOBODY),
+            ("GetChannel", "channel_id", UNKNOWN_ID),
             ("GetSubchannel", "subchannel_id", server_id),
         ):
             with self.subTest(method, id=channelz_id):
@@ -189,7 +189,7 @@ class Schema(ChannelzTest):
 
 
 class Elsewhere(unittest.TestCase):
-    def test_off_unless_asked_for(self):
+    def test_off_by_default(self):
         server = self.enterContext(Server())
         channel = self.enterContext(grpc.insecure_channel(server.address))
         with self.assertRaises(grpc.RpcError) as caught:
@@ -205,10 +205,10 @@ class Elsewhere(unittest.TestCase):
         channel = self.enterContext(grpc.secure_channel(server.address, credentials))
         channelz = channelz_pb2_grpc.ChannelzStub(channel)
         (own,) = channelz.GetServers(channelz_pb2.GetServersRequest(), timeout=PATIENCE_SECONDS).server
-        asked = channelz_pb2.GetServerSocketsRequest(server_id=own.ref.server_id)
-        (ref,) = channelz.GetServerSockets(asked, timeout=PATIENCE_SECONDS).socket_ref
-        asked = channelz_pb2.GetSocketRequest(socket_id=ref.socket_id)
-        security = channelz.GetSocket(asked, timeout=PATIENCE_SECONDS).socket.security
+        request = channelz_pb2.GetServerSocketsRequest(server_id=own.ref.server_id)
+        (ref,) = channelz.GetServerSockets(request, timeout=PATIENCE_SECONDS).socket_ref
+        request = channelz_pb2.GetSocketRequest(socket_id=ref.socket_id)
+        security = channelz.GetSocket(request, timeout=PATIENCE_SECONDS).socket.security
         self.assertRegex(security.tls.standard_name, r"^TLS_(AES|CHACHA20|ECDHE)_[A-Z0-9_]+$")
 
 

@@ -46,7 +46,7 @@ def echo_metadata(context):
             context.set_trailing_metadata(((name, value),))
 
 
-def refuse_if_asked(request, context):
+def refuse_on_request(request, context):
     if request.HasField("response_status") and request.response_status.code:
         # The codes of this library are looked up by number.
         code = next(code for code in grpc.StatusCode if code.value[0] == request.response_status.code)
@@ -63,7 +63,7 @@ def empty_call(request, context):
 
 def unary_call(request, context):
     echo_metadata(context)
-    refuse_if_asked(request, context)
+    refuse_on_request(request, context)
     return messages.SimpleResponse(payload=payload(request.response_size))
 
 
@@ -81,7 +81,7 @@ def streaming_input_call(requests, context):
 def full_duplex_call(requests, context):
     echo_metadata(context)
     for request in requests:
-        refuse_if_asked(request, context)
+        refuse_on_request(request, context)
         yield from streaming_output_call(request, context)
 
 

@@ -167,13 +167,13 @@ class Statuses(DemoTest):
         self.call_unknown("/demo.v1.Greeter/Nope")
 
     def test_unknown_service(self):
-        self.call_unknown("/demo.v1.Nobody/Greet")
+        self.call_unknown("/demo.v1.Missing/Greet")
 
     def call_unknown(self, path):
         call = self.channel.unary_unary(path)
         self.refused(grpc.StatusCode.UNIMPLEMENTED, lambda: call(b"", timeout=PATIENCE_SECONDS))
 
-    def test_greet_nobody(self):
+    def test_greet_without_a_name(self):
         error = self.refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: self.greet(""))
         self.assertNotEqual(error.details(), "")
 

@@ -1,4 +1,4 @@
-"""What evans, a command line client that asks reflection for everything, gets from the server."""
+"""evans, a command line client that reads all schemas by reflection, against the server."""
 
 import json
 import os

@@ -108,7 +108,7 @@ class ByReflection(Calls, unittest.TestCase):
                 self.assertIn(shown, ended.stdout)
 
     def test_describe_nothing(self):
-        self.assertNotEqual(grpcurl("describe demo.v1.Nobody").returncode, 0)
+        self.assertNotEqual(grpcurl("describe demo.v1.Missing").returncode, 0)
 
 
 def values(text):

@@ -180,7 +180,7 @@ class Streams(NativeTest):
 
     def test_sending_without_credit_ends_the_call(self):
         call = self.connection.start(CHAT, more=True)
-        # A reader whose answers nobody takes stops reading.
+        # A server whose replies are not read stops reading.
         message = demo_pb2.Note(text="x" * 60_000).SerializeToString()
 
         def flood():
@@ -279,7 +279,7 @@ class Statuses(NativeTest):
         self.assertEqual(status.details, [("google.rpc.Help", b"\x0a\x02\x0a\x00")])
 
     def test_unknown_names_and_numbers(self):
-        for method in ("demo.v1.Greeter/Nope", "demo.v1.Nobody/Greet", "x" * 2000):
+        for method in ("demo.v1.Greeter/Nope", "demo.v1.Missing/Greet", "x" * 2000):
             with self.subTest(method[:30]):
                 self.refused(native.UNIMPLEMENTED, lambda: self.connection.unary(method, b""))
         call = self.connection.start(GREET, greet_request("Ada"))
@@ -380,8 +380,8 @@ class Frames(NativeTest):
         connection.send(kind, **fields)
         self.assertIn(reason, native.end_of(connection) or "")
 
-    def test_fatal_mistakes_are_named(self):
-        self.fatal(native.SETTINGS, "twice", body=struct.pack("<HI", 4, 1 << 20))
+    def test_fatal_errors_are_named(self):
+        self.fatal(native.SETTINGS, "second SETTINGS", body=struct.pack("<HI", 4, 1 << 20))
         self.fatal(native.CREDIT, "CREDIT", body=b"123")
         self.fatal(native.CALL, "cut short", body=b"123")
         self.fatal(native.CALL, "metadata", body=struct.pack("<IBBH", 0, 1, 0, 9))

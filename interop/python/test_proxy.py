@@ -38,7 +38,7 @@ class Rpcx:
 
 
 class GrpcToNative(test_grpcurl.ByReflection):
-    """All that grpcurl does with a server of ours, which is called on the native wire; the proxy tells its schema."""
+    """All cases of grpcurl with a Switchboard server behind the proxy on the native wire; the proxy has its schema."""
 
     @classmethod
     def setUpClass(cls):

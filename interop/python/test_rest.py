@@ -57,7 +57,7 @@ class Unary(unittest.TestCase):
         self.assertEqual((status, content_type), (200, JSON), text)
 
     def test_post_without_a_body(self):
-        status, _, body = curl("/demo.v1.Posts/Query", "--request", "POST")
+        status, _, body = curl("/demo.v1.Posts/Query", "--request", "POST", "--header", f"content-type: {JSON}")
         self.assertEqual(status, 200, body)
         self.assertEqual(len(json.loads(body)["posts"]), 6)
 
@@ -130,7 +130,7 @@ class Errors(unittest.TestCase):
         self.assert_refused(curl("/v1/posts?nope=1"), 400, 3, "has no field `nope`")
 
     def test_wrong_parameter(self):
-        self.assert_refused(curl("/v1/posts?limit=many"), 400, 3, "`many` is no number")
+        self.assert_refused(curl("/v1/posts?limit=many"), 400, 3, "`many` is not a number")
 
     def test_unknown_path(self):
         self.assert_refused(curl("/v1/nope"), 404, 5, "GET /v1/posts")

@@ -1,4 +1,4 @@
-"""Foreign callers inside TLS: grpcio, grpcurl, curl, Python's ssl, and what callers without TLS are told."""
+"""Foreign callers inside TLS: grpcio, grpcurl, curl, Python's ssl, and the errors that callers without TLS get."""
 
 import json
 import os
@@ -83,7 +83,7 @@ class Calls(TlsTest):
                 body, _, outcome = ended.stdout.rpartition("\n")
                 self.assertEqual((body, outcome), ('{"text":"hello Ada"}', f"200 {version}"), ended.stderr)
 
-    def test_curl_without_tls_is_told(self):
+    def test_curl_without_tls_gets_an_error_text(self):
         ended = self.curl(scheme="http")
         self.assertIn("this port takes TLS only", ended.stdout, ended.stderr)
         self.assertTrue(ended.stdout.endswith("400 1.1"), ended.stdout)
@@ -129,14 +129,14 @@ class Reload(TlsTest):
             with context.wrap_socket(plain, server_hostname="127.0.0.1") as wrapped:
                 return wrapped.getpeercert()["serialNumber"]
 
-    def test_hang_up_brings_the_new_certificate_and_cuts_nobody(self):
+    def test_sighup_loads_the_new_certificate_and_closes_no_connection(self):
         greeter = self.greeter()
         greeter.Greet(demo_pb2.GreetRequest(name="Ada"), timeout=PATIENCE_SECONDS)
         before = self.serial()
         certificate, key = authority.issue("renewed")
         shutil.copyfile(certificate, self.certificate)
         shutil.copyfile(key, self.key)
-        self.server.hang_up()
+        self.server.reload_certificates()
         while self.serial() == before:
             pass
         answer = greeter.Greet(demo_pb2.GreetRequest(name="Ada"), timeout=PATIENCE_SECONDS)

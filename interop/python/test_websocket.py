@@ -91,7 +91,7 @@ class Messages(unittest.TestCase):
 
 
 class Compressed(unittest.TestCase):
-    """websockets offers compression unless told otherwise; this server agrees."""
+    """websockets offers compression by default; this server accepts it."""
 
     @classmethod
     def setUpClass(cls):
@@ -104,7 +104,7 @@ class Compressed(unittest.TestCase):
                 answer = json.loads(websocket.recv(PATIENCE_SECONDS))
                 self.assertEqual(answer["result"], {"text": f"hello {text}."})
 
-    def test_what_is_offered_by_default_is_taken(self):
+    def test_the_default_offer_is_accepted(self):
         with open_to(self.server) as websocket:
             self.assertEqual(
                 websocket.response.headers["Sec-WebSocket-Extensions"],
@@ -141,7 +141,7 @@ class Compressed(unittest.TestCase):
                 websocket.recv(PATIENCE_SECONDS)
         self.assertEqual(websocket.close_code, 1009)
 
-    def test_nothing_is_compressed_unless_asked_for(self):
+    def test_nothing_is_compressed_by_default(self):
         with open_to(self.server, compression=None) as websocket:
             self.assertNotIn("Sec-WebSocket-Extensions", websocket.response.headers)
             self.echo(websocket, (65_536,))
@@ -155,7 +155,7 @@ def random_text(size):
 
 
 class Drain(unittest.TestCase):
-    def test_peers_are_told(self):
+    def test_peers_get_a_close_frame(self):
         with Server("--drain-timeout", "5s") as server, open_to(server) as idle, open_to(server) as busy:
             for websocket in (idle, busy):
                 websocket.send(request("Greeter.Greet", ["Ada"], 1))

@@ -30,7 +30,7 @@ pub(crate) fn run_all(workspace: &Workspace) -> Result<(), Failure> {
 /// The two ways in which a package can offer a program that is an example.
 struct Kind {
     flag: &'static str,
-    /// Below the folder of what is built.
+    /// Folder of the products, below the target folder of cargo.
     folder: &'static str,
 }
 
@@ -64,7 +64,7 @@ fn packages(workspace: &Workspace) -> Result<Vec<String>, Failure> {
     Ok(packages)
 }
 
-/// Cargo itself is asked, which answers a flag without its name with the list of what there is.
+/// Queries cargo, which prints the list of available names for a flag without its name.
 fn names(workspace: &Workspace, package: &str, kind: &Kind) -> Result<Vec<String>, Failure> {
     let arguments = ["build", "--package", package, kind.flag];
     let output = workspace

@@ -1,5 +1,5 @@
-//! Holds what calls cost against bounds: instructions, system calls, clock readings and allocations, which are the same
-//! however busy the machine is.
+//! Compares the costs of calls with bounds: instructions, system calls, clock readings and allocations, which
+//! do not depend on the load of the machine.
 //!
 //! Server and callers of `bench/gates` run under valgrind, each with a short and a long run; the difference is what the
 //! calls cost that the long one has more. `bench/gates/bounds.txt` has the bounds.
@@ -52,14 +52,14 @@ fn measure(run: &Run<'_>, valgrind: PathBuf) -> Result<(), Failure> {
     report.end()
 }
 
-/// What was found so far.
+/// Results of the comparisons so far.
 #[derive(Debug, Default)]
 struct Report {
     over: Vec<String>,
     loose: Vec<String>,
 }
 
-/// A bound this many times above what was counted no longer holds anything.
+/// A bound that is this many times above the count is too high to be useful.
 const LOOSE: f64 = 1.4;
 
 impl Report {
@@ -109,7 +109,7 @@ impl Report {
     }
 }
 
-/// With as many digits as tell something.
+/// Formats a number with its significant digits.
 fn number(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_its_bound_fails_and_says_what_to_do() {
+    fn a_cost_over_its_bound_fails_and_names_the_remedy() {
         let mut report = Report::default();
         let line = report.line(&bound([100.0, 2.0, 1.0, 0.0]), Costs([101.0, 2.0, 0.9, 0.0]));
         assert!(line.contains("101 of 100!") && line.contains("2.000 of 2.000 "), "{line}");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_below_its_bound_is_named_and_no_failure() {
+    fn a_cost_far_below_its_bound_is_named_and_does_not_fail() {
         let mut report = Report::default();
         report.line(&bound([100.0, 2.0, 1.0, 0.0]), Costs([50.0, 2.0, 1.0, 0.0]));
         assert_eq!(report.loose, ["echo-1, client: 50.0 instructions a call, bound 100"]);

@@ -60,7 +60,7 @@ impl Suite {
         }
     }
 
-    /// What is needed besides Python.
+    /// Returns the peer that the suite needs besides Python.
     fn peer(self) -> Option<Peer> {
         match self {
             Self::Admin | Self::Call | Self::Client | Self::Grpc | Self::Native => None,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// A value; numbers are kept as they are written, since no manifest is asked for one.
+/// A value; numbers are kept as text, since no field of a manifest is a number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
     Array(Vec<Value>),
@@ -20,8 +20,7 @@ impl Value {
     /// Reads `text`.
     ///
     /// # Errors
-    ///
-    /// Says what was expected, and in which line.
+    /// Names the expected token and the line.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let mut reader = Reader { text, at: 0 };
         let value = reader.value(0);

@@ -1,12 +1,14 @@
 //! The developer command: `cargo xtask test` runs every kind of test that the project has.
 //!
-//! Only the standard library is used, so that the first run on a fresh machine compiles in seconds.
-//! `steps` is the list of what is checked, `peers` installs the foreign programs that some steps need, `rivals` builds
-//! those that `switchboard bench compare` measures, `gates` counts what calls cost, `tidy` enforces what review should
-//! not discuss, `interop` runs foreign programs against the real binary, and `suites` runs whole foreign test suites
-//! against servers that implement their services.
+//! Only the standard library is used, so that the first run on a fresh machine compiles in seconds. `steps`
+//! is the list of checks, `peers` installs the foreign programs that some steps need, `rivals` builds those
+//! that `switchboard bench compare` measures, `gates` counts what calls cost, `tidy` enforces what review
+//! should not discuss, `interop` runs foreign programs against the real binary, `suites` runs whole foreign
+//! test suites against servers that implement their services, and `fuzz` runs the fuzz targets for as long as
+//! is wanted.
 
 mod examples;
+mod fuzz;
 mod gates;
 mod interop;
 mod json;
@@ -28,8 +30,14 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test [--only STEP[,STEP]] [--list]   run every kind of test, or only the named steps
+  quick                                format, lints, tidy and the tests that need no foreign program: run it before
+                                       each commit
   peers [--only NAME[,NAME]]           install the programs that the interop steps need (`interop`), and build the
                                        rivals of `switchboard bench compare`, or only those that are named
+  fuzz [--seconds N] [--jobs N] [--only TARGET[,TARGET]]
+                                       run every fuzz target, or only the named ones, for N seconds each (60), so many
+                                       at a time (1), and keep their smallest inputs in fuzz/corpus; needs a nightly
+                                       toolchain and cargo-fuzz
   tidy                                 check the rules that no compiler checks
   help                                 show this text
 
@@ -40,7 +48,7 @@ environment:
   SWITCHBOARD_PEERS the folder for installed peers, instead of .peers in the checkout
 ";
 
-/// Leaves with 0 when all went well, 1 when a check failed, 2 when the command line is not understood.
+/// Exits with 0 on success, 1 when a check failed, 2 when the command line is not understood.
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -56,12 +64,20 @@ fn main() -> ExitCode {
             Ok(selected) => exit(steps::run(&workspace, &selected)),
             Err(message) => misuse(&message),
         },
+        ["quick"] => match steps::select(steps::QUICK) {
+            Ok(selected) => exit(steps::run(&workspace, &selected)),
+            Err(message) => misuse(&message),
+        },
         [transcript::COMMAND, name] => match steps::select(name) {
             Ok(selected) => steps::run_one(&workspace, &selected),
             Err(message) => misuse(&message),
         },
         ["peers"] => install(&workspace, None),
         ["peers", "--only", names] => install(&workspace, Some(names)),
+        ["fuzz", options @ ..] => match fuzz::Plan::parse(options) {
+            Ok(plan) => exit(fuzz::run(&workspace, &plan)),
+            Err(message) => misuse(&message),
+        },
         ["tidy"] => exit(tidy::run(&workspace)),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
@@ -72,7 +88,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the interop steps need must be there; rivals may be absent, but for CI.
+/// Installs peers. Fails when a peer of the interop steps is missing; absent rivals are a failure only in CI.
 fn install(workspace: &Workspace, only: Option<&str>) -> ExitCode {
     const INTEROP: &str = "interop";
     let rivals = Rivals::new(workspace);

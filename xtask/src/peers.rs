@@ -23,7 +23,7 @@ pub(crate) enum Peer {
     Chromium,
     /// The conformance suite of Connect, which speaks Connect, gRPC and gRPC-Web.
     ConnectConformance,
-    /// An old one with few modules: what is used of it has stayed as it was.
+    /// An old version with few modules; the interfaces that the tests use have not changed since.
     Consul,
     Curl,
     /// The DNS server.
@@ -31,11 +31,13 @@ pub(crate) enum Peer {
     /// A client and a server of eRPC for Go.
     Erpc,
     Etcd,
-    /// A client that asks reflection for everything.
+    /// A client that reads all schemas by reflection.
     Evans,
     Ghz,
     /// The interop client of gRPC for Go.
     GrpcGoClient,
+    /// A client of grpc-go that retries as its service config says.
+    GrpcGoRetry,
     /// The interop server of gRPC for Go.
     GrpcGoServer,
     /// A web page that calls, as Postman does.
@@ -75,6 +77,7 @@ const ALL: &[Peer] = &[
     Peer::Etcd,
     Peer::Ghz,
     Peer::GrpcGoClient,
+    Peer::GrpcGoRetry,
     Peer::GrpcGoServer,
     Peer::Grpcui,
     Peer::Grpcurl,
@@ -100,9 +103,9 @@ pub(crate) struct Peers {
     requirements: PathBuf,
     /// The folder of foreign peers in the checkout.
     interop: PathBuf,
-    /// What the programs of kiss-rpc need, in a Python of its own.
+    /// Packages for the programs of kiss-rpc, in a Python environment of its own.
     kiss: PathBuf,
-    /// What the library of Thrift is, in a Python of its own: the other needs none of it.
+    /// The library of Thrift, in a Python environment of its own: the other one does not need it.
     thrift: PathBuf,
     /// The JavaScript programs and the list of what they need.
     sources: PathBuf,
@@ -125,7 +128,7 @@ impl Peers {
         }
     }
 
-    /// Installs what is missing and returns one line for each peer that could not be had.
+    /// Installs missing peers and returns one line for each one that could not be installed.
     pub(crate) fn install_all(&self) -> Vec<String> {
         let mut missing = Vec::new();
         for peer in ALL.iter().copied() {
@@ -143,8 +146,7 @@ impl Peers {
     /// The program, installed now if need be.
     ///
     /// # Errors
-    ///
-    /// Says what is missing, or what failed to install.
+    /// Names the missing program, or the failed installation.
     pub(crate) fn path(&self, peer: Peer) -> Result<PathBuf, Failure> {
         if let Some(known) = self.known.borrow().get(&peer) {
             return known.clone();
@@ -174,6 +176,7 @@ impl Peers {
             Peer::ZooKeeper => zookeeper(),
             Peer::Consul => self.go_module("consul", "github.com/hashicorp/consul", "consul"),
             Peer::Erpc => self.go_module("erpc/peer", ".", "erpc-peer"),
+            Peer::GrpcGoRetry => self.go_module("grpc-go", ".", "grpc-go-retry"),
             Peer::Rpcx => self.go_module("rpcx/peer", ".", "rpcx-peer"),
             Peer::RpcxRegistry => self.go_module("rpcx-registry", ".", "rpcx-registry"),
             Peer::Buf => self.go("github.com/bufbuild/buf/cmd/buf", "v1.50.0"),
@@ -201,8 +204,8 @@ impl Peers {
         })
     }
 
-    /// A program of a module that is built for one which requires it. `go install` asks for the list of all versions,
-    /// to warn of old ones, and proxies that have the version do not always have that.
+    /// Builds a program of a module that another module requires. `go install` requests the list of all
+    /// versions, to warn of old ones, and proxies that have the version do not always have the list.
     fn go_required(&self, module: &str, package: &str, version: &str) -> Result<PathBuf, Failure> {
         let package = format!("{module}{package}");
         self.go_program(&package, version, |folder| {
@@ -241,8 +244,8 @@ impl Peers {
         build: impl Fn(&Path) -> Result<(), Failure>,
     ) -> Result<PathBuf, Failure> {
         let name = package.rsplit('/').next().unwrap_or(package);
-        // Programs that were built this way cannot tell their version, the folder can. It has the whole path
-        // because several programs are called `client`.
+        // Programs that were built this way do not contain their version, so the folder has it. It has the
+        // whole path because several programs are called `client`.
         let folder = self.folder.join(format!("{}-{version}", package.replace('/', "-")));
         let program = folder.join(name);
         if program.is_file() {
@@ -327,6 +330,7 @@ impl Peer {
             Self::Etcd => "etcd",
             Self::Ghz => "ghz",
             Self::GrpcGoClient => "the interop client of grpc-go",
+            Self::GrpcGoRetry => "the retrying client of grpc-go",
             Self::GrpcGoServer => "the interop server of grpc-go",
             Self::Grpcui => "grpcui",
             Self::Grpcurl => "grpcurl",

@@ -130,7 +130,7 @@ pub(crate) fn is_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
 }
 
-/// What a server gets to begin to listen.
+/// Time limit for a server to begin to listen.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// A server that runs beside a check; it ends when this is dropped.

@@ -1,8 +1,8 @@
 //! Builds the rivals under `bench/peers`, which `switchboard bench compare` measures.
 //!
-//! Each folder has a `peer.json` that says what it needs and how it is built; `bench/peers/README.md` documents it.
-//! What is built goes to the folder of the other peers. A rival that cannot be had is no failure: the reason is left
-//! beside its products, and the comparison names it.
+//! Each folder has a `peer.json` that says what it needs and how it is built; `bench/peers/README.md`
+//! documents it. Products go to the folder of the other peers. A rival that cannot be built is not a failure:
+//! the reason is written to a file beside its products, and the comparison names it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::json::Value;
 use crate::peers;
 use crate::process::{self, Failure, Workspace};
 
-/// What says, beside the products, why there are none.
+/// File in the folder of products that has the reason why there are none.
 const ABSENT: &str = "absent.txt";
 
 /// Where the rivals are and where their products go.
@@ -76,7 +76,7 @@ impl Rivals {
     }
 }
 
-/// What a manifest says about building.
+/// Fields of a manifest that concern the build.
 #[derive(Debug, PartialEq, Eq)]
 struct Recipe {
     /// Debian packages.
@@ -123,7 +123,7 @@ impl Recipe {
     }
 }
 
-/// Runs a command with its output shown; the line of it that tells most becomes part of the failure.
+/// Runs a command with its output shown; the most informative line becomes part of the failure.
 fn run(command: &mut Command) -> Result<(), Failure> {
     let mut first: Option<String> = None;
     let mut last: Option<String> = None;
@@ -142,7 +142,8 @@ fn run(command: &mut Command) -> Result<(), Failure> {
     })
 }
 
-/// Whether Debian has this package installed. Where there is no Debian the build shows what is missing.
+/// Whether Debian has this package installed. On other systems the build fails with the name of the missing
+/// package.
 fn is_installed(package: &str) -> bool {
     if !process::is_in_path("dpkg-query") {
         return true;

@@ -17,7 +17,7 @@ pub(crate) struct Step {
     check: fn(&Run<'_>) -> Outcome,
 }
 
-/// What the steps of one run share.
+/// State that the steps of one run share.
 pub(crate) struct Run<'a> {
     pub(crate) workspace: &'a Workspace,
     pub(crate) peers: Peers,
@@ -28,7 +28,7 @@ pub(crate) struct Run<'a> {
 pub(crate) enum Outcome {
     Failed(String),
     Passed,
-    /// Could not be tried here; says what is missing.
+    /// Could not run here; has the name of the missing program.
     Skipped(String),
 }
 
@@ -40,6 +40,12 @@ impl From<Result<(), Failure>> for Outcome {
         }
     }
 }
+
+/// How long a well-behaved caller calls beside each strategy of a hostile peer.
+const ADVERSARY_MILLIS: &str = "20";
+
+/// The steps of `cargo xtask quick`: they need no foreign program and no network.
+pub(crate) const QUICK: &str = "tidy,fmt,clippy,test";
 
 /// Every step, the quickest to fail first.
 pub(crate) const ALL: &[Step] = &[
@@ -65,7 +71,9 @@ pub(crate) const ALL: &[Step] = &[
         name: "test",
         about: "unit, integration and property tests",
         check: |run| {
-            run.workspace.cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--examples"]).into()
+            run.workspace
+                .cargo(&["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"])
+                .into()
         },
     },
     Step {
@@ -93,6 +101,24 @@ pub(crate) const ALL: &[Step] = &[
         about: "every wire at once on one port for a minute, foreign clients too, among silent connections and slow ones",
         check: suites::every_wire,
     },
+    Step {
+        name: "adversary",
+        about: "hostile peers of every wire beside a well-behaved caller, and hostile servers of every client",
+        check: |run| {
+            let mut command = run.workspace.cargo_command();
+            // Built as in the step `test`; one test on each of two cores.
+            command.args([
+                "test",
+                "--workspace",
+                "--test",
+                "adversary",
+                "--",
+                "--nocapture",
+                "--test-threads=2",
+            ]);
+            process::run(command.env("ADVERSARY_MILLIS", ADVERSARY_MILLIS)).into()
+        },
+    },
     Step { name: "peers", about: "the foreign programs are installed", check: peers },
     Step {
         name: "interop-admin",
@@ -118,6 +144,11 @@ pub(crate) const ALL: &[Step] = &[
         name: "interop-grpc-go",
         about: "the interop cases of gRPC, from its Go client",
         check: |run| suites::grpc_go(run),
+    },
+    Step {
+        name: "interop-grpc-go-retry",
+        about: "a grpc-go client with a retry policy: attempts, and pauses that the server requests",
+        check: |run| suites::grpc_go_retry(run),
     },
     Step {
         name: "interop-grpc-go-server",
@@ -277,7 +308,7 @@ pub(crate) fn run(workspace: &Workspace, steps: &[Step]) -> bool {
         let mut output = String::new();
         let outcome = if is_ci {
             print!("{:<22}  ", step.name);
-            // Whoever follows the log of a machine sees which step runs now.
+            // Readers of the log of a machine see which step runs now.
             let _ = std::io::stdout().flush();
             transcript::run(workspace, step, &mut output)
         } else {
@@ -373,7 +404,7 @@ fn clippy(run: &Run<'_>) -> Outcome {
         let arguments = [&["clippy"], which, &["--", "-D", "warnings"]].concat();
         run.workspace.cargo(&arguments)
     };
-    // Nothing else in the workspace asks for most registries, or for a framework with nothing but its own wires.
+    // Nothing else in the workspace enables most registries, or the framework without optional wires.
     clippy(&["--workspace", "--all-targets"])
         .and_then(|()| clippy(&["--package", "switchboard-registry", "--all-targets", "--all-features"]))
         .and_then(|()| clippy(&["--package", "switchboard", "--lib", "--no-default-features"]))
@@ -422,6 +453,7 @@ mod tests {
     fn steps_are_selected_by_name_and_keep_their_order() {
         let selected = select("test,fmt").unwrap();
         assert_eq!(selected.iter().map(|step| step.name).collect::<Vec<_>>(), ["fmt", "test"]);
+        assert_eq!(select(QUICK).unwrap().len(), QUICK.split(',').count());
         assert!(select("fmt,nope").is_err_and(|message| message.contains("`nope`")));
     }
 }

@@ -116,6 +116,14 @@ pub(crate) fn grpc_go(run: &Run<'_>) -> Outcome {
     })
 }
 
+/// Retries of grpc-go's client, which a server that sends more than a Trailers-Only response prevents.
+pub(crate) fn grpc_go_retry(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::GrpcGoRetry, |client| {
+        let server = Server::start(&mut Command::new(built(run, "interop-server")?))?;
+        process::run_within(CASE_LIMIT, Command::new(client).arg(format!("127.0.0.1:{}", server.port)))
+    })
+}
+
 /// HTTP/2 as h2spec checks it: what fails must fail against grpc-go as well.
 pub(crate) fn h2spec(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::H2spec, |h2spec| h2spec::check(run, &h2spec))
@@ -154,7 +162,7 @@ pub(crate) fn baidu_streams(run: &Run<'_>) -> Outcome {
     baidu::check_streams(run).into()
 }
 
-/// What people type: `buf curl` in each dialect, and a short run of the load generator ghz.
+/// Runs `buf curl` in each dialect, and the load generator ghz for a short time.
 pub(crate) fn tools(run: &Run<'_>) -> Outcome {
     let outcome = with_peer(run, Peer::Buf, |buf| tools::buf_curl(run, &buf));
     match outcome {

@@ -1,7 +1,6 @@
-//! A step in a process of its own, whose output is kept in a file and shown only when the step fails.
-//!
-//! A run of every step prints some thousand lines, most of them of programs that did what they should; on a build
-//! machine, where nobody watches them pass, the few that say what failed must not drown in them.
+//! A step in a process of its own, whose output is kept in a file and shown only when the step fails. A run
+//! of every step prints some thousand lines, most of them of programs that succeeded. On a build machine only
+//! the output of failed steps is shown, so that the lines of a failure are easy to find.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,10 +9,10 @@ use std::process::{Command, ExitCode, Stdio};
 use crate::process::{Failure, Workspace};
 use crate::steps::{Outcome, Step};
 
-/// The command of this binary that runs one step and tells how it ended.
+/// The command of this binary that runs one step and reports its outcome.
 pub(crate) const COMMAND: &str = "step";
 
-/// What separates the output of a step from its reason, which ends the transcript.
+/// Separator between the output of a step and its reason, which ends the transcript.
 const REASON: &str = "\n<== because ";
 
 const FAILED: u8 = 1;
@@ -53,7 +52,7 @@ fn try_run(workspace: &Workspace, step: &Step, shown: &mut String) -> Result<Out
     Ok(outcome)
 }
 
-/// Tells, at the end of this process, how the step ended.
+/// Ends this process with the outcome of the step.
 pub(crate) fn exit(outcome: &Outcome) -> ExitCode {
     match outcome {
         Outcome::Passed => ExitCode::SUCCESS,
@@ -68,7 +67,7 @@ pub(crate) fn exit(outcome: &Outcome) -> ExitCode {
     }
 }
 
-/// What [`exit`] told; `None` when the process ended otherwise.
+/// Parses the outcome that [`exit`] printed; `None` when the process ended otherwise.
 fn outcome(code: Option<i32>, text: &str) -> Option<Outcome> {
     let code = u8::try_from(code?).ok()?;
     if code == 0 {
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_was_killed_told_nothing() {
+    fn a_killed_process_has_no_outcome() {
         assert!(outcome(None, "a").is_none());
         assert!(outcome(Some(101), "panicked").is_none());
     }

@@ -11,7 +11,7 @@ pub(crate) struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// How often memory was asked for so far; growing counts too.
+/// Number of allocations so far, with those that grow a block.
 pub(crate) fn allocations() -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! Serves, or makes a given number of calls, and tells how many allocations that took.
+//! Serves, or makes a given number of calls, and prints the number of allocations.
 //!
 //! ```text
 //! gates serve WORKLOAD                   a server on a free port, which ends with its standard input

@@ -1,4 +1,4 @@
-//! What `switchboard bench` calls, and the services that answer: the same sources.
+//! The services and messages of `switchboard bench`, from the same sources.
 
 #[path = "../../../crates/switchboard-cli/src/services/bench.rs"]
 mod bench;

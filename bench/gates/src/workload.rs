@@ -1,4 +1,4 @@
-//! What is called: the same calls as in `switchboard bench compare`, a fixed number of them.
+//! The workloads: the calls of `switchboard bench compare`, a fixed number of them.
 
 use crate::services::{
     BenchService, TOKEN, ThriftBench, benchmark_message, guarded,
@@ -12,7 +12,7 @@ use crate::services::{
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
-use switchboard::{Channel, Running, Server, Status};
+use switchboard::{Channel, Limit, Running, Server, Status};
 use tokio::sync::Semaphore;
 
 /// One shape of load.
@@ -58,6 +58,8 @@ const fn workload(name: &'static str, kind: Kind, outstanding: usize, wire: &'st
 const ECHO_BYTES: usize = 100;
 /// Calls have a deadline, as in the benchmark; under valgrind it must never pass.
 const TIMEOUT: Duration = Duration::from_secs(600);
+/// Longer than any batch takes, so that the counts do not depend on the speed of the machine.
+const TURN_MAX_MS: u64 = 60_000;
 
 impl Workload {
     /// # Errors
@@ -76,6 +78,8 @@ impl Workload {
     pub(crate) async fn serve(&self) -> Result<Running, String> {
         let server = Server::new().add(BenchServer::new(BenchService)).add(ThriftServer::new(ThriftBench));
         let server = if self.chain { guarded(server) } else { server };
+        // Under valgrind a turn of the default length ends within a batch, and sooner the busier the machine is.
+        let server = server.limit(Limit::ConnectionTurnMax, TURN_MAX_MS);
         server.listen("tcp://127.0.0.1:0").start().await.map_err(|error| error.to_string())
     }
 

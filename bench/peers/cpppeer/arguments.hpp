@@ -43,7 +43,7 @@ struct Arguments {
     size_t threads = 0;
     size_t io_threads = 0;
 
-    // Prints what is wrong and ends the program if the command line makes no sense.
+    // Prints the error and ends the program if the command line is not valid.
     static Arguments parse(int count, char** values);
 };
 

@@ -87,7 +87,7 @@ public:
 
     void finished(uint64_t from, uint64_t to, bool is_right) {
         if (is_right) succeeded(from, to);
-        else failed(from, to, "the reply is not what was asked for");
+        else failed(from, to, "the reply does not match the request");
     }
 
     void add(const Recorder& other) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 namespace peer {
-// How often this thread asked operator new for memory.
+// Number of calls of operator new on this thread.
 inline thread_local uint64_t allocations = 0;
 }  // namespace peer
 
@@ -72,7 +72,7 @@ private:
     std::string line_;
 };
 
-// Keeps the compiler from leaving out what nobody reads.
+// Keeps the compiler from removing values that are not read.
 template <typename Value>
 inline void keep(Value& value) {
     asm volatile("" : : "r"(&value) : "memory");

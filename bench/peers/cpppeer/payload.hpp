@@ -1,4 +1,4 @@
-// What is sent.
+// The payload of requests.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ PROTOS := bench/v1/bench switchboard/options
 GENERATED := $(PROTOS:%=$(PROTO_OUT)/gen/%.pb.o) $(PROTO_EXTRA:%=$(PROTO_OUT)/gen/%.pb.o)
 GENERATED_HEADERS := $(PROTO_OUT)/proto.stamp
 
-# Both files at once; the stamp stands for all that protoc writes.
+# Both files at once; the stamp represents all outputs of protoc.
 $(PROTO_OUT)/proto.stamp: $(CRATES)/switchboard-cli/proto/bench/v1/bench.proto
 	@mkdir -p $(@D)
 	protoc $(PROTO_PATHS) --cpp_out=$(PROTO_OUT) $(PROTO_PLUGIN) $(PROTOS:%=%.proto)

@@ -27,9 +27,10 @@ func dial(options gopeer.Options) (gopeer.Client, error) {
 	return library.Dial(options, connections)
 }
 
-// source is an address of the loopback interface that no other process calls from. erpc binds before it connects, and
-// then the system keeps the port for a minute from whoever binds to the same address: with a connection for each call
-// it used up the ports of 127.0.0.1, and neither it nor any server after it could bind.
+// source is an address of the loopback interface that no other process calls from. erpc binds before it
+// connects, and then the system reserves the port for a minute for other binds to the same address: with a
+// connection for each call it used up the ports of 127.0.0.1, and neither it nor any server after it could
+// bind.
 func source() string {
 	id := os.Getpid()
 	return fmt.Sprintf("127.%d.%d.%d", 200+id>>16&31, id>>8&255, id&255)

@@ -13,7 +13,7 @@ const (
 	Number = 100_000
 )
 
-// ErrReply says that a reply isn't what the request asks for.
+// ErrReply says that a reply does not match its request.
 var ErrReply = errors.New("the reply isn't the answer to the request")
 
 // Fill sets every field of a generated message to the benchmark's values, whichever compiler generated it: texts and

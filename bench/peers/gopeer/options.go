@@ -50,7 +50,7 @@ func (o Options) Payload() []byte {
 	return payload
 }
 
-// Spread returns an address for each connection: the count that was asked for, or else best, and then at least one
+// Spread returns an address for each connection: the requested count, or else best, and then at least one
 // for each address.
 func (o Options) Spread(best int) []string {
 	count := o.Connections

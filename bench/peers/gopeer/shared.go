@@ -12,7 +12,7 @@ type Library[C any] struct {
 	Message func() func(connection C) error
 }
 
-// Dial opens connections that callers share: the count that was asked for, or else best. With the mode PerCall it
+// Dial opens connections that callers share: the requested count, or else best. With the mode PerCall it
 // opens none, and each call opens its own.
 func (l Library[C]) Dial(options Options, best int) (Client, error) {
 	client := &shared[C]{library: l, options: options}

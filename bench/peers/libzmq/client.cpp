@@ -41,7 +41,7 @@ public:
         }
         recorder_.start();
         for (size_t at = 0; at < callers_.size(); ++at) begin(at, peer::now());
-        // sending takes note of what came meanwhile, of which the descriptor then no longer tells
+        // sending reads messages that arrived meanwhile, which the descriptor then no longer signals
         for (size_t at = 0; at < links_.size(); ++at) take_all(at);
         while (outstanding_ > 0) {
             bool is_in_time = links_.size() == 1 && !is_per_call_ ? wait_for_only() : wait_for_any();
@@ -138,7 +138,7 @@ private:
 
     bool wait_for_only() { return take(0, zmq::recv_flags::none); }
 
-    // The descriptor of a socket tells only of changes, so that each socket is read until it has nothing more.
+    // The descriptor of a socket signals only changes, so each socket is read until it is empty.
     bool wait_for_any() {
         epoll_event events[256];
         int ready = epoll_wait(epoll_, events, 256, int(std::chrono::milliseconds(peer::DEADLINE).count()));

@@ -57,7 +57,7 @@ private:
         try {
             socket_.send(frame, has_more ? zmq::send_flags::sndmore : zmq::send_flags::none);
         } catch (const zmq::error_t& error) {
-            // who asked is gone
+            // the client has disconnected
             if (error.num() != EHOSTUNREACH) throw;
         }
     }

@@ -1,4 +1,4 @@
-//! The builder: what to read, how to generate, where to write.
+//! The builder for `.proto` files: inputs, options and output directory.
 
 use crate::{Error, package::Generator, schema::Schema};
 use std::{
@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// What to read, how to generate and where to write. See the [crate] for what comes out.
+/// Generates code from `.proto` files: inputs, options and output directory. See the [crate] for the generated items.
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing is generated before .emit()"]
 pub struct Proto {
@@ -41,20 +41,21 @@ impl Proto {
 
     /// Adds a directory in which imports are looked up.
     ///
-    /// A file that lies in none of them is looked up from where its package begins: `proto` for
+    /// A file outside of these directories is looked up from the root of its package: `proto` for
     /// `proto/demo/v1/demo.proto` of package `demo.v1`, else its own directory.
     pub fn include(mut self, directory: impl AsRef<Path>) -> Self {
         self.includes.push(directory.as_ref().to_owned());
         self
     }
 
-    /// Adds a descriptor set that `protoc --include_imports -o` or `buf build -o` wrote; the way for editions.
+    /// Adds a descriptor set that `protoc --include_imports -o` or `buf build -o` wrote. Files of an edition require
+    /// this.
     pub fn descriptor_set(mut self, path: impl AsRef<Path>) -> Self {
         self.descriptor_sets.push(path.as_ref().to_owned());
         self
     }
 
-    /// Gives all handlers requests that own their parts, as `(switchboard.owned)` does for one method.
+    /// Passes owned requests to all handlers, as `(switchboard.owned)` does for one method.
     pub fn owned(mut self) -> Self {
         self.owned = true;
         self
@@ -69,17 +70,17 @@ impl Proto {
         self
     }
 
-    /// Writes into this directory, which is created, instead of Cargo's `OUT_DIR`.
+    /// Writes to this directory, which is created, instead of Cargo's `OUT_DIR`.
     pub fn out_dir(mut self, directory: impl AsRef<Path>) -> Self {
         self.out_dir = Some(directory.as_ref().to_owned());
         self
     }
 
-    /// Generates and writes everything, and tells Cargo which files were read.
+    /// Generates and writes all files, and reports the input files to Cargo.
     ///
     /// # Errors
-    /// Files that cannot be read, compiled or written, and names that would collide in the generated code. Files
-    /// written before the error stay.
+    /// Returns an error for files that cannot be read, compiled or written, and for names that would collide in the
+    /// generated code. Files written before the error stay.
     pub fn emit(self) -> Result<(), Error> {
         if self.files.is_empty() && self.descriptor_sets.is_empty() {
             return Err(Error::new("nothing to read: add a file with .proto(…) or .descriptor_set(…)"));
@@ -102,21 +103,21 @@ impl Proto {
     }
 }
 
-/// What was generated for one package, by whichever front.
+/// Code generated for one package, from any input language.
 pub(crate) struct Generated {
     pub(crate) name: String,
     pub(crate) code: String,
     pub(crate) descriptors: Option<Vec<u8>>,
 }
 
-/// The directory that generated files are written to.
+/// Directory of the generated files.
 pub(crate) struct Output(PathBuf);
 
 impl Output {
-    /// This directory, or Cargo's.
+    /// Uses `out_dir` if it is given, else Cargo's `OUT_DIR`.
     ///
     /// # Errors
-    /// Neither is known.
+    /// Returns an error if neither is set.
     pub(crate) fn new(out_dir: Option<PathBuf>) -> Result<Output, Error> {
         out_dir.or_else(|| std::env::var_os("OUT_DIR").map(PathBuf::from)).map(Output).ok_or_else(|| {
             Error::new(
@@ -125,15 +126,15 @@ impl Output {
         })
     }
 
-    /// Writes a file for each package, and that which nests all.
+    /// Writes a file for each package, and the file that nests all packages.
     ///
     /// # Errors
-    /// Files that cannot be written, and packages that were written before.
+    /// Returns an error for files that cannot be written, and for packages that were written before.
     pub(crate) fn write(&self, packages: &[Generated]) -> Result<(), Error> {
         let Output(out_dir) = self;
         fs::create_dir_all(out_dir).map_err(|cause| Error::io("create", out_dir, cause))?;
         let names: Vec<_> = packages.iter().map(|package| package.name.clone()).collect();
-        let all = remember(out_dir, &names)?;
+        let all = record_packages(out_dir, &names)?;
         for package in packages {
             write(&out_dir.join(format!("{}.rs", file_stem(&package.name))), package.code.as_bytes())?;
             if let Some(descriptors) = &package.descriptors {
@@ -144,18 +145,18 @@ impl Output {
     }
 }
 
-/// Name of the files of a package, without extension.
+/// Returns the name of the files of a package, without extension.
 fn file_stem(package: &str) -> &str {
     if package.is_empty() { "_" } else { package }
 }
 
-/// Name of the file with the descriptors of a package.
+/// Returns the name of the file with the descriptors of a package.
 pub(crate) fn descriptor_file(package: &str) -> String {
     format!("{}.binpb", file_stem(package))
 }
 
 /// Adds packages to those written to `directory` and returns all of them.
-fn remember(directory: &Path, packages: &[String]) -> Result<Vec<String>, Error> {
+fn record_packages(directory: &Path, packages: &[String]) -> Result<Vec<String>, Error> {
     let mut emitted = EMITTED.lock().unwrap_or_else(PoisonError::into_inner);
     let known = emitted.entry(directory.to_owned()).or_default();
     if let Some(twice) = packages.iter().find(|package| known.contains(package)) {
@@ -170,7 +171,7 @@ fn remember(directory: &Path, packages: &[String]) -> Result<Vec<String>, Error>
     Ok(known.clone())
 }
 
-/// The file that nests every package as modules.
+/// Generates the file that nests every package as modules.
 fn tree(packages: &[String]) -> String {
     let entries: Vec<_> =
         packages.iter().map(|package| (format!("{}.rs", file_stem(package)), package.as_str())).collect();
@@ -181,7 +182,7 @@ fn tree(packages: &[String]) -> String {
 }
 
 fn write(path: &Path, content: &[u8]) -> Result<(), Error> {
-    // An unchanged file keeps its time stamp, which spares the crate a rebuild.
+    // An unchanged file keeps its time stamp, which avoids a rebuild of the crate.
     if fs::read(path).is_ok_and(|old| old == content) {
         return Ok(());
     }

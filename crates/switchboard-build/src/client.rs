@@ -8,7 +8,7 @@ use crate::{
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
 
-/// The client of a service and its trait.
+/// Emits the client of a service and its trait.
 pub(crate) fn emit(service: &Service, names: &Names<'_>) -> TokenStream {
     let client = client(service, names);
     let api = api(service, names);
@@ -22,15 +22,15 @@ fn client(service: &Service, names: &Names<'_>) -> TokenStream {
     ClientType { full_name, client, server, interface, handler, codec, calls }.emit()
 }
 
-/// The type through which methods are called, whatever schema has them.
+/// Client type of a service, independent of the schema language.
 pub(crate) struct ClientType<'a> {
     pub(crate) full_name: &'a str,
     pub(crate) client: &'a Ident,
     pub(crate) server: &'a Ident,
     pub(crate) interface: &'a Ident,
-    /// The name of the type parameter for handlers, which nothing else has.
+    /// Name of the type parameter for handlers; it collides with no other name.
     pub(crate) handler: &'a Ident,
-    /// What messages are written with unless the channel says otherwise.
+    /// Default codec of messages.
     pub(crate) codec: Ident,
     /// The methods.
     pub(crate) calls: TokenStream,
@@ -78,7 +78,7 @@ impl ClientType<'_> {
                     self
                 }
 
-                /// What the calls go through.
+                /// The channel of the calls.
                 pub fn channel(&self) -> &::switchboard::Channel {
                     &self.channel
                 }
@@ -89,7 +89,7 @@ impl ClientType<'_> {
     }
 }
 
-/// A method of the client.
+/// Emits a method of the client.
 fn call(service: &Service, index: usize, method: &Method) -> TokenStream {
     let Method { ident, request, reply, .. } = method;
     let info = &service.info;
@@ -101,7 +101,7 @@ fn call(service: &Service, index: usize, method: &Method) -> TokenStream {
         static METHOD: ::switchboard::ClientMethod =
             ::switchboard::ClientMethod { service: &#info, index: #index, path: #path };
     };
-    // By value or by reference: who calls with the same message again need not clone it.
+    // By value or by reference, so that a caller can send the same message again without a clone.
     let encoded = quote!(#module::encode::<#request>(request.borrow(), self.codec));
     let payload = quote!(#module::encode_payload::<#request>(request.borrow(), self.codec));
     let argument = quote!(request: impl ::core::borrow::Borrow<#request>);
@@ -146,8 +146,9 @@ fn call(service: &Service, index: usize, method: &Method) -> TokenStream {
 
 fn api(service: &Service, names: &Names<'_>) -> TokenStream {
     let Service { client, api, full_name, .. } = service;
-    let doc =
-        docs::attributes(&format!("What callers of `{full_name}` need: implement it with a fake in tests."));
+    let doc = docs::attributes(&format!(
+        "Methods of `{full_name}` for callers: implement it with a fake in tests."
+    ));
     let (send, sync) = (names.core("Send"), names.core("Sync"));
     let signatures = service.methods.iter().map(|method| {
         let Method { ident, name, .. } = method;
@@ -196,7 +197,7 @@ fn parameter(method: &Method) -> Option<TokenStream> {
     takes_request(method).then(|| quote!(, request: #request))
 }
 
-/// What a call gives.
+/// Returns the result type of a call.
 fn output(method: &Method) -> TokenStream {
     let Method { request, reply, .. } = method;
     match method.kind {

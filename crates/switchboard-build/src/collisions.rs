@@ -1,4 +1,4 @@
-//! Finds names that the generated code of a package would have twice, before `rustc` does.
+//! Detects duplicate names in the generated code of a package before `rustc` does.
 
 use crate::{
     Error, docs,
@@ -9,7 +9,7 @@ use crate::{
 use buffa_codegen::generated::descriptor::FileDescriptorProto;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names of the items at the root of generated messages.
+/// Returns the names of the items at the root of generated messages.
 pub(crate) fn root_names(messages: &syn::File) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for item in &messages.items {
@@ -38,14 +38,14 @@ fn used_name(tree: &syn::UseTree) -> String {
     }
 }
 
-/// Looks for names that a service shares with a message or another service, and for methods of the same name.
+/// Checks for names that a service shares with a message or another service, and for methods of the same name.
 pub(crate) fn check(
     package: &str,
     services: &[(&FileDescriptorProto, usize, Service)],
     messages: &BTreeSet<String>,
     schema: &Schema,
 ) -> Result<(), Error> {
-    // Rust keeps types and values apart: the trait `LOG` and the static `LOG` are no collision.
+    // Types and values have separate namespaces in Rust: the trait `LOG` and the static `LOG` do not collide.
     let mut taken: BTreeMap<(bool, String), String> = BTreeMap::new();
     taken.insert((false, "DESCRIPTOR_SET".to_owned()), "every package".to_owned());
     for (file, index, service) in services {
@@ -87,7 +87,7 @@ fn check_methods(file: &FileDescriptorProto, index: usize, service: &Service) ->
     Ok(())
 }
 
-/// The message or enum behind a generated name, for people.
+/// Describes the message or enum behind a generated name.
 fn origin(package: &str, name: &str, schema: &Schema) -> String {
     let stems = [Some(name), name.strip_suffix("OwnedView"), name.strip_suffix("View")];
     for stem in stems.into_iter().flatten() {
@@ -102,7 +102,7 @@ fn origin(package: &str, name: &str, schema: &Schema) -> String {
     format!("a message of package {package}")
 }
 
-/// Two definitions can lead to one name.
+/// Checks that no two definitions generate the same name.
 pub(crate) fn check_items(package: &str, files: [&syn::File; 2]) -> Result<(), Error> {
     let mut seen = BTreeSet::new();
     for item in files.iter().flat_map(|file| &file.items) {

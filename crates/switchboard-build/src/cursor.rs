@@ -1,11 +1,11 @@
-//! What the parsers of `.thrift` and `.fbs` files ask of the words of a file.
+//! Token cursor of the parsers of `.thrift` and `.fbs` files.
 
 use crate::{
     Error,
     lexer::{self, Token, Word},
 };
 
-/// The words of a file, and how far they were read.
+/// The words of a file, and the current position.
 pub(crate) struct Cursor<'a> {
     file: &'a str,
     words: Vec<Word>,
@@ -16,7 +16,7 @@ impl<'a> Cursor<'a> {
     /// Splits the text of `file`.
     ///
     /// # Errors
-    /// Those of [`lexer::words`].
+    /// Returns the errors of [`lexer::words`].
     pub(crate) fn new(file: &'a str, text: &str) -> Result<Cursor<'a>, Error> {
         Ok(Cursor { file, words: lexer::words(file, text)?, at: 0 })
     }
@@ -28,52 +28,52 @@ impl<'a> Cursor<'a> {
         Some(token)
     }
 
-    /// Steps over a comma or semicolon, which mean nothing.
+    /// Skips an optional comma or semicolon.
     pub(crate) fn separator(&mut self) {
         let _ = self.sign(',') || self.sign(';');
     }
 
-    /// The next word.
+    /// Returns the next word without taking it.
     pub(crate) fn peek(&self) -> Option<&Token> {
         self.words.get(self.at).map(|word| &word.token)
     }
 
-    /// What is said before the next word.
+    /// Returns the documentation comment before the next word.
     pub(crate) fn doc(&self) -> Option<String> {
         self.words.get(self.at)?.doc.clone()
     }
 
-    /// Where the next word is.
+    /// Returns the line of the next word.
     pub(crate) fn line(&self) -> usize {
         self.words.get(self.at).or(self.words.last()).map_or(1, |word| word.line)
     }
 
-    /// Whether the next word is this sign, which is then stepped over.
+    /// Takes the next word if it is this sign; returns true if it was.
     pub(crate) fn sign(&mut self, wanted: char) -> bool {
         let is_there = self.peek() == Some(&Token::Sign(wanted));
         self.at += usize::from(is_there);
         is_there
     }
 
-    /// Whether the next word is this name, which is then stepped over.
+    /// Takes the next word if it is this name; returns true if it was.
     pub(crate) fn keyword(&mut self, wanted: &str) -> bool {
         let is_there = matches!(self.peek(), Some(Token::Name(name)) if name == wanted);
         self.at += usize::from(is_there);
         is_there
     }
 
-    /// Steps over this sign.
+    /// Takes this sign.
     ///
     /// # Errors
-    /// Something else is there.
+    /// Returns an error if the next word is another one.
     pub(crate) fn expect(&mut self, wanted: char) -> Result<(), Error> {
         if self.sign(wanted) { Ok(()) } else { Err(self.expected(&format!("`{wanted}`"))) }
     }
 
-    /// The next word, a name; `what` it is of, for messages.
+    /// Takes the next word, which must be a name; `what` describes it in the error message.
     ///
     /// # Errors
-    /// It is none.
+    /// Returns an error if it is not a name.
     pub(crate) fn name(&mut self, what: &str) -> Result<String, Error> {
         match self.peek() {
             Some(Token::Name(name)) => {
@@ -85,10 +85,10 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next word, a text.
+    /// Takes the next word, which must be a text.
     ///
     /// # Errors
-    /// It is none.
+    /// Returns an error if it is not a text.
     pub(crate) fn text(&mut self) -> Result<String, Error> {
         match self.peek() {
             Some(Token::Text(text)) => {
@@ -112,7 +112,7 @@ impl<'a> Cursor<'a> {
         self.error_at(self.line(), &format!("{what} is missing before {found}"))
     }
 
-    /// A mistake in this line.
+    /// Creates an error at this line.
     pub(crate) fn error_at(&self, line: usize, what: &str) -> Error {
         Error::new(format!("{}:{line}: {what}", self.file))
     }

@@ -1,21 +1,22 @@
-//! Comments of `.proto` files as Rust documentation.
+//! Conversion of comments in `.proto` files to Rust documentation.
 
 use crate::names::Named as _;
 use buffa_codegen::generated::descriptor::{FileDescriptorProto, source_code_info::Location};
 use proc_macro2::TokenStream;
 use quote::quote;
 
-/// Field numbers on the way to a comment: `FileDescriptorProto.service`, `ServiceDescriptorProto.method`.
+/// Field numbers in the path of a comment: `FileDescriptorProto.service`, `ServiceDescriptorProto.method`.
 const SERVICE: i32 = 6;
 const METHOD: i32 = 2;
 
-/// The comment of a service, or of one of its methods.
+/// Returns the comment of a service, or of one of its methods.
 pub(crate) fn comment(file: &FileDescriptorProto, service: usize, method: Option<usize>) -> Option<String> {
     let text = text_of(location(file, service, method)?)?;
-    Some(harmless(&text))
+    Some(escape_comment(&text))
 }
 
-/// Where a service or one of its methods is: `demo.proto:12`, or the file alone if positions are not known.
+/// Returns the position of a service or one of its methods: `demo.proto:12`, or the file alone if positions are
+/// unknown.
 pub(crate) fn place(file: &FileDescriptorProto, service: usize, method: Option<usize>) -> String {
     match location(file, service, method).and_then(|location| location.span.first()) {
         Some(line) => format!("{}:{}", file.name(), line + 1),
@@ -32,15 +33,15 @@ fn location(file: &FileDescriptorProto, service: usize, method: Option<usize>) -
 fn text_of(location: &Location) -> Option<String> {
     let comment = location.leading_comments.as_deref().filter(|text| !text.trim().is_empty());
     let comment = comment.or(location.trailing_comments.as_deref())?;
-    // A comment in stars has a star before each line, a comment in slashes a blank.
+    // A block comment has a star before each line, a line comment a space.
     let lines = comment.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end());
     let text = lines.collect::<Vec<_>>().join("\n").trim_matches('\n').to_owned();
     (!text.is_empty()).then_some(text)
 }
 
-/// Keeps `rustdoc` from reading more into a comment than its author wrote: examples are not compiled, brackets are
-/// no links, angles no tags.
-pub(crate) fn harmless(text: &str) -> String {
+/// Escapes a comment so that `rustdoc` shows it as plain text: examples are not compiled, brackets are not links, angle
+/// brackets are not tags.
+pub(crate) fn escape_comment(text: &str) -> String {
     let mut lines = Vec::new();
     let mut fenced = false;
     let mut indented = false;
@@ -52,7 +53,7 @@ pub(crate) fn harmless(text: &str) -> String {
             indented = false;
         }
         if is_fence {
-            // The language would make it an example that is compiled.
+            // Without a language, rustdoc would compile the block as an example.
             lines.push(if fenced { "```".to_owned() } else { "```text".to_owned() });
             fenced = !fenced;
         } else if fenced || indented {
@@ -92,7 +93,7 @@ fn escape(line: &str) -> String {
     escaped
 }
 
-/// `#[doc]` attributes, one a line; printed as `/// …`.
+/// Returns `#[doc]` attributes, one per line; printed as `/// …`.
 pub(crate) fn attributes(text: &str) -> TokenStream {
     let lines = text.lines().map(|line| if line.is_empty() { String::new() } else { format!(" {line}") });
     quote! { #(#[doc = #lines])* }
@@ -104,8 +105,8 @@ mod tests {
 
     #[test]
     fn examples_links_and_tags_are_left_alone_by_rustdoc() {
-        assert_eq!(harmless("See [x] and `a[0]` <b>"), "See \\[x\\] and `a[0]` \\<b\\>");
-        assert_eq!(harmless("Like:\n    let x;\nso"), "Like:\n```text\n    let x;\n```\nso");
-        assert_eq!(harmless("```rust\nlet x;"), "```text\nlet x;\n```");
+        assert_eq!(escape_comment("See [x] and `a[0]` <b>"), "See \\[x\\] and `a[0]` \\<b\\>");
+        assert_eq!(escape_comment("Like:\n    let x;\nso"), "Like:\n```text\n    let x;\n```\nso");
+        assert_eq!(escape_comment("```rust\nlet x;"), "```text\nlet x;\n```");
     }
 }

@@ -1,10 +1,11 @@
-//! Why generation failed.
+//! The error type of code generation.
 
 use std::{fmt, io, path::Path};
 
-/// Why nothing was generated: what failed, in which file and line where that is known, and what to do.
+/// Error of code generation: it names the failure, the file and line if known, and the remedy.
 ///
-/// `Debug` writes the same text as `Display`, so that a build script whose `main` returns it ends with a sentence.
+/// `Debug` writes the same text as `Display`, so that a build script whose `main` returns the error ends with a
+/// readable sentence.
 pub struct Error {
     text: String,
     cause: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -15,7 +16,7 @@ impl Error {
         Error { text: text.into(), cause: None }
     }
 
-    /// Reading, writing or creating `path` failed.
+    /// Creates the error for a failed read, write or creation of `path`.
     pub(crate) fn io(what: &str, path: &Path, cause: io::Error) -> Error {
         let mut text = format!("cannot {what} {}: {cause}", path.display());
         if cause.kind() == io::ErrorKind::NotFound && path.is_relative() {
@@ -25,7 +26,8 @@ impl Error {
         Error { text, cause: Some(Box::new(cause)) }
     }
 
-    /// The .proto compiler refused. Its debug text, unlike its display text, starts with `file:line:column`.
+    /// Creates the error for a failed compilation. The debug text of the .proto compiler, unlike its display text,
+    /// starts with `file:line:column`.
     #[cfg(feature = "codegen")]
     pub(crate) fn compile(cause: protox::Error, includes: &[std::path::PathBuf]) -> Error {
         let mut text = format!("{cause:?}");

@@ -1,4 +1,4 @@
-//! The `google.api.http` option of methods: read, checked against the messages, and written as statics.
+//! The `google.api.http` option of methods: parsing, checks against the messages, and emission as statics.
 
 use crate::{
     names::{Named as _, package_of, qualified},
@@ -24,7 +24,7 @@ const CUSTOM: u32 = 8;
 const ADDITIONAL: u32 = 11;
 const RESPONSE_BODY: u32 = 12;
 
-/// Messages that text can be.
+/// Messages that have a text form.
 const TEXT: [&str; 12] = [
     "BoolValue",
     "BytesValue",
@@ -40,7 +40,7 @@ const TEXT: [&str; 12] = [
     "UInt64Value",
 ];
 
-/// One path of a method.
+/// An HTTP path of a method.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Rule {
     verb: String,
@@ -49,7 +49,7 @@ pub(crate) struct Rule {
     response_body: String,
 }
 
-/// All messages by full name, with a dot before it, to check fields.
+/// All messages by full name, with a leading dot, to check fields.
 pub(crate) struct Messages<'a>(HashMap<String, &'a DescriptorProto>);
 
 impl<'a> Messages<'a> {
@@ -63,14 +63,14 @@ impl<'a> Messages<'a> {
         Messages(messages)
     }
 
-    /// The rules of a method.
+    /// Returns the rules of a method.
     ///
     /// # Errors
-    /// What is wrong with one of them, without the place.
+    /// Returns the reason why a rule is invalid, without its position.
     pub(crate) fn rules(&self, method: &MethodDescriptorProto, kind: Kind) -> Result<Vec<Rule>, String> {
         let Some(options) = method.options.as_option() else { return Ok(Vec::new()) };
         let mut rules = Vec::new();
-        // Each of them is a part of the one rule, as always with a message that is written in parts.
+        // Each of them is a part of one rule: protobuf merges a message that is written in parts.
         let parts = options.__buffa_unknown_fields.iter().filter(|field| field.number == HTTP);
         let encoded: Vec<u8> = parts.filter_map(|field| bytes(&field.data)).flatten().copied().collect();
         if encoded.is_empty() {
@@ -120,7 +120,7 @@ impl<'a> Messages<'a> {
         Ok(())
     }
 
-    /// A variable must lead to one value that text can be.
+    /// Checks that a variable refers to a single value with a text form.
     fn check_variable(&self, request: &str, path: &str) -> Result<(), String> {
         let mut message = request;
         let mut parts = path.split('.').peekable();
@@ -133,7 +133,9 @@ impl<'a> Messages<'a> {
             let name = field.type_name.as_deref().unwrap_or_default();
             let is_text = name.strip_prefix(".google.protobuf.").is_some_and(|name| TEXT.contains(&name));
             match (parts.peek().is_some(), is_message) {
-                (true, false) => return Err(format!("`{path}`: `{part}` is no message and has no fields")),
+                (true, false) => {
+                    return Err(format!("`{path}`: `{part}` is not a message and has no fields"));
+                }
                 (false, true) if !is_text => {
                     let name = name.trim_start_matches('.');
                     return Err(format!("`{path}` is a {name}: name one of its fields"));
@@ -182,7 +184,7 @@ impl Rule {
         Ok(rule)
     }
 
-    /// The static of the rule.
+    /// Emits the rule as an expression for the static.
     pub(crate) fn emit(&self) -> TokenStream {
         let Rule { verb, path, body, response_body } = self;
         quote! {
@@ -191,13 +193,13 @@ impl Rule {
     }
 }
 
-/// Refuses two methods with one path.
+/// Rejects two methods with the same path.
 #[derive(Default)]
 pub(crate) struct Paths(BTreeMap<(String, String), String>);
 
 impl Paths {
     /// # Errors
-    /// The path and the method that has it.
+    /// Returns the path and the method that already has it.
     pub(crate) fn add(&mut self, rules: &[Rule], method: &str) -> Result<(), String> {
         for rule in rules {
             let shape = Template::parse(&rule.path)?.to_string();
@@ -229,5 +231,5 @@ fn bytes(data: &UnknownFieldData) -> Option<&[u8]> {
 }
 
 fn text(bytes: &[u8]) -> Result<String, String> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| "(google.api.http): text that is no UTF-8".to_owned())
+    String::from_utf8(bytes.to_vec()).map_err(|_| "(google.api.http): text that is not UTF-8".to_owned())
 }

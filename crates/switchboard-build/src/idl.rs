@@ -1,4 +1,4 @@
-//! The builder for `.thrift` and `.fbs` files: what to read and where to write.
+//! The builder for `.thrift` and `.fbs` files: inputs and output directory.
 
 use crate::{
     Error,
@@ -7,8 +7,8 @@ use crate::{
 };
 use std::path::{Path, PathBuf};
 
-/// Reads `.thrift` or `.fbs` files: what to read and where to write. See the crate for what comes out of
-/// [Thrift](crate#thrift) and of [FlatBuffers](crate#flatbuffers).
+/// Generates code from `.thrift` or `.fbs` files: inputs and output directory. See the crate for the items generated
+/// from [Thrift](crate#thrift) and from [FlatBuffers](crate#flatbuffers).
 #[derive(Clone, Debug)]
 #[must_use = "nothing is generated before .emit()"]
 pub struct Idl {
@@ -18,16 +18,16 @@ pub struct Idl {
     out_dir: Option<PathBuf>,
 }
 
-/// What the files are written in.
+/// Language of the files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Language {
     FlatBuffers,
     Thrift,
 }
 
-/// What came of the files.
-pub(crate) struct Front {
-    /// The files and those that they include.
+/// Result of reading the files.
+pub(crate) struct GeneratedSources {
+    /// The files and the files that they include.
     pub(crate) read_from: Vec<PathBuf>,
     pub(crate) packages: Vec<Generated>,
 }
@@ -43,22 +43,22 @@ impl Idl {
         self
     }
 
-    /// Adds a directory in which included files are looked up, after that of the file which includes them.
+    /// Adds a directory in which included files are looked up, after the directory of the including file.
     pub fn include(mut self, directory: impl AsRef<Path>) -> Self {
         self.includes.push(directory.as_ref().to_owned());
         self
     }
 
-    /// Writes into this directory, which is created, instead of Cargo's `OUT_DIR`.
+    /// Writes to this directory, which is created, instead of Cargo's `OUT_DIR`.
     pub fn out_dir(mut self, directory: impl AsRef<Path>) -> Self {
         self.out_dir = Some(directory.as_ref().to_owned());
         self
     }
 
-    /// Generates and writes everything, and tells Cargo which files were read.
+    /// Generates and writes all files, and reports the input files to Cargo.
     ///
     /// # Errors
-    /// Files that cannot be read, understood or written, and types that Rust cannot have.
+    /// Returns an error for files that cannot be read, parsed or written, and for types that Rust cannot express.
     pub fn emit(self) -> Result<(), Error> {
         let output = Output::new(self.out_dir)?;
         let generate = match self.language {

@@ -1,4 +1,4 @@
-//! Words of a `.thrift` or `.fbs` file, with the comments that document what follows.
+//! Splits a `.thrift` or `.fbs` file into words, with the documentation comments before them.
 
 use crate::Error;
 
@@ -6,13 +6,13 @@ use crate::Error;
 pub(crate) enum Token {
     Double(f64),
     Int(i64),
-    /// Dots included.
+    /// A name, including dots.
     Name(String),
     Sign(char),
     Text(String),
 }
 
-/// A word, where it stands, and the `/** … */` or `/// …` before it.
+/// A word, its position, and the `/** … */` or `/// …` comment before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Word {
     pub(crate) token: Token,
@@ -23,7 +23,7 @@ pub(crate) struct Word {
 /// Splits a file into words.
 ///
 /// # Errors
-/// Texts and comments without an end, numbers that are none, and signs that mean nothing; named by `file:line`.
+/// Returns an error with `file:line` for texts and comments without an end, invalid numbers, and unknown signs.
 pub(crate) fn words(file: &str, text: &str) -> Result<Vec<Word>, Error> {
     let mut lexer = Lexer { file, rest: text, line: 1, doc: None };
     let mut words = Vec::new();
@@ -58,7 +58,7 @@ impl<'a> Lexer<'a> {
             self.step(1);
             Token::Sign(first)
         } else {
-            return Err(self.error(&format!("{first:?} means nothing here")));
+            return Err(self.error(&format!("unexpected character {first:?}")));
         };
         Ok(Some(Word { token, line, doc: self.doc.take() }))
     }
@@ -102,7 +102,7 @@ impl<'a> Lexer<'a> {
         if let Some(int) = int.ok().and_then(|int| i64::try_from(sign * int).ok()) {
             return Ok(Token::Int(int));
         }
-        text.parse().map(Token::Double).map_err(|_| self.error(&format!("{text} is no number")))
+        text.parse().map(Token::Double).map_err(|_| self.error(&format!("{text} is not a number")))
     }
 
     fn text(&mut self, quote: char) -> Result<Token, Error> {
@@ -144,7 +144,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// What a comment says, without the stars before its lines.
+/// Returns the text of a comment, without the stars before its lines.
 fn documentation(comment: &str) -> Option<String> {
     let lines = comment.lines().map(|line| {
         let line = line.trim();

@@ -13,40 +13,40 @@
 //! switchboard::include_proto!("demo.v1");
 //! ```
 //!
-//! # What is generated
+//! # Generated items
 //!
-//! One file a package, `<package>.rs`, with the items of that package: messages and their views, and for each
-//! service `Greeter`
+//! Each package generates one file, `<package>.rs`, with the items of that package: messages and their views, and for
+//! each service `Greeter`
 //!
-//! | item | what it is |
+//! | item | purpose |
 //! | --- | --- |
 //! | `Greeter` | the trait that handlers implement |
-//! | `GreeterServer` | makes a service of a handler |
+//! | `GreeterServer` | makes a service from a handler |
 //! | `GreeterClient` | calls the service |
-//! | `GreeterApi` | what callers need of it: implemented by the client, and by fakes in tests |
+//! | `GreeterApi` | the methods that callers use: implemented by the client, and by fakes in tests |
 //! | `GREETER` | its name, methods and descriptor |
 //!
-//! The descriptors of the package and all that it imports are beside it in `<package>.binpb`, and in the generated
-//! `DESCRIPTOR_SET`. A package without a name is called `_`.
+//! The descriptors of the package and all its imports are written beside it to `<package>.binpb`, and are in the
+//! generated `DESCRIPTOR_SET`. A package without a name is called `_`.
 //!
-//! Packages refer to each other by relative paths, as nested modules: when one uses messages of another, either
-//! include the file `_all.rs`, which nests every package that the build script emitted, or nest by hand:
+//! Packages refer to each other by relative paths, as nested modules. If one uses messages of another, either include
+//! the file `_all.rs`, which nests every package that the build script emitted, or nest them manually:
 //!
 //! ```ignore
 //! switchboard::include_proto!();                                           // all: demo::v1::…, common::v1::…
 //!
-//! mod demo { pub mod v1 { switchboard::include_proto!("demo.v1"); } }      // the same by hand
+//! mod demo { pub mod v1 { switchboard::include_proto!("demo.v1"); } }      // the same manually
 //! mod common { pub mod v1 { switchboard::include_proto!("common.v1"); } }
 //! ```
 //!
-//! Messages of imported files are generated too where something uses them. Well-known types
-//! (`google.protobuf.Timestamp` and its like) are those of `buffa-types`.
+//! Messages of imported files are generated too if a generated item uses them. Well-known types
+//! (`google.protobuf.Timestamp` and the like) come from `buffa-types`.
 //!
 //! # Names
 //!
-//! Methods become `snake_case`. Rust keywords are written `r#type`, or with an underscore at the end where that is
-//! impossible (`self_`). The same underscore marks methods that the client has already: `connect_`, `new_`,
-//! `local_`, `channel_`, `with_codec_`.
+//! Methods become `snake_case`. Rust keywords are written `r#type`, or with a trailing underscore if a raw identifier
+//! is impossible (`self_`). Methods with the name of a client function also get a trailing underscore: `connect_`,
+//! `new_`, `local_`, `channel_`, `with_codec_`.
 //!
 //! # Method options
 //!
@@ -63,14 +63,15 @@
 //!
 //! # HTTP paths
 //!
-//! Every method is there as `POST /package.Service/Method`. More paths come from the option of Google's API files,
-//! which the compiler knows too:
+//! Every method is available as `POST /package.Service/Method`. Further paths come from the option of Google's API
+//! files, which the compiler knows too:
 //!
 //! ```proto
-//! import "google/api/annotations.proto";  // and google/api/httpbody.proto, for replies that are no JSON
+//! import "google/api/annotations.proto";  // and google/api/httpbody.proto, for replies that are not JSON
 //!
 //! service Library {
 //!   rpc GetBook(GetBookRequest) returns (Book) {
+//! option idempotency_level = NO_SIDE_EFFECTS;  // otherwise GET requires a header that browsers do not send by default
 //!     option (google.api.http) = {
 //!       get: "/v1/{name=shelves/*/books/*}"
 //!       additional_bindings { get: "/v1/books/{id}" }
@@ -82,11 +83,11 @@
 //! }
 //! ```
 //!
-//! A rule that does not fit the messages, and one path for two methods, end the build.
+//! A rule that does not match the messages, and the same path for two methods, fail the build.
 //!
 //! # Thrift
 //!
-//! `.thrift` files are read the same way, and give the same items for a service:
+//! `.thrift` files are read in the same way, and generate the same items for a service:
 //!
 //! ```no_run
 //! // build.rs
@@ -95,17 +96,17 @@
 //! }
 //! ```
 //!
-//! The package is the namespace for `rs`, that for `*`, or the name of the file; include it with `include_proto!` as
-//! that of a `.proto` file. Structs become structs, unions enums, enums numbers with names, exceptions structs that
-//! turn into a `Status` and back. Methods take their arguments one by one. Fields that are `optional`, and those that
-//! would never end, are `Option`s. A method may be annotated with `(switchboard.spawn)`, `(switchboard.idempotent)` and
-//! `(switchboard.read_only)`, an exception with `(switchboard.code = "not_found")`.
+//! The package is the namespace for `rs`, the namespace for `*`, or the name of the file; include it with
+//! `include_proto!` like a `.proto` package. Structs become structs, unions enums, enums numbers with names, exceptions
+//! structs that convert to a `Status` and back. Methods take their arguments one by one. Fields that are `optional`,
+//! and fields that would make a type infinite, are `Option`s. A method may be annotated with `(switchboard.spawn)`,
+//! `(switchboard.idempotent)` and `(switchboard.read_only)`, an exception with `(switchboard.code = "not_found")`.
 //!
-//! Programs that read `.thrift` files while they run find what they declare in [`interface`].
+//! Programs that read `.thrift` files at run time find the declarations in [`interface`].
 //!
 //! # FlatBuffers
 //!
-//! `.fbs` files with an `rpc_service` are read the same way:
+//! `.fbs` files with an `rpc_service` are read in the same way:
 //!
 //! ```no_run
 //! // build.rs
@@ -115,18 +116,18 @@
 //! ```
 //!
 //! The package is the namespace, or the name of the file. Tables and structs become structs, unions enums, enums
-//! numbers with names. Vectors are empty where they are missing; other fields are `Option`s unless they are `required`
-//! or have a default. Methods take and return a table; they may be marked `(streaming: "client")`, `"server"` or
-//! `"bidi"`, `(idempotent)`, and with the attributes `switchboard_oneway`, `switchboard_spawn` and
-//! `switchboard_read_only`, once the file declares those: `attribute "switchboard_spawn";`.
+//! numbers with names. A missing vector is empty; other fields are `Option`s unless they are `required` or have a
+//! default. Methods take and return a table. They may be marked `(streaming: "client")`, `"server"` or `"bidi"`,
+//! `(idempotent)`, and with the attributes `switchboard_oneway`, `switchboard_spawn` and `switchboard_read_only`, if
+//! the file declares these: `attribute "switchboard_spawn";`.
 //!
-//! Programs that read `.fbs` files while they run find what they declare in [`flatbuffers_interface`]. This and
-//! [`interface`] are all there is here without the feature `codegen`.
+//! Programs that read `.fbs` files at run time find the declarations in [`flatbuffers_interface`]. Without the feature
+//! `codegen` this crate contains only this module and [`interface`].
 //!
 //! # Editions
 //!
-//! The built-in compiler reads proto2 and proto3. Files of an edition go through `protoc` or `buf`:
-//! `protoc --include_imports --include_source_info -o greet.binpb greet.proto`, or `buf build -o greet.binpb`, then
+//! The built-in compiler reads proto2 and proto3. Files of an edition require `protoc` or `buf`: run `protoc
+//! --include_imports --include_source_info -o greet.binpb greet.proto`, or `buf build -o greet.binpb`, then
 //! `switchboard_build::descriptor_set("greet.binpb").emit()`.
 
 #[cfg(feature = "codegen")]
@@ -176,28 +177,28 @@ pub use thrift::interface;
 #[cfg(feature = "codegen")]
 use std::path::Path;
 
-/// Starts with one `.proto` file; more can be added.
+/// Creates a builder with one `.proto` file; more can be added.
 #[cfg(feature = "codegen")]
 #[must_use = "nothing is generated before .emit()"]
 pub fn proto(file: impl AsRef<Path>) -> Proto {
     Proto::default().proto(file)
 }
 
-/// Starts with a descriptor set that `protoc` or `buf` wrote, imports included.
+/// Creates a builder with a descriptor set that `protoc` or `buf` wrote, including imports.
 #[cfg(feature = "codegen")]
 #[must_use = "nothing is generated before .emit()"]
 pub fn descriptor_set(path: impl AsRef<Path>) -> Proto {
     Proto::default().descriptor_set(path)
 }
 
-/// Starts with one `.thrift` file; more can be added.
+/// Creates a builder with one `.thrift` file; more can be added.
 #[cfg(feature = "codegen")]
 #[must_use = "nothing is generated before .emit()"]
 pub fn thrift(file: impl AsRef<Path>) -> Idl {
     Idl::new(idl::Language::Thrift, file.as_ref())
 }
 
-/// Starts with one `.fbs` file; more can be added.
+/// Creates a builder with one `.fbs` file; more can be added.
 #[cfg(feature = "codegen")]
 #[must_use = "nothing is generated before .emit()"]
 pub fn flatbuffers(file: impl AsRef<Path>) -> Idl {

@@ -1,10 +1,10 @@
-//! Lints that generated code is not held to, whatever the crate that includes it asks for.
+//! Lints that generated code disables, independent of the settings of the crate that includes it.
 //!
-//! A file that is included cannot allow lints for itself, so its items do.
+//! An included file cannot disable lints for itself, so its items do.
 
 use syn::{Attribute, File, Item, parse_quote};
 
-/// Messages: buffa writes for the compiler, not for readers.
+/// Disables lints in messages: buffa writes code for the compiler, not for readers.
 pub(crate) fn allow_in_messages(file: &mut File) {
     for item in &mut file.items {
         match item {
@@ -24,12 +24,12 @@ pub(crate) fn allow_in_messages(file: &mut File) {
     }
 }
 
-/// Services: nobody uses all that is generated for them.
+/// Disables lints in services: no program uses all items that are generated for them.
 pub(crate) fn allow_in_services(file: &mut File) {
     for item in &mut file.items {
         match item {
             Item::Impl(item) if item.trait_.is_some() => {}
-            // Requests are taken by value although encoding only reads them: callers rarely need them after.
+            // Requests are taken by value although encoding only reads them: callers rarely need them afterwards.
             Item::Impl(_) => allow(
                 item,
                 parse_quote!(#[allow(clippy::needless_pass_by_value, dead_code, unreachable_pub)]),
@@ -39,8 +39,8 @@ pub(crate) fn allow_in_services(file: &mut File) {
     }
 }
 
-/// What the schemas of others decide: how many arguments a method has, how deep its types are, and that it returns
-/// nothing.
+/// Disables lints on properties that the schema determines: the number of arguments of a method, the depth of its
+/// types, and a missing result.
 pub(crate) fn allow_signatures(file: &mut File) {
     for item in &mut file.items {
         allow(

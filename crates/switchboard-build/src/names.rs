@@ -1,4 +1,4 @@
-//! Names: of descriptors, and of what is made of them in Rust.
+//! Names of descriptors, and conversion to names in Rust.
 
 use buffa_codegen::{
     generated::descriptor::{
@@ -10,9 +10,9 @@ use buffa_codegen::{
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 
-/// A descriptor with a name; compilers leave none without.
+/// A descriptor with a name; compilers always set it.
 pub(crate) trait Named {
-    /// The name, not qualified.
+    /// Returns the name, not qualified.
     fn name(&self) -> &str;
 }
 
@@ -28,20 +28,20 @@ macro_rules! named {
 
 named!(DescriptorProto EnumDescriptorProto FileDescriptorProto MethodDescriptorProto ServiceDescriptorProto);
 
-/// The package of a file, empty if it has none.
+/// Returns the package of a file, empty if it has none.
 pub(crate) fn package_of(file: &FileDescriptorProto) -> &str {
     file.package.as_deref().unwrap_or_default()
 }
 
-/// `package.name`, or the name alone in the package without a name.
+/// Returns `package.name`, or only the name in the package without a name.
 pub(crate) fn qualified(package: &str, name: &str) -> String {
     if package.is_empty() { name.to_owned() } else { format!("{package}.{name}") }
 }
 
-/// Methods that every client has; the same names in a service get an underscore.
+/// Methods that every client has; methods of a service with these names get an underscore.
 const CLIENT_METHODS: [&str; 5] = ["channel", "connect", "local", "new", "with_codec"];
 
-/// `GetHTTPInfo` to `get_http_info`, as an identifier.
+/// Converts `GetHTTPInfo` to `get_http_info`, as an identifier.
 pub(crate) fn method_ident(name: &str) -> Ident {
     let snake = idents::to_shouty_snake_case(name).to_lowercase();
     if CLIENT_METHODS.contains(&snake.as_str()) {
@@ -50,7 +50,7 @@ pub(crate) fn method_ident(name: &str) -> Ident {
     idents::make_field_ident(&snake)
 }
 
-/// The trait of a service: its name as it is if that is a name for a type, else in `UpperCamelCase`.
+/// Returns the trait of a service: its name unchanged if it is a valid type name, else in `UpperCamelCase`.
 pub(crate) fn service_name(name: &str) -> String {
     if name.starts_with(char::is_uppercase) && !name.contains('_') {
         return name.to_owned();
@@ -58,12 +58,12 @@ pub(crate) fn service_name(name: &str) -> String {
     idents::to_upper_camel_case(name)
 }
 
-/// The static of a service: `HTTP_INFO` for `HTTPInfo`.
+/// Returns the name of the static of a service: `HTTP_INFO` for `HTTPInfo`.
 pub(crate) fn static_name(service: &str) -> String {
     idents::to_shouty_snake_case(service).to_uppercase()
 }
 
-/// The JSON name of a field whose descriptor has none: `lowerCamelCase`.
+/// Returns the JSON name of a field whose descriptor has none: `lowerCamelCase`.
 pub(crate) fn json_name(field: &str) -> String {
     let mut name = String::with_capacity(field.len());
     let mut upper = false;
@@ -77,29 +77,29 @@ pub(crate) fn json_name(field: &str) -> String {
     name
 }
 
-/// The name of a type: as it is if it is one for types, else in `UpperCamelCase`.
+/// Returns the name of a type: unchanged if it is a valid type name, else in `UpperCamelCase`.
 pub(crate) fn type_ident(name: &str) -> Ident {
     let name = service_name(name);
     if name == "Self" { Ident::new("Self_", Span::call_site()) } else { Ident::new(&name, Span::call_site()) }
 }
 
-/// The name of a field or argument.
+/// Returns the name of a field or argument.
 pub(crate) fn field_ident(name: &str) -> Ident {
     idents::make_field_ident(&snake(name))
 }
 
-/// `userMap` to `user_map`.
+/// Converts `userMap` to `user_map`.
 pub(crate) fn snake(name: &str) -> String {
     idents::to_shouty_snake_case(name).to_lowercase()
 }
 
-/// The name of a constant.
+/// Returns the name of a constant.
 pub(crate) fn constant_ident(name: &str) -> Ident {
     let name = idents::to_shouty_snake_case(name).to_uppercase();
     Ident::new(&name, Span::call_site())
 }
 
-/// The path of a type in the code of the package `from` that is generated in the package `to`.
+/// Returns the path of a type of package `to` in the code of package `from`.
 pub(crate) fn relative_path(from: &str, to: &str, name: &str) -> TokenStream {
     let ident = type_ident(name);
     if from == to {

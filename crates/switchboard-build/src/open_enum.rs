@@ -1,4 +1,4 @@
-//! Enums as numbers with names. One that nobody here knows is still a number.
+//! Emits enums as numbers with names. An unknown value is still a valid number.
 
 use crate::{
     docs,
@@ -7,7 +7,7 @@ use crate::{
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
-/// The enum `name` over the numbers `repr`, with names, numbers and comments of its members.
+/// Emits the enum `name` over the numbers `repr`, with names, numbers and comments of its members.
 pub(crate) fn emit<'a>(
     name: &str,
     doc: Option<&str>,
@@ -16,7 +16,7 @@ pub(crate) fn emit<'a>(
 ) -> TokenStream {
     let ident = type_ident(name);
     let said = |name: &str, doc: Option<&str>| {
-        docs::attributes(&doc.map_or_else(|| format!("`{name}`."), docs::harmless))
+        docs::attributes(&doc.map_or_else(|| format!("`{name}`."), docs::escape_comment))
     };
     let doc = said(name, doc);
     let constants = members.clone().map(|(name, number, doc)| {
@@ -41,7 +41,7 @@ pub(crate) fn emit<'a>(
         impl #ident {
             #(#constants)*
 
-            /// The name of the number, if it is known here.
+            /// The name of the number, if it is a known member.
             pub fn name(self) -> ::core::option::Option<&'static str> {
                 ::core::option::Option::Some(match self.0 {
                     #(#arms)*

@@ -1,7 +1,8 @@
-//! Makes generated messages reach their runtime through `switchboard`, so that users need no other dependency.
+//! Rewrites paths of the runtime in generated messages to go through `switchboard`, so that users need no other
+//! dependency.
 //!
-//! `buffa-codegen` writes `::buffa::…`, `::serde::…` and `::buffa_types::…` and has no option for it. Tokens are
-//! changed, not text, so that nothing else that reads the same is touched.
+//! `buffa-codegen` writes `::buffa::…`, `::serde::…` and `::buffa_types::…` and has no option to change this. The
+//! rewrite works on tokens, not on text, so that other occurrences of the same text are not changed.
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Spacing, Span, TokenStream, TokenTree};
 use quote::quote;
@@ -9,8 +10,8 @@ use quote::quote;
 /// Crates that the runtime re-exports for generated code.
 const CRATES: [&str; 4] = ["buffa", "buffa_types", "serde", "serde_json"];
 
-/// Changes every path that begins with one of [`CRATES`], also in the strings of attributes, and tells serde's
-/// derive where serde is.
+/// Rewrites every path that begins with one of [`CRATES`], including those in strings of attributes, and adds the path
+/// of serde for its derives.
 pub(crate) fn through_switchboard(tokens: TokenStream) -> TokenStream {
     rewrite(tokens, false)
 }
@@ -42,24 +43,24 @@ fn rewrite(tokens: TokenStream, in_attribute: bool) -> TokenStream {
     out.into_iter().collect()
 }
 
-/// Whether what comes next is the first segment of a path that begins with `::`.
+/// Returns true if the next token is the first segment of a path that begins with `::`.
 fn starts_path(before: &[TokenTree]) -> bool {
     let colons = matches!(before, [.., TokenTree::Punct(first), TokenTree::Punct(second)]
         if first.as_char() == ':' && first.spacing() == Spacing::Joint && second.as_char() == ':');
     let continued = match before.len().checked_sub(3).map(|index| &before[index]) {
-        // `module::buffa` goes on; `impl ::buffa` and `&'a ::buffa` begin.
+        // `module::buffa` continues a path; `impl ::buffa` and `&'a ::buffa` begin one.
         Some(TokenTree::Ident(name)) => !is_keyword(name) && !is_lifetime(&before[..before.len() - 3]),
         _ => false,
     };
     colons && !continued
 }
 
-/// Whether the next identifier is the name of a lifetime.
+/// Returns true if the next identifier is the name of a lifetime.
 fn is_lifetime(before: &[TokenTree]) -> bool {
     matches!(before.last(), Some(TokenTree::Punct(quote)) if quote.as_char() == '\'')
 }
 
-/// Keywords that may stand before a path without being part of it.
+/// Returns true for keywords that may precede a path without being part of it.
 fn is_keyword(name: &Ident) -> bool {
     let name = name.to_string();
     buffa_codegen::idents::is_rust_keyword(&name)
@@ -72,7 +73,7 @@ fn derives_serde(attribute: &TokenStream) -> bool {
     is_derive && attribute.to_string().contains("serde")
 }
 
-/// `"::buffa::json_helpers::int64"` in `#[serde(with = …)]`.
+/// Rewrites strings such as `"::buffa::json_helpers::int64"` in `#[serde(with = …)]`.
 fn rewrite_string(literal: Literal) -> Literal {
     let text = literal.to_string();
     if !CRATES.iter().any(|name| text.contains(&format!("::{name}::"))) {

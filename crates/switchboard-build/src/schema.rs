@@ -1,4 +1,4 @@
-//! What was read: the descriptors of all files, and which of them are to be generated.
+//! Descriptors of all input files, and the selection of files to generate.
 
 use crate::{
     Error, Proto,
@@ -18,18 +18,18 @@ use std::{
 /// The descriptors of all files.
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
-    /// Every file, imports before those that import them.
+    /// All files, imports before the files that import them.
     pub(crate) files: Vec<FileDescriptorProto>,
     /// Names of the files to generate.
     pub(crate) selected: Vec<String>,
-    /// The files that were read, for Cargo.
+    /// Paths of the input files, for Cargo.
     pub(crate) read_from: Vec<PathBuf>,
 }
 
-/// The options of this crate.
+/// Options file of this crate.
 const OPTIONS_FILE: &str = "switchboard/options.proto";
 
-/// Files that are importable without a copy.
+/// Files that can be imported without a copy.
 const KNOWN: [(&str, &str); 4] = [
     ("google/api/annotations.proto", include_str!("../proto/google/api/annotations.proto")),
     ("google/api/http.proto", include_str!("../proto/google/api/http.proto")),
@@ -37,7 +37,7 @@ const KNOWN: [(&str, &str); 4] = [
     (OPTIONS_FILE, include_str!("../proto/switchboard/options.proto")),
 ];
 
-/// Files whose messages `buffa-types` cannot write as JSON, which every message here must be able to.
+/// Files whose messages `buffa-types` cannot write as JSON, which every message must support.
 const WITHOUT_JSON: [&str; 5] = [
     "google/protobuf/api.proto",
     "google/protobuf/compiler/plugin.proto",
@@ -47,7 +47,7 @@ const WITHOUT_JSON: [&str; 5] = [
 ];
 
 impl Schema {
-    /// Reads all that the builder names.
+    /// Reads all inputs of the builder.
     pub(crate) fn read(proto: &Proto) -> Result<Schema, Error> {
         let mut schema = Schema::default();
         let mut roots = Vec::new();
@@ -83,13 +83,12 @@ impl Schema {
         self.read_from.extend(compiler.files().filter_map(|file| file.path().map(Path::to_owned)));
         let roots =
             compiler.files().filter(|file| !file.is_import()).map(|file| file.name().to_owned()).collect();
-        // Encoded and decoded because the typed set has lost the options that are extensions.
+        // Encoded and decoded, because the typed set does not contain the options that are extensions.
         self.add(&compiler.encode_file_descriptor_set(), "the compiled files")?;
         Ok(roots)
     }
 
-    /// Loads a descriptor set; returns the names of the files in it that nobody else in it imports or that have
-    /// services.
+    /// Loads a descriptor set; returns the names of its files that no other file in it imports or that have services.
     fn load(&mut self, path: &Path) -> Result<Vec<String>, Error> {
         let bytes = fs::read(path).map_err(|cause| Error::io("read", path, cause))?;
         self.read_from.push(path.to_owned());
@@ -117,7 +116,7 @@ impl Schema {
         Ok(roots.map(|file| file.name().to_owned()).collect())
     }
 
-    /// Adds the files of an encoded set that are not there yet; returns all files of the set.
+    /// Adds the new files of an encoded set; returns all files of the set.
     fn add(&mut self, encoded: &[u8], origin: &str) -> Result<Vec<FileDescriptorProto>, Error> {
         let options = buffa_codegen::tooling_decode_options().map_err(Error::new)?;
         let set: FileDescriptorSet = options.decode_from_slice(encoded).map_err(|cause| {
@@ -134,8 +133,8 @@ impl Schema {
         Ok(set.file)
     }
 
-    /// The roots and every file of which they use a message or enum, without those that exist elsewhere. Files
-    /// that are imported for their options only drop out.
+    /// Returns the roots and all files of which they use a message or enum, except for files whose code exists
+    /// elsewhere. Files that are imported only for their options are not selected.
     fn select(&self, roots: Vec<String>, extern_paths: &[(String, String)]) -> Result<Vec<String>, Error> {
         let mut file_of_type = HashMap::new();
         for file in &self.files {
@@ -188,12 +187,12 @@ impl Schema {
             .collect())
     }
 
-    /// The file of this name.
+    /// Returns the file with this name.
     pub(crate) fn file(&self, name: &str) -> Option<&FileDescriptorProto> {
         self.files.iter().find(|file| file.name() == name)
     }
 
-    /// The message with this full name, which begins with a dot.
+    /// Returns the message with this full name, which begins with a dot.
     pub(crate) fn message(&self, name: &str) -> Option<&DescriptorProto> {
         self.files.iter().find_map(|file| {
             let within = name.strip_prefix(&scope(file))?.strip_prefix('.')?;
@@ -206,14 +205,14 @@ impl Schema {
         })
     }
 
-    /// The files of a package that are to be generated.
+    /// Returns the selected files of a package.
     pub(crate) fn files_of<'a>(&'a self, package: &'a str) -> impl Iterator<Item = &'a FileDescriptorProto> {
         let selected = self.selected.iter().filter_map(|name| self.file(name));
         selected.filter(move |file| package_of(file) == package)
     }
 
-    /// The encoded descriptors of the files of a package with all that they import. Of the source text only comments
-    /// in generated files are kept, with their positions: the descriptions of services are made of them.
+    /// Returns the encoded descriptors of the files of a package with all their imports. Source information is kept
+    /// only for comments in generated files, with their positions: service descriptions are made of them.
     pub(crate) fn descriptors_of(&self, package: &str) -> Vec<u8> {
         let mut wanted = BTreeSet::new();
         let mut open: Vec<_> = self.files_of(package).map(|file| file.name().to_owned()).collect();
@@ -236,7 +235,7 @@ impl Schema {
     }
 }
 
-/// The positions that have a comment.
+/// Keeps the positions that have a comment.
 fn with_comments(mut info: SourceCodeInfo) -> SourceCodeInfo {
     info.location
         .retain(|location| location.leading_comments.is_some() || location.trailing_comments.is_some());
@@ -244,7 +243,7 @@ fn with_comments(mut info: SourceCodeInfo) -> SourceCodeInfo {
     info
 }
 
-/// Resolves the files that come with this crate.
+/// Resolves the files that this crate includes.
 struct KnownResolver;
 
 impl FileResolver for KnownResolver {
@@ -256,7 +255,7 @@ impl FileResolver for KnownResolver {
     }
 }
 
-/// The directories given, and for each file that is in none of them where its package begins.
+/// Returns the given directories, and for each file outside of them the root of its package.
 fn all_includes(files: &[PathBuf], given: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     let mut includes = given.to_vec();
     for file in files {
@@ -268,7 +267,7 @@ fn all_includes(files: &[PathBuf], given: &[PathBuf]) -> Result<Vec<PathBuf>, Er
     Ok(includes)
 }
 
-/// `proto` for `proto/demo/v1/demo.proto` of package `demo.v1`; else the directory of the file.
+/// Returns `proto` for `proto/demo/v1/demo.proto` of package `demo.v1`; else the directory of the file.
 fn package_root(file: &Path) -> PathBuf {
     let parent = file.parent().map_or_else(PathBuf::new, Path::to_owned);
     // A file that cannot be parsed is reported when it is compiled.
@@ -288,7 +287,7 @@ fn dot_if_empty(path: PathBuf) -> PathBuf {
     if path.as_os_str().is_empty() { PathBuf::from(".") } else { path }
 }
 
-/// Whether the code for a file is in another crate or not needed at all.
+/// Returns true if the code for a file is in another crate or not needed.
 fn is_elsewhere(file: &FileDescriptorProto, extern_paths: &[(String, String)]) -> bool {
     let package = scope(file);
     let google = package == ".google.protobuf" || package.starts_with(".google.protobuf.");
@@ -299,7 +298,7 @@ fn is_elsewhere(file: &FileDescriptorProto, extern_paths: &[(String, String)]) -
     google || covers(extern_paths, &package) || empty || file.name() == OPTIONS_FILE
 }
 
-/// Whether a package or type is mapped to existing code.
+/// Returns true if a package or type is mapped to existing code.
 fn covers(extern_paths: &[(String, String)], name: &str) -> bool {
     extern_paths.iter().any(|(proto, _)| {
         proto == "."
@@ -307,7 +306,7 @@ fn covers(extern_paths: &[(String, String)], name: &str) -> bool {
     })
 }
 
-/// `.demo.v1`, or nothing for a file without a package.
+/// Returns `.demo.v1`, or an empty string for a file without a package.
 fn scope(file: &FileDescriptorProto) -> String {
     let package = package_of(file);
     if package.is_empty() { String::new() } else { format!(".{package}") }

@@ -9,7 +9,7 @@ use crate::{
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
-/// The static, the trait and the server of a service.
+/// Emits the static, the trait and the server of a service.
 pub(crate) fn emit(service: &Service, names: &Names<'_>) -> TokenStream {
     let info = info(service);
     let interface = interface(service, names);
@@ -122,14 +122,14 @@ fn server(service: &Service, names: &Names<'_>) -> TokenStream {
     ServerType { server, interface, handler, info, body }.emit()
 }
 
-/// The type that serves a handler, whatever schema has its methods.
+/// Server type of a service, independent of the schema language.
 pub(crate) struct ServerType<'a> {
     pub(crate) server: &'a Ident,
     pub(crate) interface: &'a Ident,
-    /// The name of the type parameter for handlers, which nothing else has.
+    /// Name of the type parameter for handlers; it collides with no other name.
     pub(crate) handler: &'a Ident,
     pub(crate) info: &'a Ident,
-    /// How a `call` is answered.
+    /// Body of the method `call`.
     pub(crate) body: TokenStream,
 }
 
@@ -147,7 +147,7 @@ impl ServerType<'_> {
                     Self::from_arc(::switchboard::codegen::Arc::new(service))
                 }
 
-                /// Serves a `service` that others hold too.
+                /// Serves a shared `service`.
                 pub fn from_arc(service: ::switchboard::codegen::Arc<#handler>) -> Self {
                     Self(service)
                 }
@@ -172,7 +172,8 @@ impl ServerType<'_> {
     }
 }
 
-/// The body of a match arm. Handlers are called by path: a method like `clone` would find that of `Arc`.
+/// Emits the body of a match arm. Handlers are called by path, since a method such as `clone` would resolve to that of
+/// `Arc`.
 fn dispatch(family: Family, method: &Method, handler: &Ident) -> TokenStream {
     let Method { ident, request, reply, .. } = method;
     let module = family.module();
@@ -180,6 +181,15 @@ fn dispatch(family: Family, method: &Method, handler: &Ident) -> TokenStream {
         quote!(reply.into_reply(codec)?)
     } else {
         quote!(#module::encode_payload(&reply, codec)?)
+    };
+    let receive = quote! {
+        let input = ::switchboard::codegen::receive_request(
+            &cx,
+            codec,
+            raw,
+            #module::decode::<#request>,
+            |codec, bytes| #module::decode_strict::<#request>(codec, bytes, &[]),
+        )?;
     };
     match method.kind {
         Kind::Unary => {
@@ -204,21 +214,18 @@ fn dispatch(family: Family, method: &Method, handler: &Ident) -> TokenStream {
         }
         Kind::ClientStream => quote! {
             let (raw, cx) = call.into_many();
-            let input = ::switchboard::Receiver::of_request(raw, codec, #module::decode::<#request>);
+            #receive
             let reply = #handler::#ident(&self.0, input, &cx).await?;
             let bytes = #encode;
             Ok(::switchboard::Reply::one(bytes, cx))
         },
         Kind::ServerStream => {
-            // A view borrows from the bytes, so it is made where the handler runs.
+            // A view borrows from the bytes, so it is created where the handler runs.
             let (before, inside) = if method.owned {
                 (read(family, method), quote!())
             } else {
                 let view = &method.view;
-                (
-                    quote!(let bytes = #module::view_bytes::<#request>(codec, bytes)?;),
-                    quote!(let request = #module::view::<#view<'_>>(&bytes)?;),
-                )
+                (view_bytes(&module, request), quote!(let request = #module::view::<#view<'_>>(&bytes)?;))
             };
             quote! {
                 let (bytes, cx) = call.into_one()?;
@@ -234,7 +241,7 @@ fn dispatch(family: Family, method: &Method, handler: &Ident) -> TokenStream {
         }
         Kind::Bidi => quote! {
             let (raw, cx) = call.into_many();
-            let input = ::switchboard::Receiver::of_request(raw, codec, #module::decode::<#request>);
+            #receive
             let service = ::switchboard::codegen::Arc::clone(&self.0);
             let encode = #module::encode::<#reply>;
                 let reply = ::switchboard::codegen::stream_reply(cx, codec, encode, move |cx, out| async move {
@@ -245,16 +252,38 @@ fn dispatch(family: Family, method: &Method, handler: &Ident) -> TokenStream {
     }
 }
 
-/// Makes `request` of `bytes`.
+/// Emits the decoding of `request` from `bytes`.
 fn read(family: Family, method: &Method) -> TokenStream {
     let Method { request, view, .. } = method;
     let module = family.module();
     if method.owned {
-        return quote!(let request = #module::decode::<#request>(codec, bytes)?;);
+        return quote! {
+            let request = ::switchboard::codegen::read_request(
+                &cx,
+                codec,
+                bytes,
+                #module::decode::<#request>,
+                #module::decode_strict::<#request>,
+            )?;
+        };
     }
+    let view_bytes = view_bytes(&module, request);
     quote! {
-        let bytes = #module::view_bytes::<#request>(codec, bytes)?;
+        #view_bytes
         let mut request = <#view<'_> as ::core::default::Default>::default();
         #module::read_view(&mut request, &bytes)?;
+    }
+}
+
+/// Makes of `bytes` those that a view borrows from.
+fn view_bytes(module: &TokenStream, request: &TokenStream) -> TokenStream {
+    quote! {
+        let bytes = ::switchboard::codegen::read_request(
+            &cx,
+            codec,
+            bytes,
+            #module::view_bytes::<#request>,
+            #module::view_bytes_strict::<#request>,
+        )?;
     }
 }

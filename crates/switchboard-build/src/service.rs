@@ -1,4 +1,4 @@
-//! Services as the emitters see them.
+//! Model of services for the emitters.
 
 use crate::{
     Error, docs,
@@ -19,7 +19,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use std::collections::BTreeSet;
 
-/// A service and the names of what is generated for it.
+/// A service and the names of its generated items.
 pub(crate) struct Service {
     /// `demo.v1.Greeter`.
     pub(crate) full_name: String,
@@ -38,7 +38,7 @@ pub(crate) struct Service {
     pub(crate) family: Family,
 }
 
-/// What the messages of a service are.
+/// Kind of the messages of a service.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Family {
     FlatBuffers,
@@ -46,7 +46,7 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// What writes and reads them.
+    /// Returns the module that encodes and decodes the messages.
     pub(crate) fn module(self) -> TokenStream {
         match self {
             Family::FlatBuffers => quote!(::switchboard::codegen::codec::flatbuffers),
@@ -54,7 +54,7 @@ impl Family {
         }
     }
 
-    /// What they are written as unless a channel or caller says otherwise.
+    /// Returns the default codec of the messages.
     pub(crate) fn codec(self) -> Ident {
         match self {
             Family::FlatBuffers => format_ident!("FlatBuffers"),
@@ -62,7 +62,7 @@ impl Family {
         }
     }
 
-    /// What describes them to peers.
+    /// Returns the descriptor that peers receive.
     pub(crate) fn descriptor(self) -> TokenStream {
         match self {
             Family::FlatBuffers => quote!(&[]),
@@ -83,18 +83,18 @@ pub(crate) struct Method {
     pub(crate) owned: bool,
     pub(crate) encoded: bool,
     pub(crate) idempotency: Option<Ident>,
-    /// JSON names of the fields of a single request; none for well-known types, which have a JSON of their own.
+    /// JSON names of the fields of a single request; `None` for well-known types, which have their own JSON form.
     pub(crate) fields: Option<Vec<String>>,
     pub(crate) request: TokenStream,
     /// The view of the request, without its lifetime.
     pub(crate) view: TokenStream,
     pub(crate) reply: TokenStream,
     pub(crate) comment: Option<String>,
-    /// Its HTTP paths.
+    /// HTTP paths of the method.
     pub(crate) http: Vec<Rule>,
 }
 
-/// How many messages go either way.
+/// Number of messages in each direction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     Bidi,
@@ -109,15 +109,15 @@ const SPAWN: u32 = 50902;
 const OWNED: u32 = 50903;
 const ENCODED: u32 = 50904;
 
-/// What it takes to read services.
+/// Context for reading services.
 pub(crate) struct Reader<'a> {
-    /// Knows the Rust path of every message.
+    /// Resolves the Rust path of every message.
     pub(crate) paths: &'a CodeGenContext<'a>,
     /// Names in the root of the package, where the views of most messages are.
     pub(crate) root: &'a BTreeSet<String>,
-    /// Whether handlers get owned requests unless told.
+    /// True if handlers get owned requests by default.
     pub(crate) owned: bool,
-    /// What HTTP paths refer to.
+    /// Messages that HTTP paths refer to.
     pub(crate) messages: &'a Messages<'a>,
     pub(crate) schema: &'a Schema,
 }
@@ -211,7 +211,7 @@ impl Reader<'_> {
         })
     }
 
-    /// In the order of their numbers.
+    /// Returns the JSON names of the fields, in the order of their numbers.
     fn fields(&self, message: &str) -> Option<Vec<String>> {
         if message.starts_with(".google.protobuf.") {
             return None;
@@ -236,7 +236,7 @@ impl Reader<'_> {
         let path =
             self.paths.rust_type_relative_split(name, package, 0).ok_or_else(|| unknown(file, name))?;
         let view = format!("{}View", path.within_package);
-        // The short name, unless something else in the package took it.
+        // The short name, unless another item in the package uses it.
         if path.to_package.is_empty() && !view.contains("::") && self.root.contains(&view) {
             let view = Ident::new(&view, Span::call_site());
             return Ok(quote!(#view));
@@ -251,14 +251,14 @@ fn unknown(file: &FileDescriptorProto, message: &str) -> Error {
     Error::new(format!("{}: type {message} is in none of the files that were read", file.name()))
 }
 
-/// Whether a boolean option is true that the descriptors have no field for.
+/// Returns true if a boolean option without a descriptor field is set to true.
 fn is_set(options: &MethodOptions, number: u32) -> bool {
     // The last value counts, as always in protobuf.
     let last = options.__buffa_unknown_fields.iter().rfind(|field| field.number == number);
     last.is_some_and(|field| matches!(field.data, UnknownFieldData::Varint(value) if value != 0))
 }
 
-/// The name of the `Idempotency`, unless unknown.
+/// Returns the name of the `Idempotency`, unless unknown.
 fn idempotency(options: &MethodOptions) -> Option<Ident> {
     match options.idempotency_level? {
         IdempotencyLevel::NO_SIDE_EFFECTS => Some(format_ident!("NoSideEffects")),

@@ -1,4 +1,4 @@
-//! What is said when something is wrong: which file, which line, what to do.
+//! Error messages: each names the file, the line and the remedy.
 
 #![allow(clippy::unwrap_used)]
 

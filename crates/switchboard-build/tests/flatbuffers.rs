@@ -1,4 +1,4 @@
-//! What is emitted for `.fbs` files, and what is said of mistakes in them.
+//! Generated code and error messages for `.fbs` files.
 
 #![allow(clippy::unwrap_used)]
 
@@ -62,7 +62,7 @@ rpc_service Store {
             "Other(::std::boxed::Box<Note>)",
             "pub friend: ::core::option::Option<::std::boxed::Box<Monster>>",
             r#"#[serde(rename = "firstName")]"#,
-            // The number of the union is 5, its value 6, what is deprecated 7.
+            // The tag of the union has number 5, its value 6, the deprecated field 7.
             "equipped: table.union(6)?",
             "first_name: table.referred(8)?",
             "pub bag: ::std::vec::Vec<Equipment>",
@@ -101,10 +101,10 @@ fn files_that_include_each_other_meet_by_relative_paths() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_line() {
+fn errors_name_their_line() {
     for (name, content, parts) in [
         ("no_type", "table A {\n b: Nope; }", &[":2: Nope is not defined"][..]),
-        ("twice", "table A { a: int; a: int; }", &[":1: a is there twice"]),
+        ("twice", "table A { a: int; a: int; }", &[":1: a is defined twice"]),
         ("ids", "table A { a: int (id: 1);\n b: int (id: 1); }", &[":2: b has the id of a"]),
         (
             "tags",
@@ -115,17 +115,17 @@ fn mistakes_are_named_with_their_line() {
         ("default", "table A { a: byte = 300; }", &["does not fit the type of a"]),
         ("default_member", "enum E : byte { X }\ntable A { a: E = Y; }", &[":2:", "does not fit"]),
         ("behind_the_last", "enum E : long { A = 9223372036854775807, B }", &["there is no number for B"]),
-        ("default_text", "table A { a: string = \"x\"; }", &["numbers and enums alone have"]),
+        ("default_text", "table A { a: string = \"x\"; }", &["only numbers and enums can have"]),
         ("in_struct", "struct A { a: string; }", &["make it a table"]),
         ("array", "table A { a: [int:3]; }", &["make it a vector"]),
         ("nested", "table A { a: [[int]]; }", &["a vector of vectors"]),
         (
             "unions",
             "table T {}\nunion U { T }\ntable A { a: [U] (id: 0); }",
-            &["its own number and one more"],
+            &["one more than that of its tag"],
         ),
-        ("union_of_structs", "struct S { a: int; }\nunion U { S }", &["S is no table"]),
-        ("circle", "struct A { a: B; }\nstruct B { a: A; }", &["holds itself"]),
+        ("union_of_structs", "struct S { a: int; }\nunion U { S }", &["S is not a table"]),
+        ("circle", "struct A { a: B; }\nstruct B { a: A; }", &["contains itself"]),
         ("rpc", "rpc_service S { Do(Nope): Nope; }", &["Nope is not defined"]),
         (
             "streaming",
@@ -135,7 +135,7 @@ fn mistakes_are_named_with_their_line() {
         ("methods", "table T {}\nrpc_service S { Do(T): T;\n do(T): T; }", &[":3: methods Do and do"]),
         ("include", "include \"gone.fbs\";", &[":1: gone.fbs is not there", ".include("]),
         ("names", "table SClient {}\nrpc_service S { Do(SClient): SClient; }", &["two definitions generate"]),
-        ("enum_type", "enum E : float { A }", &["no type of whole numbers"]),
+        ("enum_type", "enum E : float { A }", &["a type of whole numbers"]),
         ("word", "monster A {}", &["`monster` begins no definition"]),
     ] {
         let text = error(&format!("fbs_{name}"), content);

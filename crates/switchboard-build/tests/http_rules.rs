@@ -1,4 +1,4 @@
-//! The `google.api.http` option: what is emitted for it, and what is said when it is wrong.
+//! The `google.api.http` option: generated code and error messages.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ mod support;
 
 use support::{Workspace, has};
 
-/// A file whose only method has this option.
+/// Returns a file whose only method has this option.
 fn with_option(option: &str) -> String {
     with_method(&format!("rpc Get(Request) returns (Book) {{ option (google.api.http) = {{ {option} }}; }}"))
 }
@@ -77,12 +77,12 @@ fn own_copies_of_the_files_come_first() {
 }
 
 #[test]
-fn rules_that_do_not_fit_are_named_with_their_place() {
-    let workspace = Workspace::new("rules_that_do_not_fit_are_named_with_their_place");
+fn rules_that_do_not_fit_are_reported_with_their_position() {
+    let workspace = Workspace::new("rules_that_do_not_fit_are_reported_with_their_position");
     for (option, what) in [
         (r#"get: "/v1/{nope}""#, "GET /v1/{nope}: library.v1.Request has no field `nope`"),
         (r#"get: "/v1/{book.nope}""#, "library.v1.Book has no field `nope`"),
-        (r#"get: "/v1/{id.nope}""#, "`id` is no message and has no fields"),
+        (r#"get: "/v1/{id.nope}""#, "`id` is not a message and has no fields"),
         (r#"get: "/v1/{tags}""#, "`tags` is repeated"),
         (r#"get: "/v1/{book}""#, "`book` is a library.v1.Book: name one of its fields"),
         (r#"get: "/v1/{id""#, "path /v1/{id: a brace is not closed"),

@@ -1,4 +1,4 @@
-//! What is emitted for services: names, kinds, options, paths and comments.
+//! Generated code for services: names, kinds, options, paths and comments.
 
 #![allow(clippy::unwrap_used)]
 
@@ -130,8 +130,8 @@ fn options_of_methods_are_honoured() {
 }
 
 #[test]
-fn encoded_replies_are_answered_as_they_are() {
-    let workspace = Workspace::new("encoded_replies_are_answered_as_they_are");
+fn encoded_replies_are_sent_unchanged() {
+    let workspace = Workspace::new("encoded_replies_are_sent_unchanged");
     let file = workspace.file(
         "log.proto",
         r#"syntax = "proto3"; package log.v1; import "switchboard/options.proto"; message Line {}
@@ -152,8 +152,9 @@ fn owned_applies_to_every_method() {
         &code,
         &[
             "fn greet(&self, request: Text, cx: &::switchboard::Cx)",
-            "let request = \
-        ::switchboard::codegen::codec::proto::decode::<Text>(codec, bytes)?;",
+            "let request = ::switchboard::codegen::read_request(&cx, codec, bytes, \
+        ::switchboard::codegen::codec::proto::decode::<Text>, \
+        ::switchboard::codegen::codec::proto::decode_strict::<Text>)?;",
         ],
     );
     assert!(!code.contains("request: TextView"));

@@ -33,15 +33,15 @@ fn proto2_knows_required_and_optional() {
 }
 
 #[test]
-fn proto3_has_presence_only_where_asked() {
-    let workspace = Workspace::new("proto3_has_presence_only_where_asked");
+fn proto3_has_presence_only_where_declared() {
+    let workspace = Workspace::new("proto3_has_presence_only_where_declared");
     let file = workspace.file(
         "new.proto",
-        r#"syntax = "proto3"; package new.v1; message New { int32 plain = 1; optional int32 asked = 2; }"#,
+        r#"syntax = "proto3"; package new.v1; message New { int32 plain = 1; optional int32 present = 2; }"#,
     );
     workspace.emit(switchboard_build::proto(file)).unwrap();
     let code = workspace.generated("new.v1.rs");
-    has(&code, &["pub plain: i32,", "pub asked: ::core::option::Option<i32>,"]);
+    has(&code, &["pub plain: i32,", "pub present: ::core::option::Option<i32>,"]);
     assert!(!code.contains("DESCRIPTOR_SET"), "no services, no descriptors");
 }
 
@@ -78,7 +78,7 @@ fn a_set_without_its_imports_is_refused() {
     );
 }
 
-/// What `protoc` makes of a file of edition 2023 with one field of either presence.
+/// Returns the descriptor that `protoc` writes for a file of edition 2023 with one field of each presence.
 fn edition_file() -> FileDescriptorProto {
     let mut implicit = field("implicit", 2);
     let features = FeatureSet { field_presence: Some(FieldPresence::IMPLICIT), ..Default::default() };

@@ -1,4 +1,4 @@
-//! What is emitted for `.thrift` files, and what is said of mistakes in them.
+//! Generated code and error messages for `.thrift` files.
 
 #![allow(clippy::unwrap_used)]
 
@@ -90,13 +90,13 @@ fn files_that_include_each_other_meet_by_relative_paths() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_line() {
+fn errors_name_their_line() {
     for (name, content, parts) in [
-        ("no_type", "struct A {\n 1: Nope b }", &[":2: Nope is no type"][..]),
+        ("no_type", "struct A {\n 1: Nope b }", &[":2: Nope is not a type"][..]),
         ("twice", "struct A { 1: i32 a, 1: i32 b }", &[":1: b has the number or name of a"]),
         ("unclosed", "struct A {\n 1: i32 a", &["is missing before the end of the file"]),
         ("double_key", "struct D { 1: double d }\nstruct A { 1: set<D> s }", &["doubles have no order"]),
-        ("oneway", "service S { oneway i32 a() }", &["nobody gets what oneway a returns"]),
+        ("oneway", "service S { oneway i32 a() }", &["oneway method a cannot return"]),
         (
             "throws",
             "struct A {}\nservice S { void a() throws (1: A a) }",
@@ -104,13 +104,13 @@ fn mistakes_are_named_with_their_line() {
         ),
         ("default", "struct A { 1: i8 a = 300 }", &["the value does not fit its type"]),
         ("constant", "struct A { 1: i8 a = NOPE }", &["NOPE has no value"]),
-        ("extends", "service S extends T {}", &["S extends no service"]),
+        ("extends", "service S extends T {}", &["S extends an unknown service"]),
         ("circle", "service S extends T {}\nservice T extends S {}", &["extends itself"]),
-        ("typedefs", "typedef A B\ntypedef B A\nstruct S { 1: A a }", &["a typedef that leads to itself"]),
+        ("typedefs", "typedef A B\ntypedef B A\nstruct S { 1: A a }", &["a typedef that refers to itself"]),
         ("include", "include \"gone.thrift\"", &[":1: gone.thrift is not there", ".include("]),
         ("names", "struct SClient {}\nservice S {}", &["two definitions generate `SClient`"]),
-        ("code", "exception E {} (switchboard.code = \"odd\")", &["\"odd\" is no code"]),
-        ("sign", "struct A { 1: i32 a $ }", &["'$' means nothing here"]),
+        ("code", "exception E {} (switchboard.code = \"odd\")", &["\"odd\" is not a status code"]),
+        ("sign", "struct A { 1: i32 a $ }", &["unexpected character '$'"]),
         ("empty_union", "union U {}", &["union U has no member"]),
     ] {
         let text = error(&format!("thrift_{name}"), content);

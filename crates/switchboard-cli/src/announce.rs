@@ -1,15 +1,15 @@
-//! What `switchboard serve` tells registries of itself.
+//! Registration of `switchboard serve` with registries.
 
 use crate::config::Config;
 use switchboard::{Server, discover::Instance};
 
-/// The settings `announce.NAME` that say something of the server; the same names are those of `--announce-as`.
+/// The settings `announce.NAME` that describe the server; `--announce-as` uses the same names.
 pub(crate) const NAMES: [&str; 7] = ["address", "group", "notice", "tags", "version", "weight", "zone"];
 
-/// The server, announced to every registry that the settings name.
+/// Returns the server with a registration at every registry in the settings.
 ///
 /// # Errors
-/// The address of a registry that cannot be used; nothing is sent to it before the server listens.
+/// An invalid address of a registry; nothing is sent to it before the server listens.
 pub(crate) fn announced(server: Server, config: &Config) -> Result<Server, String> {
     let mut server = server.announce_notice(config.time("announce.notice"));
     for url in config.texts("announce.to") {
@@ -19,7 +19,7 @@ pub(crate) fn announced(server: Server, config: &Config) -> Result<Server, Strin
     Ok(server)
 }
 
-/// What is said of the server; the rest is filled in when it listens.
+/// Returns the description of the server; the server adds the rest when it listens.
 fn instance(config: &Config) -> Instance {
     let text = |name: &str| config.text(name).unwrap_or_default();
     let mut instance = Instance::new("", text("announce.address"))

@@ -1,5 +1,5 @@
 //! The settings of `switchboard serve` and `switchboard proxy` from all their sources: defaults, a TOML file, the
-//! environment, flags; each overrules those before it. A key that nobody knows is a mistake, with the nearest one that
+//! environment, flags; each overrides those before it. An unknown key is an error, which suggests the nearest key that
 //! exists.
 
 mod command;
@@ -13,10 +13,10 @@ pub(crate) use reload::Prepared;
 use std::{fmt, path::Path, time::Duration};
 use switchboard::{Limits, Tls, limits};
 
-/// Names that are less alike are no suggestion.
+/// Names that are less similar are not suggested.
 const ALIKE: f64 = 0.75;
 
-/// Whose settings.
+/// The command to which settings belong.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Root {
     Proxy,
@@ -31,7 +31,7 @@ impl Root {
         }
     }
 
-    /// Variables of the environment begin so: `SWITCHBOARD_SERVE_LIMITS_CALLS_MAX`, `SWITCHBOARD_PROXY_LISTEN`.
+    /// Prefix of environment variables: `SWITCHBOARD_SERVE_LIMITS_CALLS_MAX`, `SWITCHBOARD_PROXY_LISTEN`.
     fn prefix(self) -> &'static str {
         match self {
             Root::Proxy => "SWITCHBOARD_PROXY_",
@@ -39,7 +39,7 @@ impl Root {
         }
     }
 
-    /// The command that shows all of them.
+    /// The command that shows all settings.
     fn shown_by(self) -> &'static str {
         match self {
             Root::Proxy => "switchboard config default --proxy",
@@ -48,7 +48,7 @@ impl Root {
     }
 }
 
-/// Every setting, and who set it.
+/// Every setting, and the source of its value.
 #[derive(Debug)]
 pub(crate) struct Config {
     root: Root,
@@ -58,16 +58,16 @@ pub(crate) struct Config {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Given {
-    /// One, but for lists.
+    /// One text, or several for a list.
     texts: Vec<String>,
     source: Source,
 }
 
-/// Who set a value.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq)]
 enum Source {
     Environment(String),
-    /// Its path, and the line.
+    /// Path of the file, and the line.
     File(String, usize),
     Flag,
 }
@@ -83,22 +83,28 @@ impl fmt::Display for Source {
 }
 
 impl Config {
-    /// The file, if there is one, and the environment of this process.
+    /// Reads the file, if there is one, and the environment of this process.
     ///
     /// # Errors
-    /// The first mistake, and where it is.
+    /// All errors, one per line, with their positions.
     pub(crate) fn load(root: Root, file: Option<&Path>) -> Result<Config, String> {
-        let mut config = Config::new(root);
+        let (config, errors) = Config::load_all(root, file);
+        errors.finish().map(|()| config)
+    }
+
+    /// Reads the file and the environment, and returns their errors separately.
+    fn load_all(root: Root, file: Option<&Path>) -> (Config, Errors) {
+        let (mut config, mut errors) = (Config::new(root), Errors::default());
         if let Some(path) = file {
-            config.read_file(path)?;
+            config.read_file(path, &mut errors);
         }
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        config.environment(variables)?;
-        Ok(config)
+        config.environment(variables, &mut errors);
+        (config, errors)
     }
 
-    /// Nothing set.
+    /// Creates settings without any value.
     fn new(root: Root) -> Config {
         let keys = all(root);
         Config { root, given: keys.iter().map(|_| None).collect(), keys }
@@ -108,7 +114,7 @@ impl Config {
         self.keys.iter().any(|key| key.name.split_once('.').is_some_and(|(table, _)| table == name))
     }
 
-    fn environment(&mut self, variables: impl Iterator<Item = (String, String)>) -> Result<(), String> {
+    fn environment(&mut self, variables: impl Iterator<Item = (String, String)>, errors: &mut Errors) {
         let prefix = self.root.prefix();
         let mut own: Vec<_> = variables.filter(|(name, _)| name.starts_with(prefix)).collect();
         own.sort_unstable();
@@ -120,24 +126,25 @@ impl Config {
                 None => (name, vec![value]),
             };
             let set = self.set(&name, texts, Source::Environment(variable.clone()));
-            set.map_err(|why| format!("{variable}: {why}"))?;
+            if let Err(why) = set {
+                errors.add(None, format!("{variable}: {why}"));
+            }
         }
-        Ok(())
     }
 
-    /// Sets what a flag says; nothing for a flag that is not there.
+    /// Sets the value of a flag; does nothing if the flag is absent.
     ///
     /// # Errors
-    /// A value that cannot be.
+    /// An invalid value.
     pub(crate) fn flag(&mut self, name: &str, texts: impl IntoIterator<Item = String>) -> Result<(), String> {
         let texts: Vec<_> = texts.into_iter().collect();
         if texts.is_empty() { Ok(()) } else { self.set(name, texts, Source::Flag) }
     }
 
-    /// Sets limits that flags give as `NAME=VALUE`.
+    /// Sets limits of flags in the form `NAME=VALUE`.
     ///
     /// # Errors
-    /// A limit that there is not, and a value that cannot be.
+    /// An unknown limit, and an invalid value.
     pub(crate) fn limit_flags<'a>(
         &mut self,
         settings: impl IntoIterator<Item = &'a String>,
@@ -149,13 +156,13 @@ impl Config {
         Ok(())
     }
 
-    /// The name of the setting that `--LONG` sets, if it sets one of its own.
+    /// Returns the name of the setting that `--LONG` sets, if it has one.
     pub(crate) fn name_of_flag(&self, long: &str) -> Option<String> {
         let key = self.keys.iter().find(|key| key.flag() == long && !matches!(key.kind, Kind::Limit(_)));
         key.map(|key| key.name.clone())
     }
 
-    /// What was given, but for limits, as flags that say the same.
+    /// Returns the given settings, except limits, as flags.
     pub(crate) fn as_flags(&self) -> Vec<String> {
         let mut flags = Vec::new();
         for (key, given) in self.keys.iter().zip(&self.given) {
@@ -195,13 +202,13 @@ impl Config {
         };
         let nearest = self.keys.iter().max_by(|a, b| alike(a).total_cmp(&alike(b)));
         match nearest.filter(|key| alike(key) > ALIKE) {
-            Some(key) => format!("there is no setting {name:?}; did you mean {}?", key.name),
-            None => format!("there is no setting {name:?}; `{}` shows all", self.root.shown_by()),
+            Some(key) => format!("unknown setting {name:?}; did you mean {}?", key.name),
+            None => format!("unknown setting {name:?}; `{}` shows all", self.root.shown_by()),
         }
     }
 
-    /// A mistake in the value of a setting, with the place where that was set.
-    pub(crate) fn wrong(&self, name: &str, why: &str) -> String {
+    /// Returns the error text for the value of a setting, with the position where it was set.
+    pub(crate) fn config_error(&self, name: &str, why: &str) -> String {
         let given = self.keys.iter().position(|key| key.name == name).and_then(|at| self.given[at].as_ref());
         match given.map(|given| &given.source) {
             None | Some(Source::Flag) => format!("{name}: {why}"),
@@ -209,7 +216,16 @@ impl Config {
         }
     }
 
-    /// The values in force: what was given, else the default.
+    /// Returns the line of the file that sets `name`, if one does.
+    fn line_of(&self, name: &str) -> Option<usize> {
+        let at = self.keys.iter().position(|key| key.name == name)?;
+        match self.given[at].as_ref()?.source {
+            Source::File(_, line) => Some(line),
+            Source::Environment(_) | Source::Flag => None,
+        }
+    }
+
+    /// Returns the values in effect: those that were given, else the default.
     fn values(&self, name: &str) -> Vec<String> {
         let at = self.keys.iter().position(|key| key.name == name).expect("names here are of the table");
         match &self.given[at] {
@@ -234,7 +250,7 @@ impl Config {
         self.text(name).is_some_and(|text| text == "true")
     }
 
-    /// A time, checked when it was set.
+    /// Returns a time, which was checked when it was set.
     pub(crate) fn time(&self, name: &str) -> Duration {
         self.text(name).and_then(|text| Limits::parse_time(&text).ok()).unwrap_or_default()
     }
@@ -251,7 +267,12 @@ impl Config {
                     None => tls,
                 }))
             }
-            _ => Err("tls.cert and tls.key go together, and tls.client_ca needs both".to_owned()),
+            _ => {
+                let names = ["tls.cert", "tls.key", "tls.client_ca"];
+                let given = names.into_iter().find(|name| self.text(name).is_some()).unwrap_or(names[0]);
+                Err(self
+                    .config_error(given, "tls.cert and tls.key go together, and tls.client_ca needs both"))
+            }
         }
     }
 
@@ -273,6 +294,28 @@ impl Config {
     }
 }
 
+/// The errors of a file and the environment.
+#[derive(Debug, Default)]
+struct Errors(Vec<(Option<usize>, String)>);
+
+impl Errors {
+    /// Adds an error at this line of the file, or without a line.
+    fn add(&mut self, line: Option<usize>, text: String) {
+        self.0.push((line, text));
+    }
+
+    /// # Errors
+    /// All errors, sorted by line; those without a line come last.
+    fn finish(mut self) -> Result<(), String> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        self.0.sort_by_key(|(line, _)| line.unwrap_or(usize::MAX));
+        let texts: Vec<_> = self.0.into_iter().map(|(_, text)| text).collect();
+        Err(texts.join("\n"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,20 +324,45 @@ mod tests {
         Config::new(Root::Serve)
     }
 
+    fn read(config: &mut Config, file: &str) -> Result<(), String> {
+        let mut errors = Errors::default();
+        config.file(file, "a.toml", &mut errors);
+        errors.finish()
+    }
+
+    fn read_variables(config: &mut Config, variables: &[(&str, &str)]) -> Result<(), String> {
+        let mut errors = Errors::default();
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        config.environment(variables, &mut errors);
+        errors.finish()
+    }
+
     #[test]
-    fn later_sources_overrule_earlier_ones() {
+    fn every_error_is_reported_in_the_order_of_its_line() {
+        let file = "workers = 0\nzebra = 1\n[tls]\ncert = \"a\"\nkye = \"b\"\n\n\
+                    [limits]\ncalls_max = \"x\"\nmesage_bytes_max = 1\n";
+        let errors = read(&mut empty(), file).unwrap_err();
+        let places: Vec<_> = errors.lines().map(|line| line.split(": ").next().unwrap_or_default()).collect();
+        assert_eq!(places, ["a.toml:1", "a.toml:2", "a.toml:5", "a.toml:8", "a.toml:9"], "{errors}");
+        let errors = read(&mut empty(), "workers = \nlog = \"info\"\nrate = \n").unwrap_err();
+        assert!(errors.contains("a.toml:1: ") && errors.contains("a.toml:3: "), "{errors}");
+        let variables = [("SWITCHBOARD_SERVE_LITSEN", "a:1"), ("SWITCHBOARD_SERVE_WORKERS", "0")];
+        let errors = read_variables(&mut empty(), &variables).unwrap_err();
+        assert_eq!(errors.lines().count(), 2, "{errors}");
+    }
+
+    #[test]
+    fn later_sources_override_earlier_ones() {
         let mut config = empty();
         let file = "access_log = 7\nlisten = [\"127.0.0.1:1\", \"unix:/a\"]\n[limits]\ncalls_max = 5\n";
-        config.file(file, "a.toml").unwrap();
+        read(&mut config, file).unwrap();
         let variables = [
             ("SWITCHBOARD_SERVE_LIMITS_CALLS_MAX", "6"),
             ("SWITCHBOARD_SERVE_SLOW_CALL", "1s"),
             ("SWITCHBOARD_SERVE_ANNOUNCE_TO", "etcd://a:1,b:2/x, file:c.json"),
             ("OTHER", "x"),
         ];
-        config
-            .environment(variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter())
-            .unwrap();
+        read_variables(&mut config, &variables).unwrap();
         config.flag("slow_call", Some("2s".to_owned())).unwrap();
         config.flag("access_log", None).unwrap();
         assert_eq!(config.texts("listen"), ["127.0.0.1:1", "unix:/a"]);
@@ -306,28 +374,27 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_the_key_and_the_nearest_one() {
+    fn errors_name_the_key_and_the_nearest_one() {
         for (file, expected) in [
             ("acess_log = 1", "did you mean access_log?"),
             ("calls_max = 1", "did you mean limits.calls_max?"),
             ("[limits]\nmesage_bytes_max = \"1MiB\"", "did you mean limits.message_bytes_max?"),
-            ("[tsl]\ncert = \"a\"", "there is no setting \"tsl\""),
+            ("[tsl]\ncert = \"a\"", "unknown setting \"tsl\""),
             ("zebra = 1", "config default"),
             ("slow_call = 200", "ms, s, min or h"),
             ("workers = 0", "number from 1 to 1024"),
             ("admin = [\"a:1\", \"b:1\"]", "not a list"),
             ("channelz = \"yes\"", "neither true nor false"),
             ("listen = \"quic://a:1\"", "scheme"),
-            ("log = 1.5", "a float is no value"),
+            ("log = 1.5", "a float is not a value"),
             ("log = ", "a.toml:1: "),
-            ("\nrate = 1\nworkers = 0", "a.toml:2: there is no setting"),
+            ("\nrate = 1\nworkers = 0", "a.toml:2: unknown setting"),
             ("\n[limits]\n\ncalls-max = \"x\"", "a.toml:4: limits.calls_max: "),
         ] {
-            let error = empty().file(file, "a.toml").unwrap_err();
+            let error = read(&mut empty(), file).unwrap_err();
             assert!(error.contains(expected), "{file}: {error}");
         }
-        let variables = [("SWITCHBOARD_SERVE_LITSEN".to_owned(), "a:1".to_owned())];
-        let error = empty().environment(variables.into_iter()).unwrap_err();
+        let error = read_variables(&mut empty(), &[("SWITCHBOARD_SERVE_LITSEN", "a:1")]).unwrap_err();
         assert!(
             error.contains("SWITCHBOARD_SERVE_LITSEN") && error.contains("did you mean listen?"),
             "{error}"
@@ -335,14 +402,13 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_has_what_its_flags_are_and_shares_the_rest() {
+    fn settings_of_a_proxy_are_its_flags_and_the_shared_limits() {
         let mut config = Config::new(Root::Proxy);
         let file = "to = [\"a:1\"]\ndeadline-max = \"30s\"\nknown_only = true\nreflect = false\nrate = 7\n\
                     [limits]\ncalls_max = 5\n[tls]\ncert = \"c.pem\"\nkey = \"k.pem\"\n";
-        config.file(file, "a.toml").unwrap();
+        read(&mut config, file).unwrap();
         let variables = [("SWITCHBOARD_PROXY_TO", "b:1, c:1"), ("SWITCHBOARD_SERVE_LISTEN", "of another")];
-        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        config.environment(variables.into_iter()).unwrap();
+        read_variables(&mut config, &variables).unwrap();
         let mut flags = config.as_flags();
         flags.sort_unstable();
         let wanted =
@@ -353,12 +419,12 @@ mod tests {
             ("tap_filtre = [\"a.*\"]", "did you mean tap_filter?"),
             ("[limits]\nmesage_bytes_max = 1", "did you mean limits.message_bytes_max?"),
             ("zebra = 1", "`switchboard config default --proxy` shows all"),
-            ("handover = \"/a\"", "there is no setting \"handover\""),
-            ("config = \"a.toml\"", "there is no setting \"config\""),
+            ("handover = \"/a\"", "unknown setting \"handover\""),
+            ("config = \"a.toml\"", "unknown setting \"config\""),
             ("rate = 0", "number from 1"),
             ("deadline_max = 5", "ms, s, min or h"),
         ] {
-            let error = config.file(file, "a.toml").unwrap_err();
+            let error = read(&mut config, file).unwrap_err();
             assert!(error.contains(expected), "{file}: {error}");
         }
     }

@@ -1,4 +1,4 @@
-//! The allocator of this program's tests, which counts on each thread.
+//! The allocator of this program's tests, which counts allocations of each thread.
 #![allow(unsafe_code, reason = "an allocator that counts can only be written so")]
 
 use std::{
@@ -12,12 +12,12 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How often this thread asked for memory so far; growing counts too.
+/// Returns the number of allocations of this thread so far, including reallocations.
 pub(crate) fn allocations() -> u64 {
     COUNT.get()
 }
 
-// SAFETY: every call goes on to the system's allocator unchanged.
+// SAFETY: every call is forwarded to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);

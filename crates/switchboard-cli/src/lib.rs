@@ -1,5 +1,5 @@
-//! The `switchboard` binary, as a library: so it is compiled while the framework under it is still being optimised,
-//! for which the compiler lets binaries wait.
+//! The `switchboard` binary as a library, so that the compiler can compile it while it still optimises the framework;
+//! it does not do so for binaries.
 
 mod announce;
 mod bench;
@@ -14,14 +14,15 @@ mod replay;
 mod serve;
 mod services;
 mod serving;
+mod terminal;
 mod tls;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// A remote procedure call framework: every caller, one port.
 #[derive(Debug, Parser)]
-#[command(name = "switchboard", version, max_term_width = 80)]
+#[command(name = "switchboard", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -40,30 +41,29 @@ enum Command {
     Call(Box<call::CallArgs>),
     /// Send calls to a server that another one has dumped.
     Replay(replay::ReplayArgs),
-    /// Stand in front of servers of any wire, and hand calls of any wire on to them.
+    /// Forward calls of any wire to servers of any wire.
     Proxy(Box<proxy::ProxyArgs>),
     /// Measure throughput, latency and memory on this machine.
     Bench(bench::BenchArgs),
     /// Serve the bare loop that `bench --floor` measures.
     #[command(hide = true)]
     BenchFloorServer(bench::ServerArgs),
-    /// Serve what `bench overload` calls.
+    /// Serve the services of `bench overload`.
     #[command(hide = true)]
     BenchOverloadServer(bench::OverloadServerArgs),
-    /// Serve or call what `bench compare` measures.
+    /// Serve or call the subjects of `bench compare`.
     #[command(hide = true)]
     BenchPeer(bench::PeerArgs),
-    /// Serve what `bench` calls.
+    /// Serve the services of `bench`.
     #[command(hide = true)]
     BenchServer(bench::ServerArgs),
 }
 
 /// Runs the command that the command line names.
 ///
-/// The process leaves with 0 when all went well, 1 when something failed, 2 when the command line is not understood;
-/// `call` with more.
+/// The exit code is 0 on success, 1 when something failed, 2 for an invalid command line; `call` has more codes.
 pub fn run() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let outcome = match parse().command {
         Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(*args),
         Command::Config(args) => config::run(args),
@@ -83,4 +83,14 @@ pub fn run() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Reads the command line; help is as wide as the terminal, and has no line broken elsewhere.
+fn parse() -> Cli {
+    // To the parser a width of 0 is one without a bound.
+    let columns = terminal::Terminal::stdout().columns().unwrap_or_default();
+    let mut command = Cli::command().term_width(columns);
+    let read = command.try_get_matches_from_mut(std::env::args_os());
+    let read = read.and_then(|matches| Cli::from_arg_matches(&matches));
+    read.unwrap_or_else(|error| error.format(&mut command).exit())
 }

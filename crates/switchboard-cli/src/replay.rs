@@ -1,4 +1,4 @@
-//! `switchboard replay`: sends calls again that a server has dumped.
+//! `switchboard replay`: sends the calls of a server's dump again.
 
 use crate::call::parse_metadata;
 use bytes::Bytes;
@@ -15,15 +15,15 @@ use std::{
 use switchboard::{Channel, ClientMethod, Code, Idempotency, Kind, Limits, Runtime, Status, layer::Dumped};
 use tokio::sync::{Mutex, mpsc};
 
-/// A line of a dump is never longer, whatever somebody has written into it.
+/// Longest line of a dump; longer ones are refused.
 const LINE_BYTES_MAX: u64 = 256 << 20;
-/// Failures of one code of which the text is shown.
+/// Error texts that are shown for one code.
 const SHOWN_MAX: usize = 1;
 
 /// `switchboard replay`.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// A file that the layer `Dump` of a server has written.
+    /// File that the layer `Dump` of a server has written.
     file: PathBuf,
     /// The server, as channels take it: tcp://10.0.0.7:8080?wire=grpc, or several.
     url: String,
@@ -36,7 +36,7 @@ pub(crate) struct ReplayArgs {
     /// Sends the file so often.
     #[arg(long, default_value_t = 1)]
     times: u32,
-    /// How long a call may take: 300ms, 10s.
+    /// Time limit of a call: 300ms, 10s.
     #[arg(long, default_value = "10s", value_parser = Limits::parse_time)]
     timeout: Duration,
     /// Metadata of every call, credentials say: 'name: value'.
@@ -49,13 +49,13 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "expected calls a second, more than 0".to_owned())
 }
 
-/// Sends the calls and says what became of them; calls that fail are no failure of the replay.
+/// Sends the calls and prints their results; failed calls do not fail the replay.
 pub(crate) fn run(args: ReplayArgs) -> Result<(), String> {
     Runtime::new().run(replay(Arc::new(args)))
 }
 
 async fn replay(args: Arc<ReplayArgs>) -> Result<(), String> {
-    // Before anything is sent.
+    // Checked before anything is sent.
     open(&args.file)?;
     let channel = Channel::connect(&args.url).await.map_err(|status| status.to_string())?;
     let (queue, calls) = mpsc::channel(2 * args.callers as usize);
@@ -69,7 +69,7 @@ async fn replay(args: Arc<ReplayArgs>) -> Result<(), String> {
         tokio::spawn(async move {
             let mut ends = Ends::default();
             loop {
-                // Waits for the next one without holding up the others' calls.
+                // Waits for the next call without delaying the calls of other tasks.
                 let next = calls.lock().await.recv().await;
                 let Some(dumped) = next else { return ends };
                 let began = Instant::now();
@@ -84,7 +84,7 @@ async fn replay(args: Arc<ReplayArgs>) -> Result<(), String> {
         ends.merge(caller.await.map_err(|error| error.to_string())?);
     }
     print!("{}", ends.text(began.elapsed()));
-    // What was read before a mistake was sent.
+    // Calls before a malformed line are sent.
     reader.join().map_err(|_| "the dump could not be read")?
 }
 
@@ -102,7 +102,7 @@ async fn send(channel: &Channel, args: &ReplayArgs, dumped: &Dumped) -> Result<(
     call.await.map(drop)
 }
 
-/// Reads the file as often as it is to be sent, at the rate that was asked for.
+/// Reads the file as often as it is sent, at the requested rate.
 fn read(args: &ReplayArgs, queue: &mpsc::Sender<Dumped>) -> Result<(), String> {
     let (began, mut sent) = (Instant::now(), 0u64);
     for _ in 0..args.times {
@@ -136,7 +136,7 @@ fn place(file: &Path, number: u64, why: &dyn std::fmt::Display) -> String {
     format!("{}, line {number}: {why}", file.display())
 }
 
-/// What became of calls, by code.
+/// The results of calls, by code.
 #[derive(Default)]
 struct Ends {
     times: Vec<Duration>,

@@ -1,4 +1,4 @@
-//! `switchboard serve`: the demo services, without the tour.
+//! `switchboard serve`: the demo services, without the demo's calls.
 
 use crate::{
     announce,
@@ -16,7 +16,7 @@ use switchboard_registry::EmbeddedServer;
 /// `switchboard serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Take settings from this TOML file, and from variables like SWITCHBOARD_SERVE_LISTEN; flags overrule both. SIGHUP
+    /// Take settings from this TOML file, and from variables like SWITCHBOARD_SERVE_LISTEN; flags override both. SIGHUP
     /// reads it again. See `switchboard config`.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -29,35 +29,39 @@ pub(crate) struct ServeArgs {
     /// Set a limit, as in message_bytes_max=8MiB; --print-limits shows all. May be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     limit: Vec<String>,
-    /// Time that a peer gets to show which protocol it speaks, as in 300ms; short for --limit
+    /// Time limit for detecting the protocol of a peer, as in 300ms; short for --limit
     /// sniff_timeout=TIME.
     #[arg(long, value_name = "TIME", value_parser = |text: &str| setting(&format!("sniff_timeout={text}")))]
     sniff_timeout: Option<String>,
-    /// Time that calls get to end after Ctrl-C, as in 10s; short for --limit drain_timeout=TIME.
+    /// Time limit for calls to end after Ctrl-C, as in 10s; short for --limit drain_timeout=TIME.
     #[arg(long, value_name = "TIME", value_parser = |text: &str| setting(&format!("drain_timeout={text}")))]
     drain_timeout: Option<String>,
-    /// Let web pages of ORIGIN open WebSockets, as in `https://app.example`, or all with *; pages from the same host and
-    /// port may always. May be given several times.
+    /// Let web pages of ORIGIN open WebSockets, as in `https://app.example`, or all with *; pages of the server's own host
+    /// may where that is an address, localhost or a --host. May be given several times.
     #[arg(long, value_name = "ORIGIN")]
     websocket_origin: Vec<String>,
-    /// Compress the messages of WebSockets whose callers offer it; off because the sizes then tell something about
+    /// A host name under which browsers reach the server, as in app.example, against DNS rebinding; addresses and
+    /// localhost always pass. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// Compress the messages of WebSockets whose callers offer it; off because the sizes then reveal something about
     /// their content.
     #[arg(long)]
     websocket_deflate: bool,
-    /// Show what the server does at ADDRESS, as in 127.0.0.1:9090 or unix:/PATH, which must be of this machine: status,
-    /// calls, flags, and metrics for Prometheus.
+    /// Show the state of the server at ADDRESS, as in 127.0.0.1:9090 or unix:/PATH, which must be of this machine:
+    /// status, calls, flags, and metrics for Prometheus.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     admin: Option<String>,
     /// Register the services with the registry at URL, as in switchboard://127.0.0.1:7000 or
     /// etcd://10.0.0.1:2379/fleet, and deregister them first when this server stops. May be given several times.
     #[arg(long, value_name = "URL", value_parser = registry)]
     announce: Vec<String>,
-    /// Say this of the server to registries, as in zone=eu-1a: address, group, notice, tags, version, weight or zone.
-    /// May be given several times.
+    /// Describe the server to registries, as in zone=eu-1a: address, group, notice, tags, version, weight or zone. May
+    /// be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = said)]
     announce_as: Vec<String>,
-    /// Be a registry as well, for servers that --announce switchboard://HOST:PORT of this one. It keeps what it knows
-    /// in memory, and whoever may call this server may register.
+    /// Be a registry as well, for servers that --announce switchboard://HOST:PORT of this one. Its instances are in
+    /// memory, and every client that may call this server may register.
     #[arg(long)]
     registry: bool,
     /// Log one call in N [default: none]
@@ -66,25 +70,29 @@ pub(crate) struct ServeArgs {
     /// Log calls that take at least TIME, as in 200ms [default: none]
     #[arg(long, value_name = "TIME", value_parser = time)]
     slow_call: Option<String>,
-    /// After Ctrl-C, go on for TIME before callers are told, so that load balancers hear of it first [default: none]
+    /// After Ctrl-C, serve on for TIME before callers are notified, so that load balancers notice first [default: none]
     #[arg(long, value_name = "TIME", value_parser = time)]
     notice: Option<String>,
     /// Take over the listeners of the server that waits at PATH, if there is one, and wait there for the next.
     #[arg(long, value_name = "PATH")]
     handover: Option<PathBuf>,
-    /// Serve grpc.channelz.v1.Channelz too, which shows every caller's address to whoever may call.
+    /// Serve grpc.channelz.v1.Channelz too, which shows every caller's address to every client that may call.
     #[arg(long)]
     channelz: bool,
+    /// Refuse requests in JSON or MessagePack with fields that their types do not have; calls choose for themselves
+    /// with the metadata switchboard-strict-fields.
+    #[arg(long)]
+    strict_fields: bool,
     /// Threads that serve [default: one for each core]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
     /// Microseconds that a thread polls on after traffic before it sleeps; 0 sleeps at once [default: 50]
     #[arg(long, value_name = "N", value_parser = microseconds())]
     spin_us: Option<u32>,
-    /// Log events of this level and graver ones on standard error [default: info]
+    /// Log events of this level and above on standard error [default: info]
     #[arg(long, value_name = "LEVEL", value_enum)]
     log: Option<Level>,
-    /// Print the limits in force and where each came from, and end.
+    /// Print the limits in effect and their sources, and end.
     #[arg(long)]
     print_limits: bool,
 }
@@ -92,7 +100,7 @@ pub(crate) struct ServeArgs {
 /// Serves until Ctrl-C or SIGTERM.
 ///
 /// # Errors
-/// When a setting cannot be, or an address cannot be listened on.
+/// When a setting is invalid, or an address cannot be listened on.
 pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
     let mut config = args.config()?;
     let limits = config.limits()?;
@@ -127,13 +135,16 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
     })
 }
 
-/// The services, with all settings but listeners and limits.
+/// Creates a server with the services and all settings except listeners and limits.
 fn server(config: &Config) -> Server {
     let mut server = services::server()
         .websocket_origins(config.texts("websocket.origins"))
         .access_log(config.count("access_log").unwrap_or_default() as u32)
         .slow_call(config.time("slow_call"))
         .notice(config.time("notice"));
+    for host in config.texts("hosts") {
+        server = server.host(host);
+    }
     if config.is_on("websocket.deflate") {
         server = server.websocket_deflate();
     }
@@ -146,6 +157,9 @@ fn server(config: &Config) -> Server {
     if config.is_on("channelz") {
         server = server.channelz();
     }
+    if config.is_on("strict_fields") {
+        server = server.strict_fields();
+    }
     if config.is_on("registry") {
         server = server.add(EmbeddedServer::new());
     }
@@ -153,7 +167,7 @@ fn server(config: &Config) -> Server {
 }
 
 impl ServeArgs {
-    /// The file and the environment, overruled by what flags set.
+    /// Returns the settings of the file and the environment, overridden by the flags.
     fn config(&self) -> Result<Config, String> {
         let mut config = Config::load(Root::Serve, self.config.as_deref())?;
         let path = |path: &PathBuf| path.display().to_string();
@@ -162,6 +176,7 @@ impl ServeArgs {
             config.flag(name, file.map(path))?;
         }
         config.flag("listen", self.listen.clone())?;
+        config.flag("hosts", self.host.clone())?;
         config.flag("websocket.origins", self.websocket_origin.clone())?;
         config.flag("websocket.deflate", self.websocket_deflate.then(|| "true".to_owned()))?;
         config.flag("channelz", self.channelz.then(|| "true".to_owned()))?;
@@ -171,6 +186,7 @@ impl ServeArgs {
             let given = given.filter(|(said, _)| *said == name).map(|(_, value)| value.to_owned());
             config.flag(&format!("announce.{name}"), given)?;
         }
+        config.flag("strict_fields", self.strict_fields.then(|| "true".to_owned()))?;
         config.flag("registry", self.registry.then(|| "true".to_owned()))?;
         config.flag("admin", self.admin.clone())?;
         config.flag("access_log", self.access_log.map(|every| every.to_string()))?;
@@ -185,29 +201,29 @@ impl ServeArgs {
     }
 }
 
-/// Up to a second.
+/// Parses microseconds up to a second.
 pub(crate) fn microseconds() -> clap::builder::RangedI64ValueParser<u32> {
     value_parser!(u32).range(..=1_000_000)
 }
 
-/// `NAME=VALUE`, checked; a mistake is one of usage.
+/// Checks `NAME=VALUE`; an error is a usage error.
 pub(crate) fn setting(text: &str) -> Result<String, String> {
     let checked = Limits::default().parse(text, Source::Flag);
     checked.map(|()| text.to_owned()).map_err(|error| error.to_string())
 }
 
-/// A time as limits spell it, checked.
+/// Checks a time in the form of limits.
 pub(crate) fn time(text: &str) -> Result<String, String> {
     Limits::parse_time(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
-/// The address of a registry.
+/// Checks the address of a registry.
 fn registry(text: &str) -> Result<String, String> {
     let kinds = "expected switchboard://HOST:PORT, etcd://…, consul://… or file:PATH, say";
     switchboard_registry::is_registry(text).then(|| text.to_owned()).ok_or_else(|| kinds.to_owned())
 }
 
-/// What is said of a server, by names that there are.
+/// Checks a description of the server, by its name.
 fn said(text: &str) -> Result<String, String> {
     let name = text.split_once('=').map(|(name, _)| name);
     match name.filter(|name| announce::NAMES.contains(name)) {
@@ -216,7 +232,7 @@ fn said(text: &str) -> Result<String, String> {
     }
 }
 
-/// An address, checked; its options are left to the server.
+/// Checks an address; its options are checked by the server.
 pub(crate) fn address(text: &str) -> Result<String, String> {
     let checked = text.split('?').next().unwrap_or_default().parse::<switchboard::Address>();
     checked.map(|_| text.to_owned()).map_err(|status| status.message().to_owned())

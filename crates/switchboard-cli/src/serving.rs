@@ -1,4 +1,4 @@
-//! What `serve` and `demo` share: an address to bind, output, and an end that lets calls end first.
+//! Shared by `serve` and `demo`: binding an address, output, and graceful shutdown.
 
 use std::{
     error::Error as _,
@@ -9,19 +9,21 @@ use std::{
 use switchboard::{Address, Limit, Running, Server, Stopped};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What connections get to end, after the calls on them were ended.
+/// Time limit for connections to end after their calls were aborted.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Binds and begins to serve.
+/// Binds and starts to serve.
 ///
 /// # Errors
-/// What cannot be listened on, and what to do about it.
+/// The address that cannot be listened on, and what to do about it.
 pub(crate) async fn start(server: Server) -> Result<Running, String> {
     server.start().await.map_err(|error| {
         let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
         match cause.map(io::Error::kind) {
             Some(io::ErrorKind::AddrInUse) => {
-                format!("{error}; end what listens there, or choose another with --listen 127.0.0.1:0")
+                format!(
+                    "{error}; end the process that listens there, or choose another with --listen 127.0.0.1:0"
+                )
             }
             Some(io::ErrorKind::PermissionDenied) => {
                 format!("{error}; choose a port from 1024 on, or a folder of your own, with --listen")
@@ -31,7 +33,7 @@ pub(crate) async fn start(server: Server) -> Result<Running, String> {
     })
 }
 
-/// An address as callers of all wires spell it.
+/// Formats an address in the form that callers of all wires use.
 pub(crate) fn url(address: &Address) -> String {
     let text = address.to_string();
     match text.split_once("://") {
@@ -41,17 +43,17 @@ pub(crate) fn url(address: &Address) -> String {
     }
 }
 
-/// Writes to standard output, at once.
+/// Writes to standard output and flushes it.
 ///
 /// # Errors
-/// When nobody reads it any more.
+/// When standard output is closed.
 pub(crate) fn print(text: &str) -> Result<(), String> {
     let mut out = io::stdout().lock();
     let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     printed.map_err(|error| format!("cannot write to standard output: {error}"))
 }
 
-/// Ctrl-C and SIGTERM, and SIGHUP, which means that certificates have changed; from the moment this exists.
+/// Ctrl-C and SIGTERM, and SIGHUP, which reloads certificates and settings; installed when this is created.
 #[derive(Debug)]
 pub(crate) struct Stop {
     hangup: Signal,
@@ -60,10 +62,10 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Takes the signals over.
+    /// Installs the signal handlers.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// When the operating system refuses.
     pub(crate) fn install() -> Result<Stop, String> {
         let install = |kind| signal(kind).map_err(|error| format!("cannot watch for Ctrl-C: {error}"));
         Ok(Stop {
@@ -81,14 +83,15 @@ impl Stop {
         }
     }
 
-    /// The same, or for a successor that took over; meanwhile SIGHUP has the certificates read again.
+    /// Waits as [`requested`](Self::requested) does, or for a successor that took over; meanwhile SIGHUP reloads
+    /// certificates.
     async fn requested_of(&mut self, running: &Running, mut reload: impl FnMut(&Running)) {
         loop {
             tokio::select! {
                 _ = self.interrupt.recv() => return,
                 _ = self.terminate.recv() => return,
                 () = running.handed_over() => return,
-                // What cannot be used was logged, and the old ones stay.
+                // Invalid certificates were logged, and the old ones stay.
                 _ = self.hangup.recv() => {
                     let _ = running.reload_tls();
                     reload(running);
@@ -98,8 +101,8 @@ impl Stop {
     }
 }
 
-/// Serves until Ctrl-C or SIGTERM, then lets calls end within the limit `drain_timeout`. A second signal ends
-/// the process at once, with exit code 1. SIGHUP has certificates read again, and settings by `reload`.
+/// Serves until Ctrl-C or SIGTERM, then lets calls end within the limit `drain_timeout`. A second signal ends the
+/// process at once, with exit code 1. SIGHUP reloads certificates, and settings by `reload`.
 pub(crate) async fn until_stopped(running: Running, mut stop: Stop, reload: impl FnMut(&Running)) {
     stop.requested_of(&running, reload).await;
     let limit = Duration::from_millis(running.limits().get(Limit::DrainTimeout));
@@ -113,7 +116,7 @@ pub(crate) async fn until_stopped(running: Running, mut stop: Stop, reload: impl
     tokio::select! {
         stopped = running.stop(limit, limit + LAST_WORDS) => eprintln!("{}", report(&stopped)),
         () = stop.requested() => {
-            eprintln!("ended at once; calls were cut");
+            eprintln!("ended at once; running calls were aborted");
             process::exit(1);
         }
     }
@@ -123,10 +126,10 @@ fn report(stopped: &Stopped) -> String {
     let mut text = "drained".to_owned();
     for cut in &stopped.calls {
         let s = if cut.calls == 1 { "" } else { "s" };
-        text.push_str(&format!("; {} call{s} of {} ({}) had to be ended", cut.calls, cut.method, cut.wire));
+        text.push_str(&format!("; aborted {} call{s} of {} ({})", cut.calls, cut.method, cut.wire));
     }
     for cut in &stopped.connections {
-        text.push_str(&format!("; {} ({}) had to be cut", connections(cut.connections), cut.protocol));
+        text.push_str(&format!("; aborted {} ({})", connections(cut.connections), cut.protocol));
     }
     text
 }

@@ -1,14 +1,14 @@
-//! The flags of TLS, the same for every command that listens.
+//! The flags of TLS, shared by all commands that listen.
 
 use clap::Args;
 use std::path::PathBuf;
 use switchboard::{Address, Server, Tls};
 
-/// Where the certificates are.
+/// The files of the certificates.
 #[derive(Debug, Args)]
 pub(crate) struct TlsArgs {
-    /// Take TLS on every TCP address, with the certificate chain in this PEM file. A file that changes is read again.
-    /// An address may have its own instead: tcp://HOST:PORT?cert=FILE&key=FILE.
+    /// Use TLS on every TCP address, with the certificate chain in this PEM file. A file that changes is read again. An
+    /// address may have its own instead: tcp://HOST:PORT?cert=FILE&key=FILE.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// The private key of the certificate.
@@ -20,7 +20,7 @@ pub(crate) struct TlsArgs {
 }
 
 impl TlsArgs {
-    /// What was given, by the names that settings have in files.
+    /// Returns the given flags, by the names of their settings in files.
     pub(crate) fn given(&self) -> [(&'static str, Option<&PathBuf>); 3] {
         [
             ("tls.cert", self.tls_cert.as_ref()),
@@ -29,7 +29,7 @@ impl TlsArgs {
         ]
     }
 
-    /// None without the flags.
+    /// Returns `None` without the flags.
     pub(crate) fn settings(&self) -> Option<Tls> {
         let tls = Tls::files(self.tls_cert.as_ref()?, self.tls_key.as_ref()?);
         Some(match &self.tls_client_ca {
@@ -39,7 +39,8 @@ impl TlsArgs {
     }
 }
 
-/// Adds a listener: with TLS on TCP, without on any other transport, and as its options say without settings.
+/// Adds a listener: with TLS on TCP, without on any other transport; without settings, the options of the address
+/// decide.
 pub(crate) fn listen(server: Server, address: &str, tls: Option<&Tls>) -> Server {
     let without_options = address.split_once('?').map_or(address, |(address, _)| address);
     let is_tcp = matches!(without_options.parse(), Ok(Address::Tcp(..) | Address::Tls(..)));

@@ -156,8 +156,8 @@ fn people_get_a_table_and_a_page() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named() {
-    // Port 0 can be asked for but never connected to.
+fn an_unreachable_server_is_named() {
+    // Port 0 can be given but never connected to.
     let output = bench("echo --target 127.0.0.1:0");
     assert!(!output.status.success());
     let error = String::from_utf8(output.stderr).unwrap();
@@ -165,7 +165,7 @@ fn a_server_that_is_not_there_is_named() {
 }
 
 #[test]
-fn flags_out_of_range_say_what_is_allowed() {
+fn errors_of_flags_out_of_range_name_the_allowed_values() {
     let output = bench("echo --callers 0");
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("1..=100000"));
@@ -292,7 +292,7 @@ fn rivals_of_a_wire_are_measured_with_switchboard_at_either_end() {
 }
 
 #[test]
-fn an_interrupted_comparison_goes_on_with_what_is_missing() {
+fn an_interrupted_comparison_continues_with_the_missing_measurements() {
     let folder = Folder::new("interrupted");
     let raw = folder.0.join("raw.json");
     let line = format!("--preset callers --rivals floor --rounds 2 --seconds 0.2 --json {}", raw.display());
@@ -309,8 +309,8 @@ fn an_interrupted_comparison_goes_on_with_what_is_missing() {
     assert!(error.contains("--rounds is 2 there and 3 here"), "{error}");
 
     let output = folder.compare(&line);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && told.contains("3 measurements of 0.2 s"), "{told}");
+    let output_text = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && output_text.contains("3 measurements of 0.2 s"), "{output_text}");
     let rows = folder.json()["rows"].clone();
     assert_eq!(rows.as_array().unwrap().len(), all);
     assert_eq!(rows[0]["outcome"]["measured"]["requests"], 424_242);
@@ -333,13 +333,13 @@ fn an_interruption_keeps_what_was_measured() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut told = BufReader::new(run.stderr.take().unwrap());
+    let mut stderr = BufReader::new(run.stderr.take().unwrap());
     let mut text = String::new();
     while !text.contains("connection: one by one") {
-        assert_ne!(told.read_line(&mut text).unwrap(), 0, "{text}");
+        assert_ne!(stderr.read_line(&mut text).unwrap(), 0, "{text}");
     }
     assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap().success());
-    told.read_to_string(&mut text).unwrap();
+    stderr.read_to_string(&mut text).unwrap();
     assert_eq!(run.wait().unwrap().code(), Some(1), "{text}");
     assert!(text.contains("the same command goes on with the"), "{text}");
     let rows = folder.json()["rows"].as_array().unwrap().clone();
@@ -353,11 +353,11 @@ fn an_interruption_keeps_what_was_measured() {
 #[test]
 fn a_comparison_says_what_presets_and_rivals_there_are() {
     let folder = Folder::new("names");
-    let told = |line: &str| String::from_utf8(folder.compare(line).stderr).unwrap();
-    let error = told("--preset pigeons");
+    let stderr_of = |line: &str| String::from_utf8(folder.compare(line).stderr).unwrap();
+    let error = stderr_of("--preset pigeons");
     assert!(error.contains("callers") && error.contains("codecs"), "{error}");
-    let error = told("--rivals pigeon");
-    assert!(error.contains("no rival \"pigeon\"") && error.contains("floor"), "{error}");
+    let error = stderr_of("--rivals pigeon");
+    assert!(error.contains("unknown rival \"pigeon\"") && error.contains("floor"), "{error}");
 }
 
 #[test]

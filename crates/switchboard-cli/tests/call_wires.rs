@@ -45,7 +45,7 @@ fn messages_and_metadata_go_by_every_schema() {
             assert_eq!(refused.code, 67, "{way} {raw}: {}", refused.stderr);
             assert!(refused.stderr.contains("name is empty"), "{way} {raw}: {}", refused.stderr);
         }
-        // The schema's side of it is asked elsewhere.
+        // Other tests check `describe` in full.
         assert!(call(way, &["list"]).stdout.contains("demo.v1.Greeter\n"), "{way}");
     }
 }
@@ -93,7 +93,7 @@ fn thrift_is_called_with_the_file_of_the_service() {
         (&[THRIFT_GREET, "-d", r#"{"nam": "a"}"#], "ThriftGreeter/greet has no \"nam\"; did you mean name?"),
         (&[THRIFT_GREET, "-d", r#"{"name": 5}"#], "field name: expected a text and not 5"),
         (&["ThriftGreeter/gret"], "unknown method gret of thrift.demo.ThriftGreeter; did you mean greet?"),
-        (&["describe"], "of a .thrift or .fbs file there is `list`"),
+        (&["describe"], "for a .thrift or .fbs file use `list`"),
         (&[THRIFT_GREET, "--wire", "rpcx"], "--thrift is for the wire thrift, not for rpcx"),
     ] {
         let done = with_file("", arguments);
@@ -159,7 +159,7 @@ fn flatbuffers_are_called_with_the_file_of_the_service() {
         ("", &[SAY, "-d", r#"{"txt": "a"}"#][..], "fbs.echo.Message has no \"txt\"; did you mean text?"),
         ("", &[SAY, "-d", r#"{"tags": [{}]}"#], "field tags[0]: fbs.echo.Tag has no key, which is required"),
         ("", &["Echo/Cont"], "unknown method Cont of fbs.echo.Echo; did you mean Count?"),
-        ("", &["describe"], "of a .thrift or .fbs file there is `list`"),
+        ("", &["describe"], "for a .thrift or .fbs file use `list`"),
         ("wire=connect", &[SAY], "--fbs is for the wires grpc, kiss and native, not for connect"),
         ("codec=json", &[SAY], "codec=json in the URL: tables of .fbs files are written as FlatBuffers"),
         (kiss, &["Echo/Chat"], "has a stream, which kiss does not carry"),
@@ -210,7 +210,7 @@ fn what_a_wire_cannot_do_is_named() {
     for (wire, tip) in [
         ("baidu_std", "or send JSON as it is with --raw unary"),
         ("erpc", "or send JSON as it is with --raw unary"),
-        ("kiss", "give it with --fbs FILE, send a table of FlatBuffers as bytes"),
+        ("kiss", "give the schema with --fbs FILE, send a table of FlatBuffers as bytes"),
         ("rpcx", "or send JSON as it is with --raw unary"),
         ("thrift", "give the .thrift file of the service with --thrift FILE"),
     ] {

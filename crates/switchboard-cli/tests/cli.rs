@@ -4,8 +4,8 @@
 use serde_json::Value;
 use std::{
     env, fs,
-    io::{BufRead, BufReader},
-    net::TcpListener,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Output, Stdio},
 };
@@ -55,7 +55,39 @@ fn help_is_as_expected() {
 }
 
 #[test]
-fn mistakes_of_usage_end_with_2_and_say_what_is_expected() {
+fn strict_fields_refuse_unknown_fields_of_protobuf_messages() {
+    let post = |address: &str, header: &str| {
+        let body = r#"{"name": "Ada", "nmae": "Bob"}"#;
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "POST /demo.v1.Greeter/Greet HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{header}\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    };
+    let mut lenient = Running::start("serve --listen 127.0.0.1:0");
+    let mut strict = Running::start("serve --listen 127.0.0.1:0 --strict-fields");
+    let addresses = [&mut lenient, &mut strict].map(|server| server.line("listening on http://"));
+    let header = |value: &str| format!("switchboard-strict-fields: {value}\r\n");
+    for (server, header, refused) in [
+        (&addresses[0], String::new(), false),
+        (&addresses[0], header("true"), true),
+        (&addresses[1], String::new(), true),
+        (&addresses[1], header("false"), false),
+    ] {
+        let response = post(server, &header);
+        assert_eq!(response.starts_with("HTTP/1.1 400"), refused, "{response}");
+        assert_eq!(response.contains("unknown field nmae; did you mean name?"), refused, "{response}");
+    }
+}
+
+#[test]
+fn usage_errors_exit_with_2_and_name_the_expected_input() {
     let mut all = String::new();
     for line in [
         "",
@@ -252,7 +284,7 @@ fn calls_that_had_to_be_ended_are_counted() {
     assert!(std::io::Read::read(&mut caller, &mut [0; 512]).unwrap() > 0);
     let (code, log) = server.signal(rustix::process::Signal::INT);
     assert_eq!(code, Some(0), "{log}");
-    let cut = "drained; 1 call of demo.v1.Greeter/Watch (connect) had to be ended";
+    let cut = "drained; aborted 1 call of demo.v1.Greeter/Watch (connect)";
     assert!(log.contains(cut), "{log}");
 }
 
@@ -290,7 +322,7 @@ fn settings_are_checked_explained_and_printed() {
     let default = run("config default");
     let text = stdout(&default);
     assert!(text.contains("# listen = [\"127.0.0.1:8080\"]") && text.contains("[limits]"), "{text}");
-    // What is printed is a file, also when every setting in it is set.
+    // The output is a valid file, also with every setting set.
     let all: String = text
         .lines()
         .map(|line| match line.strip_prefix("# ") {
@@ -337,11 +369,11 @@ fn settings_are_reloaded_as_far_as_they_can_be() {
         }
         let (code, log) = server.signal(rustix::process::Signal::TERM);
         assert_eq!(code, Some(0), "{log}");
-        assert!(log.contains("workers changed: it comes into force with the next start"), "{log}");
+        assert!(log.contains("workers changed: it takes effect with the next start"), "{log}");
     }
 }
 
-/// Head and body of what is at the path.
+/// Returns head and body of the response to a GET of the path.
 fn get(address: &str, path: &str) -> String {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");

@@ -67,7 +67,7 @@ fn every_kind_of_call_goes_from_wire_to_wire_with_a_schema() {
         let proxy = server.proxied(behind, schema);
         for front in ["native", "grpc", "grpc-web", "connect"] {
             for (method, data, expected) in every_kind() {
-                // The proxy tells the schema.
+                // The proxy serves the schema by reflection.
                 let done = call(&proxy.address, &[method, "-d", data, "--wire", front]);
                 assert_eq!(values(&done), expected, "{method} from {front} to {behind:?}");
             }
@@ -76,13 +76,58 @@ fn every_kind_of_call_goes_from_wire_to_wire_with_a_schema() {
 }
 
 #[test]
-fn without_a_schema_the_server_behind_tells_its_own() {
+fn without_a_schema_reflection_is_that_of_the_target() {
     let server = Serving::server();
     let proxy = server.proxied("?wire=grpc", &[]);
     let listed = call(&proxy.address, &["list"]);
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.contains("demo.v1.Greeter\n") && listed.contains("bench.v1.Bench\n"), "{listed}");
     assert_eq!(values(&call(&proxy.address, &[GREET, "-d", ADA])), [json!({"text": "hello Ada"})]);
+}
+
+#[switchboard::service(name = "shop.Stock")]
+trait Stock {
+    #[switchboard(read_only, http(get = "/v1/stock/{id}"), http(get = "/v1/shelves/{shelf}/stock/{id}"))]
+    async fn find(&self, id: u32, shelf: Option<String>) -> switchboard::Result<String>;
+
+    #[switchboard(http(post = "/v1/stock", body = "*"))]
+    async fn add(&self, names: Vec<String>, count: u64) -> switchboard::Result<u64>;
+}
+
+struct Shelves;
+
+impl Stock for Shelves {
+    async fn find(&self, id: u32, shelf: Option<String>) -> switchboard::Result<String> {
+        Ok(format!("{id} on {shelf:?}"))
+    }
+
+    async fn add(&self, names: Vec<String>, count: u64) -> switchboard::Result<u64> {
+        Ok(names.len() as u64 * count)
+    }
+}
+
+#[test]
+fn http_paths_of_traits_are_learned_by_reflection() {
+    let server = support::serve(switchboard::Server::new().add(StockServer::new(Shelves)));
+    let get = |address: &str, path: &str| {
+        http(address, &format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"))
+    };
+    let proxy = Serving::start(&["proxy", "--to", &server, "--reflect"]);
+    for (path, reply) in [
+        ("/v1/stock/7", r#""7 on None""#),
+        ("/v1/stock/7?shelf=a", r#""7 on Some(\"a\")""#),
+        ("/v1/shelves/b/stock/8", r#""8 on Some(\"b\")""#),
+    ] {
+        assert_eq!(get(&proxy.address, path), (200, reply.to_owned()), "{path}");
+    }
+    let (status, text) = get(&proxy.address, "/v1/stock/abc");
+    assert!(status == 400 && text.contains("abc"), "{status} {text}");
+    let answer = post(&proxy.address, "/v1/stock", r#"{"names": ["a", "b"], "count": 3}"#);
+    assert_eq!(answer, (200, "6".to_owned()));
+
+    let proxy = Serving::start(&["proxy", "--to", &server]);
+    let (status, text) = get(&proxy.address, "/v1/stock/7");
+    assert!(status == 404 && text.contains("a proxy learns paths from --reflect"), "{status} {text}");
 }
 
 #[test]
@@ -105,7 +150,7 @@ fn messages_are_rewritten_for_wires_of_other_frameworks() {
             json!({"text": "hello Ada"}),
             "{behind}"
         );
-        let (status, body) = post(&proxy.address, "/demo.v1.Greeter/Greet", r#"{"nobody": 1}"#);
+        let (status, body) = post(&proxy.address, "/demo.v1.Greeter/Greet", r#"{"unknown": 1}"#);
         assert_eq!(status, 400, "{behind}: {body}");
         let streamed = call(&proxy.address, &["demo.v1.Greeter/Chat", "-d", r#"{"text": "a"}"#]);
         match behind {
@@ -172,10 +217,10 @@ fn settings_come_from_a_file_and_the_environment_too() {
     fs::write(&settings, "too = \"a:1\"").unwrap();
     let failed = switchboard().args(["proxy", "--config", path]).output().unwrap();
     let shown = String::from_utf8_lossy(&failed.stderr);
-    assert!(failed.status.code() == Some(1) && shown.contains("there is no setting \"too\""), "{shown}");
+    assert!(failed.status.code() == Some(1) && shown.contains("unknown setting \"too\""), "{shown}");
     let failed = switchboard().arg("proxy").env("SWITCHBOARD_PROXY_RATE", "many").output().unwrap();
     let shown = String::from_utf8_lossy(&failed.stderr);
-    assert!(failed.status.code() == Some(1) && shown.contains("no number"), "{shown}");
+    assert!(failed.status.code() == Some(1) && shown.contains("not a number"), "{shown}");
 
     let named = switchboard().args(["config", "default", "--proxy"]).output().unwrap();
     fs::write(&settings, &named.stdout).unwrap();
@@ -225,7 +270,7 @@ fn several_servers_share_the_calls_and_one_that_is_gone_is_left_out() {
 }
 
 #[test]
-fn a_registry_tells_where_the_services_are() {
+fn a_registry_can_be_the_target() {
     let server = Serving::server();
     let fleet = file("proxy-fleet.json");
     let instance = json!({"service": "demo.v1.Greeter", "address": format!("tcp://{}", server.address)});
@@ -272,13 +317,18 @@ fn calls_are_tapped_with_filter_and_redaction() {
         call(&proxy.address, &[&[GREET, "-d", "{}", "-H", "x-tenant: acme"][..], &demo_schema()].concat());
     }
     proxies.into_iter().for_each(Serving::stop);
+    use std::os::unix::fs::PermissionsExt;
+    for file in [&all, &failed] {
+        let mode = std::fs::metadata(file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", file.display());
+    }
     let all = lines(&all);
     assert_eq!(all.len(), 5, "{all:?}");
     let greet = &all[0];
     assert_eq!(greet["wire"], "grpc", "{greet}");
     assert_eq!(greet["method"], GREET, "{greet}");
     assert_eq!(greet["metadata"], json!({"authorization": "[redacted]", "x-tenant": ["acme"]}), "{greet}");
-    assert_eq!(greet["requests"], json!([{"base64": "CgNBZGE=", "bytes": 5}]), "{greet}");
+    assert_eq!(greet["requests"], json!([{"bytes": 5, "withheld": "not decoded"}]), "{greet}");
     assert_eq!(greet["status"], "ok", "{greet}");
     assert!(greet["micros"].as_u64().unwrap() > 0, "{greet}");
     assert_eq!(all[3]["responses"].as_array().unwrap().len(), 2, "{}", all[3]);
@@ -298,8 +348,8 @@ fn a_tap_on_standard_output_has_it_for_itself() {
     let mut command = switchboard();
     command.args(["proxy", "--to", &to, "--listen", "127.0.0.1:0", "--workers", "1", "--tap"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut told = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let address = told.find_map(|line| Some(line.strip_prefix("listening on http://")?.to_owned())).unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let address = lines.find_map(|line| Some(line.strip_prefix("listening on http://")?.to_owned())).unwrap();
     assert_eq!(post(&address, "/demo.v1.Greeter/Greet", r#"{"name": "Ada", "token": "x"}"#).0, 200);
     assert_eq!(post(&address, "/demo.v1.Greeter/Greet", ADA).0, 200);
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().take(2).map(Result::unwrap);
@@ -326,7 +376,7 @@ fn limits_hold_for_what_goes_through() {
 fn mistakes_say_what_to_do() {
     for (arguments, code, expected) in [
         (&["--to", "127.0.0.1:1?wire=soap"][..], 1, "expected"),
-        (&["--to", "a:1?retries=1", "--to", "b:1?retries=2"], 1, "all servers have the same"),
+        (&["--to", "a:1?retries=1", "--to", "b:1?retries=2"], 1, "all servers must have the same"),
         (&["--to", "a:1", "--known-only"], 1, "--known-only needs a schema"),
         (&["--to", "a:1", "--proto", "nowhere.proto"], 1, "nowhere.proto"),
         (&["--to", "127.0.0.1:1", "--reflect"], 1, "reflection"),

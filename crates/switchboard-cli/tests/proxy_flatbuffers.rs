@@ -27,7 +27,7 @@ fn full() -> Value {
     })
 }
 
-/// The same as people write it.
+/// The message with the names that `flatc` writes.
 const FULL: &str = r#"{
   "text": "häy", "number": -9223372036854775808, "none": 0, "flag": false, "mood": "Calm", "marks": "Read Kept",
   "at": {"id": 1, "at": -0.25, "label": [1, 65535], "mood": "Loud"},
@@ -80,7 +80,7 @@ fn callers_in_json_reach_servers_of_tables_and_read_what_those_would_answer_in_j
 
 /// Ways of calling with tables.
 const FRONTS: [&str; 4] = ["wire=native", "wire=grpc", "wire=grpc&codec=proto", KISS];
-/// What has the proxy take calls of kiss-rpc.
+/// Flags that map function numbers of kiss-rpc.
 const FUNCTIONS: [&str; 4] = ["--function", "fbs.echo.Echo/Say:7", "--function", "fbs.echo.Echo/Note:8"];
 
 #[test]
@@ -117,13 +117,13 @@ fn streams_of_tables_are_rewritten_message_by_message() {
     let path = echo::file();
     let file = ["--fbs", path.as_str()];
     let proxy = proxied(&server, "wire=connect", &file);
-    let asked = |method: &str, data: &str| {
+    let messages_of = |method: &str, data: &str| {
         let done = call(&proxy.address, &[&[method, "-d", data][..], &file].concat());
         done.values()
     };
-    assert_eq!(asked("Echo/Count", r#"{"number": 2}"#), [json!({"number": 0}), json!({"number": 1})]);
-    assert_eq!(asked("Echo/Join", r#"{"text": "a"}{"text": "b"}"#), [json!({"text": "ab"})]);
-    let chat = asked("Echo/Chat", r#"{"text": "a"}{"mood": "Calm"}"#);
+    assert_eq!(messages_of("Echo/Count", r#"{"number": 2}"#), [json!({"number": 0}), json!({"number": 1})]);
+    assert_eq!(messages_of("Echo/Join", r#"{"text": "a"}{"text": "b"}"#), [json!({"text": "ab"})]);
+    let chat = messages_of("Echo/Chat", r#"{"text": "a"}{"mood": "Calm"}"#);
     assert_eq!(chat, [json!({"text": "a"}), json!({"mood": "Calm"})]);
 }
 
@@ -140,7 +140,7 @@ fn what_does_not_fit_is_refused_and_named() {
         (SAY, r#"{"tags": [{}]}"#, 400, "field tags[0]: fbs.echo.Tag has no key, which is required"),
         (SAY, r#"{"manner": {"Shot": {}}}"#, 400, "has manner and no manner_type: Shout, low"),
         (SAY, &deep, 400, "tables lie deeper than 64 in one another"),
-        ("fbs.echo.Echo/Nobody", "{}", 404, "Nobody"),
+        ("fbs.echo.Echo/Missing", "{}", 404, "Missing"),
         ("fbs.echo.Other/Say", "{}", 404, "fbs.echo.Other"),
     ] {
         let (found, body) = post(&proxy.address, &format!("/{path}"), message);
@@ -148,13 +148,13 @@ fn what_does_not_fit_is_refused_and_named() {
     }
 }
 
-/// The demo's greeter as somebody writes it who has but FlatBuffers.
+/// The demo's greeter, written for FlatBuffers.
 const GREETER: &str = "
 namespace demo.v1;
 table GreetRequest { name: string; }
 table GreetReply { text: string; }
 rpc_service Greeter { Greet(GreetRequest): GreetReply; Watch(GreetRequest): GreetReply; }";
-/// The same for Thrift.
+/// The demo's greeter, written for Thrift.
 const THRIFT: &str = "
 namespace * demo.v1
 struct GreetRequest { 1: string name }
@@ -179,12 +179,9 @@ fn without_a_schema_the_text_says_which_is_missing() {
         refused.stderr
     };
     let text = refused(&proxied(&server, "wire=connect", &[]), "{}");
-    assert!(
-        text.contains("takes json: nothing is known of its tables: give the proxy the .fbs file"),
-        "{text}"
-    );
+    assert!(text.contains("expects json: its tables are unknown: give the proxy the .fbs file"), "{text}");
     let text = refused(&proxied(&server, "wire=thrift", &["--fbs", &path]), "{}");
-    assert!(text.contains("a .fbs file says nothing of Thrift"), "{text}");
+    assert!(text.contains("a .fbs file has no Thrift types"), "{text}");
 }
 
 #[test]
@@ -194,7 +191,7 @@ fn with_a_schema_of_protobuf_tables_are_its_messages_and_structs_of_thrift() {
     let both = [&demo_schema()[..], &["--fbs", &fbs]].concat();
     let numbered = [&both[..], &["--function", "demo.v1.Greeter/Greet:9"]].concat();
     let front = server.proxied("?wire=grpc", &numbered);
-    // What comes to the second proxy goes as tables to the first, which makes messages of them.
+    // The second proxy forwards calls as tables to the first, which rewrites them as messages.
     let back = front.proxied(&format!("?wire=kiss&function={GREET}:9"), &both);
     let ada = r#"{"name": "Ada"}"#;
     for proxy in [&front, &back] {
@@ -316,7 +313,10 @@ fn bytes_that_are_no_tables_are_refused_with_a_reason() {
     let path = echo::file();
     let proxy = proxied(&server, "wire=connect", &["--fbs", &path]);
     for (bytes, expected) in [
-        ("ffffffff", "the request is no flatbuffers of its method: the offset at 0 leads out of the message"),
+        (
+            "ffffffff",
+            "the request is not flatbuffers of its method: the offset at 0 leads out of the message",
+        ),
         ("", "the message ends within the value at 0"),
         ("04000000ffffff7f", "the table at 4 has no vtable"),
     ] {
@@ -330,7 +330,7 @@ fn bytes_that_are_no_tables_are_refused_with_a_reason() {
     let proxy = proxied(&server, "wire=connect", &["--fbs", &schema("older.fbs", &text)]);
     let url = format!("{}?wire=native", proxy.address);
     let refused = call(&url, &[SAY, "--fbs", &path, "-d", r#"{"text": "a"}"#]);
-    let expected = "the reply is no json of its method: fbs.echo.Message has no \"real\"";
+    let expected = "the reply is not json of its method: fbs.echo.Message has no \"real\"";
     assert!(refused.code == 77 && refused.stderr.contains(expected), "{}", refused.stderr);
 }
 
@@ -360,7 +360,7 @@ fn functions_and_files_that_cannot_be_are_named() {
     let path = echo::file();
     for (arguments, expected) in [
         (&["--fbs", "nowhere.fbs"][..], "cannot read nowhere.fbs"),
-        (&["--fbs", &path, "--function", "fbs.echo.Echo/Nobody:7"], "unknown method"),
+        (&["--fbs", &path, "--function", "fbs.echo.Echo/Missing:7"], "unknown method"),
         (&["--fbs", &path, "--function", "fbs.echo.Echo/Say"], "package.Service/Method:NUMBER"),
         (&["--fbs", &path, "--known-only", "--service", "demo.v1.Greeter"], "--known-only needs a schema"),
     ] {

@@ -13,7 +13,7 @@ use support::{
 const GREET: &str = "demo.v1.Greeter/Greet";
 const ADA: &str = r#"{"name": "Ada"}"#;
 
-/// The demo's greeter as somebody writes it who has but Thrift.
+/// The demo's greeter, written for Thrift.
 const FILE: &str = "
 namespace * demo.v1
 struct GreetRequest { 1: string name }
@@ -21,17 +21,17 @@ struct GreetReply { 1: string text }
 service Greeter {
   GreetReply Greet(1: GreetRequest request)
   GreetReply Watch(1: GreetRequest request)
-  GreetReply Nobody(1: GreetRequest request)
+  GreetReply Missing(1: GreetRequest request)
 }";
 
-/// The same with a field of another type.
+/// The service with a field of another type.
 const ODD: &str = "
 namespace * demo.v1
 struct GreetRequest { 1: i32 name }
 struct GreetReply { 1: string text }
 service Greeter { GreetReply Greet(1: GreetRequest request) }";
 
-/// The same with a function that is no method of protobuf.
+/// The service with a function that is not a method in protobuf.
 const OTHER: &str = "
 namespace * demo.v1
 service Greeter { string Greet(1: string name) }";
@@ -97,7 +97,13 @@ fn what_thrift_has_nothing_for_is_refused_with_a_reason() {
     let url = format!("{}?wire=thrift&multiplexed=true", proxy.address);
     for (file, method, data, code, text) in [
         (&path, "demo.v1.Greeter/Watch", r#"{"request": {}}"#, 76, "streams, which Thrift cannot carry"),
-        (&path, "demo.v1.Greeter/Nobody", r#"{"request": {}}"#, 76, "unknown method demo.v1.Greeter/Nobody"),
+        (
+            &path,
+            "demo.v1.Greeter/Missing",
+            r#"{"request": {}}"#,
+            76,
+            "unknown method demo.v1.Greeter/Missing",
+        ),
         (&odd, GREET, r#"{"request": {"name": 5}}"#, 67, "name is a string or binary and not of type 8"),
     ] {
         let refused = call(&url, &[method, "--thrift", file, "-d", data]);
@@ -145,7 +151,7 @@ fn servers_on_thrift_answer_callers_in_every_codec_by_the_schema_of_protobuf() {
             http(&proxy.address, "GET /v1/greetings/Ada HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
         assert_eq!(answer, (200, r#"{"text":"hello Ada"}"#.to_owned()), "{way}");
         let (status, body) = post(&proxy.address, "/demo.v1.Greeter/Greet", r#"{"name": 5}"#);
-        assert!(status == 400 && body.contains("the request is no json of its method"), "{status} {body}");
+        assert!(status == 400 && body.contains("the request is not json of its method"), "{status} {body}");
     }
 }
 

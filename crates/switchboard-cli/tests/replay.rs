@@ -1,5 +1,5 @@
 //! Calls that one server has dumped are sent to another one.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -16,7 +16,7 @@ trait Notes {
     async fn secret(&self, text: String) -> Result<()>;
 }
 
-/// What was noted, by whom.
+/// The recorded calls with their callers.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<Vec<(String, String)>>>);
 
@@ -54,7 +54,7 @@ fn lines(file: &std::path::Path, count: usize) -> String {
 }
 
 #[test]
-fn what_one_server_was_asked_is_asked_of_another() {
+fn calls_of_one_server_are_replayed_on_another() {
     let file = folder("replay").join("calls.jsonl");
     let dump = Dump::to_file(&file).unwrap().methods(["test.Notes/N*"]).metadata(["tenant"]).bytes_max(100);
     let first = Book::default();
@@ -82,20 +82,23 @@ fn what_one_server_was_asked_is_asked_of_another() {
     let path = file.to_str().unwrap();
     let done = replay(&[path, &address, "--times", "2", "-H", "authorization: Bearer new"]);
     assert_eq!(done.code, 0, "{}", done.stderr);
-    let told = &done.stdout;
-    assert!(told.starts_with("6 calls in ") && told.contains("  ok 4: half in"), "{told}");
-    assert!(told.contains("  invalid_argument 2: nothing to note"), "{told}");
+    let output_text = &done.stdout;
+    assert!(
+        output_text.starts_with("6 calls in ") && output_text.contains("  ok 4: half in"),
+        "{output_text}"
+    );
+    assert!(output_text.contains("  invalid_argument 2: nothing to note"), "{output_text}");
     let mut noted = second.0.lock().unwrap().clone();
     noted.sort();
     let [bread, milk] = [("bread", "bob"), ("milk", "ada")].map(|(a, b)| (a.to_owned(), b.to_owned()));
     assert_eq!(noted, [bread.clone(), bread, milk.clone(), milk]);
 
-    // What is no dump is named with the line, after what stood before it.
+    // An invalid line is named with its number, after the calls of the lines before it.
     fs::write(&file, format!("{}\nnonsense\n", text.lines().next().unwrap())).unwrap();
     let done = replay(&[path, &address, "--rate", "100", "--callers", "1"]);
     assert_eq!(done.code, 1);
     assert!(
-        done.stdout.starts_with("1 calls in ") && done.stderr.contains("line 2: no call of a dump"),
+        done.stdout.starts_with("1 calls in ") && done.stderr.contains("line 2: not a line of a dump"),
         "{}",
         done.stderr
     );

@@ -1,16 +1,16 @@
-//! The calling half: the client, and the trait that fakes of it implement.
+//! Generates the calling half: the client, and the trait that its fakes implement.
 
 use crate::{method::Method, model::Service};
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 
-/// What users see: `CalcClient` and `CalcApi`.
+/// Generates the public items: `CalcClient` and `CalcApi`.
 pub(crate) fn items(service: &Service) -> TokenStream {
     let Service { cfgs, ident, name, visibility, .. } = service;
     let (server, client, api) = (service.server(), service.client(), service.api());
     let client_doc = format!("Calls `{name}`.");
-    let api_doc = format!("What callers of `{name}` need: implement it with a fake in tests.");
+    let api_doc = format!("Methods of `{name}` for callers: implement it with a fake in tests.");
     let api_methods = service.methods.iter().map(|method| {
         let docs = docs(service, method);
         let (cfgs, signature) = (&method.cfgs, api_signature(method));
@@ -60,7 +60,7 @@ pub(crate) fn items(service: &Service) -> TokenStream {
                 self
             }
 
-            /// What the calls go through.
+            /// The channel of the calls.
             #visibility fn channel(&self) -> &::switchboard::Channel {
                 &self.channel
             }
@@ -75,7 +75,7 @@ pub(crate) fn items(service: &Service) -> TokenStream {
     }
 }
 
-/// The client's methods, for the client and for its trait.
+/// Generates the client's methods, for the client and for its trait.
 pub(crate) fn method_impls(service: &Service) -> TokenStream {
     let (client, api) = (service.client(), service.api());
     let calls = service.methods.iter().enumerate().map(|(at, method)| call(service, at, method));
@@ -106,7 +106,7 @@ pub(crate) fn method_impls(service: &Service) -> TokenStream {
     }
 }
 
-/// One call of the client.
+/// Generates one call of the client.
 fn call(service: &Service, at: usize, method: &Method) -> TokenStream {
     let Method { cfgs, name, output, request, .. } = method;
     let (visibility, info) = (&service.visibility, service.info());
@@ -150,7 +150,7 @@ fn call(service: &Service, at: usize, method: &Method) -> TokenStream {
     }
 }
 
-/// `add(&self, a: i64, b: i64)`: what a caller gives.
+/// Generates the signature with the arguments of a caller: `add(&self, a: i64, b: i64)`.
 fn api_signature(method: &Method) -> TokenStream {
     let ident = &method.ident;
     let arguments = method.values().map(|value| {
@@ -160,7 +160,7 @@ fn api_signature(method: &Method) -> TokenStream {
     quote!(#ident(&self #(, #arguments)*))
 }
 
-/// What awaiting a call of the client's trait gives.
+/// Returns the type that awaiting a call of the client's trait returns.
 fn answer(method: &Method) -> TokenStream {
     let output = &method.output;
     let answer = match (method.receives(), method.sends()) {
@@ -172,7 +172,7 @@ fn answer(method: &Method) -> TokenStream {
     quote!(::switchboard::Result<#answer>)
 }
 
-/// The method's own attributes, with a line of documentation if it has none.
+/// Returns the method's own attributes, with a line of documentation if it has none.
 fn docs(service: &Service, method: &Method) -> TokenStream {
     let own = method.shared_attributes();
     let documented = method.shared_attributes().any(|attribute| attribute.path().is_ident("doc"));

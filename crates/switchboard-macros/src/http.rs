@@ -1,4 +1,4 @@
-//! HTTP paths of methods, `#[switchboard(http(get = "/calc/{a}"))]`, and what can be wrong with them.
+//! HTTP paths of methods, `#[switchboard(http(get = "/calc/{a}"))]`, and their errors.
 
 use crate::{
     method::{Method, Param},
@@ -10,21 +10,21 @@ use std::collections::HashMap;
 use switchboard_wire::http_rule::Template;
 use syn::{LitStr, Result, ext::IdentExt, meta::ParseNestedMeta, spanned::Spanned};
 
-/// One path of a method.
+/// An HTTP path of a method.
 pub(crate) struct Rule {
-    /// As HTTP writes it: `GET`.
+    /// HTTP method in upper case: `GET`.
     verb: &'static str,
     path: LitStr,
     template: Template,
     body: Option<LitStr>,
 }
 
-/// As the attribute writes them, and as HTTP does.
+/// Verbs as in the attribute, and as in HTTP.
 const VERBS: [(&str, &str); 5] =
     [("delete", "DELETE"), ("get", "GET"), ("patch", "PATCH"), ("post", "POST"), ("put", "PUT")];
 
 impl Rule {
-    /// Reads what is in the parentheses of `http(...)`.
+    /// Parses the content of the parentheses of `http(...)`.
     pub(crate) fn read(meta: &ParseNestedMeta<'_>) -> Result<Rule> {
         let (mut path, mut body) = (None, None);
         meta.parse_nested_meta(|part| {
@@ -45,21 +45,21 @@ impl Rule {
             Ok(())
         })?;
         let Some((verb, path)) = path else {
-            return Err(meta.error("which path? `http(get = \"/calc/{a}/add/{b}\")`"));
+            return Err(meta.error("a path is missing; write `http(get = \"/calc/{a}/add/{b}\")`"));
         };
         let template = Template::parse(&path.value()).map_err(|what| syn::Error::new(path.span(), what))?;
         let body = body.filter(|body| !body.value().is_empty());
         Ok(Rule { verb, path, template, body })
     }
 
-    /// Whether the rule fits its method.
+    /// Checks that the rule fits its method.
     pub(crate) fn check(&self, method: &Method, errors: &mut Errors) {
         for variable in &self.template.variables {
             let field = &variable.field;
             if field.contains('.') {
                 errors.add(
                     &self.path,
-                    format!("`{field}`: paths name whole arguments, not what is inside of them"),
+                    format!("`{field}`: paths name whole arguments, not fields inside them"),
                 );
             } else if self.argument(method, field, &self.path, errors)
                 && self.body.as_ref().is_some_and(|body| body.value() == *field)
@@ -88,7 +88,7 @@ impl Rule {
         }
     }
 
-    /// What matches the same requests is the same.
+    /// Returns a key that is equal for rules that match the same requests.
     fn shape(&self) -> (&'static str, String) {
         (self.verb, self.template.to_string())
     }
@@ -97,7 +97,7 @@ impl Rule {
         self.body.as_ref().is_some_and(|body| body.value() == "*")
     }
 
-    /// Whether the method has the argument that `text` names.
+    /// Returns true if the method has the argument `name`; reports an error at `text` otherwise.
     fn argument(&self, method: &Method, name: &str, text: &LitStr, errors: &mut Errors) -> bool {
         let names: Vec<_> = method.values().map(|value| value.name.unraw().to_string()).collect();
         if names.iter().any(|known| known == name) {
@@ -107,11 +107,11 @@ impl Rule {
             true => "there are none".to_owned(),
             false => format!("there are `{}`", names.join("`, `")),
         };
-        errors.add(text, format!("`{name}` is no argument of `{}`; {known}", method.ident));
+        errors.add(text, format!("`{name}` is not an argument of `{}`; {known}", method.ident));
         false
     }
 
-    /// Refuses types that text cannot fill where nothing else does.
+    /// Generates assertions that reject types that text cannot fill, for arguments that only text fills.
     fn assertions<'a>(&'a self, method: &'a Method) -> impl Iterator<Item = TokenStream> + 'a {
         method.values().filter_map(move |Param { name, ty, .. }| {
             let name = name.unraw().to_string();
@@ -128,10 +128,10 @@ impl Rule {
     }
 }
 
-/// Refuses one path for two methods.
+/// Rejects the same path for two methods.
 pub(crate) fn check_paths(methods: &[Method], errors: &mut Errors) {
     let mut known = HashMap::new();
-    // Which of the conditional ones are compiled only rustc knows; the server looks again when it starts.
+    // Only rustc evaluates the conditions of conditional methods; the server checks these when it starts.
     for method in methods.iter().filter(|method| method.cfgs.is_empty()) {
         for rule in &method.options.http {
             if let Some(first) = known.insert(rule.shape(), &method.ident) {
@@ -142,7 +142,7 @@ pub(crate) fn check_paths(methods: &[Method], errors: &mut Errors) {
     }
 }
 
-/// What a method's entry in the table says of paths: the rules, and what text does for each argument.
+/// Generates the part of a method's table entry for paths: the rules, and the conversion of text to each argument.
 pub(crate) fn entry(method: &Method) -> TokenStream {
     let rules = method.options.http.iter().map(|Rule { verb, path, body, .. }| {
         let body = body.as_ref().map_or_else(String::new, LitStr::value);
@@ -162,7 +162,7 @@ pub(crate) fn entry(method: &Method) -> TokenStream {
     quote!(#rules #texts)
 }
 
-/// Refuses arguments that no request could fill.
+/// Generates assertions that reject arguments that no request could fill.
 pub(crate) fn assertions(method: &Method) -> TokenStream {
     let cfgs = &method.cfgs;
     let assertions: Vec<_> = method.options.http.iter().flat_map(|rule| rule.assertions(method)).collect();

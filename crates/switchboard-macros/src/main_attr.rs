@@ -3,13 +3,13 @@
 use crate::options::MainOptions;
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
-use syn::{Error, ItemFn, Result};
+use syn::{Error, ItemFn, Result, ReturnType, Type};
 
-/// A function that runs the async one inside it. Inside, because an `async fn` gets better messages than an async
-/// block: its return type is known.
+/// Generates a function that runs the async one inside it. The inner `async fn` gets better error messages than an
+/// async block, because its return type is known.
 ///
 /// # Errors
-/// A function that is not async, or takes arguments.
+/// Returns an error for a function that is not async or takes arguments.
 pub(crate) fn expand(item: ItemFn, options: &MainOptions) -> Result<TokenStream> {
     let ItemFn { attrs, vis, sig, block } = item;
     if sig.asyncness.is_none() {
@@ -29,6 +29,15 @@ pub(crate) fn expand(item: ItemFn, options: &MainOptions) -> Result<TokenStream>
     } else {
         quote_spanned!(name.span()=> ::switchboard::runtime::Runtime::new() #workers #spin.run)
     };
+    if name == "main" && is_result(output) {
+        return Ok(quote! {
+            #(#attrs)*
+            #vis fn #name() -> ::std::process::ExitCode {
+                #sig #block
+                ::switchboard::runtime::exit(#run(#name()))
+            }
+        });
+    }
     Ok(quote! {
         #(#attrs)*
         #vis fn #name() #output {
@@ -36,4 +45,11 @@ pub(crate) fn expand(item: ItemFn, options: &MainOptions) -> Result<TokenStream>
             #run(#name())
         }
     })
+}
+
+/// Whether the type is called `Result`, as that of the standard library, or an alias such as `AppResult`.
+fn is_result(output: &ReturnType) -> bool {
+    let ReturnType::Type(_, ty) = output else { return false };
+    let Type::Path(path) = &**ty else { return false };
+    path.path.segments.last().is_some_and(|last| last.ident.to_string().ends_with("Result"))
 }

@@ -1,4 +1,4 @@
-//! One method of a service, and what can be wrong with it.
+//! Model of a method of a service, and the errors in it.
 
 use crate::{model::Errors, names::upper_camel, options::MethodOptions};
 use proc_macro2::{Span, TokenStream, TokenTree};
@@ -13,7 +13,7 @@ pub(crate) struct Method {
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) cfgs: Vec<Attribute>,
     pub(crate) ident: Ident,
-    /// On the wire.
+    /// Name on the wire.
     pub(crate) name: String,
     pub(crate) options: MethodOptions,
     /// The `T` of the returned `Result<T, E>`.
@@ -24,28 +24,28 @@ pub(crate) struct Method {
     pub(crate) signature: Signature,
 }
 
-/// An argument behind `&self`.
+/// An argument after `&self`.
 pub(crate) struct Param {
     pub(crate) name: Ident,
     pub(crate) role: Role,
     pub(crate) ty: Type,
 }
 
-/// What an argument is for.
+/// Purpose of an argument.
 pub(crate) enum Role {
     Context,
-    /// With the type of its messages, as in `Sender`.
+    /// The stream of requests, with the type of its messages; `Sender` has the type of the replies.
     Receiver(Type),
     Sender(Type),
-    /// It travels.
+    /// A value that is sent to the server.
     Value,
 }
 
-/// Functions that every client has, whatever its service.
+/// Functions that every client has.
 const CLIENT_FUNCTIONS: [&str; 5] = ["channel", "connect", "local", "new", "with_codec"];
 
 impl Method {
-    /// Reads a method; none where mistakes left too little of it.
+    /// Reads a method; `None` if errors left too little of it.
     pub(crate) fn read(function: TraitItemFn, errors: &mut Errors) -> Option<Method> {
         let signature = function.sig;
         check_signature(&signature, errors);
@@ -82,12 +82,12 @@ impl Method {
         Some(method)
     }
 
-    /// Arguments that travel.
+    /// Returns the arguments that are sent to the server.
     pub(crate) fn values(&self) -> impl Iterator<Item = &Param> {
         self.params.iter().filter(|param| matches!(param.role, Role::Value))
     }
 
-    /// Type of the request messages, if they are a stream.
+    /// Returns the type of the request messages, if they are a stream.
     pub(crate) fn receives(&self) -> Option<&Type> {
         self.params.iter().find_map(|param| match &param.role {
             Role::Receiver(item) => Some(item),
@@ -95,7 +95,7 @@ impl Method {
         })
     }
 
-    /// Type of the reply messages, if they are a stream.
+    /// Returns the type of the reply messages, if they are a stream.
     pub(crate) fn sends(&self) -> Option<&Type> {
         self.params.iter().find_map(|param| match &param.role {
             Role::Sender(item) => Some(item),
@@ -103,19 +103,19 @@ impl Method {
         })
     }
 
-    /// The `#[cfg]` as one condition.
+    /// Returns the `#[cfg]` attributes as one condition.
     pub(crate) fn condition(&self) -> TokenStream {
         let conditions = self.cfgs.iter().filter_map(|cfg| Some(&cfg.meta.require_list().ok()?.tokens));
         quote!(all(#(#conditions),*))
     }
 
-    /// Attributes that hold wherever the method appears: documentation, deprecation, silenced lints.
+    /// Returns the attributes that apply wherever the method appears: documentation, deprecation, disabled lints.
     pub(crate) fn shared_attributes(&self) -> impl Iterator<Item = &Attribute> {
         const SHARED: [&str; 4] = ["allow", "cfg_attr", "deprecated", "doc"];
         self.attributes.iter().filter(|attribute| SHARED.iter().any(|name| attribute.path().is_ident(name)))
     }
 
-    /// `#[allow(deprecated)]` for generated code that uses the method, where that is needed.
+    /// Returns `#[allow(deprecated)]` for generated code that uses the method, if it is needed.
     pub(crate) fn allow_deprecated(&self) -> Option<TokenStream> {
         let names = |attribute: &Attribute| attribute.to_token_stream().to_string().contains("deprecated");
         let deprecated = |attribute: &Attribute| !attribute.path().is_ident("doc") && names(attribute);
@@ -149,7 +149,7 @@ impl Method {
         }
         if self.options.oneway {
             if !unit {
-                errors.add(&self.output, "nobody gets the reply of a `oneway` method; return `Result<()>`");
+                errors.add(&self.output, "a `oneway` method has no reply; return `Result<()>`");
             }
             if self.receives().or(self.sends()).is_some() {
                 errors.add(&self.ident, "a `oneway` method has one request and no reply; it cannot stream");
@@ -158,7 +158,7 @@ impl Method {
     }
 }
 
-/// `name: Type`, to point at both.
+/// Tokens `name: Type`, for an error span over both.
 struct PatText<'a>(&'a Ident, &'a Type);
 
 impl ToTokens for PatText<'_> {
@@ -168,11 +168,14 @@ impl ToTokens for PatText<'_> {
     }
 }
 
-/// Everything about the signature but arguments and result.
+/// Checks all parts of the signature but arguments and result.
 fn check_signature(signature: &Signature, errors: &mut Errors) {
     let name = &signature.ident;
     if signature.asyncness.is_none() {
-        errors.add(&signature.fn_token, format!("`{name}` crosses the network: write `async fn {name}`"));
+        errors.add(
+            &signature.fn_token,
+            format!("`{name}` is called over the network: write `async fn {name}`"),
+        );
     }
     if let Some(token) = &signature.constness {
         errors.add(token, "a service's methods cannot be const");
@@ -199,7 +202,7 @@ fn check_signature(signature: &Signature, errors: &mut Errors) {
         None => errors.add(name, format!("`{name}` needs `&self` as its first argument")),
         Some(receiver) if receiver.mutability.is_some() && receiver.reference.is_some() => errors.add(
             receiver,
-            "many calls run at once: take `&self` and keep what changes in an atomic or a mutex",
+            "many calls run at once: take `&self` and keep mutable state in an atomic or a mutex",
         ),
         Some(receiver) if receiver.reference.is_none() || receiver.colon_token.is_some() => {
             errors.add(receiver, "many calls share the service: take `&self`");
@@ -244,7 +247,7 @@ impl Param {
     }
 }
 
-/// What an argument of this type is for; none for types that no argument may have.
+/// Returns the purpose of an argument of this type; `None` for types that are not allowed.
 fn read_role(ty: &Type, errors: &mut Errors) -> Option<Role> {
     if let Type::Reference(reference) = ty
         && last_segment(&reference.elem).is_some_and(|segment| segment.ident == "Cx")
@@ -262,7 +265,7 @@ fn read_role(ty: &Type, errors: &mut Errors) -> Option<Role> {
         }
         if kind == "Receiver" || kind == "Sender" {
             let Some(item) = first_argument(segment) else {
-                errors.add(ty, format!("say what the messages are: `{kind}<T>`"));
+                errors.add(ty, format!("the type of the messages is missing: write `{kind}<T>`"));
                 return None;
             };
             check_owned(item, "messages", errors);
@@ -274,7 +277,7 @@ fn read_role(ty: &Type, errors: &mut Errors) -> Option<Role> {
     Some(Role::Value)
 }
 
-/// The `T` of `Result<T>` or `Result<T, E>`.
+/// Returns the `T` of `Result<T>` or `Result<T, E>`.
 fn read_output(signature: &Signature, errors: &mut Errors) -> Option<Type> {
     let ReturnType::Type(_, ty) = &signature.output else {
         errors.add(&signature.ident, "every call can fail: return `switchboard::Result<()>`");
@@ -291,7 +294,7 @@ fn read_output(signature: &Signature, errors: &mut Errors) -> Option<Type> {
     Some(output.clone())
 }
 
-/// What travels must own its parts and have a name on the other side.
+/// Checks that a type that is sent owns its parts and has a name on the other side.
 fn check_owned(ty: &Type, what: &str, errors: &mut Errors) {
     if let Type::Reference(reference) = ty {
         let owned = match &*reference.elem {
@@ -299,21 +302,21 @@ fn check_owned(ty: &Type, what: &str, errors: &mut Errors) {
             Type::Path(path) if path.path.is_ident("str") => "String".to_owned(),
             other => source(other),
         };
-        errors.add(ty, format!("{what} travel and cannot borrow: take an owned type, `{owned}`"));
+        errors.add(ty, format!("{what} are serialized and cannot borrow: take an owned type, `{owned}`"));
     } else if let Type::ImplTrait(_) = ty {
-        errors.add(ty, format!("{what} travel: name the type instead of `impl Trait`"));
+        errors.add(ty, format!("{what} are serialized: name the type instead of `impl Trait`"));
     } else if let Some((span, found)) = find_borrow(ty.to_token_stream()) {
         let message = match found {
-            Found::Borrow => format!("{what} travel and cannot borrow: take an owned type"),
+            Found::Borrow => format!("{what} are serialized and cannot borrow: take an owned type"),
             Found::SelfType => {
-                format!("{what} travel and the service does not: name the type instead of `Self`")
+                format!("{what} are serialized and the service is not: name the type instead of `Self`")
             }
         };
         errors.push(syn::Error::new(span, message));
     }
 }
 
-/// A type as people write it: tokens alone print with a space between each.
+/// Formats a type as written in source code: printed tokens have a space between each.
 fn source(ty: &Type) -> String {
     let mut text = ty.to_token_stream().to_string();
     for (spaced, close) in [(" < ", "<"), ("< ", "<"), (" >", ">"), (" ,", ","), (" :: ", "::"), ("& ", "&")]
@@ -328,7 +331,7 @@ enum Found {
     SelfType,
 }
 
-/// The first reference, lifetime other than `'static`, or `Self` anywhere in a type.
+/// Returns the first reference, lifetime other than `'static`, or `Self` anywhere in a type.
 fn find_borrow(tokens: TokenStream) -> Option<(Span, Found)> {
     let mut tokens = tokens.into_iter();
     while let Some(token) = tokens.next() {

@@ -1,4 +1,4 @@
-//! A trait as a service, or everything that is wrong with it at once.
+//! Model of a trait as a service, or all its errors at once.
 
 use crate::{
     http,
@@ -15,13 +15,13 @@ use syn::{
 
 /// A service as its trait describes it.
 pub(crate) struct Service {
-    /// The trait's attributes but `#[cfg]`.
+    /// Attributes of the trait except for `#[cfg]`.
     pub(crate) attributes: Vec<Attribute>,
-    /// The trait's `#[cfg]`, which hold for every generated item.
+    /// `#[cfg]` attributes of the trait, which apply to every generated item.
     pub(crate) cfgs: Vec<Attribute>,
     pub(crate) ident: Ident,
     pub(crate) methods: Vec<Method>,
-    /// On the wire.
+    /// Name on the wire.
     pub(crate) name: String,
     pub(crate) supertraits: Punctuated<TypeParamBound, Token![+]>,
     pub(crate) visibility: Visibility,
@@ -31,7 +31,7 @@ impl Service {
     /// Reads the trait.
     ///
     /// # Errors
-    /// All mistakes, combined.
+    /// Returns all errors, combined.
     pub(crate) fn read(item: ItemTrait, options: ServiceOptions) -> syn::Result<Service> {
         let mut errors = Errors::default();
         check_head(&item, &mut errors);
@@ -90,7 +90,7 @@ impl Service {
         format_ident!("{}Api", self.ident)
     }
 
-    /// The index of a method in the service: a number, unless methods before it depend on `#[cfg]`.
+    /// Returns the index of a method in the service: a number, unless methods before it depend on `#[cfg]`.
     pub(crate) fn index(&self, at: usize) -> TokenStream {
         let (always, sometimes): (Vec<_>, Vec<_>) =
             self.methods[..at].iter().partition(|method| method.cfgs.is_empty());
@@ -100,12 +100,12 @@ impl Service {
     }
 }
 
-/// Mistakes, so that one compilation shows all of them.
+/// Collected errors, so that one compilation shows all of them.
 #[derive(Default)]
 pub(crate) struct Errors(Option<syn::Error>);
 
 impl Errors {
-    /// Adds a mistake in these tokens.
+    /// Adds an error at these tokens.
     pub(crate) fn add(&mut self, tokens: &impl ToTokens, message: impl Display) {
         self.push(syn::Error::new_spanned(tokens, message));
     }
@@ -122,7 +122,7 @@ impl Errors {
     }
 }
 
-/// What stands before the braces.
+/// Checks the part of the trait before the braces.
 fn check_head(item: &ItemTrait, errors: &mut Errors) {
     if let Some(token) = &item.unsafety {
         errors.add(token, "a service cannot be an unsafe trait");
@@ -141,16 +141,16 @@ fn check_head(item: &ItemTrait, errors: &mut Errors) {
     }
 }
 
-/// Names that two methods share, in Rust or on the wire.
+/// Checks that no two methods share a name, in Rust or on the wire.
 fn check_names(methods: &[Method], errors: &mut Errors) {
     for (at, method) in methods.iter().enumerate() {
-        // Which of two conditional methods is compiled only rustc knows; it then sees duplicates itself.
+        // Only rustc evaluates the conditions of two conditional methods; it reports duplicates itself.
         let rival = |other: &&Method| other.cfgs.is_empty() || method.cfgs.is_empty();
         let mut before = methods[..at].iter().filter(rival);
         if before.clone().any(|other| other.ident == method.ident) {
             errors.add(
                 &method.ident,
-                format!("method `{}` is there twice; give one of them another name", method.ident),
+                format!("method `{}` is defined twice; rename one of them", method.ident),
             );
         } else if let Some(other) = before.find(|other| other.name == method.name) {
             let (first, second, name) = (&other.ident, &method.ident, &method.name);
@@ -164,7 +164,7 @@ fn check_names(methods: &[Method], errors: &mut Errors) {
     }
 }
 
-/// Gives every method a name for the struct of its arguments that hides no type the arguments have.
+/// Sets the name of each method's argument struct to one that hides no type of the arguments.
 fn name_requests(service: &Ident, methods: &mut [Method]) {
     let mut taken = HashSet::new();
     for param in methods.iter().flat_map(|method| &method.params) {

@@ -1,6 +1,6 @@
 //! Names of generated items and names on the wire.
 
-/// `HttpServer` to `HTTP_SERVER`.
+/// Converts `HttpServer` to `HTTP_SERVER`.
 pub(crate) fn shouting_snake(name: &str) -> String {
     let letters: Vec<char> = name.chars().collect();
     let mut out = String::new();
@@ -17,7 +17,7 @@ pub(crate) fn shouting_snake(name: &str) -> String {
     out
 }
 
-/// `add_all` to `AddAll`.
+/// Converts `add_all` to `AddAll`.
 pub(crate) fn upper_camel(name: &str) -> String {
     name.split('_')
         .flat_map(|word| {

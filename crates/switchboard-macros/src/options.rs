@@ -1,22 +1,22 @@
-//! What stands in the parentheses of the attributes.
+//! Options in the parentheses of the attributes.
 
 use crate::http::Rule;
 use syn::{Attribute, Expr, LitStr, Result, meta::ParseNestedMeta};
 
-/// Of `#[switchboard::service(...)]`.
+/// Options of `#[switchboard::service(...)]`.
 #[derive(Default)]
 pub(crate) struct ServiceOptions {
     pub(crate) name: Option<LitStr>,
 }
 
-/// Of `#[switchboard::main(...)]`.
+/// Options of `#[switchboard::main(...)]`.
 #[derive(Default)]
 pub(crate) struct MainOptions {
     pub(crate) spin_us: Option<Expr>,
     pub(crate) workers: Option<Expr>,
 }
 
-/// Of every `#[switchboard(...)]` on a method.
+/// Options of all `#[switchboard(...)]` on a method.
 #[derive(Default)]
 pub(crate) struct MethodOptions {
     pub(crate) http: Vec<Rule>,

@@ -1,8 +1,8 @@
-//! The fingerprint of a method: builds that agree on it understand each other's messages.
+//! Fingerprint of a method: builds with equal fingerprints understand each other's messages.
 //!
-//! It covers names and types of arguments and results as they are written, in order. `Vec<u8>` and
-//! `std::vec::Vec<u8>` differ, and so do two builds whose types have the same name and other fields unnoticed: it is a
-//! check against mistakes, not a proof.
+//! It covers names and types of arguments and results as they are written, in order. `Vec<u8>` and `std::vec::Vec<u8>`
+//! have different fingerprints. Two types with the same name and different fields have the same one: the fingerprint
+//! detects common errors, but does not prove compatibility.
 
 use crate::{
     method::{Method, Role},
@@ -11,7 +11,7 @@ use crate::{
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 
-/// The fingerprint. One for each method, so that a method more in the trait of one side breaks nobody.
+/// Computes the fingerprint. Each method has its own, so that adding a method to one side affects no callers.
 pub(crate) fn id(service: &Service, method: &Method) -> u64 {
     let mut id = Fnv::default();
     id.text(&service.name);
@@ -19,7 +19,7 @@ pub(crate) fn id(service: &Service, method: &Method) -> u64 {
     id.0
 }
 
-/// FNV-1a, 64 bits: short, and stable over compilers and machines.
+/// FNV-1a, 64 bits: short, and stable across compilers and machines.
 struct Fnv(u64);
 
 impl Default for Fnv {
@@ -46,7 +46,7 @@ impl Fnv {
         self.tokens(method.output.to_token_stream());
     }
 
-    /// Token by token: the text of a whole stream has spaces that depend on the compiler.
+    /// Hashes token by token: the text of a whole stream has spaces that depend on the compiler.
     fn tokens(&mut self, tokens: TokenStream) {
         for token in tokens {
             match token {

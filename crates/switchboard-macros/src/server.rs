@@ -1,4 +1,4 @@
-//! The serving half: the trait itself, its table of methods, and the server that decodes, calls and encodes.
+//! Generates the serving half: the trait, its table of methods, and the server that decodes, calls and encodes.
 
 use crate::{
     http,
@@ -10,7 +10,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{ext::IdentExt, spanned::Spanned};
 
-/// What users see: the trait, `CALC` and `CalcServer`.
+/// Generates the public items: the trait, `CALC` and `CalcServer`.
 pub(crate) fn items(service: &Service) -> TokenStream {
     let Service { cfgs, ident, name, visibility, .. } = service;
     let (info, server) = (service.info(), service.server());
@@ -42,7 +42,7 @@ pub(crate) fn items(service: &Service) -> TokenStream {
                 Self(::switchboard::codegen::Arc::new(service))
             }
 
-            /// Serves a service that others hold too.
+            /// Serves a shared service.
             #visibility fn from_arc(service: ::switchboard::codegen::Arc<T>) -> Self {
                 Self(service)
             }
@@ -57,7 +57,8 @@ pub(crate) fn items(service: &Service) -> TokenStream {
     }
 }
 
-/// One private struct a method for its arguments, in JSON an object with their names; and that paths can fill them.
+/// Generates a private struct per method for its arguments, in JSON an object with their names, and the checks that
+/// paths can fill them.
 pub(crate) fn requests(service: &Service) -> TokenStream {
     let requests = service.methods.iter().filter(|method| method.receives().is_none()).map(|method| {
         let Method { cfgs, request, .. } = method;
@@ -76,7 +77,7 @@ pub(crate) fn requests(service: &Service) -> TokenStream {
     quote!(#(#requests)* #(#assertions)*)
 }
 
-/// How calls reach the handlers.
+/// Generates the dispatch of calls to the handlers.
 pub(crate) fn service_impl(service: &Service) -> TokenStream {
     let Service { ident, name, .. } = service;
     let (info, server) = (service.info(), service.server());
@@ -108,7 +109,7 @@ pub(crate) fn service_impl(service: &Service) -> TokenStream {
     }
 }
 
-/// The trait with `async fn` spelled out, because callers on other threads need futures that are `Send`.
+/// Generates the trait with `async fn` desugared, because callers on other threads need futures that are `Send`.
 fn the_trait(service: &Service) -> TokenStream {
     let Service { attributes, cfgs, ident, supertraits, visibility, .. } = service;
     let supertraits = supertraits.iter();
@@ -131,7 +132,7 @@ fn the_trait(service: &Service) -> TokenStream {
     }
 }
 
-/// The `Result<T, E>` that a method returns.
+/// Returns the `Result<T, E>` of a method.
 fn result_type(signature: &syn::Signature) -> &syn::Type {
     match &signature.output {
         syn::ReturnType::Type(_, ty) => ty,
@@ -167,7 +168,7 @@ fn method_info(service: &Service, method: &Method) -> TokenStream {
     }
 }
 
-/// From the call to the reply.
+/// Generates the code from the call to the reply.
 fn handler(method: &Method) -> TokenStream {
     let Method { ident, output, request, signature, .. } = method;
     let arguments = method.params.iter().map(|param| {
@@ -182,19 +183,28 @@ fn handler(method: &Method) -> TokenStream {
     let arguments = quote!(#(#arguments),*);
     let returned = result_type(signature).span().resolved_at(Span::call_site());
     let into_status = quote_spanned!(returned=> outcome.map_err(::switchboard::Status::from));
-    // Spans of the user's types: rustc points at an error that is no `Status`, at a type that serde does not know.
+    // Spans of the user's types: rustc points at an error type that does not convert to `Status`, or a type without
+    // serde.
     let encode =
         |ty: &syn::Type| quote_spanned!(ty.span()=> ::switchboard::codegen::codec::serde::encode::<#ty>);
-    let decode =
-        |ty: &syn::Type| quote_spanned!(ty.span()=> ::switchboard::codegen::codec::serde::decode::<#ty>);
     let (open, read) = match method.receives() {
         Some(item) => {
-            let decode = decode(item);
-            let read = quote!(let input = ::switchboard::Receiver::of_request(raw, codec, #decode););
+            let serde = quote!(::switchboard::codegen::codec::serde);
+            let decode = quote_spanned!(item.span()=> #serde::decode::<#item>);
+            let strict = quote!(|codec, bytes| #serde::decode_strict::<#item>(codec, bytes, &[]));
+            let read = quote!(let input = ::switchboard::codegen::receive_request(&cx, codec, raw, #decode, #strict)?;);
             (quote!(let (raw, cx) = call.into_many();), read)
         }
         None => {
-            let read = quote!(let request = ::switchboard::codegen::codec::serde::decode::<#request>(codec, bytes)?;);
+            let read = quote! {
+                let request = ::switchboard::codegen::read_request(
+                    &cx,
+                    codec,
+                    bytes,
+                    ::switchboard::codegen::codec::serde::decode::<#request>,
+                    ::switchboard::codegen::codec::serde::decode_strict::<#request>,
+                )?;
+            };
             (quote!(let (bytes, cx) = call.into_one()?;), read)
         }
     };
@@ -224,7 +234,7 @@ fn handler(method: &Method) -> TokenStream {
             Ok(::switchboard::Reply::one(#encode(&reply, codec)?, cx))
         }
     };
-    // The block ends what is left of the request before the wait, or every waiting call would keep room for it.
+    // The block drops the rest of the request before the wait; otherwise every waiting call would occupy memory for it.
     quote! {
         #open
         let answer = {

@@ -1,7 +1,7 @@
-//! What the macros accept and what they say about mistakes.
+//! Code that the macros accept, and their error messages.
 
 #[test]
-fn mistakes_are_explained_where_they_are() {
+fn errors_are_reported_at_their_position() {
     trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
 }
 

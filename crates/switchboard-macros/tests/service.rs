@@ -18,14 +18,14 @@ struct Point {
 }
 
 #[derive(Debug)]
-enum Trouble {
+enum CalcError {
     DivisionByZero,
 }
 
-impl From<Trouble> for Status {
-    fn from(trouble: Trouble) -> Status {
-        match trouble {
-            Trouble::DivisionByZero => Status::invalid_argument("division by zero"),
+impl From<CalcError> for Status {
+    fn from(error: CalcError) -> Status {
+        match error {
+            CalcError::DivisionByZero => Status::invalid_argument("division by zero"),
         }
     }
 }
@@ -37,14 +37,14 @@ trait Calc {
     #[switchboard(read_only)]
     async fn add(&self, a: i64, b: i64) -> Result<i64>;
     #[switchboard(idempotent)]
-    async fn divide(&self, a: i64, b: i64) -> Result<(i64, i64), Trouble>;
+    async fn divide(&self, a: i64, b: i64) -> Result<(i64, i64), CalcError>;
     async fn mirror(&self, cx: &Cx, point: Point) -> Result<Point>;
     async fn ping(&self) -> Result<()>;
     #[switchboard(oneway, name = "Tally")]
     async fn note(&self, amount: u64) -> Result<()>;
     async fn noted(&self) -> Result<u64>;
     async fn count(&self, from: u32, to: u32, out: Sender<u32>) -> Result<()>;
-    async fn refuse(&self, out: Sender<u32>) -> Result<(), Trouble>;
+    async fn refuse(&self, out: Sender<u32>) -> Result<(), CalcError>;
     async fn sum(&self, input: Receiver<u32>) -> Result<u64>;
     #[switchboard(spawn)]
     async fn double(&self, input: Receiver<u32>, cx: &Cx, out: Sender<u32>) -> Result<()>;
@@ -60,9 +60,9 @@ impl Calc for Abacus {
         Ok(a + b)
     }
 
-    async fn divide(&self, a: i64, b: i64) -> Result<(i64, i64), Trouble> {
+    async fn divide(&self, a: i64, b: i64) -> Result<(i64, i64), CalcError> {
         if b == 0 {
-            return Err(Trouble::DivisionByZero);
+            return Err(CalcError::DivisionByZero);
         }
         Ok((a / b, a % b))
     }
@@ -92,8 +92,8 @@ impl Calc for Abacus {
         Ok(())
     }
 
-    async fn refuse(&self, _: Sender<u32>) -> Result<(), Trouble> {
-        Err(Trouble::DivisionByZero)
+    async fn refuse(&self, _: Sender<u32>) -> Result<(), CalcError> {
+        Err(CalcError::DivisionByZero)
     }
 
     async fn sum(&self, mut input: Receiver<u32>) -> Result<u64> {
@@ -120,7 +120,7 @@ async fn all<T>(mut messages: Receiver<T>) -> Result<Vec<T>> {
     Ok(out)
 }
 
-/// Every method once.
+/// Calls every method once.
 async fn exercise(calc: &CalcClient) -> Result<()> {
     assert_eq!(*calc.add(1, 2).await?, 3);
     assert_eq!(*calc.divide(7, 2).await?, (3, 1));
@@ -167,26 +167,26 @@ async fn every_kind_over_a_connection() {
 
     calc.note(3).await.unwrap();
     calc.note(4).await.unwrap();
-    // One connection serves its calls in order, so the notes have been taken when this one is answered.
+    // A connection serves its calls in order, so the notes have been processed when this call returns.
     assert_eq!(*calc.noted().await.unwrap(), 7);
     server.kill();
 }
 
-/// What another build makes of the service.
+/// The service as declared in another build.
 mod other {
     use switchboard::Result;
 
     #[switchboard::service(name = "test.v1.Calc")]
     pub trait Calc {
-        /// Other types, and postcard reads the numbers all the same.
+        /// Has other types, and postcard would read the numbers without an error.
         async fn add(&self, a: i64, b: i32) -> Result<i64>;
-        /// As it is there, in another place.
+        /// Has the same signature at another index.
         async fn noted(&self) -> Result<u64>;
     }
 }
 
 #[tokio::test]
-async fn caller_of_another_build_is_told_which_method_differs() {
+async fn caller_of_another_build_gets_the_name_of_the_differing_method() {
     let server = Server::new().add(CalcServer::new(Abacus::default())).listen("tcp://127.0.0.1:0");
     let running = server.start().await.unwrap();
     let calc = other::CalcClient::connect(&running.url()).await.unwrap();
@@ -195,10 +195,10 @@ async fn caller_of_another_build_is_told_which_method_differs() {
     let schemas = [&CALC, &other::CALC].map(|info| info.methods[0].schema.unwrap().to_string());
     assert!(status.message().contains("test.v1.Calc/Add"), "{status}");
     assert!(schemas.iter().all(|schema| status.message().contains(schema)), "{status}");
-    // The others go on, and names in the messages are enough.
+    // Other methods work, and codecs with names in the messages need no matching schema.
     assert_eq!(*calc.noted().await.unwrap(), 0);
     assert_eq!(*calc.with_codec(Codec::Json).add(1, 2).await.unwrap(), 3);
-    // In this process as well.
+    // The check also applies in this process.
     let local = other::CalcClient::new(Channel::local(CalcServer::new(Abacus::default())));
     let status = local.add(1, 2).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
@@ -276,7 +276,7 @@ async fn the_api_has_fakes() {
 }
 
 #[test]
-fn the_table_says_what_the_attributes_said() {
+fn the_table_has_the_properties_of_the_attributes() {
     let method = |name: &str| CALC.methods.iter().find(|method| method.name == name).unwrap();
     assert_eq!(CALC.name, "test.v1.Calc");
     assert_eq!(method("Add").idempotency, Idempotency::NoSideEffects);

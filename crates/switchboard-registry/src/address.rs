@@ -1,4 +1,4 @@
-//! Registries by their addresses: `etcd://127.0.0.1:2379/prefix?ttl=10s`.
+//! Creates registries from their addresses: `etcd://127.0.0.1:2379/prefix?ttl=10s`.
 
 use std::{sync::Arc, time::Duration};
 use switchboard::{
@@ -6,7 +6,7 @@ use switchboard::{
     discover::{File, Options, Registry},
 };
 
-/// The registry at an address, `SCHEME://HOSTS/PATH?OPTIONS`.
+/// Creates the registry at an address, `SCHEME://HOSTS/PATH?OPTIONS`.
 ///
 /// | address | registry | feature |
 /// | --- | --- | --- |
@@ -21,27 +21,27 @@ use switchboard::{
 /// | `switchboard://HOST:PORT` | the embedded registry | `embedded` |
 /// | `zookeeper://HOST:PORT,HOST:PORT/PREFIX` | ZooKeeper | `zookeeper` |
 ///
-/// The options are those of [`Options`], all of them for each: `cache=FOLDER`, `confirm_after=10s`,
-/// `instance_bytes_max=8192`, `instances_max=10000`, `retry_max=10s`, `ttl=15s`; `etcds` has those of TLS too, `ca`,
-/// `cert`, `key` and `server_name`, `dns` has `scheme=tls`, the scheme of the addresses that it makes. Those of
-/// `kubernetes` are `account=FOLDER`, `http=on` for `kubectl proxy`, `namespace=NAME`, `port=NAME` and `scheme=tls`,
-/// those of `nacos` `api=1`, `cluster=NAME`, `group=NAME` and `poll=2s`. With `layout=rpcx`, Consul, etcd, mDNS, Redis
-/// and ZooKeeper have keys and values as rpcx has them, `PATH` or `PREFIX` being its base path. Times are numbers with
-/// `ms`, `s` or `m`. Nothing is sent before the registry is used.
+/// All registries have the options of [`Options`]: `cache=FOLDER`, `confirm_after=10s`, `instance_bytes_max=8192`,
+/// `instances_max=10000`, `retry_max=10s`, `ttl=15s`. `etcds` also has the TLS options `ca`, `cert`, `key` and
+/// `server_name`. `dns` has `scheme=tls`, the scheme of the addresses that it returns. `kubernetes` has
+/// `account=FOLDER`, `http=on` for `kubectl proxy`, `namespace=NAME`, `port=NAME` and `scheme=tls`. `nacos` has
+/// `api=1`, `cluster=NAME`, `group=NAME` and `poll=2s`. With `layout=rpcx`, Consul, etcd, mDNS, Redis and ZooKeeper use
+/// the keys and values of rpcx, with `PATH` or `PREFIX` as the base path. Times are numbers with `ms`, `s` or `m`.
+/// Nothing is sent before the registry is used.
 ///
 /// # Errors
-/// `InvalidArgument` for a wrong address, an option that is not known, and a scheme that is not known or whose feature
-/// is off; the text names what there is.
+/// `InvalidArgument` for a malformed address, an unknown option, and a scheme that is unknown or whose feature is off;
+/// the text lists the available ones.
 pub fn connect(url: &str) -> Result<Arc<dyn Registry>> {
     make(Parsed::read(url)?)
 }
 
-/// A channel to all instances of `service` that the registry at `url` knows, with options to set: the address of a
-/// registry as [`connect`] takes it, whose other options are those of the channel, as in
+/// Creates a builder of a channel to all instances of `service` in the registry at `url`. `url` is the address of a
+/// registry as for [`connect`], and its other options are those of the channel, as in
 /// `etcd://10.0.0.1:2379/fleet?ttl=10s&balance=round_robin&timeout=1s`.
 ///
 /// # Errors
-/// As those of [`connect`], and `InvalidArgument` for an option that neither the registry nor a channel has.
+/// The errors of [`connect`], and `InvalidArgument` for an option that neither the registry nor a channel has.
 pub fn fleet(url: &str, service: &str) -> Result<ChannelBuilder> {
     let mut parsed = Parsed::read(url)?;
     let own = kind(url, parsed.scheme)?.options;
@@ -53,7 +53,7 @@ pub fn fleet(url: &str, service: &str) -> Result<ChannelBuilder> {
     Channel::fleet(make(parsed)?, service).url_options(&rest.join("&"))
 }
 
-/// Whether an address is that of a registry rather than of a server; it may be one whose feature is off.
+/// Returns whether an address is that of a registry rather than of a server; the feature of the registry may be off.
 pub fn is_registry(url: &str) -> bool {
     let scheme = url.split_once(':').map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| SCHEMES.iter().any(|kind| kind.schemes.contains(&scheme)))
@@ -81,9 +81,9 @@ fn kind(url: &str, scheme: &str) -> Result<&'static Kind> {
 struct Kind {
     schemes: &'static [&'static str],
     feature: &'static str,
-    /// Those that others do not have.
+    /// Options that only this registry has.
     options: &'static [&'static str],
-    /// None when the feature is off.
+    /// `None` when the feature is off.
     make: Option<Make>,
 }
 
@@ -98,7 +98,7 @@ const fn kind_of(
     Kind { schemes, feature, options, make }
 }
 
-/// The one list: schemes, the feature that they need, options of their own, and how to connect.
+/// All schemes, the feature that each needs, its additional options, and how to connect.
 const SCHEMES: &[Kind] = &[
     kind_of(&["consul"], "consul", &["layout", "token"], CONSUL),
     kind_of(&["dns"], "dns", &["scheme"], DNS),
@@ -113,7 +113,7 @@ const SCHEMES: &[Kind] = &[
     kind_of(&["zookeeper"], "zookeeper", &["layout"], ZOOKEEPER),
 ];
 
-/// What all registries have.
+/// Options of all registries.
 const OPTIONS: &[&str] =
     &["cache", "confirm_after", "instance_bytes_max", "instances_max", "retry_max", "ttl"];
 
@@ -182,7 +182,9 @@ const MDNS: Option<Make> = Some(|parsed| {
     };
     let interface = match parsed.take("interface") {
         None => std::net::Ipv4Addr::UNSPECIFIED,
-        Some(address) => address.parse().map_err(|_| wrong("the interface is told by its IPv4 address"))?,
+        Some(address) => address
+            .parse()
+            .map_err(|_| wrong("the interface is not an IPv4 address; write interface=ADDRESS"))?,
     };
     let style = parsed.style()?;
     Ok(Arc::new(crate::Mdns::connect_as(style, group, interface, parsed.options()?)?))
@@ -248,7 +250,7 @@ const ZOOKEEPER: Option<Make> = Some(|parsed| {
 const ZOOKEEPER: Option<Make> = None;
 
 fn file(parsed: &mut Parsed<'_>) -> Result<Arc<dyn Registry>> {
-    // `file:///etc/fleet.json` and `file:fleet.json`.
+    // Both `file:///etc/fleet.json` and `file:fleet.json` are accepted.
     let is_absolute = parsed.url.starts_with("file://");
     let path = if is_absolute { format!("/{}", parsed.path) } else { parsed.path.to_owned() };
     if !parsed.hosts.is_empty() || parsed.path.is_empty() {
@@ -257,7 +259,7 @@ fn file(parsed: &mut Parsed<'_>) -> Result<Arc<dyn Registry>> {
     Ok(Arc::new(File::new(path, parsed.options()?)))
 }
 
-/// What there is, for those who wrote something else.
+/// Lists the available schemes, for error texts.
 fn schemes() -> String {
     let names = |on: bool| {
         let chosen = SCHEMES.iter().filter(move |kind| kind.make.is_some() == on);
@@ -265,17 +267,17 @@ fn schemes() -> String {
     };
     let off = names(false);
     let off = if off.is_empty() { off } else { format!("; not in this program: {off}") };
-    format!("there are {}{off}", names(true))
+    format!("available: {}{off}", names(true))
 }
 
 fn wrong(url: &str, why: &str) -> Status {
-    // What is before an `@` may be a password, and an option a token.
-    let url = url.split_once('?').map_or(url, |(place, _)| place);
+    // The part before an `@` may be a password, and an option a token.
+    let url = url.split_once('?').map_or(url, |(address, _)| address);
     let url = url.rsplit_once('@').map_or(url, |(_, rest)| rest);
     Status::invalid_argument(format!("the registry {url:?}: {why}"))
 }
 
-/// An address in its parts.
+/// The parts of an address.
 struct Parsed<'a> {
     url: &'a str,
     scheme: &'a str,
@@ -310,7 +312,7 @@ impl<'a> Parsed<'a> {
             feature = "redis",
             feature = "zookeeper"
         )),
-        expect(dead_code, reason = "the others have none")
+        expect(dead_code, reason = "other registries have no hosts")
     )]
     fn hosts(&self) -> Result<&'a str> {
         if self.hosts.is_empty() {
@@ -331,14 +333,14 @@ impl<'a> Parsed<'a> {
             feature = "redis",
             feature = "zookeeper"
         )),
-        expect(dead_code, reason = "the others have none")
+        expect(dead_code, reason = "other registries have no own options")
     )]
     fn take(&mut self, name: &str) -> Option<&'a str> {
         let at = self.options.iter().position(|(known, _)| *known == name)?;
         Some(self.options.remove(at).1)
     }
 
-    /// `layout=rpcx`.
+    /// Reads `layout=rpcx`.
     #[cfg(any(
         feature = "consul",
         feature = "etcd",
@@ -350,13 +352,14 @@ impl<'a> Parsed<'a> {
         match self.take("layout") {
             None => Ok(crate::layout::Style::Own),
             Some("rpcx") => Ok(crate::layout::Style::Rpcx),
-            Some(other) => {
-                Err(wrong(self.url, &format!("layout={other}: there is rpcx, and ours without it")))
-            }
+            Some(other) => Err(wrong(
+                self.url,
+                &format!("layout={other}: write layout=rpcx, or omit it for the own layout"),
+            )),
         }
     }
 
-    /// What all registries have; nothing may be left.
+    /// Reads the options of all registries; no other option may be left.
     fn options(&self) -> Result<Options> {
         let mut options = Options::new();
         for (name, value) in &self.options {
@@ -372,7 +375,7 @@ impl<'a> Parsed<'a> {
                 "ttl" => options.ttl(time()?),
                 _ => {
                     let why = format!(
-                        "there is no option {name:?} for {:?}: cache, confirm_after, instance_bytes_max, \
+                        "no option {name:?} for {:?}: cache, confirm_after, instance_bytes_max, \
                          instances_max, retry_max and ttl are for all registries",
                         self.scheme
                     );
@@ -384,7 +387,7 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// `250ms`, `2s` or `5m`.
+/// Parses `250ms`, `2s` or `5m`.
 fn duration(text: &str) -> Option<Duration> {
     let units = [("ms", 1), ("s", 1000), ("m", 60_000)];
     let (digits, factor) =
@@ -397,7 +400,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_are_told_without_secrets() {
+    fn errors_contain_no_secrets() {
         for (url, part) in [
             ("etdc://h:1", "no registry has the scheme \"etdc\""),
             ("h", "it has no scheme"),

@@ -1,9 +1,12 @@
-//! Consul by the documented HTTP API of its agents: services with a TTL check, and blocking queries of the healthy
+//! Consul by the documented HTTP API of its agents: services with a TTL check, and blocking queries for the healthy
 //! ones.
 
 mod keys;
 
-use crate::layout::{RpcxLayout, Style};
+use crate::{
+    layout::{RpcxLayout, Style},
+    owner,
+};
 use keys::Keys;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
@@ -16,30 +19,31 @@ use tokio::time::sleep;
 
 /// A registry in Consul, usually through the agent of the same machine.
 ///
-/// The instance is a service of Consul with the same name, whose id is both names escaped; what Consul has no place for
-/// is in its metadata, with the names of our fields and `tag.NAME` for tags, and each value has at most 512 bytes.
-/// Services that others have registered are found too: their address and port, with the scheme `tcp`. An instance whose
-/// check is overdue is not seen any more, and Consul forgets it a minute later. TLS to the agent is not spoken.
+/// The instance is a Consul service with the same name, whose id consists of both names, escaped. Fields that Consul
+/// does not have are in its metadata, under the names of our fields, and under `tag.NAME` for tags; each value has at
+/// most 512 bytes. Services that other programs registered are found too: their address and port, with the scheme
+/// `tcp`. An instance whose check is overdue is not returned any more, and Consul deletes it a minute later. TLS to the
+/// agent is not supported.
 pub struct Consul {
     discovery: Discovery,
 }
 
 impl Consul {
-    /// The agent at `HOST:PORT`, with the token for its access rules if there is one. Nothing is sent before it is
-    /// used.
+    /// Creates a client of the agent at `HOST:PORT`, with the token for its access rules if there is one. Nothing is
+    /// sent before it is used.
     ///
     /// # Errors
-    /// `InvalidArgument` for a host that cannot be one.
+    /// `InvalidArgument` for an invalid host.
     pub fn connect(host: &str, token: Option<&str>, options: Options) -> Result<Consul> {
         let shared = Shared::new(host, token)?;
         Ok(Consul { discovery: Discovery::new(Agent { shared }, options) })
     }
 
-    /// The same, with keys as somebody else has them in place of services of Consul, below a prefix. Sessions of Consul
-    /// have 10 s at least, and end after up to twice their time.
+    /// Creates a client that stores keys in the given layout below a prefix, in place of Consul services. Consul
+    /// sessions have a TTL of at least 10 s, and end after up to twice their TTL.
     ///
     /// # Errors
-    /// As [`connect`](Consul::connect).
+    /// The errors of [`connect`](Consul::connect).
     pub fn connect_as(
         style: Style,
         host: &str,
@@ -81,23 +85,26 @@ impl Shared {
     }
 }
 
-/// How long a query waits for a change; Consul adds up to a sixteenth of it.
+/// Time for which a query waits for a change; Consul adds up to a sixteenth of it.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Between queries that tell nothing new: a server that does not wait is not asked without end. Changes meanwhile are
-/// in the next answer.
+/// Pause between queries that return no change: limits the query rate if a server responds without waiting. Changes in
+/// the meantime are in the next response.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Of a call that does not wait.
-const ANSWER: Duration = Duration::from_secs(5);
+/// Time limit of a call that does not wait for a change.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Of an answer that we only take note of.
+/// Size limit of a short response.
 const SHORT_BYTES_MAX: usize = 64 << 10;
 
-/// What Consul takes for one value of the metadata.
+/// Longest metadata value that Consul accepts.
 const META_BYTES_MAX: usize = 512;
 
-/// What is registered.
+/// The metadata that names a registration, so that the end of an older one does not end it.
+const OWNER: &str = "owner";
+
+/// Body of a registration.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Registration<'a> {
@@ -121,12 +128,12 @@ struct Weights {
 struct Check {
     #[serde(rename = "TTL")]
     ttl: String,
-    /// The first report has come with the registration.
+    /// The status is set with the registration, as the first report.
     status: &'static str,
     deregister_critical_service_after: &'static str,
 }
 
-/// What is found.
+/// Element of a query result.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Found {
@@ -156,6 +163,14 @@ struct FoundService {
     weights: Option<Weights>,
 }
 
+/// A service as its agent returns it.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Registered {
+    #[serde(default)]
+    meta: Option<BTreeMap<String, String>>,
+}
+
 impl Agent {
     async fn follow_on(&self, service: &str, feed: &Feed) -> Result<Infallible> {
         let mut index = 0_u64;
@@ -166,35 +181,43 @@ impl Agent {
                 WAIT.as_secs()
             );
             let Shared { site, headers } = &*self.shared;
-            let limit = WAIT + ANSWER * 2;
+            let limit = WAIT + RESPONSE_TIMEOUT * 2;
             let bytes_max = feed.answer_bytes_max();
-            let answer = site.call(Ask { path: &path, headers, bytes_max, limit, ..Ask::default() }).await?;
-            let new = answer.header("x-consul-index").and_then(|value| value.parse().ok());
+            let response =
+                site.call(Ask { path: &path, headers, bytes_max, limit, ..Ask::default() }).await?;
+            let new = response.header("x-consul-index").and_then(|value| value.parse().ok());
             let new: u64 = new.ok_or_else(|| {
-                Status::unavailable(format!("{} answers without X-Consul-Index: is it one?", site.name()))
+                Status::unavailable(format!("{} responds without X-Consul-Index: is it Consul?", site.name()))
             })?;
             if new == index {
                 sleep(PAUSE).await;
             } else {
-                let found: Vec<Found> = serde_json::from_slice(&answer.body).map_err(|error| {
-                    Status::unavailable(format!("{} answers what is no list: {error}", site.name()))
+                let found: Vec<Found> = serde_json::from_slice(&response.body).map_err(|error| {
+                    Status::unavailable(format!("{} sent an invalid list: {error}", site.name()))
                 })?;
                 feed.publish(found.into_iter().map(|found| Ok(found.into())));
             }
-            // An index that goes back means that the servers have started anew; below 1 the query would not wait.
+            // An index that decreases means that the servers were restarted; with an index below 1 the query would not
+            // wait.
             index = if new < index { 0 } else { new.max(1) };
         }
     }
 
     async fn put(&self, path: &str, body: Vec<u8>) -> Result<()> {
         let Shared { site, headers } = &*self.shared;
-        let ask =
-            Ask { method: "PUT", path, headers, body: &body, bytes_max: SHORT_BYTES_MAX, limit: ANSWER };
-        site.call(ask).await.map(drop)
+        let request = Ask {
+            method: "PUT",
+            path,
+            headers,
+            body: &body,
+            bytes_max: SHORT_BYTES_MAX,
+            limit: RESPONSE_TIMEOUT,
+        };
+        site.call(request).await.map(drop)
     }
 }
 
-/// Escaped as a part of a path: what stays there has no meaning in one.
+/// Escapes a path segment: the characters that remain have no special meaning in a path.
 fn in_path(name: &str) -> String {
     escape(name)
 }
@@ -211,7 +234,7 @@ fn meta(instance: &Instance) -> Result<BTreeMap<String, String>> {
     ];
     let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.clone()));
     let weight = [("weight".to_owned(), instance.weight.to_string())];
-    // Names of Consul's metadata have letters, digits, `-` and `_` alone, so others are in the value.
+    // Names of Consul metadata have only letters, digits, `-` and `_`, so other names are in the value.
     let tags = instance.tags.iter().enumerate();
     let tags = tags.map(|(at, (name, value))| (format!("tag_{at}"), format!("{}={value}", escape(name))));
     let meta: BTreeMap<_, _> = fields.chain(weight).chain(tags).collect();
@@ -219,7 +242,7 @@ fn meta(instance: &Instance) -> Result<BTreeMap<String, String>> {
         Some((name, value)) => Err(Status::new(
             Code::InvalidArgument,
             format!(
-                "{name} of the instance {} has {} bytes, and Consul takes {META_BYTES_MAX}",
+                "{name} of the instance {} has {} bytes, and Consul accepts {META_BYTES_MAX}",
                 instance.id,
                 value.len()
             ),
@@ -238,7 +261,7 @@ impl From<Found> for Instance {
         let mut instance =
             Instance::new(service.service, address).id(meta.remove("id").unwrap_or(service.id));
         let weight = meta.remove("weight").and_then(|weight| weight.parse().ok());
-        // Consul's weight is 1 unless somebody sets it; ours is 100.
+        // Consul's weight is 1 by default; ours is 100.
         let theirs = service.weights.map_or(1, |weights| weights.passing).saturating_mul(100);
         instance.weight = weight.unwrap_or(theirs);
         instance.group = meta.remove("group").unwrap_or_default();
@@ -271,11 +294,14 @@ impl Backend for Agent {
     fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
         Box::pin(async move {
             let id = format!("{}:{}", escape(&instance.service), escape(&instance.id));
+            let owner = owner::unique();
+            let mut meta = meta(instance)?;
+            meta.insert(OWNER.to_owned(), owner.clone());
             let registration = Registration {
                 id: id.clone(),
                 name: &instance.service,
-                meta: meta(instance)?,
-                // Consul takes none below 1; ours is in the metadata.
+                meta,
+                // Consul accepts no weight below 1; ours is in the metadata.
                 weights: Weights { passing: instance.weight.max(1), warning: 1 },
                 check: Check {
                     ttl: format!("{}ms", ttl.as_millis().max(1)),
@@ -286,7 +312,7 @@ impl Backend for Agent {
             let body = serde_json::to_vec(&registration);
             let body = body.map_err(|error| Status::internal(format!("a registration as json: {error}")))?;
             self.put("/v1/agent/service/register", body).await?;
-            Ok(Box::new(Kept { agent: self.clone(), id }) as Box<dyn Held>)
+            Ok(Box::new(Kept { agent: self.clone(), id, owner }) as Box<dyn Held>)
         })
     }
 }
@@ -294,6 +320,7 @@ impl Backend for Agent {
 struct Kept {
     agent: Agent,
     id: String,
+    owner: String,
 }
 
 impl Held for Kept {
@@ -311,6 +338,31 @@ impl Held for Kept {
                 Err(error) if error.code() != Code::NotFound => Err(error),
                 _ => Ok(()),
             }
+        })
+    }
+
+    /// Agents cannot compare and deregister in one request: a registration between these two requests is lost until its
+    /// next renewal.
+    fn is_superseded(&mut self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async {
+            let Shared { site, headers } = &*self.agent.shared;
+            let path = format!("/v1/agent/service/{}", in_path(&self.id));
+            let request = Ask {
+                path: &path,
+                headers,
+                bytes_max: SHORT_BYTES_MAX,
+                limit: RESPONSE_TIMEOUT,
+                ..Ask::default()
+            };
+            let response = match site.call(request).await {
+                Err(error) if error.code() == Code::NotFound => return Ok(false),
+                response => response?,
+            };
+            let found: Registered = serde_json::from_slice(&response.body).map_err(|error| {
+                Status::unavailable(format!("{} sent an invalid service: {error}", site.name()))
+            })?;
+            let owner = found.meta.unwrap_or_default().remove(OWNER);
+            Ok(owner.is_some_and(|owner| owner != self.owner))
         })
     }
 }

@@ -1,9 +1,10 @@
-//! The embedded registry: any Switchboard server can be it, so that a first cluster needs nothing else.
+//! The embedded registry: a service that any Switchboard server can provide, so that a first cluster needs no other
+//! registry.
 //!
-//! It is one process that keeps leases in memory. When it ends, callers go on with their last good snapshots, and
-//! when it is back, instances register again with their next renewal: a third of the TTL later it knows all of them.
-//! It has no access rules of its own: whoever may call the server may register, so give it a listener that only the
-//! fleet reaches, or a layer that asks who it is.
+//! It is one process that keeps leases in memory. When it stops, callers continue with their last good snapshots. After
+//! a restart, instances register again with their next renewal: after a third of the TTL it has all of them. It has no
+//! access rules of its own: every client that can call the server can register. Use a listener that only the fleet can
+//! reach, or a layer that authenticates clients.
 //!
 //! ```
 //! use switchboard::{Server, discover::{Instance, Options, Registry}};
@@ -27,57 +28,62 @@ use serde::{Deserialize, Serialize};
 use std::{convert::Infallible, time::Duration};
 use store::Store;
 use switchboard::{
-    Call, Channel, Reply, Result, Sender, Service, ServiceInfo, Status,
+    Call, Channel, Code, Reply, Result, Sender, Service, ServiceInfo, Status,
     discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry},
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// The calls of the registry. Instances travel as [`Instance::encode`] writes them, so that programs of different
+/// The methods of the registry. Instances are sent in the form of [`Instance::encode`], so that programs of different
 /// versions understand each other.
 #[switchboard::service(name = "switchboard.registry.v1.Instances")]
 trait Instances {
-    /// Keeps an instance for `ttl_ms` in place of one with the same service and id; returns the number of the lease.
+    /// Stores an instance for `ttl_ms`, replacing one with the same service and id; returns the number of the lease.
     #[switchboard(idempotent)]
     async fn hold(&self, instance: String, ttl_ms: u64) -> Result<u64>;
 
-    /// Keeps it for the same time again, from now on; `NotFound` when it is not known.
+    /// Renews a lease for its TTL from now on; `NotFound` when the lease is unknown.
     #[switchboard(idempotent)]
     async fn renew(&self, lease: u64) -> Result<()>;
 
-    /// Ends a lease; one that is not known has ended.
+    /// Ends a lease; an unknown lease has ended already.
     #[switchboard(idempotent)]
     async fn release(&self, lease: u64) -> Result<()>;
 
-    /// The list of a service in parts, as soon as it is of another version than `known`; nothing when it still is of
-    /// that one after 5 seconds. No version is 0.
+    /// Sends the list of a service in parts, as soon as its version differs from `known`; sends nothing if the version
+    /// is the same after 5 seconds. No list has the version 0.
     #[switchboard(read_only)]
     async fn follow(&self, service: String, known: u64, out: Sender<Part>) -> Result<()>;
+
+    /// Returns the number of the lease that an instance has now; `NotFound` when it has none.
+    #[switchboard(read_only)]
+    async fn holder(&self, service: String, id: String) -> Result<u64>;
 }
 
-/// Some instances of a list; the last part is the last message.
+/// Some instances of a list; the last message is the last part.
 #[derive(Debug, Deserialize, Serialize)]
 struct Part {
     version: u64,
     instances: Vec<String>,
 }
 
-/// How long `follow` waits for a change. No longer, so that a server can drain and a dead one is noticed.
+/// Longest wait of `follow` for a change. It is short, so that a server can drain and a client notices a server that is
+/// down.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// A change is told this much later, together with those that come meanwhile: a fleet that starts makes thousands.
+/// Delay before a change is sent, so that it includes later changes: a fleet that starts makes thousands of them.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// A list is asked for again after this long at the earliest, and after twice as long each time while nothing is new: a
-/// server that answers at once where ours waits would be asked without end.
+/// Shortest interval between queries for a list. It doubles each time while the list does not change: this limits the
+/// query rate if a server responds at once where ours waits.
 const PAUSE: Duration = GATHER;
 
-/// Parts of this many bytes fit into any message.
+/// Bytes of a part; any message limit allows that many.
 const PART_BYTES: usize = 256 << 10;
 
-/// The registry itself, as a service for [`Server::add`](switchboard::Server::add).
+/// The embedded registry as a service for [`Server::add`](switchboard::Server::add).
 ///
-/// Clones share what they hold. It keeps at most 100 000 instances of 8 KiB, 10 000 of one service, unless set
-/// otherwise, and refuses more with `ResourceExhausted`. A TTL is between 1 second and 1 hour.
+/// Clones share their state. By default it stores at most 100 000 instances of 8 KiB, 10 000 of one service, and
+/// refuses more with `ResourceExhausted`. A TTL is between 1 second and 1 hour.
 #[derive(Clone)]
 pub struct EmbeddedServer {
     inner: InstancesServer<Store>,
@@ -90,12 +96,13 @@ impl Default for EmbeddedServer {
 }
 
 impl EmbeddedServer {
-    /// A registry that knows nobody yet, with the usual limits.
+    /// Creates an empty registry with the default limits.
     pub fn new() -> EmbeddedServer {
         EmbeddedServer::with_limits(100_000, 10_000, 8 << 10)
     }
 
-    /// A registry with limits of its own: instances in all, of one service, and bytes of one encoded instance.
+    /// Creates a registry with these limits: instances in all, instances of one service, and bytes of one encoded
+    /// instance.
     pub fn with_limits(
         instances_max: usize,
         service_instances_max: usize,
@@ -130,6 +137,10 @@ impl Instances for Store {
         Ok(())
     }
 
+    async fn holder(&self, service: String, id: String) -> Result<u64> {
+        self.lease(&service, &id, Instant::now())
+    }
+
     async fn follow(&self, service: String, known: u64, out: Sender<Part>) -> Result<()> {
         let end = Instant::now() + WAIT;
         let mut changed = self.subscribe(&service)?;
@@ -149,6 +160,7 @@ impl Instances for Store {
             }
         }
         let (version, list) = self.list(&service, Instant::now());
+        drop(changed);
         let mut list = list.into_iter().peekable();
         loop {
             let (mut instances, mut bytes) = (Vec::new(), 0);
@@ -172,10 +184,11 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// The registry at an address as [`Channel::connect`] takes it. Nothing is sent before it is used.
+    /// Creates a client of the registry at an address as [`Channel::connect`] takes it. Nothing is sent before it is
+    /// used.
     ///
     /// # Errors
-    /// `InvalidArgument` for a wrong address.
+    /// `InvalidArgument` for a malformed address.
     pub fn connect(url: &str, options: Options) -> Result<Embedded> {
         let channel = Channel::builder(url).connections(1).backoff_max(Duration::from_secs(1)).lazy()?;
         let client = Client { name: format!("embedded {url}"), calls: InstancesClient::new(channel) };
@@ -198,17 +211,17 @@ impl Client {
     async fn follow_on(&self, service: &str, feed: &Feed) -> Result<Infallible> {
         let (mut known, mut pause) = (0, PAUSE);
         loop {
-            let asked = Instant::now();
+            let queried = Instant::now();
             let parts = self.calls.follow(service.to_owned(), known).timeout(WAIT * 3);
             let mut parts = parts.await?;
             let (mut instances, mut version) = (Vec::new(), None);
             while let Some(part) = parts.next().await? {
                 version = Some(part.version);
                 instances.extend(part.instances);
-                // The feed refuses a list that is too long; the rest of it need not be held.
+                // The feed refuses a list that is too long; the rest of it need not be stored.
                 instances.truncate(feed.instances_max().saturating_add(1));
             }
-            // Without a part it is as it was.
+            // Without a part the list has not changed.
             match version.filter(|version| *version != known) {
                 None => pause = (pause * 2).min(WAIT),
                 Some(version) => {
@@ -217,7 +230,7 @@ impl Client {
                     feed.publish(instances.iter().map(decode));
                 }
             }
-            sleep_until(asked + pause).await;
+            sleep_until(queried + pause).await;
         }
     }
 }
@@ -237,13 +250,16 @@ impl Backend for Client {
             let json = String::from_utf8(json).map_err(|error| Status::internal(error.to_string()))?;
             let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
             let lease = *self.calls.hold(json, ttl_ms).await?;
-            Ok(Box::new(Kept { calls: self.calls.clone(), lease }) as Box<dyn Held>)
+            let (service, id) = (instance.service.clone(), instance.id.clone());
+            Ok(Box::new(Kept { calls: self.calls.clone(), service, id, lease }) as Box<dyn Held>)
         })
     }
 }
 
 struct Kept {
     calls: InstancesClient,
+    service: String,
+    id: String,
     lease: u64,
 }
 
@@ -254,6 +270,18 @@ impl Held for Kept {
 
     fn release(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { self.calls.release(self.lease).await.map(drop) })
+    }
+
+    /// Ending a lease does not end other leases; this is for renewing and replacing.
+    fn is_superseded(&mut self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async {
+            match self.calls.holder(self.service.clone(), self.id.clone()).await {
+                Ok(lease) => Ok(*lease != self.lease),
+                // Older servers do not have the method.
+                Err(status) if matches!(status.code(), Code::NotFound | Code::Unimplemented) => Ok(false),
+                Err(status) => Err(status),
+            }
+        })
     }
 }
 
@@ -266,29 +294,33 @@ mod tests {
     };
     use switchboard::Server;
 
-    /// Tells one list and then, at once, that there is nothing new: by silence, or by the same list again.
+    /// Sends one list and then, at once, that nothing has changed: by sending nothing, or the same list again.
     #[derive(Clone, Default)]
     struct Hasty {
         repeats: bool,
-        asked: Arc<AtomicU32>,
+        queries: Arc<AtomicU32>,
     }
 
     impl Instances for Hasty {
         async fn hold(&self, _: String, _: u64) -> Result<u64> {
-            Err(Status::unimplemented("it is never asked"))
+            Err(Status::unimplemented("not called in this test"))
         }
 
         async fn renew(&self, _: u64) -> Result<()> {
-            Err(Status::unimplemented("it is never asked"))
+            Err(Status::unimplemented("not called in this test"))
+        }
+
+        async fn holder(&self, _: String, _: String) -> Result<u64> {
+            Err(Status::unimplemented("not called in this test"))
         }
 
         async fn release(&self, _: u64) -> Result<()> {
-            Err(Status::unimplemented("it is never asked"))
+            Err(Status::unimplemented("not called in this test"))
         }
 
         async fn follow(&self, service: String, known: u64, out: Sender<Part>) -> Result<()> {
-            // Where somebody asks without end, time would not pass.
-            if self.asked.fetch_add(1, Ordering::Relaxed) >= 1000 {
+            // With queries in an endless loop, simulated time would not pass.
+            if self.queries.fetch_add(1, Ordering::Relaxed) >= 1000 {
                 std::future::pending::<()>().await;
             }
             if known == 0 || self.repeats {
@@ -300,9 +332,9 @@ mod tests {
         }
     }
 
-    /// In simulated time, which passes only while everybody waits.
+    /// Runs in simulated time, which passes only while all tasks wait.
     #[tokio::test(start_paused = true)]
-    async fn server_that_answers_at_once_is_not_asked_without_end() {
+    async fn query_rate_is_limited_for_a_server_that_responds_at_once() {
         for repeats in [false, true] {
             let hasty = Hasty { repeats, ..Hasty::default() };
             let address = format!("memory://hasty-registry-{repeats}");
@@ -312,8 +344,8 @@ mod tests {
             let mut watch = registry.watch("demo.Greeter");
             assert_eq!(watch.changed().await.instances.len(), 1);
             sleep(Duration::from_secs(60)).await;
-            let asked = hasty.asked.load(Ordering::Relaxed);
-            assert!((10..=30).contains(&asked), "{asked} times in a minute");
+            let queries = hasty.queries.load(Ordering::Relaxed);
+            assert!((10..=30).contains(&queries), "{queries} queries in a minute");
             server.kill();
         }
     }

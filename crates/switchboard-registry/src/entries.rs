@@ -1,4 +1,4 @@
-//! The folder of one service, as a store of keys and values tells of it.
+//! The instances of one service in a key-value store.
 
 use crate::layout::Layout;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use switchboard::{
     discover::{Feed, Instance},
 };
 
-/// What is in the folder: name to instance, or why it is none.
+/// Maps the names in the folder to their instances, or to the error of a value that cannot be decoded.
 pub(crate) struct Entries<'a> {
     layout: &'a dyn Layout,
     service: &'a str,
@@ -20,7 +20,8 @@ impl<'a> Entries<'a> {
         Entries { layout, service, feed, known: BTreeMap::new() }
     }
 
-    /// The part of a key after the folder, if it is one of an instance: not of another service or deeper down.
+    /// Returns the part of a key after the folder if the key is one of an instance: not of another service and not in a
+    /// subfolder.
     pub(crate) fn name<'k>(&self, key: &'k str) -> Option<&'k str> {
         let name = key.strip_prefix(&self.layout.folder(self.service))?;
         (!name.is_empty() && self.layout.is_name(name)).then_some(name)
@@ -31,7 +32,7 @@ impl<'a> Entries<'a> {
         self.known.insert(name.to_owned(), instance);
         let max = self.feed.instances_max();
         if self.known.len() > max {
-            let text = format!("there are more instances of {} than instances_max {max}", self.service);
+            let text = format!("more instances of {} than instances_max {max}", self.service);
             return Err(Status::resource_exhausted(text));
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! etcd, version 3 of its API: keys with leases, and a watch from the moment of the list on.
+//! etcd, version 3 of its API: keys with leases, and a watch from the revision of the list on.
 //!
-//! It is spoken to with our own gRPC client, whose schema is the part of etcd's that is needed here: the client crate
-//! for etcd brings a second gRPC stack and builds only where `protoc` is installed.
+//! It uses our own gRPC client with a schema of the needed part of etcd's API: the etcd client crate brings a second
+//! gRPC stack and builds only where `protoc` is installed.
 
 /// Generated from `etcd.proto`.
 #[allow(
@@ -34,26 +34,26 @@ use tokio::time::{sleep, timeout};
 /// A registry in etcd.
 ///
 /// With the prefix `switchboard`, the instance `ID` of `SERVICE` is the key `/switchboard/SERVICE/ID`, both escaped.
-/// Leases have whole seconds, and etcd takes none that are shorter than two of its elections, some 2 s.
+/// Leases have whole seconds, and etcd accepts no lease shorter than two of its election timeouts, about 2 s.
 pub struct Etcd {
     discovery: Discovery,
 }
 
 impl Etcd {
-    /// The registry at an address as [`Channel::connect`] takes it, `tcp://127.0.0.1:2379` or
+    /// Creates a client of the registry at an address as [`Channel::connect`] takes it, `tcp://127.0.0.1:2379` or
     /// `tls://etcd.example:2379?ca=ca.pem`, of several members with commas; below a prefix, `switchboard` if it is
     /// empty. Nothing is sent before it is used.
     ///
     /// # Errors
-    /// `InvalidArgument` for a wrong address.
+    /// `InvalidArgument` for a malformed address.
     pub fn connect(url: &str, prefix: &str, options: Options) -> Result<Etcd> {
         Etcd::connect_as(Style::Own, url, prefix, options)
     }
 
-    /// The same, with the keys and values of somebody else.
+    /// Creates a client as [`connect`](Etcd::connect) does, with the keys and values of the given layout.
     ///
     /// # Errors
-    /// As [`connect`](Etcd::connect).
+    /// The errors of [`connect`](Etcd::connect).
     pub fn connect_as(style: Style, url: &str, prefix: &str, options: Options) -> Result<Etcd> {
         let address = url.split_once('?').map_or(url, |(address, _)| address);
         let name = format!("etcd {}", address.split_once("://").map_or(address, |(_, hosts)| hosts));
@@ -80,16 +80,17 @@ impl Registry for Etcd {
     }
 }
 
-/// A watch is silent for hours when nothing happens; after this time we ask whether the server is still there.
+/// A watch sends nothing for hours when nothing changes; after this time the client checks that the server still
+/// responds.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Of one call that is not a watch.
-const ANSWER: Duration = Duration::from_secs(5);
+/// Time limit of one call that is not a watch.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Values of one answer. With 8 KiB each it is half of what a message may have.
+/// Values of one response. With 8 KiB each they fill half of the largest message.
 const PAGE: i64 = 256;
 
-/// Changes that come together are published together.
+/// Changes within this time are published together.
 const GATHER: Duration = Duration::from_millis(20);
 
 struct Store {
@@ -107,7 +108,7 @@ impl Store {
         let mut entries = Entries::new(&*self.layout, service, feed);
         let revision = self.list(&folder, &end, &mut entries).await?;
         entries.publish();
-        let (ask, mut answers) = self.watches.watch().await?;
+        let (request, mut responses) = self.watches.watch().await?;
         let create = WatchCreateRequest {
             key: folder.into(),
             range_end: end.into(),
@@ -116,20 +117,20 @@ impl Store {
             ..Default::default()
         };
         let union = Some(RequestUnion::CreateRequest(Box::new(create)));
-        ask.send(WatchRequest { request_union: union, ..Default::default() }).await?;
+        request.send(WatchRequest { request_union: union, ..Default::default() }).await?;
         loop {
-            let mut next = answers.next().await?;
+            let mut next = responses.next().await?;
             let gathered = sleep(GATHER);
             tokio::pin!(gathered);
             loop {
-                let ended = || Status::unavailable(format!("{} has ended the watch", self.name));
-                let answer = next.ok_or_else(ended)?;
-                if answer.canceled {
-                    // Compacted, or no longer allowed: the list is read anew.
-                    let text = format!("{} has canceled the watch: {}", self.name, answer.cancel_reason);
+                let ended = || Status::unavailable(format!("{} ended the watch", self.name));
+                let response = next.ok_or_else(ended)?;
+                if response.canceled {
+                    // The revision is compacted, or access is no longer allowed: the list is read again.
+                    let text = format!("{} canceled the watch: {}", self.name, response.cancel_reason);
                     return Err(Status::unavailable(text));
                 }
-                for event in &answer.events {
+                for event in &response.events {
                     let key = String::from_utf8_lossy(&event.kv.key);
                     let Some(name) = entries.name(&key) else { continue };
                     if event.r#type == EventType::DELETE {
@@ -141,14 +142,14 @@ impl Store {
                 tokio::select! {
                     biased;
                     () = &mut gathered => break,
-                    more = answers.next() => next = more?,
+                    more = responses.next() => next = more?,
                 }
             }
             entries.publish();
         }
     }
 
-    /// Reads the folder in pages, all as of one moment, and returns that.
+    /// Reads the folder in pages, all at one revision, and returns that revision.
     async fn list(&self, folder: &[u8], end: &[u8], entries: &mut Entries<'_>) -> Result<i64> {
         let (mut key, mut revision) = (folder.to_vec(), 0);
         loop {
@@ -159,8 +160,13 @@ impl Store {
                 revision,
                 ..Default::default()
             };
-            let page = self.kv.range(request).timeout(ANSWER).await?;
+            let page = self.kv.range(request).timeout(RESPONSE_TIMEOUT).await?;
             revision = page.header.revision;
+            if revision == 0 {
+                // Revisions of etcd begin with 1: this response does not come from etcd.
+                let text = format!("{} sent a list without a revision: is it etcd?", self.name);
+                return Err(Status::unavailable(text));
+            }
             for pair in &page.kvs {
                 let key = String::from_utf8_lossy(&pair.key);
                 if let Some(name) = entries.name(&key) {
@@ -175,7 +181,7 @@ impl Store {
     }
 }
 
-/// The first key after all that begin with `prefix`, which ends in `/`.
+/// Returns the first key after all keys that begin with `prefix`, which ends in `/`.
 fn after(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     if let Some(last) = end.last_mut() {
@@ -198,30 +204,34 @@ impl Backend for Store {
             let (key, value) = (self.layout.key(instance)?.into_bytes(), self.layout.encode(instance)?);
             let seconds = ttl.as_millis().div_ceil(1000).max(1) as i64;
             let request = LeaseGrantRequest { ttl: seconds, ..Default::default() };
-            let lease = self.leases.lease_grant(request).timeout(ANSWER).await?.id;
-            // A lease of before that it had is no longer its own, and ends with its time.
-            let request = PutRequest { key: key.into(), value: value.into(), lease, ..Default::default() };
-            self.kv.put(request).timeout(ANSWER).await?;
-            Ok(Box::new(Kept { leases: self.leases.clone(), lease }) as Box<dyn Held>)
+            let lease = self.leases.lease_grant(request).timeout(RESPONSE_TIMEOUT).await?.id;
+            // A previous lease of the key no longer owns it, and expires.
+            let request =
+                PutRequest { key: key.clone().into(), value: value.into(), lease, ..Default::default() };
+            self.kv.put(request).timeout(RESPONSE_TIMEOUT).await?;
+            let (leases, kv) = (self.leases.clone(), self.kv.clone());
+            Ok(Box::new(Kept { leases, kv, key, lease }) as Box<dyn Held>)
         })
     }
 }
 
 struct Kept {
     leases: LeaseClient,
+    kv: KVClient,
+    key: Vec<u8>,
     lease: i64,
 }
 
 impl Held for Kept {
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
-            let (ask, mut answers) = self.leases.lease_keep_alive().timeout(ANSWER).await?;
-            ask.send(LeaseKeepAliveRequest { id: self.lease, ..Default::default() }).await?;
-            let answer = timeout(ANSWER, answers.next()).await;
-            let answer = answer.map_err(|_| Status::unavailable("etcd does not answer"))??;
-            match answer {
-                Some(answer) if answer.ttl > 0 => Ok(()),
-                _ => Err(Status::not_found("etcd has forgotten the lease")),
+            let (request, mut responses) = self.leases.lease_keep_alive().timeout(RESPONSE_TIMEOUT).await?;
+            request.send(LeaseKeepAliveRequest { id: self.lease, ..Default::default() }).await?;
+            let response = timeout(RESPONSE_TIMEOUT, responses.next()).await;
+            let response = response.map_err(|_| Status::unavailable("etcd does not respond"))??;
+            match response {
+                Some(response) if response.ttl > 0 => Ok(()),
+                _ => Err(Status::not_found("etcd does not have the lease any more")),
             }
         })
     }
@@ -229,10 +239,19 @@ impl Held for Kept {
     fn release(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             let request = LeaseRevokeRequest { id: self.lease, ..Default::default() };
-            match self.leases.lease_revoke(request).timeout(ANSWER).await {
+            match self.leases.lease_revoke(request).timeout(RESPONSE_TIMEOUT).await {
                 Err(error) if error.code() != switchboard::Code::NotFound => Err(error),
                 _ => Ok(()),
             }
+        })
+    }
+
+    /// The end of the lease deletes only keys that it still owns; this is for replacing.
+    fn is_superseded(&mut self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async {
+            let request = RangeRequest { key: self.key.clone().into(), ..Default::default() };
+            let found = self.kv.range(request).timeout(RESPONSE_TIMEOUT).await?;
+            Ok(found.kvs.first().is_some_and(|pair| pair.lease != self.lease))
         })
     }
 }

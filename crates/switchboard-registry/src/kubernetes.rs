@@ -4,6 +4,7 @@ use serde::Deserialize;
 use std::{
     collections::BTreeMap,
     convert::Infallible,
+    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -14,32 +15,34 @@ use switchboard::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-/// Services of Kubernetes, by the API `discovery.k8s.io/v1`.
+/// Kubernetes services, by the API `discovery.k8s.io/v1`.
 ///
-/// An endpoint is an instance: up while it is `ready`, draining while it is `terminating`, else down; `zone` is its
-/// zone, `pod` and `node` are tags. Kubernetes knows who is there, so nobody registers. The account needs `list` and
-/// `watch` for `endpointslices` in the namespace.
+/// An endpoint is an instance: up while it is `ready`, draining while it is `terminating`, otherwise down; `zone` is
+/// its zone, `pod` and `node` are tags. Kubernetes tracks its pods itself, so registrations are not needed. The service
+/// account needs `list` and `watch` for `endpointslices` in the namespace.
 pub struct Kubernetes {
     discovery: Discovery,
 }
 
-/// Which services, and how Kubernetes is spoken to.
+/// Which services are read, and how the API is called.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The service of Kubernetes that serves all that is asked for; without, the name that is asked for decides:
+    /// The Kubernetes service that serves every requested service; without it, the requested name decides:
     /// `demo.Greeter` is `demo-greeter`.
     pub service: Option<String>,
-    /// The namespace; without, that of the account.
+    /// The namespace; by default that of the service account.
     pub namespace: Option<String>,
-    /// The name of the port, where the service has several; the first without.
+    /// The name of the port, if the service has several; by default the first.
     pub port: Option<String>,
-    /// What addresses begin with: `tcp` or `tls`.
+    /// Scheme of the addresses: `tcp` or `tls`.
     pub scheme: String,
-    /// Where `token`, `ca.crt` and `namespace` of the account are.
+    /// Folder with `token`, `ca.crt` and `namespace` of the service account. The token is sent only over `https`.
     pub account: PathBuf,
+    /// Sends the token over `http` too, to an API at a loopback address: for tests. Off by default.
+    pub plaintext_token_on_loopback: bool,
 }
 
-/// Where Kubernetes puts the account of a pod.
+/// Folder in which Kubernetes mounts the service account of a pod.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 impl Default for Settings {
@@ -50,20 +53,22 @@ impl Default for Settings {
             port: None,
             scheme: "tcp".to_owned(),
             account: ACCOUNT.into(),
+            plaintext_token_on_loopback: false,
         }
     }
 }
 
 impl Kubernetes {
-    /// The API of the cluster that this program runs in, by its environment and the account of its pod.
+    /// Creates a client of the API of the cluster in which this program runs, from its environment and the service
+    /// account of its pod.
     ///
     /// # Errors
-    /// `InvalidArgument` outside a cluster, and for files of the account that cannot be used.
+    /// `InvalidArgument` outside a cluster, and for invalid files of the service account.
     pub fn in_cluster(settings: Settings, options: Options) -> Result<Kubernetes> {
         let variable = |name: &str| {
             std::env::var(name).map_err(|_| {
                 Status::invalid_argument(format!(
-                    "kubernetes: {name} is not set, so this is no pod: name the API, kubernetes://HOST:PORT/…"
+                    "kubernetes: {name} is not set outside a pod: name the API, kubernetes://HOST:PORT/…"
                 ))
             })
         };
@@ -73,19 +78,31 @@ impl Kubernetes {
         Kubernetes::connect(&format!("https://{host}:{port}"), settings, options)
     }
 
-    /// The API at this URL: `https`, or `http` for `kubectl proxy`, which needs no account.
+    /// Creates a client of the API at this URL: `https`, or `http` for `kubectl proxy`, which needs no service account:
+    /// over `http` no token is sent.
     ///
     /// # Errors
-    /// `InvalidArgument` for a wrong URL, and files of the account that cannot be used.
+    /// `InvalidArgument` for a malformed URL, invalid files of the service account, and
+    /// [`plaintext_token_on_loopback`](Settings::plaintext_token_on_loopback) for another host.
     pub fn connect(url: &str, settings: Settings, options: Options) -> Result<Kubernetes> {
         let ca = settings.account.join("ca.crt");
         let name = format!("kubernetes {}", url.split_once("://").map_or(url, |(_, host)| host));
         let site = Site::new(name, url, ca.exists().then_some(ca.as_path()))?;
+        let is_secure = url.starts_with("https://");
+        if !is_secure && settings.plaintext_token_on_loopback && !is_loopback(url) {
+            return Err(Status::invalid_argument(format!(
+                "{}: a token is sent over http only to a loopback address; use https",
+                site.name()
+            )));
+        }
+        let sends_token = is_secure || settings.plaintext_token_on_loopback;
         let namespace = match settings.namespace.clone() {
             Some(namespace) => namespace,
             None => read(&settings.account.join("namespace"))?,
         };
-        Ok(Kubernetes { discovery: Discovery::new(Slices { site, settings, namespace }, options) })
+        Ok(Kubernetes {
+            discovery: Discovery::new(Slices { site, settings, namespace, sends_token }, options),
+        })
     }
 }
 
@@ -95,29 +112,31 @@ impl Registry for Kubernetes {
     }
 }
 
-/// Slices of one answer; a slice has at most 1000 endpoints.
+/// Slices of one response; a slice has at most 1000 endpoints.
 const PAGE: usize = 100;
-/// A watch is ended by the server after this time, and begun anew from where it was.
+/// The server ends a watch after this time; the client then continues from the same version.
 const WATCH: Duration = Duration::from_secs(240);
-/// After which a watch that should have ended is given up.
+/// Time after its end at which a silent watch is aborted.
 const SILENCE: Duration = Duration::from_secs(20);
-/// A watch that ends sooner than this was no watch.
+/// A watch that ends sooner counts as failed.
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// Changes that come together are published together.
+/// Changes within this time are published together.
 const GATHER: Duration = Duration::from_millis(20);
-/// One slice, of the most endpoints with long names.
+/// Bytes of one slice with the most endpoints and long names.
 const SLICE_BYTES_MAX: usize = 4 << 20;
 
 struct Slices {
     site: Site,
     settings: Settings,
     namespace: String,
+    sends_token: bool,
 }
 
 #[derive(Deserialize)]
 struct List {
     metadata: ListMetadata,
-    /// Go writes `null` for none.
+    /// Go writes `null` for an empty list; a response without the field is not a list.
+    #[serde(deserialize_with = "Option::deserialize")]
     items: Option<Vec<Slice>>,
 }
 
@@ -188,8 +207,8 @@ impl Slices {
         loop {
             let began = Instant::now();
             let mut events = self.events(service, &version).await?;
-            // The server ends each watch after its time: that is no error. A connection that is silent for longer is
-            // lost.
+            // The server ends each watch after its time; that is not an error. A connection that is silent for longer
+            // is lost.
             let silent = |_| Status::unavailable(format!("{} is silent", self.site.name()));
             while let Some(first) = timeout(WATCH + SILENCE, events.line()).await.map_err(silent)?? {
                 let gathered = sleep(GATHER);
@@ -206,12 +225,12 @@ impl Slices {
                 self.publish(service, feed, &known);
             }
             if began.elapsed() < AT_ONCE {
-                return Err(Status::unavailable(format!("{} ends watches at once", self.site.name())));
+                return Err(Status::unavailable(format!("{} ends each watch at once", self.site.name())));
             }
         }
     }
 
-    /// Reads all slices in pages, and as of which version they are.
+    /// Reads all slices in pages, and returns their version.
     async fn list(
         &self,
         service: &str,
@@ -227,10 +246,11 @@ impl Slices {
             }
             let headers = self.headers()?;
             let bytes_max = PAGE * SLICE_BYTES_MAX / 8;
-            let answer =
+            let response =
                 self.site.call(Ask { path: &path, headers: &headers, bytes_max, ..Ask::default() }).await?;
-            let wrong = |error| Status::unavailable(format!("{} answers no list: {error}", self.site.name()));
-            let list: List = serde_json::from_slice(&answer.body).map_err(wrong)?;
+            let wrong =
+                |error| Status::unavailable(format!("{} sent an invalid list: {error}", self.site.name()));
+            let list: List = serde_json::from_slice(&response.body).map_err(wrong)?;
             for slice in list.items.unwrap_or_default() {
                 known.insert(slice.metadata.name.clone(), slice);
             }
@@ -251,11 +271,11 @@ impl Slices {
             encode(version)
         );
         let headers = self.headers()?;
-        let ask = Ask { path: &path, headers: &headers, bytes_max: SLICE_BYTES_MAX, ..Ask::default() };
-        self.site.stream(ask).await
+        let request = Ask { path: &path, headers: &headers, bytes_max: SLICE_BYTES_MAX, ..Ask::default() };
+        self.site.stream(request).await
     }
 
-    /// Takes one event of a watch.
+    /// Applies one event of a watch.
     fn take(
         &self,
         line: &[u8],
@@ -264,11 +284,11 @@ impl Slices {
         version: &mut String,
     ) -> Result<()> {
         let name = self.site.name();
-        let wrong = |error| Status::unavailable(format!("{name} sends no event: {error}"));
+        let wrong = |error| Status::unavailable(format!("{name} sent an invalid event: {error}"));
         let Event { r#type, object } = serde_json::from_slice(line).map_err(wrong)?;
         if r#type == "ERROR" {
-            // Most often 410: what has changed since that version is forgotten. The list is read anew.
-            return Err(Status::new(Code::Unavailable, format!("{name} has ended the watch: {object}")));
+            // Usually 410: the changes since that version are not stored any more. The list is read again.
+            return Err(Status::new(Code::Unavailable, format!("{name} ended the watch: {object}")));
         }
         let slice: Slice = serde_json::from_value(object).map_err(wrong)?;
         slice.metadata.resource_version.clone_into(version);
@@ -278,19 +298,19 @@ impl Slices {
                 self.check(known, feed)?;
             }
             "DELETED" => drop(known.remove(&slice.metadata.name)),
-            // `BOOKMARK`: only how far we are.
+            // `BOOKMARK`: only the current version.
             _ => {}
         }
         Ok(())
     }
 
-    /// Whether so much may be held.
+    /// Checks the limit of instances.
     fn check(&self, known: &BTreeMap<String, Slice>, feed: &Feed) -> Result<()> {
         let max = feed.instances_max();
         let endpoints =
             known.values().map(|slice| slice.endpoints.as_ref().map_or(1, |all| all.len().max(1)));
         if endpoints.sum::<usize>() > max {
-            let text = format!("{}: there are more endpoints than instances_max {max}", self.site.name());
+            let text = format!("{}: more endpoints than instances_max {max}", self.site.name());
             return Err(Status::resource_exhausted(text));
         }
         Ok(())
@@ -302,7 +322,7 @@ impl Slices {
             let endpoints = slice.endpoints.iter().flatten();
             endpoints.filter_map(move |endpoint| endpoint.instance(service, &self.settings.scheme, port?))
         });
-        // While an endpoint moves between slices it is in both; who is up in one of them is up.
+        // While an endpoint moves between slices it is in both; an endpoint that is up in one of them is up.
         let mut all = BTreeMap::<String, Instance>::new();
         for instance in found {
             match all.get(&instance.id) {
@@ -320,18 +340,26 @@ impl Slices {
         format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?labelSelector={selector}")
     }
 
-    /// The token is read each time, since Kubernetes writes a new one before the old one ends.
+    /// The token is read each time, since Kubernetes writes a new one before the old one expires.
     fn headers(&self) -> Result<Vec<(&'static str, String)>> {
         let path = self.settings.account.join("token");
         let mut headers = vec![("accept", "application/json".to_owned())];
-        if path.exists() {
+        if self.sends_token && path.exists() {
             headers.push(("authorization", format!("Bearer {}", read(&path)?)));
         }
         Ok(headers)
     }
 }
 
-/// A file of the account.
+/// Returns whether a URL of `http` has a loopback address; host names are not accepted, because DNS decides where they
+/// lead.
+fn is_loopback(url: &str) -> bool {
+    let authority = url.trim_start_matches("http://").split(['/', '?']).next().unwrap_or_default();
+    let host = authority.parse::<SocketAddr>().map(|address| address.ip());
+    host.or_else(|_| authority.parse()).is_ok_and(|host| host.is_loopback())
+}
+
+/// Reads a file of the service account.
 fn read(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path);
     let text =
@@ -339,7 +367,7 @@ fn read(path: &Path) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// A name as Kubernetes takes them: `demo.Greeter` is `demo-greeter`.
+/// Converts a name to the form that Kubernetes accepts: `demo.Greeter` is `demo-greeter`.
 fn label(service: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     service.chars().map(plain).collect::<String>().trim_matches('-').to_owned()
@@ -363,12 +391,12 @@ impl Slice {
 
 impl Endpoint {
     fn instance(&self, service: &str, scheme: &str, port: u16) -> Option<Instance> {
-        // All addresses of an endpoint lead to the same; clients are to use the first.
+        // All addresses of an endpoint lead to the same pod; clients should use the first.
         let host = self.addresses.first()?;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         let state = match (self.conditions.ready, self.conditions.terminating) {
             (_, Some(true)) => State::Draining,
-            // Not known means that it is.
+            // A missing condition means ready.
             (Some(true) | None, _) => State::Up,
             (Some(false), _) => State::Down,
         };
@@ -397,7 +425,8 @@ impl Backend for Slices {
 
     fn hold<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
         Box::pin(async {
-            let text = format!("{} takes no registrations: it knows its pods", self.site.name());
+            let text =
+                format!("{} does not support registrations: Kubernetes tracks its pods", self.site.name());
             Err(Status::unimplemented(text))
         })
     }

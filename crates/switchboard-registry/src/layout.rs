@@ -1,4 +1,4 @@
-//! How stores of keys and values keep instances: which key, which value.
+//! The keys and values of instances in key-value stores.
 
 #[cfg(any(feature = "consul", feature = "etcd", feature = "mdns", feature = "redis", feature = "zookeeper"))]
 mod rpcx;
@@ -19,54 +19,56 @@ use switchboard::{
 
 /// The keys and values of a registry in etcd, Redis, ZooKeeper or Consul.
 ///
-/// Keys are paths: a folder for each service, whose name no other folder begins with, since it ends in `/`.
+/// Keys are paths: each service has a folder. Folder names end in `/`, so that none is a prefix of another.
 pub trait Layout: Send + Sync + 'static {
-    /// The folder of a service, from the root on, with a `/` at its end.
+    /// Returns the folder of a service from the root, with a `/` at its end.
     fn folder(&self, service: &str) -> String;
 
-    /// The name of an instance in its folder; no `/` is in it.
+    /// Returns the name of an instance in its folder, without `/`.
     ///
     /// # Errors
-    /// `InvalidArgument` for what this layout cannot say.
+    /// `InvalidArgument` for an instance that this layout cannot express.
     fn name(&self, instance: &Instance) -> Result<String>;
 
-    /// Whether a name in the folder of a service, or below it, can be one of an instance.
+    /// Returns whether a name in the folder of a service, or below it, can be that of an instance.
     fn is_name(&self, name: &str) -> bool {
         !name.contains('/')
     }
 
-    /// The value of an instance.
+    /// Returns the value of an instance.
     ///
     /// # Errors
-    /// `InvalidArgument` for what this layout cannot say.
+    /// `InvalidArgument` for an instance that this layout cannot express.
     fn encode(&self, instance: &Instance) -> Result<Vec<u8>>;
 
-    /// Reads a value of the folder of `service` with this name.
+    /// Decodes a value of the folder of `service` with this name.
     ///
     /// # Errors
-    /// `InvalidArgument` for what this layout does not write.
+    /// `InvalidArgument` for a value that this layout does not write.
     fn decode(&self, service: &str, name: &str, value: &[u8], bytes_max: usize) -> Result<Instance>;
 
-    /// The whole key of an instance.
+    /// Returns the complete key of an instance.
     ///
     /// # Errors
-    /// `InvalidArgument` for what this layout cannot say.
+    /// `InvalidArgument` for an instance that this layout cannot express.
     fn key(&self, instance: &Instance) -> Result<String> {
         Ok(self.folder(&instance.service) + &self.name(instance)?)
     }
 }
 
-/// Our own: `PREFIX/SERVICE/ID`, both names [escaped](escape), with [`Instance::encode`] as the value.
+/// The layout of Switchboard: `PREFIX/SERVICE/ID`, both names [escaped](escape), with [`Instance::encode`] as the
+/// value.
 #[derive(Clone, Debug)]
 pub struct OwnLayout {
     prefix: String,
 }
 
 impl OwnLayout {
-    /// The prefix unless one is set.
+    /// The default prefix.
     pub const PREFIX: &'static str = "switchboard";
 
-    /// Everything below `prefix`; slashes around it do not matter, and an empty one is [`PREFIX`](Self::PREFIX).
+    /// Creates the layout below `prefix`; slashes around it are ignored, and an empty prefix is
+    /// [`PREFIX`](Self::PREFIX).
     pub fn new(prefix: &str) -> OwnLayout {
         let prefix = prefix.trim_matches('/');
         OwnLayout { prefix: if prefix.is_empty() { Self::PREFIX } else { prefix }.to_owned() }
@@ -91,7 +93,7 @@ impl Layout for OwnLayout {
     }
 }
 
-/// Whose keys and values.
+/// Selects the layout of keys and values.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Style {
     /// [`OwnLayout`].
@@ -109,7 +111,8 @@ pub enum Style {
 }
 
 impl Style {
-    /// The layout below a prefix; `root` is what rpcx's plug-in for this store puts before its base path.
+    /// Returns the layout below a prefix; `root` is the text that rpcx's plug-in for this store puts before its base
+    /// path.
     #[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
     pub(crate) fn layout(self, prefix: &str, root: &str) -> Box<dyn Layout> {
         match self {

@@ -1,7 +1,7 @@
-//! Registries: where [`switchboard::discover`] finds instances, one feature for each kind.
+//! Registries for [`switchboard::discover`], one feature for each kind.
 //!
-//! [`connect`] makes a registry of an address, and tells which there are; each type has a `connect` of its own too. The
-//! [embedded](Embedded) one is there by default, since it needs nothing but Switchboard.
+//! [`connect`] creates a registry from an address, and its documentation lists the kinds; each type also has a
+//! `connect` function. The [embedded](Embedded) one is enabled by default, since it needs only Switchboard.
 //!
 //! A new kind is one file with a [`Backend`](switchboard::discover::Backend), one line in the list of schemes in
 //! `address.rs`, and a test that runs `tests/suite` against its real server.
@@ -33,6 +33,8 @@ pub mod mdns;
 mod meta;
 #[cfg(feature = "nacos")]
 pub mod nacos;
+#[cfg(any(feature = "consul", feature = "nacos", feature = "redis"))]
+mod owner;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "zookeeper")]
@@ -58,7 +60,7 @@ pub use nacos::Nacos;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeper;
 
-/// The page of the documentation, so that its examples are compiled and run.
+/// The documentation page, so that its examples are compiled and run.
 #[cfg(all(doctest, feature = "embedded"))]
 #[doc = include_str!("../../../docs/discovery.md")]
 struct DiscoveryPage;

@@ -1,7 +1,7 @@
-//! Instances as foreign registries keep them: a host, a port, and pairs of text beside them.
+//! Instances in foreign registries: a host, a port, and pairs of text.
 //!
-//! What others know too has the plain names `group`, `version` and `zone`, and tags have their own; what only we know
-//! begins with `switchboard.`.
+//! Fields that other programs share have the plain names `group`, `version` and `zone`, and tags have their own names;
+//! fields that only Switchboard has begin with `switchboard.`.
 
 use std::collections::BTreeMap;
 use switchboard::{
@@ -12,22 +12,23 @@ use switchboard::{
 /// Pairs of text, sorted by name.
 pub(crate) type Meta = BTreeMap<String, String>;
 
-/// Where our own are.
+/// Prefix of our own fields.
 const OWN: &str = "switchboard.";
-/// Names that tags may not have: they mean something else there.
+/// Names that tags may not have, because they have another meaning there.
 const TAKEN: [&str; 5] = ["group", "state", "version", "weight", "zone"];
-/// What servers count of themselves and write again and again.
+/// Counters that servers write repeatedly.
 const COUNTED: [&str; 2] = ["calls", "connections"];
 
-/// All of an instance but service and weight; `implied` is the address that a reader makes of host and port.
+/// Writes all fields of an instance except service and weight; `implied` is the address that a reader derives from host
+/// and port.
 ///
 /// # Errors
-/// `InvalidArgument` for a tag whose name means something else there.
+/// `InvalidArgument` for a tag whose name has another meaning there.
 pub(crate) fn write(instance: &Instance, implied: &str) -> Result<Meta> {
     let mut meta = Meta::new();
     for (name, value) in &instance.tags {
         if TAKEN.contains(&name.as_str()) || name.starts_with(OWN) || name.starts_with("preserved.") {
-            let text = format!("the tag {name:?} of the instance {} means something else there", instance.id);
+            let text = format!("the tag {name:?} of the instance {} has another meaning there", instance.id);
             return Err(Status::new(Code::InvalidArgument, text));
         }
         meta.insert(name.clone(), value.clone());
@@ -48,12 +49,12 @@ pub(crate) fn write(instance: &Instance, implied: &str) -> Result<Meta> {
     Ok(meta)
 }
 
-/// Adds the exact weight, where the registry's own cannot say it.
+/// Adds the exact weight if the registry's own field cannot express it.
 pub(crate) fn write_weight(meta: &mut Meta, weight: u32) {
     meta.insert(format!("{OWN}weight"), weight.to_string());
 }
 
-/// Reads what [`write`] writes, and what others have written there. `weight` is that of the registry.
+/// Reads the output of [`write`], or metadata of other programs. `weight` is that of the registry.
 pub(crate) fn read(service: &str, implied: String, weight: u32, mut meta: Meta) -> Instance {
     let mut own = |name: &str| meta.remove(&format!("{OWN}{name}"));
     let address = own("address").unwrap_or(implied);
@@ -76,7 +77,7 @@ pub(crate) fn read(service: &str, implied: String, weight: u32, mut meta: Meta) 
     instance
 }
 
-/// Host and port of an address.
+/// Returns host and port of an address.
 ///
 /// # Errors
 /// `InvalidArgument` for an address without them.
@@ -94,7 +95,7 @@ pub(crate) fn place(address: &str) -> Result<(String, u16)> {
     }
 }
 
-/// A host as a URL has it.
+/// Formats a host as in a URL.
 pub(crate) fn in_url(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
@@ -116,11 +117,11 @@ mod tests {
             Meta::from([("calls", "1.00"), ("disk", "fast")].map(|(a, b)| (a.to_owned(), b.to_owned())));
         assert_eq!(read("s", "tcp://h:1".to_owned(), 100, counted), plain.tag("disk", "fast"));
         let taken = write(&Instance::new("s", "tcp://h:1").tag("weight", "1"), "tcp://h:1").unwrap_err();
-        assert!(taken.message().contains("means something else"), "{taken}");
+        assert!(taken.message().contains("has another meaning"), "{taken}");
     }
 
     #[test]
-    fn addresses_have_places() {
+    fn host_and_port_are_parsed() {
         assert_eq!(place("tls://[::1]:8?ca=x").unwrap(), ("::1".to_owned(), 8));
         assert!(place("unix:/a").unwrap_err().message().contains("no host and port"));
     }

@@ -1,6 +1,9 @@
-//! Nacos by its open API over HTTP: ephemeral instances with a heartbeat, and a list that is read again and again.
+//! Nacos by its open API over HTTP: ephemeral instances with a heartbeat, and a list that is polled.
 
-use crate::meta::{self, Meta};
+use crate::{
+    meta::{self, Meta},
+    owner,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{
@@ -18,29 +21,30 @@ use tokio::{sync::Mutex, time::sleep};
 
 /// A registry in Nacos.
 ///
-/// An instance is an ephemeral one of Nacos, told from others by host and port of its address; what Nacos has no place
-/// for is in its metadata: `group`, `version` and `zone`, tags by their names, and the rest with names that begin with
-/// `switchboard.`. Instances of others are found too, with the scheme `tcp`. Our weight 100 is Nacos's 1; what is not
-/// up has the weight 0 there, so that others do not call it. Names of services are [escaped](escape). Nacos deletes
-/// whoever is silent for its TTL twice. Nothing tells us of changes: they are seen within [`poll`](Settings::poll).
+/// An instance is an ephemeral Nacos instance, identified by host and port of its address. Fields that Nacos does not
+/// have are in its metadata: `group`, `version` and `zone`, tags by their names, and the rest with names that begin
+/// with `switchboard.`. Instances of other programs are found too, with the scheme `tcp`. Our weight 100 is Nacos's 1.
+/// An instance that is not up has the weight 0 in Nacos, so that other programs do not call it. Names of services are
+/// [escaped](escape). Nacos deletes an instance that sends no heartbeat for twice its TTL. Nacos does not send
+/// notifications of changes: they are seen within [`poll`](Settings::poll).
 pub struct Nacos {
     discovery: Discovery,
 }
 
-/// Where in Nacos, and how it is spoken to.
+/// Location of the instances in Nacos, and parameters of its API.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The version of the open API: 2 from Nacos 2.0 on, 1 up to Nacos 2.
+    /// Version of the open API: 2 from Nacos 2.0 on, 1 up to Nacos 2.
     pub api: u8,
-    /// The cluster of the service that instances are registered in; all are read. `DEFAULT` unless set.
+    /// Cluster of the service in which instances are registered; all clusters are read. Default `DEFAULT`.
     pub cluster: String,
-    /// The group of Nacos, a part of the service's name. `DEFAULT_GROUP` unless set.
+    /// Nacos group, a part of the service's name. Default `DEFAULT_GROUP`.
     pub group: String,
-    /// The id of the namespace; `public` unless set.
+    /// Id of the namespace. Default `public`.
     pub namespace: String,
-    /// Name and password, where Nacos asks for them.
+    /// Name and password, if Nacos requires them.
     pub login: Option<(String, String)>,
-    /// How often the list is read; 2 s unless set.
+    /// Interval between readings of the list. Default 2 s.
     pub poll: Duration,
 }
 
@@ -58,13 +62,13 @@ impl Default for Settings {
 }
 
 impl Nacos {
-    /// The server at `HOST:PORT`. Nothing is sent before it is used.
+    /// Creates a client of the server at `HOST:PORT`. Nothing is sent before it is used.
     ///
     /// # Errors
-    /// `InvalidArgument` for a host that cannot be one, and a version of the API that is not spoken.
+    /// `InvalidArgument` for an invalid host, and for an unsupported version of the API.
     pub fn connect(host: &str, settings: Settings, options: Options) -> Result<Nacos> {
         if !(1..=2).contains(&settings.api) {
-            let text = format!("nacos {host}: api={}: versions 1 and 2 are spoken", settings.api);
+            let text = format!("nacos {host}: api={}: versions 1 and 2 are supported", settings.api);
             return Err(Status::invalid_argument(text));
         }
         let site = Site::new(format!("nacos {host}"), &format!("http://{host}"), None)?;
@@ -79,14 +83,19 @@ impl Registry for Nacos {
     }
 }
 
-/// Of an answer that we only take note of.
+/// Size limit of a short response.
 const SHORT_BYTES_MAX: usize = 64 << 10;
-/// What the servers that Nacos is built on take for the first line of a request.
+/// Longest request line that the HTTP servers of Nacos accept.
 const QUERY_BYTES_MAX: usize = 7 << 10;
-/// To a heartbeat: it was taken, and nobody is known who could have it.
+/// Code of the response to a heartbeat that was accepted.
 const BEATEN: i64 = 10200;
 const UNKNOWN: i64 = 20404;
-/// The most that Nacos takes for a weight.
+const BEAT: &str = "/beat";
+/// The metadata that identifies a registration, so that the end of an older one does not end it.
+const OWNER: &str = "switchboard.owner";
+/// Responses for an instance that Nacos does not have: of version 1, and of version 2 by its code.
+const NONE: [&str; 2] = ["no ips found", "21003"];
+/// Largest weight that Nacos accepts.
 const WEIGHT_MAX: f64 = 10_000.0;
 
 struct Server {
@@ -96,13 +105,13 @@ struct Server {
 struct Shared {
     site: Site,
     settings: Settings,
-    /// Of the last login, and until when it is good.
+    /// Token of the last login, and its expiry.
     token: Mutex<Option<(String, StdInstant)>>,
 }
 
 #[derive(Deserialize)]
 struct List {
-    #[serde(default)]
+    /// Nacos writes an empty list for a service without instances: a response without the field is not a list.
     hosts: Vec<Host>,
 }
 
@@ -117,7 +126,7 @@ struct Host {
 }
 
 impl Shared {
-    /// Calls an operation with these parameters, and those that all have.
+    /// Calls an operation with these parameters, and those of all operations.
     async fn call(
         &self,
         method: &'static str,
@@ -134,42 +143,44 @@ impl Shared {
             let _ = write!(path, "&{name}={}", encode(value));
         }
         if path.len() > QUERY_BYTES_MAX {
-            let text =
-                format!("{}: {} bytes for one instance are more than it takes", self.site.name(), path.len());
+            let text = format!(
+                "{}: {} bytes for one instance exceed the limit of a request",
+                self.site.name(),
+                path.len()
+            );
             return Err(Status::invalid_argument(text));
         }
         if let Some(token) = self.token().await? {
             let _ = write!(path, "&accessToken={}", encode(&token));
         }
-        let ask = Ask { method, path: &path, bytes_max, ..Ask::default() };
-        let answer = match self.site.call(ask).await {
+        let request = Ask { method, path: &path, bytes_max, ..Ask::default() };
+        let response = match self.site.call(request).await {
             Err(error) if matches!(error.code(), Code::PermissionDenied | Code::Unauthenticated) => {
-                // The token may have ended before its time; the next try has a new one.
+                // The token may have expired early; the next call gets a new one.
                 *self.token.lock().await = None;
                 return Err(error);
             }
-            answer => answer?,
+            response => response?,
         };
-        // Version 1 says `ok` where there is nothing else to say.
-        if answer.body == "ok" {
+        // Version 1 responds with `ok` if there is no data.
+        if response.body == "ok" {
             return Ok(Value::Null);
         }
         let unreadable =
-            |error| Status::unavailable(format!("{} answers no JSON: {error}", self.site.name()));
-        let mut value: Value = serde_json::from_slice(&answer.body).map_err(unreadable)?;
-        match value.get_mut("data") {
-            Some(data) if *api > 1 => {
-                let data = data.take();
-                match value.get("code").and_then(Value::as_i64) {
-                    Some(0) => Ok(data),
-                    _ => Err(Status::unavailable(format!("{}: {value}", self.site.name()))),
-                }
-            }
-            _ => Ok(value),
+            |error| Status::unavailable(format!("{} sent invalid JSON: {error}", self.site.name()));
+        let mut value: Value = serde_json::from_slice(&response.body).map_err(unreadable)?;
+        if *api == 1 {
+            return Ok(value);
+        }
+        match (value.get("code").and_then(Value::as_i64), value.get_mut("data")) {
+            (Some(0), Some(data)) => Ok(data.take()),
+            // Responses to heartbeats are not wrapped, and have their own codes.
+            (_, None) if operation == BEAT => Ok(value),
+            _ => Err(Status::unavailable(format!("{}: {value}", self.site.name()))),
         }
     }
 
-    /// That of a login, if one is needed.
+    /// Returns the token of a login, if a login is needed.
     async fn token(&self) -> Result<Option<String>> {
         let Some((user, password)) = &self.settings.login else { return Ok(None) };
         let mut token = self.token.lock().await;
@@ -185,17 +196,17 @@ impl Shared {
         }
         let body = format!("username={}&password={}", encode(user), encode(password));
         let headers = [("content-type", "application/x-www-form-urlencoded".to_owned())];
-        let ask = Ask {
+        let request = Ask {
             method: "POST",
             path: "/nacos/v1/auth/login",
             headers: &headers,
             body: body.as_bytes(),
             ..Ask::default()
         };
-        let answer = self.site.call(ask).await?;
+        let response = self.site.call(request).await?;
         let unreadable = |error| Status::unavailable(format!("{}: login: {error}", self.site.name()));
-        let login: Login = serde_json::from_slice(&answer.body).map_err(unreadable)?;
-        // Renewed after four fifths of its time.
+        let login: Login = serde_json::from_slice(&response.body).map_err(unreadable)?;
+        // Renewed after four fifths of its lifetime.
         let until = StdInstant::now() + Duration::from_secs(login.token_ttl.min(86_400) * 4 / 5);
         *token = Some((login.access_token.clone(), until));
         Ok(Some(login.access_token))
@@ -209,7 +220,7 @@ impl Server {
         loop {
             let found = shared.call("GET", "/list", service, &[("healthyOnly", "true")], bytes_max).await?;
             let wrong =
-                |error| Status::unavailable(format!("{} answers no list: {error}", shared.site.name()));
+                |error| Status::unavailable(format!("{} sent an invalid list: {error}", shared.site.name()));
             let list: List = serde_json::from_value(found).map_err(wrong)?;
             feed.publish(list.hosts.into_iter().map(|host| Ok(host.instance(service))));
             sleep(shared.settings.poll).await;
@@ -220,7 +231,7 @@ impl Server {
 impl Host {
     fn instance(self, service: &str) -> Instance {
         let implied = format!("tcp://{}:{}", meta::in_url(&self.ip), self.port);
-        // 100 is our usual one.
+        // Our default weight is 100.
         let weight = (self.weight.clamp(0.0, WEIGHT_MAX) * 100.0).round() as u32;
         meta::read(service, implied, weight, self.metadata.unwrap_or_default())
     }
@@ -252,6 +263,8 @@ impl Backend for Server {
             ] {
                 meta.insert(name.to_owned(), time.to_string());
             }
+            let owner = owner::unique();
+            meta.insert(OWNER.to_owned(), owner.clone());
             let kept = Kept {
                 shared: self.shared.clone(),
                 service: instance.service.clone(),
@@ -259,6 +272,7 @@ impl Backend for Server {
                 port,
                 weight,
                 metadata: json!(meta),
+                owner,
             };
             let (metadata, weight) = (kept.metadata.to_string(), weight.to_string());
             let more = [
@@ -280,6 +294,7 @@ struct Kept {
     port: u16,
     weight: f64,
     metadata: Value,
+    owner: String,
 }
 
 impl Kept {
@@ -305,18 +320,38 @@ impl Held for Kept {
                 "metadata": self.metadata, "scheduled": true, "ephemeral": true,
                 "serviceName": format!("{group}@@{}", escape(&self.service)),
             });
-            let answer = self.call("PUT", "/beat", &[("beat", &beat.to_string())]).await?;
+            let response = self.call("PUT", BEAT, &[("beat", &beat.to_string())]).await?;
             let name = self.shared.site.name();
-            match answer.get("code").and_then(Value::as_i64) {
+            match response.get("code").and_then(Value::as_i64) {
                 Some(BEATEN) | None => Ok(()),
-                Some(UNKNOWN) => Err(Status::not_found(format!("{name} has forgotten the instance"))),
-                Some(code) => Err(Status::unavailable(format!("{name}: code {code} to a heartbeat"))
-                    .with_retry(Retry::Safe)),
+                Some(UNKNOWN) => {
+                    Err(Status::not_found(format!("{name} does not have the instance any more")))
+                }
+                Some(code) => {
+                    Err(Status::unavailable(format!("{name}: code {code} in response to a heartbeat"))
+                        .with_retry(Retry::Safe))
+                }
             }
         })
     }
 
     fn release(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { self.call("DELETE", "", &[]).await.map(drop) })
+    }
+
+    /// Nacos cannot compare and delete in one request: a registration between these two requests is lost until its next
+    /// heartbeat.
+    fn is_superseded(&mut self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async {
+            let found = match self.call("GET", "", &[]).await {
+                Err(error) if error.code() == Code::NotFound => return Ok(false),
+                // For a missing instance the response has status 500, or a code.
+                Err(error) if NONE.iter().any(|text| error.message().contains(text)) => return Ok(false),
+                found => found?,
+            };
+            let owner =
+                found.get("metadata").and_then(|metadata| metadata.get(OWNER)).and_then(Value::as_str);
+            Ok(owner.is_some_and(|owner| owner != self.owner))
+        })
     }
 }

@@ -1,14 +1,15 @@
-//! Redis: a key for each instance, which ends with its time, a set of their names for each service, and a message
-//! when something changes.
+//! Redis: a key with a TTL for each instance, a set of the instance names for each service, and a message when
+//! something changes.
 //!
 //! With the prefix `switchboard`, the instance `ID` of `SERVICE` is the key `/switchboard/SERVICE/ID` (both escaped)
-//! with a TTL; `/switchboard/SERVICE/` is the set of the ids, which may name some that have ended, and a channel of
-//! that name says that something has changed. Readers take what the keys say: a lease that ends is noticed when its
-//! time is over, since Redis tells nobody of it unless set up so.
+//! with a TTL. The key `switchboard:owner:` followed by that name identifies the registration that wrote it, so that
+//! the end of an older one does not end it. `/switchboard/SERVICE/` is the set of the ids, which may contain expired
+//! ones, and a channel of that name announces changes. Readers use the content of the keys: an expired lease is noticed
+//! when its time is over, since Redis sends no notification of it unless configured to.
 
 mod keys;
 
-use crate::layout::Style;
+use crate::{layout::Style, owner};
 use futures_core::Stream;
 use keys::Keys;
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, Script, aio::MultiplexedConnection};
@@ -28,20 +29,21 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// The registry at `redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]`, below a prefix, `switchboard` if it is empty.
-    /// Nothing is sent before it is used.
+    /// Creates a client of the registry at `redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]`, below a prefix,
+    /// `switchboard` if it is empty. Nothing is sent before it is used.
     ///
     /// # Errors
-    /// `InvalidArgument` for a wrong address.
+    /// `InvalidArgument` for a malformed address.
     pub fn connect(url: &str, prefix: &str, options: Options) -> Result<Redis> {
         Redis::connect_as(Style::Own, url, prefix, options)
     }
 
-    /// The same, with the keys and values of somebody else. What programs of rpcx change is seen at once where the
-    /// server has `notify-keyspace-events`, as their clients set it, and within 2 s elsewhere.
+    /// Creates a client as [`connect`](Redis::connect) does, with the keys and values of the given layout. Changes by
+    /// rpcx programs are seen at once if the server has `notify-keyspace-events`, as their clients set it, and within 2
+    /// s otherwise.
     ///
     /// # Errors
-    /// As [`connect`](Redis::connect).
+    /// The errors of [`connect`](Redis::connect).
     pub fn connect_as(style: Style, url: &str, prefix: &str, options: Options) -> Result<Redis> {
         let wrong = |error| Status::invalid_argument(format!("the address of the Redis registry: {error}"));
         let info = url.into_connection_info().map_err(wrong)?;
@@ -67,17 +69,17 @@ struct Store {
 struct Shared {
     name: String,
     client: Client,
-    /// For all that is not a subscription; made anew after an error.
+    /// For all commands except the subscription; opened again after an error.
     connection: Mutex<Option<MultiplexedConnection>>,
 }
 
-/// Redis answers within microseconds; one that takes longer than this is down.
-const ANSWER: Duration = Duration::from_secs(3);
+/// Redis responds within microseconds; a server that takes longer than this counts as down.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Changes that come together are read together.
+/// Changes within this time are read together.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Without a message the list is read again when the first lease would end, but within these bounds.
+/// Without a message the list is read again when the first lease expires, but within these bounds.
 const READ_EVERY: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(10);
 
 impl Shared {
@@ -93,11 +95,11 @@ impl Shared {
         for argument in arguments {
             call.arg(*argument);
         }
-        let answer = call.invoke_async(&mut connection).await;
-        if answer.as_ref().is_err_and(|error| error.is_unrecoverable_error() || error.is_io_error()) {
+        let response = call.invoke_async(&mut connection).await;
+        if response.as_ref().is_err_and(|error| error.is_unrecoverable_error() || error.is_io_error()) {
             *self.connection.lock().await = None;
         }
-        answer.map_err(|error| self.failed(&error))
+        response.map_err(|error| self.failed(&error))
     }
 
     async fn connection(&self) -> Result<MultiplexedConnection> {
@@ -106,8 +108,8 @@ impl Shared {
             return Ok(connection.clone());
         }
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(ANSWER))
-            .set_response_timeout(Some(ANSWER));
+            .set_connection_timeout(Some(RESPONSE_TIMEOUT))
+            .set_response_timeout(Some(RESPONSE_TIMEOUT));
         let new = self.client.get_multiplexed_async_connection_with_config(&config).await;
         let new = new.map_err(|error| self.failed(&error))?;
         *connection = Some(new.clone());
@@ -123,7 +125,7 @@ impl Store {
     async fn follow_on(&self, service: &str, feed: &Feed) -> Result<Infallible> {
         let shared = &self.shared;
         let folder = self.keys.folder(service);
-        let slow = |_| Status::unavailable(format!("{} does not answer", shared.name));
+        let slow = |_| Status::unavailable(format!("{} does not respond", shared.name));
         // Before the first list, so that no change is missed.
         let subscribing = async {
             let mut pubsub = shared.client.get_async_pubsub().await?;
@@ -133,14 +135,16 @@ impl Store {
             }
             Ok(pubsub)
         };
-        let subscribed = timeout(ANSWER, subscribing).await.map_err(slow)?;
+        let subscribed = timeout(RESPONSE_TIMEOUT, subscribing).await.map_err(slow)?;
         let mut messages = subscribed.map_err(|error| shared.failed(&error))?.into_on_message();
         let (max, pattern) = (feed.instances_max().to_string(), self.keys.pattern(service));
         loop {
             let arguments = [max.as_bytes(), pattern.as_bytes()];
             let list: Vec<Vec<u8>> = shared.run(self.keys.list(), &folder, &arguments).await?;
-            let (first, pairs) = list.split_first().map_or((&[][..], &[][..]), |(first, rest)| (first, rest));
-            let first: i64 = str::from_utf8(first).ok().and_then(|first| first.parse().ok()).unwrap_or(-1);
+            let unreadable = || Status::unavailable(format!("{} sent an invalid list", shared.name));
+            let (first, pairs) = list.split_first().ok_or_else(unreadable)?;
+            let first = str::from_utf8(first).ok().and_then(|first| first.parse::<i64>().ok());
+            let first = first.ok_or_else(unreadable)?;
             if pairs.is_empty() && first > 0 {
                 let text = format!("{first} instances of {service} are more than instances_max {max}");
                 return Err(Status::resource_exhausted(text));
@@ -157,7 +161,7 @@ impl Store {
                 }
                 () = sleep(pause.clamp(*READ_EVERY.start(), self.keys.read_every())) => {}
             }
-            // One reading is for all of them.
+            // One read covers all of them.
             while let Ok(Some(_)) = timeout(Duration::ZERO, next(&mut messages)).await {}
         }
     }
@@ -185,6 +189,7 @@ impl Backend for Store {
                 name: self.keys.name(instance)?,
                 value: self.keys.encode(instance)?,
                 ttl: ttl.as_millis().max(1).to_string(),
+                owner: owner::unique(),
             };
             kept.run::<i64>(kept.hold).await?;
             Ok(Box::new(kept) as Box<dyn Held>)
@@ -199,11 +204,13 @@ struct Kept {
     name: String,
     value: Vec<u8>,
     ttl: String,
+    owner: String,
 }
 
 impl Kept {
     async fn run<T: redis::FromRedisValue>(&self, script: &str) -> Result<T> {
-        let arguments = [self.name.as_bytes(), self.value.as_slice(), self.ttl.as_bytes()];
+        let arguments =
+            [self.name.as_bytes(), self.value.as_slice(), self.ttl.as_bytes(), self.owner.as_bytes()];
         self.shared.run(script, &self.folder, &arguments).await
     }
 }
@@ -213,12 +220,19 @@ impl Held for Kept {
         Box::pin(async {
             match self.run::<i64>(keys::RENEW).await? {
                 1 => Ok(()),
-                _ => Err(Status::not_found(format!("{} has forgotten {}", self.shared.name, self.name))),
+                _ => Err(Status::not_found(format!(
+                    "{} does not have {} any more",
+                    self.shared.name, self.name
+                ))),
             }
         })
     }
 
     fn release(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { self.run::<i64>(keys::RELEASE).await.map(drop) })
+    }
+
+    fn is_superseded(&mut self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async { Ok(self.run::<i64>(keys::SUPERSEDED).await? == 1) })
     }
 }

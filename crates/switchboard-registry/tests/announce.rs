@@ -1,4 +1,4 @@
-//! Servers that register themselves: from start to drain, through a registry that is down.
+//! Servers that register themselves: from start to drain, and with a registry that is down.
 #![cfg(feature = "embedded")]
 
 mod suite;
@@ -66,7 +66,7 @@ async fn every_service_is_registered_until_the_drain() {
         watch.latest().instances.iter().any(|instance| instance.state == State::Draining)
     })
     .await;
-    // Callers that have not heard of it yet are still served.
+    // Callers that have not received the change yet are still served.
     assert_eq!(*echo.echo("y".to_owned()).await.unwrap(), "y");
     suite::until(&mut watch, "").await;
     suite::until(&mut other, "").await;
@@ -74,7 +74,7 @@ async fn every_service_is_registered_until_the_drain() {
 }
 
 #[tokio::test]
-async fn a_registry_that_is_down_holds_up_nothing() {
+async fn a_registry_that_is_down_does_not_delay_the_server() {
     let down = registry("tcp://127.0.0.1:0").await;
     let url = down.url();
     down.kill();
@@ -103,10 +103,10 @@ async fn a_killed_server_is_gone_when_its_lease_ends() {
 }
 
 #[tokio::test]
-async fn an_address_that_callers_cannot_use_is_a_mistake() {
+async fn an_address_that_callers_cannot_use_is_refused() {
     let list: Arc<dyn Registry> = Arc::new(Fixed::new([]));
     let everywhere = server().announce(list.clone(), Instance::default()).listen("tcp://0.0.0.0:0");
-    let error = everywhere.start().await.err().expect("nobody can call 0.0.0.0");
+    let error = everywhere.start().await.err().expect("callers cannot connect to 0.0.0.0");
     assert!(error.is_config() && error.to_string().contains("set the address"), "{error}");
     let instance = Instance::new("", "tcp://10.0.0.1:80");
     let server = server().announce(list.clone(), instance).listen("tcp://0.0.0.0:0").start().await.unwrap();
@@ -116,7 +116,7 @@ async fn an_address_that_callers_cannot_use_is_a_mistake() {
     suite::until(&mut watch, "").await;
 }
 
-/// A registry with one server in it that others can take over at a path, and somebody who watches.
+/// A registry with one server whose listeners a successor can take over at a path, and a client that watches.
 struct Succession {
     _registry: Running,
     client: Arc<dyn Registry>,
@@ -152,7 +152,7 @@ async fn a_successor_keeps_the_registrations_that_both_have() {
     suite::until_is(&mut watch, |watch| watch.latest().instances[0].version == "2").await;
     first.handed_over().await;
     assert!(first.stop(Duration::from_secs(5), Duration::from_secs(5)).await.is_clean());
-    // What the first has said until its end comes before this.
+    // The registry has processed the last registrations of the first server before this one.
     let last = client.register(Instance::new("announce.Echo", "tcp://127.0.0.1:1").id("last")).await.unwrap();
     loop {
         let snapshot = watch.changed().await;
@@ -168,7 +168,7 @@ async fn a_successor_keeps_the_registrations_that_both_have() {
 }
 
 #[tokio::test]
-async fn what_a_successor_does_not_announce_is_deregistered() {
+async fn services_that_a_successor_does_not_register_are_deregistered() {
     let Succession { _registry, client, mut watch, folder, first } = Succession::begin().await;
     let second = Succession::server(&folder).announce(client.clone(), Instance::default().id("second"));
     let second = second.start().await.unwrap();

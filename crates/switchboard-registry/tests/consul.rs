@@ -30,7 +30,7 @@ impl Program for Installed {
 
     fn command(folder: &Path, [port, _]: [u16; 2]) -> Option<Command> {
         let mut command = Command::new(named("SWITCHBOARD_CONSUL")?);
-        // Servers talk to each other at ports that are fixed, so each has an address of its own.
+        // Servers talk to each other at fixed ports, so each has a different address.
         let [high, low] = port.to_be_bytes();
         command.args(["agent", "-dev", "-bind", &format!("127.1.{high}.{low}"), "-client", "127.0.0.1"]);
         command.args(["-http-port", &port.to_string(), "-dns-port", "-1", "-grpc-port", "-1"]);
@@ -38,10 +38,10 @@ impl Program for Installed {
         Some(command)
     }
 
-    /// A session needs the node and its check in the catalog, where Consul puts them once it has a leader.
+    /// A session needs the node and its check in the catalog, where Consul adds them once it has a leader.
     async fn ready(port: u16) {
-        while !matches!(ask(port, "GET", "/v1/health/state/any", "").await, Ok(checks) if checks.contains("serfHealth"))
-        {
+        let checks = || request(port, "GET", "/v1/health/state/any", "");
+        while !checks().await.is_ok_and(|checks| checks.contains("serfHealth")) {
             sleep(Duration::from_millis(20)).await;
         }
     }
@@ -52,20 +52,20 @@ impl Program for Installed {
     }
 }
 
-/// Calls the agent as anybody would, and returns the answer.
+/// Calls the agent as any client would, and returns the response.
 async fn call(port: u16, method: &str, path: &str, body: &str) -> String {
-    ask(port, method, path, body).await.unwrap_or_else(|refused| panic!("{method} {path}: {refused}"))
+    request(port, method, path, body).await.unwrap_or_else(|refused| panic!("{method} {path}: {refused}"))
 }
 
-/// The answer of the agent, or what it refuses with.
-async fn ask(port: u16, method: &str, path: &str, body: &str) -> std::result::Result<String, String> {
+/// Returns the response of the agent, or its error.
+async fn request(port: u16, method: &str, path: &str, body: &str) -> std::result::Result<String, String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.expect("Consul takes connections");
     let length = body.len();
     let head = format!("{method} {path} HTTP/1.0\r\nContent-Length: {length}\r\n\r\n");
     stream.write_all((head + body).as_bytes()).await.expect("Consul reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("Consul answers");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.expect("Consul responses");
+    let (head, body) = response.split_once("\r\n\r\n").expect("an response has a head");
     if head.starts_with("HTTP/1.0 200") { Ok(body.to_owned()) } else { Err(format!("{head} {body}")) }
 }
 
@@ -76,7 +76,7 @@ async fn suite() {
 }
 
 #[tokio::test]
-async fn what_others_registered_is_found_and_what_does_not_fit_is_refused() {
+async fn foreign_registrations_are_found_and_long_values_are_refused() {
     let Some(local) = Local::<Installed>::of(Style::Own).await else { return };
     let registry = local.connect(suite::options());
     let mut watch = registry.watch("web");
@@ -89,11 +89,11 @@ async fn what_others_registered_is_found_and_what_does_not_fit_is_refused() {
     assert_eq!((found.address.as_str(), found.weight, found.state), ("tcp://10.0.0.9:8080", 100, State::Up));
     let long = suite::instance("web", 1).tag("t", "x".repeat(600));
     let refused = registry.register(long).await.unwrap_err();
-    assert!(refused.message().contains("Consul takes 512"), "{refused}");
+    assert!(refused.message().contains("Consul accepts 512"), "{refused}");
 }
 
 #[tokio::test]
-async fn keys_of_rpcx_that_others_lock_are_taken_over_and_lost_ones_come_back() {
+async fn locked_rpcx_keys_are_taken_over_and_deleted_ones_are_restored() {
     let Some(local) = Local::<Installed>::of(Style::Own).await else { return };
     let port = local.port();
     let url = format!("consul://127.0.0.1:{port}/rpcx_test?layout=rpcx&confirm_after=0s&ttl=1s");
@@ -108,7 +108,7 @@ async fn keys_of_rpcx_that_others_lock_are_taken_over_and_lost_ones_come_back() 
 
     let lease = registry.register(group("h")).await.unwrap();
     suite::until_is(&mut watch, |watch| watch.latest().instances == [group("h")]).await;
-    // Its session ends: the next renewal makes another.
+    // Its session ends: the next renewal creates another.
     let held: Value = serde_json::from_str(&call(port, "GET", key, "").await).unwrap();
     let first = held[0]["Session"].as_str().expect("it is locked").to_owned();
     assert_ne!(first, theirs);
@@ -119,9 +119,9 @@ async fn keys_of_rpcx_that_others_lock_are_taken_over_and_lost_ones_come_back() 
     suite::until(&mut watch, "").await;
 }
 
-fn session_of(answer: &str) -> String {
-    let answer: Value = serde_json::from_str(answer).expect("JSON");
-    answer["ID"].as_str().expect("an id").to_owned()
+fn session_of(response: &str) -> String {
+    let response: Value = serde_json::from_str(response).expect("JSON");
+    response["ID"].as_str().expect("an id").to_owned()
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn plug_ins_of_rpcx_find_our_servers_and_we_find_theirs() {
     let Some(local) = Local::<Installed>::of(Style::Own).await else { return };
     let place = format!("127.0.0.1:{}", local.port());
     let Some(plugins) = rpcx::Plugins::of("consul", &place) else { return };
-    // They leave out the slash of `/rpcx_test`. Sessions of 10 s, the shortest, end after up to 20 s.
+    // They omit the slash of `/rpcx_test`. Sessions of 10 s, the shortest, end after up to 20 s.
     let url = format!("consul://{place}/rpcx_test?layout=rpcx&ttl=1s&confirm_after=0s");
     rpcx::both_ways(&plugins, "/rpcx_test", &url, async || {}).await;
     rpcx::their_crash(&plugins, "rpcx_test", &url).await;

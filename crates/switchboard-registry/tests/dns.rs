@@ -1,4 +1,4 @@
-//! DNS as a real server, dnsmasq, answers it. Records cannot say all that the suite of registries asks for.
+//! DNS with a real server, dnsmasq. Records cannot express all that the suite of registries requires.
 #![cfg(feature = "dns")]
 
 mod suite;
@@ -6,7 +6,7 @@ mod suite;
 use suite::process::{Server, find, free_port};
 use switchboard::{
     Code,
-    discover::{Known, Registry},
+    discover::{Registry, SnapshotSource},
 };
 use switchboard_registry::Dns;
 use tokio::process::Command;
@@ -46,12 +46,12 @@ async fn addresses_come_and_go_with_their_records() {
     let mut watch = dns.watch("demo.Greeter");
     suite::until(&mut watch, "tcp://10.0.0.1:80 tcp://10.0.0.2:80").await;
     server.kill().await;
-    suite::until_is(&mut watch, |watch| watch.state().trouble.is_some()).await;
+    suite::until_is(&mut watch, |watch| watch.state().error.is_some()).await;
     assert_eq!(suite::ids(&watch), "tcp://10.0.0.1:80 tcp://10.0.0.2:80", "the last good snapshot stays");
     let records = ["--host-record=greeter.test,10.0.0.2", "--host-record=greeter.test,10.0.0.3"];
     let _server = serve(port, &records).await.expect("the port is free again");
     suite::until(&mut watch, "tcp://10.0.0.2:80 tcp://10.0.0.3:80").await;
-    assert!(watch.state().trouble.is_none());
+    assert!(watch.state().error.is_none());
 }
 
 #[tokio::test]
@@ -71,19 +71,19 @@ async fn srv_records_have_ports_and_weights() {
 }
 
 #[tokio::test]
-async fn a_name_without_records_has_nobody() {
+async fn a_name_without_records_has_no_instances() {
     let Some((port, _server)) = served(&[]).await else { return };
     let at = format!("127.0.0.1:{port}");
-    let dns = Dns::connect("nobody.test:80", Some(&at), "tcp", suite::options()).unwrap();
+    let dns = Dns::connect("missing.test:80", Some(&at), "tcp", suite::options()).unwrap();
     let mut watch = dns.watch("demo.Greeter");
     assert!(watch.changed().await.instances.is_empty());
-    assert_eq!(watch.state().known, Known::Registry);
+    assert_eq!(watch.state().source, SnapshotSource::Registry);
     let refused = dns.register(suite::instance("demo.Greeter", 1)).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unimplemented);
 }
 
 #[tokio::test]
-async fn names_that_cannot_be_are_told() {
+async fn invalid_names_are_errors() {
     for (name, server, part) in [
         ("greeter", None, "HOST:PORT"),
         ("greeter:x", None, "HOST:PORT"),

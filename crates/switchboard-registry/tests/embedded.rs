@@ -69,7 +69,7 @@ async fn lists_larger_than_a_message_arrive() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_refused_and_the_rest_goes_on() {
+async fn instances_over_a_limit_are_refused_and_others_continue() {
     let server = Server::new().add(EmbeddedServer::with_limits(10, 2, 500)).listen("tcp://127.0.0.1:0");
     let server = server.start().await.expect("a free port");
     let registry = Embedded::connect(&server.url(), suite::options()).expect("a good address");
@@ -81,13 +81,13 @@ async fn what_does_not_fit_is_refused_and_the_rest_goes_on() {
     assert_eq!(full.code(), Code::ResourceExhausted);
     let refusing = Embedded::connect(&server.url(), suite::options().instances_max(1)).unwrap();
     let mut watch = refusing.watch("a");
-    suite::until_is(&mut watch, |watch| watch.state().trouble.is_some()).await;
-    assert!(watch.state().trouble.unwrap().message().contains("instances_max 1"));
+    suite::until_is(&mut watch, |watch| watch.state().error.is_some()).await;
+    assert!(watch.state().error.unwrap().message().contains("instances_max 1"));
     assert!(watch.latest().instances.is_empty());
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_an_error_of_the_first_registration() {
+async fn a_server_that_does_not_respond_is_an_error_of_the_first_registration() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("tcp://{}", listener.local_addr().unwrap());
     let registry = Embedded::connect(&url, suite::options().ttl(Duration::from_millis(300))).unwrap();

@@ -65,7 +65,7 @@ async fn suite_with_the_layout_of_rpcx() {
 async fn plug_ins_of_rpcx_find_our_servers_and_we_find_theirs() {
     let Some(local) = Local::<Installed>::of(Style::Own).await else { return };
     let Some(plugins) = rpcx::Plugins::of("etcd", &format!("127.0.0.1:{}", local.port())) else { return };
-    // As most programs of rpcx have it, with a slash first.
+    // Most rpcx programs write it with a leading slash.
     for base in ["/rpcx_test", "rpcx_test"] {
         let url = format!("etcd://127.0.0.1:{}/{base}?layout=rpcx&ttl=2s&confirm_after=0s", local.port());
         rpcx::both_ways(&plugins, base, &url, async || {}).await;

@@ -1,4 +1,4 @@
-//! The watched file, in the suite of all registries: people join and leave by editing it.
+//! The watched file, in the suite of all registries: members join and leave by editing it.
 #![allow(clippy::unwrap_used)]
 
 mod suite;
@@ -93,12 +93,12 @@ async fn a_broken_file_keeps_the_old_set() {
     let mut watch = file.connect(suite::options()).watch("a");
     assert_eq!(suite::ids(&watch), "1", "a file that is there is read at once");
     file.write_text("{\"instances\":[{\"serv");
-    suite::until_is(&mut watch, |watch| watch.state().trouble.is_some()).await;
-    assert!(watch.state().trouble.unwrap().message().contains("instances.json"));
+    suite::until_is(&mut watch, |watch| watch.state().error.is_some()).await;
+    assert!(watch.state().error.unwrap().message().contains("instances.json"));
     assert_eq!(suite::ids(&watch), "1");
     file.join(suite::instance("a", 2)).await;
     suite::until(&mut watch, "1 2").await;
-    assert!(watch.state().trouble.is_none());
+    assert!(watch.state().error.is_none());
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
-//! EndpointSlices as the API of Kubernetes is documented: a list in pages, and a watch from its version on.
+//! EndpointSlices as the Kubernetes API is documented: a list in pages, and a watch from its version on.
 //!
-//! No cluster runs here; the server below answers as the documentation of the API says. Registering is for Kubernetes
-//! alone, so the suite of registries does not apply.
+//! No cluster runs here; the server below responds as the documentation of the API says. Only Kubernetes registers
+//! endpoints, so the suite of registries does not apply.
 #![cfg(feature = "kubernetes")]
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use std::{
 };
 use suite::{
     Folder,
-    http::{Answer, Asked, serve},
+    http::{HttpRequest, HttpResponse, serve},
 };
 use switchboard::{
     Code,
@@ -23,7 +23,7 @@ use switchboard::{
 use switchboard_registry::{Kubernetes, kubernetes::Settings};
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 
-/// The API server: slices by name, and those who watch.
+/// The API server: slices by name, and its watchers.
 #[derive(Default)]
 struct Cluster(Mutex<Inner>);
 
@@ -71,35 +71,35 @@ impl Cluster {
             "DELETED" => drop(inner.slices.remove(name)),
             _ => drop(inner.slices.insert(name.to_owned(), object.clone())),
         }
-        self.tell(&mut inner, kind, &object);
+        self.notify(&mut inner, kind, &object);
     }
 
-    fn tell(&self, inner: &mut Inner, kind: &str, object: &Value) {
+    fn notify(&self, inner: &mut Inner, kind: &str, object: &Value) {
         let event = json!({"type": kind, "object": object}).to_string();
         inner.watchers.retain(|watcher| watcher.send(event.clone()).is_ok());
     }
 
-    fn answer(&self, asked: &Asked) -> Answer {
+    fn respond(&self, request: &HttpRequest) -> HttpResponse {
         let status = |code: u16, why: &str| {
-            Answer::Whole(code, json!({"kind": "Status", "code": code, "message": why}).to_string())
+            HttpResponse::Whole(code, json!({"kind": "Status", "code": code, "message": why}).to_string())
         };
-        if asked.headers.get("authorization").map(String::as_str) != Some("Bearer the-token") {
+        if request.headers.get("authorization").map(String::as_str) != Some("Bearer the-token") {
             return status(401, "Unauthorized");
         }
-        assert_eq!(asked.path, "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices");
-        if asked.option("labelSelector") != "kubernetes.io/service-name=demo-greeter" {
-            return Answer::Whole(
+        assert_eq!(request.path, "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices");
+        if request.option("labelSelector") != "kubernetes.io/service-name=demo-greeter" {
+            return HttpResponse::Whole(
                 200,
                 json!({"metadata": {"resourceVersion": "1"}, "items": null}).to_string(),
             );
         }
         let mut inner = self.0.lock().unwrap();
-        if asked.option("watch") == "1" {
-            assert_eq!(asked.option("allowWatchBookmarks"), "true");
-            inner.watched_from.push(asked.option("resourceVersion").to_owned());
+        if request.option("watch") == "1" {
+            assert_eq!(request.option("allowWatchBookmarks"), "true");
+            inner.watched_from.push(request.option("resourceVersion").to_owned());
             let (sender, receiver) = mpsc::unbounded_channel();
-            // What has changed since.
-            let from: u64 = asked.option("resourceVersion").parse().unwrap();
+            // The changes since that version.
+            let from: u64 = request.option("resourceVersion").parse().unwrap();
             for slice in inner.slices.values() {
                 let version = slice["metadata"]["resourceVersion"].as_str().unwrap();
                 if version.parse::<u64>().unwrap() > from {
@@ -107,16 +107,16 @@ impl Cluster {
                 }
             }
             inner.watchers.push(sender);
-            return Answer::Lines(receiver);
+            return HttpResponse::Lines(receiver);
         }
         inner.lists += 1;
-        // One slice a page.
-        let at: usize = asked.option("continue").parse().unwrap_or(0);
+        // One slice per page.
+        let at: usize = request.option("continue").parse().unwrap_or(0);
         let items: Vec<_> = inner.slices.values().skip(at).take(1).cloned().collect();
         let next = if at + 1 < inner.slices.len() { (at + 1).to_string() } else { String::new() };
         let metadata = json!({"resourceVersion": inner.version.to_string(), "continue": next});
         let kind = json!({"kind": "EndpointSliceList", "metadata": metadata, "items": items});
-        Answer::Whole(200, kind.to_string())
+        HttpResponse::Whole(200, kind.to_string())
     }
 }
 
@@ -141,16 +141,19 @@ impl Local {
 
     fn serve(&mut self, listener: TcpListener) {
         let cluster = self.cluster.clone();
-        self.server.spawn(serve(listener, move |asked| {
-            let answer = cluster.answer(&asked);
-            async move { answer }
+        self.server.spawn(serve(listener, move |request| {
+            let response = cluster.respond(&request);
+            async move { response }
         }));
     }
 
     fn connect(&self) -> Kubernetes {
-        let settings =
-            Settings { port: Some("rpc".to_owned()), account: self.account.0.clone(), ..Settings::default() };
+        let settings = Settings { plaintext_token_on_loopback: true, ..self.settings() };
         Kubernetes::connect(&format!("http://{}", self.host), settings, suite::options()).unwrap()
+    }
+
+    fn settings(&self) -> Settings {
+        Settings { port: Some("rpc".to_owned()), account: self.account.0.clone(), ..Settings::default() }
     }
 }
 
@@ -173,7 +176,7 @@ async fn slices_are_listed_in_pages_and_watched() {
         ("eu-1a", "node-1", "pod-10.0.0.1")
     );
 
-    // An event a change; what ends says so first, and what is in two slices is there once.
+    // One event per change; an ending endpoint is draining first, and one in two slices is returned once.
     local
         .cluster
         .set("b", Some(slice("b", &[endpoint("10.0.0.2", false, true), endpoint("10.0.0.3", true, false)])));
@@ -184,14 +187,14 @@ async fn slices_are_listed_in_pages_and_watched() {
     suite::until(&mut watch, &format!("{ONE} {THREE}")).await;
     assert_eq!(watch.latest().find(ONE).unwrap().state, State::Up);
 
-    let nobody = registry.watch("other").changed().await;
-    assert!(nobody.instances.is_empty());
+    let empty = registry.watch("other").changed().await;
+    assert!(empty.instances.is_empty());
     let refused = registry.register(suite::instance("demo.Greeter", 1)).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unimplemented);
 }
 
 #[tokio::test]
-async fn watches_go_on_where_they_were_and_begin_anew_when_that_is_forgotten() {
+async fn watches_continue_from_their_version_and_restart_when_it_expires() {
     let mut local = Local::new().await;
     local.cluster.set("a", Some(slice("a", &[endpoint("10.0.0.1", true, false)])));
     let registry = local.connect();
@@ -200,13 +203,13 @@ async fn watches_go_on_where_they_were_and_begin_anew_when_that_is_forgotten() {
     let watching = |local: &Local| !local.cluster.0.lock().unwrap().watchers.is_empty();
     suite::until_is(&mut watch, |_| watching(&local)).await;
 
-    // A bookmark moves the version, and the server forgets what was before it.
+    // A bookmark moves the version, and the server discards older changes.
     {
         let mut inner = local.cluster.0.lock().unwrap();
         inner.version = 70;
-        local.cluster.tell(&mut inner, "BOOKMARK", &json!({"metadata": {"resourceVersion": "70"}}));
+        local.cluster.notify(&mut inner, "BOOKMARK", &json!({"metadata": {"resourceVersion": "70"}}));
         let gone = json!({"kind": "Status", "code": 410, "reason": "Expired"});
-        local.cluster.tell(&mut inner, "ERROR", &gone);
+        local.cluster.notify(&mut inner, "ERROR", &gone);
     }
     suite::until_is(&mut watch, |_| local.cluster.0.lock().unwrap().lists > 1).await;
     local
@@ -214,27 +217,27 @@ async fn watches_go_on_where_they_were_and_begin_anew_when_that_is_forgotten() {
         .set("a", Some(slice("a", &[endpoint("10.0.0.1", true, false), endpoint("10.0.0.2", true, false)])));
     suite::until(&mut watch, &format!("{ONE} {TWO}")).await;
 
-    // The API is down: nothing changes. It is back, and what has changed meanwhile is seen.
+    // The API is down: the snapshot stays. After its restart, changes in the meantime are seen.
     local.server.shutdown().await;
     local.cluster.0.lock().unwrap().watchers.clear();
-    suite::until_is(&mut watch, |watch| watch.state().trouble.is_some()).await;
+    suite::until_is(&mut watch, |watch| watch.state().error.is_some()).await;
     assert_eq!(suite::ids(&watch), format!("{ONE} {TWO}"));
     local.cluster.set("b", Some(slice("b", &[endpoint("10.0.0.3", true, false)])));
     let listener = TcpListener::bind(&local.host).await.expect("the port is free again");
     local.serve(listener);
     suite::until(&mut watch, &format!("{ONE} {TWO} {THREE}")).await;
-    assert!(watch.state().trouble.is_none());
+    assert!(watch.state().error.is_none());
 }
 
 #[tokio::test]
-async fn a_token_is_read_again_and_its_refusal_told() {
+async fn a_token_is_read_again_and_its_refusal_is_reported() {
     let local = Local::new().await;
     local.cluster.set("a", Some(slice("a", &[endpoint("10.0.0.1", true, false)])));
     std::fs::write(local.account.0.join("token"), "an old one").unwrap();
     let registry = local.connect();
     let mut watch = registry.watch("demo.Greeter");
     suite::until_is(&mut watch, |watch| {
-        watch.state().trouble.is_some_and(|trouble| trouble.code() == Code::Unauthenticated)
+        watch.state().error.is_some_and(|error| error.code() == Code::Unauthenticated)
     })
     .await;
     std::fs::write(local.account.0.join("token"), "the-token").unwrap();
@@ -242,7 +245,25 @@ async fn a_token_is_read_again_and_its_refusal_told() {
 }
 
 #[tokio::test]
-async fn settings_that_cannot_be_are_told() {
+async fn a_token_does_not_go_over_plain_http() {
+    let local = Local::new().await;
+    local.cluster.set("a", Some(slice("a", &[endpoint("10.0.0.1", true, false)])));
+    let url = format!("http://{}", local.host);
+    let registry = Kubernetes::connect(&url, local.settings(), suite::options()).unwrap();
+    let mut watch = registry.watch("demo.Greeter");
+    suite::until_is(&mut watch, |watch| {
+        watch.state().error.is_some_and(|error| error.code() == Code::Unauthenticated)
+    })
+    .await;
+    let settings = Settings { plaintext_token_on_loopback: true, ..local.settings() };
+    for elsewhere in ["http://10.0.0.1:80", "http://localhost:80", "http://127.0.0.1@10.0.0.1"] {
+        let refused = Kubernetes::connect(elsewhere, settings.clone(), suite::options()).err().unwrap();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{elsewhere}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn invalid_settings_are_errors() {
     let folder = Folder::new();
     let address = format!("kubernetes://127.0.0.1:1/?http=on&account={}", folder.0.display());
     let error = switchboard_registry::connect(&address).err().unwrap();

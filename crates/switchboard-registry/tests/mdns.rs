@@ -1,4 +1,4 @@
-//! mDNS over the loopback interface: each registry has sockets of its own, as processes have.
+//! mDNS over the loopback interface: each registry has separate sockets, as processes have.
 #![cfg(feature = "mdns")]
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ struct Local {
 }
 
 impl Local {
-    /// A group that no other test has: its last bytes are those of a port that is free.
+    /// Uses a group that no other test has: its last bytes are those of a free port.
     fn new() -> Local {
         let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let [high, low] = port.to_be_bytes();
@@ -63,7 +63,7 @@ async fn registries_of_a_process_hear_each_other_and_long_instances_are_refused(
     let lease = registry.register(suite::instance("s", 1)).await.unwrap();
     let mut watch = local.connect(suite::options()).watch("s");
     suite::until(&mut watch, "1").await;
-    // A newer registration of the same instance takes its place; the end of the older one does not end it.
+    // A newer registration of the same instance replaces it; the end of the older one does not end the newer one.
     let newer = registry.register(suite::instance("s", 1).weight(7)).await.unwrap();
     suite::until_is(&mut watch, |watch| watch.latest().find("1").is_some_and(|found| found.weight == 7))
         .await;
@@ -78,7 +78,7 @@ async fn registries_of_a_process_hear_each_other_and_long_instances_are_refused(
 }
 
 #[tokio::test]
-async fn layout_of_rpcx_has_what_ours_has() {
+async fn layout_of_rpcx_has_the_fields_of_our_layout() {
     let local = Local::new();
     let address = format!("mdns://{}?interface=127.0.0.1&ttl=1s&layout=rpcx", local.group);
     let registry = switchboard_registry::connect(&address).unwrap();
@@ -97,10 +97,10 @@ async fn layout_of_rpcx_has_what_ours_has() {
     assert!(refused.message().contains("room for 255"), "{refused}");
 }
 
-/// Set in the network that a test has made for itself.
+/// Set in the network namespace that a test has created.
 const INSIDE: &str = "SWITCHBOARD_MDNS_INSIDE";
 
-/// A shell with `script`, in a network of its own with one interface that is not loopback.
+/// Creates a shell with `script`, in a network namespace with one interface that is not loopback.
 fn network(script: &str) -> Command {
     let made = "ip link set lo up && ip link add one type veth peer name other && \
         ip addr add 10.9.0.1/24 dev one && ip link set one up && ip link set other up && \
@@ -110,14 +110,14 @@ fn network(script: &str) -> Command {
     unshare
 }
 
-/// rpcx's library knows one group alone, and no loopback interface: hence a network of its own, in which the test runs
-/// again.
+/// rpcx's library supports only one group, and no loopback interface: the test runs again in a separate network
+/// namespace.
 #[tokio::test]
 async fn plug_ins_of_rpcx_find_our_servers_and_we_find_theirs() {
     let Some(plugins) = rpcx::Plugins::of("mdns", "") else { return };
     if std::env::var_os(INSIDE).is_none() {
         if !network("exit").status().is_ok_and(|status| status.success()) {
-            return eprintln!("SKIPPED: unshare and ip make no network here, or are not installed");
+            return eprintln!("SKIPPED: unshare and ip cannot create a network here, or are not installed");
         }
         let test = "plug_ins_of_rpcx_find_our_servers_and_we_find_theirs";
         let mut again = network(&format!("exec \"$0\" --exact {test} --nocapture"));
@@ -145,12 +145,12 @@ async fn plug_ins_of_rpcx_find_our_servers_and_we_find_theirs() {
 }
 
 #[tokio::test]
-async fn addresses_that_cannot_be_are_told() {
+async fn invalid_addresses_are_errors() {
     for (address, part) in [
-        ("mdns://127.0.0.1:80", "no group of multicast"),
+        ("mdns://127.0.0.1:80", "not a multicast group"),
         ("mdns://here", "not ADDRESS:PORT"),
-        ("mdns:?interface=lo", "by its IPv4 address"),
-        ("mdns:?layout=odd", "there is rpcx"),
+        ("mdns:?interface=lo", "not an IPv4 address"),
+        ("mdns:?layout=odd", "write layout=rpcx"),
     ] {
         let error = switchboard_registry::connect(address).err().unwrap();
         assert!(error.message().contains(part), "{error}");

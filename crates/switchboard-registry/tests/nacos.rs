@@ -1,8 +1,8 @@
 //! Nacos as its open API is documented, in the suite of all registries.
 //!
-//! No Nacos runs here: Debian has no package. The server below answers the calls that we make as the documentation of
-//! `/ns/instance`, its heartbeat and its list says, for both versions of the API; what Nacos itself does beyond that is
-//! not tested.
+//! No Nacos runs here: Debian has no package. The server below responds to our calls as the documentation of
+//! `/ns/instance`, its heartbeat and its list says, for both versions of the API. Behaviour of Nacos beyond that is not
+//! tested.
 #![cfg(feature = "nacos")]
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use std::{
 };
 use suite::{
     Members, Rig,
-    http::{Answer, Asked, serve},
+    http::{HttpRequest, HttpResponse, serve},
 };
 use switchboard::discover::{Options, Registry, State};
 use switchboard_registry::{Nacos, nacos::Settings};
@@ -46,41 +46,41 @@ impl Entry {
 }
 
 impl Catalog {
-    fn answer(&self, asked: &Asked) -> Answer {
-        let ok = |body: String| Answer::Whole(200, body);
-        if asked.path == "/nacos/v1/auth/login" {
-            assert_eq!((asked.method.as_str(), asked.option("username")), ("POST", "ada"));
-            return match asked.option("password") {
+    fn respond(&self, request: &HttpRequest) -> HttpResponse {
+        let ok = |body: String| HttpResponse::Whole(200, body);
+        if request.path == "/nacos/v1/auth/login" {
+            assert_eq!((request.method.as_str(), request.option("username")), ("POST", "ada"));
+            return match request.option("password") {
                 "p&w" => {
                     ok(json!({"accessToken": "t k", "tokenTtl": 18000, "globalAdmin": false}).to_string())
                 }
-                _ => Answer::Whole(403, "unknown user!".to_owned()),
+                _ => HttpResponse::Whole(403, "unknown user!".to_owned()),
             };
         }
-        if asked.option("namespaceId") == "locked" && asked.option("accessToken") != "t k" {
-            return Answer::Whole(403, "authorization failed!".to_owned());
+        if request.option("namespaceId") == "locked" && request.option("accessToken") != "t k" {
+            return HttpResponse::Whole(403, "authorization failed!".to_owned());
         }
-        let (version, operation) = asked.path.strip_prefix("/nacos/v").unwrap().split_at(1);
+        let (version, operation) = request.path.strip_prefix("/nacos/v").unwrap().split_at(1);
         let wrapped = |data: Value| match version {
             "1" => ok(data.as_str().map_or_else(|| data.to_string(), str::to_owned)),
             _ => ok(json!({"code": 0, "message": "success", "data": data}).to_string()),
         };
-        let service = format!("{}@@{}", asked.option("groupName"), asked.option("serviceName"));
-        let cluster = asked.option("clusterName");
-        let key = (service.clone(), format!("{}#{}#{cluster}", asked.option("ip"), asked.option("port")));
+        let service = format!("{}@@{}", request.option("groupName"), request.option("serviceName"));
+        let cluster = request.option("clusterName");
+        let key = (service.clone(), format!("{}#{}#{cluster}", request.option("ip"), request.option("port")));
         let mut entries = self.0.lock().unwrap();
         entries.retain(|_, entry| entry.beaten.elapsed() < entry.time("preserved.ip.delete.timeout", 30_000));
-        match (asked.method.as_str(), operation) {
+        match (request.method.as_str(), operation) {
             ("POST", "/ns/instance") => {
-                assert_eq!((asked.option("ephemeral"), asked.option("enabled")), ("true", "true"));
-                let metadata = match asked.option("metadata") {
+                assert_eq!((request.option("ephemeral"), request.option("enabled")), ("true", "true"));
+                let metadata = match request.option("metadata") {
                     "" => json!({}),
                     text => serde_json::from_str(text).unwrap(),
                 };
                 let entry = Entry {
-                    ip: asked.option("ip").to_owned(),
-                    port: asked.option("port").parse().unwrap(),
-                    weight: asked.option("weight").parse().unwrap_or(1.0),
+                    ip: request.option("ip").to_owned(),
+                    port: request.option("port").parse().unwrap(),
+                    weight: request.option("weight").parse().unwrap_or(1.0),
                     metadata,
                     beaten: Instant::now(),
                 };
@@ -91,8 +91,22 @@ impl Catalog {
                 entries.remove(&key);
                 wrapped(json!("ok"))
             }
+            ("GET", "/ns/instance") => match entries.get(&key) {
+                Some(entry) => wrapped(json!({
+                    "service": service, "ip": entry.ip, "port": entry.port, "clusterName": cluster,
+                    "weight": entry.weight, "healthy": entry.is_healthy(), "metadata": entry.metadata,
+                })),
+                None if version == "1" => HttpResponse::Whole(
+                    500,
+                    "caused: no ips found for cluster DEFAULT in service;".to_owned(),
+                ),
+                None => HttpResponse::Whole(
+                    404,
+                    json!({"code": 21003, "message": "resource not found", "data": null}).to_string(),
+                ),
+            },
             ("PUT", "/ns/instance/beat") => {
-                let beat: Value = serde_json::from_str(asked.option("beat")).unwrap();
+                let beat: Value = serde_json::from_str(request.option("beat")).unwrap();
                 assert_eq!(beat["serviceName"], json!(service));
                 let code = match entries.get_mut(&key) {
                     Some(entry) => {
@@ -105,7 +119,7 @@ impl Catalog {
                 ok(json!({"clientBeatInterval": 5000, "code": code, "lightBeatEnabled": true}).to_string())
             }
             ("GET", "/ns/instance/list") => {
-                assert_eq!(asked.option("healthyOnly"), "true");
+                assert_eq!(request.option("healthyOnly"), "true");
                 let named =
                     entries.iter().filter(|((name, _), entry)| *name == service && entry.is_healthy());
                 let hosts = named.map(|((_, place), entry)| {
@@ -118,12 +132,12 @@ impl Catalog {
                 });
                 let hosts: Vec<_> = hosts.collect();
                 wrapped(json!({
-                    "name": service, "groupName": asked.option("groupName"), "clusters": "",
+                    "name": service, "groupName": request.option("groupName"), "clusters": "",
                     "cacheMillis": 10000, "hosts": hosts, "lastRefTime": 0, "checksum": "", "allIPs": false,
                     "valid": true,
                 }))
             }
-            other => panic!("no documented call: {other:?}"),
+            other => panic!("undocumented call: {other:?}"),
         }
     }
 }
@@ -148,9 +162,9 @@ impl Local {
 
     fn serve(&mut self, listener: TcpListener) {
         let catalog = self.catalog.clone();
-        self.server.spawn(serve(listener, move |asked| {
-            let answer = catalog.answer(&asked);
-            async move { answer }
+        self.server.spawn(serve(listener, move |request| {
+            let response = catalog.respond(&request);
+            async move { response }
         }));
     }
 }
@@ -190,7 +204,7 @@ async fn suite_with_version_1() {
 }
 
 #[tokio::test]
-async fn what_others_registered_is_found_and_others_do_not_call_what_drains() {
+async fn foreign_instances_are_found_and_draining_ones_get_no_weight() {
     let local = Local::new(2).await;
     let registry = local.connect(suite::options());
     let entry = Entry {
@@ -225,7 +239,7 @@ async fn what_others_registered_is_found_and_others_do_not_call_what_drains() {
 }
 
 #[tokio::test]
-async fn logins_bring_a_token_and_passwords_appear_in_no_text() {
+async fn logins_return_a_token_and_errors_contain_no_password() {
     let local = Local::new(2).await;
     let address = |password: &str| format!("nacos://ada:{password}@{}/locked?poll=50ms", local.host);
     let registry = switchboard_registry::connect(&address("p%26w")).unwrap();

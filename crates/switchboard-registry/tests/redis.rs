@@ -35,8 +35,8 @@ impl Program for Installed {
     }
 }
 
-/// Sends a command as any client would, and returns the answer as it is written.
-async fn tell(port: u16, words: &[&str]) -> String {
+/// Sends a command as any client would, and returns the raw response.
+async fn command(port: u16, words: &[&str]) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.expect("Redis takes connections");
     let mut text = "*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n".to_owned();
     text += &format!("*{}\r\n", words.len());
@@ -45,9 +45,9 @@ async fn tell(port: u16, words: &[&str]) -> String {
     }
     stream.write_all(text.as_bytes()).await.expect("Redis reads");
     stream.shutdown().await.expect("Redis reads to the end");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("Redis answers");
-    answer.strip_prefix("+OK\r\n").expect("Redis selects the database").to_owned()
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.expect("Redis responses");
+    response.strip_prefix("+OK\r\n").expect("Redis selects the database").to_owned()
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn suite() {
 }
 
 #[tokio::test]
-async fn prefixes_keep_fleets_apart_and_passwords_are_not_told() {
+async fn prefixes_separate_fleets_and_errors_contain_no_password() {
     let Some(local) = Local::<Installed>::of(Style::Own).await else { return };
     let url = format!("redis://127.0.0.1:{}", local.port());
     let (one, two) =
@@ -96,20 +96,20 @@ async fn keys_and_values_are_those_of_the_plug_in_of_rpcx() {
     let registry = switchboard_registry::connect(&url).unwrap();
     let mut watch = registry.watch("Arith");
     assert!(watch.changed().await.instances.is_empty());
-    // As the clients of rpcx set it.
-    tell(local.port(), &["CONFIG", "SET", "notify-keyspace-events", "KEA"]).await;
+    // As rpcx clients set it.
+    command(local.port(), &["CONFIG", "SET", "notify-keyspace-events", "KEA"]).await;
     let key = "/rpcx_test/Arith/tcp@10.0.0.7:8972";
     let value = r#"{"Key":"rpcx_test/Arith/tcp@10.0.0.7:8972","Value":"Z3JvdXA9Zw==","LastIndex":7}"#;
-    tell(local.port(), &["SET", key, value, "EX", "60"]).await;
-    tell(local.port(), &["SET", "/rpcx_test/Arithmetic/tcp@10.0.0.8:8972", value, "EX", "60"]).await;
+    command(local.port(), &["SET", key, value, "EX", "60"]).await;
+    command(local.port(), &["SET", "/rpcx_test/Arithmetic/tcp@10.0.0.8:8972", value, "EX", "60"]).await;
     let theirs = Instance::new("Arith", "tcp://10.0.0.7:8972?wire=rpcx").group("g");
     suite::until_is(&mut watch, |watch| watch.latest().instances == [theirs.clone()]).await;
     let lease = registry.register(Instance::new("Arith", "tcp://10.0.0.9:80?wire=rpcx")).await.unwrap();
     suite::until_is(&mut watch, |watch| watch.latest().instances.len() == 2).await;
-    let ours = tell(local.port(), &["GET", "/rpcx_test/Arith/tcp@10.0.0.9:80"]).await;
+    let ours = command(local.port(), &["GET", "/rpcx_test/Arith/tcp@10.0.0.9:80"]).await;
     let wanted = r#"{"Key":"rpcx_test/Arith/tcp@10.0.0.9:80","Value":"","LastIndex":0}"#;
     assert_eq!(ours, format!("${}\r\n{wanted}\r\n", wanted.len()));
-    tell(local.port(), &["DEL", key]).await;
+    command(local.port(), &["DEL", key]).await;
     suite::until(&mut watch, "tcp://10.0.0.9:80?wire=rpcx").await;
     lease.end().await.unwrap();
     suite::until(&mut watch, "").await;

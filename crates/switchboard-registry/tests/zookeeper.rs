@@ -36,8 +36,8 @@ impl Program for Installed {
         let mut command = Command::new(java);
         // Debian's launcher wants files below /etc; the class is all that it starts.
         command.args(["-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", "/usr/share/java/zookeeper.jar"]);
-        // Each session and each change waits for the disk otherwise, hundreds of them in this suite, and what is killed
-        // here is a process and not the machine.
+        // Otherwise each session and each change waits for the disk, hundreds of them in this suite. The tests kill a
+        // process and not the machine.
         command.arg("-Dzookeeper.forceSync=no");
         command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg(&settings);
         Some(command)
@@ -60,15 +60,15 @@ async fn suite_with_the_layout_of_rpcx() {
     suite::run(&mut local).await;
 }
 
-/// Waits until the server has another watch beside ours, which counts twice. Clients of rpcx read a folder before they
-/// watch it, and so miss what changes in between.
+/// Waits until the server has another watch besides ours, which counts twice. rpcx clients read a folder before they
+/// watch it, and miss changes in between.
 async fn watched(port: u16) {
     let both = timeout(Duration::from_secs(30), async {
         loop {
             let mut stream = TcpStream::connect(("127.0.0.1", port)).await.expect("it takes connections");
             stream.write_all(b"mntr").await.expect("it reads");
             let mut numbers = String::new();
-            stream.read_to_string(&mut numbers).await.expect("it answers");
+            stream.read_to_string(&mut numbers).await.expect("it responses");
             let watches = numbers.lines().find_map(|line| line.strip_prefix("zk_watch_count\t"));
             if watches.expect("it counts them").parse::<u32>().expect("a number") > 2 {
                 return;

@@ -5,10 +5,11 @@
 //! "PRPC" | body size u32 BE | meta size u32 BE | RpcMeta (protobuf) | message | attachment
 //! ```
 //!
-//! The body is everything behind the header. [`Server`] and [`Client`] are the machines; whoever opened the connection
-//! sends requests, and nothing but its role tells a request from a response: some servers copy one into the other.
+//! The body is everything behind the header. [`Server`] and [`Client`] are the state machines. The side that opened the
+//! connection sends requests. Only the role of the reader distinguishes a request from a response: some servers copy
+//! the request into the response.
 //!
-//! What a frame says of its call becomes metadata, both ways:
+//! The fields of a meta become metadata of the call, in both directions:
 //!
 //! | in `RpcMeta` | metadata |
 //! | --- | --- |
@@ -17,16 +18,17 @@
 //! | `request.log_id`, `trace_id` | `baidu-log-id`, `baidu-trace-id`, decimal numbers |
 //! | `request.span_id`, `parent_span_id` | `baidu-span-id`, `baidu-parent-span-id`, decimal numbers |
 //! | `request.request_id` | `x-request-id` |
-//! | the same number as brpc-java has it, `request.ext_fields` | the same names in lower case; of requests that come |
+//! | the same field number in brpc-java, `request.ext_fields` | the same names in lower case; for incoming requests |
 //! | `authentication_data` | `authorization` of all calls: `Bearer DATA` unless it names a scheme itself |
-//! | the same, no plain text | `baidu-authentication-bin` of all calls |
-//! | `response.error_code` | `baidu-error-code` of the status; [`error_code`] and [`status_of`] say what it means |
+//! | the same, not plain text | `baidu-authentication-bin` of all calls |
+//! | `response.error_code` | `baidu-error-code` of the status; [`error_code`] and [`status_of`] convert it |
 //!
-//! `timeout_ms` is the time that is left for the call, `compress_type` 1 is raw Snappy, 2 gzip and 3 zlib,
-//! `content_type` 1 and 2 are JSON; CRC32C over message and attachment is checked, and answered in kind.
+//! `timeout_ms` is the time left for the call. `compress_type` 1 is raw Snappy, 2 gzip and 3 zlib. `content_type` 1 and
+//! 2 are JSON. The server checks a CRC32C over message and attachment, and sends one in the response if the request has
+//! one.
 //!
 //! # Streams
-//! A call of a method that streams opens one, with `stream_settings`; what follows are frames of the same shape:
+//! A call of a streaming method opens a stream with `stream_settings`. The frames that follow have the same shape:
 //!
 //! ```text
 //! "STRM" | body size u32 BE | meta size u32 BE | StreamFrameMeta | message, or a part of one
@@ -38,16 +40,20 @@
 //! | client stream | empty, or the first request | requests | empty | the reply |
 //! | bidirectional | empty, or the first request | requests | empty | the replies |
 //!
-//! A client takes a response that is not empty as the first reply. A server answers the call as soon as its handler
-//! waits, inside a frame of the stream as brpc does, so that clients may go on; a handler that fails before that fails
-//! the call. Each side sends 2 MiB ahead of the other's `FEEDBACK`, and takes as much from those who
-//! want none. `timeout_ms` is for the response alone.
+//! A client takes a non-empty response as the first reply. A server responds to the call as soon as its handler waits,
+//! inside a frame of the stream as brpc does, so that the client may continue. A handler that fails before that fails
+//! the call. Each side sends 2 MiB ahead of the other side's `FEEDBACK`, and accepts as much from peers that do not
+//! want feedback. `timeout_ms` applies to the response only.
 //!
-//! brpc knows neither a half-closed stream nor how one ended. Here `CLOSE` of a client ends the requests: replies still
-//! follow, to which brpc's clients, having forgotten the stream, answer `RST`, which cancels the call. The server's
-//! `CLOSE` ends the call; `RST` fails it. Both may hold a response of the call as their payload, which brpc does not
-//! look at: with trailers, and with the error and its status. Metadata that a handler sends after the response goes
-//! with the trailers.
+//! brpc has neither half-closed streams nor a status at the end of a stream. Here, `CLOSE` from a client ends the
+//! requests and replies still follow. A brpc client has forgotten the stream by then and responds to such a reply with
+//! `RST`, which cancels the call. Field 1000 of `stream_settings` declares that the sender supports half-closed
+//! streams. With a peer that does not send it, a server holds `CLOSE` until the client has read the response, and a
+//! client holds it until the server has replied (client stream) or consumed all requests. The server's `CLOSE` ends the
+//! call; `RST` fails it. Both may carry a response of the call as payload, which brpc ignores: `CLOSE` carries the
+//! trailers, `RST` the error and its status. Metadata that a handler sends after the response is sent with the
+//! trailers.
+//! handler sends after the response goes with the trailers.
 
 mod checksum;
 mod client;
@@ -72,9 +78,9 @@ pub use server::Server;
 const STREAM_MAGIC: [u8; 4] = *b"STRM";
 /// Most streams on a connection.
 pub const STREAMS_MAX: usize = 1024;
-/// Largest meta that is taken, in bytes; a frame with a larger one ends the connection.
+/// Largest accepted meta, in bytes; a frame with a larger one ends the connection.
 pub const META_BYTES_MAX: u32 = 64 << 10;
 /// Longest name of a service or method, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
-/// Largest message that brpc takes unless it was told otherwise.
+/// Largest message that brpc accepts by default, in bytes.
 const PEER_BYTES_MAX: u32 = 64 << 20;

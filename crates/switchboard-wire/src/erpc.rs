@@ -1,4 +1,4 @@
-//! eRPC 6 and 7, whose older name is teleport (andeya/erpc), as server and as client, in its three socket protocols.
+//! Server and client of eRPC 6 and 7 (andeya/erpc, formerly teleport), in its three socket protocols.
 //!
 //! ```text
 //! u32 length | u8 number of transfer filters, their ids | from here on through the filters (all numbers big endian):
@@ -10,20 +10,20 @@
 //!                                                   the length of both counts what follows it
 //! ```
 //!
-//! A [`Server`] knows the [`Framing`] by the first frame. There is no handshake, and calls of a connection are answered
+//! A [`Server`] detects the [`Framing`] from the first frame. There is no handshake, and calls of a connection complete
 //! in any order. Status and metadata are query strings: names and values with `%` escapes.
 //!
 //! | kind | a server | a client |
 //! | --- | --- | --- |
-//! | 1 CALL | a call | answered with 404: nothing can be called here |
-//! | 2 REPLY | dropped | the answer of a call |
-//! | 3 PUSH | a one-way call | a push, if somebody listens |
-//! | 4 AUTH_CALL | its body is the credential of all calls of the connection; answered with AUTH_REPLY | dropped |
+//! | 1 CALL | a call | rejected with 404: a client has no methods |
+//! | 2 REPLY | dropped | the reply of a call |
+//! | 3 PUSH | a one-way call | a push, if there is a listener |
+//! | 4 AUTH_CALL | its body is the credential of all calls of the connection; the response is AUTH_REPLY | dropped |
 //! | 5 AUTH_REPLY | dropped | dropped |
 //!
 //! A server pushes as well, without filters: path `a/b` of a push is the name `/a/b`.
 //!
-//! A CALL or PUSH to `/heartbeat` is answered here if there is no such method.
+//! The server responds to a CALL or PUSH to `/heartbeat` itself if there is no such method.
 //!
 //! | codec | here |
 //! | --- | --- |
@@ -32,17 +32,17 @@
 //! | 0, none | a message of a protobuf service, already encoded; of any other service an empty body |
 //! | `f`, `s`, `t`, `x` | refused with 400 |
 //!
-//! The one filter is gzip under the id `g`: all of a frame behind the list of filters is one gzip stream, and the
-//! answer to a filtered call is filtered.
+//! The one filter is gzip under the id `g`: the part of a frame behind the list of filters is one gzip stream, and the
+//! reply to a filtered call is filtered.
 //!
 //! | metadata | here |
 //! | --- | --- |
-//! | `x-timeout-ms` | the deadline, in milliseconds that are left: our own, erpc has none |
+//! | `x-timeout-ms` | the deadline, in milliseconds that are left: an extension of Switchboard, erpc has none |
 //! | `?name=value` behind the name of the method | the same as metadata |
-//! | any other name | the same in lower case, with `-bin` at its end if its value is no plain ASCII |
+//! | any other name | the same in lower case, with `-bin` at its end if its value is not plain ASCII |
 //! | names of other characters than `0-9 a-z _ . -` | left out |
 //!
-//! What becomes of a [`Status`](crate::Status):
+//! A [`Status`](crate::Status) is sent as follows:
 //!
 //! | code | `code` | `msg` |
 //! | --- | --- | --- |
@@ -54,11 +54,11 @@
 //! | `unavailable` | 502 | the text |
 //! | any other | 1000 and its number | its name and the text: `not_found: no such post` |
 //!
-//! A handler that wants another number puts it into its status as metadata `erpc-code`, and a `cause` as `erpc-cause`.
-//! The exact code goes beside it as metadata `grpc-status`, a retry as `grpc-retry-pushback-ms` (0 if it is safe at
-//! once), details as `grpc-status-details-bin`. Numbers of servers that do not send the code are read by the same
-//! table; besides, 405 is `unimplemented`, 100 to 105 are `unavailable`, and every other number, which is the
-//! application's, is `unknown` with the metadata `erpc-code` and `erpc-cause`.
+//! A handler can choose another number with the metadata `erpc-code` of its status, and a `cause` with `erpc-cause`.
+//! The exact code is sent beside it as metadata `grpc-status`, a retry delay as `grpc-retry-pushback-ms` (0 if an
+//! immediate retry is safe), details as `grpc-status-details-bin`. Numbers of servers that do not send the code are
+//! read by the same table. In addition 405 is `unimplemented` and 100 to 105 are `unavailable`. Every other number
+//! belongs to the application and is `unknown` with the metadata `erpc-code` and `erpc-cause`.
 
 mod client;
 mod error;
@@ -80,11 +80,11 @@ pub use framing::Framing;
 pub use names::Names;
 pub use server::Server;
 
-/// The transfer filter that is spoken.
+/// Id of the supported transfer filter.
 pub const GZIP: u8 = b'g';
-/// Longest name of a method that the raw framing has room for, in bytes.
+/// Longest name of a method in the raw framing, in bytes.
 pub const NAME_BYTES_MAX: usize = u8::MAX as usize;
-/// Longest status and longest metadata that the raw framing has room for, in bytes with their escapes.
+/// Longest status and longest metadata in the raw framing, in bytes with their escapes.
 pub const QUERY_BYTES_MAX: usize = u16::MAX as usize;
-/// Room for all of a frame but its body.
+/// Largest size of a frame without its body, in bytes.
 pub const HEAD_BYTES_MAX: usize = 132 << 10;

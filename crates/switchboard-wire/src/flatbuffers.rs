@@ -1,12 +1,12 @@
 //! FlatBuffers: messages that are tables of a `.fbs` file.
 //!
-//! A message is the offset to its table, and the table behind it, as <https://flatbuffers.dev/internals/> has it. Types
-//! that `switchboard-build` generates implement [`Inline`] (what lies in place: numbers, enums and structs),
+//! A message is the offset to its table, followed by the table, as in <https://flatbuffers.dev/internals/>. Types that
+//! `switchboard-build` generates implement [`Inline`] (values stored in place: numbers, enums and structs),
 //! [`Referred`] (tables) or [`Union`].
 //!
-//! Offsets may point anywhere, so that a short message can say the same thing a thousand times, and tables in one
-//! another as deep as memory goes. What is read is therefore bounded: [`DEPTH_MAX`] tables deep, and as large as the
-//! message times [`GROWTH_MAX`].
+//! Offsets may point anywhere. A short message can therefore refer to the same value a thousand times, and nest tables
+//! without end. Reading is bounded: to [`DEPTH_MAX`] nested tables, and to [`GROWTH_MAX`] times the size of the message
+//! in memory.
 
 mod dynamic;
 mod read;
@@ -18,76 +18,76 @@ pub use read::{Malformed, Place, Table};
 use std::{cell::Cell, convert::Infallible};
 pub use write::{Slot, Writer};
 
-/// Tables in one another that are read, as the verifiers of other languages have it.
+/// Largest nesting of tables that is read, the limit of the verifiers in other languages.
 pub const DEPTH_MAX: u32 = 64;
-/// How many times larger than its message what is read of it may be in memory. Tables with few of their fields are many
-/// times larger, and so is what several offsets lead to.
+/// Largest ratio of the memory of a decoded message to the size of the message. Tables with few of their fields set,
+/// and values to which several offsets point, grow by much.
 pub const GROWTH_MAX: usize = 64;
-/// What every message may take in memory, in bytes.
+/// Memory that every message may use regardless of its size, in bytes.
 const ALLOWANCE: usize = 64 << 10;
 
-/// A value that lies in place.
+/// A value that is stored in place.
 pub trait Inline: Copy + PartialEq {
-    /// Bytes that it takes.
+    /// Size in bytes.
     const SIZE: usize;
-    /// What its position is a multiple of.
+    /// Alignment of its position in bytes.
     const ALIGN: usize;
 
-    /// Appends it.
+    /// Appends the value.
     fn put(&self, out: &mut Vec<u8>);
 
-    /// Reads it from the first [`SIZE`](Self::SIZE) bytes.
+    /// Reads the value from the first [`SIZE`](Self::SIZE) bytes.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If there are fewer bytes.
     fn take(bytes: &[u8]) -> Self;
 }
 
-/// A value that others refer to by an offset.
+/// A value that is referred to by an offset.
 pub trait Referred: Sized {
-    /// Appends it; its position.
+    /// Appends the value and returns its position.
     fn write(&self, out: &mut Writer) -> usize;
 
-    /// Reads it.
+    /// Reads the value at `at`.
     ///
     /// # Errors
-    /// What lies there is no such value, or larger than it may be.
+    /// Returns an error if the bytes are not such a value, or if the value exceeds the limits.
     fn read(at: Place<'_>) -> Result<Self, Malformed>;
 }
 
-/// One of several tables, with a number that says which.
+/// One of several tables, with a number that selects the table.
 pub trait Union: Sized {
-    /// Which it is; never 0.
+    /// Number of the table; never 0.
     fn tag(&self) -> u8;
 
-    /// Appends it; its position.
+    /// Appends the table and returns its position.
     fn write(&self, out: &mut Writer) -> usize;
 
-    /// Reads the one with this number; none for one that is not known here.
+    /// Reads the table with this number; `None` for an unknown number.
     ///
     /// # Errors
-    /// Those of [`Referred::read`].
+    /// Returns the errors of [`Referred::read`].
     fn read(tag: u8, at: Place<'_>) -> Result<Option<Self>, Malformed>;
 }
 
-/// A whole message.
+/// Writes a complete message.
 pub fn write<T: Referred>(message: &T) -> Vec<u8> {
     let Ok(bytes) = Writer::message(|out| Ok::<_, Infallible>(message.write(out)));
     bytes
 }
 
-/// Reads a whole message.
+/// Reads a complete message.
 ///
 /// # Errors
-/// Those of [`Referred::read`].
+/// Returns the errors of [`Referred::read`].
 pub fn read<T: Referred>(bytes: &[u8]) -> Result<T, Malformed> {
     read_with(bytes, T::read)
 }
 
-/// Reads a whole message, whose table `read` is told of.
+/// Reads a complete message by calling `read` with its table.
 ///
 /// # Errors
-/// Those of `read`, and bytes that have no table.
+/// Returns the errors of `read`, and an error for bytes that have no table.
 pub fn read_with<T>(
     bytes: &[u8],
     read: impl FnOnce(Place<'_>) -> Result<T, Malformed>,
@@ -109,7 +109,7 @@ macro_rules! numbers {
 
             #[inline]
             fn take(bytes: &[u8]) -> $number {
-                <$number>::from_le_bytes(*bytes.first_chunk().expect("as many as it says it takes"))
+                <$number>::from_le_bytes(*bytes.first_chunk().expect("the caller passes SIZE bytes"))
             }
         })*
     };
@@ -130,7 +130,7 @@ impl Inline for bool {
     }
 }
 
-/// An array in a struct.
+/// A fixed-length array in a struct.
 impl<T: Inline, const N: usize> Inline for [T; N] {
     const SIZE: usize = T::SIZE * N;
     const ALIGN: usize = T::ALIGN;
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// What `flatc` writes of `{ number: 300, name: "ab" }` for this schema, its vtable before the table.
+    /// Bytes that `flatc` writes of `{ number: 300, name: "ab" }` for this schema, with the vtable before the table.
     #[test]
     fn bytes_of_other_writers_are_read_wherever_things_lie() {
         let bytes = [
@@ -207,7 +207,7 @@ mod tests {
 
     /// The layout of `flatc`: numbers and offsets in two vectors of the same length.
     #[test]
-    fn unions_that_are_not_known_are_left_out_of_vectors() {
+    fn unknown_unions_are_left_out_of_vectors() {
         let either = |number| Either::Node(Box::new(node(number)));
         let bytes = write(&Node { some: vec![either(1), either(2), either(3)], ..node(7) });
         let tags = bytes.windows(7).position(|window| window == [3, 0, 0, 0, 1, 1, 1]).unwrap();
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(with(4 + 1, 9).unwrap().some, [either(1), either(3)]);
         assert_eq!(with(4 + 2, 0).unwrap().some, [either(1), either(2)]);
         let why = with(0, 2).unwrap_err().to_string();
-        assert!(why.contains("has 3 unions and 2 numbers of them"), "{why}");
+        assert!(why.contains("has 3 unions and 2 tags"), "{why}");
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
         assert!(read::<Node>(&deep(64)).is_ok());
         let why = read::<Node>(&deep(65)).unwrap_err().to_string();
         assert!(why.contains("deeper than 64"), "{why}");
-        // Each of 30 tables has two children, which are the same one: a billion of them.
+        // Each of 30 tables has two children, which are the same table: a billion tables in total.
         let mut bytes = vec![0; 4];
         let mut first = None;
         for _ in 0..30 {
@@ -253,7 +253,7 @@ mod tests {
             bytes.extend_from_slice(&12i32.to_le_bytes());
             bytes.extend_from_slice(&4u32.to_le_bytes());
             bytes.extend_from_slice(&2u32.to_le_bytes());
-            // Both lead behind the two offsets and the next vtable.
+            // Both offsets point behind themselves and the next vtable.
             bytes.extend_from_slice(&(8u32 + 12).to_le_bytes());
             bytes.extend_from_slice(&(4u32 + 12).to_le_bytes());
             first.get_or_insert(at);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_points_outside_is_refused() {
+    fn offsets_out_of_the_message_are_rejected() {
         let good = write(&Node {
             name: Some("abc".to_owned()),
             children: vec![node(1)],
@@ -277,7 +277,7 @@ mod tests {
             for value in [0, 1, 0x7F, 0xFF] {
                 let mut bad = good.clone();
                 bad[at] = value;
-                // Read or refused, but no panic.
+                // Reading may fail but must not panic.
                 let _ = read::<Node>(&bad);
             }
             let _ = read::<Node>(&good[..at]);

@@ -1,4 +1,4 @@
-//! What several wires of other frameworks have in common.
+//! Code shared by the wires of other frameworks.
 
 mod metadata;
 #[cfg(test)]
@@ -8,4 +8,4 @@ mod status;
 pub(crate) use metadata::{
     add_credentials, check_count, check_size, credentials, insert, too_large as metadata_too_large,
 };
-pub(crate) use status::{CODE, DETAILS, PUSHBACK, cut, details, read_details};
+pub(crate) use status::{CODE, DETAILS, PUSHBACK, details, read_details, truncated};

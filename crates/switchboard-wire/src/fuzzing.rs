@@ -1,9 +1,8 @@
-//! Properties that hold for any bytes: one body for the ordinary tests and for the fuzzer.
+//! Properties that hold for any bytes, shared by the ordinary tests and the fuzzer.
 //!
-//! Every function takes arbitrary bytes, draws its [`Choices`] from them and panics when its property does
-//! not hold. `tests/properties.rs` runs them on seeded random bytes, `fuzz/fuzz_targets` on the fuzzer's.
+//! Every function takes arbitrary bytes, draws its [`Choices`] from them and panics when its property does not hold.
+//! `tests/properties.rs` runs them on seeded random bytes, `fuzz/fuzz_targets` on the fuzzer's input.
 
-mod answers;
 mod baidu;
 mod choices;
 mod conversation;
@@ -13,6 +12,7 @@ mod flatbuffers;
 mod jsonrpc;
 mod kiss;
 mod machines;
+mod outcomes;
 mod rpcx;
 mod thrift;
 mod websocket;
@@ -29,16 +29,18 @@ pub use rpcx::{rpcx_client_input, rpcx_conversation, rpcx_server_input};
 pub use thrift::{thrift_conversation, thrift_input, thrift_struct};
 pub use websocket::{websocket_conversation, websocket_input};
 
+pub use crate::work::take as take_work;
+
 use crate::{
     Metadata,
     sniff::{self, Sniffed},
 };
 use bytes::BytesMut;
 
-/// A metadata block that is accepted is written back as it was read; a list that was built survives the wire.
+/// Checks that an accepted metadata block is encoded as it was read, and that a constructed list survives the wire.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn metadata(data: &[u8]) {
     let mut choices = Choices::new(data);
     let entries_max = usize::from(choices.byte() % 9);
@@ -50,7 +52,7 @@ pub fn metadata(data: &[u8]) {
         Ok(back) => assert_eq!(back, built),
         Err(error) => assert!(built.len() > entries_max, "{error}"),
     }
-    // Damaged, and out of nothing.
+    // A damaged block, and arbitrary bytes.
     if !block.is_empty() {
         let at = usize::from(choices.short()) % block.len();
         block[at] ^= choices.byte();
@@ -67,10 +69,10 @@ fn survives(block: &[u8], entries_max: usize) {
     assert_eq!(back, block);
 }
 
-/// A decision on a prefix holds for everything that begins with it.
+/// Checks that a decision on a prefix holds for all bytes that begin with it.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn sniff(data: &[u8]) {
     let mut choices = Choices::new(data);
     let starts: &[&[u8]] = &[

@@ -1,37 +1,126 @@
-//! HTTP paths of methods, as `google.api.http` writes them, and the templates of these paths.
+//! HTTP paths of methods in the notation of `google.api.http`, and their path templates.
 //!
-//! A template is `/`, segments between slashes, and perhaps a `:verb` at the end. A segment is literal text, `*` for
-//! any one segment, or `**` for any number of them, which must be the last. `{field.path=segments}` gives what its
-//! segments match to a field of the request; `{field}` is short for `{field=*}`. The grammar is that of
+//! A template is `/`, segments between slashes, and an optional `:verb` at the end. A segment is literal text, `*` for
+//! any one segment, or `**` for any number of them, which must be the last. `{field.path=segments}` assigns the text
+//! that its segments match to a field of the request; `{field}` is short for `{field=*}`. The grammar is that of
+//! `google/api/http.proto`.
 //! `google/api/http.proto`.
 
+use crate::proto::{Fields, put_bytes, put_message};
+use bytes::BytesMut;
 use std::fmt;
 
-/// One HTTP path of a method; generated code has them in statics.
+/// HTTP path of a method; generated code stores them in statics.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HttpRule {
     /// The HTTP method: `GET`.
     pub verb: &'static str,
     /// The template of the path: `/v1/{name=shelves/*}`.
     pub path: &'static str,
-    /// The field of the request that the body fills; `*` for all that the path leaves, empty for none.
+    /// The field of the request that the body fills; `*` for all fields that the path does not fill, empty for none.
     pub body: &'static str,
-    /// The field of the reply that is answered with; empty for all of it.
+    /// The field of the reply that becomes the response body; empty for the whole reply.
     pub response_body: &'static str,
 }
 
-/// The template of a path.
+impl HttpRule {
+    /// Number of the method option `google.api.http`.
+    #[doc(hidden)]
+    pub const OPTION: u32 = 72_295_728;
+
+    /// Encodes the value of the option with these rules; `None` without a rule.
+    #[doc(hidden)]
+    pub fn encode(rules: &[HttpRule]) -> Option<Vec<u8>> {
+        let (first, more) = rules.split_first()?;
+        let mut bytes = BytesMut::new();
+        first.write(&mut bytes);
+        for rule in more {
+            put_message(&mut bytes, option::ADDITIONAL_BINDINGS, |into| rule.write(into));
+        }
+        Some(bytes.to_vec())
+    }
+
+    fn write(&self, into: &mut BytesMut) {
+        match option::VERBS.iter().position(|verb| *verb == self.verb) {
+            Some(at) => put_bytes(into, option::FIRST_VERB + at as u32, self.path.as_bytes()),
+            None => put_message(into, option::CUSTOM, |into| {
+                put_bytes(into, 1, self.verb.as_bytes());
+                put_bytes(into, 2, self.path.as_bytes());
+            }),
+        }
+        for (field, text) in [(option::BODY, self.body), (option::RESPONSE_BODY, self.response_body)] {
+            if !text.is_empty() {
+                put_bytes(into, field, text.as_bytes());
+            }
+        }
+    }
+
+    /// Decodes the rules of such a value, whose texts are never freed; `None` for bytes that are not such a value.
+    #[doc(hidden)]
+    pub fn decode(bytes: &[u8]) -> Option<Vec<HttpRule>> {
+        let mut rules = Vec::new();
+        HttpRule::read(bytes, &mut rules, true)?;
+        Some(rules)
+    }
+
+    fn read(bytes: &[u8], rules: &mut Vec<HttpRule>, takes_more: bool) -> Option<()> {
+        let leaked = |bytes: &[u8]| -> Option<&'static str> {
+            Some(Box::leak(std::str::from_utf8(bytes).ok()?.into()))
+        };
+        let (at, mut rule) = (rules.len(), HttpRule { verb: "", path: "", body: "", response_body: "" });
+        rules.push(rule);
+        let mut fields = Fields(bytes);
+        while let Some((field, value)) = fields.next().ok()? {
+            let bytes = value.bytes();
+            match field {
+                option::FIRST_VERB..=option::LAST_VERB => {
+                    rule.verb = option::VERBS[(field - option::FIRST_VERB) as usize];
+                    rule.path = leaked(bytes)?;
+                }
+                option::BODY => rule.body = leaked(bytes)?,
+                option::CUSTOM => {
+                    let mut custom = Fields(bytes);
+                    while let Some((field, value)) = custom.next().ok()? {
+                        match field {
+                            1 => rule.verb = leaked(value.bytes())?,
+                            2 => rule.path = leaked(value.bytes())?,
+                            _ => {}
+                        }
+                    }
+                }
+                option::ADDITIONAL_BINDINGS if takes_more => HttpRule::read(bytes, rules, false)?,
+                option::RESPONSE_BODY => rule.response_body = leaked(bytes)?,
+                _ => {}
+            }
+        }
+        rules[at] = rule;
+        (!rule.verb.is_empty() && !rule.path.is_empty()).then_some(())
+    }
+}
+
+/// Numbers of the fields of `google.api.HttpRule`.
+mod option {
+    pub(super) const FIRST_VERB: u32 = 2;
+    pub(super) const LAST_VERB: u32 = 6;
+    pub(super) const VERBS: [&str; 5] = ["GET", "PUT", "POST", "DELETE", "PATCH"];
+    pub(super) const BODY: u32 = 7;
+    pub(super) const CUSTOM: u32 = 8;
+    pub(super) const ADDITIONAL_BINDINGS: u32 = 11;
+    pub(super) const RESPONSE_BODY: u32 = 12;
+}
+
+/// Path template.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Template {
-    /// What the segments of a path must be.
+    /// Patterns of the segments of a path.
     pub segments: Vec<Segment>,
-    /// What must follow the last segment after a colon.
+    /// Text that must follow the last segment after a colon.
     pub verb: Option<String>,
-    /// Which segments fill which fields.
+    /// Fields of the request and the segments that fill them.
     pub variables: Vec<Variable>,
 }
 
-/// What one segment of a path must be.
+/// Pattern for one segment of a path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Segment {
     /// Anything: `*`.
@@ -49,17 +138,17 @@ pub struct Variable {
     pub field: String,
     /// Index of its first segment.
     pub first: usize,
-    /// How many segments of the template it has.
+    /// Number of segments of the template.
     pub count: usize,
-    /// Whether it matches exactly one segment of a path.
+    /// True if it matches exactly one segment of a path.
     pub is_single: bool,
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// Returns the reason and the position of the error.
     pub fn parse(text: &str) -> Result<Template, String> {
         Template::read(text).map_err(|what| format!("path {text}: {what}"))
     }
@@ -106,7 +195,7 @@ impl Template {
     fn variable(&mut self, text: &str) -> Result<(), String> {
         let (field, segments) = text.split_once('=').unwrap_or((text, "*"));
         if !field.split('.').all(is_identifier) {
-            return Err(format!("`{field}` is no name of a field"));
+            return Err(format!("`{field}` is not a field name"));
         }
         if self.variables.iter().any(|known| known.field == field) {
             return Err(format!("`{field}` is bound twice"));
@@ -140,7 +229,7 @@ impl Template {
     }
 }
 
-/// The shape: equal for templates that match the same paths.
+/// Writes the shape, which is equal for templates that match the same paths.
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for segment in &self.segments {
@@ -157,7 +246,8 @@ impl fmt::Display for Template {
     }
 }
 
-/// What RFC 3986 allows in a segment, but for the colon, the star and the percent sign, which mean something here.
+/// Returns true if all characters are allowed in a segment by RFC 3986, except colon, star and percent sign, which have
+/// a meaning in templates.
 fn is_literal(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()+,;=@".contains(&byte);
     !text.is_empty() && text.bytes().all(allowed)
@@ -173,7 +263,7 @@ fn is_identifier(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Shape and variables, as `field@first+count`, with a star for those of any number of segments.
+    /// Returns shape and variables, as `field@first+count`, with a star if a variable matches any number of segments.
     fn read(text: &str) -> (String, String) {
         let template = Template::parse(text).unwrap();
         let variables = template.variables.iter().map(|variable| {
@@ -211,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_template_is_said() {
+    fn template_errors_have_a_reason() {
         for (text, what) in [
             ("", "begin with a slash"),
             ("v1/a", "begin with a slash"),
@@ -221,8 +311,8 @@ mod tests {
             ("/v1/{a}b", "a slash belongs after the brace"),
             ("/v1/b{a}", "a variable must fill its segment"),
             ("/v1/{a={b}}", "no variables inside"),
-            ("/v1/{a.}", "`a.` is no name of a field"),
-            ("/v1/{}", "`` is no name of a field"),
+            ("/v1/{a.}", "`a.` is not a field name"),
+            ("/v1/{}", "`` is not a field name"),
             ("/v1/{a}/{a}", "`a` is bound twice"),
             ("/v1/**/a", "`**` must be the last segment"),
             ("/v1/{a=**}/b", "`**` must be the last segment"),

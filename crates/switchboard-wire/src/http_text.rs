@@ -1,7 +1,7 @@
-//! Text in paths and queries as arguments of methods of Rust traits.
+//! Conversion of text in paths and queries to arguments of methods of Rust traits.
 //!
-//! Protobuf's descriptors say which type each field has; traits have none. What stands in their place is a
-//! [`TextParam`] for each argument, made by the compiler from the argument's type by [`HttpText`].
+//! Protobuf descriptors define the type of each field; traits have no descriptor. Each argument has a [`TextParam`]
+//! instead, which the compiler derives from the argument's type by [`HttpText`].
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
@@ -13,8 +13,8 @@ use std::{
 
 /// A type of arguments that HTTP paths and queries can fill.
 ///
-/// Numbers, `bool`, `char`, text, addresses, and `Option` of these have it; a query can also fill a `Vec` of them. Give
-/// it to types of your own whose serde form is one value:
+/// Numbers, `bool`, `char`, text, addresses, and `Option` of these implement it; a query can also fill a `Vec` of them.
+/// Implement it for your own types whose serde form is a single value:
 ///
 /// ```
 /// # use switchboard_wire as switchboard;
@@ -33,13 +33,13 @@ use std::{
     note = "leave it out of the path and let the rule have `body = \"*\"`, or implement `switchboard::HttpText` for the type"
 )]
 pub trait HttpText {
-    /// The JSON that the text becomes; the type must be read from it.
+    /// JSON type that the text is converted to; the type must deserialize from it.
     const KIND: TextKind;
-    /// Whether it may be missing.
+    /// True if the argument may be missing.
     const IS_OPTIONAL: bool = false;
 }
 
-/// What text of a path or a query becomes in JSON.
+/// JSON type that text of a path or a query is converted to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TextKind {
     /// `true` or `false`.
@@ -52,24 +52,57 @@ pub enum TextKind {
     Int64,
     /// The text itself, as a string.
     String,
-    /// A whole number from 0 on, of up to 32 bits.
+    /// A non-negative whole number of up to 32 bits.
     Uint32,
-    /// A whole number from 0 on, of up to 64 bits.
+    /// A non-negative whole number of up to 64 bits.
     Uint64,
 }
 
-/// What text does for one argument.
+/// Conversion of text to one argument.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TextParam {
-    /// What it becomes, or what each of a list becomes.
+    /// JSON type of the argument, or of each item of a list.
     pub kind: TextKind,
-    /// It may come several times, and not at all.
+    /// The argument may occur any number of times, including zero.
     pub is_list: bool,
-    /// It may be missing.
+    /// The argument may be missing.
     pub is_optional: bool,
 }
 
-/// A type of arguments that queries can fill: every [`HttpText`] and lists of them. Not for use by hand.
+const KINDS: [TextKind; 7] = [
+    TextKind::Bool,
+    TextKind::Float,
+    TextKind::Int32,
+    TextKind::Int64,
+    TextKind::String,
+    TextKind::Uint32,
+    TextKind::Uint64,
+];
+const LIST: u32 = 1 << 3;
+const OPTIONAL: u32 = 1 << 4;
+
+impl TextParam {
+    /// Number of the field option that reflection uses for arguments of Rust traits. It is in the range for private
+    /// use.
+    #[doc(hidden)]
+    pub const OPTION: u32 = 73_127;
+
+    /// Encodes the value of that option.
+    #[doc(hidden)]
+    pub fn number(self) -> u32 {
+        let flags = if self.is_list { LIST } else { 0 } | if self.is_optional { OPTIONAL } else { 0 };
+        KINDS.iter().position(|kind| *kind == self.kind).unwrap_or_default() as u32 | flags
+    }
+
+    /// Decodes such a value; `None` for values of later versions.
+    #[doc(hidden)]
+    pub fn of_number(number: u32) -> Option<TextParam> {
+        let kind = *KINDS.get((number & !(LIST | OPTIONAL)) as usize)?;
+        Some(TextParam { kind, is_list: number & LIST != 0, is_optional: number & OPTIONAL != 0 })
+    }
+}
+
+/// A type of arguments that queries can fill: every [`HttpText`] and lists of them. Used by generated code only.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "an HTTP query cannot fill a `{Self}`",
@@ -93,8 +126,8 @@ impl<T: HttpText> HttpText for Option<T> {
     const IS_OPTIONAL: bool = true;
 }
 
-/// `OfType::<T>::PARAM` is what text does for a `T`, none if nothing: its own constant goes before that of
-/// [`OfAnyType`]. Not for use by hand.
+/// `OfType::<T>::PARAM` is the conversion of text to a `T`, or `None` if there is none: its inherent constant takes
+/// precedence over that of [`OfAnyType`]. Used by generated code only.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct OfType<T>(std::marker::PhantomData<T>);
@@ -134,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_say_what_text_does_for_them() {
+    fn types_define_their_conversion_from_text() {
         let param = |kind, is_list, is_optional| Some(TextParam { kind, is_list, is_optional });
         assert_eq!(OfType::<u8>::PARAM, param(TextKind::Uint32, false, false));
         assert_eq!(OfType::<Option<f64>>::PARAM, param(TextKind::Float, false, true));

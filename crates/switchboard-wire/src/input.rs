@@ -1,39 +1,43 @@
-//! Bytes that arrived and were not yet understood.
+//! Buffer of received bytes that are not parsed yet.
 
 use bytes::{Buf, Bytes, BytesMut};
 use std::mem;
 
-/// Payloads up to this size are copied out of a buffer that is [not shared](Input::sharing), larger ones never.
+/// Largest payload that is copied out of a buffer that is [not shared](Input::sharing), in bytes.
 const COPY_MAX: usize = 1024;
 
-/// Payloads above this size are split off the buffer, each at some cost; for smaller ones the buffer is frozen once,
-/// and each is a cheap slice of it.
+/// Payloads above this size in bytes are split off the buffer, each at some cost. For smaller ones the buffer is frozen
+/// once, and each is a cheap slice of it.
 const SLICE_MAX: usize = 8 << 10;
 
-/// A read buffer with a cursor: units are taken off the front, a partial tail stays.
+/// Longest partial unit that is copied to the front of the buffer. A longer rest stays in place if no slice of the
+/// buffer is in use.
+const TAIL_COPY_MAX: usize = 512;
+
+/// A read buffer with a cursor: complete units are taken from the front, a partial unit stays.
 #[derive(Debug, Default)]
 pub struct Input {
-    /// What was read; empty, but for its room, while there is something frozen.
+    /// Received bytes; empty except for its capacity while `frozen` is in use.
     buffer: BytesMut,
-    /// What was read, once a small payload was taken of it.
+    /// Received bytes, once a small payload was taken from them.
     frozen: Bytes,
-    /// Where in one or the other the rest begins.
+    /// Position of the remaining bytes in `buffer` or `frozen`.
     at: usize,
-    /// What the buffer held at most when it came.
+    /// Capacity of the buffer that was passed to [`Input::new`].
     room: usize,
     unshared: bool,
 }
 
 impl Input {
-    /// Continues with what is in `buffer`.
+    /// Creates an input that continues with the bytes in `buffer`.
     pub fn new(buffer: BytesMut) -> Input {
         let room = buffer.capacity();
         Input { buffer, frozen: Bytes::new(), at: 0, room, unshared: false }
     }
 
-    /// Whether small payloads may be shares of the buffer. Shares are quick as long as they are gone
-    /// before the buffer is needed again; a user that keeps them would keep a whole buffer each for a few bytes, so
-    /// a driver that cannot win its buffers back says no for a while.
+    /// Sets whether small payloads may be slices of the buffer. Slices are fast as long as they are dropped before the
+    /// buffer is needed again. A user that keeps them would keep a whole buffer for a few bytes each, so a driver that
+    /// cannot reclaim its buffers disables sharing for a while.
     #[must_use]
     pub fn sharing(mut self, shared: bool) -> Input {
         self.unshared = !shared;
@@ -45,43 +49,43 @@ impl Input {
         if self.frozen.is_empty() { &self.buffer } else { &self.frozen }
     }
 
-    /// What has not been taken yet.
+    /// Returns the bytes that have not been taken.
     #[inline]
     pub fn rest(&self) -> &[u8] {
         &self.whole()[self.at..]
     }
 
-    /// How many bytes have not been taken yet.
+    /// Returns the number of bytes that have not been taken.
     #[inline]
     pub fn len(&self) -> usize {
         self.whole().len() - self.at
     }
 
-    /// Whether everything was taken.
+    /// Returns true if all bytes were taken.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Steps over `n` bytes.
+    /// Skips `n` bytes.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If there are fewer bytes.
     #[inline]
     pub fn skip(&mut self, n: usize) {
         assert!(n <= self.len(), "skip past the end of the input");
         self.at += n;
     }
 
-    /// Steps back over `n` bytes that were just stepped over.
+    /// Moves the cursor back over `n` bytes that were just skipped.
     pub(crate) fn unskip(&mut self, n: usize) {
         self.at -= n;
     }
 
-    /// Takes `n` bytes: as a share of the buffer, or as a copy if they are few and the buffer is not shared.
+    /// Takes `n` bytes: as a slice of the buffer, or as a copy if they are few and the buffer is not shared.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If there are fewer bytes.
     #[inline]
     pub fn take(&mut self, n: usize) -> Bytes {
         if self.frozen.is_empty() {
@@ -92,7 +96,7 @@ impl Input {
         taken
     }
 
-    /// Takes `n` bytes of what is not frozen yet, and freezes it if more small payloads may follow.
+    /// Takes `n` bytes that are not frozen yet, and freezes the buffer if more small payloads may follow.
     fn take_first(&mut self, n: usize) -> Bytes {
         if n == 0 {
             return Bytes::new();
@@ -110,7 +114,7 @@ impl Input {
         self.take(n)
     }
 
-    /// The buffer to read more bytes into; call it when no whole unit is left.
+    /// Returns the buffer to read more bytes into; call it when no complete unit is left.
     pub fn buffer(&mut self) -> &mut BytesMut {
         self.settle();
         &mut self.buffer
@@ -121,27 +125,46 @@ impl Input {
         self.buffer().extend_from_slice(bytes);
     }
 
-    /// Gives the buffer back with what was not taken.
+    /// Returns the buffer with the bytes that were not taken.
     pub fn into_buffer(mut self) -> BytesMut {
         self.settle();
         self.buffer
     }
 
-    /// Makes the buffer hold what was not taken, and that alone.
+    /// Makes the buffer hold exactly the bytes that were not taken.
     fn settle(&mut self) {
         let at = mem::take(&mut self.at);
         if !self.frozen.is_empty() {
-            // A part of a unit, at most. Once the frozen bytes are let go, the buffer has all of its room again, unless
-            // somebody still holds what was taken.
-            let tail = self.frozen[at..].to_vec();
-            self.frozen = Bytes::new();
-            let _ = self.buffer.try_reclaim(self.room.max(tail.len()));
-            self.buffer.extend_from_slice(&tail);
+            self.thaw(at);
         } else if at == self.buffer.len() {
             self.buffer.clear();
         } else {
             self.buffer.advance(at);
         }
+    }
+
+    /// Moves the frozen bytes from `at` on back into the buffer. Copies them if they are few, or if a slice of the
+    /// buffer is still in use; the slice then keeps the memory.
+    fn thaw(&mut self, at: usize) {
+        let mut frozen = mem::take(&mut self.frozen);
+        frozen.advance(at);
+        if frozen.len() > TAIL_COPY_MAX {
+            // The empty buffer also refers to the memory.
+            self.buffer = BytesMut::new();
+            match frozen.try_into_mut() {
+                Ok(buffer) => self.buffer = buffer,
+                Err(shared) => {
+                    self.buffer.reserve(self.room.max(shared.len()));
+                    self.buffer.extend_from_slice(&shared);
+                }
+            }
+            return;
+        }
+        let tail = frozen.to_vec();
+        drop(frozen);
+        // Without other slices the buffer has its whole capacity again.
+        let _ = self.buffer.try_reclaim(self.room.max(tail.len()));
+        self.buffer.extend_from_slice(&tail);
     }
 }
 
@@ -150,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rest_of_a_frozen_buffer_goes_on_with_what_is_read_next() {
+    fn rest_of_a_frozen_buffer_continues_with_the_next_read() {
         let bytes: Vec<u8> = (0..100).collect();
         let mut input = Input::new(BytesMut::from(&bytes[..]));
         let kept = [input.take(10), input.take(20)];
@@ -161,6 +184,20 @@ mod tests {
         assert_eq!(input.take(65), &bytes[35..]);
         assert_eq!(input.into_buffer(), [1, 2, 3][..]);
         assert_eq!(kept.concat(), &bytes[..30]);
+    }
+
+    #[test]
+    fn a_long_rest_is_copied_only_while_a_slice_is_in_use() {
+        let bytes: Vec<u8> = (0..5000u32).map(|n| n as u8).collect();
+        for keeps in [false, true] {
+            let mut input = Input::new(BytesMut::from(&bytes[..]));
+            let kept = input.take(1000);
+            let rest = input.rest().as_ptr();
+            let kept = keeps.then_some(kept);
+            let buffer = input.into_buffer();
+            assert_eq!(buffer, bytes[1000..]);
+            assert_eq!(buffer.as_ptr() == rest, !keeps, "copied, or shared with {kept:?}");
+        }
     }
 
     #[test]

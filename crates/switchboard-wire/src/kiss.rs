@@ -1,27 +1,27 @@
-//! kiss-rpc, of the D language: one frame a request and one a response, in any order.
+//! kiss-rpc, a framework of the D language: one frame per request and one per response, in any order.
 //!
 //! ```text
 //! FF FF | 14 | 01 | st u16 BE | status | 00 00 | function u64 BE | sequence u32 BE | body size u16 BE | body
 //! ```
 //!
-//! [`Server`] and [`Client`] are the machines; whoever opened the connection sends requests, and nothing but its role
-//! tells a request from a response.
+//! [`Server`] and [`Client`] are the state machines. The side that opened the connection sends requests. Only the role
+//! of the reader distinguishes a request from a response.
 //!
 //! **Functions** have numbers and no names: hashes that the compiler of its interface files computed. A server finds
-//! function N under the alias `kiss/N` ([`alias`]); a client is told the [numbers](Client::functions).
+//! function N under the alias `kiss/N` ([`alias`]); a client is configured with the [numbers](Client::functions).
 //!
-//! **Bodies** are messages of FlatBuffers, whatever the lowest bits of `st` say: real peers write 4 there, Cap'n Proto.
-//! Between two Switchboards 0 means JSON and 2 protobuf, which real peers never write.
+//! **Bodies** are FlatBuffers messages, whatever the lowest bits of `st` are: real peers write 4 there, Cap'n Proto.
+//! Between two Switchboard peers 0 means JSON and 2 protobuf, which real peers never write.
 //!
-//! **Snappy**: the second nibble of `st` asks for a [`Compression`], the first says whether this body has it. A server
-//! answers with what the request asked for.
+//! **Snappy**: the second nibble of `st` requests a [`Compression`], the first is set if this body is compressed. A
+//! server compresses its response as the request requires.
 //!
 //! **Errors** are one bit. A [`Status`](crate::Status) other than success is a response with an empty body and the
-//! lowest bit of `status`; the client makes of it `unknown`, and nothing says whether the call may be tried again. So
-//! it is with a function that nobody has, where real servers answer nothing at all.
+//! lowest bit of `status`. The client reports `unknown`, and the response does not say whether a retry is safe. An
+//! unknown function is reported in the same way; real servers do not respond to one at all.
 //!
-//! **A heartbeat** is a frame of function 0, which the server sends back. There are no metadata, deadlines, streams or
-//! words for giving up on a call; a one-way call has the highest bit of `status`, which real peers never set.
+//! **A heartbeat** is a frame of function 0, which the server sends back. The protocol has no metadata, deadlines,
+//! streams or cancellation. A one-way call has the highest bit of `status`, which real peers never set.
 //!
 //! [`alias`]: crate::MethodTable::alias
 
@@ -38,11 +38,11 @@ pub use server::Server;
 
 /// The first bytes of every frame: the magic, the size of the header on 64-bit peers, the version.
 pub const MAGIC: [u8; 4] = [0xFF, 0xFF, 20, 1];
-/// How a frame began before the first release of kiss-rpc, which had another form.
+/// First bytes of a frame before the first release of kiss-rpc, which had another format.
 pub const UNRELEASED_MAGIC: [u8; 8] = [0xAA, 0xBB, 0xCC, 0xDD, 0xAA, 0xAA, 0xAA, 0xFF];
-/// Largest body, in bytes as they are on the wire.
+/// Largest body on the wire, in bytes.
 pub const BODY_BYTES_MAX: usize = (64 << 10) - frame::HEADER_LEN;
-/// Largest message that a body may become, in bytes.
+/// Largest message that a body may decompress to, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// The function of heartbeats.
+/// Function number of heartbeats.
 const HEARTBEAT: u64 = 0;

@@ -4,11 +4,13 @@
 //! random source, so the same code runs in a server, in a test, in a fuzzer and in a simulator. The crate that
 //! drives wires is `switchboard`; most users want that one.
 //!
-//! Reading order: [`status`] and [`metadata`] (what every call carries), [`method`] (names and numbers), [`http_rule`]
-//! (paths of methods), [`http_text`] (what text in them becomes),
-//! [`input`], [`outbox`] and [`outgoing`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own
-//! protocol), [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455), [`jsonrpc`], and the
-//! wires of other frameworks: [`baidu`], [`erpc`], [`kiss`], [`rpcx`], [`thrift`].
+//! Reading order: [`status`] and [`metadata`] (the data of every call), [`method`] (names and numbers), [`http_rule`]
+//! (paths of methods), [`http_text`] (conversion of text in paths), [`input`], [`outbox`] and [`outgoing`] (bytes in,
+//! bytes out), [`wire`] (the traits), [`native`] (the protocol of Switchboard), [`sniff`] (detection of the protocol of
+//! a connection), [`websocket`] (frames of RFC 6455), [`jsonrpc`], and the wires of other frameworks: [`baidu`],
+//! [`erpc`], [`kiss`], [`rpcx`], [`thrift`].
+// Disallowed methods of time types, see clippy.toml: no peer can choose a time that makes them panic.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 pub mod baidu;
 mod base64;
@@ -17,6 +19,7 @@ pub mod flatbuffers;
 mod foreign;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod gzip;
 pub mod http_rule;
 pub mod http_text;
 pub mod input;
@@ -28,7 +31,7 @@ pub mod method;
 pub mod native;
 pub mod outbox;
 pub mod outgoing;
-mod places;
+mod pending;
 mod proto;
 pub mod rpcx;
 mod snappy;
@@ -37,6 +40,7 @@ pub mod status;
 pub mod thrift;
 pub mod websocket;
 pub mod wire;
+mod work;
 
 pub use http_rule::HttpRule;
 pub use http_text::{HttpText, TextKind, TextParam};
@@ -44,7 +48,7 @@ pub use input::Input;
 pub use limits::Limits;
 pub use metadata::Metadata;
 pub use method::{
-    Idempotency, Kind, LEARNED_MAX, MethodId, MethodInfo, MethodTable, Params, SchemaId, ServiceInfo,
+    Found, Idempotency, Kind, MethodId, MethodInfo, MethodTable, Params, SchemaId, ServiceInfo,
 };
 pub use outbox::Outbox;
 pub use outgoing::Outgoing;

@@ -1,18 +1,18 @@
-//! What a peer may make us hold.
+//! Limits on the memory that a peer can use.
 
-/// The limits of one connection's wire. Sizes are bytes.
+/// Limits of one connection's wire. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Largest message taken from the peer. Default 4 MiB.
+    /// Largest accepted message. Default 4 MiB.
     pub message_bytes_max: u32,
     /// Largest metadata block of a call, reply or end. Default 16 KiB.
     pub metadata_bytes_max: u32,
-    /// Most entries in a metadata block. Default 64.
+    /// Largest number of entries in a metadata block. Default 64.
     pub metadata_entries_max: u32,
-    /// Most methods a client may name on one connection. Default 1024.
+    /// Largest number of methods that a client may name on one connection. Default 1024.
     pub methods_max: u16,
-    /// Calls in flight on one connection: calls above it are refused. Default 10000.
+    /// Largest number of calls in flight on one connection; further calls are rejected. Default 10000.
     pub calls_max: u32,
     /// Bytes of one stream that a sender may send ahead of the reader. Default 256 KiB.
     pub stream_window_bytes: u32,

@@ -1,41 +1,42 @@
-//! Names and values that travel beside a call's messages.
+//! Metadata: names and values that accompany the messages of a call.
 
 mod parts;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use parts::{Entry, Parts, named};
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, sync::Arc};
 
-/// An ordered list of names and values; names may repeat.
+/// Ordered list of names and values; names may repeat.
 ///
 /// Names are lower case `[0-9a-z_.-]`; values of names that end in `-bin` are any bytes, all others are text of the
 /// characters 20 to 7E. An empty list costs no allocation.
 ///
-/// Beside the list there is room for one [attachment](Self::attachment).
+/// Beside the list there may be one [attachment](Self::attachment).
 #[derive(Default)]
 pub struct Metadata {
-    /// One word that is null for the usual call: four of these move with every call, and each would be dropped.
+    /// One pointer that is null for the usual call: each call moves four lists, and each of them is dropped.
     parts: Option<Box<Parts>>,
 }
 
-/// Why a name or value was refused.
+/// Reason why a name or value was rejected.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct InvalidMetadata {
     text: String,
-    /// A limit of the receiver, not the fault of a name or value.
+    /// The list exceeds a limit of the receiver; names and values are valid.
     too_many: bool,
 }
 
 impl Metadata {
-    /// An empty list.
+    /// Creates an empty list.
     pub const fn new() -> Metadata {
         Metadata { parts: None }
     }
 
-    /// Adds an entry after those that exist; the name is lowered.
+    /// Appends an entry; the name is converted to lower case.
     ///
     /// # Errors
-    /// A name with other characters than `[0-9a-z_.-]`, or a value that its name does not allow.
+    /// Returns an error for a name with other characters than `[0-9a-z_.-]`, and for a value that its name does not
+    /// allow.
     pub fn insert(&mut self, name: &str, value: impl Into<Bytes>) -> Result<(), InvalidMetadata> {
         let name = match name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             true => Cow::Owned(name.to_ascii_lowercase()),
@@ -47,12 +48,12 @@ impl Metadata {
         Ok(())
     }
 
-    /// The first value of `name`, if it is text.
+    /// Returns the first value of `name`, if it is text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.value(name).and_then(|value| std::str::from_utf8(value).ok())
     }
 
-    /// The first value of `name`.
+    /// Returns the first value of `name`.
     pub fn value(&self, name: &str) -> Option<&Bytes> {
         self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
@@ -64,26 +65,27 @@ impl Metadata {
         }
     }
 
-    /// Appends the entries of `other`; its attachment takes the place of this one's.
+    /// Appends the entries of `other`; its attachment replaces this one's.
     pub fn extend(&mut self, mut other: Metadata) {
         match (&mut self.parts, other.parts.take()) {
             (_, None) => {}
             (Some(parts), Some(mut others)) => {
                 parts.entries.append(&mut others.entries);
                 parts.attachment = others.attachment.take().or(parts.attachment.take());
+                parts.called = others.called.take().or(parts.called.take());
                 others.recycle();
             }
             (none, others) => *none = others,
         }
     }
 
-    /// Bytes that travel beside the only message of a request or reply, as large as a message may be. They are no
-    /// entry, and most wires have no place for them: baidu_std has.
+    /// Bytes that accompany the only message of a request or reply, with the size limit of a message. They are not an
+    /// entry. Most wires cannot carry them; baidu_std can.
     pub fn attachment(&self) -> Option<&Bytes> {
         self.parts.as_ref().and_then(|parts| parts.attachment.as_ref())
     }
 
-    /// Replaces the [attachment](Self::attachment); without bytes there is none.
+    /// Replaces the [attachment](Self::attachment); empty bytes remove it.
     pub fn set_attachment(&mut self, bytes: impl Into<Bytes>) {
         let bytes = bytes.into();
         if !bytes.is_empty() || self.parts.is_some() {
@@ -92,17 +94,30 @@ impl Metadata {
         }
     }
 
-    /// Every entry, in order.
+    /// Full name of the called method, if no service of the server declares it. It is not an entry: wires send it only
+    /// as the name of the method.
+    pub fn called(&self) -> Option<&Arc<str>> {
+        self.parts.as_ref().and_then(|parts| parts.called.as_ref())
+    }
+
+    /// Replaces the name of the [called method](Self::called).
+    pub fn set_called(&mut self, name: Option<Arc<str>>) {
+        if name.is_some() || self.parts.is_some() {
+            self.parts.get_or_insert_with(Parts::fresh).called = name;
+        }
+    }
+
+    /// Iterates over the entries, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Bytes)> {
         self.entries().iter().map(|(name, value)| (&**name, value))
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries().len()
     }
 
-    /// Whether there is no entry, and no attachment.
+    /// Returns true if there is no entry and no attachment.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.entries().is_empty() && self.attachment().is_none()
@@ -120,7 +135,7 @@ impl Metadata {
         self.parts.get_or_insert_with(Parts::fresh).entries.push(entry);
     }
 
-    /// Bytes of the block that [`encode`](Self::encode) writes.
+    /// Returns the size in bytes of the block that [`encode`](Self::encode) writes.
     #[inline]
     pub fn encoded_len(&self) -> usize {
         self.entries().iter().map(|(name, value)| 3 + name.len() + value.len()).sum()
@@ -141,8 +156,9 @@ impl Metadata {
     /// Reads a block that [`encode`](Self::encode) wrote.
     ///
     /// # Errors
-    /// Truncated blocks, refused names or values, more entries than `entries_max`.
+    /// Returns an error for truncated blocks, invalid names or values, and more entries than `entries_max`.
     pub fn decode(mut block: &[u8], entries_max: usize) -> Result<Metadata, InvalidMetadata> {
+        crate::work::add(block.len());
         let mut metadata = Metadata::new();
         while let Some((head, rest)) = block.split_first_chunk::<3>() {
             let (name_len, value_len) =
@@ -166,7 +182,7 @@ fn invalid(text: impl Into<String>) -> InvalidMetadata {
     InvalidMetadata { text: text.into(), too_many: false }
 }
 
-/// The bytes of names.
+/// Bytes that names may contain.
 const TOKEN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -177,13 +193,15 @@ const TOKEN: [bool; 256] = {
     table
 };
 
-/// Names are tokens, values text unless the name says `-bin`.
+/// Checks that the name is a token, and that the value is text unless the name ends in `-bin`.
 fn check(name: &str, value: &[u8]) -> Result<(), InvalidMetadata> {
-    // All bytes are looked at, without a branch for each: every call that carries metadata pays for this.
+    // The loop examines all bytes without a branch for each, since every call with metadata pays for it.
     let is_token = name.bytes().fold(true, |so_far, byte| so_far & TOKEN[usize::from(byte)]);
     let is_text = || value.iter().fold(true, |so_far, byte| so_far & (byte.wrapping_sub(0x20) < 0x5F));
     if name.is_empty() || name.len() > 255 || !is_token {
-        return Err(invalid(format!("{name:?} is no metadata name: 1 to 255 of 0-9 a-z _ . -")));
+        return Err(invalid(format!(
+            "{name:?} is not a metadata name; use 1 to 255 characters of 0-9 a-z _ . -"
+        )));
     }
     if value.len() > usize::from(u16::MAX) {
         return Err(invalid(format!("the value of {name} has {} bytes, the limit is 65535", value.len())));
@@ -260,7 +278,7 @@ mod tests {
         assert_eq!(back.text("tenant"), Some("a"));
         assert!(Metadata::decode(&block, 2).unwrap_err().to_string().contains("metadata_entries_max"));
         for end in 1..block.len() {
-            // Cuts between entries give a shorter list, all others an error; none panics.
+            // Truncation between entries gives a shorter list, any other an error; none panics.
             let _ = Metadata::decode(&block[..end], 3);
         }
     }

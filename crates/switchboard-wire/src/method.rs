@@ -1,19 +1,18 @@
 //! Methods: their names, kinds and numbers.
 
-mod learned;
+mod others;
 
 use crate::{Codec, HttpRule, TextParam};
-pub use learned::LEARNED_MAX;
-use learned::Learned;
-use std::{collections::HashMap, fmt, num::NonZeroU64};
+use others::{OTHERS, Others};
+use std::{collections::HashMap, fmt, num::NonZeroU64, sync::Arc};
 
-/// What a service offers; generated code has one per service, in a static.
+/// Description of a service; generated code has one per service, in a static.
 pub struct ServiceInfo {
-    /// Full name, package included: `demo.v1.Greeter`.
+    /// Full name, including the package: `demo.v1.Greeter`.
     pub name: &'static str,
-    /// The methods; a call names one by its index here.
+    /// The methods; their index here is their number within the service.
     pub methods: &'static [MethodInfo],
-    /// An encoded `google.protobuf.FileDescriptorSet` that describes the service, or nothing.
+    /// Encoded `google.protobuf.FileDescriptorSet` that describes the service, or empty.
     pub descriptor: &'static [u8],
 }
 
@@ -27,27 +26,27 @@ impl fmt::Debug for ServiceInfo {
     }
 }
 
-/// What callers and servers know of a method before any call.
+/// Properties of a method that callers and servers know before any call.
 #[derive(Clone, Copy, Debug)]
 pub struct MethodInfo {
     /// Name without the service: `Greet`.
     pub name: &'static str,
-    /// How many messages go either way.
+    /// Number of messages in each direction.
     pub kind: Kind,
-    /// No reply is sent or waited for.
+    /// The server sends no reply, and the caller waits for none.
     pub oneway: bool,
-    /// The handler runs on a task of its own instead of in the connection's turn.
+    /// The handler runs on its own task instead of on the task of the connection.
     pub spawn: bool,
-    /// What a second try does.
+    /// Effect of a repeated call.
     pub idempotency: Idempotency,
-    /// Fingerprint of the messages, where their bytes do not say what they are.
+    /// Fingerprint of the messages, for codecs whose bytes do not identify fields.
     pub schema: Option<SchemaId>,
-    /// Its HTTP paths beside `/package.Service/Method`.
+    /// HTTP paths beside `/package.Service/Method`.
     pub http: &'static [HttpRule],
     /// The parts of a request message in order, for wires that send them without names.
     pub params: Params,
-    /// What text in paths and queries does for the arguments of `params`, one for each, none for those that only a
-    /// body has; empty where a descriptor says it.
+    /// Conversion of text in paths and queries to the arguments in `params`, one entry each; `None` for arguments that
+    /// only a body can fill. Empty if a descriptor defines the types.
     pub texts: &'static [Option<TextParam>],
 }
 
@@ -58,14 +57,14 @@ pub enum Params {
     Arguments(&'static [&'static str]),
     /// The fields of a protobuf message, by their numbers.
     Fields(&'static [&'static str]),
-    /// Nobody said.
+    /// Not declared.
     Unknown,
-    /// As they were sent, lists too: of methods that were [learned](MethodTable::learn).
+    /// Unchanged as sent, lists too: for methods that [no service declares](MethodTable::other).
     AsSent,
 }
 
 impl MethodInfo {
-    /// A method of this name and kind, nothing special about it.
+    /// Creates a method with this name and kind and default properties.
     pub const fn new(name: &'static str, kind: Kind) -> MethodInfo {
         MethodInfo {
             name,
@@ -80,60 +79,60 @@ impl MethodInfo {
         }
     }
 
-    /// Marks it one-way.
+    /// Marks the method one-way.
     #[must_use]
     pub const fn oneway(mut self) -> MethodInfo {
         self.oneway = true;
         self
     }
 
-    /// Moves its handlers off the connection.
+    /// Runs its handlers on their own tasks.
     #[must_use]
     pub const fn spawn(mut self) -> MethodInfo {
         self.spawn = true;
         self
     }
 
-    /// Says what a second try does.
+    /// Sets the effect of a repeated call.
     #[must_use]
     pub const fn idempotency(mut self, idempotency: Idempotency) -> MethodInfo {
         self.idempotency = idempotency;
         self
     }
 
-    /// Names the parts of its request message.
+    /// Sets the names of the parts of its request message.
     #[must_use]
     pub const fn params(mut self, params: Params) -> MethodInfo {
         self.params = params;
         self
     }
 
-    /// Says what text does for its arguments.
+    /// Sets the conversion of text to its arguments.
     #[must_use]
     pub const fn texts(mut self, texts: &'static [Option<TextParam>]) -> MethodInfo {
         self.texts = texts;
         self
     }
 
-    /// Gives it HTTP paths.
+    /// Sets its HTTP paths.
     #[must_use]
     pub const fn http(mut self, rules: &'static [HttpRule]) -> MethodInfo {
         self.http = rules;
         self
     }
 
-    /// Gives the messages a fingerprint; 0 is none.
+    /// Sets the fingerprint of its messages; 0 means none.
     #[must_use]
     pub const fn schema(mut self, number: u64) -> MethodInfo {
         self.schema = SchemaId::new(number);
         self
     }
 
-    /// Whether a caller that was built from `theirs` sends messages of this method on `codec`. One that names no
-    /// schema is believed, and so is every codec whose messages carry the names or numbers of their fields.
+    /// Checks that a caller that was built from schema `theirs` can send messages of this method in `codec`. A caller
+    /// without a schema is accepted, and so is every codec whose messages carry the names or numbers of their fields.
     ///
     /// # Errors
-    /// `FailedPrecondition` that names both schemas and the method by its full name, `path`.
+    /// `FailedPrecondition` with both schemas and the full name of the method, `path`.
     pub fn check_schema(
         &self,
         path: &str,
@@ -152,13 +151,13 @@ impl MethodInfo {
     }
 }
 
-/// Fingerprint of a method's arguments and results, their names, types and order: builds that agree on it understand
-/// each other's messages.
+/// Fingerprint of a method's arguments and results: their names, types and order. Builds with equal fingerprints
+/// understand each other's messages.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct SchemaId(NonZeroU64);
 
 impl SchemaId {
-    /// The fingerprint with this number; 0 is none.
+    /// Creates the fingerprint with this number; `None` for 0.
     pub const fn new(number: u64) -> Option<SchemaId> {
         match NonZeroU64::new(number) {
             Some(number) => Some(SchemaId(number)),
@@ -166,7 +165,7 @@ impl SchemaId {
         }
     }
 
-    /// As the wire has it.
+    /// Returns the number that is sent on the wire.
     pub const fn number(self) -> u64 {
         self.0.get()
     }
@@ -178,7 +177,7 @@ impl fmt::Display for SchemaId {
     }
 }
 
-/// How many messages go either way.
+/// Number of messages in each direction.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Kind {
     /// Many requests, many replies.
@@ -191,46 +190,63 @@ pub enum Kind {
     Unary,
 }
 
-/// What a second try of a method does.
+/// Effect of a repeated call of a method.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Idempotency {
-    /// The same as one.
+    /// A repeated call has the effect of a single one.
     Idempotent,
-    /// Nothing: the method only reads.
+    /// The method has no effect: it only reads.
     NoSideEffects,
-    /// Nobody said.
+    /// Not declared.
     Unknown,
 }
 
-/// The number of a method in a server's [`MethodTable`].
+/// Number of a method in a server's [`MethodTable`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct MethodId(pub u16);
 
-/// Every method of a server: full name to number, number to service and index.
+/// Result of a method lookup by name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Number of the method.
+    pub method: MethodId,
+    /// Full name, if no service declares the method: the number then represents all undeclared methods.
+    pub called: Option<Arc<str>>,
+}
+
+impl From<MethodId> for Found {
+    fn from(method: MethodId) -> Found {
+        Found { method, called: None }
+    }
+}
+
+/// All methods of a server: full name to number, number to service and index.
 #[derive(Debug, Default)]
 pub struct MethodTable {
     by_name: HashMap<Box<str>, MethodId>,
     entries: Vec<Entry>,
     services: Vec<&'static ServiceInfo>,
-    /// The largest of the methods' own limits.
+    /// The largest per-method limit.
     largest_message: Option<u32>,
-    /// There if calls of other methods are taken too.
-    learned: Option<Box<Learned>>,
+    /// Set if the server accepts calls of undeclared methods.
+    others: Option<Others>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     service: u16,
     index: u16,
-    /// The method's own limit, in place of the connection's.
+    /// Limit of the method, which replaces that of the connection.
     message_bytes_max: Option<u32>,
+    /// Error texts may name the method to every caller.
+    listed: bool,
 }
 
 impl MethodTable {
-    /// Adds a service; its number is the count of those before it.
+    /// Adds a service and returns its number, the count of services before it.
     ///
     /// # Errors
-    /// The name of a service that is already there, or more than 65535 methods in all.
+    /// Returns an error if the service was already added, and for more than 65535 methods in total.
     pub fn add(&mut self, service: &'static ServiceInfo) -> Result<u16, String> {
         if self.services.iter().any(|known| known.name == service.name) {
             return Err(format!("service {} is added twice", service.name));
@@ -242,79 +258,78 @@ impl MethodTable {
         for (index, method) in service.methods.iter().enumerate() {
             let id = MethodId(self.entries.len() as u16);
             self.by_name.insert(format!("{}/{}", service.name, method.name).into(), id);
-            self.entries.push(Entry { service: number, index: index as u16, message_bytes_max: None });
+            self.entries.push(Entry {
+                service: number,
+                index: index as u16,
+                message_bytes_max: None,
+                listed: true,
+            });
         }
         self.services.push(service);
         Ok(number)
     }
 
-    /// Takes calls of methods that no service declares: of these services, of all others when there are none.
+    /// Accepts calls of methods that no service declares: of these services, or of all undeclared services if the list
+    /// is empty.
     ///
-    /// Such methods are [learned](Self::learn) as they are called, [`LEARNED_MAX`] at most. They belong to a service
-    /// whose number is the count of those that were added; what is kept for each method is kept for all of them
-    /// together, under the number [`len`](Self::len), where the name is `*`. To be called after every
-    /// [`add`](Self::add).
+    /// Such methods belong to a service whose number is the count of added services. State per method is shared by all
+    /// of them, under the number [`len`](Self::len) and the name `*`. Call this after every [`add`](Self::add).
     ///
     /// # Errors
-    /// More than 65535 methods in all.
+    /// Returns an error for more than 65535 methods in total.
     pub fn take_others(&mut self, services: impl IntoIterator<Item = String>) -> Result<(), String> {
-        if self.entries.len() + 1 + LEARNED_MAX > usize::from(u16::MAX) {
-            return Err(format!(
-                "more than {} methods beside those that are learned",
-                u16::MAX - LEARNED_MAX as u16
-            ));
+        // One number for the shared state, and one for each of the two kinds.
+        if self.entries.len() + 3 > usize::from(u16::MAX) {
+            return Err(format!("more than {} methods beside those of a fallback", u16::MAX - 3));
         }
-        self.learned = Some(Box::new(Learned::new(services.into_iter().map(Into::into).collect())));
+        self.others = Some(Others::new(services.into_iter().map(Into::into).collect()));
         Ok(())
     }
 
-    /// Whether calls of methods that no service declares are taken.
+    /// Returns true if calls of methods that no service declares are accepted.
     #[inline]
     pub fn takes_others(&self) -> bool {
-        self.learned.is_some()
+        self.others.is_some()
     }
 
-    /// The method with this full name that no service declares, known from now on; none if such calls are not taken,
-    /// for other methods of the services that there are, and for one name more than [`LEARNED_MAX`].
+    /// Finds the method with this full name that no service declares. Returns `None` if such calls are not accepted,
+    /// for unknown methods of declared services, and for an invalid name.
     ///
-    /// A wire says by the kind how much it tells of a call: `Unary` where one message goes either way, `Bidi` where it
-    /// may be any kind.
-    pub fn learn(&self, name: &str, kind: Kind) -> Option<MethodId> {
-        let learned = self.learned.as_ref()?;
+    /// The wire passes the kind that it can detect: `Unary` if each direction has one message, `Bidi` if the call may
+    /// be of any kind.
+    pub fn other(&self, name: &str, kind: Kind) -> Option<Found> {
+        let others = self.others.as_ref()?;
         let service = name.split_once('/').map(|(service, _)| service);
-        if self.services.iter().any(|known| Some(known.name) == service) {
+        if self.services.iter().any(|known| Some(known.name) == service) || !others.takes(name) {
             return None;
         }
-        let place = learned.find(name, kind)?;
-        Some(MethodId(self.entries.len() as u16 + 1 + place))
+        let of_kind = if kind == Kind::Unary { 1 } else { 2 };
+        Some(Found { method: MethodId(self.entries.len() as u16 + of_kind), called: Some(name.into()) })
     }
 
-    /// Whether the method was [learned](Self::learn).
+    /// Returns true if the number represents methods that [no service declares](Self::other).
     #[inline]
-    pub fn is_learned(&self, id: MethodId) -> bool {
+    pub fn is_other(&self, id: MethodId) -> bool {
         usize::from(id.0) > self.entries.len()
     }
 
-    fn learned(&self, id: MethodId) -> Option<&'static ServiceInfo> {
-        self.learned.as_ref()?.get(usize::from(id.0).checked_sub(self.entries.len() + 1)?)
-    }
-
-    /// How many things there are of which each method has one: as many as methods, and one for all that are learned.
+    /// Returns the length of a table with one entry for each method, and one for all undeclared methods if they are
+    /// accepted.
     #[inline]
     pub fn slots(&self) -> usize {
         self.entries.len() + usize::from(self.takes_others())
     }
 
-    /// The method with the full name `package.Service/Method`.
+    /// Finds the method with the full name `package.Service/Method`.
     pub fn find(&self, name: &str) -> Option<MethodId> {
         self.by_name.get(name).copied()
     }
 
-    /// The method of a service that is named without its package: `Greeter` and `Greet`. The names that were given by
-    /// [`alias`](Self::alias) come first.
+    /// Finds a method by a service name without its package: `Greeter` and `Greet`. Names added by
+    /// [`alias`](Self::alias) take precedence.
     ///
     /// # Errors
-    /// `Unimplemented` for a name that means no method, or services of several packages.
+    /// `Unimplemented` for a name that matches no method, or services of several packages.
     pub fn find_short(&self, service: &str, method: &str) -> Result<MethodId, crate::Status> {
         let name = format!("{service}/{method}");
         if let Some(found) = self.find(&name) {
@@ -325,43 +340,45 @@ impl MethodTable {
         self.find(&name).ok_or_else(|| self.unknown(&name))
     }
 
-    /// The method that has this place, from 0, in a service that is named with or without its package. An
-    /// [`alias`](Self::alias) `SERVICE/PLACE` comes first.
+    /// Finds the method with this index, from 0, in a service with or without its package. An [`alias`](Self::alias)
+    /// `SERVICE/INDEX` takes precedence.
     ///
     /// # Errors
-    /// `Unimplemented` for a service or a place that is unknown, and for the name of services of several packages.
+    /// `Unimplemented` for an unknown service or index, and for a short name of services in several packages.
     pub fn find_index(&self, service: &str, index: i32) -> Result<MethodId, crate::Status> {
         if let Some(found) = self.find(&format!("{service}/{index}")) {
             return Ok(found);
         }
         let full = self.services.iter().find(|known| known.name == service).copied();
         let Some(known) = full.map_or_else(|| self.short(service), |known| Ok(Some(known)))? else {
-            return Err(self.unknown(service));
+            return Err(self.unknown(&format!("{service}/{index}")));
         };
         let method = usize::try_from(index).ok().and_then(|index| known.methods.get(index));
         let found = method.and_then(|method| self.find(&format!("{}/{}", known.name, method.name)));
         found.ok_or_else(|| {
             let (name, count) = (known.name, known.methods.len());
-            crate::Status::unimplemented(format!("unknown method {index}: {name} has {count}, from 0 on"))
+            match known.methods.iter().all(|method| self.is_listed(name, method.name)) {
+                true => crate::Status::unimplemented(format!(
+                    "unknown method {index}: {name} has {count}, from 0 on"
+                )),
+                false => self.unknown(&format!("{service}/{index}")),
+            }
         })
     }
 
-    /// The service that is named so without its package.
+    /// Finds the service with this name without its package.
     fn short(&self, service: &str) -> Result<Option<&'static ServiceInfo>, crate::Status> {
         let is_it =
             |known: &&&ServiceInfo| known.name.rsplit_once('.').is_some_and(|(_, short)| short == service);
         let mut services = self.services.iter().filter(is_it);
         match (services.next(), services.next()) {
-            (Some(one), Some(other)) => Err(crate::Status::unimplemented(format!(
-                "{service} may be {} or {}: say which by its package",
-                one.name, other.name
-            ))),
+            (Some(one), Some(other)) => Err(self.ambiguous(service, one.name, other.name)),
             (known, _) => Ok(known.copied()),
         }
     }
 
-    /// The method of a path `package.Service/Method`, or of `Service/Method` as [`find_short`](Self::find_short) has
-    /// it: so do clients of brpc call over HTTP.
+    /// Finds a method by a path `package.Service/Method`, or `Service/Method` as in [`find_short`](Self::find_short),
+    /// which clients of brpc use over HTTP.
     pub fn find_called(&self, path: &str) -> Option<MethodId> {
         self.find(path).or_else(|| {
             let (service, method) = path.split_once('/').filter(|(service, _)| !service.contains('.'))?;
@@ -369,15 +386,16 @@ impl MethodTable {
         })
     }
 
-    /// Gives the method `name` another name that callers may use.
+    /// Adds another name by which callers may call the method `name`.
     ///
     /// # Errors
-    /// The name of a method that is not there, and another name that is no `package.Service/Method` or is taken.
+    /// Returns an error if there is no method `name`, and if the alias is not of the form `package.Service/Method` or
+    /// is already in use.
     pub fn alias(&mut self, alias: &str, name: &str) -> Result<(), String> {
         let id = self.find(name).ok_or_else(|| self.unknown(name).message().to_owned())?;
         let is_name = |text: &str| !text.is_empty() && !text.contains('/');
         if !alias.split_once('/').is_some_and(|(service, method)| is_name(service) && is_name(method)) {
-            return Err(format!("{alias:?} is no package.Service/Method"));
+            return Err(format!("{alias:?} is not of the form package.Service/Method"));
         }
         match self.by_name.insert(alias.into(), id) {
             None => Ok(()),
@@ -388,23 +406,53 @@ impl MethodTable {
         }
     }
 
-    /// Takes every name of a method away: nobody can call it.
+    /// Removes every name of a method, so that it cannot be called.
     pub fn hide(&mut self, id: MethodId) {
         if usize::from(id.0) == self.entries.len() {
-            self.learned = None;
+            self.others = None;
         }
         self.by_name.retain(|_, known| *known != id);
     }
 
-    /// Whether the method has been [hidden](Self::hide).
+    /// Returns true if the method has been [hidden](Self::hide).
     pub fn is_hidden(&self, id: MethodId) -> bool {
         !self.by_name.values().any(|known| *known == id)
     }
 
-    /// Gives the method a limit of its own for request messages, in bytes.
+    /// Leaves the method out of error texts, for methods that not every caller may call.
+    pub fn unlist(&mut self, id: MethodId) {
+        if let Some(entry) = self.entries.get_mut(usize::from(id.0)) {
+            entry.listed = false;
+        }
+    }
+
+    /// Returns true if error texts may name the method to every caller.
+    fn is_listed(&self, service: &str, method: &str) -> bool {
+        let found = self.by_name.get(&*format!("{service}/{method}"));
+        found.and_then(|id| self.entries.get(usize::from(id.0))).is_some_and(|entry| entry.listed)
+    }
+
+    /// Creates the status for a name that matches two methods or services; it names them if every caller may call both.
+    pub fn ambiguous(&self, name: &str, one: &str, other: &str) -> crate::Status {
+        let is_listed = |full: &str| match full.split_once('/') {
+            Some((service, method)) => self.is_listed(service, method),
+            None => {
+                let mut services = self.services.iter().filter(|service| service.name == full);
+                services.any(|service| {
+                    service.methods.iter().any(|method| self.is_listed(service.name, method.name))
+                })
+            }
+        };
+        crate::Status::unimplemented(match is_listed(one) && is_listed(other) {
+            true => format!("{name} is ambiguous: {one} or {other}; use the name with its package"),
+            false => format!("{name} exists in more than one package; use the name with its package"),
+        })
+    }
+
+    /// Sets a per-method limit for request messages, in bytes.
     ///
     /// # Errors
-    /// The name of a method that is not there.
+    /// Returns an error if there is no such method.
     pub fn limit_messages(&mut self, name: &str, bytes: u32) -> Result<(), String> {
         let id = self.find(name).ok_or_else(|| self.unknown(name).message().to_owned())?;
         self.entries[usize::from(id.0)].message_bytes_max = Some(bytes);
@@ -412,7 +460,7 @@ impl MethodTable {
         Ok(())
     }
 
-    /// Largest request message of the method, where the connection's limit is `general`.
+    /// Returns the largest request message of the method in bytes, where `general` is the limit of the connection.
     #[inline]
     pub fn message_bytes_max(&self, id: MethodId, general: u32) -> u32 {
         self.own_limit(id).unwrap_or(general)
@@ -423,19 +471,19 @@ impl MethodTable {
         self.entries.get(usize::from(id.0))?.message_bytes_max
     }
 
-    /// Largest request message of any method, where the connection's limit is `general`.
+    /// Returns the largest request message of any method in bytes, where `general` is the limit of the connection.
     #[inline]
     pub fn largest_message(&self, general: u32) -> u32 {
         self.largest_message.map_or(general, |largest| largest.max(general))
     }
 
-    /// Whether any method has a limit of its own.
+    /// Returns true if any method has its own limit.
     #[inline]
     pub fn has_limits(&self) -> bool {
         self.largest_message.is_some()
     }
 
-    /// The status for a request message over the limit of its method.
+    /// Creates the status for a request message that exceeds the limit of its method.
     pub fn too_large(&self, id: MethodId, bytes: u32, general: u32) -> crate::Status {
         let (max, name) = (self.message_bytes_max(id, general), self.full_name(id));
         let whose = if self.own_limit(id).is_some() { "method" } else { "receiver" };
@@ -444,7 +492,7 @@ impl MethodTable {
         ))
     }
 
-    /// Number of the service and index of the method in it; of one that was learned, which of these it is.
+    /// Returns the number of the service and the index of the method in it.
     #[inline]
     pub fn place(&self, id: MethodId) -> (u16, u16) {
         match self.entries.get(usize::from(id.0)) {
@@ -456,76 +504,81 @@ impl MethodTable {
         }
     }
 
-    /// The service of the method.
+    /// Returns the service of the method.
     ///
     /// # Panics
-    /// If `id` is not of this table.
+    /// If `id` is not in this table.
     #[inline]
     pub fn service(&self, id: MethodId) -> &'static ServiceInfo {
         match self.entries.get(usize::from(id.0)) {
             Some(entry) => self.services[usize::from(entry.service)],
-            None => self.learned(id).unwrap_or(&OTHERS),
+            None => &OTHERS,
         }
     }
 
-    /// What is known of the method.
+    /// Returns the description of the method.
     ///
     /// # Panics
-    /// If `id` is not of this table.
+    /// If `id` is not in this table.
     #[inline]
     pub fn info(&self, id: MethodId) -> &'static MethodInfo {
         match self.entries.get(usize::from(id.0)) {
             Some(entry) => &self.services[usize::from(entry.service)].methods[usize::from(entry.index)],
-            None => &self.service(id).methods[0],
+            None => &OTHERS.methods[usize::from(self.place(id).1.min(1))],
         }
     }
 
-    /// The full name, `package.Service/Method`.
+    /// Returns the full name, `package.Service/Method`; `*` for undeclared methods.
     pub fn full_name(&self, id: MethodId) -> String {
-        match usize::from(id.0) == self.entries.len() {
+        match usize::from(id.0) >= self.entries.len() {
             true => OTHERS.name.to_owned(),
             false => format!("{}/{}", self.service(id).name, self.info(id).name),
         }
     }
 
-    /// The services, in the order in which they were added.
+    /// Returns the services, in the order in which they were added.
     pub fn services(&self) -> &[&'static ServiceInfo] {
         &self.services
     }
 
-    /// How many methods there are.
+    /// Returns the number of methods.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is no method.
+    /// Returns true if there is no method.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Says that `name` is unknown and what to look at: the service, or the methods that it has.
+    /// Creates the status for an unknown name. It lists the methods of the service that every caller may call.
     pub fn unknown(&self, name: &str) -> crate::Status {
+        self.unknown_where(name, |id| self.entries.get(usize::from(id.0)).is_some_and(|entry| entry.listed))
+    }
+
+    /// Creates the status for an unknown name, which lists the methods of the service that `shows` accepts.
+    ///
+    /// If it does not accept all of them, the text does not say whether the service exists.
+    pub fn unknown_where(&self, name: &str, shows: impl Fn(MethodId) -> bool) -> crate::Status {
         let service = name.split_once('/').map_or(name, |(service, _)| service);
-        let text = match self.services.iter().find(|known| known.name == service) {
-            Some(known) => {
-                let shown = |method: &&str| self.by_name.contains_key(&*format!("{}/{method}", known.name));
-                let methods: Vec<_> = known.methods.iter().map(|method| method.name).filter(shown).collect();
-                format!("unknown method {name}: {} has {}", known.name, methods.join(", "))
+        let known = self.services.iter().find(|known| known.name == service);
+        let methods = known.iter().flat_map(|known| {
+            known.methods.iter().map(|method| method.name).filter(|method| {
+                self.by_name.get(&*format!("{}/{method}", known.name)).is_some_and(|id| shows(*id))
+            })
+        });
+        let methods: Vec<_> = methods.collect();
+        let all = || (0..self.entries.len()).all(|at| shows(MethodId(at as u16)));
+        crate::Status::unimplemented(match known {
+            _ if !methods.is_empty() => {
+                format!("unknown method {name}: {service} has {}", methods.join(", "))
             }
-            None if self.learned.as_ref().is_some_and(|learned| learned.is_full()) => {
-                format!(
-                    "{name} is one more than {LEARNED_MAX} methods that this server learns from its callers"
-                )
-            }
-            None => format!("unknown service {service}"),
-        };
-        crate::Status::unimplemented(text)
+            Some(_) if all() => format!("unknown method {name}: {service} has none"),
+            None if all() => format!("unknown service {service}"),
+            _ => format!("unknown method {name}; methods that this caller may not call are not listed"),
+        })
     }
 }
-
-/// What stands for all methods that are learned.
-static OTHERS: ServiceInfo =
-    ServiceInfo { name: "*", methods: &[MethodInfo::new("*", Kind::Bidi)], descriptor: &[] };
 
 #[cfg(test)]
 mod tests {
@@ -538,7 +591,7 @@ mod tests {
     };
 
     #[test]
-    fn names_lead_to_places_and_back() {
+    fn names_map_to_indexes_and_back() {
         let mut table = MethodTable::default();
         assert_eq!(table.add(&CALC), Ok(0));
         assert!(table.add(&CALC).unwrap_err().contains("twice"));
@@ -549,6 +602,42 @@ mod tests {
         assert_eq!(table.find("calc.Calc/Nope"), None);
         assert!(table.unknown("calc.Calc/Nope").message().contains("has Add, Note"));
         assert!(table.unknown("x.Y/Z").message().contains("unknown service x.Y"));
+    }
+
+    #[test]
+    fn methods_that_are_not_listed_are_in_no_text() {
+        static OTHER: ServiceInfo = ServiceInfo {
+            name: "old.Calc",
+            methods: &[MethodInfo::new("Add", Kind::Unary)],
+            descriptor: &[],
+        };
+        let mut table = MethodTable::default();
+        table.add(&CALC).unwrap();
+        table.add(&OTHER).unwrap();
+        table.unlist(table.find("calc.Calc/Add").unwrap());
+        assert!(table.unknown("calc.Calc/Nope").message().ends_with("calc.Calc has Note"));
+        table.unlist(table.find("calc.Calc/Note").unwrap());
+        for name in ["calc.Calc/Nope", "calc.Calc", "x.Y/Z"] {
+            let text = table.unknown(name).message().to_owned();
+            assert_eq!(
+                text,
+                format!("unknown method {name}; methods that this caller may not call are not listed")
+            );
+        }
+        let texts = [
+            table.find_short("Calc", "Add").unwrap_err(),
+            table.find_index("calc.Calc", 7).unwrap_err(),
+            table.find_index("Calc", 7).unwrap_err(),
+            crate::jsonrpc::find(&table, "Calc.Add").unwrap_err(),
+            crate::rpcx::find(&table, "Calc", "Add").unwrap_err(),
+        ];
+        for status in texts {
+            let text = status.message();
+            assert!(!text.contains("old.Calc") && !text.contains("has 2"), "{text}");
+        }
+        let shown = table.find("calc.Calc/Add").unwrap();
+        let text = table.unknown_where("calc.Calc/Nope", |id| id == shown).message().to_owned();
+        assert!(text.ends_with("calc.Calc has Add"), "{text}");
     }
 
     #[test]
@@ -567,26 +656,31 @@ mod tests {
         assert!(table.find_short("Nope", "Add").unwrap_err().message().contains("unknown service Nope"));
         table.add(&OTHER).unwrap();
         let status = table.find_short("Calc", "Add").unwrap_err();
-        assert_eq!(status.message(), "Calc may be calc.Calc or old.Calc: say which by its package");
+        assert_eq!(
+            status.message(),
+            "Calc is ambiguous: calc.Calc or old.Calc; use the name with its package"
+        );
         table.alias("Calc/Add", "old.Calc/Add").unwrap();
         assert_eq!(table.find_short("Calc", "Add").ok(), table.find("old.Calc/Add"));
     }
 
     #[test]
-    fn other_methods_are_learned_where_that_was_asked_for() {
+    fn undeclared_methods_are_accepted_if_configured() {
         let mut table = MethodTable::default();
         table.add(&CALC).unwrap();
-        assert_eq!((table.learn("a.B/C", Kind::Unary), table.slots()), (None, 2));
+        assert_eq!((table.other("a.B/C", Kind::Unary), table.slots()), (None, 2));
         table.take_others([]).unwrap();
         assert_eq!((table.slots(), table.full_name(MethodId(2))), (3, "*".to_owned()));
-        let learned = table.learn("a.B/C", Kind::Unary).unwrap();
-        assert!(table.is_learned(learned) && !table.is_learned(MethodId(2)));
-        assert_eq!((table.full_name(learned), table.service(learned).name), ("a.B/C".to_owned(), "a.B"));
-        let (service, place) = table.place(learned);
-        assert_eq!((service, u32::from(learned.0)), (1, 3 + u32::from(place)));
-        assert_eq!((table.find("a.B/C"), table.learn("calc.Calc/Nope", Kind::Unary)), (None, None));
+        for (kind, index) in [(Kind::Unary, 0), (Kind::Bidi, 1)] {
+            let Found { method, called } = table.other("a.B/C", kind).unwrap();
+            assert_eq!(called.as_deref(), Some("a.B/C"));
+            assert!(table.is_other(method) && !table.is_other(MethodId(2)));
+            assert_eq!((table.full_name(method), table.service(method).name), ("*".to_owned(), "*"));
+            assert_eq!((table.place(method), table.info(method).kind), ((1, index), kind));
+        }
+        assert_eq!((table.find("a.B/C"), table.other("calc.Calc/Nope", Kind::Unary)), (None, None));
         table.hide(MethodId(2));
-        assert_eq!((table.learn("a.B/C", Kind::Unary), table.slots()), (None, 2));
+        assert_eq!((table.other("a.B/C", Kind::Unary), table.slots()), (None, 2));
     }
 
     #[test]
@@ -604,7 +698,12 @@ mod tests {
         );
         assert!(table.alias("a.B/C", "calc.Calc/Nope").unwrap_err().contains("has Add, Note"));
         for odd in ["", "a", "a/", "/a", "a/b/c"] {
-            assert!(table.alias(odd, "calc.Calc/Add").unwrap_err().contains("is no package.Service/Method"));
+            assert!(
+                table
+                    .alias(odd, "calc.Calc/Add")
+                    .unwrap_err()
+                    .contains("is not of the form package.Service/Method")
+            );
         }
         let add = add.unwrap();
         table.hide(add);

@@ -1,34 +1,34 @@
-//! Bytes to be written: small ones gathered in one tail, large ones chained without a copy.
+//! Bytes to be written: small payloads are gathered in a tail buffer, large ones are chained without a copy.
 
 use crate::Outgoing;
 use bytes::{Buf, Bytes, BytesMut};
 use std::{collections::VecDeque, io::IoSlice};
 
-/// Larger payloads are chained, smaller ones copied into the tail: below it a copy is cheaper than another
-/// part in the vectored write and another reference count.
+/// Larger payloads are chained, smaller ones are copied to the tail: below this size in bytes a copy is cheaper than
+/// another part in the vectored write and another reference count.
 const COPY_MAX: usize = 8 << 10;
-/// A first write is this large at the least, so that a batch of small frames grows the tail once.
+/// Smallest capacity of a new tail in bytes, so that a batch of small frames grows it once.
 const TAIL_BYTES: usize = 16 << 10;
-/// A tail that grew past this is not kept for the next batch.
+/// Largest capacity of a tail that is kept for the next batch, in bytes.
 const TAIL_KEEP_MAX: usize = 256 << 10;
 
-/// What a connection still has to write, in order.
+/// Bytes that a connection still has to write, in order.
 #[derive(Debug, Default)]
 pub struct Outbox {
     parts: VecDeque<Bytes>,
     parts_bytes: usize,
-    /// Of the first part: its memory is kept until the rest is written.
+    /// Bytes of the first part that are written: its memory is kept until the rest is written.
     front_written: usize,
     tail: BytesMut,
 }
 
 impl Outbox {
-    /// An empty outbox; it allocates with the first bytes.
+    /// Creates an empty outbox; it allocates with the first bytes.
     pub fn new() -> Outbox {
         Outbox::default()
     }
 
-    /// The end of the outbox, to append small things to.
+    /// Returns the tail, to append small payloads.
     #[inline]
     pub fn tail(&mut self) -> &mut BytesMut {
         if self.tail.capacity() == 0 {
@@ -37,7 +37,7 @@ impl Outbox {
         &mut self.tail
     }
 
-    /// Appends a payload: small ones and those that were lent are copied, large ones chained.
+    /// Appends a payload: small and lent ones are copied, large ones are chained.
     #[inline]
     pub fn put<'a>(&mut self, payload: impl Into<Outgoing<'a>>) {
         match payload.into() {
@@ -46,7 +46,7 @@ impl Outbox {
         }
     }
 
-    /// Appends the head of a frame and its payload, with room made once for both.
+    /// Appends the head of a frame and its payload, with memory reserved once for both.
     #[inline]
     pub fn put_with<'a, const N: usize>(&mut self, head: &[u8; N], payload: impl Into<Outgoing<'a>>) {
         match payload.into() {
@@ -73,27 +73,27 @@ impl Outbox {
         self.parts.push_back(payload);
     }
 
-    /// Bytes not written yet.
+    /// Returns the number of bytes that are not written yet.
     #[inline]
     pub fn len(&self) -> usize {
         self.parts_bytes + self.tail.len()
     }
 
-    /// Whether everything is written.
+    /// Returns true if everything is written.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Memory that what is not written yet keeps: more than its [length](Self::len) where large parts were written in
-    /// part, or the tail has room.
+    /// Returns the memory in bytes that unwritten data occupies: more than its [length](Self::len) if large parts are
+    /// partly written, or if the tail has spare capacity.
     #[inline]
     pub fn held(&self) -> usize {
         let tail = if self.tail.is_empty() { 0 } else { self.tail.capacity() };
         self.parts_bytes + self.front_written + tail
     }
 
-    /// Fills `slices` with the front of the outbox for one vectored write; says how many it filled.
+    /// Fills `slices` with the front of the outbox for one vectored write; returns the number of slices filled.
     pub fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let tail = (!self.tail.is_empty()).then_some(&self.tail[..]);
         let parts = self.parts.iter().map(|part| &part[..]).chain(tail);
@@ -108,7 +108,7 @@ impl Outbox {
     /// Drops the first `written` bytes.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If there are fewer bytes.
     pub fn advance(&mut self, mut written: usize) {
         while let Some(part) = self.parts.front_mut() {
             if written < part.len() {
@@ -132,7 +132,7 @@ impl Outbox {
         }
     }
 
-    /// Gives an emptied tail's memory away, for instance to a pool, also while large parts wait.
+    /// Returns the memory of an empty tail, for instance for a pool, even while large parts wait.
     pub fn release(&mut self) -> Option<BytesMut> {
         if self.parts.is_empty() && self.tail.is_empty() {
             self.parts = VecDeque::new();
@@ -140,7 +140,7 @@ impl Outbox {
         (self.tail.is_empty() && self.tail.capacity() > 0).then(|| std::mem::take(&mut self.tail))
     }
 
-    /// Takes memory for the tail from a pool if it has none: growing from nothing would copy every batch anew.
+    /// Takes memory for the tail from a pool if it has none: growing from nothing would copy every batch again.
     #[inline]
     pub fn adopt(&mut self, lend: impl FnOnce() -> BytesMut) {
         if self.tail.capacity() == 0 {
@@ -148,7 +148,7 @@ impl Outbox {
         }
     }
 
-    /// Everything in one piece; for tests and for peers in memory.
+    /// Returns everything as one vector; for tests and for in-memory peers.
     pub fn take_all(&mut self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len());
         for part in self.parts.drain(..) {

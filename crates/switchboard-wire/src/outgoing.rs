@@ -1,17 +1,17 @@
-//! A message on its way into an outbox.
+//! A message to be written to an outbox.
 
 use bytes::Bytes;
 use std::ops::Deref;
 
-/// A message that is to be written, which its owner keeps.
+/// A message to be written, borrowed from its owner.
 ///
-/// Counting references costs as much as copying a small message, and an [`Outbox`](crate::Outbox) copies those anyway;
-/// so only what is large has to be in memory that can be shared.
+/// Reference counting costs as much as copying a small message, and an [`Outbox`](crate::Outbox) copies those anyway.
+/// Only large messages have to be in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Outgoing<'a> {
-    /// In memory that is used again: copied wherever it has to stay.
+    /// In reusable memory: copied wherever it has to be stored.
     Lent(&'a [u8]),
-    /// In memory that stays for as long as somebody refers to it.
+    /// In reference-counted memory.
     Shared(&'a Bytes),
 }
 
@@ -19,7 +19,7 @@ impl Outgoing<'_> {
     /// An empty message.
     pub const EMPTY: Outgoing<'static> = Outgoing::Lent(&[]);
 
-    /// The message with what it goes on with.
+    /// Returns the message with the parts that follow it.
     pub(crate) fn with(self, rest: &[Bytes]) -> Vec<u8> {
         let mut whole = Vec::with_capacity(self.len() + rest.iter().map(Bytes::len).sum::<usize>());
         whole.extend_from_slice(&self);
@@ -27,7 +27,7 @@ impl Outgoing<'_> {
         whole
     }
 
-    /// The message, to be kept: copied if it was lent.
+    /// Returns an owned message: a lent one is copied.
     pub fn to_bytes(self) -> Bytes {
         match self {
             Outgoing::Lent(message) => Bytes::copy_from_slice(message),

@@ -1,18 +1,18 @@
-//! As much of the encoding of Protocol Buffers as heads of messages need: fields in, fields out.
+//! The parts of the Protocol Buffers encoding that message heads need: reading and writing of fields.
 
 use bytes::{BufMut, BytesMut};
 
-/// The value of a field as it is on the wire.
+/// Value of a field in its wire form.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Value<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// Of a fixed size; no field that is known has one.
+    /// A value of fixed size; no field that is read has one.
     Fixed,
 }
 
 impl<'a> Value<'a> {
-    /// The number of a field that should be one; 0 otherwise.
+    /// Returns the number of a varint field; 0 for others.
     pub(crate) fn number(self) -> u64 {
         match self {
             Value::Varint(number) => number,
@@ -20,7 +20,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The bytes of a field that should have some; none otherwise.
+    /// Returns the bytes of a length-delimited field; empty for others.
     pub(crate) fn bytes(self) -> &'a [u8] {
         match self {
             Value::Bytes(bytes) => bytes,
@@ -29,21 +29,22 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The fields of a message, in order.
+/// Reader of the fields of a message, in order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
-/// Bytes that are no message.
+/// Error for bytes that are not a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Malformed;
 
 impl<'a> Fields<'a> {
-    /// The number and value of the next field; none at the end.
+    /// Reads the number and value of the next field; `None` at the end.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Malformed> {
         if self.0.is_empty() {
             return Ok(None);
         }
+        crate::work::add(1);
         let tag = u32::try_from(self.varint()?).map_err(|_| Malformed)?;
         let value = match tag & 7 {
             0 => Value::Varint(self.varint()?),
@@ -53,7 +54,7 @@ impl<'a> Fields<'a> {
                 Value::Bytes(self.take(len)?)
             }
             5 => self.take(4).map(|_| Value::Fixed)?,
-            // Groups are of the past.
+            // Groups are deprecated and not supported.
             _ => return Err(Malformed),
         };
         if tag >> 3 == 0 { Err(Malformed) } else { Ok(Some((tag >> 3, value))) }
@@ -97,12 +98,12 @@ pub(crate) fn put_bytes(into: &mut BytesMut, field: u32, bytes: &[u8]) {
     into.put_slice(bytes);
 }
 
-/// Appends a message that `write` appends the fields of.
+/// Appends a message whose fields `write` appends.
 #[inline]
 pub(crate) fn put_message(into: &mut BytesMut, field: u32, write: impl FnOnce(&mut BytesMut)) {
     put_varint(into, u64::from(field) << 3 | 2);
     let at = into.len();
-    // Most are so short that their length is one byte.
+    // Most messages are so short that their length is one byte.
     into.put_u8(0);
     write(into);
     let len = into.len() - at - 1;
@@ -116,7 +117,7 @@ pub(crate) fn put_message(into: &mut BytesMut, field: u32, write: impl FnOnce(&m
     }
 }
 
-/// Appends what stands before `len` bytes of a field.
+/// Appends the tag and the length of a field with `len` bytes.
 #[inline]
 pub(crate) fn put_len(into: &mut BytesMut, field: u32, len: usize) {
     put_varint(into, u64::from(field) << 3 | 2);

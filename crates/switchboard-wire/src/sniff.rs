@@ -1,25 +1,25 @@
-//! Which protocol a connection speaks, by its first bytes.
+//! Detection of the protocol of a connection by its first bytes.
 //!
-//! Each entry looks at a prefix and answers [`Verdict`]; the first entry that accepts wins, and a connection
-//! that every entry excludes is closed. Nothing is consumed: the chosen protocol gets the bytes first.
+//! Each entry returns a [`Verdict`] on a prefix. The first entry that accepts is selected, and a connection that every
+//! entry excludes is closed. Nothing is consumed: the selected protocol reads the same bytes.
 
 use crate::{baidu::Layout, erpc, kiss, native, rpcx, thrift};
 
-/// Most bytes that any entry needs, the HTTP request line aside.
+/// Largest number of bytes that any entry needs, except for the HTTP request line.
 pub const PEEK_MAX: usize = 64;
 
-/// What an entry says of a prefix.
+/// Result of an entry for a prefix.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// It needs more bytes.
+    /// The entry needs more bytes.
     More,
-    /// It is not this protocol.
+    /// The prefix is not of this protocol.
     No,
-    /// It is.
+    /// The prefix is of this protocol.
     Yes,
 }
 
-/// The protocols that a server tells apart.
+/// Protocols that a server detects.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -31,7 +31,7 @@ pub enum Protocol {
     Hulu,
     /// HTTP/1.1: Connect, gRPC-Web, JSON.
     Http1,
-    /// HTTP/2 with prior knowledge: gRPC and all that HTTP/1.1 carries.
+    /// HTTP/2 with prior knowledge: gRPC and everything that HTTP/1.1 carries.
     Http2,
     /// JSON-RPC on bare bytes.
     JsonRpc,
@@ -50,7 +50,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The name in metrics and messages.
+    /// Returns the name in metrics and messages.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::BaiduStd => "baidu_std",
@@ -69,18 +69,18 @@ impl Protocol {
     }
 }
 
-/// The outcome of [`sniff`].
+/// Result of [`sniff`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sniffed {
     /// More bytes are needed.
     More,
-    /// This one.
+    /// The detected protocol.
     Protocol(Protocol),
-    /// None of those that are known.
+    /// No known protocol.
     Unknown,
 }
 
-/// The one list: protocols in the order in which they are asked.
+/// Protocols with their checks, in the order in which they are tried.
 const ENTRIES: &[Entry] = &[
     (Protocol::Native, is_native),
     (Protocol::Tls, is_tls),
@@ -98,7 +98,7 @@ const ENTRIES: &[Entry] = &[
 
 type Entry = (Protocol, fn(&[u8]) -> Verdict);
 
-/// Decides by the bytes that have arrived so far, however few.
+/// Decides by the bytes that have arrived so far, which may be none.
 pub fn sniff(prefix: &[u8]) -> Sniffed {
     let mut open = prefix.is_empty();
     for (protocol, entry) in ENTRIES {
@@ -115,7 +115,7 @@ fn is_native(prefix: &[u8]) -> Verdict {
     starts(prefix, &native::MAGIC)
 }
 
-/// A handshake record of any version up to 1.3, whose records say 1.0 to 1.2 like those of its predecessors.
+/// A handshake record of any version up to 1.3; records of 1.3 contain 1.0 to 1.2, like those of its predecessors.
 fn is_tls(prefix: &[u8]) -> Verdict {
     match prefix.get(2) {
         Some(minor) if *minor > 4 => Verdict::No,
@@ -129,13 +129,13 @@ fn is_http2(prefix: &[u8]) -> Verdict {
     starts(prefix, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 }
 
-/// An upper-case token of at most 16 letters and a blank: the method of a request line. `PRI` is HTTP/2's.
+/// An upper-case token of at most 16 letters and a space: the method of a request line. `PRI` belongs to HTTP/2.
 fn is_http1(prefix: &[u8]) -> Verdict {
     let token = prefix.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
     match prefix.get(token) {
         _ if token > 16 => Verdict::No,
         None => Verdict::More,
-        // A request to a proxy names a host; one with a path is of rpcx.
+        // A CONNECT request to a proxy names a host; one with a path is of rpcx.
         Some(b' ') if &prefix[..token] == b"CONNECT" => match prefix.get(token + 1) {
             None => Verdict::More,
             Some(b'/') => Verdict::No,
@@ -146,16 +146,17 @@ fn is_http1(prefix: &[u8]) -> Verdict {
     }
 }
 
-/// The beginning of a JSON array or object, behind blanks if there are any.
+/// The beginning of a JSON array or object, after optional whitespace. Examines at most [`PEEK_MAX`] bytes, so that the
+/// verdict does not depend on how many bytes arrive at once.
 fn is_jsonrpc(prefix: &[u8]) -> Verdict {
-    match prefix.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n')) {
+    match prefix.iter().take(PEEK_MAX).find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n')) {
         None => Verdict::More,
         Some(b'{' | b'[') => Verdict::Yes,
         Some(_) => Verdict::No,
     }
 }
 
-/// A frame, or the request after which frames follow.
+/// A frame, or the CONNECT request that precedes frames.
 fn is_rpcx(prefix: &[u8]) -> Verdict {
     match prefix.first() {
         Some(&rpcx::MAGIC) => Verdict::Yes,
@@ -163,13 +164,13 @@ fn is_rpcx(prefix: &[u8]) -> Verdict {
     }
 }
 
-/// A message of Thrift, by its version and kind; or a length, and behind it a message, a THeader, or the name of a
-/// method as the oldest writers begin.
+/// A Thrift message, by its version and kind; or a length followed by a message, a THeader, or a method name, with
+/// which the oldest writers begin.
 fn is_thrift(prefix: &[u8]) -> Verdict {
     match prefix {
         [] => Verdict::More,
         [0x80 | 0x82, ..] => is_thrift_message(prefix),
-        // Longer frames than 128 MiB are no first words.
+        // No connection begins with a frame longer than 128 MiB.
         [0..=7, _, _, _, rest @ ..] => match is_thrift_message(rest) {
             Verdict::No => match (starts(rest, &thrift::header::MAGIC), is_thrift_name(rest)) {
                 (Verdict::No, other) => other,
@@ -191,7 +192,7 @@ fn is_thrift_message(prefix: &[u8]) -> Verdict {
     }
 }
 
-/// A length of at most 1023 that is no zero, and the first letter of a name.
+/// A non-zero length of at most 1023, and the first letter of a name.
 fn is_thrift_name(prefix: &[u8]) -> Verdict {
     match prefix {
         [] | [0] | [0, 0] | [0, 0, 0..=3] => Verdict::More,
@@ -202,12 +203,12 @@ fn is_thrift_name(prefix: &[u8]) -> Verdict {
     }
 }
 
-/// A length, and behind it the number of transfer filters and a message: that of Thrift has no byte in common with
-/// these but the first.
+/// A length followed by the number of transfer filters and a message. A Thrift message differs from it in all bytes but
+/// the first.
 fn is_erpc(prefix: &[u8]) -> Verdict {
     match prefix {
         [] => Verdict::More,
-        // Longer frames than 128 MiB are no first words.
+        // No connection begins with a frame longer than 128 MiB.
         [0..=7, _, _, _, rest @ ..] => is_erpc_message(rest),
         [0..=7, ..] => Verdict::More,
         _ => Verdict::No,
@@ -217,7 +218,7 @@ fn is_erpc(prefix: &[u8]) -> Verdict {
 fn is_erpc_message(rest: &[u8]) -> Verdict {
     match rest {
         [] | [0] => Verdict::More,
-        // An object of JSON; the first field of protobuf, which every first message has.
+        // A JSON object; or the first field of protobuf, which every first message has.
         [0, b'{' | 0x08, ..] => Verdict::Yes,
         // A sequence in base 36, and a kind.
         [0, len @ 1..=7, behind @ ..] => {
@@ -230,13 +231,13 @@ fn is_erpc_message(rest: &[u8]) -> Verdict {
                 Some(_) => Verdict::No,
             }
         }
-        // Any of them through the filter that is spoken.
+        // Any framing through the supported filter.
         [1, filtered @ ..] => starts(filtered, &[erpc::GZIP, 0x1F, 0x8B]),
         _ => Verdict::No,
     }
 }
 
-/// A frame, or one from before the first release: the machine says that it is none.
+/// A frame, or one from before the first release, which the state machine rejects with an explanation.
 fn is_kiss(prefix: &[u8]) -> Verdict {
     match starts(prefix, &kiss::MAGIC) {
         Verdict::No => starts(prefix, &kiss::UNRELEASED_MAGIC),
@@ -258,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_protocol_is_known_whatever_the_split() {
+    fn each_protocol_is_detected_for_any_split() {
         let cases: &[(&[u8], Protocol)] = &[
             (b"\xF5SWB\x01\0\0\0", Protocol::Native),
             (b"\x16\x03\x01\x02\x00\x01", Protocol::Tls),
@@ -319,5 +320,7 @@ mod tests {
         }
         assert_eq!(sniff(b"AAAAAAAAAAAAAAAAAAAAAAAA"), Sniffed::Unknown);
         assert_eq!(sniff(&[b' '; PEEK_MAX]), Sniffed::Unknown);
+        let late = [&[b' '; PEEK_MAX][..], b"["].concat();
+        assert_eq!(sniff(&late), Sniffed::Unknown);
     }
 }

@@ -1,4 +1,4 @@
-//! How a call ended: one code, a text for people, details for programs.
+//! Outcome of a call: a code, a human-readable text, and details for programs.
 //!
 //! The codes are gRPC's because every wire can express them. A [`Status`] is one pointer wide, so that the
 //! success path of a `Result<T, Status>` stays small.
@@ -7,9 +7,9 @@ use crate::Metadata;
 use bytes::Bytes;
 use std::{error::Error, fmt, time::Duration};
 
-/// Why a call did not succeed.
+/// Reason why a call failed.
 ///
-/// Cheap to move (one pointer); the text, details and metadata travel to the caller, the [source](Error::source)
+/// Cheap to move (one pointer). The text, details and metadata are sent to the caller; the [source](Error::source)
 /// never leaves the process.
 pub struct Status(Box<Inner>);
 
@@ -33,74 +33,74 @@ pub struct Detail {
     pub value: Bytes,
 }
 
-/// The kinds of failure; the numbers are those of gRPC.
+/// Kinds of failure; the numbers are those of gRPC.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum Code {
     /// Success; only in trailers, never in an error.
     Ok = 0,
-    /// The caller gave up.
+    /// The caller canceled the call.
     Canceled = 1,
-    /// A failure that nobody classified.
+    /// An unclassified failure.
     Unknown = 2,
-    /// The request is wrong whatever the state of the server.
+    /// The request is invalid, independent of the state of the server.
     InvalidArgument = 3,
-    /// The time allowed for the call ran out.
+    /// The deadline of the call expired.
     DeadlineExceeded = 4,
-    /// What was asked for does not exist.
+    /// A requested entity does not exist.
     NotFound = 5,
-    /// What was to be created exists.
+    /// The entity to be created already exists.
     AlreadyExists = 6,
-    /// The caller is known and may not.
+    /// The caller is authenticated and not permitted to make the call.
     PermissionDenied = 7,
-    /// A limit or quota is used up.
+    /// A limit or quota is exhausted.
     ResourceExhausted = 8,
-    /// The server is not in the state that the call needs.
+    /// The server is not in the state that the call requires.
     FailedPrecondition = 9,
-    /// A conflict with another call; try again from the start.
+    /// The call conflicts with another one; the caller may retry at a higher level.
     Aborted = 10,
-    /// Past the end.
+    /// The call goes past the valid range.
     OutOfRange = 11,
     /// The server has no such method or feature.
     Unimplemented = 12,
-    /// An invariant of the server broke.
+    /// An invariant of the server is violated.
     Internal = 13,
-    /// The server cannot be reached or is going away; try again later.
+    /// The server is unreachable or shutting down; a later retry may succeed.
     Unavailable = 14,
-    /// Data is lost or damaged for good.
+    /// Data is permanently lost or corrupted.
     DataLoss = 15,
-    /// The caller is not known.
+    /// The caller is not authenticated.
     Unauthenticated = 16,
 }
 
-/// Who said that the call failed.
+/// Part of the system that reported the failure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Origin {
     /// Code in this process.
     Here,
-    /// The connection in between.
+    /// The connection to the peer.
     Path,
     /// The peer.
     Peer,
 }
 
-/// Whether trying again may help.
+/// Retry property of a failed call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Retry {
-    /// The peer may have begun: only if the method is idempotent.
+    /// The peer may have started the call: retry only an idempotent method.
     IfIdempotent,
-    /// It would fail again.
+    /// A retry would fail again.
     No,
-    /// The peer surely did not begin.
+    /// The peer certainly did not start the call.
     Safe,
-    /// The peer surely did not begin and asks for a pause.
+    /// The peer certainly did not start the call and requests a delay before the retry.
     After(Duration),
 }
 
 impl Code {
-    /// Every code, in the order of the numbers.
+    /// All codes, in the order of their numbers.
     pub const ALL: [Code; 17] = [
         Code::Ok,
         Code::Canceled,
@@ -121,17 +121,17 @@ impl Code {
         Code::Unauthenticated,
     ];
 
-    /// The code with this number; numbers that nobody assigned are [`Code::Unknown`].
+    /// Returns the code with this number; unassigned numbers are [`Code::Unknown`].
     pub fn from_number(number: u16) -> Code {
         Code::ALL.get(usize::from(number)).copied().unwrap_or(Code::Unknown)
     }
 
-    /// The number that gRPC gives the code.
+    /// Returns the number of the code in gRPC.
     pub fn number(self) -> u16 {
         u16::from(self as u8)
     }
 
-    /// The name in lower case with underscores, as Connect spells it: `not_found`.
+    /// Returns the name in lower case with underscores, as in Connect: `not_found`.
     pub fn name(self) -> &'static str {
         match self {
             Code::Ok => "ok",
@@ -161,7 +161,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// Constructors named for their code, `Status::not_found("no such post")` and so on.
+/// Defines constructors named after their code, such as `Status::not_found("no such post")`.
 macro_rules! constructors {
     ($($name:ident $code:ident),* $(,)?) => {
         impl Status {
@@ -195,7 +195,7 @@ constructors! {
 }
 
 impl Status {
-    /// A status made in this process. `message` is sent to the caller: keep secrets out of it.
+    /// Creates a status of this process. `message` is sent to the caller: keep secrets out of it.
     ///
     /// [`Code::Ok`] is not a failure and becomes [`Code::Unknown`].
     pub fn new(code: Code, message: impl Into<String>) -> Status {
@@ -211,37 +211,37 @@ impl Status {
         }))
     }
 
-    /// The kind of failure.
+    /// Returns the kind of failure.
     pub fn code(&self) -> Code {
         self.0.code
     }
 
-    /// The text for people.
+    /// Returns the human-readable text.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Typed details, in the order in which they were added.
+    /// Returns the typed details, in the order in which they were added.
     pub fn details(&self) -> &[Detail] {
         &self.0.details
     }
 
-    /// Metadata that came, or is to go, with the status.
+    /// Returns the metadata that was received or is sent with the status.
     pub fn metadata(&self) -> &Metadata {
         &self.0.metadata
     }
 
-    /// Metadata that is to go with the status.
+    /// Returns the metadata that is sent with the status.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
         &mut self.0.metadata
     }
 
-    /// Who said so.
+    /// Returns the part of the system that reported the failure.
     pub fn origin(&self) -> Origin {
         self.0.origin
     }
 
-    /// Whether trying again may help.
+    /// Returns the retry property.
     pub fn retry(&self) -> Retry {
         self.0.retry
     }
@@ -260,21 +260,21 @@ impl Status {
         self
     }
 
-    /// Says who failed.
+    /// Sets the part of the system that reported the failure.
     #[must_use]
     pub fn with_origin(mut self, origin: Origin) -> Status {
         self.0.origin = origin;
         self
     }
 
-    /// Says whether trying again may help.
+    /// Sets the retry property.
     #[must_use]
     pub fn with_retry(mut self, retry: Retry) -> Status {
         self.0.retry = retry;
         self
     }
 
-    /// Keeps the cause for logs of this process; it is never sent.
+    /// Attaches the cause for logs of this process; it is never sent.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Status {
         self.0.source = Some(source.into().into());

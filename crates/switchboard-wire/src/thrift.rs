@@ -1,14 +1,13 @@
 //! Apache Thrift: framed, unframed and in THeader, strict binary and compact.
 //!
-//! Message bodies are structs of the binary protocol wherever they leave or enter this module; what arrives compact is
+//! Message bodies are structs of the binary protocol wherever they leave or enter this module. Compact bodies are
 //! [transcoded](transcode), which needs no schema. A request is the struct of a method's arguments, a reply the struct
-//! of its result: field 0 is the value, other fields are the exceptions that the method declares.
+//! of its result: field 0 is the value, other fields are the declared exceptions.
 //!
 //! Reading order: [`value`] (bytes of a value, for generated code), `compact`, [`transcode`], [`scan`] (the end of a
 //! struct without a frame), [`message`] (names and numbers before the struct), [`header`] (THeader), [`exception`],
-//! `frames` (whole messages),
-//! [`server`], [`client`]. The format is that of the specifications in the repository of Apache Thrift, as the
-//! libraries of version 0.25 speak it.
+//! `frames` (complete messages), [`server`], [`client`]. The format follows the specifications in the repository of
+//! Apache Thrift and the libraries of version 0.25.
 
 pub mod client;
 mod compact;
@@ -17,6 +16,7 @@ mod frames;
 pub mod header;
 pub mod message;
 mod names;
+mod place;
 pub mod scan;
 pub mod server;
 pub mod transcode;
@@ -26,21 +26,22 @@ pub mod value;
 mod tests;
 
 pub use client::{Client, Settings};
+pub use place::field_at;
 pub use server::Server;
 pub use value::{Double, Reader, Uuid, Value};
 
 use std::{borrow::Cow, fmt};
 
-/// Structs and containers may lie so deep in each other, as in the libraries of Thrift.
+/// Largest nesting of structs and containers, the limit of the Thrift libraries.
 pub const DEPTH_MAX: usize = 64;
 
-/// Most bytes of a message's name.
+/// Longest name of a message, in bytes.
 pub const NAME_MAX: usize = 1024;
 
-/// What may come before a message's struct: its name, and what is around that.
+/// Largest size of everything before a message's struct: its name, and the fields around it.
 const AROUND_MAX: usize = NAME_MAX + 64;
 
-/// How the bytes of a message are written.
+/// Protocol in which a message is encoded.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Encoded {
     /// `TBinaryProtocol`.
@@ -49,25 +50,25 @@ pub enum Encoded {
     Compact,
 }
 
-/// What separates messages.
+/// Separation of messages on a connection.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Framing {
-    /// Nothing: `TBufferedTransport`, `TSocket`.
+    /// No separation: `TBufferedTransport`, `TSocket`.
     Unframed,
-    /// A length: `TFramedTransport`.
+    /// A length before each message: `TFramedTransport`.
     Framed,
-    /// A length and a header: `THeaderTransport`.
+    /// A length and a header before each message: `THeaderTransport`.
     Header,
 }
 
-/// The type of a value, by its number in the binary protocol.
+/// Type of a value, by its number in the binary protocol.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Type(pub u8);
 
 impl Type {
     /// The end of a struct.
     pub const STOP: Type = Type(0);
-    /// No value: what a method without a result returns.
+    /// No value: the result of a method that returns nothing.
     pub const VOID: Type = Type(1);
     /// One byte, 0 or 1.
     pub const BOOL: Type = Type(2);
@@ -94,7 +95,7 @@ impl Type {
     /// 16 bytes.
     pub const UUID: Type = Type(16);
 
-    /// The bytes of every value of the type in the binary protocol, where they are all of one size.
+    /// Returns the size of every value of the type in the binary protocol, if it is constant.
     pub(crate) fn fixed(self) -> Option<usize> {
         match self {
             Type::BOOL | Type::I8 => Some(1),
@@ -106,7 +107,7 @@ impl Type {
         }
     }
 
-    /// The fewest bytes of a value in the binary protocol; none if there is no such type.
+    /// Returns the smallest size of a value in the binary protocol; `None` for an unknown type.
     pub(crate) fn least(self) -> Option<usize> {
         match self {
             Type::STRING => Some(4),
@@ -118,7 +119,7 @@ impl Type {
     }
 }
 
-/// Bytes that are no Thrift, or that a limit forbids.
+/// Error for bytes that are not valid Thrift, or that exceed a limit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Malformed(pub Cow<'static, str>);
 
@@ -136,7 +137,7 @@ impl Malformed {
     }
 
     pub(crate) fn size(count: impl fmt::Display) -> Malformed {
-        Malformed(format!("a size of {count} is more than the bytes that are left").into())
+        Malformed(format!("a size of {count} exceeds the remaining bytes").into())
     }
 }
 

@@ -1,25 +1,25 @@
-//! The contract of a wire: one protocol, one role, one connection.
+//! Traits of a wire: one protocol, one role, one connection.
 //!
-//! The driver reads bytes into an [`Input`] and calls `recv` until it has no more events; every event is
-//! handled before the next is asked for. Commands append bytes to the [`Outbox`]; the driver writes them when
-//! the read side is drained. A machine that returns [`Fatal`] is finished: the driver writes what is in the
-//! outbox and closes.
+//! The driver reads bytes into an [`Input`] and calls `recv` until it returns no more events. The driver handles each
+//! event before the next call. Commands append bytes to the [`Outbox`]; the driver writes them when the read side is
+//! drained. A machine that returns [`Fatal`] is finished: the driver writes the outbox and closes the connection.
 
 mod client;
 
 pub(crate) use client::no_streams;
-pub use client::{ClientWire, Open};
+pub use client::{CallIds, ClientCallId, ClientWire, Open};
 
 use crate::{Input, Metadata, MethodId, Outbox, Outgoing, Status};
 use bytes::Bytes;
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-/// The number of a call on its connection, as the wire has it.
+/// Number of a call on its connection.
 pub type CallId = u32;
 
-/// How the bytes of a message are to be read; the numbers are those of the native wire.
+/// Serialization format of messages; the numbers are those of the native wire.
 ///
-/// A whole word: what holds a byte is copied in odd pieces, which the processor reads back slowly.
+/// The type is a whole word wide: values that contain a byte are copied in odd pieces, which the processor reads back
+/// slowly.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(usize)]
 pub enum Codec {
@@ -35,15 +35,15 @@ pub enum Codec {
     Thrift = 5,
     /// A table of FlatBuffers, with the offset to it first.
     FlatBuffers = 6,
-    /// Bytes that only the application reads: the one argument of a method and its result, or a protobuf message.
+    /// Bytes that only the application interprets: the one argument of a method and its result, or a protobuf message.
     Raw = 7,
-    /// A struct of Apache Thrift on its own, in its binary protocol: the one argument of a method, and its result.
-    /// Methods that have other arguments or results have those of `Thrift`.
+    /// A single struct of Apache Thrift in its binary protocol: the one argument of a method, and its result. Methods
+    /// with other arguments or results use the structs of `Thrift`.
     ThriftStruct = 8,
 }
 
 impl Codec {
-    /// Every codec, in the order of the numbers.
+    /// All codecs, in the order of their numbers.
     pub const ALL: [Codec; 8] = [
         Codec::Proto,
         Codec::Json,
@@ -55,7 +55,7 @@ impl Codec {
         Codec::ThriftStruct,
     ];
 
-    /// The codec with this number.
+    /// Returns the codec with this number.
     #[inline]
     pub fn from_number(number: u8) -> Option<Codec> {
         match number {
@@ -71,7 +71,7 @@ impl Codec {
         }
     }
 
-    /// The name in messages, options and metrics.
+    /// Returns the name in messages, options and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Codec::Proto => "proto",
@@ -92,30 +92,30 @@ impl fmt::Display for Codec {
     }
 }
 
-/// How the bytes of a message are compressed; the numbers are those of the native wire.
+/// Compression of messages; the numbers are those of the native wire.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(usize)]
 pub enum Encoding {
-    /// Not at all.
+    /// No compression.
     Identity = 0,
     /// RFC 1952.
     Gzip = 1,
     /// RFC 8878.
     Zstd = 2,
-    /// RFC 1950, what HTTP calls `deflate`.
+    /// RFC 1950, which HTTP calls `deflate`.
     Deflate = 3,
     /// The raw format of Snappy, without framing.
     Snappy = 4,
-    /// A block of LZ4 behind its length before compression, in 4 bytes.
+    /// A block of LZ4 after its uncompressed length, in 4 bytes.
     Lz4 = 5,
 }
 
 impl Encoding {
-    /// Every way of compression, in the order of the numbers; `Identity` is none.
+    /// All compressions, in the order of their numbers; `Identity` is not one.
     pub const ALL: [Encoding; 5] =
         [Encoding::Gzip, Encoding::Zstd, Encoding::Deflate, Encoding::Snappy, Encoding::Lz4];
 
-    /// The encoding with this number.
+    /// Returns the encoding with this number.
     pub fn from_number(number: u8) -> Option<Encoding> {
         match number {
             0 => Some(Encoding::Identity),
@@ -128,7 +128,7 @@ impl Encoding {
         }
     }
 
-    /// The name in messages, options and on HTTP.
+    /// Returns the name in messages, options and HTTP.
     pub fn name(self) -> &'static str {
         match self {
             Encoding::Identity => "identity",
@@ -147,23 +147,23 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// The encodings that one side reads: a bit for each number.
+/// Set of encodings that one side accepts: a bit for each number.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Encodings(pub u32);
 
 impl Encodings {
-    /// Everything that this version of the wire has a number for.
+    /// Every encoding that has a number in this version of the wire.
     pub const ALL: Encodings = Encodings(0b11_1110);
-    /// Plain messages alone.
+    /// Uncompressed messages only.
     pub const NONE: Encodings = Encodings(0);
 
-    /// Whether messages in `encoding` are read; plain ones always are.
+    /// Returns true if messages in `encoding` are accepted; uncompressed ones always are.
     pub fn has(self, encoding: Encoding) -> bool {
         encoding == Encoding::Identity || self.0 >> encoding as u32 & 1 == 1
     }
 }
 
-/// The names of those that have one here, or `none`.
+/// Writes the names of the known encodings, or `none`.
 impl fmt::Display for Encodings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut known = Encoding::ALL.iter().filter(|encoding| self.has(**encoding));
@@ -173,86 +173,88 @@ impl fmt::Display for Encodings {
     }
 }
 
-/// What a caller says of a call before its first message.
+/// Properties of a call that precede its first message.
 #[derive(Clone, Debug)]
 pub struct Head {
-    /// The method, by its number in the table of the server.
+    /// Number of the method in the table of the server.
     pub method: MethodId,
-    /// How the messages are to be read, and how replies are to be written.
+    /// Full name of the method, if no service declares it.
+    pub called: Option<Arc<str>>,
+    /// Codec of messages and replies.
     pub codec: Codec,
-    /// How messages may be compressed, both ways; those that are say so.
+    /// Encoding of compressed messages, in both directions; each message declares whether it is compressed.
     pub encoding: Encoding,
-    /// Time that is left for the call; none means no deadline.
+    /// Time that is left for the call; `None` means no deadline.
     pub timeout: Option<Duration>,
-    /// What the caller added.
+    /// Metadata of the caller.
     pub metadata: Metadata,
-    /// No reply is wanted.
+    /// The call has no reply.
     pub oneway: bool,
 }
 
-/// A call of the plainest kind: one message, no metadata.
+/// A call in its simplest form: one message, no metadata.
 #[derive(Debug)]
 pub struct Opened {
     /// Number of the call.
     pub id: CallId,
     /// The method.
     pub method: MethodId,
-    /// How the messages are to be read and written.
+    /// Codec of the messages.
     pub codec: Codec,
     /// Time that is left for the call.
     pub timeout: Option<Duration>,
-    /// Bytes of its message.
+    /// Size of its message in bytes.
     pub len: usize,
 }
 
-/// A message that a server sends without having been asked.
+/// A message that a server sends outside of any call.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Push {
-    /// What it is about, in two parts: `Service/Method`. Sender and receiver agree on them; no service has to have this
-    /// name.
+    /// Subject of the message, in two parts: `Service/Method`. Sender and receiver agree on them; there need not be a
+    /// service with this name.
     pub path: String,
-    /// What the sender adds.
+    /// Metadata of the sender.
     pub metadata: Metadata,
-    /// The message, written as both sides agree.
+    /// The message, in a codec on which both sides agree.
     pub message: Bytes,
-    /// How it is written, as far as the wire says so: `Raw` says nothing.
+    /// Codec of the message, if the wire carries it; `Raw` if unspecified.
     pub codec: Codec,
 }
 
 impl Push {
-    /// A message without metadata, of which nobody says how it is written.
+    /// Creates a push without metadata and with an unspecified codec.
     pub fn new(path: impl Into<String>, message: impl Into<Bytes>) -> Push {
         Push { path: path.into(), metadata: Metadata::new(), message: message.into(), codec: Codec::Raw }
     }
 
-    /// Says how the message is written. A peer of eRPC that reads more than bytes has to be told; a wire that has no
-    /// number for the codec says nothing.
+    /// Sets the codec of the message. A peer of eRPC that reads more than bytes requires it; a wire without a number
+    /// for the codec does not send it.
     #[must_use]
     pub fn with_codec(mut self, codec: Codec) -> Push {
         self.codec = codec;
         self
     }
 
-    /// Adds metadata.
+    /// Sets the metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Metadata) -> Push {
         self.metadata = metadata;
         self
     }
 
-    /// Service and method of the path; one without a slash is a service.
+    /// Returns service and method of the path; a path without a slash is a service.
     pub fn names(&self) -> (&str, &str) {
         self.path.rsplit_once('/').unwrap_or((&self.path, ""))
     }
 
-    /// Bytes that it holds, or nearly so.
+    /// Approximate memory of the push, in bytes.
     pub fn weight(&self) -> usize {
         size_of::<Push>() + self.path.len() + self.metadata.encoded_len() + self.message.len()
     }
 }
 
-/// What a wire has room for in a [`Push`], in bytes.
+/// Limits of a wire for a [`Push`], in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PushRoom {
     /// Longest path.
@@ -261,20 +263,30 @@ pub struct PushRoom {
     pub metadata: usize,
 }
 
-/// What arrived at a server.
+/// Memory that a machine uses between two reads on behalf of its peer, beside [waiting responses](ServerWire::held).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Kept {
+    /// Number of calls that have an entry in the machine. Each is a call that its driver has not ended, or one whose
+    /// response is counted in [`ServerWire::held`].
+    pub calls: usize,
+    /// Bytes of those entries, and of partly received messages that have left the input.
+    pub bytes: usize,
+}
+
+/// Event of a server machine.
 #[derive(Debug)]
 pub enum ServerEvent {
-    /// A call begins. `first` is its first message; without `more` it is also the last.
+    /// A call begins. `first` is its first message; if `more` is false it is also the last.
     Open {
         /// Number of the call.
         id: CallId,
-        /// What the caller says of it.
+        /// Properties of the call.
         head: Head,
-        /// The first message, if it came along.
+        /// The first message, if it arrived with the head.
         first: Option<Bytes>,
-        /// Whether `first` is compressed.
+        /// True if `first` is compressed.
         compressed: bool,
-        /// Whether messages may follow.
+        /// True if more messages may follow.
         more: bool,
     },
     /// A further message.
@@ -283,7 +295,7 @@ pub enum ServerEvent {
         id: CallId,
         /// The message.
         item: Bytes,
-        /// Whether it is compressed, with the encoding of the call.
+        /// True if it is compressed, with the encoding of the call.
         compressed: bool,
     },
     /// The caller sends no more messages.
@@ -291,121 +303,128 @@ pub enum ServerEvent {
         /// Number of the call.
         id: CallId,
     },
-    /// The caller gave up.
+    /// The caller canceled the call.
     Cancel {
         /// Number of the call.
         id: CallId,
     },
-    /// The caller can take so many more bytes of messages.
+    /// The caller can accept more bytes of messages.
     Credit {
         /// Number of the call.
         id: CallId,
-        /// Bytes granted on top of those granted before.
+        /// Bytes granted in addition to those granted before.
         bytes: u32,
     },
-    /// What came for the call cannot be taken: the driver ends it with this status.
+    /// The machine rejects input of the call: the driver ends the call with this status.
     Refused {
         /// Number of the call.
         id: CallId,
-        /// Why.
+        /// Reason.
         status: Status,
     },
-    /// The peer answered a ping.
+    /// The peer responded to a ping.
     Pong,
     /// The peer has ended the connection in order; nothing follows.
     Closed,
-    /// The machine has answered by itself, and there may be more.
+    /// The machine handled the input itself, and there may be more.
     Handled,
 }
 
-/// What arrived at a client.
+/// Event of a client machine.
 #[derive(Debug)]
 pub enum ClientEvent {
     /// Reply metadata, before any message.
     Head {
         /// Number of the call.
-        id: CallId,
-        /// What the server sent.
+        id: ClientCallId,
+        /// Metadata of the server.
         metadata: Metadata,
+    },
+    /// Codec of the reply that follows, if it may differ from that of the call.
+    Written {
+        /// Number of the call.
+        id: ClientCallId,
+        /// The codec of the reply.
+        codec: Codec,
     },
     /// The only message and the end of a call that succeeded.
     Reply {
         /// Number of the call.
-        id: CallId,
+        id: ClientCallId,
         /// The message.
         item: Bytes,
-        /// Whether it is compressed, with the encoding of the call.
+        /// True if it is compressed, with the encoding of the call.
         compressed: bool,
     },
     /// A message of a stream.
     Item {
         /// Number of the call.
-        id: CallId,
+        id: ClientCallId,
         /// The message.
         item: Bytes,
-        /// Whether it is compressed, with the encoding of the call.
+        /// True if it is compressed, with the encoding of the call.
         compressed: bool,
     },
-    /// The end, with trailers or the reason.
+    /// The end of a call, with trailers or an error.
     End {
         /// Number of the call.
-        id: CallId,
-        /// Trailers of a call that succeeded, or why it did not.
+        id: ClientCallId,
+        /// Trailers of a call that succeeded, or its error.
         end: Result<Metadata, Status>,
     },
-    /// The server can take so many more bytes of messages.
+    /// The server can accept more bytes of messages.
     Credit {
         /// Number of the call.
-        id: CallId,
-        /// Bytes granted on top of those granted before.
+        id: ClientCallId,
+        /// Bytes granted in addition to those granted before.
         bytes: u32,
     },
-    /// The server said what it takes.
+    /// The server sent its settings.
     Settings {
-        /// The windows of all calls, those in flight included, grow by so many bytes.
+        /// Number of bytes by which the windows of all calls grow, including those in flight.
         window_growth: u32,
     },
-    /// The server takes no further call on this connection.
+    /// The server accepts no further calls on this connection.
     GoAway {
-        /// Why.
+        /// Reason.
         status: Status,
     },
-    /// The server sends what nobody asked for.
+    /// The server sends a push.
     Push(Box<Push>),
-    /// The peer answered a ping.
+    /// The peer responded to a ping.
     Pong,
 }
 
-/// The server's side of a protocol.
+/// The server side of a protocol.
 pub trait ServerWire: Send {
-    /// The name in metrics and messages.
+    /// Returns the name in metrics and messages.
     fn name(&self) -> &'static str;
 
-    /// Goes to the message of the next call if that is of the plainest kind: unary, without metadata, all of it there.
-    /// Everything else is for [`recv`](Self::recv). The caller takes the message from `input`, straight to where it is
-    /// to be. Such calls come in runs, and an event costs more than the frame itself.
+    /// Reads the next call up to its message if it is in the simplest form: unary, without metadata, completely
+    /// received. Everything else is left to [`recv`](Self::recv). The caller takes the message from `input`, directly
+    /// to its destination. Such calls come in runs, and an event costs more than the frame itself.
     #[inline(always)]
     fn next_call(&mut self, _input: &mut Input) -> Option<Opened> {
         None
     }
 
-    /// Takes the next whole unit from `input`; none means that more bytes are needed.
+    /// Takes the next complete unit from `input`; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// Bytes after which the stream cannot be followed any more.
+    /// Returns an error for bytes after which the connection cannot continue.
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal>;
 
     /// Ends a call with its only message.
     fn reply(&mut self, id: CallId, item: Outgoing<'_>, out: &mut Outbox);
 
-    /// Ends a call with its only message, which is large and not in one piece.
+    /// Ends a call with its only message, which is large and in several parts.
     fn reply_parts(&mut self, id: CallId, parts: &[Bytes], out: &mut Outbox) {
         let whole = Bytes::from(parts.concat());
         self.reply(id, (&whole).into(), out);
     }
 
-    /// Ends a call with its only message, which is `compressed` with the encoding of its call or has `trailers`; what
-    /// the wire has no place for is left out. Only calls that named an encoding get compressed messages.
+    /// Ends a call with its only message, which is `compressed` with the encoding of its call or has `trailers`.
+    /// Trailers that the wire cannot carry are left out. Only calls that named an encoding get compressed messages.
     fn reply_with(
         &mut self,
         id: CallId,
@@ -415,31 +434,31 @@ pub trait ServerWire: Send {
         out: &mut Outbox,
     );
 
-    /// Sends reply metadata; at most once a call, before any message.
+    /// Sends reply metadata; at most once per call, before any message.
     fn head(&mut self, id: CallId, metadata: &Metadata, out: &mut Outbox);
 
-    /// Sends a message of a stream, as it is or `compressed` with the encoding of its call; only on a wire with
+    /// Sends a message of a stream, `compressed` with the encoding of its call or uncompressed; only on a wire with
     /// streams.
     fn item(&mut self, id: CallId, _item: &Bytes, _compressed: bool, out: &mut Outbox) {
-        let text = format!("a message of a stream on {}, which has none", self.name());
+        let text = format!("a stream message on {}, which has no streams", self.name());
         self.end(id, Err(&Status::internal(text)), out);
     }
 
     /// Ends a call.
     fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox);
 
-    /// Lets the peer send `bytes` more of a stream; nothing on a wire without credit.
+    /// Lets the peer send `bytes` more of a stream; has no effect on a wire without credit.
     fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
 
-    /// Asks the peer for a sign of life, if it [answers](Self::answers_pings).
+    /// Sends a ping, if the peer [responds to pings](Self::answers_pings).
     fn ping(&mut self, _out: &mut Outbox) {}
 
-    /// Tells the peer to begin no further call; `reason` is for people. Calls that were under way to this side
-    /// are still taken. On a wire that has no word for it peers learn of it when their calls are refused, or by the
-    /// end of the connection.
+    /// Announces that this side accepts no further calls; `reason` is human-readable. Calls that are already in flight
+    /// to this side are still accepted. On a wire without such a frame peers notice it when their calls are rejected,
+    /// or by the end of the connection.
     fn drain(&mut self, _reason: &str, _out: &mut Outbox) {}
 
-    /// Refuses the calls that come from now on: the peer has had time to hear of the [drain](Self::drain).
+    /// Rejects all further calls: the peer has had time to receive the announcement of [`drain`](Self::drain).
     fn refuse(&mut self);
 
     /// Bytes that this side may send of a new stream before it gets credit; `u32::MAX` on a wire without credit.
@@ -447,44 +466,66 @@ pub trait ServerWire: Send {
         u32::MAX
     }
 
-    /// The room for messages that nobody asked for; none on a wire that has no place for them.
+    /// Returns the size limits for pushes; `None` on a wire without server push.
     fn pushes(&self) -> Option<PushRoom> {
         None
     }
 
-    /// Sends a message that the peer did not ask for, if the wire [has room](Self::pushes) for it.
+    /// Sends a push, if the wire [supports it](Self::pushes).
     fn push(&mut self, _push: &Push, _out: &mut Outbox) {}
 
-    /// Bytes of a stream that a peer may send ahead of its reader, where peers are told so many: more on a wire that
-    /// tells them nothing, and whose peers keep a window of their own.
-    fn receive_window(&self, told: u32) -> u32 {
-        told
+    /// Bytes of a stream that a peer may send ahead of its reader, where `configured` is the configured window. The
+    /// result is larger on a wire that does not announce it and whose peers have a window of their own.
+    fn receive_window(&self, configured: u32) -> u32 {
+        configured
     }
 
-    /// Bytes of answers that wait in the machine and not in the outbox; they count as if they were there. They must
-    /// be on their way out without further input.
+    /// Returns true if the wire announces the number of bytes of a stream that peers may send. A peer that exceeds the
+    /// window then breaks the protocol, and its call ends. If peers have windows of their own, nothing more is read
+    /// until the reader has consumed enough.
+    fn announces_windows(&self) -> bool {
+        true
+    }
+
+    /// Bytes of responses that wait in the machine and not in the outbox; they are counted like those in the outbox.
+    /// They must be sent without further input.
     #[inline]
     fn held(&self) -> usize {
         0
     }
 
-    /// Refuses messages over this size from now on, though they are within the limits: there is no room for them.
-    /// Wires that cannot refuse a message before they have it need do nothing.
+    /// Returns the entries of calls and the parts of messages that the machine stores; the driver charges them to the
+    /// memory of the connection. A wire without entries returns the default. Runs in constant time.
+    fn kept(&self) -> Kept;
+
+    /// Returns true if ends of streams are held until their callers may receive them. The driver then calls
+    /// [`release_ends`](Self::release_ends) every `stream_end_delay` until none is held.
+    #[inline]
+    fn holds_ends(&self) -> bool {
+        false
+    }
+
+    /// Writes the ends of streams that were already held at the previous call: each waits for one to two periods.
+    fn release_ends(&mut self, _out: &mut Outbox) {}
+
+    /// Rejects messages over this size from now on, even if they are within the limits: there is no memory for them.
+    /// Wires that cannot reject a message before they have received it need not implement this.
     fn take_at_most(&mut self, _bytes: u32) {}
 
-    /// Whether peers answer a [`ping`](Self::ping). Where they cannot, silence proves nothing while calls run.
+    /// Returns true if peers respond to a [`ping`](Self::ping). Otherwise silence does not mean that a connection with
+    /// running calls is dead.
     fn answers_pings(&self) -> bool {
         false
     }
 
-    /// The last words before the driver closes the connection in order; true if the peer answers them, with which the
-    /// driver then ends its wait.
+    /// Writes the final frames before the driver closes the connection in order. Returns true if the peer responds to
+    /// them; the response ends the driver's wait.
     fn close(&mut self, _out: &mut Outbox) -> bool {
         false
     }
 }
 
-/// The protocol was broken beyond repair; the connection ends.
+/// Unrecoverable protocol error; the connection ends.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Fatal(pub String);
 

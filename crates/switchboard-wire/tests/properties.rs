@@ -1,6 +1,6 @@
-//! The properties of `switchboard_wire::fuzzing` on seeded random bytes.
+//! Checks the properties of `switchboard_wire::fuzzing` on seeded random bytes.
 //!
-//! A failure names its seed; `PROPERTY_SEED=N` runs that one alone.
+//! A failure prints its seed; `PROPERTY_SEED=N` runs only that one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use switchboard_wire::fuzzing;
@@ -18,7 +18,7 @@ fn client_takes_any_bytes() {
 }
 
 #[test]
-fn what_one_machine_says_the_other_hears() {
+fn native_machines_understand_each_other() {
     check(fuzzing::conversation);
 }
 
@@ -38,7 +38,7 @@ fn baidu_std_takes_any_bytes() {
 }
 
 #[test]
-fn what_one_machine_of_baidu_std_says_the_other_hears() {
+fn baidu_std_machines_understand_each_other() {
     check(fuzzing::baidu_conversation);
 }
 
@@ -48,7 +48,7 @@ fn erpc_takes_any_bytes() {
 }
 
 #[test]
-fn what_one_machine_of_erpc_says_the_other_hears() {
+fn erpc_machines_understand_each_other() {
     check(fuzzing::erpc_conversation);
 }
 
@@ -73,7 +73,7 @@ fn kiss_rpc_takes_any_bytes() {
 }
 
 #[test]
-fn what_one_machine_of_kiss_rpc_says_the_other_hears() {
+fn kiss_rpc_machines_understand_each_other() {
     check(fuzzing::kiss_conversation);
 }
 
@@ -88,7 +88,7 @@ fn rpcx_client_takes_any_bytes() {
 }
 
 #[test]
-fn what_one_machine_of_rpcx_says_the_other_hears() {
+fn rpcx_machines_understand_each_other() {
     check(fuzzing::rpcx_conversation);
 }
 
@@ -98,7 +98,7 @@ fn websocket_takes_any_bytes() {
 }
 
 #[test]
-fn what_one_websocket_says_the_other_hears() {
+fn websockets_understand_each_other() {
     check(fuzzing::websocket_conversation);
 }
 
@@ -108,12 +108,12 @@ fn thrift_takes_any_bytes() {
 }
 
 #[test]
-fn everything_agrees_on_structs_of_thrift() {
+fn all_readers_agree_on_structs_of_thrift() {
     check(fuzzing::thrift_struct);
 }
 
 #[test]
-fn what_one_machine_of_thrift_says_the_other_hears() {
+fn thrift_machines_understand_each_other() {
     check(fuzzing::thrift_conversation);
 }
 
@@ -127,7 +127,7 @@ fn check(property: fn(&[u8])) {
     }
 }
 
-/// SplitMix64: small, and good enough to decide by.
+/// SplitMix64: small, and random enough for these decisions.
 fn random_bytes(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut next = move || {

@@ -1,35 +1,102 @@
-//! The access log and the slow-call log: events of `tracing`, off unless asked for.
+//! The access log and the slow-call log: `tracing` events, both off by default.
 //!
-//! A call that is logged has its own reading of the clock. A call that the access log does not pick costs a count in
-//! memory of its thread, and while both logs are off two loads of memory that nobody writes.
+//! A logged call takes its own clock reading. A call that the access log does not sample costs one increment
+//! of a thread-local counter. While both logs are off, a call costs two loads of memory that is not written.
 
 #[cfg(feature = "http")]
 mod recent;
 
-use crate::{Code, Flag, Peer, limits::Unit, trace::Trace};
-use std::{cell::Cell, time::Duration};
+use crate::{Caller, Code, Cx, Flag, Peer, limits::Unit, trace::Trace};
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+    time::Duration,
+};
 
-/// Whether calls are logged.
+/// Settings of the access log and of the slow-call log.
 #[derive(Debug)]
 pub(crate) struct Access {
-    /// One call in so many goes to the access log; 0 for none.
+    /// Sampling rate: one call in this many goes to the access log; 0 turns the log off.
     pub(crate) every: Flag,
-    /// Calls that take longer, in milliseconds, go to the slow log; 0 for none.
+    /// Threshold of the slow-call log in milliseconds: slower calls are logged; 0 turns the log off.
     pub(crate) slow: Flag,
-    /// What was logged last.
+    /// Most recently logged calls.
     #[cfg(feature = "http")]
     pub(crate) recent: recent::Recent,
 }
 
 thread_local! {
-    /// Calls of this thread since the last that was picked.
+    /// Calls of this thread since the last sampled one.
     static SINCE: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// The caller of the call that this thread is polling, if the call is to be logged.
+    static CALLER: RefCell<Watched> = const { RefCell::new(Watched::Off) };
 }
 
-/// What is logged of a call.
+/// State of the search for the caller of the call that is being polled.
+enum Watched {
+    /// The call is not logged.
+    Off,
+    /// The guards have not identified the caller yet.
+    Unknown,
+    Known(Option<Arc<Caller>>),
+}
+
+/// Notes the caller that the guards find while a call is polled on this thread, until it is dropped.
+pub(crate) struct CallerWatch(Watched);
+
+impl CallerWatch {
+    /// Begins to watch if `wanted`. Watches nest: a handler may call a service of its own process.
+    #[inline]
+    pub(crate) fn begin(wanted: bool) -> Option<CallerWatch> {
+        wanted.then(|| CallerWatch(CALLER.replace(Watched::Unknown)))
+    }
+
+    /// The caller, if the guards found one.
+    pub(crate) fn end(self) -> Option<Arc<Caller>> {
+        match CALLER.replace(Watched::Off) {
+            Watched::Known(caller) => caller,
+            Watched::Off | Watched::Unknown => None,
+        }
+    }
+}
+
+impl Drop for CallerWatch {
+    fn drop(&mut self) {
+        CALLER.replace(std::mem::replace(&mut self.0, Watched::Off));
+    }
+}
+
+/// Records the caller of the call that is being polled, if the call is to be logged. Of nested calls only the
+/// outermost is recorded.
+#[inline]
+pub(crate) fn note_caller(cx: &Cx) {
+    // A handler may call a service of its own process during the same poll.
+    if cx.peer().wire == "local" {
+        return;
+    }
+    CALLER.with_borrow_mut(|watched| {
+        if matches!(watched, Watched::Unknown) {
+            *watched = Watched::Known(cx.shared_caller());
+        }
+    });
+}
+
+/// The duration that is compared with the slow-call threshold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Busy {
+    /// Total duration of a call with one message in each direction.
+    Call(Duration),
+    /// For a stream: the wait for its first reply message, or the longest uninterrupted run of its handler,
+    /// whichever is longer.
+    Stream(Duration),
+}
+
+/// The fields of a log entry.
 pub(crate) struct Entry<'a> {
     pub(crate) method: String,
     pub(crate) peer: &'a Peer,
+    /// The caller's name, if the caller is known.
+    pub(crate) caller: Option<&'a str>,
     pub(crate) code: Code,
     pub(crate) received: u64,
     pub(crate) sent: u64,
@@ -51,7 +118,7 @@ impl Default for Access {
                 Unit::Milliseconds,
                 0,
                 0..=86_400_000,
-                "calls that take longer are logged (switchboard::slow); 0: none",
+                "calls that take longer are logged (switchboard::slow), streams by their first message; 0: none",
             ),
             #[cfg(feature = "http")]
             recent: recent::Recent::default(),
@@ -60,13 +127,14 @@ impl Default for Access {
 }
 
 impl Access {
-    /// Whether any call may have to be logged.
+    /// Returns whether at least one of the two logs is on.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.every.value() | self.slow.value() != 0
     }
 
-    /// Whether this call is one in so many, to be asked once a call; each thread counts its own, from its first on.
+    /// Returns whether the access log samples this call. Call it once per call: each thread counts its own
+    /// calls and samples the first.
     #[inline]
     pub(crate) fn picks(&self) -> bool {
         let every = self.every.value();
@@ -79,7 +147,7 @@ impl Access {
         is_picked
     }
 
-    /// Whether every call has to be timed by itself.
+    /// Returns whether every call must be timed individually.
     #[inline]
     pub(crate) fn times_all(&self) -> bool {
         self.slow.value() != 0
@@ -89,11 +157,18 @@ impl Access {
         [self.every.clone(), self.slow.clone()]
     }
 
-    /// Logs a call that ended, if it was picked or slow; `entry` is asked for then only.
+    /// Logs a call that ended, if it was sampled or slow; `entry` is called only in that case.
     #[cold]
-    pub(crate) fn log<'a>(&self, is_picked: bool, took: Duration, entry: impl FnOnce() -> Entry<'a>) {
+    pub(crate) fn log<'a>(
+        &self,
+        is_picked: bool,
+        took: Duration,
+        busy: Busy,
+        entry: impl FnOnce() -> Entry<'a>,
+    ) {
         let slow = self.slow.value();
-        let is_slow = slow != 0 && took >= Duration::from_millis(slow);
+        let (Busy::Call(busy_for) | Busy::Stream(busy_for)) = busy;
+        let is_slow = slow != 0 && busy_for >= Duration::from_millis(slow);
         if !is_slow && !is_picked {
             return;
         }
@@ -108,6 +183,7 @@ impl Access {
                     method = entry.method,
                     wire = entry.peer.wire,
                     peer = entry.peer.address,
+                    caller = entry.caller,
                     code = entry.code.name(),
                     took_us,
                     received = entry.received,
@@ -118,7 +194,20 @@ impl Access {
             };
         }
         if is_slow {
-            event!(warn, "switchboard::slow", "a call took longer than {slow} ms (slow_call)");
+            match busy {
+                Busy::Call(_) => {
+                    event!(warn, "switchboard::slow", "a call took longer than {slow} ms (slow_call)");
+                }
+                Busy::Stream(busy) => {
+                    let busy_us = busy.as_micros() as u64;
+                    event!(
+                        warn,
+                        "switchboard::slow",
+                        busy_us,
+                        "the first message of a stream, or one turn of its handler, took longer than {slow} ms (slow_call)"
+                    );
+                }
+            }
         }
         if is_picked {
             let every = self.every.value();

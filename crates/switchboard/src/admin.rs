@@ -1,11 +1,12 @@
-//! The admin listener: what a server does, for people and programs that look after it.
+//! The admin listener: pages about the state of a server, for operators and monitoring.
 //!
-//! It has an address of its own, so nothing of it is ever on a public port: loopback or a Unix socket, or any address
-//! with a token. Pages come as text, as JSON (`?format=json`, or by `Accept`), and as HTML for browsers. What they
-//! show is bounded, and made when they are asked for.
+//! The listener has its own address, so its pages never appear on a public port: a loopback address or a Unix
+//! socket, or any address with a token. Pages come as text, as JSON (`?format=json`, or by `Accept`), and as
+//! HTML for browsers. Their size is bounded, and they are generated on request.
 //!
-//! A page in a browser may reach a loopback port of its user's machine. So requests must name this host by address or
-//! as `localhost`, and those that change something must come from no other origin.
+//! A web page in a browser can send requests to loopback ports of the user's machine. Therefore a request
+//! must name this host by address or as `localhost`, and a request that changes something must not come from
+//! another origin.
 
 mod listener;
 mod page;
@@ -18,7 +19,7 @@ pub use page::{Cell, Page, Table};
 use crate::{Address, Error};
 use std::{fmt, sync::Arc};
 
-/// Where the admin pages are, and who may see them; see [`Server::admin`](crate::Server::admin).
+/// Address and access rules of the admin listener; see [`Server::admin`](crate::Server::admin).
 #[derive(Clone)]
 #[must_use = "the listener begins with a server"]
 pub struct Admin {
@@ -27,24 +28,25 @@ pub struct Admin {
     pages: Vec<(String, PageOf)>,
 }
 
-/// Makes a page of the application.
+/// Function that generates a page of the application.
 pub(crate) type PageOf = Arc<dyn Fn() -> Page + Send + Sync>;
 
 impl Admin {
-    /// At `address`: `tcp://127.0.0.1:9090`, `unix:/run/app.admin`. Without a [token](Self::token) it must be of this
-    /// machine: a loopback address, or a Unix socket.
+    /// Creates an admin listener at `address`: `tcp://127.0.0.1:9090`, `unix:/run/app.admin`. Without a
+    /// [token](Self::token) the address must be a loopback address or a Unix socket.
     pub fn at(address: impl Into<String>) -> Admin {
         Admin { address: address.into(), token: None, pages: Vec::new() }
     }
 
-    /// Whoever asks must send `authorization: Bearer TOKEN`. There is no TLS here: across machines this belongs behind
-    /// something that has it.
+    /// Requires `authorization: Bearer TOKEN` on every request. The listener has no TLS: to reach it from
+    /// other machines, put it behind a proxy with TLS.
     pub fn token(mut self, token: impl Into<String>) -> Admin {
         self.token = Some(token.into());
         self
     }
 
-    /// Shows a page of the application at `/NAME`, made anew each time. A name that a page of ours has replaces it.
+    /// Shows a page of the application at `/NAME`, generated on each request. It replaces a built-in page of
+    /// the same name.
     ///
     /// ```
     /// use switchboard::admin::{Admin, Page, Table};
@@ -58,19 +60,19 @@ impl Admin {
     }
 
     /// # Errors
-    /// An address that is none, or one of other machines without a token.
+    /// Fails if the address is invalid, or if other machines can reach it and no token is set.
     pub(crate) fn check(&self) -> Result<Address, Error> {
         let wrong = |why: &str| Error::config(format!("admin at {}: {why}", self.address));
-        let address: Address = self.address.parse().map_err(|_| wrong("this is no address"))?;
+        let address: Address = self.address.parse().map_err(|_| wrong("this is not a valid address"))?;
         if let Some((name, _)) = self.pages.iter().find(|(name, _)| !is_name(name)) {
-            return Err(wrong(&format!("{name:?} is no name of a page: letters, digits, - and _")));
+            return Err(wrong(&format!("{name:?} is not a valid page name: use letters, digits, - and _")));
         }
         match &address {
             Address::Tcp(host, _) if self.token.is_none() && !is_loopback(host) => {
                 Err(wrong("other machines can reach this address: choose tcp://127.0.0.1, or set a token"))
             }
             Address::Tcp(..) | Address::Unix(_) => Ok(address),
-            _ => Err(wrong("the admin listener takes tcp:// and unix: addresses")),
+            _ => Err(wrong("the admin listener supports only tcp:// and unix: addresses")),
         }
     }
 }
@@ -89,7 +91,7 @@ impl From<String> for Admin {
 
 impl fmt::Debug for Admin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the token.
+        // The token is secret.
         f.debug_struct("Admin").field("address", &self.address).finish_non_exhaustive()
     }
 }
@@ -98,7 +100,8 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-/// Whether only this machine can reach it. Of names only `localhost` is known to stay what it is.
+/// Returns whether only this machine can reach the host. Of names, only `localhost` reliably resolves to a
+/// loopback address.
 fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }

@@ -1,12 +1,15 @@
-//! Who calls: tokens, API keys, passwords, certificates, JWT, signatures, or what the application says.
+//! Authentication of callers by tokens, API keys, passwords, certificates, JWT, signatures, or a function of
+//! the application.
 //!
-//! A server asks each [`Auth`] that it was [given](crate::Server::auth), in order, on every call: the first that finds
-//! credentials of its kind says who calls, or that they are wrong. Who it is goes to the handler with
-//! [`Cx::caller`](crate::Cx::caller); what they may is said by [rules](crate::guard::Rule). Every refusal is a line of
-//! the log target `switchboard::audit`. Secrets are compared in constant time and told to nobody.
+//! On every call, a server runs each configured [`Auth`](crate::Server::auth) in order. The first one that
+//! finds credentials of its kind identifies the caller or rejects the call. Handlers read the caller with
+//! [`Cx::caller`](crate::Cx::caller); [rules](crate::guard::Rule) define what callers may do. Every rejection
+//! is logged to the target `switchboard::audit`. Secrets are compared in constant time and never logged or
+//! sent.
 
 #[cfg(feature = "auth")]
 mod basic;
+mod credential;
 #[cfg(feature = "auth")]
 pub mod jwt;
 mod secrets;
@@ -17,6 +20,8 @@ mod signature;
 pub use basic::Basic;
 #[cfg(feature = "auth")]
 pub(crate) use basic::authorization;
+pub(crate) use credential::Accepted;
+pub use credential::Credential;
 #[cfg(feature = "auth")]
 pub use jwt::Jwt;
 pub use secrets::{ApiKeys, Tokens};
@@ -26,20 +31,20 @@ pub use signature::{Signatures, sign};
 use crate::{Call, Metadata, Peer, Result, Status, layer::BoxFuture};
 use std::{fmt, sync::Arc};
 
-/// Somebody whose credentials were good.
+/// An authenticated caller.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Caller {
-    /// Their name: as configured, the subject of a JWT or of a certificate.
+    /// Name: as configured, or the subject of a JWT or of a certificate.
     pub name: String,
-    /// What they may, by names that [rules](crate::guard::Rule::roles) know.
+    /// Roles, which [rules](crate::guard::Rule::roles) refer to by name.
     pub roles: Vec<String>,
-    /// The claims of a JWT, an object; null of others.
+    /// Claims of a JWT as a JSON object; null for other credentials.
     pub claims: serde_json::Value,
 }
 
 impl Caller {
-    /// Somebody of this name without roles.
+    /// Creates a caller with this name and without roles.
     pub fn new(name: impl Into<String>) -> Caller {
         Caller { name: name.into(), ..Caller::default() }
     }
@@ -52,35 +57,45 @@ impl Caller {
     }
 }
 
-/// Finds out who calls, from one kind of credentials.
+/// Authenticates callers by one kind of credentials.
 pub trait Auth: Send + Sync + 'static {
-    /// What it is, for the audit log: `token`, `jwt`.
+    /// Name of the method in the audit log: `token`, `jwt`.
     fn name(&self) -> &str;
 
-    /// Whether it looks at the [message](Credentials::message), which is then decompressed for it.
+    /// Returns whether it reads the [message](Credentials::message), which is then decompressed before the
+    /// check.
     fn reads_message(&self) -> bool {
         false
     }
 
-    /// Says who calls. It runs in the turn of the connection: what takes time is for [`Checked::Later`].
+    /// Returns the kind of credentials that it reads. Errors, `WWW-Authenticate` and the OpenAPI document
+    /// list it for callers without credentials.
+    fn credential(&self) -> Option<Credential> {
+        None
+    }
+
+    /// Authenticates the caller. It runs in the poll of the connection: return [`Checked::Later`] for checks
+    /// that take time.
     fn check(&self, credentials: &Credentials<'_>) -> Checked<'_>;
 }
 
-/// What an [`Auth`] says.
+/// Result of a check by an [`Auth`].
 pub enum Checked<'a> {
-    /// There are no credentials of this kind: the next one is asked.
+    /// The call has no credentials of this kind: the server tries the next [`Auth`].
     Absent,
-    /// It is them.
+    /// The credentials are valid and belong to this caller.
     Caller(Arc<Caller>),
-    /// The same, somebody whom the [`Auth`] knows: calls of theirs that follow each other share one reference.
+    /// The credentials are valid and belong to a caller that the [`Auth`] stores: consecutive calls by the
+    /// same caller share one reference.
     Known(&'a Arc<Caller>),
-    /// There are credentials, and they are wrong. The text goes to the caller and to the audit log: no secret in it.
+    /// The call has credentials of this kind and they are invalid. The text is sent to the caller and written
+    /// to the audit log; it must not contain secrets.
     Wrong(&'static str),
-    /// It takes time: an error is what the caller gets.
+    /// The check continues asynchronously. An error is sent to the caller.
     Later(BoxFuture<'static, Result<Arc<Caller>>>),
 }
 
-/// What is known of a call before it is known who calls.
+/// The parts of a call that authentication may read.
 pub struct Credentials<'a> {
     call: &'a Call,
     method: &'a str,
@@ -96,33 +111,34 @@ impl<'a> Credentials<'a> {
         self.method
     }
 
-    /// What the caller added to the call.
+    /// Returns the metadata that the caller sent with the call.
     pub fn metadata(&self) -> &'a Metadata {
         self.call.cx().metadata()
     }
 
-    /// The connection.
+    /// Returns the peer of the connection.
     pub fn peer(&self) -> &'a Peer {
         self.call.cx().peer()
     }
 
-    /// The request message, encoded; none of a stream of them, and of one that is compressed unless
-    /// [asked for](Auth::reads_message).
+    /// Returns the encoded request message. It is `None` for streams of requests, and for compressed messages
+    /// unless [`Auth::reads_message`] returns true.
     pub fn message(&self) -> Option<&'a [u8]> {
         self.call.message().filter(|_| !self.call.is_compressed()).map(|message| &message[..])
     }
 
-    /// What follows `scheme` in the metadata `authorization`; schemes are the same in any case.
+    /// Returns the credentials after `scheme` in the metadata `authorization`; schemes are compared
+    /// case-insensitively.
     pub fn authorization(&self, scheme: &str) -> Option<&'a str> {
         self.authorization_bytes(scheme).and_then(|rest| std::str::from_utf8(rest).ok())
     }
 
-    /// The same for those who only compare it.
+    /// Like `authorization`, but returns bytes, for checks that only compare them.
     fn authorization_bytes(&self, scheme: &str) -> Option<&'a [u8]> {
         let value = self.metadata().value("authorization")?;
         let (found, rest) = value.split_at_checked(scheme.len())?;
         let rest = rest.strip_prefix(b" ")?;
-        // As nearly everybody writes it, which one comparison sees.
+        // Most clients write the scheme in this case, and an exact comparison is faster.
         let is_it = found == scheme.as_bytes() || found.eq_ignore_ascii_case(scheme.as_bytes());
         is_it.then(|| rest.trim_ascii_start())
     }
@@ -130,7 +146,7 @@ impl<'a> Credentials<'a> {
 
 impl fmt::Debug for Credentials<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not what is secret.
+        // Metadata and messages may contain secrets.
         f.debug_struct("Credentials")
             .field("method", &self.method)
             .field("peer", self.peer())
@@ -138,7 +154,9 @@ impl fmt::Debug for Credentials<'_> {
     }
 }
 
-/// Believes the certificate that a peer has shown and TLS has verified: its subject is the caller's name.
+/// Accepts the client certificate that TLS has verified: the caller's name is the certificate's subject, or
+/// its first alternative name if the subject is empty. A certificate without either does not identify a
+/// caller.
 ///
 /// ```
 /// let server = switchboard::Server::new().auth(switchboard::auth::Certificates::default());
@@ -149,8 +167,8 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Gives this role to certificates with this subject, `CN=alice,O=example`, or one of whose alternative names is
-    /// this, `uri:spiffe://example/alice`.
+    /// Gives a role to certificates with this subject, `CN=alice,O=example`, or with this alternative name,
+    /// `uri:spiffe://example/alice`.
     #[must_use]
     pub fn role(mut self, name: impl Into<String>, role: impl Into<String>) -> Certificates {
         self.roles.push((name.into(), role.into()));
@@ -163,9 +181,15 @@ impl Auth for Certificates {
         "certificate"
     }
 
+    fn credential(&self) -> Option<Credential> {
+        Some(Credential::Certificate)
+    }
+
     fn check(&self, credentials: &Credentials<'_>) -> Checked<'_> {
         let Some(identity) = &credentials.peer().identity else { return Checked::Absent };
-        let mut caller = Caller::new(&identity.subject);
+        let subject = Some(&identity.subject).filter(|subject| !subject.is_empty());
+        let Some(name) = subject.or(identity.names.first()) else { return Checked::Absent };
+        let mut caller = Caller::new(name);
         for (name, role) in &self.roles {
             if *name == identity.subject || identity.names.contains(name) {
                 caller.roles.push(role.clone());
@@ -175,7 +199,7 @@ impl Auth for Certificates {
     }
 }
 
-/// Credentials that a function checks.
+/// Creates an [`Auth`] from a function that checks credentials.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -186,27 +210,39 @@ impl Auth for Certificates {
 ///         return Checked::Absent;
 ///     };
 ///     Checked::Later(Box::pin(async move {
-///         // Ask whoever knows.
+///         // Look the session up in a store.
 ///         match session.as_str() {
 ///             "open-sesame" => Ok(Arc::new(Caller::new("ali"))),
 ///             _ => Err(Status::unauthenticated("no such session")),
 ///         }
 ///     }))
 /// });
+/// // Errors and the OpenAPI document name the header.
+/// let sessions = sessions.reads(auth::Credential::Metadata("x-session".into()));
 /// let server = switchboard::Server::new().auth(sessions);
 /// ```
 pub fn from_fn<F>(name: &'static str, check: F) -> FromFn<F>
 where
     F: Fn(&Credentials<'_>) -> Checked<'static> + Send + Sync + 'static,
 {
-    FromFn { name, check }
+    FromFn { name, credential: None, check }
 }
 
-/// What [`from_fn`] makes.
+/// The [`Auth`] that [`from_fn`] returns.
 #[derive(Clone)]
 pub struct FromFn<F> {
     name: &'static str,
+    credential: Option<Credential>,
     check: F,
+}
+
+impl<F> FromFn<F> {
+    /// Sets the kind of credentials that the function reads, which errors and OpenAPI name.
+    #[must_use]
+    pub fn reads(mut self, credential: Credential) -> FromFn<F> {
+        self.credential = Some(credential);
+        self
+    }
 }
 
 impl<F> Auth for FromFn<F>
@@ -215,6 +251,10 @@ where
 {
     fn name(&self) -> &str {
         self.name
+    }
+
+    fn credential(&self) -> Option<Credential> {
+        self.credential.clone()
     }
 
     fn check(&self, credentials: &Credentials<'_>) -> Checked<'_> {
@@ -228,7 +268,7 @@ impl<F> fmt::Debug for FromFn<F> {
     }
 }
 
-/// Why nobody is known, for a call without any credentials that somebody here understands.
-pub(crate) fn wrong(text: &str) -> Status {
+/// Creates the error for a call without any credentials that this server accepts.
+pub(crate) fn unauthenticated(text: &str) -> Status {
     Status::unauthenticated(text)
 }

@@ -1,8 +1,8 @@
-//! Which endpoint takes a call: the balancers, and what they see of a fleet.
+//! Balancers: the choice of the endpoint that takes a call.
 //!
-//! A balancer is one file here that implements [`Balance`]. It works on a set of [`Endpoints`] that never changes and
-//! on the numbers of each [`Endpoint`], which do; it has no clock, no sockets and no source of chance of its own:
-//! these come with each [`Pick`].
+//! A balancer is one file here that implements [`Balance`]. It works on an immutable set of [`Endpoints`] and on the
+//! changing counters of each [`Endpoint`]. It has no clock, no sockets and no source of randomness of its own: the time
+//! and the seed come with each [`Pick`].
 
 mod breaker;
 mod closest;
@@ -21,7 +21,7 @@ mod set;
 mod sticky;
 mod weighted;
 
-pub(crate) use breaker::Breaking;
+pub(crate) use breaker::{Breaking, Probe};
 pub use closest::Closest;
 pub use endpoint::Endpoint;
 pub(crate) use endpoint::{State, Stats};
@@ -41,13 +41,14 @@ pub use weighted::WeightedRoundRobin;
 use crate::Code;
 use std::{cell::Cell, sync::Arc, time::Duration};
 
-/// Chooses who takes a call. Called for every call from all threads: no waiting, and no lock that is held for long.
+/// Selects the endpoint of a call. All threads call it for every call: it must not wait, nor hold a lock for long.
 pub trait Balance: Send + Sync + 'static {
-    /// The place in `set` of the endpoint for this call; none when no endpoint [takes](Pick::takes) it. A choice that
-    /// does not take it is asked for again with less demands, so it is safe to let a place go that is full.
+    /// Returns the index in `set` of the endpoint for this call, or `None` when no endpoint [takes](Pick::takes) it.
+    /// When the chosen endpoint does not take the call, the channel repeats the pick with lower demands, so an index of
+    /// a full endpoint does no harm.
     fn pick(&self, set: &Endpoints, pick: &Pick<'_>) -> Option<usize>;
 
-    /// Tells how a call ended that this endpoint got. The endpoint counts by itself what [`Endpoint`] shows.
+    /// Reports how a call to this endpoint ended. [`Endpoint`] maintains its own counters; an implementation need not.
     fn done(&self, _endpoint: &Endpoint, _outcome: &Outcome) {}
 }
 
@@ -61,32 +62,33 @@ impl<B: Balance + ?Sized> Balance for Arc<B> {
     }
 }
 
-/// How a call ended, for balancers.
+/// Result of a call, for balancers.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// From the choice of the endpoint to the end.
+    /// Time from the choice of the endpoint to the end of the call.
     pub took: Duration,
-    /// [`Code::Ok`] for an answer, [`Code::Canceled`] when the caller gave up.
+    /// [`Code::Ok`] for a response, [`Code::Canceled`] when the caller dropped the call.
     pub code: Code,
-    /// The connection broke, with all calls on it; the endpoint gets no calls until there is another.
+    /// True when the connection broke, which ends all calls on it; the endpoint gets no calls until it is connected
+    /// again.
     pub lost: bool,
 }
 
 impl Outcome {
-    /// An end of this kind.
+    /// Creates the outcome of a call that took `took` and ended with `code`; the connection was not lost.
     pub fn new(took: Duration, code: Code) -> Outcome {
         Outcome { took, code, lost: false }
     }
 
-    /// Whether it speaks against the endpoint, rather than against the request. A lost connection does not: it is
-    /// one mishap, however many calls end with it.
+    /// Returns true when the outcome is a failure of the endpoint rather than of the request. A lost connection is not
+    /// counted: it is one event, however many calls end with it.
     pub fn is_fault(&self) -> bool {
         !self.lost && is_fault(self.code)
     }
 }
 
-/// Whether a call that ended so speaks against its endpoint. A refusal because of load does not: the endpoint is well.
+/// Returns true when `code` is a failure of the endpoint. A rejection because of load is not: the endpoint is healthy.
 pub(crate) fn is_fault(code: Code) -> bool {
     matches!(
         code,
@@ -94,7 +96,7 @@ pub(crate) fn is_fault(code: Code) -> bool {
     )
 }
 
-/// What a balancer knows of the call that it chooses for.
+/// Properties of the call that a balancer selects an endpoint for.
 #[derive(Debug)]
 pub struct Pick<'a> {
     method: &'a str,
@@ -107,35 +109,35 @@ pub struct Pick<'a> {
     seed: Cell<u64>,
 }
 
-/// What an endpoint must be to take a call; the least bad ones take it when no better does.
+/// Requirements on an endpoint. When no endpoint meets a level, the channel picks again with the level below.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Demand {
-    /// Has a weight, and the call was not tried there.
+    /// The endpoint has a weight above 0 and this call was not tried on it.
     Untried,
-    /// And is connected.
+    /// In addition, the endpoint is connected.
     Connected,
-    /// And is not put aside for its failures.
-    Well,
-    /// And in the caller's zone.
-    Near,
+    /// In addition, the endpoint is not ejected and its circuit breaker admits the method.
+    Healthy,
+    /// In addition, the endpoint is in the zone of the caller.
+    SameZone,
 }
 
 impl<'a> Pick<'a> {
-    /// A call of `method` at `now_ns`, with a seed for what is left to chance.
+    /// Describes a call of `method` at `now_ns`; `seed` seeds its random numbers.
     pub fn new(method: &'a str, now_ns: u64, seed: u64) -> Pick<'a> {
         Pick {
             method,
             key: None,
             tried: &[],
             zone: "",
-            demand: Demand::Well,
+            demand: Demand::Healthy,
             now_ns,
             slow_start_ns: 0,
             seed: Cell::new(seed),
         }
     }
 
-    /// What calls that belong together have in common.
+    /// Sets the key that related calls share; balancers that hash send equal keys to the same endpoint.
     #[must_use]
     pub fn with_key(mut self, key: Option<&'a [u8]>) -> Pick<'a> {
         self.key = key;
@@ -163,17 +165,18 @@ impl<'a> Pick<'a> {
         self.method
     }
 
-    /// What calls that belong together have in common, if anything.
+    /// The key that related calls share, if the call has one.
     pub fn key(&self) -> Option<&[u8]> {
         self.key
     }
 
-    /// Nanoseconds on the clock of this process, which never goes back.
+    /// Nanoseconds on the monotonic clock of this process.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// Whether the endpoint may get the call: it has a weight, was not tried for this call, and is connected and well.
+    /// Returns true when the endpoint may get the call: it has a weight above 0, was not tried for this call, and meets
+    /// the demand of this pick (by default: connected, not ejected, breaker closed).
     #[inline]
     pub fn takes(&self, endpoint: &Endpoint) -> bool {
         if endpoint.weight() == 0 || (!self.tried.is_empty() && self.tried.contains(&endpoint.number())) {
@@ -182,28 +185,30 @@ impl<'a> Pick<'a> {
         match self.demand {
             Demand::Untried => true,
             Demand::Connected => endpoint.stats().state() == State::Up,
-            Demand::Well => endpoint.stats().admits(self.method, self.now_ns),
-            Demand::Near => endpoint.zone() == self.zone && endpoint.stats().admits(self.method, self.now_ns),
+            Demand::Healthy => endpoint.stats().admits(self.method, self.now_ns),
+            Demand::SameZone => {
+                endpoint.zone() == self.zone && endpoint.stats().admits(self.method, self.now_ns)
+            }
         }
     }
 
-    /// The endpoint's weight, less while it starts slowly.
+    /// The endpoint's weight, reduced during its slow start.
     #[inline]
     pub fn weight(&self, endpoint: &Endpoint) -> f64 {
         let weight = f64::from(endpoint.weight());
         if self.slow_start_ns == 0 {
             weight
         } else {
-            weight * endpoint.warmth(self.now_ns, self.slow_start_ns)
+            weight * endpoint.slow_start_factor(self.now_ns, self.slow_start_ns)
         }
     }
 
-    /// Whether all weights are what the instances say.
-    pub(crate) fn starts_at_once(&self) -> bool {
+    /// Returns true when slow start is off, so that all weights equal those of the instances.
+    pub(crate) fn has_full_weights(&self) -> bool {
         self.slow_start_ns == 0
     }
 
-    /// A random number.
+    /// Returns a random number.
     #[inline]
     pub fn random(&self) -> u64 {
         let seed = self.seed.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -211,19 +216,19 @@ impl<'a> Pick<'a> {
         mix(seed)
     }
 
-    /// A random number below `end`, which is not 0.
+    /// Returns a random number below `end`, which must not be 0.
     #[inline]
     pub fn below(&self, end: usize) -> usize {
         ((u128::from(self.random()) * end as u128) >> 64) as usize
     }
 
-    /// A random number from 0 to 1, less than 1.
+    /// Returns a random number from 0 to 1, less than 1.
     pub fn fraction(&self) -> f64 {
         (self.random() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// The last step of splitmix64: neighbours become strangers.
+/// Final mixing step of splitmix64: neighbouring inputs give unrelated outputs.
 #[inline]
 pub(crate) fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -231,7 +236,7 @@ pub(crate) fn mix(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// FNV-1a with 64 bits, rpcx's hash of keys.
+/// FNV-1a with 64 bits, which rpcx uses to hash keys.
 pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)
@@ -240,12 +245,12 @@ pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! Fleets on paper, for the tests of balancers.
+    //! Fleets without connections, for the tests of balancers.
 
     use super::*;
     use crate::discover::Instance;
 
-    /// Endpoints `000`, `001` … with these weights, all connected.
+    /// Creates endpoints `000`, `001` … with these weights, all connected.
     pub(crate) fn fleet(weights: &[u32]) -> Endpoints {
         let endpoint = |(at, weight): (usize, &u32)| {
             let instance = Instance::new("a.B", format!("tcp://10.0.0.{at}:1"));
@@ -254,17 +259,17 @@ pub(crate) mod testing {
         Endpoints::new(weights.iter().enumerate().map(endpoint).collect())
     }
 
-    /// How many of `calls` each endpoint gets; every call ends before the next begins.
+    /// Counts how many of `calls` each endpoint gets; every call ends before the next begins.
     pub(crate) fn shares(balance: &dyn Balance, set: &Endpoints, calls: usize) -> Vec<usize> {
         let mut shares = vec![0; set.len()];
         for call in 0..calls {
             let pick = Pick::new("a.B/C", call as u64 * 1000, mix(call as u64));
-            shares[balance.pick(set, &pick).expect("somebody takes it")] += 1;
+            shares[balance.pick(set, &pick).expect("an endpoint takes the call")] += 1;
         }
         shares
     }
 
-    /// Whether every share is within `part` of the weighted mean.
+    /// Returns true when every share is within `part` (a fraction) of the weighted mean.
     pub(crate) fn even(set: &Endpoints, shares: &[usize], part: f64) -> bool {
         let total: usize = shares.iter().sum();
         let weights: f64 = set.iter().map(|endpoint| f64::from(endpoint.weight())).sum();
@@ -274,8 +279,9 @@ pub(crate) mod testing {
         })
     }
 
-    /// Whatever the balancer: no place that does not take the call, somebody as long as anybody takes it.
-    pub(crate) fn keeps_the_contract(balance: &dyn Balance) {
+    /// Checks the contract of every balancer: it returns only endpoints that take the call, and returns one whenever an
+    /// endpoint takes it.
+    pub(crate) fn check_contract(balance: &dyn Balance) {
         let set = fleet(&[100, 0, 50, 100, 200]);
         set[3].stats().eject(u64::MAX);
         for call in 0..1000u64 {
@@ -298,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chance_is_even() {
+    fn random_numbers_are_evenly_distributed() {
         let pick = Pick::new("a.B/C", 0, 7);
         let mut counts = [0; 10];
         for _ in 0..100_000 {
@@ -308,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn fnv_is_that_of_its_authors() {
+    fn fnv1a_matches_the_published_vectors() {
         assert_eq!(fnv1a(b""), 0xCBF2_9CE4_8422_2325);
         assert_eq!(fnv1a(b"a"), 0xAF63_DC4C_8601_EC8C);
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_F739_67E8);

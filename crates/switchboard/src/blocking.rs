@@ -1,4 +1,4 @@
-//! Calls from programs without async: the same clients, awaited by [`run`].
+//! Blocking clients for programs without async: the async clients, awaited by [`run`].
 //!
 //! ```no_run
 //! use switchboard::{blocking, Codec, ClientMethod};
@@ -13,8 +13,8 @@
 //! # }
 //! ```
 //!
-//! Streams work the same: `run(stream.next())` waits for one message. Connections live on one thread that the first
-//! use starts and that ends with the process; any number of threads may call at once.
+//! Streams work alike: `run(stream.next())` waits for one message. Connections live on one thread, which the
+//! first use starts and which ends with the process. Any number of threads may call concurrently.
 
 use crate::{Channel, Result, Status};
 use std::{future::IntoFuture, pin::pin, sync::OnceLock, thread};
@@ -23,20 +23,20 @@ use tokio::runtime::{Builder, Handle};
 /// Opens a channel to `url`, as [`Channel::connect`] does, and waits for its first connection.
 ///
 /// # Errors
-/// Those of [`Channel::connect`] and of [`run`].
+/// Returns the errors of [`Channel::connect`] and of [`run`].
 pub fn connect(url: &str) -> Result<Channel> {
     run(Channel::connect(url))
 }
 
-/// Runs a call, or anything else that ends in a [`Result`], and waits for its end on this thread.
+/// Runs a call, or another future that returns a [`Result`], and blocks this thread until it ends.
 ///
-/// Channels that are used here must come from [`connect`] or from other work that was run here: a channel whose
-/// runtime sleeps makes no progress.
+/// Channels that are used here must come from [`connect`] or from other work that was run here: a channel
+/// makes no progress while its runtime is not driven.
 ///
 /// # Errors
-/// Those of `work`; `FailedPrecondition` on a thread of an async runtime, those of `spawn_blocking` included, which has
-/// to await `work` instead: waiting here would stop the very thread that makes progress. `Unavailable` when the
-/// operating system gives no thread.
+/// Returns the errors of `work`. Returns `FailedPrecondition` on a thread of an async runtime, including
+/// threads of `spawn_blocking`; await `work` there, because blocking would stop the thread that makes
+/// progress. Returns `Unavailable` if the operating system cannot create a thread.
 pub fn run<T>(work: impl IntoFuture<Output = Result<T>>) -> Result<T> {
     if Handle::try_current().is_ok() {
         return Err(Status::failed_precondition(
@@ -50,7 +50,7 @@ pub fn run<T>(work: impl IntoFuture<Output = Result<T>>) -> Result<T> {
     runtime.block_on(work)
 }
 
-/// The runtime of all blocking calls, with the one thread that drives it.
+/// Returns the runtime of all blocking calls; one thread drives it.
 fn runtime() -> Result<&'static Handle> {
     static RUNTIME: OnceLock<std::result::Result<Handle, String>> = OnceLock::new();
     let started = RUNTIME.get_or_init(|| {

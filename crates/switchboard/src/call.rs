@@ -1,4 +1,4 @@
-//! A call as layers and services see it: untyped, the same for every wire.
+//! A call as layers and services see it: untyped, and independent of the wire.
 
 mod ended;
 mod messages;
@@ -30,25 +30,25 @@ use std::{
 };
 use switchboard_wire::{MethodInfo, ServiceInfo};
 
-/// One call on its way to a handler.
+/// One call for a handler.
 #[derive(Debug)]
 pub struct Call {
     pub(crate) method: u16,
-    /// Also holds the messages: the call stays two words on its way through guards and layers.
+    /// Also holds the messages: the call stays two words as it moves through guards and layers.
     pub(crate) cx: Cx,
 }
 
 /// The messages of a request.
 pub(crate) enum RequestBody {
-    /// The only one.
+    /// A single message.
     One(Bytes),
-    /// As they come.
+    /// Messages of a stream, as they arrive.
     Many(Arc<Queue>),
 }
 
-/// What a handler knows of its call beside the messages, and what it adds to the reply.
+/// The context of a call: everything a handler can read besides the messages, and what it adds to the reply.
 ///
-/// One word, so that the call is cheap to move on its way to the handler; what it points to is used again.
+/// It is one word, so that the call is cheap to move to the handler; the allocation behind it is reused.
 pub struct Cx(Option<Box<Context>>);
 
 struct Context {
@@ -59,15 +59,15 @@ struct Context {
     packing: Packing,
     /// The request, until it is [taken](Call::into_one).
     body: Option<RequestBody>,
-    /// The reply, once there is [one](Reply::one).
-    answered: Option<ReplyParts>,
+    /// The reply, once [`Reply::one`] has stored it.
+    stored_reply: Option<ReplyParts>,
     peer: Arc<Peer>,
-    /// Who calls if `has_caller`, else who did when these contexts were another call's.
+    /// The caller if `has_caller`, otherwise the caller of the previous call that used this context.
     caller: Option<Arc<Caller>>,
     has_caller: bool,
     service: &'static ServiceInfo,
     method: &'static MethodInfo,
-    /// When it came, as far as its connection has read the clock for it.
+    /// Time of arrival, if its connection has read the clock for it.
     arrived: Option<Instant>,
     deadline: Option<Instant>,
     metadata: Metadata,
@@ -75,39 +75,39 @@ struct Context {
     #[cfg(feature = "proto")]
     request: Option<Bytes>,
     trace: Option<Arc<Trace>>,
-    reply: Place,
+    reply: ReplyStore,
 }
 
-/// Contexts that a thread keeps for the calls to come. They keep their peers and callers, which the next call has as
-/// well, as a rule, and need not count again.
+/// Contexts that a thread keeps for later calls. They keep their peers and callers: the next call usually has the same
+/// ones, and then does not increment their reference counts again.
 const CONTEXTS_MAX: usize = 16;
 
 thread_local! {
-    #[expect(clippy::vec_box, reason = "what a call holds is the box")]
+    #[expect(clippy::vec_box, reason = "a call holds the box itself")]
     static CONTEXTS: RefCell<Vec<Box<Context>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Where the reply's metadata is kept.
-enum Place {
-    /// Here: of a handler that fails it goes to whoever [asked for it](Cx::keep_reply).
-    Here(ReplyCell),
-    /// With whoever answers the caller, so that it outlives a handler that fails.
+/// The storage of the reply's metadata.
+enum ReplyStore {
+    /// In the context: if the handler fails, the metadata goes to the thread that called [`Cx::keep_reply`].
+    Local(ReplyCell),
+    /// Shared with the task that sends the response, so that it outlives a handler that fails.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP shares it"))]
     Shared(Arc<ReplyCell>),
 }
 
-/// What a handler adds to its reply; costs no allocation while that is nothing.
+/// Metadata that a handler adds to its reply; empty metadata needs no allocation.
 #[derive(Default)]
 pub(crate) struct ReplyCell {
     reply: Mutex<Option<Box<ReplyMetadata>>>,
-    /// Under this number it is left behind when the call is over; 0 leaves nothing.
+    /// Number under which the metadata is kept when the call is over; 0 keeps nothing.
     number: u64,
 }
 
 thread_local! {
-    /// What the call that was over last on this thread had added.
+    /// Metadata of the last call that ended on this thread.
     static LEFT: Cell<Option<(u64, Box<ReplyMetadata>)>> = const { Cell::new(None) };
-    /// Numbers of no other thread.
+    /// Numbers are unique across threads.
     static NEXT: Cell<u64> = Cell::new(THREADS.fetch_add(1 << 40, Ordering::Relaxed));
 }
 
@@ -117,49 +117,59 @@ static THREADS: AtomicU64 = AtomicU64::new(0);
 #[derive(Default)]
 pub(crate) struct ReplyMetadata {
     pub(crate) head: Metadata,
+    /// For a stream, whose head may be sent before its first message.
+    pub(crate) is_head_complete: bool,
     pub(crate) trailers: Metadata,
 }
 
-/// Who calls.
+/// The peer that sent a call.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Peer {
     /// The wire: `native`, `grpc`, `grpc-web`, `connect`, `http-json`, `jsonrpc`, `baidu_std`, `erpc`, `hulu`, `kiss`,
     /// `rpcx`, `sofa`, `thrift` or `local`.
     pub wire: &'static str,
-    /// Address of the peer, for people: `tcp://[::1]:4444`, `tls://[::1]:4444`, `unix:`,
+    /// Address of the peer, for logs: `tcp://[::1]:4444`, `tls://[::1]:4444`, `unix:`,
     /// `memory://name`, `local`.
     pub address: String,
-    /// The same as a socket address, where there is one.
+    /// The socket address of the peer, if it has one.
     pub socket: Option<SocketAddr>,
-    /// Who the peer has proved to be by its certificate, where TLS asks for one.
+    /// Identity from the peer's verified certificate, if TLS requests client certificates.
     pub identity: Option<Arc<Identity>>,
-    /// The wires that it may speak.
+    /// The wires that the peer may use.
     pub(crate) wires: crate::guard::Wires,
-    /// What is counted of the connection, where somebody may ask.
+    /// Counters of the connection, if they are exposed.
     pub(crate) counts: Option<Arc<crate::server::Socket>>,
-    /// What is counted of all its connections.
+    /// Counters of all connections of the peer.
     pub(crate) tally: Option<Arc<PeerCount>>,
+    /// The memory budget of the server, for data that outlives a call; `None` for calls inside the process.
+    #[cfg_attr(
+        not(feature = "auth"),
+        expect(dead_code, reason = "only files and streams of rpcx outlive calls")
+    )]
+    pub(crate) memory: Option<Arc<crate::memory::Account>>,
     /// The number of the connection in this process; 0 for calls inside it.
     pub(crate) connection: u64,
-    /// For what it is told without having asked, where its wire has a place for that.
+    /// Sends messages that the client did not request, if the wire supports server push.
     pub(crate) pusher: Option<Pusher>,
+    /// Whether its calls may not have fields that their types do not have, unless they say otherwise.
+    pub(crate) strict_fields: bool,
 }
 
-/// What the verified certificate of a peer says of it.
+/// Names in the verified certificate of a peer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Identity {
     /// Its distinguished name as RFC 4514 writes it, the most specific part first: `CN=alice,O=example`.
     pub subject: String,
-    /// That of the authority that signed it.
+    /// Distinguished name of the issuer, in the same form.
     pub issuer: String,
     /// Its alternative names with their kind: `dns:a.example`, `uri:spiffe://example/alice`, `email:…`, `ip:…`.
     pub names: Vec<String>,
 }
 
 impl Call {
-    /// A call of the method with this index in its service.
+    /// Creates a call of the method with this index in its service.
     #[inline]
     pub(crate) fn new(method: u16, codec: Codec, body: RequestBody, mut cx: Cx) -> Call {
         let context = cx.context_mut();
@@ -168,89 +178,101 @@ impl Call {
         Call { method, cx }
     }
 
-    /// Index of the method in [`ServiceInfo::methods`]; of one that no service declares, which of these it is.
+    /// Index of the method in [`ServiceInfo::methods`]; for an undeclared method, the index of its kind.
     #[inline]
     pub fn method(&self) -> u16 {
         self.method
     }
 
-    /// The full name of the method, `package.Service/Method`.
+    /// Returns the full name of the method, `package.Service/Method`.
     pub fn full_name(&self) -> String {
-        format!("{}/{}", self.cx.service().name, self.cx.method().name)
+        match self.cx.called() {
+            Some(called) => called.to_owned(),
+            None => format!("{}/{}", self.cx.service().name, self.cx.method().name),
+        }
     }
 
-    /// How the messages are written, and how the reply is to be.
+    /// Returns the codec of the request messages, which the reply must use too.
     #[inline]
     pub fn codec(&self) -> Codec {
         self.cx.codec()
     }
 
-    /// Everything that is not a message.
+    /// Returns everything except the messages.
     pub fn cx(&self) -> &Cx {
         &self.cx
     }
 
-    /// Everything that is not a message.
+    /// Returns everything except the messages, mutably.
     pub fn cx_mut(&mut self) -> &mut Cx {
         &mut self.cx
     }
 
-    /// The only request message.
+    /// Returns the only request message.
     ///
     /// # Errors
-    /// `Internal` if the call brings a stream; the runtime has checked the kind of the method before. What comes
-    /// compressed can be too large, or broken.
+    /// `Internal` if the request is a stream; the runtime has checked the kind of the method before. A compressed
+    /// message can be too large or malformed.
     #[inline]
     pub fn into_one(self) -> Result<(Bytes, Cx)> {
         let mut cx = self.cx;
         let context = cx.context_mut();
         match context.body.take() {
             Some(RequestBody::One(bytes)) => {
-                let bytes = context.packing.unpack(Message { bytes, compressed: context.compressed })?;
+                let bytes = {
+                    let message = Message { bytes, compressed: context.compressed, codec: None };
+                    context.packing.unpack(message)?
+                };
                 #[cfg(feature = "proto")]
                 let cx = cx.with_request(&bytes);
                 Ok((bytes, cx))
             }
-            _ => Err(Status::internal("a stream of requests where one message belongs")),
+            _ => Err(Status::internal("the request is a stream, and the method takes one message")),
         }
     }
 
-    /// The stream of request messages; a single message is a stream of one.
+    /// Returns the stream of request messages; a single message is a stream of one.
     pub fn into_many(self) -> (RawReceiver, Cx) {
         let mut cx = self.cx;
         let context = cx.context_mut();
         let queue = match context.body.take().expect(TAKEN) {
             RequestBody::Many(queue) => queue,
             RequestBody::One(bytes) => {
-                let message = Message { bytes, compressed: context.compressed };
+                let message = Message { bytes, compressed: context.compressed, codec: None };
                 Arc::new(Queue::of_one(message, context.packing))
             }
         };
         (RawReceiver(queue), cx)
     }
 
-    /// The messages of the request.
+    /// Returns the messages of the request.
     pub(crate) fn body(&self) -> &RequestBody {
         self.cx.context().body.as_ref().expect(TAKEN)
     }
 
-    /// The same, to be changed.
+    /// Returns the messages of the request, mutably.
     pub(crate) fn body_mut(&mut self) -> &mut RequestBody {
         self.cx.context_mut().body.as_mut().expect(TAKEN)
     }
 }
 
-/// A call is used up when its messages are taken.
-const TAKEN: &str = "a call has its messages until it is taken apart";
+/// The messages of a call can be taken only once.
+const TAKEN: &str = "the messages of a call are taken only once";
 
-/// A stream of request messages before a [`Receiver`](crate::Receiver) reads them as a type.
+/// A stream of request messages before a [`Receiver`](crate::Receiver) decodes them.
 pub struct RawReceiver(pub(crate) Arc<Queue>);
 
-/// The status where a wire has no place for attachments.
+/// Returns the status for a wire that does not support attachments.
 #[cold]
 pub(crate) fn no_attachments(wire: &str) -> Status {
-    Status::unimplemented(format!("{wire} has no place for an attachment; baidu_std has"))
+    Status::unimplemented(format!("attachments are not supported on {wire}; use baidu_std"))
 }
+
+/// The service name of methods that no service declares.
+const ANY: &str = "*";
+
+/// The metadata by which a call chooses whether unknown fields are refused.
+const STRICT_FIELDS: &str = "switchboard-strict-fields";
 
 impl Cx {
     #[inline]
@@ -283,7 +305,7 @@ impl Cx {
             oneway: false,
             packing: Packing::OFF,
             body: None,
-            answered: None,
+            stored_reply: None,
             peer: peer.clone(),
             caller: None,
             has_caller: false,
@@ -295,11 +317,11 @@ impl Cx {
             #[cfg(feature = "proto")]
             request: None,
             trace,
-            reply: Place::default(),
+            reply: ReplyStore::default(),
         })))
     }
 
-    /// Says how the messages are compressed, and whether the only request message is.
+    /// Sets how the messages are compressed, and whether the only request message is.
     #[inline]
     pub(crate) fn set_packing(&mut self, packing: Packing, compressed: bool) {
         let context = self.context_mut();
@@ -307,25 +329,26 @@ impl Cx {
         context.compressed = compressed;
     }
 
-    /// Says when the call came, give or take the few calls that share a reading of the clock.
+    /// Sets the time of arrival; calls that share a reading of the clock have the same.
     #[inline]
     pub(crate) fn set_arrived(&mut self, arrived: Instant) {
         self.context_mut().arrived = Some(arrived);
     }
 
-    /// When the call came; now, where nobody has read the clock for it.
+    /// Returns the time of arrival; the current time if the clock was not read for the call.
     #[inline]
     pub(crate) fn arrived(&self) -> Instant {
         self.context().arrived.unwrap_or_else(crate::clock::now)
     }
 
-    /// Says whether the caller waits for no reply.
+    /// Sets whether the caller expects no reply.
     #[inline]
     pub(crate) fn set_oneway(&mut self, oneway: bool) {
         self.context_mut().oneway = oneway;
     }
 
-    /// Whether the caller waits for no reply, of a method that it calls so or that [never has one](MethodInfo::oneway).
+    /// Returns whether the caller expects no reply: the call was sent one-way, or the method [never has
+    /// one](MethodInfo::oneway).
     pub fn is_oneway(&self) -> bool {
         self.context().oneway || self.method().oneway
     }
@@ -339,13 +362,13 @@ impl Cx {
         self
     }
 
-    /// The request message if it is large.
+    /// Returns the request message if it is large.
     #[cfg(feature = "proto")]
     pub(crate) fn request(&self) -> Option<Bytes> {
         self.context().request.clone()
     }
 
-    /// How the messages of the reply are compressed.
+    /// Returns how the messages of the reply are compressed.
     pub(crate) fn packing(&self) -> Packing {
         self.context().packing
     }
@@ -360,91 +383,124 @@ impl Cx {
         self.0.as_deref_mut().expect("it is only taken when the call is over")
     }
 
-    /// How the messages are written, and how the reply is to be.
+    /// Returns the codec of the request messages, which the reply must use too.
     #[inline]
     pub fn codec(&self) -> Codec {
         self.context().codec
     }
 
-    /// What the caller added to the call.
+    /// Returns whether fields of the request that its type does not have are refused: the value of the metadata
+    /// `switchboard-strict-fields`, `true` or `false`, else that of
+    /// [`Server::strict_fields`](crate::Server::strict_fields). False for codecs other than JSON and MessagePack.
+    /// Generated code calls this; a [`Service`](crate::Service) that decodes its messages itself may.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for any other text in that metadata.
+    #[inline]
+    pub fn refuses_unknown_fields(&self) -> Result<bool> {
+        match self.codec() {
+            Codec::Json | Codec::MsgPack => self.chosen_strictness(),
+            _ => Ok(false),
+        }
+    }
+
+    fn chosen_strictness(&self) -> Result<bool> {
+        match self.metadata().value(STRICT_FIELDS).map(|value| &value[..]) {
+            None => Ok(self.peer().strict_fields),
+            Some(b"true") => Ok(true),
+            Some(b"false") => Ok(false),
+            Some(other) => {
+                let other = String::from_utf8_lossy(&other[..other.len().min(64)]);
+                Err(Status::invalid_argument(format!("{STRICT_FIELDS} is {other:?}; it is true or false")))
+            }
+        }
+    }
+
+    /// Returns the metadata that the caller added to the call.
     pub fn metadata(&self) -> &Metadata {
         &self.context().metadata
     }
 
-    /// Bytes that the caller sent beside the message, not compressed and as large as a message may be. Only baidu_std
-    /// and hulu carry them, and calls inside this process.
+    /// Returns bytes that the caller sent besides the message, uncompressed and at most as large as a message. Only
+    /// baidu_std and hulu carry them, and calls inside this process.
     pub fn attachment(&self) -> Option<&Bytes> {
         self.metadata().attachment()
     }
 
-    /// The same, for layers that add to it.
+    /// Returns the metadata of the call, mutably, for layers that add to it.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
         &mut self.context_mut().metadata
     }
 
-    /// The trace that the call is part of, as its caller told in `traceparent` ([W3C Trace Context]); also when nobody
-    /// told one, but spans are recorded here. Calls that the handler makes are part of it too, without its doing.
+    /// Returns the trace of the call: from `traceparent` of the request ([W3C Trace Context]), or a new one if the
+    /// request has none and spans are recorded here. Calls that the handler makes join the trace automatically.
     ///
     /// [W3C Trace Context]: https://www.w3.org/TR/trace-context/
     pub fn trace(&self) -> Option<&Trace> {
         self.context().trace.as_deref()
     }
 
-    /// Makes it part of this one from here on.
+    /// Makes the call part of this trace from now on.
     #[cfg(feature = "otlp")]
     pub(crate) fn set_trace(&mut self, trace: Arc<Trace>) {
         self.context_mut().trace = Some(trace);
     }
 
-    /// The same for whoever polls the handler.
+    /// Returns the trace for the task that polls the handler.
     #[inline]
     pub(crate) fn shared_trace(&self) -> Option<Arc<Trace>> {
         self.context().trace.clone()
     }
 
-    /// When the call must have ended.
+    /// Returns the time by which the call must have ended.
     pub fn deadline(&self) -> Option<Instant> {
         self.context().deadline
     }
 
-    /// Time that is left; zero when it is over, none without a deadline.
+    /// Returns the time that is left; zero after the deadline, `None` without one.
     pub fn time_left(&self) -> Option<Duration> {
         self.deadline().map(|deadline| deadline.saturating_duration_since(crate::clock::now()))
     }
 
-    /// Who calls.
+    /// Returns the peer that sent the call.
     pub fn peer(&self) -> &Peer {
         &self.context().peer
     }
 
-    /// Sends the peer messages that it did not ask for, on the connection of this call and for as long as that lives.
-    /// Only clients of rpcx and eRPC read any.
+    /// Returns a handle that sends the peer messages that it did not request, on the connection of this call while that
+    /// is open. Only clients of rpcx and eRPC read such messages.
     ///
     /// # Errors
-    /// `Unimplemented` where the wire of the [peer](Self::peer) has no place for them.
+    /// `Unimplemented` if the wire of the [peer](Self::peer) does not support server push.
     pub fn pusher(&self) -> Result<Pusher> {
         let Peer { pusher, wire, .. } = self.peer();
-        let none = || {
-            Status::unimplemented(format!(
-                "{wire} has no place for what nobody asked for; rpcx and erpc have"
-            ))
-        };
+        let none =
+            || Status::unimplemented(format!("server push is not supported on {wire}; use rpcx or erpc"));
         pusher.clone().ok_or_else(none)
     }
 
-    /// Who calls, as far as the server's [auth](crate::auth) found out; nobody without any.
+    /// Returns the caller that the server's [auth](crate::auth) identified; `None` without any.
     pub fn caller(&self) -> Option<&Caller> {
         let context = self.context();
         context.caller.as_deref().filter(|_| context.has_caller)
     }
 
-    pub(crate) fn set_caller(&mut self, caller: Arc<Caller>) {
+    /// Returns the caller, to be kept beyond the call.
+    pub(crate) fn shared_caller(&self) -> Option<Arc<Caller>> {
+        let context = self.context();
+        context.caller.clone().filter(|_| context.has_caller)
+    }
+
+    /// Sets the caller, for a [layer](crate::Layer) that authenticates. The built-in guards run before all layers:
+    /// rules, rates and limits have not seen this caller. The [result cache](crate::guard::ResultCache) runs after
+    /// them.
+    pub fn set_caller(&mut self, caller: impl Into<Arc<Caller>>) {
         let context = self.context_mut();
-        context.caller = Some(caller);
+        context.caller = Some(caller.into());
         context.has_caller = true;
     }
 
-    /// The same for somebody who calls often: this context may have counted its reference already.
+    /// Sets a frequent caller: this context may have counted its reference already.
     #[inline]
     pub(crate) fn set_known_caller(&mut self, caller: &Arc<Caller>) {
         let context = self.context_mut();
@@ -454,19 +510,38 @@ impl Cx {
         context.has_caller = true;
     }
 
-    /// The service that is called.
+    /// Returns the full name of the called method if no service declares it.
+    pub(crate) fn called(&self) -> Option<&str> {
+        // For a declared method, copied metadata of another call may contain the name of that other call's method.
+        if self.service().name == ANY { self.metadata().called().map(|name| &**name) } else { None }
+    }
+
+    /// Returns the full name of the called service: as the caller sent it, if no service declares the method.
+    pub fn service_name(&self) -> &str {
+        let called = self.called().and_then(|name| name.split_once('/'));
+        called.map_or(self.service().name, |(service, _)| service)
+    }
+
+    /// Returns the name of the called method: as the caller sent it, if no service declares it.
+    pub fn method_name(&self) -> &str {
+        let called = self.called().and_then(|name| name.split_once('/'));
+        called.map_or(self.method().name, |(_, method)| method)
+    }
+
+    /// Returns the called service; it has the name `*` if no service declares the method, see
+    /// [`service_name`](Self::service_name).
     pub fn service(&self) -> &'static ServiceInfo {
         self.context().service
     }
 
-    /// The method that is called.
+    /// Returns the called method.
     #[inline]
     pub fn method(&self) -> &'static MethodInfo {
         self.context().method
     }
 
-    /// Adds metadata that goes before the first message of the reply; after that message it has no effect. Should the
-    /// handler of a call with one reply fail, it comes with the status.
+    /// Adds metadata that is sent before the first message of the reply; after that message it has no effect. If the
+    /// handler of a call with one reply fails, the metadata is sent with the status.
     ///
     /// # Errors
     /// `InvalidArgument` for names or values that [`Metadata`] refuses.
@@ -474,10 +549,10 @@ impl Cx {
         Ok(self.reply_mut(|reply| reply.head.insert(name, value))?)
     }
 
-    /// Sends these bytes beside the only message of the reply, as [`attachment`](Self::attachment) says.
+    /// Sends these bytes besides the only message of the reply; see [`attachment`](Self::attachment).
     ///
     /// # Errors
-    /// `Unimplemented` where the wire of the [peer](Self::peer) has no place for them.
+    /// `Unimplemented` if the wire of the [peer](Self::peer) does not support attachments.
     pub fn reply_attachment(&self, bytes: impl Into<Bytes>) -> Result<()> {
         match self.peer().wire {
             "baidu_std" | "hulu" | "local" => {
@@ -488,7 +563,7 @@ impl Cx {
         }
     }
 
-    /// Adds metadata that goes with the end of the reply, also of one that fails.
+    /// Adds metadata that is sent with the end of the reply, also if the call fails.
     ///
     /// # Errors
     /// `InvalidArgument` for names or values that [`Metadata`] refuses.
@@ -500,30 +575,40 @@ impl Cx {
         change(self.context().reply.cell().lock().get_or_insert_default())
     }
 
-    /// Keeps the reply's metadata where it outlives this context; to be called before the handler gets it.
+    /// Stores the reply's metadata so that it outlives this context; must be called before the handler gets the
+    /// context.
     #[cfg(feature = "http")]
     pub(crate) fn share_reply(&mut self) -> Arc<ReplyCell> {
         let cell = Arc::<ReplyCell>::default();
-        self.context_mut().reply = Place::Shared(cell.clone());
+        self.context_mut().reply = ReplyStore::Shared(cell.clone());
         cell
     }
 
-    /// To be called before the handler gets this context, on the thread that polls it: should the handler fail, what
-    /// it had added to its reply is [added to its status](with_left). The context is gone by then; no cell outlives
-    /// it, since the usual call needs none.
+    /// Must be called before the handler gets this context, on the thread that polls the handler. If the handler fails,
+    /// [`with_left`] adds the metadata of its reply to the status. The context is dropped by then, and no shared cell
+    /// is allocated, because the usual call does not need one.
     pub(crate) fn keep_reply(&mut self) -> u64 {
-        let Place::Here(cell) = &mut self.context_mut().reply else { return 0 };
+        let ReplyStore::Local(cell) = &mut self.context_mut().reply else { return 0 };
         cell.number = NEXT.get() + 1;
         NEXT.set(cell.number);
         cell.number
     }
 
-    /// Takes what the handler added for the head.
+    /// Marks the head of a streamed reply as complete: it is sent without waiting for a message.
+    pub(crate) fn complete_reply_head(&self) {
+        self.reply_mut(|reply| reply.is_head_complete = true);
+    }
+
+    pub(crate) fn is_reply_head_complete(&self) -> bool {
+        self.reply_mut(|reply| reply.is_head_complete)
+    }
+
+    /// Takes the metadata that the handler added for the head.
     pub(crate) fn take_reply_head(&self) -> Metadata {
         self.reply_mut(|reply| std::mem::take(&mut reply.head))
     }
 
-    /// Takes what the handler added for the end.
+    /// Takes the metadata that the handler added for the end.
     pub(crate) fn take_reply_trailers(&self) -> Metadata {
         self.reply_mut(|reply| std::mem::take(&mut reply.trailers))
     }
@@ -535,7 +620,7 @@ impl Drop for Cx {
         let Some(mut context) = self.0.take() else { return };
         context.metadata = Metadata::new();
         context.body = None;
-        context.answered = None;
+        context.stored_reply = None;
         #[cfg(feature = "proto")]
         {
             context.request = None;
@@ -543,7 +628,7 @@ impl Drop for Cx {
         context.trace = None;
         context.has_caller = false;
         context.reply.clear();
-        // A thread that ends keeps nothing any more.
+        // A thread that exits keeps no contexts.
         let _ = CONTEXTS.try_with(|contexts| {
             let mut contexts = contexts.borrow_mut();
             if contexts.len() < CONTEXTS_MAX {
@@ -553,35 +638,37 @@ impl Drop for Cx {
     }
 }
 
-impl Default for Place {
-    fn default() -> Place {
-        Place::Here(ReplyCell::default())
+impl Default for ReplyStore {
+    fn default() -> ReplyStore {
+        ReplyStore::Local(ReplyCell::default())
     }
 }
 
-impl Place {
+impl ReplyStore {
     fn cell(&self) -> &ReplyCell {
         match self {
-            Place::Here(cell) => cell,
-            Place::Shared(cell) => cell,
+            ReplyStore::Local(cell) => cell,
+            ReplyStore::Shared(cell) => cell,
         }
     }
 
-    /// Takes what was added.
+    /// Takes the metadata.
     #[inline]
     fn take(&mut self) -> ReplyMetadata {
         match self {
-            Place::Here(cell) => cell.get_mut().take().map_or_else(ReplyMetadata::default, |reply| *reply),
-            Place::Shared(cell) => cell.take(),
+            ReplyStore::Local(cell) => {
+                cell.get_mut().take().map_or_else(ReplyMetadata::default, |reply| *reply)
+            }
+            ReplyStore::Shared(cell) => cell.take(),
         }
     }
 
-    /// Makes it fit for the next call.
+    /// Prepares the store for the next call.
     #[inline]
     fn clear(&mut self) {
         match self {
-            Place::Here(cell) => cell.leave(),
-            Place::Shared(_) => *self = Place::default(),
+            ReplyStore::Local(cell) => cell.leave(),
+            ReplyStore::Shared(_) => *self = ReplyStore::default(),
         }
     }
 }
@@ -595,25 +682,25 @@ impl ReplyCell {
         self.reply.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes all that was added.
+    /// Takes the metadata.
     pub(crate) fn take(&self) -> ReplyMetadata {
         self.lock().take().map_or_else(ReplyMetadata::default, |reply| *reply)
     }
 
-    /// Leaves what was added to whoever [asked for it](Cx::keep_reply), if anybody did.
+    /// Keeps the metadata for [`with_left`] if [`Cx::keep_reply`] was called.
     #[inline]
     fn leave(&mut self) {
         let number = std::mem::take(&mut self.number);
         if let Some(reply) = self.get_mut().take()
             && number != 0
         {
-            // Without effect while the thread ends.
+            // No effect while the thread exits.
             let _ = LEFT.try_with(|left| left.set(Some((number, reply))));
         }
     }
 }
 
-/// The status of a handler that failed in this poll, with what it had added to its reply until then.
+/// Adds to the status of a handler that failed in this poll the metadata that it had added to its reply.
 #[cold]
 pub(crate) fn with_left(mut status: Status, number: u64) -> Status {
     if let Some((left, reply)) = LEFT.take()
@@ -621,7 +708,7 @@ pub(crate) fn with_left(mut status: Status, number: u64) -> Status {
         && number != 0
     {
         let own = std::mem::take(status.metadata_mut());
-        let ReplyMetadata { head, trailers } = *reply;
+        let ReplyMetadata { head, trailers, .. } = *reply;
         for part in [head, trailers, own] {
             status.metadata_mut().extend(part);
         }

@@ -1,6 +1,7 @@
-//! Channels: a client's way to a service, whatever lies in between.
+//! Channels: connections of a client to a service, over any wire.
 
 mod address_list;
+mod called;
 mod calls;
 mod combined;
 mod connection;
@@ -19,8 +20,9 @@ mod wires;
 
 pub use combined::{Parallel, Part, Partitioned, Selective};
 pub use cut::Cut;
+pub(crate) use fleet::distance;
 pub use fleet::{Attempt, Candidate, EndpointStats, Explained, Explanation, FailMode, Receipt};
-pub(crate) use layered::Tells;
+pub(crate) use layered::RequiredCallShape;
 pub use options::ChannelBuilder;
 pub(crate) use pool::pause;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
@@ -41,46 +43,46 @@ use std::{
 };
 use switchboard_wire::{SchemaId, ServiceInfo};
 
-/// A method as a client knows it; generated code has one per method, in a static, and [`intern`](Self::intern) makes
-/// those that are only known at run time.
+/// A method as a client describes it. Generated code has one per method, in a static; [`intern`](Self::intern) creates
+/// methods that are known only at run time.
 #[derive(Debug)]
 pub struct ClientMethod {
     /// The service.
     pub service: &'static ServiceInfo,
-    /// Index of the method in it.
+    /// Index of the method in the service.
     pub index: u16,
     /// The full name, `package.Service/Method`.
     pub path: &'static str,
 }
 
 impl ClientMethod {
-    /// What kind of call it is; unary when the index is of no method, which the server will say.
+    /// Kind of the call; unary when the index belongs to no method, which the server then reports.
     pub(crate) fn kind(&self) -> Kind {
         self.service.methods.get(usize::from(self.index)).map_or(Kind::Unary, |method| method.kind)
     }
 
-    /// Its place in the service, as a `.proto` file has it; methods that are known by name alone have none.
-    pub(crate) fn place(&self) -> Option<u16> {
+    /// Index in the service as declared in the `.proto` file; `None` for methods without a descriptor.
+    pub(crate) fn proto_index(&self) -> Option<u16> {
         (!self.service.descriptor.is_empty()).then_some(self.index)
     }
 
-    /// The schema that the caller was built from.
+    /// Schema that the caller was built from.
     pub(crate) fn schema(&self) -> Option<SchemaId> {
         self.service.methods.get(usize::from(self.index)).and_then(|method| method.schema)
     }
 }
 
-/// A way to a service: connections to one or several addresses, or a service in this process.
+/// A client's connection to a service: to one or several addresses, or to a service in this process.
 ///
 /// Cheap to clone; all clones share the connections. Thousands of callers may use one channel at once.
 #[derive(Clone)]
-pub struct Channel(Arc<Way>);
+pub struct Channel(Arc<ChannelKind>);
 
 #[cfg_attr(
     not(feature = "http"),
     expect(clippy::large_enum_variant, reason = "one per channel, behind an Arc")
 )]
-enum Way {
+enum ChannelKind {
     Combined(combined::Combined),
     Fleet(fleet::Fleet),
     #[cfg(feature = "http")]
@@ -90,40 +92,40 @@ enum Way {
 }
 
 impl Channel {
-    /// A channel to `url` and the wait for its first connection, at most [`connect_timeout`] long.
+    /// Opens a channel to `url` and waits for its first connection, for at most [`connect_timeout`].
     ///
     /// The URL names one or several addresses and options:
     /// `tcp://10.0.0.1:8080,10.0.0.2:8080?connections=4&timeout=500ms`, or with TLS
     /// `tls://a.example:8443?ca=ca.pem`.
     ///
-    /// The server speaks the native wire unless `wire=grpc`, `grpc-web`, `grpc-web-text`, `connect` or `jsonrpc` says
-    /// otherwise; `http://` means `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), and
-    /// `codec=json` how protobuf services are written (traits always are, on HTTP). `get=true` calls methods without
-    /// side effects by GET on Connect. JSON-RPC goes by POST on HTTP/1.1, to `/` or `path=/rpc`, or to a WebSocket
-    /// (`ws://HOST:PORT/PATH?wire=jsonrpc`), where replies may be streams. Thrift goes by POST likewise, where
-    /// `wire=thrift` comes with `http://`, `path` or `http`. rpcx goes into a WebSocket as well, to `/_rpcx_` where the
-    /// address has no path (`ws://HOST:PORT?wire=rpcx`).
+    /// The wire is the native one unless `wire=grpc`, `grpc-web`, `grpc-web-text`, `connect` or `jsonrpc` selects
+    /// another; `http://` means `wire=connect`. With these, `http=1` or `2` selects the version (2 by default), and
+    /// `codec=json` the encoding of protobuf services (traits always use JSON on HTTP). `get=true` calls methods
+    /// without side effects by GET on Connect. JSON-RPC uses POST on HTTP/1.1, to `/` or `path=/rpc`, or a WebSocket
+    /// (`ws://HOST:PORT/PATH?wire=jsonrpc`), where replies may be streams. Thrift uses POST as well when `wire=thrift`
+    /// is combined with `http://`, `path` or `http`. rpcx also runs in a WebSocket, at `/_rpcx_` when the address has
+    /// no path (`ws://HOST:PORT?wire=rpcx`).
     ///
-    /// On all wires but JSON-RPC and Thrift `compression=gzip`, `zstd` or `deflate` compresses requests and lets
-    /// replies be compressed, `compression=replies` only the latter. Addresses of WebSockets take `deflate=true` as
-    /// well: what goes through is compressed if the server agrees (`Server::websocket_deflate`).
+    /// On all wires but JSON-RPC and Thrift, `compression=gzip`, `zstd` or `deflate` compresses requests and allows
+    /// compressed replies, `compression=replies` only the latter. Addresses of WebSockets also take `deflate=true`:
+    /// messages are compressed if the server agrees (`Server::websocket_deflate`).
     ///
     /// # Errors
-    /// `InvalidArgument` for a wrong URL, `Unavailable` when no address answers in time.
+    /// `InvalidArgument` for an invalid URL, `Unavailable` when no address responds in time.
     ///
     /// [`connect_timeout`]: ChannelBuilder::connect_timeout
     pub async fn connect(url: &str) -> Result<Channel> {
         Channel::builder(url).connect().await
     }
 
-    /// A channel to `url` with options to set.
+    /// Creates a builder of a channel to `url`.
     pub fn builder(url: &str) -> ChannelBuilder {
         ChannelBuilder::new(url)
     }
 
-    /// A channel to all instances of `service` that `registry` knows, with options to set. Those that join get calls
-    /// without a restart, those that leave end what they have. Their addresses bring options of their own; what is set
-    /// here holds where they say nothing.
+    /// Creates a builder of a channel to all instances of `service` in `registry`. Instances that join get calls
+    /// without a restart; calls in flight on instances that leave continue to their end. Addresses of instances may
+    /// have options of their own, which take precedence over those set here.
     ///
     /// ```
     /// use switchboard::{Channel, discover::Fixed};
@@ -138,34 +140,38 @@ impl Channel {
         ChannelBuilder::of_registry(registry, service)
     }
 
-    /// Hands calls to a service of this process: no bytes are framed, no connection is made. Messages are encoded
-    /// and decoded once, so that both sides own what they hold. As elsewhere, messages have at most 4 MiB.
+    /// Creates a channel to a service of this process: no bytes are framed, no connection is made. Messages are encoded
+    /// and decoded once, so that both sides own their data. Messages have at most 4 MiB, as elsewhere.
     pub fn local(service: impl Service) -> Channel {
-        Channel(Arc::new(Way::Local(local::Local::new(service, &Limits::default()))))
+        Channel(Arc::new(ChannelKind::Local(local::Local::new(service, &Limits::default()))))
     }
 
-    /// The same with another [`Limit::MessageBytesMax`], for requests and replies; no other limit has a meaning there.
+    /// Creates a [local](Self::local) channel with another [`Limit::MessageBytesMax`] for requests and replies; no
+    /// other limit applies.
     ///
     /// # Errors
-    /// `InvalidArgument` for another limit, or a value that this one cannot have.
+    /// `InvalidArgument` for another limit, or an invalid value.
     pub fn local_with(service: impl Service, limits: &[(Limit, u64)]) -> Result<Channel> {
         let mut set = Limits::default();
         for (limit, value) in limits {
             if *limit != Limit::MessageBytesMax {
-                let text = format!("{} means nothing in the process, message_bytes_max does", limit.name());
+                let text = format!(
+                    "limit {} does not apply to a local channel: set message_bytes_max",
+                    limit.name()
+                );
                 return Err(Status::invalid_argument(text));
             }
             set.set(*limit, *value, Source::Channel)?;
         }
-        Ok(Channel(Arc::new(Way::Local(local::Local::new(service, &set)))))
+        Ok(Channel(Arc::new(ChannelKind::Local(local::Local::new(service, &set)))))
     }
 
-    /// The same channel with a [layer](Layer) around its calls, of every kind. What was added first is outermost, as on
-    /// servers; clones that were made before go without it.
+    /// Returns this channel with a [layer](Layer) around its calls, of every kind. The layer added first is outermost,
+    /// as on servers; earlier clones of the channel stay without it.
     ///
-    /// A layer sees the call with what the channel adds to its metadata, before a server is chosen; it may change or
-    /// refuse it, answer it itself, or [try it again](crate::Call::again). The time limit of the call holds for
-    /// all that its layers do. Each call costs some allocations more.
+    /// A layer sees the call with the metadata that the channel adds, before an endpoint is selected. It may change or
+    /// reject the call, reply to it, or [try it again](crate::Call::again). The timeout of the call includes the time
+    /// in its layers. Each call costs some further allocations.
     ///
     /// ```
     /// use switchboard::{Channel, layer};
@@ -188,46 +194,50 @@ impl Channel {
             None => (self.clone(), Vec::new()),
         };
         layers.push(Arc::new(layer));
-        Channel(Arc::new(Way::Local(local::Local::layered(channel, layers))))
+        Channel(Arc::new(ChannelKind::Local(local::Local::layered(channel, layers))))
     }
 
     fn behind_layers(&self) -> Option<&layered::Layered> {
         match &*self.0 {
-            Way::Local(local) => local.behind(),
+            ChannelKind::Local(local) => local.behind(),
             _ => None,
         }
     }
 
-    /// What is seen of the endpoints of a channel to several servers, by id; none for other channels.
+    /// Statistics of the endpoints of a channel to several servers, by id; empty for other channels.
     pub fn endpoints(&self) -> Vec<EndpointStats> {
         match &*self.0 {
-            Way::Fleet(fleet) => fleet.stats(),
-            Way::Local(local) => local.behind().map_or_else(Vec::new, |layered| layered.channel.endpoints()),
+            ChannelKind::Fleet(fleet) => fleet.stats(),
+            ChannelKind::Local(local) => {
+                local.behind().map_or_else(Vec::new, |layered| layered.channel.endpoints())
+            }
             _ => Vec::new(),
         }
     }
 
-    /// What is held for calls, to be nothing when there is none.
+    /// Resources held for calls; all counts are zero when there are no calls.
     #[cfg(test)]
     pub(crate) fn left(&self) -> Vec<(&'static str, usize)> {
         match &*self.0 {
-            Way::Fleet(fleet) => fleet.left(),
+            ChannelKind::Fleet(fleet) => fleet.left(),
             #[cfg(feature = "http")]
-            Way::Http(http) => http.left(),
-            Way::Remote(pool) => pool.left(),
+            ChannelKind::Http(http) => http.left(),
+            ChannelKind::Remote(pool) => pool.left(),
             _ => Vec::new(),
         }
     }
 
-    /// The codec of a client that would choose `preferred`: HTTP has no Postcard, and a URL may ask for JSON.
+    /// The codec that calls use for a client that prefers `preferred`: HTTP has no Postcard, and a URL may select JSON.
     pub fn codec(&self, preferred: Codec) -> Codec {
         match &*self.0 {
-            Way::Combined(combined) => combined.codec(preferred),
+            ChannelKind::Combined(combined) => combined.codec(preferred),
             #[cfg(feature = "http")]
-            Way::Http(http) => http.codec(preferred),
-            Way::Fleet(fleet) => fleet.codec(preferred),
-            Way::Local(local) => local.behind().map_or(preferred, |layered| layered.channel.codec(preferred)),
-            Way::Remote(pool) => pool.options().codec(preferred),
+            ChannelKind::Http(http) => http.codec(preferred),
+            ChannelKind::Fleet(fleet) => fleet.codec(preferred),
+            ChannelKind::Local(local) => {
+                local.behind().map_or(preferred, |layered| layered.channel.codec(preferred))
+            }
+            ChannelKind::Remote(pool) => pool.options().codec(preferred),
         }
     }
 
@@ -280,15 +290,15 @@ impl Channel {
         BidiCall::new(self.begin(method, codec), encode, decode)
     }
 
-    /// What every call brings.
+    /// Metadata that every call has.
     #[inline]
     fn metadata(&self) -> Metadata {
         match &*self.0 {
             #[cfg(feature = "http")]
-            Way::Http(http) => http.metadata(),
-            Way::Fleet(fleet) => fleet.metadata(),
-            Way::Combined(_) | Way::Local(_) => Metadata::new(),
-            Way::Remote(pool) => pool.metadata(),
+            ChannelKind::Http(http) => http.metadata(),
+            ChannelKind::Fleet(fleet) => fleet.metadata(),
+            ChannelKind::Combined(_) | ChannelKind::Local(_) => Metadata::new(),
+            ChannelKind::Remote(pool) => pool.metadata(),
         }
     }
 
@@ -296,20 +306,22 @@ impl Channel {
     fn begin(&self, method: &'static ClientMethod, codec: Codec) -> Begin {
         let (target, timeout, compression) = match &*self.0 {
             #[cfg(feature = "http")]
-            Way::Http(http) => (Target::Channel(self.clone()), http.timeout(), http.compression(method.path)),
-            Way::Fleet(fleet) => {
+            ChannelKind::Http(http) => {
+                (Target::Channel(self.clone()), http.timeout(), http.compression(method.path))
+            }
+            ChannelKind::Fleet(fleet) => {
                 (Target::Channel(self.clone()), fleet.timeout(), fleet.compression(method.path))
             }
-            Way::Combined(_) => (Target::Channel(self.clone()), None, Compression::None),
-            Way::Local(local) => match local.behind() {
-                // Layers see what the channel adds.
+            ChannelKind::Combined(_) => (Target::Channel(self.clone()), None, Compression::None),
+            ChannelKind::Local(local) => match local.behind() {
+                // Layers see the metadata that the channel adds.
                 Some(layered) => {
                     let target = Target::Channel(self.clone());
                     return Begin { target, ..layered.channel.begin(method, codec) };
                 }
                 None => (Target::Channel(self.clone()), None, Compression::None),
             },
-            Way::Remote(pool) => {
+            ChannelKind::Remote(pool) => {
                 let compression = pool.compression(method.path);
                 match pool.ready() {
                     Some(connection) => (Target::Connection(connection), pool.timeout(), compression),
@@ -329,23 +341,23 @@ impl Channel {
             timeout,
             reply_bytes_max: usize::MAX,
             metadata,
-            mistake: None,
-            asked: None,
+            early_error: None,
+            options: None,
         };
-        if let Way::Fleet(fleet) = &*self.0
+        if let ChannelKind::Fleet(fleet) = &*self.0
             && fleet.gives_keys()
             && method.kind() == Kind::Unary
             && !begin.is_idempotent()
         {
-            begin.set_key(format!("{:016x}{:016x}", crate::clock::chance(), crate::clock::chance()));
+            begin.set_key(format!("{:016x}{:016x}", crate::clock::random(), crate::clock::random()));
         }
         begin
     }
 
-    /// Where a call goes that is sent now.
+    /// The target of a call that is sent now.
     fn target(&self) -> Target {
         let ready = match &*self.0 {
-            Way::Remote(pool) => pool.ready(),
+            ChannelKind::Remote(pool) => pool.ready(),
             _ => None,
         };
         ready.map_or_else(|| Target::Channel(self.clone()), Target::Connection)
@@ -356,87 +368,89 @@ impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
             #[cfg(feature = "http")]
-            Way::Http(http) => write!(f, "Channel({http})"),
-            Way::Combined(combined) => write!(f, "Channel({combined})"),
-            Way::Fleet(fleet) => write!(f, "Channel({fleet})"),
-            Way::Local(local) if local.behind().is_some() => write!(f, "{} behind layers", local.name()),
-            Way::Local(local) => write!(f, "Channel(local {})", local.name()),
-            Way::Remote(pool) => write!(f, "Channel({pool})"),
+            ChannelKind::Http(http) => write!(f, "Channel({http})"),
+            ChannelKind::Combined(combined) => write!(f, "Channel({combined})"),
+            ChannelKind::Fleet(fleet) => write!(f, "Channel({fleet})"),
+            ChannelKind::Local(local) if local.behind().is_some() => {
+                write!(f, "{} behind layers", local.name())
+            }
+            ChannelKind::Local(local) => write!(f, "Channel(local {})", local.name()),
+            ChannelKind::Remote(pool) => write!(f, "Channel({pool})"),
         }
     }
 }
 
-/// What every kind of call has before it is sent.
+/// State that every kind of call has before it is sent.
 struct Begin {
     target: Target,
     method: &'static ClientMethod,
     codec: Codec,
     compression: Compression,
     timeout: Option<Duration>,
-    /// Largest reply message that the caller takes.
+    /// Maximum size of a reply message that the caller accepts.
     reply_bytes_max: usize,
     metadata: Metadata,
-    /// The first refused metadata; the call fails with it.
-    mistake: Option<Status>,
-    /// What was asked for that is rare.
-    asked: Option<Box<Asked>>,
+    /// Error of the first rejected metadata or of the request encoding; the call fails with it.
+    early_error: Option<Status>,
+    /// Rarely used options.
+    options: Option<Box<CallOptions>>,
 }
 
-/// What few calls ask for.
+/// Rarely used options of a call, kept in a box.
 #[derive(Clone, Default)]
-struct Asked {
-    /// Nothing comes back, of a call that passes layers.
+struct CallOptions {
+    /// True for a one-way call that passes layers: it has no reply.
     oneway: bool,
-    /// What it has in common with the calls that it belongs to.
+    /// Key that related calls share.
     hash_key: Option<Bytes>,
-    /// A second try does no harm, whatever is known of the method.
+    /// True when the call may be repeated, even if its method is not declared idempotent.
     idempotent: bool,
-    /// A second try at the same server does no harm: it brings a key by which the server knows it again.
+    /// True when the call has an idempotency key, by which a server recognizes a repetition.
     keyed: bool,
-    /// Where attempts are written down.
-    trail: Option<Arc<fleet::Trail>>,
+    /// Log of the attempts, for [`explained`](UnaryCall::explained) calls.
+    attempt_log: Option<Arc<fleet::AttemptLog>>,
 }
 
-/// Where a call goes: found out once, so that the usual call counts one reference.
+/// Destination of a call: determined once, so that a plain call increments one reference count.
 enum Target {
-    /// A connection has to be opened, or none is needed.
+    /// A channel: a connection must be opened, or none is needed.
     Channel(Channel),
-    /// This connection was ready when the call was made.
+    /// A connection that was ready when the call was made.
     Connection(Arc<connection::Connection>),
-    /// The call was begun.
+    /// None: the call has begun.
     Nowhere,
 }
 
 impl Begin {
-    fn trail(&self) -> Option<&Arc<fleet::Trail>> {
-        self.asked.as_ref()?.trail.as_ref()
+    fn attempt_log(&self) -> Option<&Arc<fleet::AttemptLog>> {
+        self.options.as_ref()?.attempt_log.as_ref()
     }
 
-    fn asked(&mut self) -> &mut Asked {
-        self.asked.get_or_insert_default()
+    fn options(&mut self) -> &mut CallOptions {
+        self.options.get_or_insert_default()
     }
 
-    /// Gives the call a key, instead of any that it has.
+    /// Sets the idempotency key, replacing an earlier one.
     fn set_key(&mut self, key: impl Into<Bytes>) {
         self.metadata.remove(IDEMPOTENCY_KEY);
         self.meta(IDEMPOTENCY_KEY, key);
-        self.asked().keyed = true;
+        self.options().keyed = true;
     }
 
     fn meta(&mut self, name: &str, value: impl Into<Bytes>) {
         if name.eq_ignore_ascii_case(TRACEPARENT) {
-            // The caller's own choice, instead of what is inherited.
+            // The caller's own trace replaces the inherited one.
             self.metadata.remove(TRACEPARENT);
             self.metadata.remove(TRACESTATE);
         }
         if let Err(refused) = self.metadata.insert(name, value) {
-            self.mistake.get_or_insert_with(|| refused.into());
+            self.early_error.get_or_insert_with(|| refused.into());
         }
     }
 
-    /// When the call must have ended: by its own timeout and the deadline of the call being served.
+    /// The deadline of the call: the earlier of its own timeout and the deadline of the call being served.
     fn deadline(&self, now: Instant) -> Option<Instant> {
-        // A time that no clock reaches is no deadline.
+        // A timeout beyond the range of the clock means no deadline.
         let own = self.timeout.and_then(|timeout| now.checked_add(timeout));
         match (own, context::deadline()) {
             (Some(own), Some(inherited)) => Some(own.min(inherited)),
@@ -444,14 +458,14 @@ impl Begin {
         }
     }
 
-    /// As [`deadline`](Self::deadline), counted from now; the clock is only read when there is one.
+    /// Like [`deadline`](Self::deadline), counted from now; reads the clock only when there is one.
     #[cfg(feature = "http")]
     fn deadline_if_any(&self) -> Option<Instant> {
         let any = self.timeout.is_some() || context::deadline().is_some();
         if any { self.deadline(crate::clock::now()) } else { None }
     }
 
-    /// Time that the call has from now on; the clock is only read when a deadline is inherited.
+    /// The remaining time of the call; reads the clock only when a deadline is inherited.
     #[inline]
     fn time_left(&self) -> Option<Duration> {
         match context::deadline() {
@@ -464,12 +478,12 @@ impl Begin {
     }
 }
 
-/// The options that every kind of call has.
+/// Options of every kind of call.
 macro_rules! call_options {
     ($name:ident $(<$($type:ident),*>)?, $($begin:ident).+) => {
         impl $(<$($type),*>)? $name $(<$($type),*>)? {
-            /// Ends the call with `DeadlineExceeded` after `timeout`, counted from now on. Sent to the server, which
-            /// stops as well. A handler's calls never outlive the call that it serves.
+            /// Ends the call with `DeadlineExceeded` after `timeout`, counted from the start of the call. The server
+            /// gets the timeout and stops the call as well. Calls of a handler never outlive the call that it serves.
             #[must_use = "a call does nothing until it is awaited"]
             pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
                 self.$($begin).+.timeout = Some(timeout);
@@ -477,39 +491,39 @@ macro_rules! call_options {
             }
 
             /// Fails the call with `ResourceExhausted` when a reply message has more than `bytes`. The channel's
-            /// `message_bytes_max` holds as well and is what keeps larger ones from being read at all.
+            /// `message_bytes_max` applies as well; larger messages are not read at all.
             #[must_use = "a call does nothing until it is awaited"]
             pub fn reply_bytes_max(mut self, bytes: usize) -> Self {
                 self.$($begin).+.reply_bytes_max = bytes;
                 self
             }
 
-            /// Compresses the messages of this call, or not, whatever holds for its channel and method. A server of the
-            /// native wire that does not take this gets them as they are, and so does one that has not said yet what
-            /// it takes: the first calls of a connection, unless its channel compresses.
+            /// Sets the compression of this call's messages, instead of that of its channel and method. On the native
+            /// wire, messages go uncompressed to a server that does not support it, and to one that has not sent its
+            /// settings yet: on the first calls of a connection, unless its channel compresses.
             #[must_use = "a call does nothing until it is awaited"]
             pub fn compression(mut self, compression: crate::Compression) -> Self {
                 self.$($begin).+.compression = compression;
                 self
             }
 
-            /// What this call has in common with those that are to go to the same server, where the channel's balancer
-            /// [hashes](crate::balance::Ketama).
+            /// Sets the key that this call shares with related calls, which go to the same server when the channel's
+            /// balancer [hashes](crate::balance::Ketama).
             #[must_use = "a call does nothing until it is awaited"]
             pub fn hash_key(mut self, key: impl Into<bytes::Bytes>) -> Self {
-                self.$($begin).+.asked().hash_key = Some(key.into());
+                self.$($begin).+.options().hash_key = Some(key.into());
                 self
             }
 
-            /// Says that a second try does no harm, where the method does not: a channel to several servers may send
-            /// the call again after a failure, or to two of them (see [`FailMode`](crate::FailMode)).
+            /// Marks the call as safe to repeat, when its method is not declared idempotent: a channel to several
+            /// servers may retry it after a failure, or send it to two of them (see [`FailMode`](crate::FailMode)).
             #[must_use = "a call does nothing until it is awaited"]
             pub fn idempotent(mut self) -> Self {
-                self.$($begin).+.asked().idempotent = true;
+                self.$($begin).+.options().idempotent = true;
                 self
             }
 
-            /// Adds metadata; a refused name or value fails the call.
+            /// Adds metadata; a rejected name or value fails the call.
             #[must_use = "a call does nothing until it is awaited"]
             pub fn meta(mut self, name: &str, value: impl Into<bytes::Bytes>) -> Self {
                 self.$($begin).+.meta(name, value);

@@ -1,5 +1,5 @@
-//! Time and chance, as all that waits, counts or chooses reads them: a test that pauses tokio's clock sees deadlines
-//! pass without waiting, and a simulation runs the same way twice.
+//! The clock and the random source of the crate. A test that pauses tokio's clock passes deadlines without
+//! waiting, and a simulation runs identically each time.
 
 #[cfg(test)]
 use std::cell::OnceCell;
@@ -21,29 +21,39 @@ thread_local! {
     static SIMULATED: OnceCell<Instant> = const { OnceCell::new() };
 }
 
-/// This moment on the clock of the runtime. That is the clock of the system, and no dearer, unless tokio is built with
-/// `test-util`, which only tests do.
+/// Returns the current time on the clock of the runtime. This is the clock of the system, at the same cost,
+/// unless tokio is built with `test-util`, which only tests do.
 #[inline]
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// How long ago that was.
+/// Returns the time that has passed since `then`.
 #[inline]
 pub(crate) fn since(then: Instant) -> Duration {
     now().saturating_duration_since(then)
 }
 
-/// Nanoseconds since the process first asked, and one second: 0 is always long ago.
+/// Returns the nanoseconds since the first call in this process, plus one second: 0 always lies in the past.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
     since(start()).as_nanos() as u64 + 1_000_000_000
 }
 
-/// When that was.
+/// Converts a value of [`now_ns`] to an `Instant`.
 pub(crate) fn instant(ns: u64) -> Instant {
-    start() + Duration::from_nanos(ns.saturating_sub(1_000_000_000))
+    after(start(), Duration::from_nanos(ns.saturating_sub(1_000_000_000)))
 }
+
+/// Returns `then + pause`, or a time a century later if the clock cannot represent the sum.
+///
+/// The operator `+` panics in this case, and pauses come from peers and settings.
+#[inline]
+pub(crate) fn after(then: Instant, pause: Duration) -> Instant {
+    then.checked_add(pause).unwrap_or_else(|| then.checked_add(CENTURY).unwrap_or(then))
+}
+
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 #[inline]
 fn start() -> Instant {
@@ -54,9 +64,9 @@ fn start() -> Instant {
     *START.get_or_init(Instant::now)
 }
 
-/// A number that nobody foresees.
+/// Returns an unpredictable number.
 #[inline]
-pub(crate) fn chance() -> u64 {
+pub(crate) fn random() -> u64 {
     SEED.with(|seed| {
         let next = crate::balance::mix(seed.get().wrapping_add(0x9E37_79B9_7F4A_7C15));
         seed.set(next);
@@ -64,12 +74,13 @@ pub(crate) fn chance() -> u64 {
     })
 }
 
-/// A part of one that nobody foresees, less than 1.
+/// Returns an unpredictable fraction of at least 0 and less than 1.
 pub(crate) fn fraction() -> f64 {
-    (chance() >> 11) as f64 / (1u64 << 53) as f64
+    (random() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// From here on time begins now for this thread, and chance is that of the seed. Once for each thread.
+/// Starts simulated time for this thread at the current time, and seeds its random source. Call it once per
+/// thread.
 #[cfg(test)]
 pub(crate) fn simulate(seed: u64) {
     SIMULATED.with(|start| start.set(now()).expect("one simulation a thread"));

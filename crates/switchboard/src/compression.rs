@@ -1,14 +1,15 @@
-//! Compressed messages of the native wire: what is made smaller, by whom, and how it is read again.
+//! Compression of messages on the native wire: selection of the algorithm, and decompression.
 //!
-//! A caller names the [`Compression`] of a call, and both sides may use it from then on; every message says whether
-//! it did. Messages are compressed by whoever writes them and decompressed by whoever reads them: in the handler's own
-//! time and thread, not in the turn of the connection. In between they stay as they came, so that queues and windows
-//! count what was sent.
+//! A caller selects the [`Compression`] of a call, and both sides may then use it; a flag of each message
+//! states whether it is compressed. Messages are compressed by the writer and decompressed by the reader, on
+//! the handler's thread and in its time, not in the poll of the connection. In between they remain
+//! compressed, so that queues and windows count the bytes on the wire.
 //!
-//! Compressing costs time, so it is not done where it does not pay: below a size, and for methods whose messages did
-//! not get smaller lately (`worth.rs`).
+//! Compression takes time. It is skipped below a minimum size, and for methods whose recent messages did not
+//! become smaller (`worth.rs`).
 //!
-//! Snappy and LZ4 are there always; the others are those that HTTP needs anyway, and come with the feature `http`.
+//! Snappy and LZ4 are always available. The other algorithms are those that HTTP requires, and need the
+//! feature `http`.
 
 mod algorithms;
 mod blocks;
@@ -19,47 +20,48 @@ mod worth;
 pub(crate) use algorithms::REGISTRY;
 pub(crate) use options::{Calling, Serving};
 
-use crate::{Origin, Result, Status};
+use crate::{Codec, Origin, Result, Status};
 use algorithms::Unreadable;
 use bytes::Bytes;
 use std::{fmt, str::FromStr};
 use switchboard_wire::{Encoding, Encodings};
 use worth::Worth;
 
-/// Smaller messages are sent as they are, unless somebody says otherwise; in bytes.
+/// Default of the minimum size for compression, in bytes.
 pub(crate) const BYTES_MIN: u32 = 512;
 
-/// What is read and written here.
+/// Encodings that this build can read and write.
 pub(crate) const ENCODINGS: Encodings = if cfg!(feature = "http") {
     Encodings::ALL
 } else {
     Encodings(1 << Encoding::Snappy as u32 | 1 << Encoding::Lz4 as u32)
 };
 
-/// How a client's calls are compressed; nothing is unless it is asked for.
+/// Compression of a client's calls; the default is none.
 ///
-/// It is set for a [channel](crate::ChannelBuilder::compression), for a
-/// [method](crate::ChannelBuilder::method_compression) or for one [call](crate::UnaryCall::compression). Replies follow
-/// the request; see [`Server::compression`](crate::Server::compression) for the other side.
+/// Configure it per [channel](crate::ChannelBuilder::compression), per
+/// [method](crate::ChannelBuilder::method_compression) or per [call](crate::UnaryCall::compression). Replies
+/// use the encoding of the request; see [`Server::compression`](crate::Server::compression) for the server
+/// side.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
-// A word, as every part of a call that is moved.
+// One machine word, like each other part of a call that is moved.
 #[repr(usize)]
 pub enum Compression {
-    /// Nothing is compressed.
+    /// No compression.
     #[default]
     None,
-    /// Requests are not, replies may be, as the server likes.
+    /// Requests are not compressed; the server may compress replies.
     Replies,
-    /// RFC 1950, what HTTP calls `deflate`.
+    /// RFC 1950, named `deflate` in HTTP.
     Deflate,
     /// RFC 1952.
     Gzip,
-    /// LZ4 in blocks: the fastest to read. On the native wire alone.
+    /// LZ4 blocks, the fastest to decompress. Native wire only.
     Lz4,
-    /// Snappy in its raw format, as other frameworks have it. On the native wire and baidu_std alone.
+    /// Snappy in its raw format, as other frameworks use it. Native wire and baidu_std only.
     Snappy,
-    /// RFC 8878: mostly the smallest, and fast for that.
+    /// RFC 8878, usually the smallest result, at a high speed for its ratio.
     Zstd,
 }
 
@@ -74,7 +76,7 @@ impl Compression {
         Compression::Zstd,
     ];
 
-    /// The name in options.
+    /// Returns the name used in options.
     pub fn name(self) -> &'static str {
         match self {
             Compression::None => "none",
@@ -87,18 +89,19 @@ impl Compression {
         }
     }
 
-    /// Whether this build has it.
+    /// Returns whether this build supports the algorithm.
     pub(crate) fn is_here(self) -> bool {
         self == Compression::None || self.encoding(|_| true) != Encoding::Identity
     }
 
-    /// Whether only the native wire has it.
+    /// Returns whether only the native wire supports the algorithm.
     #[cfg(feature = "http")]
     pub(crate) fn is_native(self) -> bool {
         matches!(self, Compression::Lz4 | Compression::Snappy)
     }
 
-    /// The encoding of a call whose server takes what `takes` says; plain if it does not take this.
+    /// Returns the encoding for a call to a server that accepts the encodings in `takes`; plain if it does
+    /// not accept this one.
     fn encoding(self, takes: impl Fn(Encoding) -> bool) -> Encoding {
         let wanted: &[Encoding] = match self {
             Compression::None => &[],
@@ -121,8 +124,8 @@ impl FromStr for Compression {
 
     fn from_str(text: &str) -> Result<Compression> {
         Compression::ALL.into_iter().find(|known| known.name() == text).ok_or_else(|| {
-            let known = "none, replies, deflate, gzip, lz4, snappy and zstd";
-            Status::invalid_argument(format!("{text:?} is no compression; known are {known}"))
+            let known = "none, replies, deflate, gzip, lz4, snappy or zstd";
+            Status::invalid_argument(format!("{text:?} is not a compression; use one of {known}"))
         })
     }
 }
@@ -133,38 +136,40 @@ impl fmt::Display for Compression {
     }
 }
 
-/// A message as it travels.
+/// A message in its form on the wire.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) bytes: Bytes,
-    /// With the encoding of its call.
+    /// Set if the message is compressed with the encoding of its call.
     pub(crate) compressed: bool,
+    /// Codec of a reply, if the server states it; otherwise the codec of the call.
+    pub(crate) codec: Option<Codec>,
 }
 
 impl From<Bytes> for Message {
     #[inline]
     fn from(bytes: Bytes) -> Message {
-        Message { bytes, compressed: false }
+        Message { bytes, compressed: false, codec: None }
     }
 }
 
-/// What one side does with the messages of a call.
+/// Compression of the messages of a call on one side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packing {
     encoding: Encoding,
-    /// Messages that go out are compressed; those that come in say it themselves.
+    /// Compress outgoing messages; incoming ones carry a flag of their own.
     packs: bool,
     serves: bool,
-    /// Whether messages of this method in this direction got smaller lately.
+    /// Tracks whether recent messages of this method in this direction became smaller.
     worth: Worth,
-    /// Smaller messages go out as they are.
+    /// Minimum size in bytes; smaller messages are sent uncompressed.
     bytes_min: u32,
-    /// Largest message that comes in, decompressed.
+    /// Maximum decompressed size of an incoming message in bytes.
     bytes_max: u32,
 }
 
 impl Packing {
-    /// Of calls that name no encoding.
+    /// No compression, for calls that name no encoding.
     pub(crate) const OFF: Packing = Packing {
         encoding: Encoding::Identity,
         packs: false,
@@ -174,7 +179,8 @@ impl Packing {
         bytes_max: 0,
     };
 
-    /// At a client, of a call of the method at this address to a server that takes what `takes` says.
+    /// Settings of a client's call to the method at this address; the server accepts the encodings in
+    /// `takes`.
     pub(crate) fn of_client(
         compression: Compression,
         method: usize,
@@ -188,18 +194,18 @@ impl Packing {
         Packing { encoding, packs, serves: false, worth, bytes_min, bytes_max }
     }
 
-    /// What the call names.
+    /// Returns the encoding that the call names.
     pub(crate) fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// Whether any message that goes out may be compressed.
+    /// Returns whether outgoing messages may be compressed.
     #[inline]
     pub(crate) fn packs(&self) -> bool {
         self.packs
     }
 
-    /// A message on its way out: compressed if that is wanted and pays.
+    /// Prepares an outgoing message: compresses it if compression is on and saves bytes.
     #[inline]
     pub(crate) fn pack(&self, message: Bytes) -> Message {
         if self.packs { self.pack_slowly(message) } else { message.into() }
@@ -213,15 +219,15 @@ impl Packing {
         let packed = algorithms::compress(self.encoding, &message);
         let packed = packed.filter(|bytes| worth::pays(message.len(), bytes.len()));
         self.worth.note(packed.is_some());
-        // What does not pay was compressed already, as pictures are, or looks like noise.
-        packed.map_or_else(|| message.into(), |bytes| Message { bytes, compressed: true })
+        // Such a message is already compressed, as images are, or incompressible.
+        packed.map_or_else(|| message.into(), |bytes| Message { bytes, compressed: true, codec: None })
     }
 
-    /// A message that came in.
+    /// Decompresses an incoming message.
     ///
     /// # Errors
-    /// `ResourceExhausted` for one that is too large decompressed, `InvalidArgument` for a request and `Internal` for a
-    /// reply that is not so compressed, `Internal` when the call named no encoding.
+    /// `ResourceExhausted` if the decompressed message is too large; `InvalidArgument` for a request and
+    /// `Internal` for a reply that cannot be decompressed; `Internal` if the call names no encoding.
     #[inline]
     pub(crate) fn unpack(&self, message: Message) -> Result<Bytes> {
         if message.compressed { self.unpack_slowly(message.bytes) } else { Ok(message.bytes) }
@@ -263,7 +269,7 @@ mod tests {
     const ALL: [Compression; 5] =
         [Compression::Deflate, Compression::Gzip, Compression::Lz4, Compression::Snappy, Compression::Zstd];
 
-    /// Each test has methods of its own: what pays is remembered.
+    /// Each test uses methods of its own, because `Worth` keeps statistics per method.
     fn sender(compression: Compression, method: usize) -> Packing {
         Packing::of_client(compression, method, |_| true, 512, 100_000)
     }
@@ -293,7 +299,7 @@ mod tests {
             assert_eq!(bomb.code(), Code::ResourceExhausted);
             assert!(bomb.message().contains("limit of 99999 bytes (message_bytes_max"), "{bomb}");
             for cut in [0, 1, packed.bytes.len() - 1] {
-                let broken = Message { bytes: packed.bytes.slice(..cut), compressed: true };
+                let broken = Message { bytes: packed.bytes.slice(..cut), compressed: true, codec: None };
                 let status = receiver(100_000).unpack(broken.clone()).unwrap_err();
                 assert_eq!(status.code(), Code::InvalidArgument, "{compression} {cut}");
                 assert_eq!(sender.unpack(broken).unwrap_err().code(), Code::Internal);
@@ -343,7 +349,8 @@ mod tests {
             assert_eq!(compression.name().parse::<Compression>().unwrap(), compression);
         }
         assert!("br".parse::<Compression>().unwrap_err().message().contains("zstd"));
-        let refused = Packing::OFF.unpack(Message { bytes: Bytes::new(), compressed: true }).unwrap_err();
+        let refused =
+            Packing::OFF.unpack(Message { bytes: Bytes::new(), compressed: true, codec: None }).unwrap_err();
         assert_eq!(refused.code(), Code::Internal);
     }
 
@@ -354,7 +361,7 @@ mod tests {
         let (block, _) = block.split_once("```").expect("its end");
         let digits = block.lines().flat_map(|line| line.split('#').next().unwrap_or("").split_whitespace());
         let bytes: Vec<u8> = digits.map(|byte| u8::from_str_radix(byte, 16).expect("hex")).collect();
-        let message = Message { bytes: Bytes::from(bytes[12..].to_vec()), compressed: true };
+        let message = Message { bytes: Bytes::from(bytes[12..].to_vec()), compressed: true, codec: None };
         let read = receiver(Encoding::Deflate, 100).unpack(message).unwrap();
         assert_eq!(&read[..2], b"\x0A\x40");
         assert_eq!(read[2..], *b"Ada ".repeat(16));

@@ -1,4 +1,4 @@
-//! What a call that is being served hands on to the calls that its handler makes: the deadline, and the trace.
+//! Context that a running handler passes to the calls it makes: the deadline and the trace.
 
 use crate::trace::Trace;
 use std::{
@@ -12,18 +12,18 @@ thread_local! {
     static TRACE: RefCell<Option<Arc<Trace>>> = const { RefCell::new(None) };
 }
 
-/// The deadline of the call whose handler is being polled on this thread.
+/// Returns the deadline of the call whose handler this thread is polling.
 pub(crate) fn deadline() -> Option<Instant> {
     DEADLINE.get()
 }
 
-/// The trace of that call.
+/// Returns the trace of the call whose handler this thread is polling.
 #[inline]
 pub(crate) fn trace() -> Option<Arc<Trace>> {
     TRACE.with_borrow(Clone::clone)
 }
 
-/// Polls a handler under its call's deadline, and in its trace if it has one.
+/// Polls a handler with its call's deadline as the current deadline, and with its trace if the call has one.
 #[inline]
 pub(crate) fn scope<T>(deadline: Option<Instant>, trace: Option<&Arc<Trace>>, poll: impl FnOnce() -> T) -> T {
     let _restore = Restore(DEADLINE.replace(deadline));

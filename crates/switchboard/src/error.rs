@@ -1,9 +1,9 @@
-//! What can go wrong before a call exists: addresses, options, sockets.
+//! Errors that occur outside of calls: addresses, options, sockets.
 
 use crate::{Code, Status};
 use std::{error, fmt, io};
 
-/// A server that could not start. Opaque: ask it what it is.
+/// Error of a server that could not start. Opaque; query its kind with the methods below.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
@@ -29,12 +29,12 @@ impl Error {
         Error(Box::new(Inner { kind: Kind::Config, text: text.into(), source: None }))
     }
 
-    /// Whether an address could not be listened on.
+    /// Returns whether listening on an address failed.
     pub fn is_bind(&self) -> bool {
         self.0.kind == Kind::Bind
     }
 
-    /// Whether an option is wrong.
+    /// Returns whether an option is invalid.
     pub fn is_config(&self) -> bool {
         self.0.kind == Kind::Config
     }

@@ -1,4 +1,5 @@
-//! Settings that may change while the server runs: on the admin pages, with an audit line and a time to live.
+//! Settings that can change while the server runs, on the admin pages, with an audit line and an optional
+//! expiry.
 
 use crate::{Error, limits::Unit};
 use std::{
@@ -13,10 +14,10 @@ use std::{
 };
 use tokio::task::AbortHandle;
 
-/// Changes that are kept to be looked at.
+/// Maximum number of changes in the history.
 const CHANGES_MAX: usize = 100;
 
-/// A number that may be changed while the server runs. Clones are the same flag.
+/// A number that can change while the server runs. Clones refer to the same flag.
 ///
 /// ```
 /// use switchboard::{Flag, limits::Unit};
@@ -34,7 +35,7 @@ struct Inner {
     unit: Unit,
     range: RangeInclusive<u64>,
     value: AtomicU64,
-    /// What it goes back to, and when.
+    /// Value to restore, and when.
     lent: Mutex<Option<Lent>>,
 }
 
@@ -42,7 +43,7 @@ struct Inner {
 struct Lent {
     until: Instant,
     before: u64,
-    /// The task that waits for `until`: one for each flag, however often it is changed.
+    /// The task that waits for `until`; each flag has at most one.
     end: AbortHandle,
 }
 
@@ -53,7 +54,7 @@ impl Drop for Lent {
 }
 
 impl Flag {
-    /// A flag with this value, which may change within the range; both are in the unit.
+    /// Creates a flag with this value, which can change within the range; both are in the unit.
     pub fn new(
         name: &'static str,
         unit: Unit,
@@ -65,33 +66,33 @@ impl Flag {
         Flag(Arc::new(Inner { name, doc, unit, range, value, lent }))
     }
 
-    /// The value now; one relaxed load.
+    /// Returns the current value with one relaxed load.
     #[inline]
     pub fn value(&self) -> u64 {
         self.0.value.load(Ordering::Relaxed)
     }
 
-    /// The name on the admin pages.
+    /// Returns the name on the admin pages.
     pub fn name(&self) -> &'static str {
         self.0.name
     }
 
-    /// What it changes.
+    /// Returns the description of the effect.
     pub fn doc(&self) -> &'static str {
         self.0.doc
     }
 
-    /// The value as limits spell it: `8MiB`, `90s`.
+    /// Returns the value with its unit, as limits are written: `8MiB`, `90s`.
     pub fn text(&self) -> String {
         self.0.unit.show(self.value())
     }
 
-    /// The values that it may have.
+    /// Returns the range of valid values.
     pub fn range(&self) -> RangeInclusive<u64> {
         self.0.range.clone()
     }
 
-    /// Time until it goes back to what it was, and to which value.
+    /// Returns the time until a temporary value expires, and the value that is then restored.
     pub fn lent(&self) -> Option<(Duration, u64)> {
         let lent = self.lock();
         lent.as_ref().map(|lent| (lent.until.saturating_duration_since(Instant::now()), lent.before))
@@ -106,14 +107,14 @@ impl Flag {
     }
 }
 
-/// The flags of a server, and who changed them.
+/// The flags of a server, and the history of their changes.
 #[derive(Debug, Default)]
 pub(crate) struct Flags {
     flags: Vec<Flag>,
     changes: Mutex<VecDeque<Change>>,
 }
 
-/// One change.
+/// One change of a flag.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) at: SystemTime,
@@ -139,7 +140,7 @@ impl fmt::Display for Change {
 
 impl Flags {
     /// # Errors
-    /// A name that another has.
+    /// Fails if another flag has the same name.
     pub(crate) fn add(&mut self, flag: Flag) -> Result<(), Error> {
         if self.flags.iter().any(|known| known.name() == flag.name()) {
             return Err(Error::config(format!("two flags are named {}", flag.name())));
@@ -153,19 +154,19 @@ impl Flags {
         &self.flags
     }
 
-    /// The latest changes, the last one first.
+    /// Returns the latest changes, the last one first.
     pub(crate) fn changes(&self) -> Vec<Change> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().cloned().collect()
     }
 
-    /// The flag, and what this value is for it.
+    /// Returns the flag, and the parsed value.
     ///
     /// # Errors
-    /// No such flag, or a value that it cannot have.
+    /// Fails if the flag does not exist or the value is out of range.
     pub(crate) fn check(&self, name: &str, value: &str) -> Result<(&Flag, u64), Error> {
         let flag = self.flags.iter().find(|flag| flag.name() == name).ok_or_else(|| {
             let names: Vec<_> = self.flags.iter().map(Flag::name).collect();
-            Error::config(format!("{name:?} is no flag; the flags are {}", names.join(", ")))
+            Error::config(format!("flag {name:?} not found; the flags are {}", names.join(", ")))
         })?;
         let to = flag.0.unit.parse(value)?;
         if !flag.0.range.contains(&to) {
@@ -176,10 +177,10 @@ impl Flags {
         Ok((flag, to))
     }
 
-    /// Changes a flag, for good or for some time. On a tokio runtime, whose timer ends that time.
+    /// Changes a flag permanently or for some time. Needs a tokio runtime, whose timer ends that time.
     ///
     /// # Errors
-    /// No such flag, or a value that it cannot have.
+    /// Fails if the flag does not exist or the value is out of range.
     pub(crate) fn set(
         self: &Arc<Self>,
         name: &str,
@@ -188,11 +189,11 @@ impl Flags {
         by: &str,
     ) -> Result<Flag, Error> {
         let (flag, to) = self.check(name, value)?;
-        let until = lasting.map(|lasting| Instant::now() + lasting);
+        let until = lasting.map(|lasting| crate::clock::after(Instant::now(), lasting));
         let from = {
             let mut lent = flag.lock();
             let from = flag.0.value.swap(to, Ordering::Relaxed);
-            // What was lent already goes back to what it was at first.
+            // If the flag already has a temporary value, the original value is restored later.
             let before = lent.as_ref().map_or(from, |lent| lent.before);
             *lent = until.map(|until| Lent { until, before, end: self.spawn_end(flag, until) });
             from
@@ -201,14 +202,14 @@ impl Flags {
         Ok(flag.clone())
     }
 
-    /// Waits for the end of a lent value in a task.
+    /// Spawns a task that restores the value when the time ends.
     fn spawn_end(self: &Arc<Self>, flag: &Flag, until: Instant) -> AbortHandle {
         let (flags, flag) = (Arc::downgrade(self), flag.clone());
         let end = crate::runtime::spawn(async move {
             tokio::time::sleep_until(until.into()).await;
             let (from, to) = {
                 let mut lent = flag.lock();
-                // A later change has its own end, or none.
+                // A later change has its own expiry, or none.
                 let Some(due) = lent.take_if(|lent| lent.until == until) else { return };
                 (flag.0.value.swap(due.before, Ordering::Relaxed), due.before)
             };
@@ -236,7 +237,7 @@ mod tests {
     use super::*;
 
     fn flags() -> (Arc<Flags>, Flag) {
-        let flag = Flag::new("slow_call", Unit::Milliseconds, 100, 0..=60_000, "what is slow");
+        let flag = Flag::new("slow_call", Unit::Milliseconds, 100, 0..=60_000, "threshold of slow calls");
         let mut flags = Flags::default();
         flags.add(flag.clone()).unwrap();
         assert!(flags.add(flag.clone()).is_err());
@@ -263,7 +264,7 @@ mod tests {
         let before = alive();
         for _ in 0..100 {
             flags.set("slow_call", "2s", Some(Duration::from_secs(3600)), "dave").unwrap();
-            // What was told to end does so when it is polled.
+            // An aborted task ends when it is polled.
             tokio::task::yield_now().await;
         }
         assert_eq!(alive(), before + 1);

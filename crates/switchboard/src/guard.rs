@@ -1,108 +1,124 @@
-//! What stands between every wire and the handlers: access, auth, rates, limits, layers.
+//! Guards between every wire and the handlers: access, authentication, rates, limits, layers.
 //!
 //! ```text
 //! connection: address lists, on_connect
 //! call: deadline ─► wires ─► rules by address ─► auth ─► rules by caller ─► rates ─► concurrency, fair queue ─► layers
 //! ```
 //!
-//! The built-in guards are plain functions over the call. What they take for a call, its `Permit`, is given back
-//! when the call has ended: answered, failed, canceled, or with a stream at the end of the stream. A call that passes
-//! costs no allocation; a server without guards has no chain and pays one branch.
+//! The built-in guards are plain functions over the call. The permits that a call takes, its `Permit`, are
+//! released when the call has ended: with a response, an error, a cancellation, or the end of its stream. An
+//! admitted call costs no allocation; a server without guards has no chain and pays one branch.
 
 mod access;
+mod audit;
 mod batch;
 pub mod concurrency;
 mod deadlines;
+#[cfg(feature = "http")]
+mod discovery;
+mod explain;
 mod fair;
 mod hooks;
 mod key;
 mod pattern;
 mod permit;
+#[cfg(test)]
+mod properties;
 mod rate;
 mod results;
 mod settings;
-mod told;
 mod wires;
 
+#[cfg(feature = "http")]
+pub(crate) use access::OPENAPI;
 pub use access::{Network, Rule};
-pub(crate) use batch::Batch;
+pub(crate) use batch::BatchScope;
 pub use concurrency::Concurrency;
+#[cfg(feature = "http")]
+pub(crate) use discovery::Visible;
+pub(crate) use explain::{EXPLAIN_REQUEST, LIMITS_REPORT};
 pub use fair::Fair;
 pub use pattern::matches;
-pub(crate) use permit::Permit;
+pub(crate) use permit::{DetachPermits, Permit};
 pub use rate::Rate;
 pub(crate) use results::KEY as IDEMPOTENCY_KEY;
 pub use results::ResultCache;
 pub(crate) use settings::{Guarding, Guards};
-pub(crate) use told::{ASKED, TOLD};
 pub(crate) use wires::Wires;
 
 use crate::{
     Call, Caller, Reply, Result, Status,
-    auth::{Auth, Checked, Credentials, wrong},
+    auth::{Accepted, Auth, Checked, Credentials, unauthenticated},
     layer::{BoxFuture, End, Layer, Next},
 };
 use access::Check;
-use batch::Kept;
+use batch::PermitBatch;
 use concurrency::Limiter;
-use fair::Entered;
-use std::sync::Arc;
+use fair::FairAdmission;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The guards and layers of one service.
 pub(crate) struct Chain {
-    /// By index in the service.
+    /// Methods by their index in the service.
     methods: Vec<Method>,
     auth: Arc<[Box<dyn Auth>]>,
-    /// Whether one of them looks at messages.
+    /// Kinds of credentials that `auth` accepts, for the errors of callers without any.
+    accepted: Arc<Accepted>,
+    /// Set if one of `auth` reads messages.
     auth_reads: bool,
-    /// Whether calls are looked at before they are counted.
+    /// Set if calls are checked for wire, rules or credentials.
     screens: bool,
-    /// Where calls wait for a place in the first limit.
+    /// Fair queue for permits of the first limit.
     queue: Option<Arc<fair::Queue>>,
     layers: Vec<Arc<dyn Layer>>,
+    /// Rule for callers that may receive a report on the limits; without a rule there are no reports.
+    explains: Option<Check>,
 }
 
-/// What guards one method.
+/// The guards of one method.
 #[derive(Default)]
 struct Method {
-    /// Its full name.
+    /// Full name.
     name: Box<str>,
     check: Check,
     rates: Vec<Arc<rate::Limit>>,
-    /// Those of the server, the service and the method, as far as there are any; the widest first.
+    /// Limits of the server, the service and the method, as configured; the widest first.
     limiters: Vec<Arc<Limiter>>,
-    /// Those of them that let nobody in who will be late.
+    /// Limits among `limiters` that reject calls whose deadline is too near.
     in_time: Vec<Arc<Limiter>>,
 }
 
-/// What became of a call at the guards.
-pub(crate) enum Begun<'chain, 'call> {
-    /// It may go on.
-    Go(Permit<'chain>),
-    /// It may not.
-    Refused(Status),
-    /// That takes time.
-    Wait(BoxFuture<'call, Result<Permit<'chain>>>),
+/// Decision of the guards on a call.
+pub(crate) enum Admission<'chain, 'call> {
+    /// The call is admitted.
+    Admitted(Permit<'chain>),
+    /// The call is rejected.
+    Rejected(Status),
+    /// The call waits for authentication or in the fair queue; resolves when it is admitted or rejected.
+    Queued(BoxFuture<'call, Result<Permit<'chain>>>),
 }
 
 impl Chain {
-    /// Takes a call through the guards.
+    /// Passes a call through the guards.
     #[inline]
-    pub(crate) fn begin<'chain, 'call>(self: &'chain Arc<Self>, call: &'call mut Call) -> Begun<'chain, 'call>
+    pub(crate) fn begin<'chain, 'call>(
+        self: &'chain Arc<Self>,
+        call: &'call mut Call,
+    ) -> Admission<'chain, 'call>
     where
         'chain: 'call,
     {
         if self.screens {
             match self.screen(call) {
                 Ok(None) => {}
-                Ok(Some(later)) => return Begun::Wait(Box::pin(self.begin_later(call, later))),
-                Err(status) => return Begun::Refused(status),
+                Ok(Some(later)) => return Admission::Queued(Box::pin(self.begin_later(call, later))),
+                Err(status) => return Admission::Rejected(status),
             }
         }
         self.admit(call)
     }
 
-    /// The same for a call whose caller becomes known later.
+    /// Continues `begin` for a call whose caller is authenticated asynchronously.
     async fn begin_later<'chain>(
         self: &'chain Arc<Self>,
         call: &mut Call,
@@ -111,117 +127,155 @@ impl Chain {
         let by = self.auth[later.by].name();
         let known = later.caller.await.inspect_err(|status| self.audit(call, by, status));
         call.cx_mut().set_caller(known?);
-        self.known(call, by)?;
+        self.check_caller(call, by)?;
         check_deadline(call)?;
         match self.admit(call) {
-            Begun::Go(permit) => Ok(permit),
-            Begun::Refused(status) => Err(status),
-            Begun::Wait(waiting) => waiting.await,
+            Admission::Admitted(permit) => Ok(permit),
+            Admission::Rejected(status) => Err(status),
+            Admission::Queued(waiting) => waiting.await,
         }
     }
 
-    /// Looks who calls and whether they may.
+    /// Authenticates the caller and checks the rules.
     fn screen(&self, call: &mut Call) -> Result<Option<Later>> {
         let method = self.method(call.method());
         let cx = call.cx();
-        let before = cx.peer().wires.admit(cx.peer().wire).and_then(|()| method.check.before(cx));
+        let before = cx.peer().wires.admit(cx.peer().wire).and_then(|()| method.check.before(cx.peer()));
         before.inspect_err(|status| self.audit(call, "rule", status))?;
         if self.auth_reads {
             call.unpack_message()?;
         }
-        let learned = (&*method.name == "*").then(|| call.full_name());
-        let name = learned.as_deref().unwrap_or(&method.name);
+        let called = (&*method.name == "*").then(|| call.full_name());
+        let name = called.as_deref().unwrap_or(&method.name);
         for (by, auth) in self.auth.iter().enumerate() {
             match auth.check(&Credentials::new(call, name)) {
                 Checked::Absent => {}
                 Checked::Caller(caller) => {
                     call.cx_mut().set_caller(caller);
-                    return self.known(call, auth.name()).map(|()| None);
+                    return self.check_caller(call, auth.name()).map(|()| None);
                 }
                 Checked::Known(caller) => {
                     call.cx_mut().set_known_caller(caller);
-                    return self.known(call, auth.name()).map(|()| None);
+                    return self.check_caller(call, auth.name()).map(|()| None);
                 }
                 Checked::Wrong(why) => {
-                    let status = wrong(why);
+                    let status = unauthenticated(why);
                     self.audit(call, auth.name(), &status);
                     return Err(status);
                 }
                 Checked::Later(caller) => return Ok(Some(Later { by, caller })),
             }
         }
-        self.known(call, "none").map(|()| None)
+        self.check_caller(call, "none").map(|()| None)
     }
 
-    /// Whether the caller may, now that it is known who that is.
-    fn known(&self, call: &Call, by: &str) -> Result<()> {
-        let checked = self.method(call.method()).check.after(call.cx().caller());
-        checked.inspect_err(|status| self.audit(call, by, status))
+    /// Checks the rules for the caller after authentication.
+    fn check_caller(&self, call: &Call, by: &str) -> Result<()> {
+        crate::access::note_caller(call.cx());
+        let caller = call.cx().caller();
+        // An empty name would be shared by all callers without a name.
+        let checked = match caller.is_some_and(|caller| caller.name.is_empty()) {
+            true => Err(unauthenticated("the credentials contain no caller name")),
+            false => self.method(call.method()).check.after(caller),
+        };
+        checked
+            .map_err(|status| hinted(status, caller, &self.accepted))
+            .inspect_err(|status| self.audit(call, by, status))
     }
 
-    /// Takes what the call needs of rates and limits.
+    /// Takes all the tokens and permits that the call needs, or none.
     #[inline]
-    fn admit<'chain, 'call>(self: &'chain Arc<Self>, call: &'call Call) -> Begun<'chain, 'call>
+    fn admit<'chain, 'call>(self: &'chain Arc<Self>, call: &'call Call) -> Admission<'chain, 'call>
     where
         'chain: 'call,
     {
         let mut permit = Permit::new(self, call.method());
-        let passed = match Kept::of(self, call.method()) {
+        let passed = match PermitBatch::of(self, call.method()) {
             None => self.pass(call, None).map(|()| false),
             Some(mut kept) => {
                 let passed = self.pass(call, Some(&mut kept));
                 let is_calm = self.queue.as_ref().is_none_or(|queue| queue.is_calm());
-                let lent = if passed.is_ok() && is_calm { kept.lend_places(self) } else { None };
+                let lends = passed.is_ok() && is_calm && kept.lend_permits(self, &mut permit);
                 if is_calm {
                     kept.keep();
                 } else {
-                    kept.give_back();
+                    kept.release_all();
                 }
-                passed.map(|()| lent.inspect(|timed| permit.entered_all(*timed)).is_some())
+                passed.map(|()| lends)
             }
         };
         match passed {
             Ok(false) => {}
-            Ok(true) => return Begun::Go(permit),
-            Err(status) => return Begun::Refused(status),
+            Ok(true) => return Admission::Admitted(permit),
+            Err(status) => return Admission::Rejected(status),
         }
         if let Some(queue) = &self.queue {
             match queue.enter(call.cx()) {
-                Ok(Entered::Placed(place)) => permit.entered(place),
-                Ok(Entered::Waits(waiting)) => {
-                    return Begun::Wait(Box::pin(async move {
-                        permit.entered(waiting.admitted().await?);
-                        check_deadline(call)?;
-                        permit.enter()?;
+                Ok(FairAdmission::Admitted(first)) => permit.entered(first),
+                Ok(FairAdmission::Queued(waiting)) => {
+                    return Admission::Queued(Box::pin(async move {
+                        let admitted = match waiting.admitted().await {
+                            Ok(first) => {
+                                permit.entered(first);
+                                check_deadline(call).and_then(|()| permit.enter())
+                            }
+                            Err(status) => Err(status),
+                        };
+                        admitted.inspect_err(|_| self.refund(call))?;
                         Ok(permit)
                     }));
                 }
-                Err(status) => return Begun::Refused(status),
+                Err(status) => {
+                    self.refund(call);
+                    return Admission::Rejected(status);
+                }
             }
         }
         match permit.enter() {
-            Ok(()) => Begun::Go(permit),
-            Err(status) => Begun::Refused(status),
+            Ok(()) => Admission::Admitted(permit),
+            Err(status) => {
+                self.refund(call);
+                Admission::Rejected(status)
+            }
         }
     }
 
-    /// Takes what the call needs of rates, and looks whether it has the time.
+    /// Takes a token of every rate, or of none, and checks that the deadline leaves the usual time of calls.
     #[inline]
-    fn pass(&self, call: &Call, kept: Option<&mut Kept>) -> Result<()> {
+    fn pass(&self, call: &Call, mut kept: Option<&mut PermitBatch>) -> Result<()> {
         let method = self.method(call.method());
-        match kept {
-            Some(kept) => kept.take_tokens(self, call)?,
-            None => method.rates.iter().try_for_each(|rate| rate.take(call, None))?,
+        for (at, rate) in method.rates.iter().enumerate() {
+            if let Err(status) = rate.take(call, kept.as_deref_mut().and_then(|kept| kept.ahead(at))) {
+                self.refund_first(at, call, kept);
+                return Err(status);
+            }
         }
-        method.in_time.iter().try_for_each(|limiter| limiter.check_time(call.cx().deadline()))
+        let deadline = call.cx().deadline();
+        let in_time = method.in_time.iter().try_for_each(|limiter| limiter.check_time(deadline));
+        in_time.inspect_err(|_| self.refund_first(method.rates.len(), call, kept))
     }
 
-    /// Writes down that a call was denied, and why.
+    /// Returns the tokens of a call that a limit rejected.
+    fn refund(&self, call: &Call) {
+        self.refund_first(self.method(call.method()).rates.len(), call, None);
+    }
+
+    /// Returns the tokens of the first `rates` rates.
+    #[cold]
+    fn refund_first(&self, rates: usize, call: &Call, mut kept: Option<&mut PermitBatch>) {
+        for (at, rate) in self.method(call.method()).rates[..rates].iter().enumerate() {
+            rate.refund(call, kept.as_deref_mut().and_then(|kept| kept.ahead(at)));
+        }
+    }
+
+    /// Writes an audit line for a denied call, with the reason.
     #[cold]
     fn audit(&self, call: &Call, by: &str, status: &Status) {
+        let Some(left_out) = audit::line() else { return };
         let cx = call.cx();
         tracing::warn!(
             target: "switchboard::audit",
+            left_out,
             method = &*self.method(call.method()).name,
             peer = cx.peer().address,
             wire = cx.peer().wire,
@@ -233,27 +287,43 @@ impl Chain {
         );
     }
 
-    /// Whether there are layers around the handler.
+    /// Returns whether there are layers around the handler.
     #[inline]
     pub(crate) fn has_layers(&self) -> bool {
         !self.layers.is_empty()
     }
 
-    /// Takes a call through the layers to the handler.
-    pub(crate) async fn layered(&self, mut call: Call, end: &dyn End) -> Result<Reply> {
+    /// Passes a call through the layers to the handler.
+    pub(crate) async fn layered(&self, call: Call, end: &dyn End, permit: Permit<'_>) -> Result<Reply> {
+        // The lock is never contended: it lets a layer take the permit through a shared reference.
+        let permit = Mutex::new(permit);
+        let result = self.within_layers(call, end, &permit).await;
+        permit.into_inner().unwrap_or_else(PoisonError::into_inner).end(result)
+    }
+
+    async fn within_layers(&self, mut call: Call, end: &dyn End, held: &dyn DetachPermits) -> Result<Reply> {
         let packing = call.unpack()?;
-        let reply = Next::new(&self.layers, end).call(call).await?;
+        let reply = Next::new(&self.layers, end).holding(held).call(call).await?;
         Ok(reply.packed(packing))
     }
 
     #[inline]
     fn method(&self, index: u16) -> &Method {
-        // Learned methods share one.
+        // Undeclared methods share the last entry.
         &self.methods[usize::from(index).min(self.methods.len() - 1)]
     }
 }
 
-/// A call that had to wait may be late before it begins.
+/// Adds the accepted credentials to the error of a caller that sent none.
+#[cold]
+fn hinted(status: Status, caller: Option<&Caller>, accepted: &Accepted) -> Status {
+    match caller {
+        None => Status::new(status.code(), format!("{}{}", status.message(), accepted.hint)),
+        Some(_) => status,
+    }
+}
+
+/// Checks the deadline again, because a call that waited may be late before it starts.
 fn check_deadline(call: &Call) -> Result<()> {
     match call.cx().deadline().is_some_and(|deadline| deadline <= crate::clock::now()) {
         true => Err(Status::deadline_exceeded("the deadline passed before the call could begin")),
@@ -261,9 +331,9 @@ fn check_deadline(call: &Call) -> Result<()> {
     }
 }
 
-/// A caller who becomes known later.
+/// A caller whose authentication is asynchronous.
 struct Later {
-    /// Which auth finds out.
+    /// Index of the [`Auth`] that authenticates the caller.
     by: usize,
     caller: BoxFuture<'static, Result<Arc<Caller>>>,
 }

@@ -1,74 +1,85 @@
 //! gRPC, gRPC-Web, Connect and HTTP/JSON on HTTP/1.1 and HTTP/2, on connections that the acceptor recognised as HTTP.
 //!
-//! hyper runs the connection on the worker that accepted it, `connectrpc` speaks the first three dialects and
-//! [`rest`] the last; [`dispatch`] hands each call to the same handlers that the native wire reaches. What browsers
-//! ask before they let pages of other origins call is answered by [`cors`] for all of them. Health and reflection are
-//! served beside them, unless the application brings its own; see [`standard`].
+//! hyper runs the connection on the worker that accepted it. `connectrpc` implements gRPC, gRPC-Web and Connect, and
+//! [`rest`] implements HTTP/JSON. [`dispatch`] passes each call to the same handlers that the native wire calls.
+//! [`cors`] answers the preflight requests of browsers for all of these protocols. Health and reflection are served as
+//! well, unless the application registers its own; see [`standard`].
 //!
-//! gRPC-Web is spoken in its text mode too. gRPC proper on HTTP/1.1 is answered with status 505. Unknown methods,
-//! compressions and timeouts that cannot be read are refused in the caller's dialect before a body is read. The
-//! compressions are gzip, deflate and zstd.
+//! The text mode of gRPC-Web is supported. gRPC on HTTP/1.1 gets status 505. Unknown methods, unknown compressions and
+//! timeouts that cannot be parsed are refused in the caller's protocol before a body is read. The compressions are
+//! gzip, deflate and zstd.
 //!
-//! Beside them [`jsonrpc`] answers JSON-RPC in a POST, [`thrift`] a message of Thrift in one, [`rpcx`] calls in the
-//! headers of rpcx's gateway, and [`websocket`] turns a connection into one of JSON-RPC, rpcx or the native wire. What
-//! browsers load from the application itself is answered by [`pages`].
+//! [`jsonrpc`] serves JSON-RPC in a POST, [`thrift`] serves a Thrift message in a POST, and [`rpcx`] serves calls in
+//! the headers of rpcx's gateway. [`websocket`] upgrades a connection to JSON-RPC, rpcx or the native wire. [`pages`]
+//! serves the static files of the application.
 //!
-//! # What a call costs
+//! # Cost of a call
 //!
-//! Beside the payload's own bytes a unary call allocates, in this crate: the boxed future that `connectrpc`
-//! asks for, the two of the erased handler, the cell that keeps the reply's metadata if the handler fails, and the
-//! metadata that the caller sent. hyper and `connectrpc` add the header maps, the path, the envelope, their own
-//! boxed futures and, on HTTP/2, one task. The native wire needs none of these; programs that can choose should
-//! choose that one. A stream adds a queue of at most 64 KiB each way, and one shared cell for its trailers.
+//! Besides the payload's own bytes, a unary call allocates in this crate: the boxed future that `connectrpc` requires,
+//! the two of the erased handler, the cell that keeps the reply's metadata if the handler fails, and the metadata that
+//! the caller sent. hyper and `connectrpc` add the header maps, the path, the envelope, their own boxed futures and, on
+//! HTTP/2, one task. The native wire needs none of these; prefer it where both sides can use it. A stream adds a queue
+//! of at most 64 KiB each way, and one shared cell for its trailers.
 //!
 //! # Metadata and streams
 //!
-//! A reply's head goes out before its first message. A handler that waits before it sends anything has its
-//! head sent early, because callers may wait for it: at once if it set metadata, else after a tenth of a second,
-//! so that a handler can set metadata when it has read the first message. Metadata that is set later goes with the
-//! trailers, so that none is lost. What a unary handler set before it failed goes with its error.
+//! The head of a reply is sent before its first message. If a handler waits before it sends a message, its head is sent
+//! early, because callers may wait for it: at once if the handler set metadata, otherwise after 100 ms, so that a
+//! handler can set metadata after it has read the first message. Metadata that is set later is sent with the trailers,
+//! so none is lost. Metadata that a unary handler set before it failed is sent with its error.
+//!
+//! On gRPC, a failure before the head is sent is a *Trailers-Only* response: one HEADERS frame with END_STREAM that
+//! contains all metadata. Clients retry only such responses: after a head without END_STREAM they consider the call
+//! committed. If the handler of a stream set metadata for the head, that metadata is sent in a separate head, as in
+//! grpc-go.
 //!
 //! # Limits
 //!
-//! `message_bytes_max` bounds messages both compressed and not; `metadata_bytes_max` the list of headers;
-//! `calls_max` (1000 at most) the streams of an HTTP/2 connection; `idle_timeout` the silence after which
-//! HTTP/2 peers are pinged and HTTP/1.1 connections closed, between requests and within a body, and the time that
-//! an HTTP/1.1 request head may take; `connection_age` the time after which a connection is told to end.
+//! `message_bytes_max` limits messages both before and after decompression, `metadata_bytes_max` the list of headers,
+//! and `calls_max` (1000 at most) the streams of an HTTP/2 connection. `idle_timeout` is the silence after which HTTP/2
+//! peers are pinged and HTTP/1.1 connections are closed, between requests and within a body. It also limits the time
+//! that an HTTP/1.1 request head may take. After `connection_age` the server starts the graceful shutdown of a
+//! connection.
 
-mod asked;
 mod body;
+mod call_guard;
 mod connection;
+mod connection_memory;
 pub(crate) mod convert;
 mod cors;
+mod cross_site;
+mod decoded_body;
 pub(crate) mod deflate;
 mod dispatch;
 mod envelopes;
+mod field_values;
 mod flatbuffers;
 mod health;
-mod holding;
+mod hosts;
 mod jsonrpc;
+mod metered_body;
 mod pages;
 mod pings;
-mod received;
 mod refusal;
 mod replies;
 mod requests;
 mod rest;
-mod reword;
 mod rpcx;
 mod standard;
+mod status_text;
 pub(crate) mod text;
 pub(crate) mod thrift;
-mod ticket;
 mod timeout;
 mod trailers;
 mod traits;
+mod turn;
+mod unary_call;
 mod unpack;
 pub(crate) mod websocket;
-mod whole;
 
 pub(crate) use connection::serve;
 pub use cors::Cors;
+pub(crate) use hosts::Hosts;
 pub(crate) use pages::Pages;
 pub use rest::HttpJson;
 pub(crate) use rest::Rest;

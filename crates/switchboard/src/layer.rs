@@ -1,18 +1,18 @@
-//! Layers: code of the application around every call, async, the same for every wire, on both sides.
+//! Layers: asynchronous code of the application around every call, for every wire, on clients and servers.
 //!
 //! ```text
 //! wire ─► built-in guards ─► first layer ─► … ─► last layer ─► handler
 //! ```
 //!
-//! A layer sees the call before its messages are read as types, may change or refuse it, and gets the reply back on
-//! its way out. What streams passes it as a stream: messages are seen one by one with [`Call::each_message`] and
-//! [`Reply::each_message`].
+//! A layer sees the call before its messages are decoded, may change or reject it, and gets the reply on the way back.
+//! Streams pass a layer as streams: [`Call::each_message`] and [`Reply::each_message`] observe their messages one by
+//! one.
 //!
-//! [`Channel::layer`](crate::Channel::layer) puts the same layers around the calls of a channel; they see the call
-//! before a server is chosen for it and a connection is taken.
+//! [`Channel::layer`](crate::Channel::layer) puts layers around the calls of a channel; they run before an endpoint is
+//! selected and a connection is taken.
 //!
-//! A layer costs one allocation for each call, and the first one another for the handler behind it; a server
-//! without layers pays nothing.
+//! A layer costs one allocation per call, and the first layer one more for the handler behind it; a server without
+//! layers pays nothing.
 
 mod dump;
 mod mirror;
@@ -22,10 +22,10 @@ pub use dump::{Dump, Dumped};
 pub use mirror::Mirror;
 use sample::Sample;
 
-use crate::{Call, Reply, Result};
+use crate::{Call, Reply, Result, guard::DetachPermits};
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
-/// A future on the heap.
+/// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Code around every call of a server or a channel, see [`Server::layer`](crate::Server::layer) and
@@ -50,12 +50,12 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// let server = switchboard::Server::new().layer(Timed);
 /// ```
 pub trait Layer: Send + Sync + 'static {
-    /// For people, in [`Server::layers`](crate::Server::layers); by default the name of the type.
+    /// Name in [`Server::layers`](crate::Server::layers); by default the name of the type.
     fn name(&self) -> &str {
         std::any::type_name::<Self>()
     }
 
-    /// Answers a call, usually with what [`next`](Next::call) answers.
+    /// Handles a call, usually by calling [`next`](Next::call) and returning its reply.
     ///
     /// The future is dropped at its next await when the caller cancels, its deadline passes or its connection ends.
     fn call<'a>(&'a self, call: Call, next: Next<'a>) -> BoxFuture<'a, Result<Reply>>;
@@ -71,12 +71,12 @@ impl<L: Layer> Layer for Arc<L> {
     }
 }
 
-/// A layer of a function.
+/// Creates a layer from a function.
 ///
 /// ```
 /// use switchboard::{Status, layer};
 ///
-/// // Refuses what is too large for this service.
+/// // Rejects messages that are too large for this service.
 /// let small = layer::from_fn("small", |call, next| {
 ///     Box::pin(async move {
 ///         match call.message() {
@@ -94,7 +94,7 @@ where
     FromFn { name, call }
 }
 
-/// What [`from_fn`] makes.
+/// Layer that [`from_fn`] creates.
 #[derive(Clone)]
 pub struct FromFn<F> {
     name: &'static str,
@@ -120,41 +120,55 @@ impl<F> fmt::Debug for FromFn<F> {
     }
 }
 
-/// What comes after a layer: the layers further in, and the handler or the channel. A copy of it is for another try,
-/// with [`Call::again`].
+/// The layers after this one, followed by the handler or the channel. Copy it to try a call again, with
+/// [`Call::again`].
 #[derive(Clone, Copy)]
 pub struct Next<'a> {
     layers: &'a [Arc<dyn Layer>],
     end: &'a dyn End,
+    /// The permits that the call holds in limits.
+    held: Option<&'a dyn DetachPermits>,
 }
 
-/// What comes after the last layer.
+/// The handler or the channel, after the last layer.
 pub(crate) trait End: Send + Sync {
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Reply>>;
-    /// The same, for a call that outlives its connection.
+    /// Returns a shared handle for a call that outlives its connection.
     fn shared(&self) -> Arc<dyn End>;
 }
 
 impl<'a> Next<'a> {
     pub(crate) fn new(layers: &'a [Arc<dyn Layer>], end: &'a dyn End) -> Next<'a> {
-        Next { layers, end }
+        Next { layers, end, held: None }
     }
 
-    /// Answers the call. To drop the future is to cancel what it does.
+    /// Adds the permits that the call holds in limits; they move with a [detached](Self::detached) call.
+    pub(crate) fn holding(self, held: &'a dyn DetachPermits) -> Next<'a> {
+        Next { held: Some(held), ..self }
+    }
+
+    /// Handles the call. Dropping the future cancels it.
     ///
     /// # Errors
-    /// Those of the layers further in and of the handler.
+    /// The errors of the following layers and of the handler.
     pub fn call(self, call: Call) -> BoxFuture<'a, Result<Reply>> {
         match self.layers.split_first() {
-            Some((first, layers)) => first.call(call, Next { layers, end: self.end }),
+            Some((first, layers)) => first.call(call, Next { layers, ..self }),
             None => self.end.call(call),
         }
     }
 
-    /// The same for a call that goes on whatever becomes of its connection.
+    /// Handles a call that continues after the end of its connection. It holds its permits until it has ended.
     pub(crate) fn detached(self, call: Call) -> BoxFuture<'static, Result<Reply>> {
         let (layers, end) = (self.layers.to_vec(), self.end.shared());
-        Box::pin(async move { Next::new(&layers, &*end).call(call).await })
+        let held = self.held.and_then(DetachPermits::take);
+        Box::pin(async move {
+            let result = Next::new(&layers, &*end).call(call).await;
+            if let Some(held) = held {
+                held.end(result.is_ok());
+            }
+            result
+        })
     }
 }
 

@@ -1,13 +1,15 @@
-//! Switchboard: a service written once, reached by every caller on one port.
+//! Switchboard: an RPC framework that serves one service definition to all protocols on one port.
 //!
 //! A service is a Rust trait or a `.proto` file. [`Server`] serves it to native, gRPC, gRPC-Web, Connect,
 //! HTTP/JSON, JSON-RPC and WebSocket callers on one port; a generated client, on a [`Channel`], calls it.
 //!
 //! Start with [`run`] for the fastest runtime, or use any tokio runtime. Handlers get a [`Cx`] with metadata,
-//! deadline and peer, and return [`Result`]; a [`Status`] says what went wrong.
+//! deadline and peer, and return [`Result`]; the error type is [`Status`].
+// Set for arithmetic on times, see clippy.toml: a peer must not be able to choose a time that causes a panic.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 #[cfg(feature = "channelz")]
-// Generated code names this crate as its users do.
+// Generated code refers to this crate by name, as its users do.
 extern crate self as switchboard;
 
 mod access;
@@ -25,7 +27,7 @@ mod context;
 pub mod discover;
 mod driver;
 mod error;
-#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only the admin listener asks for all"))]
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only the admin listener uses all of it"))]
 mod flags;
 pub mod guard;
 #[cfg(doctest)]
@@ -91,13 +93,14 @@ pub use switchboard_wire::{
 };
 pub use trace::Trace;
 
-/// What calls and handlers return.
+/// Result of calls and handlers.
 pub type Result<T, E = Status> = std::result::Result<T, E>;
 
-/// Includes the code that `switchboard_build` made for a protobuf package: `switchboard::include_proto!("demo.v1");`.
+/// Includes the code that `switchboard_build` generated for a protobuf package:
+/// `switchboard::include_proto!("demo.v1");`.
 ///
-/// Without a package it includes all packages of the build script, nested as modules; packages that refer to each
-/// other need that.
+/// Without an argument it includes all packages of the build script as nested modules; packages that refer to
+/// each other require that.
 #[macro_export]
 macro_rules! include_proto {
     () => {
@@ -108,7 +111,7 @@ macro_rules! include_proto {
     };
 }
 
-/// What generated code needs; not for use by hand.
+/// Items for generated code; not for direct use.
 #[doc(hidden)]
 pub mod codegen {
     pub use crate::codec::{flatbuffers, thrift};
@@ -122,5 +125,8 @@ pub mod codegen {
     pub use std::sync::Arc;
     pub use switchboard_wire::http_text;
 
-    pub use crate::{codec, stream::stream_reply};
+    pub use crate::{
+        codec::{self, read_request, receive_request},
+        stream::stream_reply,
+    };
 }

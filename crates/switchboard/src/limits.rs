@@ -1,7 +1,7 @@
-//! Every limit of a server or channel: one table with name, unit, default and meaning.
+//! Limits of servers and channels: one table with name, unit, default and description.
 //!
-//! A limit is set for a server, for one listener, or for a channel; [`Limits::table`] prints the values in force
-//! and where each came from.
+//! A limit is set for a server, for one listener, or for a channel; [`Limits::table`] prints the current
+//! values with their sources.
 
 use crate::Error;
 use std::{
@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// The limits in force somewhere.
+/// The limits of a server, a listener or a channel.
 #[derive(Clone, Debug)]
 pub struct Limits {
     settings: [Setting; Limit::ALL.len()],
@@ -22,15 +22,15 @@ struct Setting {
     source: Source,
 }
 
-/// Where a value came from.
+/// Source of a value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Source {
     /// Set in the program, for the client's channel.
     Channel,
-    /// Nobody set it.
+    /// Default value.
     Default,
-    /// Set by a variable of the environment.
+    /// Set by an environment variable.
     Environment,
     /// Set in a file.
     File,
@@ -42,7 +42,7 @@ pub enum Source {
     Server,
 }
 
-/// How a value is counted.
+/// Unit of a value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unit {
     /// Bytes.
@@ -55,7 +55,7 @@ pub enum Unit {
 
 macro_rules! limits {
     ($($variant:ident $name:literal $unit:ident $default:literal $least:literal ..= $most:literal $doc:literal;)*) => {
-        /// The name of a limit.
+        /// Name of a limit.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[non_exhaustive]
         pub enum Limit {
@@ -66,27 +66,27 @@ macro_rules! limits {
             /// Every limit, in alphabetical order.
             pub const ALL: &'static [Limit] = &[$(Limit::$variant,)*];
 
-            /// The name in options, messages and tables.
+            /// Returns the name in options, messages and tables.
             pub fn name(self) -> &'static str {
                 match self { $(Limit::$variant => $name,)* }
             }
 
-            /// What it limits.
+            /// Returns the description.
             pub fn doc(self) -> &'static str {
                 match self { $(Limit::$variant => $doc,)* }
             }
 
-            /// How its value is counted.
+            /// Returns the unit of the value.
             pub fn unit(self) -> Unit {
                 match self { $(Limit::$variant => Unit::$unit,)* }
             }
 
-            /// The value that holds when nobody sets another.
+            /// Returns the default value.
             pub const fn default(self) -> u64 {
                 match self { $(Limit::$variant => $default,)* }
             }
 
-            /// The least and the largest value allowed.
+            /// Returns the smallest and the largest value allowed.
             pub fn range(self) -> std::ops::RangeInclusive<u64> {
                 match self { $(Limit::$variant => $least..=$most,)* }
             }
@@ -96,13 +96,14 @@ macro_rules! limits {
 
 limits! {
     CallsMax "calls_max" Count 10_000 1..=1_000_000 "calls in flight on one connection; more are refused";
-    ConnectionAge "connection_age" Milliseconds 0 0..=2_592_000_000 "time after which a connection is told to end, give or take a tenth; its calls then get drain_timeout; 0: never";
+    ConnectionAge "connection_age" Milliseconds 0 0..=2_592_000_000 "time after which a connection is drained, ±10 %; its calls then get drain_timeout; 0: never";
+    ConnectionTurnMax "connection_turn_max" Milliseconds 1 1..=60_000 "time for which one connection may occupy its worker while neighbors wait";
     ConnectionsMax "connections_max" Count 100_000 1..=10_000_000 "connections of one server; more are closed at once";
     DrainTimeout "drain_timeout" Milliseconds 30_000 0..=86_400_000 "time that calls get to end when the server stops";
     HandshakeTimeout "handshake_timeout" Milliseconds 10_000 10..=600_000 "time that a peer gets for the TLS handshake";
-    IdleTimeout "idle_timeout" Milliseconds 300_000 100..=86_400_000 "silence after which a connection is asked for a sign of life";
-    KeepaliveTimeout "keepalive_timeout" Milliseconds 20_000 100..=86_400_000 "time that a peer gets to give a sign of life";
-    MemoryBytesMax "memory_bytes_max" Bytes 2_147_483_648 0..=1_125_899_906_842_624 "bytes that all peers together make a server hold; from 80 % on the greediest are not read; 0: no limit";
+    IdleTimeout "idle_timeout" Milliseconds 300_000 100..=86_400_000 "silence after which a connection is pinged";
+    KeepaliveTimeout "keepalive_timeout" Milliseconds 20_000 100..=86_400_000 "time that a peer gets to respond to a keepalive ping";
+    MemoryBytesMax "memory_bytes_max" Bytes 2_147_483_648 0..=1_125_899_906_842_624 "bytes that a server holds for all peers together; from 80 % on, peers that hold the most are not read; 0: no limit";
     MessageBytesMax "message_bytes_max" Bytes 4_194_304 1..=4_000_000_000 "largest message taken, uncompressed";
     MetadataBytesMax "metadata_bytes_max" Bytes 16_384 256..=65_535 "largest metadata of a call, reply or end";
     MetadataEntriesMax "metadata_entries_max" Count 64 1..=4_096 "most metadata entries of a call, reply or end";
@@ -111,6 +112,8 @@ limits! {
     PingIntervalMin "ping_interval_min" Milliseconds 5_000 0..=86_400_000 "time between pings of an HTTP/2 peer that makes no calls meanwhile; after three that come sooner the connection ends; 0: any";
     ServerCallsMax "server_calls_max" Count 10_000 1..=10_000_000 "calls that wait in handlers of one server; more are refused";
     SniffTimeout "sniff_timeout" Milliseconds 5_000 10..=600_000 "time that a peer gets to show which protocol it speaks";
+    StreamEndDelay "stream_end_delay" Milliseconds 100 0..=10_000 "time that the end of a stream waits on baidu_std for a frame that shows that the caller has read the response; it may wait twice as long";
+    StreamStallTimeout "stream_stall_timeout" Milliseconds 20_000 100..=86_400_000 "time that the reader of one stream may hold back its connection on a wire without windows; its call then ends";
     StreamWindowBytes "stream_window_bytes" Bytes 262_144 65_536..=1_073_741_824 "bytes of one stream sent ahead of its reader";
 }
 
@@ -125,21 +128,21 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The value in force, in the limit's unit.
+    /// Returns the current value, in the limit's unit.
     #[inline]
     pub fn get(&self, limit: Limit) -> u64 {
         self.settings[limit as usize].value
     }
 
-    /// Where the value came from.
+    /// Returns the source of the value.
     pub fn source(&self, limit: Limit) -> Source {
         self.settings[limit as usize].source
     }
 
-    /// Sets a value and notes where it came from.
+    /// Sets a value and records its source.
     ///
     /// # Errors
-    /// A value out of the limit's range.
+    /// Fails if the value is out of the limit's range.
     pub fn set(&mut self, limit: Limit, value: u64, source: Source) -> Result<(), Error> {
         let range = limit.range();
         if !range.contains(&value) {
@@ -155,24 +158,25 @@ impl Limits {
         Ok(())
     }
 
-    /// Sets a value as an option spells it, `message_bytes_max=8MiB` or `idle_timeout=90s`.
+    /// Sets a value in option syntax, `message_bytes_max=8MiB` or `idle_timeout=90s`.
     ///
     /// # Errors
-    /// An unknown name, a value that is no number of the right unit, or one out of range.
+    /// Fails on an unknown name, on a value that is not a number with the right unit, and on a value out of
+    /// range.
     pub fn parse(&mut self, text: &str, source: Source) -> Result<(), Error> {
         let (name, value) =
             text.split_once('=').ok_or_else(|| Error::config(format!("{text:?} is not NAME=VALUE")))?;
         let limit = Limit::ALL.iter().copied().find(|limit| limit.name() == name).ok_or_else(|| {
             let names: Vec<_> = Limit::ALL.iter().map(|limit| limit.name()).collect();
-            Error::config(format!("{name:?} is no limit; the limits are {}", names.join(", ")))
+            Error::config(format!("{name:?} is not a limit; the limits are {}", names.join(", ")))
         })?;
         self.set(limit, limit.unit().parse(value)?, source)
     }
 
-    /// A time as options spell it: `300ms`, `10s`, `5min`, `1h`.
+    /// Parses a time in option syntax: `300ms`, `10s`, `5min`, `1h`.
     ///
     /// # Errors
-    /// What is no such time.
+    /// Fails if the text is not such a time.
     pub fn parse_time(text: &str) -> Result<Duration, Error> {
         Unit::Milliseconds.parse(text).map(Duration::from_millis)
     }
@@ -181,13 +185,18 @@ impl Limits {
         Duration::from_millis(self.get(limit))
     }
 
-    /// The age at which one connection is to end, if there is a limit.
+    /// Returns the age at which a connection is drained, if there is a limit.
     ///
-    /// Not the same for all: connections that began together, after a restart, do not come back together.
+    /// The age varies, so that connections that started together, after a restart, are not drained together.
     pub(crate) fn connection_age(&self) -> Option<Duration> {
         let age = self.duration(Limit::ConnectionAge);
         let random = RandomState::new().hash_one(age) % 1024;
         (!age.is_zero()).then(|| age.mul_f64(0.9 + 0.2 * random as f64 / 1024.0))
+    }
+
+    #[inline]
+    pub(crate) fn connection_turn_max(&self) -> Duration {
+        self.duration(Limit::ConnectionTurnMax)
     }
 
     pub(crate) fn drain_timeout(&self) -> Duration {
@@ -212,6 +221,14 @@ impl Limits {
         self.duration(Limit::PingIntervalMin)
     }
 
+    pub(crate) fn stream_end_delay(&self) -> Duration {
+        self.duration(Limit::StreamEndDelay)
+    }
+
+    pub(crate) fn stream_stall_timeout(&self) -> Duration {
+        self.duration(Limit::StreamStallTimeout)
+    }
+
     pub(crate) fn sniff_timeout(&self) -> Duration {
         self.duration(Limit::SniffTimeout)
     }
@@ -221,7 +238,7 @@ impl Limits {
         self.get(Limit::OutboxBytesMax) as usize
     }
 
-    /// The part that the wires enforce.
+    /// Returns the limits that the wires enforce.
     pub(crate) fn wire(&self) -> switchboard_wire::Limits {
         let mut limits = switchboard_wire::Limits::default();
         limits.message_bytes_max = self.get(Limit::MessageBytesMax) as u32;
@@ -233,7 +250,7 @@ impl Limits {
         limits
     }
 
-    /// A table for people: name, value, source, meaning.
+    /// Returns a readable table: name, value, source, description.
     pub fn table(&self) -> String {
         let mut table = String::new();
         for limit in Limit::ALL {
@@ -246,7 +263,7 @@ impl Limits {
 }
 
 impl Unit {
-    /// A value in its unit as options spell it: `8MiB`, `90s`.
+    /// Formats a value with its unit in option syntax: `8MiB`, `90s`.
     pub fn show(self, value: u64) -> String {
         let scaled = |steps: &[(u64, &str)], plain: &str| {
             let step = steps.iter().find(|(size, _)| value >= *size && value.is_multiple_of(*size));

@@ -1,43 +1,48 @@
-//! What peers make a server hold, all connections together, and what is done when it gets too much.
+//! Memory budget: bytes that a server holds for all peers together, and restrictions when they approach the
+//! limit.
 //!
-//! Each connection knows what it holds: replies that its peer has not read, requests and queues of calls that wait,
-//! messages that have come in part. It tells the [`Account`] of changes at the end of a turn, with one relaxed atomic;
-//! one that holds nothing between its turns, which is the usual case, never touches it. What the account has decides,
-//! by marks of `memory_bytes_max`, what connections do in their next turn:
+//! Each connection tracks the bytes that it holds: replies that its peer has not read, requests and queues of
+//! parked calls, partially received messages. It reports changes to the [`Account`] at the end of a turn,
+//! with one relaxed atomic. A connection that holds nothing between its turns, which is the usual case, never
+//! accesses the account. The total, compared with marks of `memory_bytes_max`, determines the restrictions of
+//! connections in their next turn:
 //!
-//! - From 80 %, connections that hold more than the *line* are not read, and their streams wait. The line falls from
-//!   1 MiB to 16 KiB, so that the greediest stop first.
-//! - From 90 %, calls are refused whose method or message is known to be large; on the native wire, large messages
-//!   before they are read.
-//! - At 100 %, all calls are refused and streams wait; who is in the middle of a large message on a wire that cannot
-//!   refuse it is cut off.
+//! - From 80 %, connections that hold more than the *line* are not read, and their streams wait. The line
+//!   falls from 1 MiB to 16 KiB, so that the connections that hold the most stop first.
+//! - From 90 %, calls are rejected whose method or message is known to be large; on the native wire, large
+//!   messages are rejected before they are read.
+//! - At 100 %, all calls are rejected and streams wait. A connection in the middle of a large message is
+//!   closed if its wire cannot reject the message.
 //!
-//! Between the marks small calls of other peers are served. Nobody has to be told when there is room again: what a
-//! connection holds shrinks when its peer reads or its handlers end, which wakes it anyway; and those that were stopped
-//! look again now and then. They also read a little then, if their peer has no replies to read: for cancellations,
-//! signs of life, and their end.
+//! Between the marks, small calls of other peers are served. No notification is needed when memory is
+//! available again: the bytes of a connection shrink when its peer reads or its handlers end, which wakes its
+//! task anyway, and stopped connections check again at intervals. If their peer has no replies to read, they
+//! also read a little then, to receive cancellations, keepalives and the end of the connection.
 
 use crate::{Flag, Retry, Status};
+#[cfg(feature = "auth")]
+use std::sync::Arc;
 use std::{
     sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     time::Duration,
 };
 use switchboard_wire::MethodId;
 
-/// The line where it begins to fall.
+/// Initial value of the line.
 const MOST: usize = 1 << 20;
-/// Who holds no more is always read; smaller messages are let through for longer. The room of a connection's buffer is
-/// four times that.
+/// Final value of the line: a connection that holds no more is always read, and smaller messages are accepted
+/// for longer. The buffer of a connection is four times as large.
 pub(crate) const LARGE: usize = 16 << 10;
-/// Times that the line is halved on its way from [`MOST`] to [`LARGE`].
+/// Number of times that the line is halved between [`MOST`] and [`LARGE`].
 const HALVINGS: usize = 6;
-/// When refused callers are to come back, and connections that were stopped look again: soon for a person, and cheap
-/// for ten thousand connections.
+/// Retry delay for rejected callers, and the interval at which stopped connections check again: short for a
+/// person, and cheap for ten thousand connections.
 pub(crate) const PAUSE: Duration = Duration::from_millis(250);
 
-/// What all connections of a server hold.
+/// Bytes that all connections of a server hold.
+#[derive(Debug)]
 pub(crate) struct Account {
-    /// `memory_bytes_max`.
+    /// The limit `memory_bytes_max`.
     max: Flag,
     held: AtomicUsize,
     /// Connections that are not read now.
@@ -46,50 +51,50 @@ pub(crate) struct Account {
     refused: AtomicU64,
     dropped: AtomicU64,
     cut: AtomicU64,
-    /// By method: what one of its calls made us hold lately, if that was large.
+    /// Bytes that a recent call held, by method, if they were above [`LARGE`].
     sizes: Box<[AtomicU32]>,
 }
 
-/// What a server counted of its memory budget, `memory_bytes_max`.
+/// Statistics of a server's memory budget, `memory_bytes_max`.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// Bytes that peers make the server hold now.
+    /// Bytes that the server currently holds for its peers.
     pub held: u64,
     /// The limit; 0 if there is none.
     pub max: u64,
-    /// Connections that are not read now, because they hold much.
+    /// Connections that are currently not read, because they hold much.
     pub paused: u64,
-    /// Times that a connection was not read any more.
+    /// Number of times that a connection stopped being read.
     pub pauses: u64,
-    /// Calls refused.
+    /// Rejected calls.
     pub refused: u64,
-    /// Replies that found no room when they were made.
+    /// Replies that were dropped because there was no memory for them.
     pub dropped: u64,
-    /// Connections cut off in the middle of a large message.
+    /// Connections closed in the middle of a large message.
     pub cut: u64,
 }
 
-/// How scarce room is.
+/// Memory pressure.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Level {
-    /// Under every mark.
+    /// Below every mark.
     Calm,
-    /// The greediest are not read.
+    /// Connections that hold the most are not read.
     Tight,
-    /// Large calls are refused.
+    /// Large calls are rejected.
     Hard,
-    /// All calls are refused.
+    /// All calls are rejected.
     Full,
 }
 
-/// What a connection may do in one turn.
+/// Restrictions of a connection in one turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub(crate) level: Level,
-    /// A connection that holds more is not read.
+    /// A connection that holds more bytes is not read.
     pub(crate) line: usize,
-    /// The largest reply that still fits.
+    /// Maximum size of a reply.
     pub(crate) left: usize,
 }
 
@@ -97,8 +102,36 @@ impl Room {
     pub(crate) const CALM: Room = Room { level: Level::Calm, line: usize::MAX, left: usize::MAX };
 }
 
+/// Bytes charged to an account until this is dropped; for data that outlives its call.
+#[cfg(feature = "auth")]
+#[derive(Debug)]
+pub(crate) struct MemoryCharge {
+    /// `None` for callers in this process, whose data is not charged.
+    account: Option<Arc<Account>>,
+    bytes: usize,
+}
+
+#[cfg(feature = "auth")]
+impl MemoryCharge {
+    pub(crate) fn new(account: Option<Arc<Account>>, bytes: usize) -> MemoryCharge {
+        if let Some(account) = &account {
+            account.change(0, bytes);
+        }
+        MemoryCharge { account, bytes }
+    }
+}
+
+#[cfg(feature = "auth")]
+impl Drop for MemoryCharge {
+    fn drop(&mut self) {
+        if let Some(account) = &self.account {
+            account.change(self.bytes, 0);
+        }
+    }
+}
+
 impl Account {
-    /// An account of nothing, for a server with so many methods.
+    /// Creates an empty account for a server with this number of methods.
     pub(crate) fn new(max: Flag, methods: usize) -> Account {
         Account {
             max,
@@ -112,7 +145,8 @@ impl Account {
         }
     }
 
-    /// What a connection may do now; one that is `paused` goes on at lower marks than those where it stopped.
+    /// Returns the restrictions of a connection. One that is `paused` resumes at lower marks than those at
+    /// which it stopped.
     #[inline]
     pub(crate) fn room(&self, paused: bool) -> Room {
         let (max, held) = (self.max.value() as usize, self.held.load(Relaxed));
@@ -136,7 +170,7 @@ impl Account {
         Room { level, line, left: max.saturating_sub(held).max(LARGE) }
     }
 
-    /// A connection holds this now, and was said to hold `before`.
+    /// Replaces the charge of a connection, `before`, by `now`.
     pub(crate) fn change(&self, before: usize, now: usize) {
         if now > before {
             self.held.fetch_add(now - before, Relaxed);
@@ -145,7 +179,7 @@ impl Account {
         }
     }
 
-    /// A connection is not read any more, or is again.
+    /// Counts a connection that stops or resumes being read.
     pub(crate) fn pause(&self, paused: bool) {
         if paused {
             self.paused.fetch_add(1, Relaxed);
@@ -155,7 +189,7 @@ impl Account {
         }
     }
 
-    /// Notes that a call of this method made us hold more than [`LARGE`].
+    /// Records that a call of this method held more than [`LARGE`].
     #[cold]
     pub(crate) fn note(&self, method: MethodId, bytes: usize) {
         let (size, bytes) = (self.size(method), u32::try_from(bytes).unwrap_or(u32::MAX));
@@ -164,7 +198,8 @@ impl Account {
         }
     }
 
-    /// Notes that one made us hold little, while room is scarce: some more, and the method is no large one.
+    /// Records that a call of this method held little while memory was short; after several such calls the
+    /// method no longer counts as large.
     #[cold]
     pub(crate) fn note_small(&self, method: MethodId) {
         let size = self.size(method);
@@ -174,12 +209,12 @@ impl Account {
         }
     }
 
-    /// That of a method; learned ones share the last.
+    /// Returns the entry of a method; undeclared methods share the last entry.
     fn size(&self, method: MethodId) -> &AtomicU32 {
         &self.sizes[usize::from(method.0).min(self.sizes.len() - 1)]
     }
 
-    /// Why a call is not begun at this level, if it is not; `request` is its length in bytes.
+    /// Returns the error if a call must be rejected at this level; `request` is its length in bytes.
     #[cold]
     pub(crate) fn refuses(&self, level: Level, method: MethodId, request: usize) -> Option<Status> {
         let usual = self.size(method).load(Relaxed) as usize;
@@ -193,21 +228,22 @@ impl Account {
         Some(self.exhausted(&format!("no room for a further {what}")).with_retry(Retry::After(PAUSE)))
     }
 
-    /// The end of a call whose reply does not fit.
+    /// Returns the error for a call whose reply does not fit.
     #[cold]
     pub(crate) fn drops(&self, reply: usize) -> Status {
         self.dropped.fetch_add(1, Relaxed);
         self.exhausted(&format!("no room for the reply of {reply} bytes")).with_retry(Retry::IfIdempotent)
     }
 
-    /// What a peer is told that sends a large message in part while there is no room.
+    /// Returns the error for a peer that is in the middle of a large message while there is no memory for its
+    /// rest.
     #[cold]
     pub(crate) fn cuts(&self) -> Status {
         self.cut.fetch_add(1, Relaxed);
         self.exhausted("no room for the rest of a message")
     }
 
-    /// What the caller of a large request is told of which there is no room for the rest.
+    /// Returns the error for the caller of a large request while there is no memory for its rest.
     #[cfg(feature = "http")]
     #[cold]
     pub(crate) fn refuses_rest(&self) -> Status {
@@ -218,7 +254,7 @@ impl Account {
     fn exhausted(&self, what: &str) -> Status {
         let (held, max) = (self.held.load(Relaxed), self.max.text());
         Status::resource_exhausted(format!(
-            "{what}: peers make this server hold {held} bytes of {max} (memory_bytes_max)"
+            "{what}: this server holds {held} bytes of {max} for its peers (memory_bytes_max)"
         ))
     }
 
@@ -267,13 +303,13 @@ mod tests {
             assert_eq!((room.level, room.line), (level, line), "{now} %");
         }
         assert_eq!(account.room(false).left, LARGE);
-        // Who stopped goes on later.
+        // A paused connection resumes later.
         account.change(held * MIB, 75 * MIB);
         assert_eq!(account.room(false).level, Level::Calm);
         assert_eq!((account.room(true).level, account.room(true).line), (Level::Tight, MIB / 2));
         account.change(75 * MIB, 69 * MIB);
         assert_eq!(account.room(true).level, Level::Calm);
-        // No limit.
+        // Zero means no limit.
         let account = self::account(0);
         account.change(0, 1 << 40);
         assert_eq!(account.room(false).level, Level::Calm);
@@ -286,7 +322,7 @@ mod tests {
         assert!(account.refuses(Level::Hard, METHOD, 100).is_none());
         let status = account.refuses(Level::Hard, METHOD, MIB).unwrap();
         assert_eq!((status.code(), status.retry()), (Code::ResourceExhausted, Retry::After(PAUSE)));
-        assert!(status.message().contains("of 100MiB (memory_bytes_max)"), "{status}");
+        assert!(status.message().contains("of 100MiB for its peers (memory_bytes_max)"), "{status}");
         account.note(METHOD, MIB);
         assert!(account.refuses(Level::Hard, METHOD, 100).is_some());
         for _ in 0..40 {

@@ -1,7 +1,7 @@
-//! Counters of a server: cells per worker, summed when somebody looks.
+//! Counters of a server: cells per worker, summed on reading.
 //!
-//! What a call costs here: a handful of relaxed additions in memory that only its worker writes, shared by up to eight
-//! calls on the native wire, and no reading of the clock of its own.
+//! Cost per call: a few relaxed additions to memory that only its worker writes, shared by up to eight calls
+//! on the native wire, and no clock reading of its own.
 
 mod cells;
 mod exposition;
@@ -24,22 +24,22 @@ use std::{
 };
 use switchboard_wire::{MethodId, MethodTable};
 
-/// Entries of [`MethodStats::latency`].
+/// Number of entries of [`MethodStats::latency`].
 const POWERS: usize = 28;
 
-/// What a server counted since it started.
+/// Counters of a server since its start.
 pub(crate) struct Metrics {
     table: Arc<MethodTable>,
     shards: Vec<Shard>,
     slow: Vec<AtomicU64>,
-    /// By [`Carrier`]: connections that were opened, and those that have ended.
+    /// Opened and ended connections, by [`Carrier`].
     carriers: [(AtomicU64, AtomicU64); Carrier::ALL.len()],
     pub(crate) peers: Peers,
     pub(crate) began: Instant,
     pub(crate) accepted: AtomicU64,
     pub(crate) unknown_protocol: AtomicU64,
     pub(crate) protocol_errors: AtomicU64,
-    /// Connections with TLS where none is taken, and without where it is required.
+    /// TLS connections to listeners without TLS, and plaintext connections where TLS is required.
     pub(crate) tls_mismatches: AtomicU64,
 }
 
@@ -47,26 +47,26 @@ pub(crate) struct Metrics {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MethodStats {
-    /// Full name, `package.Service/Method`; `*` for all that no service declares.
+    /// Full name, `package.Service/Method`; `*` for all undeclared methods.
     pub name: String,
-    /// Calls that ended, by [`Code::number`](crate::Code::number).
+    /// Ended calls, by [`Code::number`](crate::Code::number).
     pub ended: [u64; 17],
-    /// Time from arrival to end of all calls.
+    /// Total time of all calls from arrival to end.
     pub total: Duration,
-    /// Calls by latency: entry n counts those below 2^n microseconds that no earlier one counts. Finer steps and
-    /// percentiles are in [`times`](Self::times).
+    /// Calls by latency: entry n counts those below 2^n microseconds that are not counted in an earlier
+    /// entry. Finer steps and percentiles are in [`times`](Self::times).
     pub latency: Vec<u64>,
     /// Times that a handler held its connection's turn for more than 10 ms.
     pub slow_turns: u64,
-    /// How long the calls took.
+    /// Latency distribution.
     pub times: Latency,
-    /// Calls that wait in handlers now.
+    /// Calls currently waiting in handlers.
     pub in_flight: u64,
-    /// Bytes of the request messages of calls that ended.
+    /// Bytes of the request messages of ended calls.
     pub received: u64,
-    /// Bytes of the reply messages of calls that ended.
+    /// Bytes of the reply messages of ended calls.
     pub sent: u64,
-    /// The same by wire, for wires that it was called on.
+    /// Counters by wire, for wires with calls of this method.
     pub wires: Vec<WireStats>,
 }
 
@@ -74,19 +74,19 @@ pub struct MethodStats {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WireStats {
-    /// As in [`Peer::wire`](crate::Peer::wire), or `websocket` for all calls inside WebSockets.
+    /// Name as in [`Peer::wire`](crate::Peer::wire), or `websocket` for all calls inside WebSockets.
     pub wire: &'static str,
-    /// Calls that ended, by [`Code::number`](crate::Code::number).
+    /// Ended calls, by [`Code::number`](crate::Code::number).
     pub ended: [u64; 17],
-    /// Time from arrival to end of all calls.
+    /// Total time of all calls from arrival to end.
     pub total: Duration,
-    /// How long the calls took.
+    /// Latency distribution.
     pub times: Latency,
-    /// Calls that wait in handlers now.
+    /// Calls currently waiting in handlers.
     pub in_flight: u64,
-    /// Bytes of the request messages of calls that ended.
+    /// Bytes of the request messages of ended calls.
     pub received: u64,
-    /// Bytes of the reply messages of calls that ended.
+    /// Bytes of the reply messages of ended calls.
     pub sent: u64,
 }
 
@@ -98,36 +98,36 @@ pub struct ServerStats {
     pub uptime: Duration,
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections open now.
+    /// Currently open connections.
     pub connections: u64,
-    /// Calls that wait in handlers now.
+    /// Calls currently waiting in handlers.
     pub calls_in_flight: u64,
-    /// Connections closed because their first bytes are of no protocol that this server speaks.
+    /// Connections closed because their first bytes match no enabled protocol.
     pub unknown_protocol: u64,
     /// Connections closed because their peer broke its protocol.
     pub protocol_errors: u64,
-    /// What peers make the server hold.
+    /// Memory held for peers.
     pub memory: crate::MemoryStats,
-    /// What was counted of TLS.
+    /// TLS counters.
     pub tls: TlsStats,
-    /// By method, in the order in which services were added.
+    /// Counters by method, in the order in which services were added.
     pub methods: Vec<MethodStats>,
-    /// By what connections speak.
+    /// Counters by connection protocol.
     pub carriers: Vec<CarrierStats>,
-    /// By caller: the busiest, and the rest together.
+    /// Counters by caller: the busiest callers, and the rest together.
     pub peers: Vec<PeerStats>,
 }
 
-/// The counters of the connections that speak one protocol.
+/// Counters of the connections that speak one protocol.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CarrierStats {
     /// `baidu_std`, `erpc`, `http1`, `http2`, `hulu`, `jsonrpc`, `kiss`, `native`, `rpcx`, `sofa`, `thrift` or
     /// `websocket`.
     pub protocol: &'static str,
-    /// Connections that began to speak it.
+    /// Connections that started to speak the protocol.
     pub connections: u64,
-    /// Those of them that are open now.
+    /// Currently open connections.
     pub open: u64,
     /// Bytes read, inside TLS.
     pub received: u64,
@@ -135,35 +135,35 @@ pub struct CarrierStats {
     pub sent: u64,
 }
 
-/// What a server counted of TLS, on all listeners.
+/// TLS counters of a server, on all listeners.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TlsStats {
-    /// Handshakes that succeeded: connections that were inside TLS.
+    /// Successful handshakes, equal to the number of TLS connections.
     pub handshakes: u64,
-    /// Handshakes that failed or took too long.
+    /// Handshakes that failed or timed out.
     pub failures: u64,
-    /// Connections with TLS on a port that takes none, and without on a port that requires it.
+    /// TLS connections to listeners without TLS, and plaintext connections where TLS is required.
     pub mismatches: u64,
-    /// Times that changed certificates came into use.
+    /// Number of times that changed certificates were loaded.
     pub reloads: u64,
-    /// Changes of the files that could not be used.
+    /// Changed files that could not be used.
     pub reload_failures: u64,
-    /// The certificates in use.
+    /// The current certificates.
     pub certificates: Vec<CertificateStats>,
 }
 
-/// A certificate that a listener shows.
+/// A certificate of a listener.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CertificateStats {
-    /// The file that it was read from.
+    /// File that contains the certificate.
     pub file: String,
-    /// Its distinguished name, `CN=a.example`.
+    /// Distinguished name, `CN=a.example`.
     pub subject: String,
-    /// Its alternative names with their kind: `dns:a.example`, `ip:10.0.0.1`.
+    /// Alternative names with their kind: `dns:a.example`, `ip:10.0.0.1`.
     pub names: Vec<String>,
-    /// Time until it expires; negative when it has.
+    /// Seconds until the expiry; negative after it.
     pub expires_in_seconds: i64,
 }
 
@@ -183,13 +183,13 @@ impl Metrics {
         }
     }
 
-    /// Counts calls that ended.
+    /// Counts ended calls.
     #[inline]
     pub(crate) fn record(&self, shard: usize, wire: Wire, method: MethodId, ended: &Ended) {
         self.cells(shard, wire, method).record(ended);
     }
 
-    /// A call waits in its handler; [`unpark`](Self::unpark) at the same worker takes it off.
+    /// Counts a call that waits in its handler, until [`unpark`](Self::unpark) by the same worker.
     pub(crate) fn park(&self, shard: usize, wire: Wire, method: MethodId) {
         self.cells(shard, wire, method).in_flight.fetch_add(1, Ordering::Relaxed);
     }
@@ -203,7 +203,7 @@ impl Metrics {
         self.shards[shard % self.shards.len()].at(wire, self.slot(method), self.slow.len())
     }
 
-    /// Where a method counts: learned ones together, in the last place.
+    /// Index of a method's counters; undeclared methods share the last one.
     #[inline]
     fn slot(&self, method: MethodId) -> usize {
         usize::from(method.0).min(self.slow.len() - 1)
@@ -222,12 +222,12 @@ impl Metrics {
         traffic.sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// A connection began to speak this.
+    /// Counts a connection that starts to speak this protocol.
     pub(crate) fn begin(&self, carrier: Carrier) {
         self.carriers[carrier as usize].0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One that did has ended, or speaks something else from now on.
+    /// Counts a connection that ended or changed its protocol.
     pub(crate) fn end(&self, carrier: Carrier) {
         self.carriers[carrier as usize].1.fetch_add(1, Ordering::Relaxed);
     }
@@ -240,7 +240,7 @@ impl Metrics {
     pub(crate) fn carriers(&self) -> Vec<CarrierStats> {
         let carriers = Carrier::ALL.into_iter().map(|carrier| {
             let (began, ended) = &self.carriers[carrier as usize];
-            // Ends first, so that no more seem to have ended than began.
+            // Ends are read first, so that there are never more ends than starts.
             let ended = ended.load(Ordering::Relaxed);
             let connections = began.load(Ordering::Relaxed);
             let sum = |part: fn(&Shard, Carrier) -> u64| {
@@ -286,7 +286,7 @@ impl Metrics {
         }
     }
 
-    /// The sum of all workers; none if nothing came on this wire.
+    /// Returns the sum over all workers; `None` without calls on this wire.
     fn on_wire(&self, wire: Wire, at: usize) -> Option<WireStats> {
         let mut stats = WireStats {
             wire: wire.name(),
@@ -302,7 +302,7 @@ impl Metrics {
             is_any = true;
             let count = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
             cells.latency.add_to(&mut stats.times);
-            stats.total += Duration::from_nanos(count(&cells.nanoseconds));
+            stats.total = stats.total.saturating_add(Duration::from_nanos(count(&cells.nanoseconds)));
             for (sum, cell) in stats.ended.iter_mut().zip(&cells.codes) {
                 *sum += count(cell);
             }
@@ -310,7 +310,7 @@ impl Metrics {
             stats.received += count(&cells.received);
             stats.sent += count(&cells.sent);
         }
-        // Success is what is not a failure, so that the hot path counts once.
+        // Successes are computed as the remainder, so that the hot path increments one counter.
         stats.ended[0] = stats.times.count().saturating_sub(stats.ended.iter().sum());
         is_any.then_some(stats)
     }

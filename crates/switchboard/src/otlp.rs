@@ -1,9 +1,9 @@
-//! Export of traces and metrics to a collector of OpenTelemetry: OTLP over HTTP, in its JSON form.
+//! Export of traces and metrics to an OpenTelemetry collector: OTLP over HTTP, in its JSON encoding.
 //!
-//! [`Otlp`] is a layer: around the handlers of a server it records a span for each call, and around a channel one for
-//! each call that goes out, with [W3C context](https://www.w3.org/TR/trace-context/) in between. Metrics are the
-//! counters of a server, sent from time to time. What a collector does not take in time is left out and counted: calls
-//! never wait for it.
+//! [`Otlp`] provides layers: on a server it records a span for each handled call, and on a channel a span for
+//! each outgoing call, with [W3C context](https://www.w3.org/TR/trace-context/) propagated between them.
+//! Metrics are the counters of a server, sent at intervals. Data that a collector does not accept in time is
+//! dropped and counted: calls never wait for the collector.
 
 mod export;
 mod json;
@@ -28,28 +28,28 @@ use tokio::{
     task::AbortHandle,
 };
 
-/// What is sent, and where to.
+/// Settings of the exporter.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `service.name` of all that is sent.
+    /// Resource attribute `service.name` of all exported data.
     pub service: String,
-    /// More of its attributes, `deployment.environment.name` and `prod`, say.
+    /// Further resource attributes, such as `deployment.environment.name` with `prod`.
     pub attributes: Vec<(String, String)>,
-    /// Headers of each request, names in lower case: the key of a collector that asks for one.
+    /// Headers of each request, with names in lower case; for example the API key of a collector.
     pub headers: Vec<(&'static str, String)>,
-    /// The share of the traces that begin here which are recorded, from 0 to 1; what callers have decided holds for
-    /// theirs. All unless set.
+    /// Fraction of the traces that start here which are recorded, from 0 to 1; for traces of callers their
+    /// decision applies. Default 1.
     pub share: f64,
-    /// Spans that wait to be sent; 4096 unless set. Further ones are left out.
+    /// Maximum number of queued spans; default 4096. Further spans are dropped.
     pub queue_max: usize,
-    /// How often what waits is sent; 5 s unless set.
+    /// Interval between exports; default 5 s.
     pub every: Duration,
-    /// How long the collector may take; 10 s unless set.
+    /// Time limit for a request to the collector; default 10 s.
     pub timeout: Duration,
 }
 
 impl Settings {
-    /// The usual ones for the service of this name.
+    /// Creates default settings for the service with this name.
     pub fn new(service: impl Into<String>) -> Settings {
         Settings {
             service: service.into(),
@@ -63,7 +63,8 @@ impl Settings {
     }
 }
 
-/// The way to a collector. Cheap to clone; all clones share the queue. It ends with the last of them.
+/// Connection to a collector. Cheap to clone; all clones share the queue. The exporter ends with the last
+/// clone.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -74,7 +75,7 @@ impl Settings {
 /// let running = Server::new().layer(otlp.incoming()).listen("tcp://0.0.0.0:8080").start().await?;
 /// # let stats = || running.stats();
 /// # drop(stats);
-/// // And before the end of the program:
+/// // Before the end of the program:
 /// otlp.flush().await?;
 /// # Ok(())
 /// # }
@@ -99,11 +100,13 @@ struct Counts {
 }
 
 impl Otlp {
-    /// Begins to export to the collector at this URL, to which `/v1/traces` and `/v1/metrics` are added. `ca` are the
-    /// roots to trust with `https`, those of the machine without. It needs a tokio runtime, whose task sends.
+    /// Starts an exporter to the collector at this URL, to which `/v1/traces` and `/v1/metrics` are appended.
+    /// `ca` contains the trusted roots for `https`; without it the roots of the machine are used. Requires a
+    /// tokio runtime, on which the exporter task runs.
     ///
     /// # Errors
-    /// `InvalidArgument` for a wrong URL and roots that cannot be used, `FailedPrecondition` without a runtime.
+    /// `InvalidArgument` for an invalid URL and for roots that cannot be used, `FailedPrecondition` without a
+    /// runtime.
     pub fn start(url: &str, ca: Option<&Path>, settings: Settings) -> Result<Otlp> {
         let url = url.trim_end_matches('/');
         let name = format!("otlp {}", url.split_once("://").map_or(url, |(_, rest)| rest));
@@ -118,40 +121,41 @@ impl Otlp {
         Ok(Otlp { shared: Arc::new(Shared { name, share, orders, counts, task }) })
     }
 
-    /// A layer for a server: a span of the kind `SERVER` for each call.
+    /// Returns a layer for a server: a span of kind `SERVER` for each call.
     pub fn incoming(&self) -> Calls {
         Calls::new(self.clone(), true)
     }
 
-    /// A layer for a channel: a span of the kind `CLIENT` for each call.
+    /// Returns a layer for a channel: a span of kind `CLIENT` for each call.
     pub fn outgoing(&self) -> Calls {
         Calls::new(self.clone(), false)
     }
 
-    /// Sends the counters of a server too, as often as spans. The function is called each time, and dropped with this.
+    /// Also exports the counters of a server, at the interval of spans. The function is called each time, and
+    /// dropped with the exporter.
     ///
     /// # Errors
-    /// `Unavailable` when the exporter has ended or its queue is full.
+    /// `Unavailable` if the exporter has ended or its queue is full.
     pub fn metrics(&self, stats: impl Fn() -> ServerStats + Send + Sync + 'static) -> Result<()> {
         self.shared.orders.try_send(Order::Metrics(Box::new(stats))).map_err(|_| self.busy())
     }
 
-    /// Sends what waits now, and returns when that is done, well or not.
+    /// Exports all queued data now, and returns when the attempt is complete, successful or not.
     ///
     /// # Errors
-    /// `Unavailable` when the exporter has ended.
+    /// `Unavailable` if the exporter has ended.
     pub async fn flush(&self) -> Result<()> {
         let (done, is_done) = oneshot::channel();
         self.shared.orders.send(Order::Flush(done)).await.map_err(|_| self.busy())?;
         is_done.await.map_err(|_| self.busy())
     }
 
-    /// Spans that the collector has taken.
+    /// Returns the number of spans that the collector has accepted.
     pub fn sent(&self) -> u64 {
         self.shared.counts.sent.load(Ordering::Relaxed)
     }
 
-    /// Spans that were left out: the queue was full, or the collector did not take them.
+    /// Returns the number of dropped spans: the queue was full, or the collector did not accept them.
     pub fn dropped(&self) -> u64 {
         self.shared.counts.dropped.load(Ordering::Relaxed)
     }

@@ -1,7 +1,8 @@
-//! Messages that a server sends without having been asked, on the connection that its client has opened.
+//! Server push: messages that a server sends without a request, on the connection that its client has opened.
 //!
-//! A handler takes the [`Pusher`] of its call and keeps it; a client's channel puts what comes into [`Pushes`]. Neither
-//! waits: what a peer does not take in time is refused on one side and dropped on the other.
+//! A handler takes the [`Pusher`] of its call and keeps it; a client's channel delivers messages to
+//! [`Pushes`]. Neither side waits: if the peer does not keep up, the server rejects further messages, and the
+//! client drops them.
 
 use crate::{Result, Retry, Status, driver::Wakes};
 use std::{
@@ -16,23 +17,23 @@ pub use switchboard_wire::wire::Push;
 use switchboard_wire::wire::PushRoom;
 use tokio::sync::Notify;
 
-/// Messages of a channel that wait for their reader, in bytes.
+/// Maximum bytes of messages of a channel that wait for their reader.
 const UNREAD_BYTES_MAX: usize = 1 << 20;
 
-/// Sends messages that the peer of a call did not ask for, during the call and after it, as long as its connection
-/// lives. From [`Cx::pusher`](crate::Cx::pusher); clones send to the same connection.
+/// Sends push messages to the peer of a call, during the call and after it, as long as its connection lives.
+/// Obtained from [`Cx::pusher`](crate::Cx::pusher); clones send to the same connection.
 #[derive(Clone)]
 pub struct Pusher(Arc<Outgoing>);
 
-/// What is on its way to one peer.
+/// Queue of messages to one peer.
 pub(crate) struct Outgoing {
     wakes: Arc<Wakes>,
     waiting: Mutex<Waiting>,
-    /// Something is in `waiting`.
+    /// Set if `waiting` is not empty.
     any: AtomicBool,
     limits: switchboard_wire::Limits,
     room: PushRoom,
-    /// Bytes that may wait.
+    /// Maximum number of queued bytes.
     bytes_max: usize,
 }
 
@@ -56,12 +57,12 @@ impl Pusher {
         }))
     }
 
-    /// Sends a message, after those that were pushed before it. It does not wait, and nobody says whether it was read.
+    /// Queues a message after earlier ones. It does not wait, and there is no acknowledgement.
     ///
     /// # Errors
-    /// `Unavailable` once the connection has ended; `ResourceExhausted` for a peer that does not read what it was sent
-    /// already (`outbox_bytes_max`), or a message or metadata over the limits of the listener or more than the wire has
-    /// room for; `InvalidArgument` for a path of more than 254 bytes on eRPC, and 1 KiB on rpcx.
+    /// `Unavailable` once the connection has ended; `ResourceExhausted` if the peer does not read earlier
+    /// messages (`outbox_bytes_max`), or if the message or metadata exceeds the limits of the listener or of
+    /// the wire; `InvalidArgument` for a path of more than 254 bytes on eRPC, and 1 KiB on rpcx.
     pub fn push(&self, push: Push) -> Result<()> {
         self.0.check(&push)?;
         let mut waiting = self.0.lock();
@@ -86,18 +87,18 @@ impl Pusher {
         Ok(())
     }
 
-    /// Whether the connection has ended, so that nothing can be pushed any more.
+    /// Returns whether the connection has ended, so that pushing fails.
     pub fn is_closed(&self) -> bool {
         self.0.lock().closed
     }
 
-    /// Whether something waits to be sent.
+    /// Returns whether messages are queued.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.0.any.load(Ordering::Acquire)
     }
 
-    /// The next message for the peer.
+    /// Takes the next message for the peer.
     pub(crate) fn next(&self) -> Option<Push> {
         let mut waiting = self.0.lock();
         let push = waiting.queue.pop_front();
@@ -106,12 +107,12 @@ impl Pusher {
         push
     }
 
-    /// Bytes that wait.
+    /// Returns the number of queued bytes.
     pub(crate) fn held(&self) -> usize {
         self.0.lock().bytes
     }
 
-    /// The connection ends.
+    /// Closes the queue at the end of the connection.
     pub(crate) fn close(&self) {
         let mut waiting = self.0.lock();
         *waiting = Waiting { closed: true, ..Waiting::default() };
@@ -154,10 +155,10 @@ impl fmt::Debug for Pusher {
     }
 }
 
-/// What the servers of a channel send without having been asked; [`ChannelBuilder::pushes`] connects it.
+/// Receives the push messages of a channel's servers; [`ChannelBuilder::pushes`] connects it.
 ///
-/// Clones read from the same queue, each message once. A channel that has lost its connection has a new one only with
-/// its next call: what a server pushes to clients is for those that are there.
+/// Clones read from the same queue; each message is delivered once. A channel that has lost its connection
+/// opens a new one only with its next call, so servers can push only to clients that are connected.
 ///
 /// [`ChannelBuilder::pushes`]: crate::ChannelBuilder::pushes
 #[derive(Clone, Default)]
@@ -171,12 +172,12 @@ struct Unread {
 }
 
 impl Pushes {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new() -> Pushes {
         Pushes::default()
     }
 
-    /// The next message, once there is one. Cancel safe.
+    /// Waits for the next message. Cancel safe.
     pub async fn next(&self) -> Push {
         loop {
             if let Some(push) = self.take() {
@@ -186,7 +187,7 @@ impl Pushes {
         }
     }
 
-    /// Messages that were dropped because 1 MiB of them waited already.
+    /// Returns the number of messages that were dropped because 1 MiB of messages was already queued.
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Ordering::Relaxed)
     }
@@ -196,13 +197,13 @@ impl Pushes {
         let push = waiting.queue.pop_front()?;
         waiting.bytes -= push.weight();
         if !waiting.queue.is_empty() {
-            // For another reader: notices are not counted.
+            // Wakes another reader, because notifications are not counted.
             self.0.came.notify_one();
         }
         Some(push)
     }
 
-    /// Keeps a message for the reader, or drops it.
+    /// Queues a message for the reader, or drops it.
     pub(crate) fn put(&self, push: Push) {
         let mut waiting = self.lock();
         if waiting.bytes >= UNREAD_BYTES_MAX {
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_a_limit_is_refused() {
+    fn messages_over_a_limit_are_rejected() {
         let pusher = Pusher::new(&Arc::default(), &crate::Limits::default(), ROOM);
         let metadata = |bytes: usize| {
             let mut metadata = crate::Metadata::new();
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readers_share_what_came_and_the_rest_is_dropped() {
+    async fn readers_share_the_queue_and_excess_messages_are_dropped() {
         let pushes = Pushes::new();
         let readers: Vec<_> = (0..2).map(|_| pushes.clone()).collect();
         let readers: Vec<_> =

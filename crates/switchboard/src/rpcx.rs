@@ -1,16 +1,18 @@
-//! What rpcx has beside calls: files, and streams of bytes, on a second TCP connection.
+//! Extensions of rpcx beyond calls: file transfers, and byte streams, on a second TCP connection.
 //!
-//! A client asks a well-known service for a token and an address, connects to the address, sends the token, and from
-//! then on bytes go both ways as the application likes: a file, or whatever both sides agree on. [`FileTransfer`] and
-//! [`StreamService`] serve that to clients of rpcx; [`upload`], [`download`] and [`stream`] ask servers of it.
+//! A client requests a token and an address from a well-known service, connects to the address and sends the
+//! token. From then on, bytes flow in both directions as the application requires: a file, or a protocol of
+//! its own. [`FileTransfer`] and [`StreamService`] serve this to clients of rpcx; [`upload`], [`download`]
+//! and [`stream`] request it from servers.
 //!
-//! The call passes what every call of the server passes: credentials, limits, layers. The second connection has nothing
-//! but the token: no TLS, no checksum, no acknowledgement. It is rpcx's, kept for what is there already; a method with
-//! a stream is better.
+//! The call passes the guards of every call of the server: credentials, limits, layers. The second connection
+//! is protected only by the token: it has no TLS, no checksum and no acknowledgement. It is part of rpcx and
+//! supported for existing applications; prefer a streaming method for new ones.
 //!
 //! The guide `docs/wires/rpcx.md` has an example.
 
 mod files;
+mod permits;
 mod pipe;
 mod side;
 mod streams;
@@ -22,5 +24,5 @@ pub use streams::{StreamService, Streams, stream};
 
 use std::collections::BTreeMap;
 
-/// What a client tells of a file or a stream.
+/// Metadata that a client sends for a file or a stream.
 pub type Meta = BTreeMap<String, String>;

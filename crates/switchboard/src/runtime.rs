@@ -1,8 +1,8 @@
-//! Pinned workers: one thread, one single-threaded runtime, and a spinner each.
+//! Pinned workers: each has one thread, one single-threaded runtime and a spinner.
 //!
-//! Work never moves between workers, so a call touches no other core's cache and needs no lock that anybody
-//! contends for. Sleeping and waking is the largest cost of a lone call, so a worker polls on for a moment after
-//! traffic before it sleeps.
+//! Work never moves between workers, so a call uses no other core's cache and no contended lock. Sleeping and
+//! waking is the largest cost of a lone call, so after traffic a worker polls for a short time before it
+//! sleeps.
 
 mod pool;
 mod spin;
@@ -13,8 +13,10 @@ pub(crate) use spin::traffic;
 
 use std::{
     cell::RefCell,
+    fmt,
     future::Future,
     pin::{Pin, pin},
+    process::{ExitCode, Termination},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -29,19 +31,28 @@ use tokio::{
     task::{AbortHandle, JoinHandle},
 };
 
-/// Runs `future` on the first of as many workers as the machine has cores, and ends with it.
+/// Runs `future` on the first of as many workers as the machine has cores, and returns when it ends.
 ///
-/// Servers and clients that are started inside use all workers. Under any other tokio runtime they work too, on
-/// that runtime's threads.
+/// Servers and clients that are started inside use all workers. They also work under any other tokio runtime,
+/// on the threads of that runtime.
 ///
 /// # Panics
-/// When the operating system gives no thread or no epoll instance, and when `future` panics.
-pub fn run<F>(future: F) -> F::Output
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
+/// Panics if the operating system cannot create a thread or an epoll instance, and if `future` panics.
+pub fn run<F: Future>(future: F) -> F::Output {
     Runtime::new().run(future)
+}
+
+/// Ends a process with what `main` returned: an error is printed as its [`Display`](std::fmt::Display) says, where the
+/// standard library prints it as [`Debug`]. `#[switchboard::main]` calls it for functions that return a `Result`.
+pub fn exit<T: Termination, E: fmt::Display>(result: Result<T, E>) -> ExitCode {
+    match result {
+        Ok(value) => value.report(),
+        Err(error) => {
+            // The alternate form has the causes of an `anyhow::Error` in it.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Settings of the workers; [`run`] uses the defaults.
@@ -59,7 +70,7 @@ impl Default for Runtime {
 }
 
 impl Runtime {
-    /// As many workers as cores, 100 us of spin.
+    /// Creates settings with as many workers as cores and 100 us of spin.
     pub fn new() -> Runtime {
         Runtime {
             workers: thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -67,14 +78,14 @@ impl Runtime {
         }
     }
 
-    /// How many workers; 0 means 1.
+    /// Sets the number of workers; 0 means 1.
     pub fn workers(mut self, workers: usize) -> Runtime {
         self.workers = workers.max(1);
         self
     }
 
-    /// How long a worker polls on after the last traffic before it sleeps, unless somebody else takes its core; zero
-    /// sleeps at once.
+    /// Sets how long a worker polls after the last traffic before it sleeps, unless another thread takes its
+    /// core; with zero it sleeps at once.
     pub fn spin(mut self, spin: Duration) -> Runtime {
         self.spin = spin;
         self
@@ -83,18 +94,14 @@ impl Runtime {
     /// Runs `future` on the first worker; the other workers end with it.
     ///
     /// # Panics
-    /// As [`run`].
-    pub fn run<F>(self, future: F) -> F::Output
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
+    /// Panics under the same conditions as [`run`].
+    pub fn run<F: Future>(self, future: F) -> F::Output {
         let mut output = None;
         self.drive(pin!(async { output = Some(future.await) }));
         output.expect("it was driven to its end")
     }
 
-    /// What [`run`](Runtime::run) does, compiled once.
+    /// Implements [`run`](Runtime::run) without its type parameter, so that it is compiled once.
     fn drive(self, future: Pin<&mut dyn Future<Output = ()>>) {
         let end = Arc::new(Notify::new());
         let (handles, threads): (Vec<_>, Vec<_>) = (1..self.workers)
@@ -125,7 +132,7 @@ impl Runtime {
         let all = std::iter::once(first.handle()).chain(handles.iter().map(|(handle, _)| handle));
         let workers = Arc::new(Workers { all: all.cloned().map(Worker::new).collect() });
         for (_, answer) in &handles {
-            // A worker that died has printed why.
+            // A worker that panicked has printed its message.
             let _ = answer.send(workers.clone());
         }
         let before = CURRENT.replace(Some(Place { workers, at: 0 }));
@@ -136,14 +143,14 @@ impl Runtime {
         CURRENT.set(before);
         end.notify_waiters();
         for thread in threads {
-            // Same: its panic was printed.
+            // A worker that panicked has printed its message.
             let _ = thread.join();
         }
     }
 }
 
-/// Tasks that are polled before the sockets are looked at again. With thousands of callers a look at every 61st, as
-/// by default, cuts the batches that one system call carries; 256 take about 50 us.
+/// Number of task polls between two polls of the sockets. With thousands of callers, polling the sockets at
+/// every 61st task, the default, splits the batches that one system call carries; 256 polls take about 50 us.
 const EVENT_INTERVAL: u32 = 256;
 
 fn single() -> tokio::runtime::Runtime {
@@ -182,20 +189,20 @@ thread_local! {
     static CURRENT: RefCell<Option<Place>> = const { RefCell::new(None) };
 }
 
-/// The number of this worker, if this thread is one.
+/// Returns the index of this worker, if this thread is one.
 pub(crate) fn worker_index() -> Option<usize> {
     CURRENT.with_borrow(|place| place.as_ref().map(|place| place.at))
 }
 
-/// How many workers serve this thread's connections.
+/// Returns the number of workers that serve this thread's connections.
 pub(crate) fn worker_count() -> usize {
     CURRENT
         .with_borrow(|place| place.as_ref().map(|place| place.workers.all.len()))
         .unwrap_or_else(|| Handle::try_current().map_or(1, |handle| handle.metrics().num_workers()))
 }
 
-/// Gives a connection to the worker with the fewest, or to the runtime of this thread. `make` runs there and
-/// returns what is to be driven; aborting the handle cuts the connection.
+/// Assigns a connection to the worker with the fewest, or to the runtime of this thread. `make` runs there
+/// and returns the future to drive; aborting the handle closes the connection.
 pub(crate) fn deal<F>(make: impl FnOnce(usize) -> F + Send + 'static) -> AbortHandle
 where
     F: Future<Output = ()> + Send + 'static,
@@ -218,16 +225,16 @@ where
 
 type Task<T = ()> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Starts a task on the runtime of this thread.
+/// Spawns a task on the runtime of this thread.
 ///
-/// As a box, since what tokio has around a future is compiled for each future and kind of scheduler, a thousand lines
-/// of it: too much for tasks that are started once per connection.
+/// The future is boxed, because tokio's task code, a thousand lines, is compiled for each type of future and
+/// each scheduler: too much for tasks that are spawned once per connection.
 pub(crate) fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     let task: Task<T> = Box::pin(future);
     tokio::spawn(task)
 }
 
-/// Takes a connection off the count however its task ends.
+/// Decrements the count of connections when the task ends for any reason.
 struct Counted {
     workers: Arc<Workers>,
     at: usize,

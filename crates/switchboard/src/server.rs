@@ -1,10 +1,10 @@
-//! A server: services behind listeners, every caller on each of them.
+//! The server: services behind listeners, with every protocol on each listener.
 
 mod accept;
 mod announce;
 #[cfg(feature = "channelz")]
 mod channelz;
-#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only the admin listener asks for all"))]
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only the admin listener uses all of it"))]
 mod flights;
 mod guarding;
 #[cfg(feature = "handover")]
@@ -31,7 +31,7 @@ use crate::{
     net::{Address, Listener},
     runtime,
 };
-use announce::{Announced, Announcement};
+use announce::{Registration, Registrations};
 #[cfg(feature = "http")]
 use flights::Flights;
 pub(crate) use flights::{Flight, SHOWN_MAX};
@@ -56,7 +56,8 @@ use std::{
 use switchboard_wire::MethodTable;
 use tokio::sync::watch;
 
-/// Services and where they listen; nothing happens before [`serve`](Server::serve) or [`start`](Server::start).
+/// Builder of a server: services and listeners. Takes effect with [`serve`](Server::serve) or
+/// [`start`](Server::start).
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), switchboard::Error> {
@@ -66,7 +67,7 @@ use tokio::sync::watch;
 #[must_use = "a server does nothing until `serve` or `start`"]
 pub struct Server {
     services: Vec<Arc<dyn ErasedService>>,
-    /// Who gets calls of other methods: of these services, of all when there are none.
+    /// Service for undeclared methods: of these services, or of all services if the list is empty.
     fallback: Option<(Arc<dyn ErasedService>, Vec<String>)>,
     listeners: Vec<Listening>,
     limits: Limits,
@@ -74,9 +75,11 @@ pub struct Server {
     #[cfg(feature = "http")]
     websockets: crate::http::websocket::Options,
     compression: Serving,
-    /// Methods whose replies are to be compressed, or not.
+    /// Refuse requests with fields that their types do not have.
+    strict_fields: bool,
+    /// Methods whose replies are compressed or not, independently of the default.
     method_compression: Vec<(String, bool)>,
-    mistakes: Vec<Error>,
+    config_errors: Vec<Error>,
     access: Access,
     flags: Vec<Flag>,
     hooks: Mutex<Hooks>,
@@ -85,12 +88,14 @@ pub struct Server {
     #[cfg(feature = "http")]
     admin: Option<crate::admin::Admin>,
     guards: Guards,
-    announcements: Vec<Announcement>,
+    templates: Vec<Registration>,
     announce_notice: Duration,
     #[cfg(feature = "channelz")]
     channelz: bool,
     #[cfg(feature = "http")]
     cors: Option<crate::Cors>,
+    #[cfg(feature = "http")]
+    hosts: crate::http::Hosts,
     #[cfg(feature = "http")]
     http_json: crate::HttpJson,
     #[cfg(feature = "http")]
@@ -104,7 +109,7 @@ impl Default for Server {
 }
 
 impl Server {
-    /// A server without services and listeners.
+    /// Creates a server without services and listeners.
     pub fn new() -> Server {
         Server {
             services: Vec::new(),
@@ -116,7 +121,7 @@ impl Server {
             websockets: Default::default(),
             compression: Serving::default(),
             method_compression: Vec::new(),
-            mistakes: Vec::new(),
+            config_errors: Vec::new(),
             access: Access::default(),
             flags: Vec::new(),
             hooks: Mutex::default(),
@@ -125,12 +130,15 @@ impl Server {
             #[cfg(feature = "http")]
             admin: None,
             guards: Guards::default(),
-            announcements: Vec::new(),
+            strict_fields: false,
+            templates: Vec::new(),
             announce_notice: Duration::from_secs(1),
             #[cfg(feature = "channelz")]
             channelz: false,
             #[cfg(feature = "http")]
             cors: None,
+            #[cfg(feature = "http")]
+            hosts: Default::default(),
             #[cfg(feature = "http")]
             http_json: crate::HttpJson::new(),
             #[cfg(feature = "http")]
@@ -145,13 +153,13 @@ impl Server {
         self
     }
 
-    /// Gives calls of services that were not added to this one, such as [`Forward`](crate::proxy::Forward): those of
-    /// `services`, or of any when there are none. It sees the name that was called in
-    /// [`Cx::service`](crate::Cx::service) and [`Cx::method`](crate::Cx::method), and messages as their bytes.
+    /// Routes calls of services that were not added to this service, such as
+    /// [`Forward`](crate::proxy::Forward): calls of `services`, or of any service if the list is empty. It
+    /// receives messages as bytes, and the called name in [`Call::full_name`](crate::Call::full_name),
+    /// [`Cx::service_name`](crate::Cx::service_name) and [`Cx::method_name`](crate::Cx::method_name).
     ///
-    /// Names are learned as they are called, 1024 of them, and kept until the process ends: whoever may call can use
-    /// them up, and further ones are then unknown. What is set or counted by method holds for all of them together,
-    /// under the name `*`.
+    /// Names are not stored beyond their calls: callers cannot exhaust a table with them. Settings and
+    /// counters by method apply to all these methods together, under the name `*`.
     pub fn fallback(
         mut self,
         service: impl Service,
@@ -165,14 +173,14 @@ impl Server {
     /// Listens at `address`: `tcp://0.0.0.0:8080`, `tcp://[::]:0`, `unix:/run/app.sock`, `memory://name`,
     /// `tls://0.0.0.0:8443?cert=cert.pem&key=key.pem`.
     ///
-    /// Options of the listener may follow a `?`, separated by `&`: limits by name, and for TLS `cert=FILE`,
-    /// `key=FILE`, `client_ca=FILE`, `client=required|optional` and `tls=only|optional`, where `optional` serves
-    /// connections without TLS too. What they mean is told at [`Tls`].
+    /// Options of the listener can follow a `?`, separated by `&`: limits by name, and for TLS `cert=FILE`,
+    /// `key=FILE`, `client_ca=FILE`, `client=required|optional` and `tls=only|optional`, where `optional`
+    /// serves connections without TLS too. See [`Tls`] for their meaning.
     pub fn listen(self, address: impl Into<String>) -> Server {
         self.listen_with(address, [])
     }
 
-    /// Listens at `address` with limits of its own.
+    /// Listens at `address` with its own limits.
     pub fn listen_with(mut self, address: impl Into<String>, limits: impl Into<Vec<(Limit, u64)>>) -> Server {
         self.listeners.push(Listening::new(address.into(), limits.into()));
         self
@@ -188,13 +196,13 @@ impl Server {
     /// Sets a limit for all listeners, in its [unit](Limit::unit).
     pub fn limit(mut self, limit: Limit, value: u64) -> Server {
         if let Err(error) = self.limits.set(limit, value, Source::Server) {
-            self.mistakes.push(error);
+            self.config_errors.push(error);
         }
         self
     }
 
-    /// Sets a limit for one method, `package.Service/Method`, above or below that of the server and its listeners.
-    /// Methods have one limit of their own: [`Limit::MessageBytesMax`], for request messages.
+    /// Sets a limit of one method, `package.Service/Method`, above or below the one of the server and its
+    /// listeners. The only limit per method is [`Limit::MessageBytesMax`], for request messages.
     pub fn method_limit(mut self, method: impl Into<String>, limit: Limit, value: u64) -> Server {
         let method = method.into();
         let mut checked = Limits::default();
@@ -203,58 +211,77 @@ impl Server {
                 "{} cannot be set for one method ({method}): only message_bytes_max can",
                 limit.name()
             );
-            self.mistakes.push(Error::config(text));
+            self.config_errors.push(Error::config(text));
         } else if let Err(error) = checked.set(limit, value, Source::Server) {
-            self.mistakes.push(error);
+            self.config_errors.push(error);
         }
         self.method_limits.push((method, checked.get(Limit::MessageBytesMax) as u32));
         self
     }
 
-    /// Whether compressed messages are taken on the native wire, and answered in kind; they are, unless this says
-    /// otherwise. Nothing is compressed for callers that do not ask for it. On HTTP every caller may.
+    /// Sets whether compressed messages are accepted on the native wire, and replies to them compressed;
+    /// default true. Replies are compressed only for callers that request it. On HTTP, compression is always
+    /// available to callers.
     pub fn compression(mut self, on: bool) -> Server {
         self.compression.on = on;
         self
     }
 
-    /// Replies of fewer bytes are not compressed on the native wire; 512 unless set.
+    /// Sets the minimum size of compressed replies on the native wire; default 512 bytes.
     pub fn compression_bytes_min(mut self, bytes: u32) -> Server {
         self.compression.bytes_min = bytes;
         self
     }
 
-    /// Whether replies of one method, `package.Service/Method`, are compressed on the native wire for callers that ask
-    /// for it: not worth it where they are pictures, say, or compressed already. Requests are taken in any case.
+    /// Sets whether replies of one method, `package.Service/Method`, are compressed on the native wire for
+    /// callers that request it. Turn it off for images and other compressed content. Compressed requests are
+    /// always accepted.
     pub fn method_compression(mut self, method: impl Into<String>, on: bool) -> Server {
         self.method_compression.push((method.into(), on));
         self
     }
 
-    /// Lets pages of other origins call from browsers, in every dialect of HTTP; off unless set.
+    /// Allows browsers to call from pages of other origins, in every HTTP protocol; off by default.
     #[cfg(feature = "http")]
     pub fn cors(mut self, cors: crate::Cors) -> Server {
         if let Err(what) = cors.check() {
-            self.mistakes.push(Error::config(format!("cors: {what}")));
+            self.config_errors.push(Error::config(format!("cors: {what}")));
         }
         self.cors = Some(cors);
         self
     }
 
-    /// Changes how HTTP/JSON is spoken.
+    /// Adds a host name of the server for browsers, `app.example`. This protects from DNS rebinding, which
+    /// makes a page of any domain same-origin with this server.
+    ///
+    /// With a name, HTTP requests for other names get 421, except requests for an address, `localhost` or a
+    /// name below it, and requests over a pipe or a Unix socket. Without a name, the same is checked only for
+    /// browser requests from this machine: add the public name if a reverse proxy on this machine passes it
+    /// on.
+    #[cfg(feature = "http")]
+    pub fn host(mut self, name: impl AsRef<str>) -> Server {
+        if let Err(what) = self.hosts.add(name.as_ref()) {
+            self.config_errors.push(Error::config(format!("host: {what}")));
+        }
+        self
+    }
+
+    /// Sets the options of HTTP/JSON.
     #[cfg(feature = "http")]
     pub fn http_json(mut self, options: crate::HttpJson) -> Server {
         self.http_json = options;
         self
     }
 
-    /// Answers GET and HEAD of `path` with these bytes, for a web page that calls the services; see `examples/browser`.
+    /// Serves these bytes for GET and HEAD of `path`, for a web page that calls the services; see
+    /// `examples/browser`.
     ///
-    /// The path is compared as it is and comes before all else that would answer it; other methods are not concerned.
-    /// The content is held once, however many ask. Pages are sent with a strict `Content-Security-Policy`: a page loads
-    /// scripts, styles, images and fonts from this server alone, has none of them inside itself, connects to nothing
-    /// else (WebSockets of the same host and port included), and is shown in no frame. Browsers ask for it again each
-    /// time. A path or type that cannot be, or two pages at one path, are an error of [`start`](Server::start).
+    /// The path is compared literally and takes precedence over other handlers; other HTTP methods are not
+    /// affected. The content is stored once. Pages are sent with a strict `Content-Security-Policy`: a page
+    /// can load scripts, styles, images and fonts only from this server, must not contain them inline, can
+    /// connect only to this server (including WebSockets on the same host and port), and cannot be framed.
+    /// Browsers revalidate it each time. [`start`](Server::start) fails on an invalid path or type, and on
+    /// two pages at one path.
     ///
     /// ```
     /// let html = "<!doctype html><title>up</title>";
@@ -268,53 +295,55 @@ impl Server {
         content: impl Into<bytes::Bytes>,
     ) -> Server {
         if let Err(what) = self.pages.add(&path.into(), content_type, content.into()) {
-            self.mistakes.push(Error::config(format!("page: {what}")));
+            self.config_errors.push(Error::config(format!("page: {what}")));
         }
         self
     }
 
-    /// Lets web pages of these origins open WebSockets, `https://app.example`, or of all with `*`; pages that came
-    /// from the same host and port may always. Callers that are no browsers are not concerned.
+    /// Allows web pages of these origins to open WebSockets: `https://app.example`, or `*` for all. Pages of
+    /// the host and port that the request names are allowed if that is an address, `localhost` or a
+    /// [`host`](Server::host) of the server. Callers other than browsers are not affected.
     #[cfg(feature = "http")]
     pub fn websocket_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Server {
         self.websockets.origins.extend(origins.into_iter().map(Into::into));
         self
     }
 
-    /// Compresses the messages of WebSockets whose callers offer it (RFC 7692), both ways; browsers always do.
+    /// Compresses WebSocket messages in both directions for callers that offer it (RFC 7692), as browsers
+    /// always do.
     ///
-    /// Off unless asked for: it costs time, some 50 KiB for each connection on which a compressed message is arriving
-    /// and 300 KiB a thread, and the sizes of messages tell something about their content where secrets travel beside
-    /// what an attacker may choose. No side keeps its window between messages. Limits hold for what messages are when
-    /// they are not compressed; short ones never are.
+    /// Off by default: it costs time, about 50 KiB for each connection on which a compressed message is
+    /// arriving, and 300 KiB per thread. The sizes of messages also reveal something about their content if
+    /// they contain secrets next to text that an attacker can choose. Neither side keeps its window between
+    /// messages. Limits apply to the decompressed size; short messages are never compressed.
     #[cfg(feature = "http")]
     pub fn websocket_deflate(mut self) -> Server {
         self.websockets.deflate = true;
         self
     }
 
-    /// Serves `grpc.channelz.v1.Channelz` too, unless a service of that name was added: this server, its listeners,
-    /// and every connection with its addresses and what went over it.
+    /// Also serves `grpc.channelz.v1.Channelz`, unless a service of that name was added: it shows this
+    /// server, its listeners, and every connection with its addresses and counters.
     ///
-    /// Off unless asked for, as with every implementation of gRPC: whoever may call this server then sees who else
-    /// does. Connections count their calls and messages only when it is on.
+    /// Off by default, as in every gRPC implementation: a caller of this service sees the other callers.
+    /// Connections count their calls and messages only if it is on.
     #[cfg(feature = "channelz")]
     pub fn channelz(mut self) -> Server {
         self.channelz = true;
         self
     }
 
-    /// Replaces all limits, sources included.
+    /// Replaces all limits, including their sources.
     pub fn limits(mut self, limits: Limits) -> Server {
         self.limits = limits;
         self
     }
 
-    /// Serves until Ctrl-C or SIGTERM, then [stops](Running::stop): calls get the time of `drain_timeout`. A second
-    /// signal cuts at once.
+    /// Serves until Ctrl-C or SIGTERM, then [stops](Running::stop): calls have `drain_timeout` to end. A
+    /// second signal closes all connections at once.
     ///
     /// # Errors
-    /// Those of [`start`](Self::start).
+    /// Returns the errors of [`start`](Self::start).
     pub async fn serve(self) -> Result<(), Error> {
         let running = self.start().await?;
         tokio::select! {
@@ -328,10 +357,10 @@ impl Server {
         Ok(())
     }
 
-    /// Serves until `stop` is ready, then [stops](Running::stop).
+    /// Serves until `stop` resolves, then [stops](Running::stop).
     ///
     /// # Errors
-    /// Those of [`start`](Self::start).
+    /// Returns the errors of [`start`](Self::start).
     pub async fn serve_until(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let running = self.start().await?;
         tokio::select! {
@@ -342,19 +371,19 @@ impl Server {
         Ok(())
     }
 
-    /// Binds all addresses and begins to serve.
+    /// Binds all addresses and starts to serve.
     ///
-    /// Cancel safe: when dropped, what was bound is closed again.
+    /// Cancel safe: dropping the future closes the bound sockets.
     ///
     /// # Errors
-    /// No listener or service, two services of one name, HTTP paths that do not fit their methods or belong to two, a
-    /// wrong address, an address that cannot be bound.
+    /// Fails without a listener or a service, on two services with one name, on HTTP paths that do not fit
+    /// their methods or belong to two methods, on an invalid address, and on an address that cannot be bound.
     pub async fn start(mut self) -> Result<Running, Error> {
-        if let Some(mistake) = self.mistakes.pop() {
-            return Err(mistake);
+        if let Some(error) = self.config_errors.pop() {
+            return Err(error);
         }
         if self.listeners.is_empty() {
-            return Err(Error::config("the server listens nowhere: add .listen(\"tcp://127.0.0.1:8080\")"));
+            return Err(Error::config("the server has no listener: add .listen(\"tcp://127.0.0.1:8080\")"));
         }
         #[cfg(feature = "http")]
         let admin = match self.admin.take() {
@@ -366,7 +395,7 @@ impl Server {
         for flag in self.flags.drain(..).chain(self.access.flags()).chain(live.flags()) {
             flags.add(flag)?;
         }
-        let announced: Vec<_> = self.services.iter().map(|service| service.info().name).collect();
+        let service_names: Vec<_> = self.services.iter().map(|service| service.info().name).collect();
         #[cfg(feature = "channelz")]
         let shown = channelz::Shown::default();
         #[cfg(feature = "channelz")]
@@ -397,7 +426,6 @@ impl Server {
         self.guards.name(&mut table)?;
         #[cfg(feature = "http")]
         let rest = crate::http::Rest::new(&table, self.http_json).map_err(Error::config)?;
-        let table = Arc::new(table);
         let listeners = self.listeners.into_iter().map(|listening| listening.resolve(&self.limits));
         let mut listeners = listeners.collect::<Result<Vec<_>, _>>()?;
         let wires = self.guards.wires.unwrap_or(Wires::ALL);
@@ -406,10 +434,12 @@ impl Server {
         }
         let limited = listeners.iter().any(|listener| listener.wires != Wires::ALL);
         let guarding = self.guards.build(&table, limited)?;
+        guarding.unlist(&mut table);
+        let table = Arc::new(table);
         let others = self.fallback.map(|(service, _)| service);
         let services = self.services.into_iter().chain(others).enumerate();
         let services = services.map(|(at, service)| service.guarded(guarding.chain(at))).collect();
-        let memory = Account::new(live.memory_bytes_max.clone(), table.slots());
+        let memory = Arc::new(Account::new(live.memory_bytes_max.clone(), table.slots()));
         let shared = Arc::new(Shared {
             id: sockets::next_id(),
             listening: OnceLock::new(),
@@ -426,6 +456,7 @@ impl Server {
             guarding,
             limits: self.limits,
             compression: self.compression,
+            strict_fields: self.strict_fields,
             parked: AtomicUsize::new(0),
             memory,
             draining: AtomicBool::new(false),
@@ -440,13 +471,15 @@ impl Server {
             #[cfg(feature = "http")]
             websockets: self.websockets,
             #[cfg(feature = "http")]
-            drain_http: watch::Sender::new(false),
+            drain_http: watch::Sender::new(Drain::Open),
             #[cfg(feature = "http")]
             http: std::sync::OnceLock::new(),
             #[cfg(feature = "http")]
             rest,
             #[cfg(feature = "http")]
             cors: self.cors.map(Arc::new),
+            #[cfg(feature = "http")]
+            hosts: self.hosts,
             #[cfg(feature = "http")]
             pages: self.pages,
         });
@@ -455,7 +488,7 @@ impl Server {
         #[cfg(feature = "handover")]
         let (mut inherited, mut offered) = match &self.handover {
             None => (handover::Inherited::default(), Vec::new()),
-            Some(path) => (handover::Inherited::ask(path).await?, Vec::new()),
+            Some(path) => (handover::Inherited::request(path).await?, Vec::new()),
         };
         let mut bound = Vec::new();
         for resolved in listeners {
@@ -489,18 +522,18 @@ impl Server {
             }
             accepting.push((listener, resolved));
         }
-        // As with the addresses below.
+        // Set once; see the addresses below.
         #[cfg(feature = "tls")]
         let _ = shared.acceptors.set(acceptors);
         let listening = addresses.iter().map(|address| (sockets::next_id(), address.clone()));
-        // Nobody else sets it, and nobody can ask before connections are accepted.
+        // This is the only place that sets it, before connections are accepted.
         let _ = shared.listening.set(listening.collect());
         let mut running = Running {
             shared,
             addresses,
             stop: Some(stop),
             hooks: self.hooks,
-            announced: None,
+            registrations: None,
             #[cfg(feature = "handover")]
             waiting: None,
             #[cfg(feature = "http")]
@@ -510,72 +543,81 @@ impl Server {
         if let Some((address, admin)) = admin {
             running.admin = Some(crate::admin::start(admin, &address, running.shared.clone()).await?);
         }
-        // With work to be done first, probes are to be told.
+        // During a warm-up, probes report that the server is not ready.
         let is_ready = running.hooks().warm_up.is_empty();
         running.shared.set_phase(if is_ready { Phase::Serving } else { Phase::Starting });
+        for address in &running.addresses {
+            tracing::info!(%address, "listening");
+        }
         for (listener, resolved) in accepting {
             crate::runtime::spawn(accept::run(listener, running.shared.clone(), resolved, stopped.clone()));
         }
-        running.begin(&self.announcements, &announced, self.announce_notice).await?;
+        running.begin(&self.templates, &service_names, self.announce_notice).await?;
         #[cfg(feature = "handover")]
-        if let (Some(path), Some(announced)) = (self.handover, &running.announced) {
-            inherited.ready(announced.names()).await;
-            running.waiting = Some(handover::Waiting::at(&path, offered, announced.taken())?);
+        if let (Some(path), Some(registrations)) = (self.handover, &running.registrations) {
+            inherited.ready(registrations.names()).await;
+            running.waiting = Some(handover::Waiting::at(&path, offered, registrations.taken())?);
         }
         Ok(running)
     }
 }
 
-/// A server that serves. Dropping it stops accepting and cuts every connection; [`drain`](Running::drain) is kinder.
+/// A running server. Dropping it stops accepting and closes every connection at once; prefer
+/// [`drain`](Running::drain).
 #[must_use = "dropping a running server ends it"]
 pub struct Running {
     shared: Arc<Shared>,
     addresses: Vec<Address>,
-    /// The acceptors end when it is dropped.
+    /// Dropping it stops the acceptors.
     stop: Option<watch::Sender<()>>,
     hooks: Mutex<Hooks>,
-    /// Its end is that of the sockets that are offered.
+    /// Dropping it ends the offer of the sockets to a successor.
     #[cfg(feature = "handover")]
     waiting: Option<handover::Waiting>,
     #[cfg(feature = "http")]
     admin: Option<(Address, tokio::task::AbortHandle)>,
-    announced: Option<Announced>,
+    registrations: Option<Registrations>,
 }
 
-/// What was left when a drain ended.
+/// Result of a drain.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Drained {
-    /// Connections that had to be cut.
+    /// Number of connections that were closed with calls in flight.
     pub cut: usize,
 }
 
 impl Running {
-    /// Where the server listens, with the ports that the system chose.
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Returns the addresses of the listeners, with the ports that the system chose.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// The first address as text, for clients in tests.
+    /// Returns the first address as text, for clients in tests.
     pub fn url(&self) -> String {
         self.addresses[0].to_string()
     }
 
-    /// The limits of the server, before those of single listeners.
+    /// Returns the limits of the server; listeners may override them.
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
     }
 
-    /// What was counted so far.
+    /// Returns the current counters.
     pub fn stats(&self) -> ServerStats {
         self.shared.stats()
     }
 
-    /// Reads the certificates of every listener again, if their files have changed. Listeners whose files cannot be
-    /// used go on with what they have. Connections that are open are not touched.
+    /// Reloads the certificates of every listener whose files have changed. Listeners whose files cannot be
+    /// used keep their current certificates. Open connections are not affected.
     ///
     /// # Errors
-    /// The first file that cannot be used, and why.
+    /// Returns the first file that cannot be used, and why.
     #[cfg(feature = "tls")]
     pub fn reload_tls(&self) -> Result<(), Error> {
         let outcomes: Vec<_> = self.shared.acceptors().iter().map(|acceptor| acceptor.reload()).collect();
@@ -584,10 +626,10 @@ impl Running {
 }
 
 impl Running {
-    /// Cuts everything at once, as a crash would; for tests.
+    /// Closes everything at once, as a crash would; for tests.
     pub fn kill(self) {
-        if let Some(announced) = &self.announced {
-            announced.kill();
+        if let Some(registrations) = &self.registrations {
+            registrations.kill();
         }
         drop(self);
     }
@@ -603,33 +645,35 @@ impl Drop for Running {
     }
 }
 
-/// What all connections of a server share.
+/// State that all connections of a server share.
 pub(crate) struct Shared {
-    /// Of this server among all of the process.
-    #[cfg_attr(not(feature = "channelz"), expect(dead_code, reason = "only Channelz asks"))]
+    /// Number of this server within the process.
+    #[cfg_attr(not(feature = "channelz"), expect(dead_code, reason = "only Channelz uses it"))]
     id: u64,
-    /// Where it listens, with the number of each listener.
+    /// Addresses of the listeners, with the number of each.
     listening: OnceLock<Vec<(u64, Address)>>,
-    /// The listeners that take TLS.
+    /// The listeners with TLS.
     #[cfg(feature = "tls")]
     acceptors: OnceLock<Vec<Arc<Acceptor>>>,
-    /// When a call began on a connection that has ended.
+    /// Start of the latest call on a connection that has ended.
     last_started: sockets::Moment,
-    /// Whether connections count what goes over them.
+    /// Set if connections count their traffic for Channelz.
     counts_sockets: bool,
     pub(crate) table: Arc<MethodTable>,
     pub(crate) services: Vec<Arc<dyn ErasedService>>,
     pub(crate) guarding: Guarding,
     pub(crate) limits: Limits,
     pub(crate) compression: Serving,
+    /// Whether requests may not have fields that their types do not have.
+    pub(crate) strict_fields: bool,
     pub(crate) metrics: Metrics,
-    /// Calls that wait in handlers, on all connections. Calls that are ready at once are never counted here, so
-    /// the hot path shares no counter.
+    /// Number of calls that wait in handlers, on all connections. Calls that are ready at once are not
+    /// counted, so the hot path shares no counter.
     pub(crate) parked: AtomicUsize,
-    /// What connections hold for their peers.
-    pub(crate) memory: Account,
+    /// Memory held for peers.
+    pub(crate) memory: Arc<Account>,
     pub(crate) draining: AtomicBool,
-    /// The calls that are left had their time to end.
+    /// Set when the remaining calls must end.
     pub(crate) ending: AtomicBool,
     pub(crate) access: Access,
     pub(crate) live: Live,
@@ -638,12 +682,12 @@ pub(crate) struct Shared {
     #[cfg(feature = "http")]
     pub(crate) flights: Flights,
     open: Mutex<BTreeMap<u64, Open>>,
-    /// Of pages that may open WebSockets.
+    /// Web pages that may open WebSockets.
     #[cfg(feature = "http")]
     pub(crate) websockets: crate::http::websocket::Options,
     #[cfg(feature = "http")]
-    pub(crate) drain_http: watch::Sender<bool>,
-    /// What HTTP connections share; made by the first.
+    pub(crate) drain_http: watch::Sender<Drain>,
+    /// State that HTTP connections share, created by the first.
     #[cfg(feature = "http")]
     pub(crate) http: std::sync::OnceLock<Arc<crate::http::Standard>>,
     #[cfg(feature = "http")]
@@ -651,21 +695,35 @@ pub(crate) struct Shared {
     #[cfg(feature = "http")]
     pub(crate) cors: Option<Arc<crate::Cors>>,
     #[cfg(feature = "http")]
+    pub(crate) hosts: crate::http::Hosts,
+    #[cfg(feature = "http")]
     pub(crate) pages: crate::http::Pages,
+}
+
+/// Progress of the shutdown, for HTTP connections.
+#[cfg(feature = "http")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Drain {
+    /// New calls are accepted.
+    Open,
+    /// New calls are rejected.
+    Draining,
+    /// The remaining calls are ended.
+    Ending,
 }
 
 /// An open connection.
 pub(crate) struct Open {
     wakes: Arc<Wakes>,
     cut: Option<tokio::task::AbortHandle>,
-    /// What it counts, if it does.
+    /// Its Channelz counters, if they are on.
     socket: Option<Arc<Socket>>,
-    /// Of the peer, as in [`Peer::address`](crate::Peer::address).
+    /// Address of the peer, as in [`Peer::address`](crate::Peer::address).
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener shows it"))]
     pub(crate) address: Box<str>,
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener shows it"))]
     pub(crate) began: Instant,
-    /// What it speaks, once that is known.
+    /// Its protocol, once detected.
     pub(crate) carrier: Option<Carrier>,
 }
 
@@ -692,7 +750,7 @@ impl Shared {
     }
 }
 
-/// What calls get that did not end while the server drained.
+/// Returns the error for calls that did not end during the drain.
 pub(crate) fn going_away() -> Status {
     Status::unavailable("the server is going away, and the call did not end in the time that was left")
 }

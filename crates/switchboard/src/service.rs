@@ -1,21 +1,28 @@
-//! The one shape that handlers, layers and channels share.
+//! The trait that handlers, layers and channels share.
 
 use crate::{Call, Reply, Result};
 use std::sync::Arc;
 use switchboard_wire::ServiceInfo;
 
-/// Something that answers calls. Generated code implements it for `…Server` types.
+/// Handles calls. Generated code implements it for `…Server` types.
 ///
-/// `&self` and no readiness: back-pressure is an `.await` or `ResourceExhausted`, never hidden state. The future
+/// Takes `&self` and has no readiness check: back-pressure is an `.await` or `ResourceExhausted`. The future
 /// is dropped at its next await when the caller cancels, its deadline passes or its connection ends.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a service",
+    label = "this is not a service",
+    note = "add an implementation of a service trait as the trait's server: `.add(CalcServer::new(implementation))` for \
+            `trait Calc`"
+)]
 pub trait Service: Send + Sync + 'static {
-    /// Name, methods and descriptor.
+    /// Returns name, methods and descriptor.
     fn info(&self) -> &'static ServiceInfo;
 
-    /// Answers one call.
+    /// Handles one call.
     fn call(&self, call: Call) -> impl Future<Output = Result<Reply>> + Send;
 
-    /// Whether messages that callers write as Thrift stay so, though the descriptor says what they are in protobuf.
+    /// Returns whether Thrift messages are passed through, although the descriptor describes protobuf
+    /// messages.
     #[doc(hidden)]
     fn takes_thrift(&self) -> bool {
         false

@@ -1,34 +1,35 @@
-//! The whole stack from one seed: servers, fleets and connections on one thread, on a clock that only simulations
-//! move, over pipes whose delays, cuts and partitions the seed decides.
+//! Deterministic simulation of the whole stack from one seed: servers, fleets and connections on one thread, on a clock
+//! that only simulations advance, over in-memory pipes whose delays, aborts and partitions follow from the seed.
 //!
-//! What a run shows is the same each time, so a seed that fails is a test: `SEED=7 cargo test -p switchboard
-//! simulation` repeats it, and a line in `simulation/seeds.txt` keeps it for good. `SEEDS=1000` tries so many more.
+//! A run is deterministic, so a seed that fails is a test: `SEED=7 cargo test -p switchboard simulation` repeats it,
+//! and a line in `simulation/seeds.txt` keeps it as a regression test. `SEEDS=1000` runs that many seeds.
 //!
-//! Not quite the same are runs with HTTP: `connectrpc` takes the deadlines of calls by the clock of the system, which
-//! is behind that of the run, so that servers refuse many calls with a timeout there; and some with a registry, by the
-//! order of what happens within a millisecond. Such a seed may have to be repeated some times.
+//! Two kinds of runs are not fully deterministic: runs with HTTP, because `connectrpc` takes the deadlines of calls
+//! from the system clock, which is behind that of the run, so that servers reject many calls with a timeout there; and
+//! some runs with a registry, because of the order of events within a millisecond. Such a seed may have to be repeated
+//! several times.
 //!
 //! ```text
-//! callers ─► fleets ─► connections of any wire ─► network (a link for each server) ─► servers, that come and go
-//!               └────────────────────────► registry, that goes away and forgets ◄────────┘
+//! callers ─► fleets ─► connections of any wire ─► network (a link per server) ─► servers, which stop and restart
+//!               └────────────────────────► registry, which fails and loses its entries ◄─┘
 //! ```
 //!
-//! The invariants: every call ends once, in time, with its own reply or a status of those that the trouble explains;
-//! what is not idempotent takes effect once at most, and never where the status says that it did not begin; retries,
-//! limits and memory stay within their budgets; a registry that is away changes nothing; when all is well again every
-//! wire's calls succeed, and no call, permit, byte or connection is left.
+//! The invariants: every call ends once, in time, with its own response or with a status that the injected faults
+//! explain; a request that is not idempotent takes effect once at most, and never when the status says that it did not
+//! begin; retries, limits and memory stay within their budgets; a failed registry changes nothing; after all faults
+//! have ended, the calls of every wire succeed, and no call, permit, byte or connection is left.
 
 mod callers;
-mod chance;
+mod clients;
+mod faults;
 mod journal;
 mod messages;
 mod network;
 mod node;
+mod random;
 mod registry;
 mod regressions;
 mod service;
-mod trouble;
-mod ways;
 mod wires;
 mod world;
 
@@ -41,43 +42,43 @@ use std::{
 use wires::{WIRES, Wire};
 use world::World;
 
-/// Seeds of every test run: each wire is that of one of them at least.
-const QUICK: u64 = WIRES.len() as u64;
-/// Seeds that have failed.
-const KEPT: &str = include_str!("simulation/seeds.txt");
+/// Number of seeds of every test run: at least two start with each wire.
+const QUICK: u64 = 2 * WIRES.len() as u64;
+/// Seeds that have failed before.
+const REGRESSION_SEEDS: &str = include_str!("simulation/seeds.txt");
 
-/// What a run has come to.
+/// Result of a run.
 #[derive(Debug, Eq, PartialEq)]
 struct Summary {
-    /// Calls that ended.
+    /// Number of calls that ended.
     calls: u64,
-    /// Things that the network and the servers did to them.
+    /// Number of faults that the network and the servers caused.
     events: u64,
-    /// What came about, and how often: wires by the calls that succeeded on them.
+    /// Observed events with their number; wires with the calls that succeeded on them.
     seen: BTreeMap<&'static str, u64>,
-    /// Of all that happened, in order.
+    /// Digest of all events, in order.
     digest: u64,
 }
 
-/// Runs one seed to its end, on a thread of its own: what threads remember is part of the run.
+/// Runs one seed to its end, on its own thread, because thread-local state is part of the run.
 fn run(seed: u64) -> Summary {
     let run = move || {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             crate::clock::simulate(seed);
-            // A day on the clock of the run: something waits for what does not come.
+            // A day on the clock of the run; a run that takes longer waits for an event that never happens.
             let world = World::new(seed).run();
             tokio::time::timeout(Duration::from_secs(86_400), world).await.expect("the run ends")
         })
     };
     let thread = thread::Builder::new().name(format!("seed {seed}")).spawn(move || {
-        catch_unwind(AssertUnwindSafe(run)).inspect_err(|_| eprintln!("repeat it with SEED={seed}"))
+        catch_unwind(AssertUnwindSafe(run)).inspect_err(|_| eprintln!("repeat this run with SEED={seed}"))
     });
     thread.unwrap().join().unwrap().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// How many seeds are tried.
+/// Number of seeds to run.
 fn seeds() -> u64 {
     number("SEEDS").unwrap_or(QUICK)
 }
@@ -106,32 +107,32 @@ fn quick_seeds() {
         return;
     }
     assert!(calls > 200 * QUICK && events > 20 * QUICK, "{calls} calls, {events} events");
-    for what in GOVERNED.into_iter().chain(WIRES.iter().map(Wire::name)) {
-        assert!(seen.contains_key(what), "nothing of {what} in {seen:?}");
+    for what in REQUIRED_EVENTS.into_iter().chain(WIRES.iter().map(Wire::name)) {
+        assert!(seen.contains_key(what), "no seed caused {what}: {seen:?}");
     }
 }
 
-/// What some seed of every test run has to bring about.
-const GOVERNED: [&str; 7] = [
+/// Events that some seed of every test run must cause.
+const REQUIRED_EVENTS: [&str; 7] = [
     "a drain under load",
     "a hedge",
-    "a registry that goes away",
-    "a sick server",
+    "a failed registry",
+    "a failing server",
     "an ejection",
     "an open breaker",
     "servers held back",
 ];
 
 #[test]
-fn kept_seeds() {
+fn regression_seeds() {
     if number("SEED").is_some() {
-        // That one alone: its addresses are named after it.
+        // `SEED` runs one seed alone; another run of it would use the same addresses.
         return;
     }
-    for line in KEPT.lines().filter(|line| !line.starts_with('#')) {
+    for line in REGRESSION_SEEDS.lines().filter(|line| !line.starts_with('#')) {
         let seed = line.split_whitespace().next().unwrap_or_default();
         let seed = seed.parse().expect("a seed begins the line");
-        // The others run already.
+        // `quick_seeds` runs the others.
         if seed >= seeds() {
             run(seed);
         }
@@ -139,8 +140,8 @@ fn kept_seeds() {
 }
 
 #[test]
-fn seeds_repeat_themselves() {
-    // None of those that run meanwhile.
+fn seeds_are_deterministic() {
+    // Seeds that no parallel test runs, because addresses contain the seed.
     for seed in [1_000_000, 1_000_001] {
         assert_eq!(run(seed), run(seed), "seed {seed}");
     }

@@ -1,8 +1,8 @@
-//! Streams of messages: what handlers and callers hold, and the bounded queue in between.
+//! Streams of messages: the handles of handlers and callers, and the bounded queue between them.
 //!
 //! A `Queue` has one producer and one consumer, each with its waker. It is full when it holds the bytes of its
-//! room; the producer then waits, which is how a slow reader slows its writer down. On the server the handler's
-//! future is the source of the replies: `HandlerItems` polls it, so a stream needs no task of its own.
+//! capacity; the producer then waits, so a slow reader slows its writer down. On the server the handler's future is the
+//! source of the replies: `HandlerItems` polls it, so a stream needs no task of its own.
 
 use crate::{
     Codec, Cx, Metadata, Result, Status,
@@ -26,7 +26,8 @@ pub struct Sender<T> {
     queue: Arc<Queue>,
     codec: Codec,
     encode: fn(&T, Codec) -> Result<Bytes>,
-    /// A client's sender ends its direction when it is dropped; a server's ends when the handler returns.
+    /// A client's sender ends its direction of the stream when it is dropped; a server's direction ends when the
+    /// handler returns.
     ends: bool,
     packing: Packing,
 }
@@ -42,22 +43,22 @@ impl<T> Sender<T> {
         Sender { queue, codec, encode, ends, packing }
     }
 
-    /// Sends one message; waits while the reader is behind.
+    /// Sends one message; waits while the queue is full.
     ///
     /// Cancel safe: a message whose `send` was dropped before it returned was not sent.
     ///
     /// # Errors
-    /// `Canceled` when the other side has gone, or what ended the call.
+    /// `Canceled` when the other side has disconnected, or the status with which the call ended.
     pub async fn send(&self, message: T) -> Result<()> {
         let mut encoded = Some(self.packing.pack((self.encode)(&message, self.codec)?));
         drop(message);
         poll_fn(|cx| self.queue.poll_push(cx, &mut encoded)).await
     }
 
-    /// Sends every message of `input` on, until it ends.
+    /// Sends every message of `input`, until it ends.
     ///
     /// # Errors
-    /// Those of [`send`](Self::send) and of the input.
+    /// The errors of [`send`](Self::send) and of the input.
     pub async fn pipe(&self, mut input: Receiver<T>) -> Result<()> {
         while let Some(message) = input.next().await? {
             self.send(message).await?;
@@ -65,7 +66,7 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Says that no more messages follow; dropping a client's sender does the same.
+    /// Ends the stream of messages; dropping a client's sender does the same.
     pub fn finish(self) {
         drop(self);
     }
@@ -86,21 +87,23 @@ pub struct Receiver<T> {
     decode: fn(Codec, Bytes) -> Result<T>,
     bytes_max: usize,
     batch: Batch,
-    /// What layers do with the messages.
+    /// Changes that layers make to the messages.
     change: Option<Change>,
-    /// Who is told how the stream goes, and may begin it anew.
+    /// Observes the progress of the stream, and may retry it.
     follow: Option<Box<dyn Follow>>,
 }
 
-/// Follows a stream of replies for whoever chose its server. Dropped before the end, the reader has gone.
+/// Observes a stream of replies for the balancer that selected its endpoint. If it is dropped before the end, the
+/// reader has dropped the stream.
 pub(crate) trait Follow: Send + Sync {
-    /// A message has come: from here on the stream cannot begin anew.
+    /// A message has arrived: from now on the stream cannot be retried.
     fn came(&mut self);
-    /// The stream has ended well.
+    /// The stream has ended successfully.
     fn ended(&mut self);
-    /// The stream has failed; true if it is tried again, which [`poll_again`](Self::poll_again) says.
+    /// The stream has failed; returns true if it is retried; then [`poll_again`](Self::poll_again) returns the next
+    /// attempt.
     fn failed(&mut self, status: &Status) -> bool;
-    /// The queue of the attempt that takes the place of one that has failed; none when there is no such attempt.
+    /// Returns the queue of the attempt that replaces a failed one; `None` if there is no such attempt.
     fn poll_again(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Arc<Queue>>>>;
 }
 
@@ -114,7 +117,7 @@ impl<T> Receiver<T> {
         Receiver { queue, codec, decode, bytes_max, batch: Batch::default(), change: None, follow: None }
     }
 
-    /// The stream of a request, read as a type; for generated code.
+    /// Creates the typed stream of a request; for generated code.
     pub fn of_request(raw: RawReceiver, codec: Codec, decode: fn(Codec, Bytes) -> Result<T>) -> Self {
         let change = raw.0.lock().change.take();
         let mut receiver = Receiver::new(raw.0, codec, decode, usize::MAX);
@@ -155,12 +158,12 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// The next message; none at the end.
+    /// Returns the next message; `None` at the end.
     ///
     /// Cancel safe: a dropped `next` loses no message.
     ///
     /// # Errors
-    /// Why the call ended, or a message that cannot be read. After an error the stream is over.
+    /// The status with which the call ended, or a message that cannot be decoded. After an error the stream is over.
     pub async fn next(&mut self) -> Result<Option<T>> {
         match poll_fn(|cx| self.poll_next(cx)).await {
             None => Ok(None),
@@ -181,13 +184,13 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Metadata that the server sent before its first message; waits until it, a message or the end has come.
-    /// Empty on a server.
+    /// Returns metadata that the server sent before its first message; waits until the metadata, a message or the end
+    /// has arrived. Empty on a server.
     pub async fn metadata(&mut self) -> Metadata {
         poll_fn(|cx| self.queue.poll_head(!self.batch.items.is_empty(), cx)).await
     }
 
-    /// Metadata that came with the end; empty before it.
+    /// Returns metadata that arrived with the end; empty before it.
     pub fn trailers(&self) -> Metadata {
         self.queue.trailers()
     }
@@ -195,31 +198,57 @@ impl<T> Receiver<T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        self.queue.close(Status::canceled("the reader of the stream has gone"));
+        self.queue.close(Status::canceled("the reader of the stream was dropped"));
     }
 }
 
-/// The messages of a reply, made while they are sent.
+/// The messages of a reply, produced while they are sent.
 pub(crate) trait Items: Send {
-    /// The next message, none at the end, or why there is none.
+    /// Returns the next message, `None` at the end, or the status of a failure.
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>>;
-    /// The next message if it is there already, without asking whoever makes them.
+    /// Returns the next message if it is produced already, without polling the producer.
     fn next_made(self: Pin<&mut Self>) -> Option<Message> {
         None
     }
-    /// Bytes of messages that were made and not taken yet.
+    /// Lets the producer of the messages continue while none can be sent: it reads requests, and waits when it has
+    /// produced as many messages as it may buffer.
+    fn poll_ahead(self: Pin<&mut Self>, _cx: &mut Context<'_>) {}
+    /// Bytes of messages that were produced and not taken yet.
     fn held(&self) -> usize;
-    /// What goes before the first message; asked for after the first `poll_next` that was ready.
+    /// Metadata for the head that was not taken yet. It is sent with the first message. It is sent earlier if there is
+    /// some and the next message is not ready, because a caller may wait for it before it sends more. Metadata that is
+    /// added later is sent with the end.
     fn head(&self) -> Metadata;
-    /// What goes with the end; asked for after the last `poll_next`.
+    /// Returns whether the head is complete before the first message, so that it is sent even if it is empty.
+    fn is_head_complete(&self) -> bool {
+        false
+    }
+    /// Metadata for the end; read after the last `poll_next`.
     fn trailers(&self) -> Metadata;
 }
 
-/// Messages of another stream, to which something is done on their way.
+impl dyn Items {
+    /// Returns the metadata of the head if the head must be sent now, before the first message.
+    pub(crate) fn early_head(&self) -> Option<Metadata> {
+        let head = self.head();
+        (!head.is_empty() || self.is_head_complete()).then_some(head)
+    }
+
+    /// Returns the trailers and the metadata that was added for the head after the head was sent.
+    pub(crate) fn late_head_and_trailers(&self) -> Metadata {
+        let mut trailers = self.head();
+        trailers.extend(self.trailers());
+        trailers
+    }
+}
+
+/// A stream that processes the messages of another stream.
 pub(crate) trait Passing: Send {
-    /// The other stream.
+    /// Returns the other stream.
     fn items(&self) -> &dyn Items;
-    /// As [`Items::poll_next`].
+    /// Returns the other stream, to be polled.
+    fn items_mut(self: Pin<&mut Self>) -> Pin<&mut (dyn Items + 'static)>;
+    /// Polls for the next message; see [`Items::poll_next`].
     fn poll_passed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>>;
 }
 
@@ -228,12 +257,20 @@ impl<P: Passing> Items for P {
         self.poll_passed(cx)
     }
 
+    fn poll_ahead(self: Pin<&mut Self>, cx: &mut Context<'_>) {
+        self.items_mut().poll_ahead(cx);
+    }
+
     fn held(&self) -> usize {
         self.items().held()
     }
 
     fn head(&self) -> Metadata {
         self.items().head()
+    }
+
+    fn is_head_complete(&self) -> bool {
+        self.items().is_head_complete()
     }
 
     fn trailers(&self) -> Metadata {
@@ -250,7 +287,7 @@ pub(crate) struct HandlerItems {
     outcome: Result<()>,
 }
 
-/// Bytes that a handler may write ahead of the connection.
+/// Bytes that a handler may buffer ahead of the connection.
 const HANDLER_ROOM: usize = 64 << 10;
 
 /// Starts a streaming handler: `run` gets the context and a sender for its replies. For generated code.
@@ -293,7 +330,7 @@ impl Items for HandlerItems {
                     this.handler = None;
                     this.outcome = outcome;
                 }
-                // The sender may live in another task, hence the queue's own waker.
+                // The sender may be in another task, so the queue has a waker of its own.
                 Poll::Pending => match this.batch.poll_next(&this.queue, cx) {
                     Poll::Ready(Some(item)) => return Poll::Ready(Some(item)),
                     Poll::Ready(None) | Poll::Pending => return Poll::Pending,
@@ -308,12 +345,26 @@ impl Items for HandlerItems {
         this.batch.pop(&this.queue)
     }
 
+    fn poll_ahead(self: Pin<&mut Self>, cx: &mut Context<'_>) {
+        let this = self.get_mut();
+        if let Some(handler) = &mut this.handler
+            && let Poll::Ready(outcome) = handler.as_mut().poll(cx)
+        {
+            this.handler = None;
+            this.outcome = outcome;
+        }
+    }
+
     fn held(&self) -> usize {
         self.queue.bytes().saturating_sub(self.batch.used)
     }
 
     fn head(&self) -> Metadata {
         self.cx.take_reply_head()
+    }
+
+    fn is_head_complete(&self) -> bool {
+        self.cx.is_reply_head_complete()
     }
 
     fn trailers(&self) -> Metadata {
@@ -323,38 +374,39 @@ impl Items for HandlerItems {
 
 impl Drop for HandlerItems {
     fn drop(&mut self) {
-        self.queue.close(Status::canceled("the caller has gone"));
+        self.queue.close(Status::canceled("the caller disconnected"));
     }
 }
 
-/// What a consumer has taken out of a queue at once and not used yet: one lock for many messages.
+/// Messages that a consumer has taken out of a queue with one lock and not used yet.
 ///
-/// To the producer and in credit they count until they are used, so that a queue never holds more than its room.
+/// They count for the producer and for flow-control credit until they are used, so that a queue never holds more than
+/// its capacity.
 #[derive(Default)]
 pub(crate) struct Batch {
     items: VecDeque<Message>,
-    /// Bytes that were used since the queue was last told.
+    /// Bytes that were used and not yet released to the queue.
     used: usize,
-    /// As [`State::item_bytes_max`].
+    /// Largest item that is returned; see [`State::item_bytes_max`].
     item_bytes_max: Option<usize>,
 }
 
-/// Used bytes that a queue is told of at once; it is told of all when a batch ends.
-const TOLD_BYTES: usize = 16 << 10;
+/// Used bytes that are released to a queue at once; all are released when a batch ends.
+const RELEASE_BYTES: usize = 16 << 10;
 
 impl Batch {
-    /// The next item of those that were taken already.
+    /// Returns the next of the items that were taken already.
     #[inline]
     fn pop(&mut self, queue: &Queue) -> Option<Message> {
         let item = self.items.pop_front()?;
         self.used += weight(&item.bytes);
-        if self.used >= TOLD_BYTES {
-            queue.lock().tell(mem::take(&mut self.used));
+        if self.used >= RELEASE_BYTES {
+            queue.lock().release(mem::take(&mut self.used));
         }
         Some(item)
     }
 
-    /// The next item without waiting.
+    /// Returns the next item without waiting.
     #[inline]
     pub(crate) fn next(&mut self, queue: &Queue) -> Option<Message> {
         if self.items.is_empty() {
@@ -363,7 +415,8 @@ impl Batch {
         self.pop(queue)
     }
 
-    /// The next item, none at the end, or the reason of the end; items that arrived before it come first.
+    /// Returns the next item, `None` at the end, or the status of the end; items that arrived before the end come
+    /// first.
     #[inline]
     pub(crate) fn poll_next(&mut self, queue: &Queue, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         if self.items.is_empty() {
@@ -380,9 +433,9 @@ impl Batch {
         }))
     }
 
-    /// Takes all that is in the queue, once what was taken before is used.
+    /// Takes all items of the queue, once the items of the batch are used.
     fn fill(&mut self, state: &mut State) {
-        state.tell(mem::take(&mut self.used));
+        state.release(mem::take(&mut self.used));
         self.item_bytes_max = state.item_bytes_max;
         mem::swap(&mut self.items, &mut state.items);
     }
@@ -392,7 +445,7 @@ impl Batch {
 pub(crate) struct Queue {
     state: Mutex<State>,
     room: usize,
-    /// How compressed messages are read.
+    /// Decompresses compressed messages.
     packing: Packing,
 }
 
@@ -400,34 +453,34 @@ pub(crate) struct Queue {
 struct State {
     items: VecDeque<Message>,
     bytes: usize,
-    /// Bytes taken out since the producer was last told.
+    /// Bytes taken out since the credit was last read.
     taken: u32,
-    /// Largest item that is given out, where somebody has to look.
+    /// Largest item that is returned, if the wire does not check sizes.
     item_bytes_max: Option<usize>,
     head: Option<Metadata>,
     trailers: Metadata,
     end: Option<Result<()>>,
     closed: Option<Status>,
-    /// What layers do with what its reader gets.
+    /// Changes that layers make to the messages for the reader.
     change: Option<Change>,
     producer: Option<Waker>,
     consumer: Option<Waker>,
 }
 
 impl Queue {
-    /// A queue that is full at `room` bytes; one message of any size fits when it is empty.
+    /// Creates a queue that is full at `room` bytes; one message of any size fits when it is empty.
     pub(crate) fn new(room: usize) -> Queue {
         Queue { state: Mutex::default(), room, packing: Packing::OFF }
     }
 
-    /// Takes compressed messages too, for a reader that reads them so.
+    /// Also accepts compressed messages, for a reader that decompresses them.
     #[must_use]
     pub(crate) fn packing(mut self, packing: Packing) -> Queue {
         self.packing = packing;
         self
     }
 
-    /// A queue that holds its only message and is ended.
+    /// Creates a queue that holds its only message and is ended.
     pub(crate) fn of_one(message: impl Into<Message>, packing: Packing) -> Queue {
         let queue = Queue::new(0).packing(packing);
         queue.push_now(message);
@@ -458,23 +511,30 @@ impl Queue {
         Poll::Ready(Ok(()))
     }
 
-    /// Appends `item` whatever the room: flow control let the peer send it. Says how many bytes waited before
-    /// it, which is less than the window if the peer keeps to its credit.
+    /// Appends `item` even if the queue is full: flow control let the peer send it. Returns the number of bytes that
+    /// waited before it, which is less than the window if the peer respects its credit.
     pub(crate) fn push_now(&self, item: impl Into<Message>) -> usize {
-        let mut state = self.lock();
-        let ahead = state.bytes;
-        if state.closed.is_none() && state.end.is_none() {
-            state.push(item.into());
-        }
-        ahead
+        self.push_open(item).unwrap_or_default()
     }
 
-    /// Gives out no item over this size, for wires that have not looked before.
+    /// Appends `item` as [`push_now`](Self::push_now) does; `None` if the queue is closed or has ended, and the item is
+    /// dropped.
+    pub(crate) fn push_open(&self, item: impl Into<Message>) -> Option<usize> {
+        let mut state = self.lock();
+        if state.closed.is_some() || state.end.is_some() {
+            return None;
+        }
+        let ahead = state.bytes;
+        state.push(item.into());
+        Some(ahead)
+    }
+
+    /// Returns no item over this size, for wires that do not check sizes before.
     pub(crate) fn limit_items(&self, bytes_max: usize) {
         self.lock().item_bytes_max = Some(bytes_max);
     }
 
-    /// Passes what its reader gets through `change`, after what was asked for before.
+    /// Passes the messages for the reader through `change`, after earlier changes.
     pub(crate) fn change(&self, mut change: Change) {
         let mut state = self.lock();
         state.change = Some(match state.change.take() {
@@ -483,7 +543,8 @@ impl Queue {
         });
     }
 
-    /// The next item, none at the end, or the reason of the end; items that arrived before it come first.
+    /// Returns the next item, `None` at the end, or the status of the end; items that arrived before the end come
+    /// first.
     pub(crate) fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         let mut state = self.lock();
         if let Some(item) = state.pop() {
@@ -496,7 +557,8 @@ impl Queue {
         state.poll_end(cx)
     }
 
-    /// The next message as a [`Receiver`] would read it, and no more than that one; none at the end. Cancel safe.
+    /// Returns the next message as a [`Receiver`] would read it, and takes no further one; `None` at the end. Cancel
+    /// safe.
     pub(crate) async fn next(&self) -> Result<Option<Bytes>> {
         let Some(item) = poll_fn(|cx| self.poll_pop(cx)).await.transpose()? else { return Ok(None) };
         let message = self.packing.unpack(item)?;
@@ -506,7 +568,7 @@ impl Queue {
         changed.map(Some)
     }
 
-    /// The metadata before the first message; `passed` says that messages were taken already.
+    /// Returns the metadata before the first message; `passed` means that messages were taken already.
     fn poll_head(&self, passed: bool, cx: &mut Context<'_>) -> Poll<Metadata> {
         let mut state = self.lock();
         match state.head.take() {
@@ -529,7 +591,7 @@ impl Queue {
         self.lock().trailers.clone()
     }
 
-    /// The producer is done, with trailers or a reason; only the first end counts.
+    /// Ends the queue for the producer, with trailers or a status; only the first end counts.
     pub(crate) fn finish(&self, end: Result<Metadata>) {
         let mut state = self.lock();
         if state.end.is_some() {
@@ -549,7 +611,7 @@ impl Queue {
         wake(&mut state.producer);
     }
 
-    /// The consumer has gone: the producer is told, what waits is dropped.
+    /// Closes the queue for the consumer: wakes the producer and drops the waiting messages.
     pub(crate) fn close(&self, status: Status) {
         let mut state = self.lock();
         if state.closed.is_none() {
@@ -560,23 +622,23 @@ impl Queue {
         }
     }
 
-    /// Whether the consumer has gone.
+    /// Returns whether the consumer has closed the queue.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().closed.is_some()
     }
 
-    /// Bytes that the consumer took since this was last asked, once they are `least` or more.
+    /// Returns the bytes that the consumer took since the last call, once they are `least` or more.
     pub(crate) fn take_credit(&self, least: u32) -> Option<u32> {
         let mut state = self.lock();
         (state.taken >= least.max(1) && state.end.is_none()).then(|| std::mem::take(&mut state.taken))
     }
 
-    /// Bytes of the messages that wait.
+    /// Returns the bytes of the waiting messages.
     pub(crate) fn bytes(&self) -> usize {
         self.lock().bytes
     }
 
-    /// Wakes this waker when the consumer takes something or goes.
+    /// Wakes this waker when the consumer takes something or closes the queue.
     pub(crate) fn watch_consumer(&self, waker: &Waker) {
         self.lock().producer = Some(waker.clone());
     }
@@ -591,21 +653,21 @@ impl State {
 
     fn pop(&mut self) -> Option<Message> {
         let item = self.items.pop_front()?;
-        self.tell(weight(&item.bytes));
+        self.release(weight(&item.bytes));
         Some(item)
     }
 
-    /// The consumer has used so many bytes: room for the producer.
-    fn tell(&mut self, used: usize) {
+    /// Releases bytes that the consumer has used, as room for the producer.
+    fn release(&mut self, used: usize) {
         if used > 0 {
-            // After a close nothing counts any more.
+            // Nothing is counted after a close.
             self.bytes = self.bytes.saturating_sub(used);
             self.taken = self.taken.saturating_add(used as u32);
             wake(&mut self.producer);
         }
     }
 
-    /// What follows the last item: nothing, why there is none, or a wait.
+    /// Returns the state after the last item: the end, its status, or a wait.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         match &self.end {
             Some(Ok(())) => Poll::Ready(None),
@@ -623,7 +685,7 @@ impl State {
 }
 
 /// # Errors
-/// `ResourceExhausted` for a reply larger than its caller takes.
+/// `ResourceExhausted` for a reply larger than its caller accepts.
 #[inline]
 pub(crate) fn check_reply(message: &Bytes, max: usize) -> Result<()> {
     if message.len() <= max {
@@ -635,7 +697,7 @@ pub(crate) fn check_reply(message: &Bytes, max: usize) -> Result<()> {
     Err(Status::resource_exhausted(text))
 }
 
-/// The status for a message over the limit of whoever it is for.
+/// Returns the status for a message over the limit of its receiver.
 #[cold]
 pub(crate) fn too_large(what: &str, bytes: usize, max: usize) -> Status {
     Status::resource_exhausted(format!(
@@ -643,7 +705,7 @@ pub(crate) fn too_large(what: &str, bytes: usize, max: usize) -> Status {
     ))
 }
 
-/// What an item counts for, here and as credit: an empty one too takes a place.
+/// Bytes that an item counts for, here and as credit: an empty item counts too.
 pub(crate) fn weight(item: &Bytes) -> usize {
     item.len().max(1)
 }

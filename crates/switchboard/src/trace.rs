@@ -1,10 +1,11 @@
-//! W3C trace context: taken from the metadata of a call, seen by its handler, and handed on by its calls.
+//! W3C trace context: read from the metadata of a call, available to its handler, and propagated to the calls
+//! it makes.
 //!
-//! `traceparent` and `tracestate` (<https://www.w3.org/TR/trace-context/>) are metadata like any other, so every wire
-//! that carries metadata carries them. A call without them costs a look at a list that is empty as a rule. Spans of
-//! `tracing` are made, one for each call, when a subscriber takes the target `switchboard::call` at the level `info`;
-//! the calls that a handler makes then name this span as their parent. Nobody else records spans here, and context is
-//! then handed on as it came, which is what the specification asks of those who take no part.
+//! `traceparent` and `tracestate` (<https://www.w3.org/TR/trace-context/>) are ordinary metadata, so every
+//! wire with metadata carries them. A call without them costs a lookup in a list that is usually empty. If a
+//! subscriber enables the target `switchboard::call` at the level `info`, each call gets a `tracing` span,
+//! and the calls that its handler makes name this span as their parent. Otherwise no spans are recorded here,
+//! and the context is propagated unchanged, as the specification requires of non-participants.
 
 use crate::{Metadata, Peer};
 use bytes::Bytes;
@@ -16,9 +17,9 @@ use std::{
 use switchboard_wire::{MethodInfo, ServiceInfo};
 use tracing::{Level, Span};
 
-/// Metadata of this name has the ids of the trace and of the calling span.
+/// Metadata with the ids of the trace and of the calling span.
 pub(crate) const TRACEPARENT: &str = "traceparent";
-/// What the systems that trace add to it.
+/// Metadata with vendor-specific state of the trace.
 pub(crate) const TRACESTATE: &str = "tracestate";
 
 /// The sampled flag.
@@ -28,9 +29,9 @@ const SAMPLED: u8 = 1;
 #[derive(Clone, Debug)]
 pub struct Trace {
     id: [u8; 16],
-    /// The span that called; zero if this call begins the trace.
+    /// Span of the caller; zero if the trace starts with this call.
     parent: [u8; 8],
-    /// The span of this call; its caller's where nobody records one here.
+    /// Span of this call; the caller's span if spans are not recorded here.
     span: [u8; 8],
     flags: u8,
     state: Option<Bytes>,
@@ -38,7 +39,7 @@ pub struct Trace {
     recorded: Span,
 }
 
-/// The trace of a call that came with this metadata, if it is part of one or if a subscriber wants its span.
+/// Returns the trace of a call with this metadata, if it belongs to one or if a subscriber enables its span.
 #[inline]
 pub(crate) fn begin(
     metadata: &Metadata,
@@ -86,33 +87,34 @@ fn begin_slowly(
     Some(Arc::new(trace))
 }
 
-/// Not zero, and not to be guessed from earlier ones.
+/// Returns a random number that is not zero and cannot be predicted from earlier ones.
 fn random() -> u64 {
     RandomState::new().hash_one(0).max(1)
 }
 
 impl Trace {
-    /// What the metadata says; none where it says nothing that the specification knows.
+    /// Parses the metadata; returns `None` if it does not follow the specification.
     pub(crate) fn of(metadata: &Metadata) -> Option<Trace> {
         let (id, parent, flags) = parse(metadata.value(TRACEPARENT)?)?;
         let state = metadata.value(TRACESTATE).cloned();
         Some(Trace { id, parent, span: parent, flags, state, recorded: Span::none() })
     }
 
-    /// A span of our own in this trace, or in a new one; none where it is not to be recorded. Of new ones `share` are.
+    /// Creates a span in this trace or in a new one; returns `None` if it is not sampled. Of new traces, the
+    /// fraction `share` is sampled.
     #[cfg(feature = "otlp")]
     pub(crate) fn recorded_here(before: Option<&Trace>, share: f64) -> Option<Trace> {
         let Some(before) = before else {
             let part = random() as f64 / u64::MAX as f64;
-            return (part < share || share >= 1.0).then(|| Trace::anew(SAMPLED));
+            return (part < share || share >= 1.0).then(|| Trace::new_root(SAMPLED));
         };
         let span = random().to_be_bytes();
         before.is_sampled().then(|| Trace { parent: before.span, span, ..before.clone() })
     }
 
-    /// A trace that begins here.
+    /// Starts a new trace.
     #[cfg(feature = "otlp")]
-    fn anew(flags: u8) -> Trace {
+    fn new_root(flags: u8) -> Trace {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&random().to_be_bytes());
         id[8..].copy_from_slice(&random().to_be_bytes());
@@ -120,56 +122,57 @@ impl Trace {
         Trace { id, parent: [0; 8], span, flags, state: None, recorded: Span::none() }
     }
 
-    /// The id of the trace: 32 lower-case hexadecimal digits.
+    /// Returns the id of the trace: 32 lower-case hexadecimal digits.
     pub fn id(&self) -> String {
         Hex(&self.id).to_string()
     }
 
-    /// The id of the span that called, 16 such digits; none where the trace begins with this call.
+    /// Returns the id of the calling span, 16 lower-case hexadecimal digits; `None` if the trace starts with
+    /// this call.
     pub fn parent_id(&self) -> Option<String> {
         (self.parent != [0; 8]).then(|| Hex(&self.parent).to_string())
     }
 
-    /// The id of the span of this call: that of its caller, where nobody records spans here.
+    /// Returns the id of this call's span, or its caller's if spans are not recorded here.
     pub fn span_id(&self) -> String {
         Hex(&self.span).to_string()
     }
 
-    /// Whether the caller may have recorded it.
+    /// Returns the sampled flag: the caller may have recorded the trace.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }
 
-    /// What the systems that trace have added, as it came.
+    /// Returns the value of `tracestate`, unchanged.
     pub fn state(&self) -> Option<&str> {
         self.state.as_ref().and_then(|state| std::str::from_utf8(state).ok())
     }
 
-    /// The `traceparent` of calls that this one makes.
+    /// Returns the `traceparent` for calls that this one makes.
     pub fn traceparent(&self) -> String {
-        // Other flags than that of version 0 are not ours to hand on.
+        // Only the flags of version 0 are propagated.
         format!("00-{}-{}-{:02x}", Hex(&self.id), Hex(&self.span), self.flags & SAMPLED)
     }
 
-    /// Adds it to the metadata of a call, unless its caller has chosen a trace.
+    /// Adds the trace to the metadata of a call, unless the caller has set one.
     pub(crate) fn add_to(&self, metadata: &mut Metadata) {
         if metadata.value(TRACEPARENT).is_some() {
             return;
         }
-        // Digits are fine as a value, and the state came as one.
+        // The values are valid: digits, and a state that was received as metadata.
         let _ = metadata.insert(TRACEPARENT, self.traceparent());
         if let Some(state) = &self.state {
             let _ = metadata.insert(TRACESTATE, state.clone());
         }
     }
 
-    /// The span in which the handler runs.
+    /// Returns the span in which the handler runs.
     pub(crate) fn recorded(&self) -> &Span {
         &self.recorded
     }
 }
 
-/// `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`; versions to come may have more at the end.
+/// Parses `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`; later versions may have a suffix.
 fn parse(text: &[u8]) -> Option<([u8; 16], [u8; 8], u8)> {
     let [version] = hex(text.get(..2)?)?;
     let id = hex(text.get(3..35)?)?;
@@ -183,7 +186,7 @@ fn parse(text: &[u8]) -> Option<([u8; 16], [u8; 8], u8)> {
     (version != 0xFF && dashes && end && id != [0; 16] && parent != [0; 8]).then_some((id, parent, flags))
 }
 
-/// Lower-case digits only, as the specification has it.
+/// Parses hexadecimal digits; the specification allows only lower-case ones.
 fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -218,19 +221,19 @@ mod tests {
     }
 
     #[test]
-    fn context_is_read_and_handed_on() {
+    fn context_is_read_and_forwarded() {
         let trace = of(EXAMPLE).unwrap();
         assert_eq!(trace.id(), "0af7651916cd43dd8448eb211c80319c");
         assert_eq!(trace.parent_id().as_deref(), Some("b7ad6b7169203331"));
         assert!(trace.is_sampled());
         assert_eq!(trace.traceparent(), EXAMPLE);
-        // A later version is read as far as it is known, and handed on as version 0.
+        // Of a later version the known part is read; it is propagated as version 0.
         let later = of(&format!("{}-more", EXAMPLE.replacen("00", "cc", 1))).unwrap();
         assert_eq!(later.traceparent(), EXAMPLE);
     }
 
     #[test]
-    fn what_is_no_context_is_none() {
+    fn invalid_context_is_none() {
         for bad in [
             "",
             "00",

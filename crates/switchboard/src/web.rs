@@ -1,6 +1,7 @@
-//! A small HTTP/1.1 client for what is no call: registries, key sets, collectors of traces.
+//! A small HTTP/1.1 client for requests other than calls: registries, key sets, trace collectors.
 //!
-//! One request, one connection, an answer of bounded size, with or without TLS. It follows no redirects.
+//! Each request uses one connection, with or without TLS, and the size of its response is limited. Redirects
+//! are not followed.
 
 use crate::{
     Address, Code, Origin, Result, Retry, Status,
@@ -8,49 +9,50 @@ use crate::{
 };
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
-use hyper::{HeaderMap, Request, body::Incoming, client::conn::http1, header::HOST};
+use hyper::{HeaderMap, Request, StatusCode, body::Incoming, client::conn::http1, header::HOST};
 use hyper_util::rt::TokioIo;
 use std::{fmt::Display, path::Path, time::Duration};
 use tokio::{task::AbortHandle, time::timeout};
 
-/// A server of HTTP/1.1 and where on it we begin: `http://127.0.0.1:8500`, `https://login.example/keys`.
+/// An HTTP/1.1 server with a base path: `http://127.0.0.1:8500`, `https://login.example/keys`.
 #[derive(Clone, Debug)]
 pub struct Site {
     name: String,
     address: Address,
-    /// As the header `host` has it.
+    /// Value of the header `host`.
     authority: String,
-    /// The path of the URL, with its query, from the first `/` on; empty if it has none.
+    /// Path of the URL with its query, from the first `/` on; empty if it has none.
     path: String,
     dialling: Dialling,
 }
 
-/// One request.
+/// An HTTP request.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// `GET`.
+    /// Method, such as `GET`.
     pub method: &'static str,
-    /// From the first `/` on, after the path of the site.
+    /// Path from the first `/` on, appended to the path of the site.
     pub path: &'a str,
-    /// Names in lower case.
+    /// Headers; names in lower case.
     pub headers: &'a [(&'static str, String)],
-    /// What is sent.
+    /// Body of the request.
     pub body: &'a [u8],
-    /// What an answer may have at most.
+    /// Maximum size of the response in bytes.
     pub bytes_max: usize,
-    /// For the whole exchange; of one that is read bit by bit for its beginning.
+    /// Time limit of the whole exchange; for a streamed response, of its beginning.
     pub limit: Duration,
 }
 
-/// What came back, with a status that is no error.
+/// An HTTP response.
 #[derive(Debug)]
 pub struct Answer {
+    status: StatusCode,
     headers: HeaderMap,
-    /// The whole body.
+    /// The complete body.
     pub body: Bytes,
 }
 
-/// An answer that is read bit by bit. Dropping it closes the connection.
+/// A response that is read line by line. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct Streamed {
     name: String,
@@ -60,11 +62,11 @@ pub struct Streamed {
     _driver: Driver,
 }
 
-/// What is kept of an answer that says what is wrong.
+/// Maximum number of bytes that are kept of an error response.
 const COMPLAINT_MAX: usize = 64 << 10;
 
 impl Default for Ask<'_> {
-    /// A `GET` of nothing, within 5 s, of at most 64 KiB.
+    /// Creates a `GET` with an empty path, a limit of 5 s and at most 64 KiB.
     fn default() -> Self {
         let limit = Duration::from_secs(5);
         Ask { method: "GET", path: "", headers: &[], body: &[], bytes_max: 64 << 10, limit }
@@ -72,13 +74,13 @@ impl Default for Ask<'_> {
 }
 
 impl Site {
-    /// The site at this URL, which texts call `name`. `ca` are the roots to trust with `https`, those of the machine
-    /// without.
+    /// Creates a site from a URL; messages refer to it as `name`. `ca` contains the trusted roots for
+    /// `https`; without it the roots of the machine are used.
     ///
     /// # Errors
-    /// `InvalidArgument` for a URL that is none of `http` and `https`, and roots that cannot be used.
+    /// `InvalidArgument` for a URL that is not `http` or `https`, and for roots that cannot be used.
     pub fn new(name: impl Into<String>, url: &str, ca: Option<&Path>) -> Result<Site> {
-        let wrong = |why: &str| Status::invalid_argument(format!("{url:?} is no URL of HTTP: {why}"));
+        let wrong = |why: &str| Status::invalid_argument(format!("{url:?} is not an HTTP URL: {why}"));
         let (rest, secure) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
             (Some(rest), _) => (rest, false),
             (_, Some(rest)) => (rest, true),
@@ -101,44 +103,68 @@ impl Site {
         Ok(Site { name: name.into(), address, authority: authority.to_owned(), path, dialling })
     }
 
-    /// What texts call it.
+    /// Returns the name for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Sends a request and reads the whole answer. Cancel safe: dropping it closes the connection.
+    /// Sends a request and reads the complete response. Cancel safe: dropping the future closes the
+    /// connection.
     ///
     /// # Errors
-    /// `Unavailable` when it does not come to an answer, or the answer is too long; of answers whose status is an error
-    /// `NotFound` for 404, `Unauthenticated` for 401, `PermissionDenied` for 403, `Aborted` for 410 and `Unavailable`
-    /// for others, with the beginning of what it says.
+    /// `Unavailable` if there is no response or if it is too long; for a status that is an error `NotFound`
+    /// for 404, `Unauthenticated` for 401, `PermissionDenied` for 403, `Aborted` for 410 and `Unavailable`
+    /// for others, with the beginning of the response body.
     pub async fn call(&self, ask: Ask<'_>) -> Result<Answer> {
-        let exchange = async {
-            let (headers, body, _driver) = self.begin(ask).await?;
+        self.limited(ask, async {
+            let (status, headers, body, _driver) = self.begin(ask).await?;
+            let (status, headers, body) = self.successful(ask, status, headers, body).await?;
             let body = self.collect(body, ask.bytes_max, bare(ask.path)).await?;
-            Ok(Answer { headers, body })
-        };
-        let slow = |_| self.failed(&format!("no answer to {} within {:?}", bare(ask.path), ask.limit));
+            Ok(Answer { status, headers, body })
+        })
+        .await
+    }
+
+    /// Sends a request and reads the complete response, with any [status](Answer::status). Cancel safe like
+    /// [`call`](Site::call).
+    ///
+    /// # Errors
+    /// `Unavailable` if there is no response or if it is too long.
+    pub async fn exchange(&self, ask: Ask<'_>) -> Result<Answer> {
+        self.limited(ask, async {
+            let (status, headers, body, _driver) = self.begin(ask).await?;
+            let body = self.collect(body, ask.bytes_max, bare(ask.path)).await?;
+            Ok(Answer { status, headers, body })
+        })
+        .await
+    }
+
+    async fn limited<T>(&self, ask: Ask<'_>, exchange: impl Future<Output = Result<T>>) -> Result<T> {
+        let slow = |_| self.failed(&format!("no response to {} within {:?}", bare(ask.path), ask.limit));
         timeout(ask.limit, exchange).await.map_err(slow)?
     }
 
-    /// Sends a request and hands out its answer line by line, each of at most `bytes_max`.
+    /// Sends a request and returns its response line by line; each line has at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// As [`call`](Site::call).
+    /// Returns the errors of [`call`](Site::call).
     pub async fn stream(&self, ask: Ask<'_>) -> Result<Streamed> {
-        let slow = |_| self.failed(&format!("no answer to {} within {:?}", bare(ask.path), ask.limit));
-        let (_, body, _driver) = timeout(ask.limit, self.begin(ask)).await.map_err(slow)??;
+        let begun = self.limited(ask, async {
+            let (status, headers, body, driver) = self.begin(ask).await?;
+            let (_, _, body) = self.successful(ask, status, headers, body).await?;
+            Ok((body, driver))
+        });
+        let (body, _driver) = begun.await?;
         let read = BytesMut::new();
         Ok(Streamed { name: self.name.clone(), body, read, line_max: ask.bytes_max, _driver })
     }
 
-    async fn begin(&self, ask: Ask<'_>) -> Result<(HeaderMap, Incoming, Driver)> {
+    async fn begin(&self, ask: Ask<'_>) -> Result<(StatusCode, HeaderMap, Incoming, Driver)> {
         let failed = |error: &dyn Display| self.failed(&format!("{}: {error}", bare(ask.path)));
         let io = net::dial(&self.address, &self.dialling, ask.limit).await?;
         let opened = http1::handshake(TokioIo::new(io)).await;
         let (mut sender, connection) = opened.map_err(|error| failed(&error))?;
-        // The connection does the work of the exchange, and ends with it.
+        // This task performs the exchange; it is aborted when the exchange is dropped.
         let driver = Driver(crate::runtime::spawn(async move { drop(connection.await) }).abort_handle());
         let path = format!("{}{}", self.path, ask.path);
         let path = if path.is_empty() { "/" } else { &path };
@@ -150,19 +176,31 @@ impl Site {
         let request = request.body(body).map_err(|error| failed(&error))?;
         let response = sender.send_request(request).await.map_err(|error| failed(&error))?;
         let (head, body) = response.into_parts();
-        if head.status.is_success() {
-            return Ok((head.headers, body, driver));
+        Ok((head.status, head.headers, body, driver))
+    }
+
+    /// # Errors
+    /// Returns an error for a status that is an error, as described at [`call`](Site::call).
+    async fn successful(
+        &self,
+        ask: Ask<'_>,
+        status: StatusCode,
+        headers: HeaderMap,
+        body: Incoming,
+    ) -> Result<(StatusCode, HeaderMap, Incoming)> {
+        if status.is_success() {
+            return Ok((status, headers, body));
         }
         let text = self.collect(body, COMPLAINT_MAX, bare(ask.path)).await.unwrap_or_default();
         let text: String = String::from_utf8_lossy(&text).trim().chars().take(200).collect();
-        let code = match head.status.as_u16() {
+        let code = match status.as_u16() {
             401 => Code::Unauthenticated,
             403 => Code::PermissionDenied,
             404 => Code::NotFound,
             410 => Code::Aborted,
             _ => Code::Unavailable,
         };
-        Err(Status::new(code, format!("{}: {}: {}: {text}", self.name, bare(ask.path), head.status)))
+        Err(Status::new(code, format!("{}: {}: {}: {text}", self.name, bare(ask.path), status)))
     }
 
     async fn collect(&self, mut body: Incoming, bytes_max: usize, path: &str) -> Result<Bytes> {
@@ -171,7 +209,7 @@ impl Site {
             let frame = frame.map_err(|error| self.failed(&format!("{path}: {error}")))?;
             let Ok(bytes) = frame.into_data() else { continue };
             if whole.len() + bytes.len() > bytes_max {
-                let why = format!("{path}: the answer has over {bytes_max} bytes");
+                let why = format!("{path}: the response has over {bytes_max} bytes");
                 return Err(Status::unavailable(format!("{}: {why}", self.name)));
             }
             whole.extend_from_slice(&bytes);
@@ -186,24 +224,29 @@ impl Site {
 }
 
 impl Answer {
-    /// The first value of a header that is text; the name in lower case.
+    /// Returns the status code, such as 200.
+    pub fn status(&self) -> u16 {
+        self.status.as_u16()
+    }
+
+    /// Returns the first value of a header, if it is text; the name must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
 impl Streamed {
-    /// The next line without its end; none when the answer ends. Cancel safe.
+    /// Reads the next line without its line end; `None` at the end of the response. Cancel safe.
     ///
     /// # Errors
-    /// `Unavailable` when the connection breaks or the line is too long.
+    /// `Unavailable` if the connection breaks or the line is too long.
     pub async fn line(&mut self) -> Result<Option<Bytes>> {
         let mut looked = 0;
         loop {
             let end = self.read[looked..].iter().position(|byte| *byte == b'\n').map(|at| looked + at);
             looked = self.read.len();
             if end.unwrap_or(looked) > self.line_max {
-                let text = format!("{}: a line of the answer has over {} bytes", self.name, self.line_max);
+                let text = format!("{}: a line of the response has over {} bytes", self.name, self.line_max);
                 return Err(Status::unavailable(text));
             }
             if let Some(end) = end {
@@ -229,12 +272,12 @@ impl Streamed {
     }
 }
 
-/// A path as texts have it: secrets may be in the query.
+/// Returns a path without its query for messages, because the query may contain secrets.
 fn bare(path: &str) -> &str {
     path.split_once('?').map_or(path, |(bare, _)| bare)
 }
 
-/// The task of a connection, ended with what needs it.
+/// Aborts the task of a connection on drop.
 #[derive(Debug)]
 struct Driver(AbortHandle);
 
@@ -263,7 +306,7 @@ fn dialling(secure: bool, _ca: Option<&Path>) -> Result<Dialling> {
     }
 }
 
-/// Text as a part of a query or path: letters, digits and `- . _ ~` stay, other bytes become `%XX`.
+/// Percent-encodes text for a query or path: letters, digits and `- . _ ~` stay, other bytes become `%XX`.
 pub fn encode(text: &str) -> String {
     use std::fmt::Write as _;
     let mut encoded = String::with_capacity(text.len());
@@ -277,7 +320,7 @@ pub fn encode(text: &str) -> String {
     encoded
 }
 
-/// Reads `%XX`; what is none of it stays, and what is no UTF-8 becomes a sign of replacement.
+/// Decodes `%XX`; invalid sequences stay, and invalid UTF-8 becomes the replacement character.
 pub fn decode(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let Some((first, after)) = rest.split_first() {
@@ -326,7 +369,7 @@ mod tests {
         assert_eq!(decode(&encode("a b/%\u{e4}")), "a b/%\u{e4}");
     }
 
-    /// Answers every request with these bytes, and closes.
+    /// Starts a server that sends these bytes for every request and then closes.
     async fn server(answer: String) -> Site {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let site =
@@ -343,7 +386,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_are_bounded_and_errors_told() {
+    async fn responses_are_bounded_and_errors_reported() {
         let long = format!("HTTP/1.1 200 OK\r\nx-a: b\r\ncontent-length: 100\r\n\r\n{}", "x".repeat(100));
         let site = server(long).await;
         let answer = site.call(Ask { bytes_max: 100, ..Ask::default() }).await.unwrap();

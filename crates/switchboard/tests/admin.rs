@@ -1,6 +1,6 @@
 //! The admin listener: what its pages show, in which forms, and whom it answers.
 #![cfg(feature = "http")]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -147,6 +147,10 @@ async fn calls_in_flight_are_shown_with_age_method_and_peer() {
             "{call}"
         );
     }
+    let connections = json(&running, "/connections?format=json").await;
+    for connection in connections["connections"].as_array().unwrap() {
+        assert_eq!(connection["waiting"], 1, "{connection}");
+    }
     hanging.iter().for_each(tokio::task::JoinHandle::abort);
     soon(async {
         while running.stats().calls_in_flight > 0 {
@@ -240,7 +244,7 @@ async fn flags_change_while_the_server_runs() {
         ("cache_time", "value=VALUE"),
         ("cache_time?value=2", "ms, s"),
         ("cache_time?value=2s&expires=x", "expires"),
-        ("cache?value=2s", "no flag"),
+        ("cache?value=2s", "flag \"cache\" not found"),
     ] {
         let (status, body) = ask_admin(&running, &post(what)).await;
         assert!(status == 400 && body.contains(expected), "{what}: {status} {body}");
@@ -282,7 +286,7 @@ async fn pages_of_the_application_are_beside_ours() {
 }
 
 #[tokio::test]
-async fn metrics_are_text_or_what_accept_asks_for() {
+async fn metrics_are_text_or_the_format_of_accept() {
     let (running, channel, _) = administered(with_admin()).await;
     mirror(&channel, vec![1; 10]).await.unwrap();
     let (_, text) = page(&running, "/metrics").await;

@@ -1,7 +1,7 @@
-//! What calls and connections cost in memory, counted by the allocator of this test.
+//! Memory for calls and connections, counted by the allocator of this test.
 //!
 //! The tests take turns, each on one thread of its own runtime, and the counters are those of that thread.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 #![allow(unsafe_code, reason = "an allocator that counts can only be written so")]
 
 mod support;
@@ -20,7 +20,7 @@ use switchboard::{
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
-    /// Of the latest allocations, in turns.
+    /// Sizes of the latest allocations, as a ring.
     static SIZES: [Cell<usize>; 16] = const { [const { Cell::new(0) }; 16] };
     static BYTES: Cell<i64> = const { Cell::new(0) };
     static PEAK: Cell<i64> = const { Cell::new(0) };
@@ -85,7 +85,7 @@ fn latest(count: u64) -> Vec<usize> {
 }
 
 #[test]
-fn unary_call_allocates_what_is_received_only() {
+fn unary_call_allocates_only_for_received_messages() {
     on_one_thread(async {
         let (_running, channel, _) = served("tcp://127.0.0.1:0").await;
         let text = vec![1u8; 100];
@@ -94,10 +94,10 @@ fn unary_call_allocates_what_is_received_only() {
             assert_eq!(reply.len(), 100);
         })
         .await;
-        // server: the message that the handler gets; the request is a share of the read buffer, and what is sent lies
-        // in memory that is used again on both sides
-        // client: the reply out of the read buffer, the message that the caller gets. The caller here runs after the
-        // connection's task has looked for its buffer again, so replies are copied instead of shared.
+        // server: the message that the handler gets; the request is a share of the read buffer, and messages
+        // are sent from memory that both sides reuse client: the reply out of the read buffer, the message
+        // that the caller gets. The caller here runs after the connection's task has looked for its buffer
+        // again, so replies are copied instead of shared.
         assert_eq!(least, 3, "allocations a call");
     });
 }
@@ -160,8 +160,9 @@ fn the_whole_chain_allocates_nothing() {
     });
 }
 
-/// What a message of a stream and its answer may allocate when nothing else is under way: the text that is sent, its
-/// encoding, a part of the read buffer, the handler's text and its answer, and the same again on the way back.
+/// Allocations for a message of a stream and its reply when nothing else is in flight: the text that is sent,
+/// its encoding, a part of the read buffer, the handler's text and its answer, and the same again on the way
+/// back.
 const STREAM_MAX: u64 = 9;
 
 #[test]
@@ -270,7 +271,8 @@ mod protobuf {
         });
     }
 
-    /// What a call by gRPC may allocate, both sides together: nearly all of it is done by the HTTP/2 libraries.
+    /// Allocations of a call by gRPC, both sides together: nearly all of them are made by the HTTP/2
+    /// libraries.
     #[cfg(feature = "http")]
     const GRPC_MAX: u64 = 37;
 
@@ -313,11 +315,11 @@ async fn start(limits: &[(Limit, u64)]) -> Running {
     server.start().await.expect("start")
 }
 
-/// What an idle connection may cost, in bytes.
+/// Upper bound for the memory of an idle connection, in bytes.
 const IDLE_MAX: i64 = 3 << 10;
 
-/// What connections cost the server, each after one call and `hang` more at once, when they have been silent for so
-/// long that it is below `most`; in bytes a connection.
+/// Measures the server's memory for connections, each after one call and `hang` more at once, once it has
+/// fallen below `most`; in bytes a connection.
 async fn idle_bytes(hang: usize, most: i64) -> i64 {
     const PEERS: i64 = 200;
     let running = start(&[]).await;
@@ -355,7 +357,7 @@ async fn idle_bytes(hang: usize, most: i64) -> i64 {
         }
     }
     let busy = (BYTES.get() - before) / PEERS;
-    // Memory is given back after a second without traffic.
+    // Memory is released after a second without traffic.
     let mut idle = busy;
     for _ in 0..500 {
         if idle < most {
@@ -413,8 +415,8 @@ fn oversized_message_is_not_gathered() {
             raw.echo(3).await;
         })
         .await;
-        assert!(grown < 1 << 20, "{grown} bytes for 64 MiB that nobody takes");
-        // A length that is allowed is believed only as far as bytes come.
+        assert!(grown < 1 << 20, "{grown} bytes for 64 MiB that are not read");
+        // Memory for an announced length is allocated only as its bytes arrive.
         let grown = growth(async {
             for id in 0..20 {
                 let mut raw = Raw::open(&running).await;
@@ -444,7 +446,7 @@ fn reader_that_does_not_read_holds_little() {
             settle().await;
         })
         .await;
-        assert!(grown < 2 << 20, "{grown} bytes for a stream that nobody reads");
+        assert!(grown < 2 << 20, "{grown} bytes for a stream that is not read");
         // Many calls in one write, each with a large reply.
         let running = start(&[(Limit::OutboxBytesMax, 1 << 20)]).await;
         let mut raw = Raw::open(&running).await;
@@ -462,12 +464,12 @@ fn reader_that_does_not_read_holds_little() {
             panic!("40 MB were taken though no answer was read");
         })
         .await;
-        assert!(grown < 8 << 20, "{grown} bytes of answers that nobody reads");
+        assert!(grown < 8 << 20, "{grown} bytes of responses that are not read");
     });
 }
 
 /// The address of a server that reads up to the first call, sends `again` until it is 16 MiB, and ends the call.
-fn deaf_server(again: &[u8]) -> String {
+fn unreading_server(again: &[u8]) -> String {
     let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     // What a client cannot send is to wait in its own memory, not in the kernel's.
     listener.set_recv_buffer_size(16 << 10).unwrap();
@@ -499,7 +501,7 @@ fn server_that_floods_and_does_not_read_costs_a_client_little() {
             ("pings", frame(PING, 0, 0, 7, &[])),
             ("wrong metadata", frame(HEAD, 0, 0, 77, &[1])),
         ] {
-            let url = deaf_server(&again);
+            let url = unreading_server(&again);
             let channel = switchboard::Channel::builder(&url).connections(1).connect().await.unwrap();
             let grown = growth(async {
                 let upload = tally(&channel).await.unwrap();

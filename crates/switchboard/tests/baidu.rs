@@ -1,6 +1,6 @@
-//! baidu_std from end to end: our client and server, and bytes that were written by hand.
+//! baidu_std from end to end: Switchboard's client and server, and bytes that the test writes.
 #![cfg(feature = "http")]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -16,7 +16,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Turns attachments round, and says what it saw.
+/// Reverses attachments, and returns the text, log id and caller of the call.
 struct Files;
 
 static FILES: ServiceInfo = ServiceInfo {
@@ -46,7 +46,7 @@ impl Service for Files {
             cx.reply_attachment(turned)?;
         }
         let log_id = cx.metadata().text("baidu-log-id").unwrap_or("none");
-        let caller = cx.caller().map_or("nobody", |caller| &caller.name);
+        let caller = cx.caller().map_or("anonymous", |caller| &caller.name);
         let answer = format!("{text} {log_id} {caller}");
         Ok(Reply::one(serde::encode(&answer, codec)?, cx))
     }
@@ -158,6 +158,15 @@ async fn bytes_that_are_no_frames_end_the_connection() {
 }
 
 #[tokio::test]
+async fn attachments_go_to_one_of_several_servers() {
+    let (running, _) = start(Server::new()).await;
+    let url = format!("{}?wire=baidu_std&balance=round_robin", running.url());
+    let channel = Channel::connect(&url).await.unwrap();
+    let reply = turn(&channel, "file").attachment("abc").await.unwrap();
+    assert_eq!(reply.attachment().unwrap(), "cba");
+}
+
+#[tokio::test]
 async fn attachments_go_both_ways_and_nowhere_else() {
     let (running, _) = start(Server::new()).await;
     let large: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
@@ -166,10 +175,10 @@ async fn attachments_go_both_ways_and_nowhere_else() {
         let channel = channel(&running, options).await;
         let reply =
             turn(&channel, "file").meta("baidu-log-id", "77").attachment(large.clone()).await.unwrap();
-        assert_eq!(*reply, "file 77 nobody");
+        assert_eq!(*reply, "file 77 anonymous");
         assert!(reply.attachment().unwrap() == &turned);
         let reply = turn(&channel, "file").await.unwrap();
-        assert_eq!((reply.as_str(), reply.attachment()), ("file none nobody", None));
+        assert_eq!((reply.as_str(), reply.attachment()), ("file none anonymous", None));
         let status = turn(&channel, "file").attachment(vec![0; 5_000_000]).await.unwrap_err();
         assert_eq!(status.code(), Code::ResourceExhausted);
         assert!(status.message().contains("message_bytes_max of the receiver"), "{status}");
@@ -182,7 +191,7 @@ async fn attachments_go_both_ways_and_nowhere_else() {
         let other = Channel::connect(&format!("{}{options}", running.url())).await.unwrap();
         let status = turn(&other, "file").attachment("abc").await.unwrap_err();
         assert_eq!(status.code(), Code::Unimplemented);
-        assert!(status.message().contains("has no place for an attachment; baidu_std has"), "{status}");
+        assert!(status.message().contains("use baidu_std"), "{status}");
     }
 }
 
@@ -196,7 +205,7 @@ async fn large_messages_are_compressed_both_ways() {
         let channel = channel(&running, "").await;
         let before = running.stats();
         let reply = turn(&channel, &text).compression(compression).await.unwrap();
-        assert_eq!(*reply, format!("{text} none nobody"));
+        assert_eq!(*reply, format!("{text} none anonymous"));
         let bytes = |stats: &switchboard::ServerStats| {
             let carrier = stats.carriers.iter().find(|carrier| carrier.protocol == "baidu_std").unwrap();
             carrier.received + carrier.sent
@@ -266,7 +275,7 @@ async fn http_takes_short_names_too() {
         let mut answer = String::new();
         soon(stream.read_to_string(&mut answer)).await.unwrap();
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
-        assert_eq!(answer.ends_with("\"x none nobody\""), status == "200 OK", "{answer}");
+        assert_eq!(answer.ends_with("\"x none anonymous\""), status == "200 OK", "{answer}");
     }
 }
 
@@ -278,7 +287,7 @@ async fn names_of_old_clients_are_aliases() {
     static OLD: ClientMethod = ClientMethod { service: &FILES, index: 0, path: "fileService/turn" };
     let request = serde::encode(&"x", Codec::Json);
     let reply = channel.unary(&OLD, Codec::Json, request, serde::decode::<String>).await.unwrap();
-    assert_eq!(*reply, "x none nobody");
+    assert_eq!(*reply, "x none anonymous");
     // Postcard is not carried: it becomes JSON.
     assert_eq!(channel.codec(Codec::Postcard), Codec::Json);
     let blob = Bytes::from_static(b"[1,2]");
@@ -343,7 +352,7 @@ async fn streams_wait_for_their_readers_and_not_for_those_who_left() {
         assert_eq!(soon(slow.next()).await.unwrap().map(|bytes| bytes.len()), Some(200_000));
     }
     assert_eq!(soon(slow.next()).await.unwrap(), None);
-    // The other way: nobody takes these before all are sent.
+    // The other direction: the reader starts after all are sent.
     let text = "x".repeat(300_000);
     let (sender, mut replies) = chat(&channel).await.unwrap();
     let sending = tokio::spawn(async move {

@@ -1,5 +1,5 @@
 //! Calls from threads without async.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -62,7 +62,7 @@ fn failures_and_deadlines_come_back() {
 }
 
 #[tokio::test]
-async fn async_code_is_told_instead_of_stopped() {
+async fn async_code_gets_an_error_instead_of_a_deadlock() {
     let status = blocking::connect("tcp://127.0.0.1:1").unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition);
     assert!(status.message().contains("await the call"), "{status}");

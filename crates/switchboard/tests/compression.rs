@@ -1,6 +1,6 @@
-//! Compressed messages on the native wire: every kind of call, who decides, and what hostile peers can do with them.
+//! Compressed messages on the native wire: every kind of call, the settings of both sides, and hostile peers.
 #![cfg(feature = "http")]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -20,7 +20,7 @@ use tokio::{
 
 const ALL: [Compression; 5] =
     [Compression::Deflate, Compression::Gzip, Compression::Lz4, Compression::Snappy, Compression::Zstd];
-/// Of every message here; zeros and the like, so compressed it is next to nothing.
+/// Size of every message here; the content is mostly zeros and compresses to almost nothing.
 const SIZE: usize = 100_000;
 
 /// Bytes that went through a proxy.
@@ -31,7 +31,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Bytes up and down since this was last asked.
+    /// Takes the bytes up and down since the last call of this method.
     fn take(&self) -> (u64, u64) {
         (self.up.swap(0, Ordering::SeqCst), self.down.swap(0, Ordering::SeqCst))
     }
@@ -137,7 +137,7 @@ async fn every_kind_of_call_is_compressed_both_ways() {
 
 #[tokio::test]
 async fn channel_method_call_and_server_decide() {
-    // Nobody asked.
+    // Without a setting.
     let plain = counted(Server::new(), |builder| builder).await;
     echo(&plain.channel).await;
     assert_eq!(plain.counted.small(), (false, false));
@@ -203,7 +203,7 @@ async fn options_in_the_url_are_the_same() {
     }
     let refused = Channel::connect(&format!("{}?compression=br", running.url())).await.unwrap_err();
     assert!(
-        refused.message().contains("known are none, replies, deflate, gzip, lz4, snappy and zstd"),
+        refused.message().contains("use one of none, replies, deflate, gzip, lz4, snappy or zstd"),
         "{refused}"
     );
     // The native wire inside a WebSocket, and the direct path, where nothing is compressed.
@@ -215,7 +215,7 @@ async fn options_in_the_url_are_the_same() {
     assert_eq!(call.await.unwrap().len(), SIZE);
 }
 
-/// What no algorithm makes smaller.
+/// Returns bytes that no algorithm compresses.
 fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 1u64;
     let next = || {
@@ -278,7 +278,7 @@ async fn replies_that_grow_over_the_limit_end_their_call() {
     assert_eq!(ask::<_, Vec<u8>>(&setup.channel, &ECHO, &vec![7u8; 9]).await.unwrap(), [7; 9]);
 }
 
-/// A message as `encoding` has it, from a library that is not ours.
+/// Compresses a message with another library than Switchboard's.
 fn packed(encoding: u8, message: &[u8]) -> Vec<u8> {
     let name = match encoding {
         1 => "gzip",
@@ -320,7 +320,7 @@ async fn what_a_hostile_caller_compresses_is_refused_and_the_connection_lives() 
         assert_eq!(code, Code::ResourceExhausted, "{text}");
         assert!(text.contains("limit of 1000 bytes"), "{text}");
 
-        // In a stream: its reader comes to it.
+        // In a stream the error occurs when its reader reads the message.
         raw.send(&call_in(encoding, raw::MORE, TALLY.index, 3, &[])).await;
         raw.send(&raw::frame(raw::ITEM, COMPRESSED, 0, 3, &bomb)).await;
         assert_eq!(raw.expect().await.status().0, Code::ResourceExhausted);
@@ -362,5 +362,5 @@ async fn server_without_compression_refuses_and_says_so() {
     raw.send(&call_in(2, raw::WHOLE, 0, 1, &raw::message(&vec![7u8; 9]))).await;
     let (code, text) = raw.expect().await.status();
     assert_eq!(code, Code::Unimplemented);
-    assert!(text.contains("encoding zstd are not taken here; taken: none"), "{text}");
+    assert!(text.contains("encoding zstd is not accepted; accepted: none"), "{text}");
 }

@@ -1,6 +1,6 @@
-//! erpc from a peer that writes its bytes by hand, and from our own client.
+//! eRPC with a peer whose bytes the test writes, and with Switchboard's client.
 #![cfg(feature = "http")]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -108,7 +108,7 @@ async fn calls_come_one_byte_at_a_time_in_every_framing() {
 }
 
 #[tokio::test]
-async fn answers_come_in_any_order_and_mistakes_cost_one_call() {
+async fn replies_come_in_any_order_and_errors_fail_one_call() {
     let (running, seen) = start(&[(Limit::MessageBytesMax, 100), (Limit::CallsMax, 2)]).await;
     let mut raw = Raw::open(&running).await;
     let hang = |sequence| message(CALL, sequence, "/probe/hang", "", b"");
@@ -122,7 +122,7 @@ async fn answers_come_in_any_order_and_mistakes_cost_one_call() {
 
     let mut raw = Raw::open(&running).await;
     for (name, metadata, body, expected) in [
-        ("/nobody/echo", "", &b""[..], "code=404&msg=unknown service nobody"),
+        ("/missing/echo", "", &b""[..], "code=404&msg=unknown service missing"),
         ("/probe/nothing", "", b"", "code=404&msg=unknown method test.Probe"),
         ("/probe/count", "", b"", "has a stream"),
         ("/probe/fail", "", b"\"no such post\"", "code=1005&msg=not_found%3A no such post"),
@@ -157,7 +157,7 @@ async fn bytes_that_are_no_message_close_their_connection_only() {
     for bytes in &bad {
         let mut raw = Raw::open(&running).await;
         raw.send(&[&echo(1), &bytes[..]].concat()).await;
-        // What came before the mistake is answered.
+        // Calls before the error get their responses.
         raw.echoed(1).await;
         assert!(raw.answer().await.is_none());
     }
@@ -207,7 +207,7 @@ async fn our_client_calls_our_server() {
     assert_eq!(channel.codec(Codec::Postcard), Codec::Json);
     note_and_fail(&channel, &seen).await;
     let status = echo_of(&channel, Codec::Postcard, 1).await.unwrap_err();
-    assert!(status.message().contains("postcard is not carried by erpc"), "{status}");
+    assert!(status.message().contains("codec postcard is not supported on erpc"), "{status}");
     assert_eq!(sum(&channel).await.err().unwrap().code(), Code::Unimplemented);
 }
 
@@ -245,7 +245,7 @@ impl News for Agency {
 }
 
 #[tokio::test]
-async fn what_nobody_asked_for_comes_in_every_framing() {
+async fn server_push_works_in_every_framing() {
     let server = Server::new().add(NewsServer::new(Agency)).listen("tcp://127.0.0.1:0");
     let running = server.start().await.unwrap();
     for framing in ["raw", "json", "proto"] {
@@ -258,10 +258,10 @@ async fn what_nobody_asked_for_comes_in_every_framing() {
         {
             assert_eq!(soon(pushes.next()).await, expected, "{framing}");
         }
-        // Nobody has to listen: what comes before the second answer is dropped.
-        let deaf = NewsClient::connect(&url).await.unwrap();
+        // Without a reader, pushes before the second response are dropped.
+        let unread = NewsClient::connect(&url).await.unwrap();
         for _ in 0..2 {
-            soon(deaf.subscribe()).await.unwrap();
+            soon(unread.subscribe()).await.unwrap();
         }
     }
 }

@@ -1,44 +1,27 @@
-//! Every wire at once on one port, with connections between them that say nothing, and callers whose bytes come one at
-//! a time: nobody notices the others.
+//! Every wire at once on one port, with silent connections between them, and callers whose bytes come one at
+//! a time: no caller delays another.
 //!
 //! As many calls as a test run has time for; `EVERY_WIRE_SECONDS=60` goes on for so long. Programs that others have
 //! written call beside them where `EVERY_WIRE_PROGRAMS` names some: see [`Program`].
 #![cfg(feature = "http")]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
 use bytes::Bytes;
 use serde_json::Value;
 use std::{net::SocketAddr, process, time::Duration};
-use support::raw::soon;
-use switchboard::{
-    Call, Channel, ClientMethod, Codec, Kind, MethodInfo, Reply, Result, Server, Service, ServiceInfo,
+use support::{
+    mirror::{Mirror, SHOW},
+    raw::soon,
 };
+use switchboard::{Channel, Codec, Server};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
     task::JoinSet,
     time::Instant,
 };
-
-static INFO: ServiceInfo =
-    ServiceInfo { name: "test.Mirror", methods: &[MethodInfo::new("Show", Kind::Unary)], descriptor: &[] };
-static SHOW: ClientMethod = ClientMethod { service: &INFO, index: 0, path: "test.Mirror/Show" };
-
-/// Answers with the bytes that it gets, whatever their codec.
-struct Mirror;
-
-impl Service for Mirror {
-    fn info(&self) -> &'static ServiceInfo {
-        &INFO
-    }
-
-    async fn call(&self, call: Call) -> Result<Reply> {
-        let (message, cx) = call.into_one()?;
-        Ok(Reply::one(message, cx))
-    }
-}
 
 /// Channels, by scheme and options.
 const CHANNELS: [&str; 28] = [
@@ -77,7 +60,7 @@ const CALLERS: u64 = 4;
 const CALLS: [u64; 2] = [100, 10];
 /// A machine with much else to do opens connections slowly.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Connections on which nobody says anything.
+/// Number of silent connections.
 const SILENT: usize = 50;
 
 /// A caller.
@@ -189,7 +172,7 @@ async fn slow_line(server: SocketAddr) -> SocketAddr {
                     far_out.shutdown().await
                 };
                 let down = tokio::io::copy(&mut far_in, &mut near_out);
-                // Who hangs up first ends both: nothing is sent after that.
+                // The first side that closes ends both: nothing is sent after that.
                 tokio::select! { _ = up => {}, _ = down => {} }
             });
         }
@@ -201,7 +184,7 @@ async fn slow_line(server: SocketAddr) -> SocketAddr {
 async fn silent(server: SocketAddr) {
     loop {
         let mut io = TcpStream::connect(server).await.unwrap();
-        assert_eq!(io.read(&mut [0; 16]).await.unwrap_or(0), 0, "nobody asked for anything");
+        assert_eq!(io.read(&mut [0; 16]).await.unwrap_or(0), 0, "the server sent bytes without a request");
     }
 }
 
@@ -209,7 +192,7 @@ async fn silent(server: SocketAddr) {
 /// its exit code whether all were answered well.
 type Program = Vec<String>;
 
-/// What `EVERY_WIRE_PROGRAMS` has: a line each, with tabs between the words.
+/// Parses `EVERY_WIRE_PROGRAMS`: a line for each program, with tabs between the words.
 fn programs() -> Vec<Program> {
     let set = std::env::var("EVERY_WIRE_PROGRAMS").unwrap_or_default();
     set.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
@@ -268,7 +251,7 @@ async fn every_wire_at_once_among_silent_and_slow_connections() {
     }
     // Opened now and used when all is over.
     let mut late = Caller::all(address).await;
-    // While nobody calls yet: what comes a byte at a time waits for everybody else between any two.
+    // Before the first call: the slow callers wait for all others between any two bytes.
     let (plain, bytewise) = (Caller::all(address).await, Caller::all(slow).await);
 
     let length = Length::from_environment();

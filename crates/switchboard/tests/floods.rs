@@ -1,9 +1,7 @@
-//! Peers that send cheap frames without a pause: their neighbours are served all the same, and nothing is left
-//! behind.
-//!
-//! The server has one thread, and every flood comes from a thread of its own that keeps the socket full: a server
-//! that went on for as long as there is something to read would never get to the neighbour.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+//! Peers that send cheap frames without a pause: other connections are still served, and no memory stays
+//! allocated. The server has one thread, and every flood comes from a thread of its own that keeps the socket
+//! full: a server that reads as long as bytes are available would never serve the other connection.
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -54,7 +52,7 @@ impl Flood {
         let writer = {
             let (mut socket, stop) = (socket.try_clone().unwrap(), stop.clone());
             std::thread::spawn(move || {
-                // A server that is caught in the flood could not tell the test to fail.
+                // A thread of its own: a server busy with the flood could not fail the test.
                 let began = Instant::now();
                 while !stop.load(Ordering::Relaxed) && began.elapsed() < PATIENCE {
                     if mark.send(()).is_err() || socket.write_all(&batch).is_err() {
@@ -76,7 +74,7 @@ impl Flood {
         Flood { socket, stop, writer: Some(writer), reader: Some(reader), read }
     }
 
-    /// Ends it; the kinds of the frames that came back.
+    /// Ends the flood; returns the kinds of the received frames.
     fn end(mut self) -> Vec<u8> {
         self.stop.store(true, Ordering::Relaxed);
         self.writer.take().unwrap().join().unwrap();
@@ -113,7 +111,7 @@ impl Drop for Flood {
     }
 }
 
-/// Serves a neighbour of this flood; what the flood got.
+/// Calls on another connection during this flood; returns the frames that the flood received.
 async fn flooded(before: &[Vec<u8>], again: &[Vec<u8>]) -> Vec<u8> {
     let probe = Probe::default();
     let seen = probe.seen.clone();

@@ -1,4 +1,4 @@
-//! Streams that outrun their window: whatever the windows and sizes, nothing stands still.
+//! Streams that exceed their window: none stalls, with any window and size.
 
 mod support;
 
@@ -27,8 +27,7 @@ async fn long_uploads_of_small_messages_end() {
             }
             upload.finish().await
         });
-        let sum =
-            sent.await.unwrap_or_else(|_| panic!("stands still with a window of {window}")).expect("sum");
+        let sum = sent.await.unwrap_or_else(|_| panic!("stalls with a window of {window}")).expect("sum");
         assert_eq!(*sum, 300_000 * 299_999 / 2, "window {window}");
     }
 }
@@ -64,7 +63,7 @@ async fn large_messages_on_many_streams_of_one_connection_arrive() {
             .collect();
         for chat in chats {
             let count = tokio::time::timeout(PATIENCE, chat).await;
-            let count = count.unwrap_or_else(|_| panic!("stands still with a window of {window}"));
+            let count = count.unwrap_or_else(|_| panic!("stalls with a window of {window}"));
             assert_eq!(count.expect("task").expect("chat"), 20, "window {window}");
         }
     }
@@ -81,7 +80,7 @@ async fn calls_that_wait_for_a_full_outbox_are_answered() {
     };
     let calls: Vec<_> = (0..3000).map(|n| (n % 7 * 4000, echo(n % 7 * 4000))).collect();
     for (size, call) in calls {
-        let answer = tokio::time::timeout(PATIENCE, call).await.expect("stands still");
+        let answer = tokio::time::timeout(PATIENCE, call).await.expect("stalls");
         assert_eq!(answer.expect("task").expect("echo").len(), size);
     }
 }

@@ -1,7 +1,7 @@
 //! hulu and sofa, the older relatives of baidu_std, from end to end: our client and server, and bytes that were written
 //! by hand.
 #![cfg(feature = "http")]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -52,8 +52,8 @@ impl Service for Files {
             let turned: Vec<u8> = attachment.iter().rev().copied().collect();
             cx.reply_attachment(turned)?;
         }
-        let told = |name| cx.metadata().text(name).unwrap_or("none");
-        let answer = format!("{text} {} {} {}", told("baidu-log-id"), told("x-who"), cx.peer().wire);
+        let value = |name| cx.metadata().text(name).unwrap_or("none");
+        let answer = format!("{text} {} {} {}", value("baidu-log-id"), value("x-who"), cx.peer().wire);
         Ok(Reply::one(encode(&answer)?, cx))
     }
 }
@@ -150,9 +150,9 @@ async fn a_place_is_known_from_a_file_or_said() {
     let hulu = channel(&running, "hulu").await;
     let status = call(&hulu).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition);
-    assert!(status.message().contains("index=test.v1.Files/Turn:PLACE"), "{status}");
-    let told = channel(&running, "hulu&index=test.v1.Files/Turn:1").await;
-    assert_eq!(*call(&told).await.unwrap(), "x none none hulu");
+    assert!(status.message().contains("index=test.v1.Files/Turn:INDEX"), "{status}");
+    let indexed = channel(&running, "hulu&index=test.v1.Files/Turn:1").await;
+    assert_eq!(*call(&indexed).await.unwrap(), "x none none hulu");
     assert_eq!(*call(&channel(&running, "sofa").await).await.unwrap(), "x none none sofa");
 }
 
@@ -164,7 +164,7 @@ async fn statuses_have_the_numbers_of_brpc() {
         let status = channel.unary(&CODE, Codec::Proto, encode("-42"), decode).await.unwrap_err();
         assert_eq!((status.code(), status.message()), (Code::Unknown, "-42 was not to be"));
         assert_eq!(status.metadata().text("baidu-error-code"), Some("-42"));
-        // What is over a limit says so, and the connection goes on.
+        // A message over a limit gets an error that names the limit, and the connection stays open.
         let status = turn(&channel, &"x".repeat(5_000_000)).await.unwrap_err();
         assert!(status.message().contains("message_bytes_max"), "{status}");
         let status = turn(&channel, "x").timeout(Duration::ZERO).await.unwrap_err();

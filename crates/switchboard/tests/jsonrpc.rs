@@ -1,6 +1,6 @@
 //! JSON-RPC over bare TCP, HTTP and WebSocket, byte by byte.
 #![cfg(feature = "http")]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -237,7 +237,7 @@ async fn post_answers_with_status_200_whatever_the_outcome() {
 }
 
 #[tokio::test]
-async fn http_says_what_is_not_json_rpcs_to_say() {
+async fn http_errors_have_http_statuses() {
     let (running, seen) = start(&[(Limit::MessageBytesMax, 100)]).await;
     let echo = request("Probe.Echo", json!([[1]]), json!(1));
     let note = r#"{"jsonrpc":"2.0","method":"Probe.Note","params":[3]}"#;
@@ -258,6 +258,9 @@ async fn http_says_what_is_not_json_rpcs_to_say() {
     ] {
         let (found, body) = ask(&running, &request).await;
         assert_eq!(found, status, "{request}: {body}");
+        if [405, 413].contains(&status) {
+            assert!(body.contains(r#""jsonrpc":"2.0""#) && body.contains(r#""error""#), "{request}: {body}");
+        }
     }
     seen.until(|seen| seen.notes.load(std::sync::atomic::Ordering::SeqCst) == 6).await;
 }

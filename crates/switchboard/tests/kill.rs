@@ -1,5 +1,5 @@
-//! Servers that die, links that drop, servers that drain: every call ends, and callers come back.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+//! Servers that are killed, links that drop, servers that drain: every call ends, and callers reconnect.
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -24,7 +24,7 @@ async fn serve_at(address: &str) -> (Running, Arc<Seen>) {
     (Server::new().add(probe).listen(address).start().await.expect("start"), seen)
 }
 
-/// Callers without a pause until `stop`; each gives the statuses that it saw.
+/// Starts callers that call without a pause until `stop`; each returns the statuses of its failed calls.
 fn load(channel: &Channel, callers: usize, stop: &Arc<AtomicBool>) -> Vec<JoinHandle<(u64, Vec<Status>)>> {
     let caller = |_| {
         let (channel, stop) = (channel.clone(), stop.clone());
@@ -45,7 +45,7 @@ fn load(channel: &Channel, callers: usize, stop: &Arc<AtomicBool>) -> Vec<JoinHa
     (0..callers).map(caller).collect()
 }
 
-/// Asks until there is an answer.
+/// Calls until a call succeeds.
 async fn recovered(channel: &Channel) {
     soon(async {
         while ask::<_, Vec<u8>>(channel, &ECHO, &vec![1u8]).await.is_err() {
@@ -199,7 +199,7 @@ async fn connect_to_a_blackhole_ends_with_the_connect_timeout() {
     let url = format!("tcp://{first},{second}");
     let status = soon(Channel::builder(&url).connect_timeout(limit).connect()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
-    assert!(status.message().contains("no answer within 1.5s (connect_timeout)"), "{status}");
+    assert!(status.message().contains("no response within 1.5s (connect_timeout)"), "{status}");
     // Both addresses in the same time: one after the other would be twice the limit.
     assert!(began.elapsed() < 2 * limit, "{:?}", began.elapsed());
     tokio::time::resume();
@@ -210,7 +210,7 @@ async fn connect_to_a_blackhole_ends_with_the_connect_timeout() {
 }
 
 #[tokio::test]
-async fn one_dead_address_of_two_slows_nobody_down() {
+async fn one_dead_address_of_two_delays_no_call() {
     let (_hole, _fill, dead) = blackhole().await;
     let (running, _) = serve_at("tcp://127.0.0.1:0").await;
     let url = format!("tcp://{dead},{}", running.url().replace("tcp://", ""));
@@ -272,7 +272,7 @@ async fn keepalive_notices_a_link_that_is_silent() {
     let status = soon(ask::<_, Vec<u8>>(&channel, &ECHO, &vec![1u8])).await.unwrap_err();
     assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Path));
     assert!(
-        status.message().contains("no sign of life") && status.message().contains("keepalive"),
+        status.message().contains("no data received") && status.message().contains("keepalive"),
         "{status}"
     );
     tokio::time::resume();

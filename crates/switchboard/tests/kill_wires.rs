@@ -1,7 +1,7 @@
 //! Links that drop and servers that die, on every wire that our channels speak: every call ends and says why, no reply
 //! goes to another call, and callers come back.
 #![cfg(feature = "http")]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -168,7 +168,7 @@ async fn cut_link_ends_calls_on_every_wire_and_callers_come_back() {
             assert_eq!(known, lost, "{scheme} {options}: {status}");
             assert!(status.message().contains(&address), "{scheme} {options}: {status}");
         }
-        // The server gives up as well: nobody waits for the answers.
+        // The server drops the calls as well: no caller waits for the replies.
         holder.holds(0).await;
         recovered(&channel, 7).await;
     }

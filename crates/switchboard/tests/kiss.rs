@@ -1,5 +1,5 @@
-//! kiss-rpc from end to end: our client and server, and frames that were written by hand.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+//! kiss-rpc from end to end: Switchboard's client and server, and frames that the test writes.
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -12,7 +12,7 @@ use tokio::{
 };
 
 const ECHO: u64 = 0x1234_5678;
-/// What callers of the probe call, and as which functions.
+/// Methods of the probe with their function numbers.
 const FUNCTIONS: [(&str, u64); 6] = [
     ("test.Probe/Echo", ECHO),
     ("test.Probe/Fail", 2),

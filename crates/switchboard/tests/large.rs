@@ -1,4 +1,4 @@
-//! Large protobuf messages, which are not in one piece on their way out: the same bytes arrive on every way.
+//! Large protobuf messages, which are sent in several parts: the same bytes arrive on every wire.
 #![cfg(feature = "http")]
 
 use buffa_types::google::protobuf::{__buffa::view::AnyView, Any};
@@ -7,7 +7,7 @@ use switchboard::{
     Server, Service, ServiceInfo, codec::proto,
 };
 
-/// Answers with what it was sent: from a view as `Same`, and built anew as `Built`.
+/// Returns its request: from a view as `Same`, and built as a new message as `Built`.
 struct Echo;
 
 static INFO: ServiceInfo = ServiceInfo {

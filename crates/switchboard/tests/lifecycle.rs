@@ -1,5 +1,5 @@
 //! How a server begins and ends: hooks, readiness, notice, drain, and the report of what was cut.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -86,7 +86,7 @@ async fn calls_on_http_get_unavailable_too() {
 }
 
 #[tokio::test]
-async fn what_is_left_at_the_hard_limit_is_cut_and_reported() {
+async fn connections_at_the_hard_limit_are_closed_and_reported() {
     let (running, channel, seen) = served("tcp://127.0.0.1:0").await;
     let call = hang(&channel);
     seen.until(|seen| seen.hanging() == 1).await;
@@ -159,7 +159,7 @@ async fn hooks_run_in_order_and_their_failure_is_that_of_the_start() {
 
 #[cfg(feature = "handover")]
 #[tokio::test]
-async fn successor_takes_over_the_listeners_and_nobody_is_refused() {
+async fn successor_takes_over_the_listeners_and_no_connection_is_refused() {
     let path = std::env::temp_dir().join(format!("switchboard-handover-{}", std::process::id()));
     let server = || Server::new().add(Probe::default()).listen("tcp://127.0.0.1:0").handover(&path);
     let first = soon(server().start()).await.unwrap();
@@ -262,7 +262,7 @@ mod health {
         let address = running.admin().unwrap().clone();
         assert_eq!(status_of(&address, "/health").await, 200);
         drop(running);
-        let Address::Tcp(host, port) = address else { panic!("TCP was asked for") };
+        let Address::Tcp(host, port) = address else { panic!("not a TCP address") };
         soon(async {
             while tokio::net::TcpStream::connect((host.as_str(), port)).await.is_ok() {
                 tokio::task::yield_now().await;

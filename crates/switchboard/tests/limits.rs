@@ -1,5 +1,5 @@
 //! Limits of one method, one listener and one call: each holds where it is set, and its status names it.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -130,7 +130,7 @@ async fn call_limits_its_replies() {
 }
 
 #[tokio::test]
-async fn old_connections_are_told_to_end() {
+async fn old_connections_get_a_goaway() {
     let server = Server::new().add(Probe::default()).listen("tcp://127.0.0.1:0");
     let running = server.limit(Limit::ConnectionAge, 100).start().await.unwrap();
     let mut raw = Raw::open(&running).await;

@@ -1,7 +1,7 @@
-//! What is logged of calls, and the trace that they are part of.
+//! Logs of calls, and their traces.
 //!
 //! One subscriber takes the events and spans of the whole process: each test has methods or traces of its own.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -72,7 +72,7 @@ fn lines(target: &str, part: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn calls_are_logged_when_asked_for() {
+async fn calls_are_logged_when_enabled() {
     subscribe();
     let server = Server::new().access_log(2).slow_call(Duration::from_millis(10));
     let running = server.add(Probe::default()).listen("tcp://127.0.0.1:0").start().await.unwrap();
@@ -105,6 +105,89 @@ async fn calls_are_logged_when_asked_for() {
     }
 }
 
+#[tokio::test]
+async fn a_server_says_where_it_listens() {
+    subscribe();
+    let running = Server::new().add(Probe::default()).listen("tcp://127.0.0.1:0").start().await.unwrap();
+    let said = lines("switchboard::server", &running.url());
+    assert!(said.len() == 1 && said[0].contains("INFO") && said[0].contains("listening"), "{said:?}");
+}
+
+/// Sends messages as its requests come, and holds its turn for as long as the first one says.
+struct Steps;
+
+static STEPS_INFO: ServiceInfo =
+    ServiceInfo { name: "test.Steps", methods: &[MethodInfo::new("Run", Kind::Bidi)], descriptor: &[] };
+static STEPS: ClientMethod = ClientMethod { service: &STEPS_INFO, index: 0, path: "test.Steps/Run" };
+
+impl Service for Steps {
+    fn info(&self) -> &'static ServiceInfo {
+        &STEPS_INFO
+    }
+
+    async fn call(&self, call: Call) -> Result<Reply> {
+        let codec = call.codec();
+        let (raw, cx) = call.into_many();
+        let mut input = switchboard::Receiver::of_request(raw, codec, |_, message| Ok(message));
+        let same = |message: &switchboard::codegen::Bytes, _| Ok(message.clone());
+        Ok(switchboard::codegen::stream_reply(cx, codec, same, |_, out| async move {
+            while let Some(message) = input.next().await? {
+                let pause = std::str::from_utf8(&message).unwrap().parse().unwrap();
+                std::thread::sleep(Duration::from_millis(pause));
+                out.send(message).await?;
+            }
+            Ok(())
+        }))
+    }
+}
+
+#[cfg(all(feature = "auth", feature = "http"))]
+#[tokio::test]
+async fn streams_are_slow_by_their_first_message_and_callers_are_named() {
+    use switchboard::{
+        auth::{Caller, Tokens},
+        codegen::Bytes,
+    };
+    const PAUSE: Duration = Duration::from_millis(300);
+    subscribe();
+    let tokens = Tokens::default().token("t0ken-of-wendy", Caller::new("wendy"));
+    let server = Server::new().auth(tokens).access_log(1).slow_call(Duration::from_millis(1)).add(Steps);
+    let running = server.listen("tcp://127.0.0.1:0").start().await.unwrap();
+    for (at, wire) in ["", "?wire=grpc"].into_iter().enumerate() {
+        let url = running.url() + wire;
+        let channel = Channel::builder(&url).token("t0ken-of-wendy").connect().await.unwrap();
+        let call = channel.bidi::<Bytes, Bytes>(
+            &STEPS,
+            Codec::Json,
+            |bytes, _| Ok(bytes.clone()),
+            |_, bytes| Ok(bytes),
+        );
+        let (sender, mut receiver) = call.await.unwrap();
+        // The handler holds its turn for so long.
+        sender.send(Bytes::from_static(b"5")).await.unwrap();
+        soon(receiver.next()).await.unwrap().unwrap();
+        tokio::time::sleep(PAUSE).await;
+        sender.finish();
+        assert!(soon(receiver.next()).await.unwrap().is_none());
+        soon(async {
+            while lines("switchboard::access", "test.Steps/Run").len() <= at {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        let logged = lines("switchboard::access", "test.Steps/Run");
+        assert!(logged[at].contains("caller=\"wendy\""), "{wire}: {logged:?}");
+        let slow = lines("switchboard::slow", "test.Steps/Run");
+        let number = |name: &str| {
+            let (_, rest) = slow[at].split_once(name).unwrap_or_else(|| panic!("{name}: {slow:?}"));
+            rest.split(' ').next().unwrap().parse::<u128>().unwrap()
+        };
+        let (busy, took) = (number(" busy_us="), number(" took_us="));
+        // What came after the first message does not count.
+        assert!(busy + PAUSE.as_micros() <= took, "{wire}: {slow:?}");
+    }
+}
+
 #[cfg(feature = "http")]
 async fn ask_json(channel: &Channel, method: &'static ClientMethod) {
     let codec = channel.codec(Codec::Json);
@@ -112,7 +195,7 @@ async fn ask_json(channel: &Channel, method: &'static ClientMethod) {
     channel.unary(method, codec, bytes, |_, _| Ok(())).await.unwrap_err();
 }
 
-/// Tells the trace of its call, and asks the next one.
+/// Returns the trace of its call, and calls the next hop.
 struct Hop(Option<Channel>);
 
 static HOP_INFO: ServiceInfo =
@@ -145,7 +228,7 @@ impl Service for Hop {
     }
 }
 
-/// What each hop of the call tells, in lines.
+/// Returns the lines of all hops of a call.
 async fn hop(channel: &Channel, traceparent: Option<&str>) -> String {
     let codec = channel.codec(Codec::Proto);
     let mut call = channel.unary(&HOP, codec, Ok(bytes::Bytes::new()), |_, reply| Ok(reply));
@@ -156,7 +239,7 @@ async fn hop(channel: &Channel, traceparent: Option<&str>) -> String {
 }
 
 #[tokio::test]
-async fn trace_is_seen_and_handed_on_over_every_wire() {
+async fn trace_is_read_and_forwarded_over_every_wire() {
     subscribe();
     let start = |next| async {
         let server = Server::new().add(Hop(next)).listen("tcp://127.0.0.1:0");
@@ -208,7 +291,7 @@ async fn every_denial_is_an_audit_line_without_secrets() {
         guard::Rule,
     };
     subscribe();
-    let later = auth::from_fn("asked-later", |credentials| {
+    let later = auth::from_fn("checked-later", |credentials| {
         if credentials.metadata().text("x-session").is_none() {
             return Checked::Absent;
         }
@@ -239,7 +322,7 @@ async fn every_denial_is_an_audit_line_without_secrets() {
                 "wr0ng-of-audit",
                 "api key",
                 "unauthenticated",
-                ["API key is not known", "Mirror"],
+                ["API key is not valid", "Mirror"],
             ),
             (
                 &MIRROR,
@@ -253,7 +336,7 @@ async fn every_denial_is_an_audit_line_without_secrets() {
                 &MIRROR,
                 "x-session",
                 "s3cret-of-audit",
-                "asked-later",
+                "checked-later",
                 "unauthenticated",
                 ["no such session", "Mirror"],
             ),
@@ -263,7 +346,7 @@ async fn every_denial_is_an_audit_line_without_secrets() {
                 "k3y-of-audit",
                 "rule",
                 "permission_denied",
-                ["nobody may", "test.Probe/Hang"],
+                ["a rule denies all calls", "test.Probe/Hang"],
             ),
             (
                 &RELAY,

@@ -1,5 +1,5 @@
-//! The memory budget of a server: ten thousand peers that do not read, and everybody else.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+//! The memory budget of a server: ten thousand peers that do not read, and the calls of others.
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -27,7 +27,7 @@ use tokio::{
 const READERS: usize = 10_000;
 /// A tenth of what they leave in the server; their sockets take some 100 KB of each.
 const BUDGET: u64 = 64 << 20;
-/// Of a unary reply, and of three messages of a stream.
+/// Size of a unary reply, and of three messages of a stream.
 const REPLY: usize = 165_000;
 const ITEM: usize = 55_000;
 
@@ -37,7 +37,7 @@ static BLOBS: ServiceInfo = ServiceInfo {
     descriptor: &[],
 };
 
-/// Answers with as many bytes as it is asked for, or never.
+/// Replies with the requested number of bytes, or never.
 struct Blobs;
 
 impl Service for Blobs {
@@ -66,7 +66,7 @@ async fn server(budget: u64) -> Running {
 const COUNT_NUMBER: u16 = 100;
 const BLOB_NUMBER: u16 = 101;
 
-/// A peer with a small receive buffer that asks for something large.
+/// A peer with a small receive buffer that requests large replies.
 struct Reader {
     io: TcpStream,
     ask: Vec<u8>,
@@ -117,7 +117,8 @@ impl Reader {
         (header[4], u16::from_le_bytes([header[6], header[7]]), len)
     }
 
-    /// Reads to the end of the call, and asks again as long as there is no room for it; how often it did.
+    /// Reads to the end of the call, and calls again as long as the server refuses it; returns the number of
+    /// retries.
     async fn read(&mut self) -> u64 {
         let (mut again, mut got) = (0, 0);
         // From now on it is fast.
@@ -181,16 +182,16 @@ async fn ten_thousand_slow_readers_stay_within_the_budget_and_others_are_served(
     let before = resources::resident();
     let others = tokio::spawn(others(channel.clone(), running.clone(), goes_on.clone(), most.clone()));
 
-    // Everybody asks and nobody reads.
+    // All peers send requests and none reads.
     for reader in &mut readers {
         reader.ask().await;
     }
     // The budget is used up, and yet calls of others are answered: a thousand more of them.
-    let asked = readers.len() as u64;
+    let count = readers.len() as u64;
     loop {
         let memory = running.memory();
         assert!(memory.held <= BUDGET, "{memory:?}");
-        if memory.held > BUDGET / 100 * 80 && memory.refused > asked / 10 {
+        if memory.held > BUDGET / 100 * 80 && memory.refused > count / 10 {
             break;
         }
         let _: Vec<u8> = ask(&channel, &ECHO, &vec![1u8; 100]).await.unwrap();
@@ -200,26 +201,26 @@ async fn ten_thousand_slow_readers_stay_within_the_budget_and_others_are_served(
     }
     let grown = resources::resident().saturating_sub(before);
     let memory = running.memory();
-    eprintln!("{asked} readers: {memory:?}, resident memory grew by {} MiB", grown >> 20);
+    eprintln!("{count} readers: {memory:?}, resident memory grew by {} MiB", grown >> 20);
     assert!(memory.paused > 0 && memory.cut == 0, "{memory:?}");
     // The budget, and what callers, tasks and the allocator need.
     assert!(grown < BUDGET + BUDGET / 2, "{grown} bytes, {memory:?}");
 
-    // They read again, and all get what they asked for.
+    // They read again, and all get their replies.
     let reading: Vec<_> = readers
         .into_iter()
         .map(|mut reader| tokio::spawn(async move { (reader.read().await, reader) }))
         .collect();
     let (mut again, mut readers) = (0, Vec::new());
     for reader in reading {
-        let (asked_again, reader) = reader.await.unwrap();
-        again += asked_again;
+        let (retries, reader) = reader.await.unwrap();
+        again += retries;
         readers.push(reader);
     }
     goes_on.store(false, Ordering::Relaxed);
     let calls = others.await.unwrap();
     let most = most.load(Ordering::Relaxed);
-    eprintln!("{again} asked again, {calls} calls of others, at most {} MiB were held", most >> 20);
+    eprintln!("{again} retries, {calls} calls of others, at most {} MiB were held", most >> 20);
     assert!(most <= BUDGET, "{most}");
     while running.memory().held > 0 || running.memory().paused > 0 {
         let _: Vec<u8> = ask(&channel, &ECHO, &vec![1u8; 100]).await.unwrap();
@@ -258,8 +259,8 @@ async fn greedy_connection_is_paused_and_goes_on_when_its_peer_reads() {
     let running = server.start().await.unwrap();
     let mut greedy = open(&running).await;
     let calls = 1000;
-    let asks: Vec<u8> = (0..calls).flat_map(|id| blob(id, 15_000)).collect();
-    greedy.send(&asks).await;
+    let requests: Vec<u8> = (0..calls).flat_map(|id| blob(id, 15_000)).collect();
+    greedy.send(&requests).await;
     until(&running, |memory| memory.paused == 1).await;
     let memory = running.memory();
     assert!(memory.held > 800 << 10 && memory.held <= 1 << 20, "{memory:?}");
@@ -295,7 +296,7 @@ async fn holders(running: &Running, target: u64) -> Vec<Raw> {
 }
 
 #[tokio::test]
-async fn large_requests_are_refused_before_small_ones_and_whoever_is_paused_is_heard() {
+async fn large_requests_are_refused_before_small_ones_and_paused_connections_are_still_read() {
     const ALL: u64 = 4 << 20;
     let running = server(ALL).await;
     // Two in the middle of a message, and one that holds more than others, when room gets scarce.
@@ -325,9 +326,9 @@ async fn large_requests_are_refused_before_small_ones_and_whoever_is_paused_is_h
     other.echo(4).await;
     half.send(&large[100_000..]).await;
     let (code, text) = half.expect().await.status();
-    assert!(code == Code::ResourceExhausted && text.contains("no room for a message"), "{text}");
+    assert!(code == Code::ResourceExhausted && text.contains("no memory for a message"), "{text}");
     half.echo(2).await;
-    // A reply that does not fit is not kept, though nobody knew its size before.
+    // A reply that does not fit is dropped, also when its size was not known before.
     other.send(&raw::method(BLOB_NUMBER, "test.Blobs/Blob")).await;
     other.send(&blob(5, 2 << 20)).await;
     let (code, text) = other.expect().await.status();
@@ -361,7 +362,7 @@ async fn queues_of_streams_count_and_no_limit_is_none() {
     let running = server(1 << 20).await;
     let mut raw = Raw::open(&running).await;
     raw.send(&raw::method(BLOB_NUMBER, "test.Blobs/Ignore")).await;
-    // Nobody reads this stream.
+    // The handler does not read this stream.
     raw.send(&raw::open_call(raw::MORE, BLOB_NUMBER, 1, &[])).await;
     for _ in 0..5 {
         raw.send(&raw::frame(raw::ITEM, 0, 0, 1, &[0; 20_000])).await;

@@ -1,6 +1,7 @@
-//! The memory budget of a server: thousands of peers of HTTP that do not read or send without end, and everybody else.
+//! The memory budget of a server: thousands of peers of HTTP that do not read or send without end, and the
+//! calls of others.
 #![cfg(feature = "http")]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 #[path = "http/frames.rs"]
 #[allow(dead_code, reason = "shared with the tests of HTTP")]
@@ -34,7 +35,7 @@ use tokio::{
 const READERS: usize = 1_000;
 /// A part of what they leave in the server; their sockets take some 100 KB of each.
 const BUDGET: u64 = 16 << 20;
-/// Of a unary reply, and of three messages of a stream.
+/// Size of a unary reply, and of three messages of a stream.
 const REPLY: usize = 165_000;
 const ITEM: usize = 55_000;
 
@@ -86,9 +87,9 @@ async fn server() -> Running {
     server.limit(Limit::MemoryBytesMax, BUDGET).start().await.unwrap()
 }
 
-/// What a peer asks for, and over what.
+/// The requests of a peer, and their protocol.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Asks {
+enum Load {
     Http2,
     Http2Stream,
     Http1,
@@ -97,21 +98,21 @@ enum Asks {
 /// A peer with a small receive buffer.
 struct Peer {
     io: Http2,
-    asks: Asks,
+    load: Load,
     /// The stream of the next call.
     stream: u32,
 }
 
 impl Peer {
-    async fn open(address: SocketAddr, asks: Asks) -> Peer {
+    async fn open(address: SocketAddr, load: Load) -> Peer {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.set_nonblocking(true).unwrap();
         // The system should not hold what the server should: with the large segments of loopback it takes megabytes.
         socket.set_recv_buffer_size(4 << 10).unwrap();
         socket.set_tcp_mss(536).unwrap();
         let io = TcpSocket::from_std_stream(socket.into()).connect(address).await.unwrap();
-        let mut peer = Peer { io: Http2(io), asks, stream: 1 };
-        if asks != Asks::Http1 {
+        let mut peer = Peer { io: Http2(io), load, stream: 1 };
+        if load != Load::Http1 {
             // Its windows take everything: only its socket does not.
             let windows = [&4u16.to_be_bytes()[..], &(u32::MAX >> 1).to_be_bytes()].concat();
             let mut first = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
@@ -126,12 +127,12 @@ impl Peer {
 
     /// Bytes of envelopes around so many messages.
     fn envelopes(&self, messages: usize) -> usize {
-        if self.asks == Asks::Http1 { 0 } else { 5 * messages }
+        if self.load == Load::Http1 { 0 } else { 5 * messages }
     }
 
     async fn ask(&mut self, method: &str, size: usize) {
         let (path, size) = (format!("/test.Pours/{method}"), size.to_string());
-        let asked = if self.asks == Asks::Http1 {
+        let request = if self.load == Load::Http1 {
             let head = format!(
                 "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/proto\r\ncontent-length: {}\r\n\r\n",
                 size.len()
@@ -141,20 +142,20 @@ impl Peer {
             let message = [&[0, 0, 0, 0, size.len() as u8], size.as_bytes()].concat();
             whole_call(self.stream, &path, "application/grpc", &message)
         };
-        self.io.send(&asked).await.unwrap();
+        self.io.send(&request).await.unwrap();
         self.stream += 2;
     }
 
     async fn ask_much(&mut self) {
-        match self.asks {
-            Asks::Http2Stream => self.ask("Pour", ITEM).await,
-            Asks::Http2 | Asks::Http1 => self.ask("Blob", REPLY).await,
+        match self.load {
+            Load::Http2Stream => self.ask("Pour", ITEM).await,
+            Load::Http2 | Load::Http1 => self.ask("Blob", REPLY).await,
         }
     }
 
     /// Bytes of the answer, to its end.
     async fn answer(&mut self) -> usize {
-        if self.asks == Asks::Http1 {
+        if self.load == Load::Http1 {
             return self.answer_of_http1().await;
         }
         let mut bytes = 0;
@@ -185,18 +186,19 @@ impl Peer {
         0
     }
 
-    /// Reads to the end of the call, and asks again as long as there is no room for it; how often it did.
+    /// Reads to the end of the call, and calls again as long as the server refuses it; returns the number of
+    /// retries.
     async fn read(&mut self) -> u64 {
         let mut again = 0;
         // From now on it is fast.
         SockRef::from(&self.io.0).set_recv_buffer_size(256 << 10).unwrap();
-        let expected = REPLY + self.envelopes(if self.asks == Asks::Http2Stream { 3 } else { 1 });
+        let expected = REPLY + self.envelopes(if self.load == Load::Http2Stream { 3 } else { 1 });
         loop {
             match self.answer().await {
                 // It was refused.
                 0 => again += 1,
                 bytes => {
-                    assert_eq!(bytes, expected, "{:?}", self.asks);
+                    assert_eq!(bytes, expected, "{:?}", self.load);
                     return again;
                 }
             }
@@ -207,7 +209,7 @@ impl Peer {
     }
 }
 
-/// A small call of somebody else, which has to be served.
+/// A small call of another peer, which has to be served.
 async fn serves(channel: &Channel) {
     let call = channel.unary(&NOTE, Codec::Proto, Ok(b"100".to_vec()), |_, reply| Ok(reply.len()));
     assert_eq!(call.await.expect("others are served").into_inner(), 100);
@@ -239,15 +241,15 @@ async fn thousands_of_slow_readers_of_http_stay_within_the_budget_and_others_are
     let count = resources::peers(READERS);
     let mut readers = Vec::new();
     for number in 0..count {
-        let asks = [Asks::Http2, Asks::Http2Stream, Asks::Http1][number % 3];
-        readers.push(Peer::open(address, asks).await);
+        let load = [Load::Http2, Load::Http2Stream, Load::Http1][number % 3];
+        readers.push(Peer::open(address, load).await);
     }
     let channel = Channel::connect(&format!("{}?wire=grpc", running.url())).await.unwrap();
     let (goes_on, most) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
     let before = resources::resident();
     let others = tokio::spawn(others(channel.clone(), running.clone(), goes_on.clone(), most.clone()));
 
-    // Everybody asks and nobody reads.
+    // All peers send requests and none reads.
     for reader in &mut readers {
         reader.ask_much().await;
     }
@@ -269,21 +271,21 @@ async fn thousands_of_slow_readers_of_http_stay_within_the_budget_and_others_are
     // The budget, and what callers, tasks and the allocator need.
     assert!(grown < BUDGET * 2, "{grown} bytes, {memory:?}");
 
-    // They read again, and all get what they asked for.
+    // They read again, and all get their replies.
     let reading: Vec<_> = readers
         .into_iter()
         .map(|mut reader| tokio::spawn(async move { (reader.read().await, reader) }))
         .collect();
     let (mut again, mut readers) = (0, Vec::new());
     for reader in reading {
-        let (asked_again, reader) = reader.await.unwrap();
-        again += asked_again;
+        let (retries, reader) = reader.await.unwrap();
+        again += retries;
         readers.push(reader);
     }
     goes_on.store(false, Ordering::Relaxed);
     let calls = others.await.unwrap();
     let most = most.load(Ordering::Relaxed);
-    eprintln!("{again} asked again, {calls} calls of others, at most {} MiB were held", most >> 20);
+    eprintln!("{again} retries, {calls} calls of others, at most {} MiB were held", most >> 20);
     assert!(most <= MOST, "{most}");
     until_all_is_free(&running, &channel).await;
 }
@@ -294,7 +296,7 @@ async fn until_all_is_free(running: &Running, channel: &Channel) {
     }
 }
 
-/// Sends messages of a stream that nobody reads, as much as its window allows.
+/// Sends messages of a stream that the handler does not read, as many as its window allows.
 async fn pour(address: SocketAddr) {
     let mut peer = Http2(TcpStream::connect(address).await.unwrap());
     let head = [
@@ -317,7 +319,7 @@ async fn pour(address: SocketAddr) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn uploads_that_nobody_reads_stay_within_the_budget() {
+async fn unread_uploads_stay_within_the_budget() {
     let running = server().await;
     let address: SocketAddr = running.url().replace("tcp://", "").parse().unwrap();
     // Many times what there is room for: 200 MiB.
@@ -350,6 +352,6 @@ async fn uploads_that_nobody_reads_stay_within_the_budget() {
         }
     };
     let is_free = tokio::time::timeout(Duration::from_secs(20), freed).await.is_ok();
-    assert!(is_free, "what is gone is held: {:?}", running.memory());
+    assert!(is_free, "memory of closed connections is held: {:?}", running.memory());
     serves(&channel).await;
 }

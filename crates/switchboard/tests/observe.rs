@@ -1,5 +1,5 @@
-//! What a server counts of its calls, connections and callers.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+//! Counters of a server: calls, connections and callers.
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -51,7 +51,7 @@ async fn calls_are_counted_by_method_and_wire_with_bytes_and_times() {
     assert_eq!((failed.ended[0], failed.ended[usize::from(Code::NotFound.number())]), (0, 1));
     assert!(method(&stats, "test.Probe/Count").sent >= 3000);
     assert_eq!((method(&stats, "test.Probe/Hang").in_flight, stats.calls_in_flight), (1, 1));
-    assert!(method(&stats, "test.Probe/Meta").wires.is_empty(), "nobody called it");
+    assert!(method(&stats, "test.Probe/Meta").wires.is_empty(), "it was not called");
     hanging.abort();
     let gone = |stats: &ServerStats| method(stats, "test.Probe/Hang").ended[1] == 1;
     let stats = until(&running, gone).await;
@@ -91,7 +91,7 @@ async fn every_wire_counts_apart() {
     drop((channel, websocket));
     let stats = until(&running, |stats| stats.connections == 0).await;
     assert!(stats.carriers.iter().all(|carrier| carrier.open == 0), "{:?}", stats.carriers);
-    // Connections have told what they counted.
+    // Connections have reported their counts.
     let peers: Vec<_> =
         stats.peers.iter().map(|peer| (peer.address.as_str(), peer.calls, peer.open)).collect();
     assert_eq!(peers, [("127.0.0.1", 5, 0)]);

@@ -1,8 +1,7 @@
-//! A server that is a process of its own, killed by SIGKILL under load: every call ends, says the truth about
-//! whether it may have begun, and callers come back to the next server at the same address.
-//!
-//! The server is this test binary once more, told by its environment to serve.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+//! A server that is a process of its own, killed by SIGKILL under load: every call ends with a correct
+//! statement whether it may have begun, and callers reconnect to the next server at the same address.
+//! The server is this test binary again, started as a server by an environment variable.
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -30,7 +29,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Where the child serves, and the file that it writes the numbers of its calls to.
+/// Environment variables of the child: its address, and the file for the numbers of its calls.
 const ADDRESS: &str = "SWITCHBOARD_TEST_ADDRESS";
 const LEDGER: &str = "SWITCHBOARD_TEST_LEDGER";
 const CALLERS: u64 = 300;
@@ -50,7 +49,7 @@ static HANG: ClientMethod = ClientMethod { service: &INFO, index: 1, path: "test
 static UNTIL_HANGING: ClientMethod =
     ClientMethod { service: &INFO, index: 2, path: "test.Ledger/UntilHanging" };
 
-/// Writes the number of each call down before it does anything else; what is written outlives the process.
+/// Writes the number of each call to a file first; the file outlives the process.
 struct Ledger {
     file: File,
     hanging: watch::Sender<u64>,
@@ -132,7 +131,7 @@ impl Drop for Peer {
     }
 }
 
-/// What the callers got, each call under its own number.
+/// Outcomes of the callers, each call under its own number.
 #[derive(Default)]
 struct Load {
     next: AtomicU64,
@@ -170,7 +169,7 @@ fn caller(at: usize, channel: Channel, load: Arc<Load>, stop: watch::Receiver<bo
                 load.answered[at].fetch_add(1, Ordering::SeqCst);
                 load.changed.notify_waiters();
             } else {
-                // A caller of manners: while nobody serves, refusals come at once.
+                // A pause: while no server listens, connections are refused at once.
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
             outcomes.push((number, outcome));
@@ -179,7 +178,7 @@ fn caller(at: usize, channel: Channel, load: Arc<Load>, stop: watch::Receiver<bo
     })
 }
 
-/// Fails unless `status` is what a killed server leaves, and true about whether the call began.
+/// Fails unless `status` is one that a killed server causes, with correct retry information.
 fn check(status: &Status, began: bool) {
     assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Path), "{status}");
     match status.retry() {

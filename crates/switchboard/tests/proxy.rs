@@ -1,5 +1,5 @@
-//! Servers that hand calls on to others, and know nothing of what they hand on.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+//! Servers that forward calls to others, without a schema.
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -12,7 +12,7 @@ use switchboard::{
     proxy::{Forward, Translate, Translation},
 };
 
-/// A probe, a proxy in front of it that learns its methods, and a channel to that with these options.
+/// A probe, a proxy in front of it without a schema, and a channel to that with these options.
 struct Proxied {
     _behind: Running,
     front: Running,
@@ -31,7 +31,7 @@ impl Proxied {
     }
 }
 
-/// Every kind of call, with what stands beside the messages.
+/// Makes every kind of call, with metadata, deadlines and statuses.
 async fn every_kind(channel: &Channel) {
     let reply = call::<_, Vec<u8>>(channel, &ECHO, &vec![1u8, 2]).meta("x-head", "a").meta("x-tail", "b");
     let reply = soon(reply).await.unwrap();
@@ -69,7 +69,7 @@ async fn every_kind(channel: &Channel) {
 }
 
 #[tokio::test]
-async fn methods_that_nobody_declared_are_called_through() {
+async fn undeclared_methods_are_forwarded() {
     let proxied = Proxied::new("", "", |server| server).await;
     every_kind(&proxied.channel).await;
     let unknown = soon(ask::<_, ()>(&proxied.channel, &UNKNOWN, &())).await.unwrap_err();
@@ -118,7 +118,7 @@ fn a_server_behind_that_is_gone_is_unavailable() {
     });
 }
 
-/// Time passes when nothing else goes on: what has not been taken by then, nobody takes.
+/// Time passes when no task is ready: messages that are not read by then are never read.
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_is_slow_holds_the_sender_up_through_the_proxy() {
     const MESSAGE: usize = 16 << 10;
@@ -134,7 +134,7 @@ async fn a_reader_that_is_slow_holds_the_sender_up_through_the_proxy() {
     {
         taken.unwrap();
         sent += 1;
-        assert!(sent * MESSAGE < HELD_MAX, "{sent} messages, and nobody has read one");
+        assert!(sent * MESSAGE < HELD_MAX, "{sent} messages, and none was read");
     }
     sender.finish();
     for _ in 0..sent {
@@ -151,7 +151,7 @@ async fn calls_without_an_answer_stay_so() {
 }
 
 #[tokio::test]
-async fn guards_hold_for_what_is_learned() {
+async fn guards_hold_for_methods_that_no_service_declares() {
     let limited = |server: Server| {
         server.rate(Rate::per_second(0.001).burst(1)).deadline_max(Duration::from_millis(50))
     };
@@ -186,6 +186,53 @@ mod over_http {
         let request = bytes::Bytes::copy_from_slice(request.as_bytes());
         let reply = soon(channel.unary(method, codec, Ok(request), |_, reply| Ok(reply))).await?;
         Ok(String::from_utf8(reply.to_vec()).unwrap())
+    }
+
+    /// A caller calls more names than any table has places for; those of others are as good as before.
+    #[tokio::test]
+    async fn callers_cannot_use_up_names() {
+        use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+
+        for behind in ["", "?wire=grpc", "?wire=rpcx"] {
+            let proxied = Proxied::new("", behind, |server| server).await;
+            let host = proxied.front.url().trim_start_matches("tcp://").to_owned();
+            let invent = async {
+                let stream = tokio::net::TcpStream::connect(&host).await.unwrap();
+                let mut stream = BufReader::new(stream);
+                for n in 0..1200 {
+                    let head = "host: x\r\ncontent-type: application/json\r\ncontent-length: 4";
+                    let request = format!("POST /evil.S{n}/M HTTP/1.1\r\n{head}\r\n\r\nnull");
+                    stream.write_all(request.as_bytes()).await.unwrap();
+                    let (mut line, mut len) = (String::new(), 0);
+                    while line != "\r\n" {
+                        line.clear();
+                        assert!(stream.read_line(&mut line).await.unwrap() > 0);
+                        let value = line.to_ascii_lowercase();
+                        if let Some(value) = value.strip_prefix("content-length:") {
+                            len = value.trim().parse().unwrap();
+                        }
+                    }
+                    let mut body = vec![0; len];
+                    stream.read_exact(&mut body).await.unwrap();
+                    let body = String::from_utf8(body).unwrap();
+                    // What the server behind says of this name, and of no other.
+                    assert!(body.contains(&format!("evil.S{n}")), "{behind:?}, {n}: {body}");
+                }
+            };
+            let honest = async {
+                for n in 0..100 {
+                    let echoed = json(&proxied.channel, &ECHO, &format!("[{n}]")).await.unwrap();
+                    assert_eq!(echoed, format!("[{n}]"), "{behind:?}");
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(100), async { tokio::join!(invent, honest) })
+                .await
+                .unwrap();
+            if behind.is_empty() {
+                every_kind(&proxied.channel).await;
+            }
+            assert_eq!(json(&proxied.channel, &ECHO, "[7]").await.unwrap(), "[7]", "{behind:?}");
+        }
     }
 
     #[tokio::test]
@@ -251,7 +298,7 @@ impl Translate for Texts {
 }
 
 #[tokio::test]
-async fn messages_are_rewritten_where_somebody_can() {
+async fn messages_are_rewritten_where_a_schema_allows() {
     let (behind, _, _) = served("tcp://127.0.0.1:0").await;
     let to = Channel::connect(&behind.url()).await.unwrap();
     let proxy = Forward::service(&PROBE, to.clone()).codec(Codec::Json);
@@ -268,7 +315,7 @@ async fn messages_are_rewritten_where_somebody_can() {
             false => {
                 let refused: Status = soon(replies.next()).await.unwrap_err();
                 assert_eq!(refused.code(), Code::Unimplemented);
-                let wanted = "test.Probe/Chat was called in postcard, the server behind takes json";
+                let wanted = "test.Probe/Chat was called in postcard, the upstream server expects json";
                 assert!(refused.message().starts_with(wanted), "{}", refused.message());
             }
         }

@@ -1,6 +1,6 @@
-//! What rpcx has beside calls, through a proxy: pushes end there, files and streams go around it.
+//! Pushes, files and streams of rpcx through a proxy: pushes end there, files and streams go around it.
 #![cfg(feature = "http")]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -22,7 +22,7 @@ trait News {
     async fn subscribe(&self, cx: &Cx) -> Result<()>;
 }
 
-/// Whom to tell.
+/// The connections to push to.
 #[derive(Clone, Default)]
 struct Readers(Arc<Mutex<Vec<Pusher>>>);
 
@@ -77,7 +77,7 @@ async fn pushes_of_a_server_behind_end_at_the_proxy() {
     soon(news.subscribe()).await.unwrap();
     assert!(tokio::time::timeout(Duration::ZERO, pushes.next()).await.is_err());
     assert_eq!(pushes.lost(), 0);
-    // Nor is it told that the caller has gone: the connection is that of the proxy.
+    // The target server does not see that the caller has disconnected: the connection is the proxy's.
     drop(news);
     soon(async {
         while front.stats().connections > 0 {
@@ -87,12 +87,12 @@ async fn pushes_of_a_server_behind_end_at_the_proxy() {
     .await;
     assert!(readers.0.lock().unwrap().iter().all(|reader| !reader.is_closed()));
 
-    // Another wire to the same server has no place for them, and handlers hear so.
+    // Another wire to the same server does not support pushes, and handlers get an error.
     let front = proxy_to(&behind, "").await;
     let news = NewsClient::connect(&format!("{}?wire=rpcx", front.url())).await.unwrap();
     let status = soon(news.subscribe()).await.err().unwrap();
     assert_eq!(status.code(), Code::Unimplemented);
-    assert!(status.message().contains("native has no place"), "{status}");
+    assert!(status.message().contains("not supported on native"), "{status}");
 }
 
 #[tokio::test]

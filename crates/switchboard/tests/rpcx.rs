@@ -1,6 +1,6 @@
 //! rpcx from a peer that writes its bytes by hand, and from our own client.
 #![cfg(feature = "http")]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -114,7 +114,7 @@ async fn calls_come_one_byte_at_a_time() {
 }
 
 #[tokio::test]
-async fn answers_come_in_any_order_and_mistakes_cost_one_call() {
+async fn replies_come_in_any_order_and_errors_fail_one_call() {
     let (running, seen) = start(&[(Limit::MessageBytesMax, 100), (Limit::CallsMax, 2)]).await;
     let mut raw = Raw::open(&running).await;
     let hang = |sequence| frame(0, sequence, ["test.Probe", "Hang"], &[], b"[]");
@@ -123,7 +123,7 @@ async fn answers_come_in_any_order_and_mistakes_cost_one_call() {
     seen.until(|seen| seen.hanging() == 2).await;
     for (bytes, expected) in [
         (hang(4), "(calls_max)"),
-        (frame(0, 4, ["Nobody", "Echo"], &[], b""), "rpcx: can't find service Nobody"),
+        (frame(0, 4, ["Missing", "Echo"], &[], b""), "rpcx: can't find service Missing"),
         (frame(0, 4, ["Probe", "Nothing"], &[], b""), "rpcx: can't find method Nothing"),
         (frame(0, 4, ["Probe", "Count"], &[], b""), "test.Probe/Count has a stream"),
     ] {
@@ -167,7 +167,7 @@ async fn bytes_that_are_no_frame_close_their_connection_only() {
         let mut raw = Raw::open(&running).await;
         raw.send(bytes).await;
         while let Some((bits, sequence, _)) = raw.next().await {
-            // What came before the mistake is answered.
+            // Calls before the error get their responses.
             assert_eq!((bits, sequence), (0x80, 1));
         }
     }
@@ -267,7 +267,7 @@ async fn our_client_calls_our_server() {
     let channel = channel(&running, NETWORKS[0], Compression::None).await;
     assert_eq!(channel.codec(Codec::Postcard), Codec::MsgPack);
     let status = echo_of(&channel, Codec::Postcard, 1).await.unwrap_err();
-    assert!(status.message().contains("rpcx has no postcard"), "{status}");
+    assert!(status.message().contains("codec postcard is not supported on rpcx"), "{status}");
     let status = sum(&channel).await.err().unwrap();
     assert_eq!(status.code(), Code::Unimplemented);
 }
@@ -277,7 +277,7 @@ trait News {
     async fn subscribe(&self, cx: &Cx) -> Result<()>;
 }
 
-/// Whom to tell.
+/// The connections to push to.
 #[derive(Clone, Default)]
 struct Readers(Arc<Mutex<Vec<Pusher>>>);
 
@@ -297,14 +297,14 @@ impl Readers {
         (server.start().await.unwrap(), readers)
     }
 
-    fn tell(&self, text: &str) -> Result<()> {
+    fn push(&self, text: &str) -> Result<()> {
         let readers = self.0.lock().unwrap();
         readers.iter().try_for_each(|reader| reader.push(Push::new("test.News/Flash", text.to_owned())))
     }
 }
 
 #[tokio::test]
-async fn what_nobody_asked_for_comes_during_the_call_and_after_it() {
+async fn server_push_works_during_a_call_and_after_it() {
     let (running, readers) = Readers::start().await;
     for network in NETWORKS {
         let (url, pushes) = (url_of(&running, network), Pushes::new());
@@ -313,7 +313,7 @@ async fn what_nobody_asked_for_comes_during_the_call_and_after_it() {
         // More than fits into the buffers of a socket and our own.
         let large = "n".repeat(300_000);
         for text in ["one", &large, "two"] {
-            readers.tell(text).unwrap();
+            readers.push(text).unwrap();
         }
         for text in ["welcome", "one", &large, "two"] {
             let push = soon(pushes.next()).await;
@@ -326,21 +326,21 @@ async fn what_nobody_asked_for_comes_during_the_call_and_after_it() {
             }
         })
         .await;
-        assert_eq!(readers.tell("three").unwrap_err().code(), Code::Unavailable);
+        assert_eq!(readers.push("three").unwrap_err().code(), Code::Unavailable);
         readers.0.lock().unwrap().clear();
         assert_eq!(pushes.lost(), 0);
     }
 }
 
 #[tokio::test]
-async fn a_reader_that_does_not_read_is_told_no_more() {
+async fn a_reader_that_does_not_read_gets_no_more_pushes() {
     let (running, readers) = Readers::start().await;
     let mut raw = Raw::open(&running).await;
     raw.send(&frame(0, 1, ["test.News", "Subscribe"], &[], b"{}")).await;
     let large = "n".repeat(1 << 20);
     let refused = soon(async {
         loop {
-            match readers.tell(&large) {
+            match readers.push(&large) {
                 Ok(()) => tokio::task::yield_now().await,
                 Err(status) => return status,
             }
@@ -359,16 +359,16 @@ async fn a_reader_that_does_not_read_is_told_no_more() {
 }
 
 #[tokio::test]
-async fn wires_without_a_place_for_pushes_say_so() {
+async fn pushes_on_wires_without_them_are_errors() {
     let (running, _) = Readers::start().await;
     let news = NewsClient::connect(&running.url()).await.unwrap();
     let status = news.subscribe().await.err().unwrap();
     assert_eq!(status.code(), Code::Unimplemented);
-    assert!(status.message().contains("native has no place"), "{status}");
+    assert!(status.message().contains("not supported on native"), "{status}");
     let builder = Channel::builder(&running.url()).pushes(&Pushes::new());
     let status = builder.connect().await.err().unwrap();
     assert_eq!(status.code(), Code::InvalidArgument);
-    assert!(status.message().contains("wire=rpcx and wire=erpc have"), "{status}");
+    assert!(status.message().contains("use wire=rpcx or wire=erpc"), "{status}");
 }
 
 #[tokio::test]
@@ -416,9 +416,12 @@ fn key_of(head: &str) -> &str {
 async fn handshakes_that_open_no_websocket_say_why() {
     type Answer = fn(&str) -> String;
     for (answer, expected) in [
-        ((|_| String::new()) as Answer, "closed the connection without an answer to the handshake"),
+        (
+            (|_| String::new()) as Answer,
+            "closed the connection without a response to the WebSocket handshake",
+        ),
         (|_| "HTTP/1.1 404 Not Found\r\n\r\n".to_owned(), "\"HTTP/1.1 404 Not Found\", not 101"),
-        (|_| accepted("dGhlIHNhbXBsZSBub25jZQ=="), "Sec-WebSocket-Accept does not fit the key"),
+        (|_| accepted("dGhlIHNhbXBsZSBub25jZQ=="), "Sec-WebSocket-Accept does not match the key"),
         (
             |head| accepted(key_of(head)).replace("\r\n\r\n", "\r\nSec-WebSocket-Protocol: chat\r\n\r\n"),
             "the server chose the sub-protocol \"chat\", not none",
@@ -491,8 +494,8 @@ async fn options_that_are_not_known_are_named() {
 #[tokio::test]
 async fn not_every_wire_goes_through_websockets() {
     for (options, expected) in [
-        ("wire=rpcx&network=http", "has network=http, which is for tcp:// and tls://: leave it out"),
-        ("wire=thrift", "does not go through WebSockets: use tcp://"),
+        ("wire=rpcx&network=http", "has network=http, which is for tcp:// and tls://: remove it"),
+        ("wire=thrift", "does not run in WebSockets: use tcp://"),
     ] {
         let status = Channel::connect(&format!("ws://127.0.0.1:1?{options}")).await.err().unwrap();
         assert_eq!(status.code(), Code::InvalidArgument);
@@ -528,9 +531,9 @@ async fn the_gateway_takes_calls_in_headers() {
     for (from, to, code, expected) in [
         ("Echo", "Fail", "500", "not_found: [1,2]"),
         ("Echo", "Nothing", "500", "rpcx: can't find method nothing"),
-        ("Path: Probe", "Path: Nobody", "500", "rpcx: can't find service nobody"),
+        ("Path: Probe", "Path: Missing", "500", "rpcx: can't find service missing"),
         ("Type: 1", "Type: 9", "500", "can not find codec for 9"),
-        ("Type: 1", "Type: x", "200", "the serialized type is no number"),
+        ("Type: 1", "Type: x", "200", "the serialized type is not a number"),
         ("X-RPCX-ServiceMethod", "X-Other", "200", "empty servicemethod"),
         ("POST", "DELETE", "405", "allow: get, post, put"),
     ] {
@@ -543,7 +546,7 @@ async fn the_gateway_takes_calls_in_headers() {
 }
 
 #[tokio::test]
-async fn the_gateway_asks_who_calls() {
+async fn the_gateway_authenticates_callers() {
     let tokens = Tokens::default().token("sesame", Caller::new("ali"));
     let server = Server::new().auth(tokens).add(Probe::default()).listen("tcp://127.0.0.1:0");
     let running = server.start().await.unwrap();

@@ -1,6 +1,6 @@
 //! WebSocket frame by frame: JSON-RPC in text, the native wire in binary messages.
 #![cfg(feature = "http")]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
 
@@ -30,7 +30,7 @@ impl Raw {
     /// The head of the answer to a handshake with these headers beside the necessary ones.
     async fn shake(running: &Running, headers: &str) -> (Raw, String) {
         let request = format!(
-            "GET /chat HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n\
+            "GET /chat HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n\
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{headers}\r\n"
         );
         Raw::send_request(running, &request).await
@@ -83,6 +83,18 @@ impl Raw {
     }
 }
 
+/// Kinds of the native frames in `bytes`, which begin with the preface.
+fn kinds(bytes: &[u8]) -> Vec<u8> {
+    let mut rest = bytes.strip_prefix(support::raw::PREFACE).expect("the preface comes first");
+    let mut kinds = Vec::new();
+    while let Some((header, body)) = rest.split_first_chunk::<12>() {
+        kinds.push(header[4]);
+        rest = &body[u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize..];
+    }
+    assert!(rest.is_empty(), "half a header: {rest:02x?}");
+    kinds
+}
+
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![first];
     match payload.len() {
@@ -125,7 +137,7 @@ async fn handshakes_choose_a_protocol() {
         ("Sec-WebSocket-Protocol: jsonrpc\r\nSec-WebSocket-Protocol: swb.1\r\n", Some("swb.1")),
         ("Sec-WebSocket-Protocol: other\r\n", None),
         ("Sec-WebSocket-Extensions: permessage-deflate\r\n", None),
-        ("Origin: http://here\r\n", None),
+        ("Origin: http://localhost\r\n", None),
     ] {
         let (_, head) = Raw::shake(&running, headers).await;
         assert!(head.starts_with("http/1.1 101"), "{headers}: {head}");
@@ -134,14 +146,14 @@ async fn handshakes_choose_a_protocol() {
         let protocol = head.lines().find_map(|line| line.strip_prefix("sec-websocket-protocol: "));
         assert_eq!(protocol, chosen, "{headers}");
     }
-    let good = "GET / HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+    let good = "GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                 Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
     for (from, to, status) in [
         ("Version: 13", "Version: 8", "426"),
         ("Sec-WebSocket-Version: 13\r\n", "", "426"),
         ("Key: dGhl", "Key: ", "400"),
         ("Connection: Upgrade", "Connection: close", "400"),
-        ("GET / ", "POST / ", "400"),
+        ("GET / ", "POST / ", "415"),
         ("\r\n\r\n", "\r\nOrigin: http://elsewhere\r\n\r\n", "403"),
         ("\r\n\r\n", "\r\nx-bad-bin: !\r\n\r\n", "400"),
     ] {
@@ -176,7 +188,7 @@ async fn compression_is_agreed_on_where_the_server_allows_it() {
     }
 }
 
-/// A server that compresses, and the connection of a client that asked for it and for `protocol`.
+/// A server that compresses, and the connection of a client that requested compression and `protocol`.
 async fn compressed(protocol: &str, limits: &[(Limit, u64)]) -> (Running, Raw) {
     let server = Server::new().add(Probe::default()).listen_with("tcp://127.0.0.1:0", limits);
     let running = server.websocket_deflate().start().await.unwrap();
@@ -219,7 +231,7 @@ async fn compressed_texts_are_json_rpc_in_both_directions() {
         let answer: Value = serde_json::from_slice(&inflate(&answer, 100_000)).unwrap();
         assert_eq!(answer["result"], json!(large));
     }
-    // What is not compressed is taken as well, and what is short is not compressed.
+    // Uncompressed messages are accepted too, and short ones are sent uncompressed.
     raw.send(TEXT, &request("Probe.Echo", json!([[1]]), 2)).await;
     assert_eq!(raw.json().await["result"], json!([1]));
     raw.send(TEXT | 0x40, b"\0").await;
@@ -305,7 +317,7 @@ async fn channels_compress_where_the_server_agrees() {
 async fn messages_may_follow_the_handshake_at_once() {
     let (running, _) = start(&[]).await;
     let mut stream = TcpStream::connect(running.url().trim_start_matches("tcp://")).await.unwrap();
-    let handshake = "GET / HTTP/1.1\r\nHost: here\r\nUpgrade: WebSocket\r\nConnection: upgrade\r\n\
+    let handshake = "GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: WebSocket\r\nConnection: upgrade\r\n\
                      Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
     // The second frame is larger than what an HTTP engine reads ahead.
     let frames = [
@@ -447,7 +459,7 @@ async fn silent_peers_are_pinged_and_then_given_up() {
     raw.send(PONG, b"").await;
     assert_eq!(raw.next().await, (PING, vec![]));
     assert_eq!(soon(raw.0.read(&mut [0])).await.unwrap(), 0);
-    // On bare bytes nobody can answer: silence ends the connection only when no call runs.
+    // Bare TCP has no pings: silence ends the connection only when no call runs.
     let mut bare = TcpStream::connect(running.url().trim_start_matches("tcp://")).await.unwrap();
     bare.write_all(&request("Probe.Count", json!([[u32::MAX, 1]]), json!(1))).await.unwrap();
     let begun = tokio::time::Instant::now();
@@ -460,15 +472,36 @@ async fn silent_peers_are_pinged_and_then_given_up() {
 async fn drain_closes_with_going_away() {
     let (running, seen) = start(&[]).await;
     let (mut json, mut busy) = (Raw::open(&running).await, Raw::open(&running).await);
-    let (native, _) = Raw::shake(&running, "Sec-WebSocket-Protocol: swb.1\r\n").await;
+    let (mut silent, _) = Raw::shake(&running, "Sec-WebSocket-Protocol: swb.1\r\n").await;
     json.send(TEXT, &request("Probe.Echo", json!([[1]]), json!(1))).await;
     json.json().await;
     busy.send(TEXT, &request("Probe.Hang", json!([""]), json!(1))).await;
     seen.until(|seen| seen.hanging() == 1).await;
+    let (rpcx, head) = Raw::send_request(
+        &running,
+        "GET /_rpcx_ HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+    )
+    .await;
+    assert!(head.starts_with("http/1.1 101"), "{head}");
+    let (mut native, _) = Raw::shake(&running, "Sec-WebSocket-Protocol: swb.1\r\n").await;
+    let hang = support::raw::open_call(support::raw::WHOLE, 2, 1, b"");
+    let bytes = [support::raw::PREFACE, &support::raw::method(2, "test.Probe/Hang"), &hang].concat();
+    native.send(BINARY, &bytes).await;
+    seen.until(|seen| seen.hanging() == 2).await;
+    let (first, payload) = native.next().await;
+    assert_eq!((first, kinds(&payload)), (BINARY, vec![support::raw::SETTINGS]));
     let drained = tokio::spawn(running.drain(Duration::from_secs(60)));
     assert_eq!(json.closed().await, 1001);
-    let mut native = native;
-    assert_eq!(native.next().await.0, BINARY, "the native wire says that it goes away");
+    assert_eq!(rpcx.closed().await, 1001);
+    // One that has sent nothing gets the preface before it hears that the server goes away.
+    let (first, payload) = silent.next().await;
+    assert_eq!((first, kinds(&payload)), (BINARY, vec![support::raw::SETTINGS, support::raw::GO_AWAY]));
+    assert_eq!(silent.closed().await, 1001);
+    // A call in flight keeps its connection.
+    let (first, payload) = native.next().await;
+    assert_eq!((first, payload.get(4)), (BINARY, Some(&support::raw::GO_AWAY)), "{payload:02x?}");
+    native.send(BINARY, &support::raw::frame(support::raw::CANCEL, 0, 0, 1, &[])).await;
     assert_eq!(native.closed().await, 1001);
     busy.send(TEXT, br#"{"jsonrpc":"2.0","method":"rpc.cancel","params":{"id":1}}"#).await;
     assert_eq!(busy.json().await["error"]["code"], -32099);

@@ -49,9 +49,9 @@ async fn main() -> Result<()> {
         println!("1 + 1 = {}", client.add(1, 1).await?.into_inner());
 
         let work = Work { num1: 1, op: Operation::DIVIDE, ..Work::default() };
-        let status = client.calculate(1, work).await.expect_err("nobody divides by 0");
+        let status = client.calculate(1, work).await.expect_err("a division by 0 fails");
         assert_eq!(status.code(), Code::InvalidArgument);
-        let refused = InvalidOperation::of(&status).expect("what the method declares");
+        let refused = InvalidOperation::of(&status).expect("the declared exception");
         println!("{:?}: {}", Operation(refused.what_op), refused.why);
     }
     Ok(())

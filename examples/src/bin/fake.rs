@@ -8,7 +8,7 @@ trait Calc {
     async fn divide(&self, a: i64, b: i64) -> Result<i64>;
 }
 
-/// What is under test: it takes the real client, or anything else that can be called.
+/// The function under test: it takes the real client, or any other implementation of the trait.
 async fn mean(calc: &impl CalcApi, values: &[i64]) -> Result<i64> {
     calc.divide(values.iter().sum(), values.len() as i64).await
 }

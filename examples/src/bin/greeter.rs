@@ -61,7 +61,7 @@ async fn main() -> Result<()> {
     println!("greet: {}", reply.text);
     let refused = greeter.greet(GreetRequest::default()).await;
     println!(
-        "greet nobody: {}",
+        "greet without a name: {}",
         refused.map_or_else(|status| status.to_string(), |reply| reply.text.clone())
     );
 

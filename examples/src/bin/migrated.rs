@@ -38,7 +38,7 @@ impl Greeter for MyGreeter {
     }
 }
 
-/// What an interceptor did before.
+/// Replaces an interceptor of tonic.
 fn authorize(cx: &Cx) -> Result<()> {
     match cx.metadata().text("authorization") {
         Some("Bearer some-secret-token") => Ok(()),
@@ -71,7 +71,11 @@ async fn main() -> Result<()> {
         .meta("authorization", TOKEN)
         .timeout(Duration::from_millis(500))
         .await?;
-    println!("{} served by {}", reply.message, reply.meta().text("x-served-by").unwrap_or("nobody"));
+    println!(
+        "{} served by {}",
+        reply.message,
+        reply.meta().text("x-served-by").unwrap_or("an unknown server")
+    );
 
     match greeter.say_hello(asking("")).meta("authorization", TOKEN).await {
         Ok(reply) => println!("{}", reply.message),

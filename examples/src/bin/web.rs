@@ -55,7 +55,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// What curl would print with `--include`.
+/// Returns the response as curl prints it with `--include`.
 fn get(address: &str, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;

@@ -1,15 +1,22 @@
 """Streaming RPC of brpc (frames `STRM`), written from its description and with nothing of Switchboard.
 
-    streams.py client PORT    asks a server of Echo, a line for each case
+    streams.py client PORT    calls a server of Echo, a line for each case
     streams.py server         serves Echo; prints `listening on 127.0.0.1:PORT`
 
-As in brpc, a stream that its peer has closed is gone: what still comes for it is answered with RST.
+As in brpc:
+- A stream that either side has closed is gone: what still comes for it is answered with RST, except for FEEDBACK.
+- The client reads the response in a task of its own. If CLOSE comes before that task has run, the call fails.
+- The server cannot write into a stream that its client has closed.
+- FEEDBACK has the number of all consumed bytes, in each batch, and a full writer waits for it. The window is the
+  writer's own (`max_buf_size`), 2 MiB by default, and the reader does not know it.
 """
 
+import queue
 import socket
 import struct
 import sys
 import threading
+import time
 
 RST, CLOSE, DATA, FEEDBACK = 1, 2, 3, 4
 NO_STREAM = 2**64 - 1
@@ -144,14 +151,122 @@ class Call:
     def send(self, kind, payload=b"", **rest):
         self.connection.send(stream_frame(self.theirs, self.id, kind, payload, **rest))
 
+    def frame_of(self, kind):
+        """The next frame that is no feedback, or the next feedback."""
+        meta = {3: None}
+        while meta[3] != kind:
+            meta, payload = self.frame()
+            assert meta[3] in (kind, FEEDBACK), meta
+        return payload
+
     def message(self):
-        meta, payload = self.frame()
-        assert meta[3] == DATA, meta
+        payload = self.frame_of(DATA)
         return fields(payload).get(1, b"").decode()
 
     def close(self):
-        meta, _ = self.frame()
-        assert meta[3] == CLOSE, meta
+        self.frame_of(CLOSE)
+
+
+class AsyncCall:
+    """A call as brpc makes it: a thread reads frames, another one the messages, of which the response is the first."""
+
+    def __init__(self, connection, method, request, id, late):
+        self.call, self.late = Call(connection, method, request, id), late
+        self.messages, self.failed, self.failure = queue.Queue(), threading.Event(), None
+        self.read, self.consumed, self.theirs = [], 0, None
+        self.consumer = threading.Thread(target=self.consume, daemon=True)
+        self.consumer.start()
+
+    def consume(self):
+        response = self.messages.get()
+        # The thread that has to read the response is late: the machine is busy.
+        time.sleep(self.late)
+        if self.failed.is_set():
+            self.failure = "the stream was closed before the response was read"
+            return
+        magic, meta, _ = split(response)
+        assert magic == b"PRPC", magic
+        self.theirs = self.call.theirs = fields(meta[8])[1]
+        while True:
+            message = self.messages.get()
+            if message is None:
+                return
+            self.read.append(fields(message).get(1, b"").decode())
+            self.consumed += len(message)
+            if message and not self.failed.is_set():
+                self.call.send(FEEDBACK, consumed=self.consumed)
+
+    def run(self):
+        """Reads frames until the stream is closed; all messages."""
+        while True:
+            meta, payload = self.call.frame()
+            if meta[3] == DATA:
+                self.messages.put(payload)
+                continue
+            assert meta[3] == CLOSE, meta
+            self.failed.set()
+            self.messages.put(None)
+            self.consumer.join()
+            assert self.failure is None, self.failure
+            return self.read
+
+
+def short_streams(connection):
+    """The end of a short stream does not overtake the response."""
+    for at, (request, late) in enumerate([("1 3", 0.05), ("2 0", 0.05), ("0 0", 0.02), ("3 100000", 0.05)]):
+        count = int(request.split()[0])
+        read = AsyncCall(connection, "Count", text(request), 300 + at, late).run()
+        assert len(read) == count, read
+
+
+def small_window(connection):
+    """A writer with `max_buf_size` of 64 KiB goes on once the reader has taken what was sent."""
+    call = Call(connection, "Chat", b"", 21)
+    call.answer()
+    sent = consumed = replies = 0
+    message = text("x" * 10_000)
+    for _ in range(100):
+        while sent >= consumed + 65_536:
+            meta, payload = call.frame()
+            if meta[3] == FEEDBACK:
+                consumed = fields(meta[5])[1]
+            else:
+                replies += len(payload)
+                call.send(FEEDBACK, consumed=replies)
+        call.send(DATA, message)
+        sent += len(message)
+    call.send(RST)
+
+
+def large_window(connection):
+    """A writer with `max_buf_size` of 16 MiB waits for its reader, and loses nothing."""
+    call = Call(connection, "Chat", b"", 22)
+    call.answer()
+    message, count = text("x" * 100_000), 100
+    replies, lock = [], threading.Lock()
+
+    def done():
+        return sum(meta[3] == DATA for meta, _ in replies) == count
+
+    def reader():
+        consumed = 0
+        while not done():
+            meta, payload = call.frame()
+            replies.append((meta, payload))
+            if meta[3] == DATA:
+                consumed += len(payload)
+                # brpc writes feedback and messages through one queue; here through one socket.
+                with lock:
+                    call.send(FEEDBACK, consumed=consumed)
+
+    read = threading.Thread(target=reader, daemon=True)
+    read.start()
+    for _ in range(count):
+        with lock:
+            call.send(DATA, message)
+    read.join(20)
+    assert done(), len(replies)
+    call.send(RST)
 
 
 def counts(connection):
@@ -258,7 +373,7 @@ def unknown_streams(connection):
 
 
 def many(connection):
-    """Streams and calls side by side: nobody waits for the one that is not read."""
+    """Streams and calls side by side: none waits for the stream that is not read."""
     slow = Call(connection, "Count", text("100 100000"), 20)
     slow.answer()
     for id in range(100, 200):
@@ -278,6 +393,7 @@ def many(connection):
 def client(port):
     failed = 0
     cases = [counts, chats, waits_for_feedback, gives_feedback, fails, unary_with_a_stream, unknown_streams, many]
+    cases += [short_streams, small_window, large_window]
     for case in cases:
         connection = Connection(socket.create_connection(("127.0.0.1", port)))
         try:
@@ -297,7 +413,7 @@ class Stream:
     """A server's end of a stream."""
 
     def __init__(self, connection, ours, theirs):
-        self.connection, self.ours, self.theirs = connection, ours, theirs
+        self.connection, self.ours, self.theirs, self.window = connection, ours, theirs, WINDOW
         self.waiting, self.sent, self.consumed, self.received = [], 0, 0, 0
         self.parts, self.chats = b"", False
 
@@ -306,7 +422,7 @@ class Stream:
 
     def pump(self):
         """Sends what the window allows; whether all is sent, and the stream is closed."""
-        while self.waiting and self.sent < self.consumed + WINDOW:
+        while self.waiting and self.sent < self.consumed + self.window:
             message = self.waiting.pop(0)
             self.sent += len(message)
             self.send(DATA, message)
@@ -330,25 +446,26 @@ class Server:
 
     def call(self, meta, payload):
         request, id = fields(meta[1]), number(4, meta.get(4, 0))
-        method, asked = request[2].decode(), fields(payload).get(1, b"").decode()
+        method, query = request[2].decode(), fields(payload).get(1, b"").decode()
         success = data(2, number(1, 0)) + id
         if method == "Echo":
             # How many streams were reset so far.
             return self.connection.send(frame(b"PRPC", success, text(f"{self.resets} resets")))
         theirs = fields(meta[8])
-        if asked == "plain":
+        if query == "plain":
             return self.connection.send(frame(b"PRPC", success, text("no stream")))
-        if asked == "fail":
+        if query == "fail":
             failure = frame(b"PRPC", data(2, number(1, 2001) + data(2, b"not today")) + id)
             return self.connection.send(stream_frame(theirs[1], NO_STREAM, DATA, failure))
         self.opened += 1
         ours = self.opened << 32 | 5
         stream = self.streams[ours] = Stream(self.connection, ours, theirs[1])
-        answer = frame(b"PRPC", success + settings(ours), text("welcome") if asked == "welcome" else b"")
+        answer = frame(b"PRPC", success + settings(ours), text("welcome") if query == "welcome" else b"")
         stream.send(DATA, answer)
         stream.chats = method == "Chat"
         if not stream.chats:
-            count, size = (int(part) for part in asked.split()) if asked[0].isdigit() else (0, 0)
+            count, size, *rest = (int(part) for part in query.split()) if query[0].isdigit() else (0, 0)
+            stream.window = rest[0] if rest else WINDOW
             stream.waiting = [text(str(at % 10) * size) for at in range(count)]
         if stream.pump():
             del self.streams[ours]
@@ -357,7 +474,7 @@ class Server:
         stream = self.streams.get(meta[1])
         kind = meta[3]
         if stream is None:
-            if kind == DATA:
+            if kind != FEEDBACK and meta.get(2):
                 self.connection.send(stream_frame(meta[2], 0, RST))
             return
         if kind == FEEDBACK:
@@ -369,10 +486,12 @@ class Server:
             stream.parts += payload
             stream.received += len(payload)
             if not meta.get(4):
-                asked, stream.parts = fields(stream.parts).get(1, b"").decode(), b""
-                stream.send(FEEDBACK, consumed=stream.received)
-                stream.waiting.append(text(asked.upper()))
+                query, stream.parts = fields(stream.parts).get(1, b"").decode(), b""
+                # The handler writes its reply, and feedback for the bytes that it has read is sent when it
+                # returns.
+                stream.waiting.append(text(query.upper()))
                 stream.pump()
+                stream.send(FEEDBACK, consumed=stream.received)
         else:
             self.resets += kind == RST
             del self.streams[meta[1]]

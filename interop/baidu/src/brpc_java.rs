@@ -1,4 +1,4 @@
-//! What a server of brpc-java is asked, on each wire that it speaks.
+//! Calls of a server of brpc-java, on each wire that it speaks.
 
 use crate::{
     cases::{BOTH, Cases, attachments, client, compressed, expect, failure, many, request, says},
@@ -35,7 +35,8 @@ pub async fn run(address: &str, wire: &str) -> Result<usize> {
 async fn beside(echo: &EchoClient, wire: &str) -> Result<()> {
     let call = echo.echo(request("abc")).meta("baidu-log-id", "77").meta("baidu-authentication", "s3cret");
     let reply = call.meta("x-who", "bob").await?;
-    // In hulu it looks at no credentials; elsewhere it has pairs where nobody else has them.
+    // In hulu the library ignores credentials; on the other wires its pairs are in a field that no other
+    // library uses.
     let caller = if wire == "hulu" { "null, bob" } else { "s3cret, null" };
     expect(reply.log_id == 77 && reply.caller == caller, || format!("{} {}", reply.log_id, reply.caller))
 }

@@ -1,4 +1,4 @@
-//! What a server of another implementation is asked.
+//! Calls of a server of another implementation.
 
 use crate::proto::{EchoClient, EchoRequest};
 use switchboard::{Channel, Code, Compression, Result, Status};
@@ -66,7 +66,7 @@ pub(crate) async fn says(client: &EchoClient, text: &str) -> Result<()> {
 
 pub(crate) async fn compressed(client: &EchoClient, compression: Compression) -> Result<()> {
     let text = "y".repeat(300_000);
-    // The server answers as it was asked.
+    // The server compresses its reply as the request.
     let reply = client.echo(request(&text)).compression(compression).await?;
     expect(reply.text.len() == text.len() + 6, || format!("{} bytes came back", reply.text.len()))?;
     let reply = client.echo(request("small")).compression(compression).await?;

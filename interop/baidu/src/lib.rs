@@ -1,6 +1,6 @@
-//! Our two ends of baidu_std and its relatives, for the Java programs of `java/` and `brpc-java/` and those of
-//! `python/` that speak streams: [`Echo`] is what their clients call, [`cases`], [`brpc_java`] and [`streams`] are what
-//! their servers are asked.
+//! Our two ends of baidu_std and its relatives, for the Java programs of `java/` and `brpc-java/` and those
+//! of `python/` that speak streams: [`Echo`] is the service that their clients call, [`cases`], [`brpc_java`]
+//! and [`streams`] are the calls of their servers.
 
 pub mod brpc_java;
 pub mod cases;
@@ -16,7 +16,7 @@ pub mod proto {
     switchboard::include_proto!("interop.baidu");
 }
 
-/// Greets, turns attachments round, and fails in the ways that it is asked for.
+/// Greets, reverses attachments, and fails in the ways that the request names.
 #[derive(Debug)]
 pub struct Echo;
 
@@ -43,7 +43,7 @@ impl proto::Echo for Echo {
         Ok(EchoReply {
             text: format!("hello {}", request.text),
             log_id: log_id.unwrap_or_default(),
-            caller: format!("{}{who}", if known { "ali" } else { "nobody" }),
+            caller: format!("{}{who}", if known { "ali" } else { "absent" }),
             ..EchoReply::default()
         })
     }

@@ -1,9 +1,10 @@
-//! What a server with streams is asked.
+//! Calls of a server with streams.
 
 use crate::{
     cases::{Cases, client, expect, request},
     proto::{EchoClient, EchoReply},
 };
+use std::time::Duration;
 use switchboard::{Code, Receiver, Result, Status};
 
 /// Makes every call to the server on this address, `127.0.0.1:PORT`, and prints a line for each case; how many failed.
@@ -20,6 +21,8 @@ pub async fn run(address: &str) -> Result<usize> {
     cases.check("a response without a stream", plain(&echo).await);
     cases.check("errors", fails(&echo).await);
     cases.check("streams that are given up", gives_up(&echo).await);
+    cases.check("slow readers", slow_readers(&echo).await);
+    cases.check("replies behind the last request", replies_come_after_the_end(&echo).await);
     Ok(cases.failed)
 }
 
@@ -94,12 +97,53 @@ async fn fails(echo: &EchoClient) -> Result<()> {
     }
 }
 
+/// Servers with windows smaller and larger than ours, and a reader that is slow on a machine that is busy.
+async fn slow_readers(echo: &EchoClient) -> Result<()> {
+    let busy: Vec<_> = (0..4).map(|_| tokio::spawn(busy())).collect();
+    for request in ["200 10000 65536", "200 40000 2097152", "200 40000 16777216", "200 10000 16777216"] {
+        let mut replies = echo.count(crate::cases::request(request)).await?;
+        for at in 0..200 {
+            let came = next(&mut replies).await?;
+            expect(came.is_some(), || format!("{request}: the stream ended after {at} messages"))?;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        same(next(&mut replies).await?.as_deref(), None)?;
+    }
+    busy.iter().for_each(tokio::task::JoinHandle::abort);
+    Ok(())
+}
+
+/// Takes what time there is.
+async fn busy() {
+    loop {
+        std::hint::black_box((0..20_000_u64).sum::<u64>());
+        tokio::task::yield_now().await;
+    }
+}
+
+/// brpc cannot write into a stream that its client has closed.
+async fn replies_come_after_the_end(echo: &EchoClient) -> Result<()> {
+    for _ in 0..20 {
+        let (sender, mut replies) = echo.chat().await?;
+        for _ in 0..10 {
+            sender.send(request("one")).await?;
+        }
+        sender.finish();
+        for _ in 0..10 {
+            same(next(&mut replies).await?.as_deref(), Some("ONE"))?;
+        }
+        same(next(&mut replies).await?.as_deref(), None)?;
+    }
+    Ok(())
+}
+
 async fn gives_up(echo: &EchoClient) -> Result<()> {
     let (sender, mut replies) = echo.chat().await?;
     sender.send(request("abc")).await?;
     same(next(&mut replies).await?.as_deref(), Some("ABC"))?;
     drop((sender, replies));
-    // One connection: the server hears of it before it is asked, as soon as the connection has noticed.
+    // One connection: the server receives the end before the next call, as soon as the connection has
+    // noticed.
     loop {
         match echo.echo(request("?")).await?.text.as_str() {
             "1 resets" => return Ok(()),

@@ -32,7 +32,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Makes the call and says what came back; `files` takes the certificates of TLS.
 ///
 /// # Errors
-/// A job that nobody can do; what the call itself ended with is in [`Seen`].
+/// When the call cannot be made; the outcome of the call itself is in [`Seen`].
 pub async fn make(job: &Job, files: &Folder) -> Result<Seen> {
     let channel = channel(job, files).await?;
     let client = ConformanceServiceClient::new(channel);
@@ -235,7 +235,7 @@ fn messages<M: Message + Default>(job: &Job) -> Result<Vec<M>> {
 }
 
 fn given_up() -> Status {
-    Status::canceled("given up, as the suite asked for")
+    Status::canceled("canceled, as the suite requested")
 }
 
 fn timing(job: &Job) -> Option<&Timing> {

@@ -77,7 +77,7 @@ async fn server_streaming(client: &TestServiceClient) -> Result<()> {
     for size in REPLIES {
         expect(replies.next().await?, size)?;
     }
-    check(replies.next().await?.is_none(), "there are more replies than were asked for")
+    check(replies.next().await?.is_none(), "there are more replies than were requested")
 }
 
 async fn ping_pong(client: &TestServiceClient) -> Result<()> {
@@ -101,9 +101,9 @@ async fn timeout_on_sleeping_server(client: &TestServiceClient) -> Result<()> {
     let outcome = match call {
         Err(status) => Err(status),
         Ok((sender, mut replies)) => {
-            // It may have failed by now; the replies tell why.
+            // It may have failed by now; the replies have the reason.
             let _ = sender.send(ping(REQUESTS[0], REPLIES[0])).await;
-            // Nothing is asked for that the server would end by itself.
+            // The request does not end on the server by itself.
             let mut outcome = replies.next().await;
             while matches!(outcome, Ok(Some(_))) {
                 outcome = replies.next().await;

@@ -1,7 +1,6 @@
-//! Switchboard's client in the role of a client under test.
-//!
-//! [`caller`] makes the calls that the conformance suite of Connect asks for, [`seen`] tells it what came back;
-//! [`cases`] are the interop cases that every gRPC implementation has.
+//! Switchboard's client in the role of a client under test. [`caller`] makes the calls that the conformance
+//! suite of Connect requests, [`seen`] reports their outcomes to it; [`cases`] are the interop cases that
+//! every gRPC implementation has.
 
 pub mod caller;
 pub mod cases;

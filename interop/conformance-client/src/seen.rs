@@ -1,11 +1,11 @@
-//! What a call brought back, as the suite wants to be told.
+//! The outcome of a call, in the suite's format.
 
 use crate::proto::{Error, Header, Packed, Seen};
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use buffa::{Message, MessageField};
 use switchboard::{Metadata, Receiver, Response, Status};
 
-/// What goes before the name of a message in the type of a detail.
+/// Prefix of the name of a message in the type of a detail.
 const URL: &str = "type.googleapis.com/";
 
 /// Notes the end of a call: why it failed.

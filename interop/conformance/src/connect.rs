@@ -12,10 +12,10 @@ use buffa_types::google::protobuf::Any;
 use std::time::Duration;
 use switchboard::{Code, Cx, Receiver, Result, Sender, Status, codegen::Bytes};
 
-/// What goes before the name of a message in the type of an `Any`.
+/// Prefix of the name of a message in the type of an `Any`.
 const URL: &str = "type.googleapis.com/";
 
-/// Answers as it is told.
+/// Responds as the request demands.
 #[derive(Debug)]
 pub struct Obedient;
 
@@ -159,7 +159,7 @@ fn payload(data: Bytes, seen: Option<RequestInfo>) -> ConformancePayload {
     ConformancePayload { data, request_info, ..Default::default() }
 }
 
-/// What is known of a call.
+/// Returns the metadata, deadline and requests of a call.
 fn info(cx: &Cx, requests: Vec<Any>) -> RequestInfo {
     let mut request_headers: Vec<Header> = Vec::new();
     for (name, value) in cx.metadata().iter() {

@@ -1,4 +1,4 @@
-//! The service of gRPC's interop tests: payloads of the size that was asked for, statuses and metadata sent back.
+//! The service of gRPC's interop tests: payloads of the requested size, statuses and metadata sent back.
 
 use crate::proto::grpc::{
     EchoStatus, Empty, Payload, ResponseParameters, SimpleRequest, SimpleResponse, StreamingInputCallRequest,
@@ -6,7 +6,7 @@ use crate::proto::grpc::{
 };
 use buffa::MessageField;
 use std::time::Duration;
-use switchboard::{Code, Cx, Receiver, Result, Sender, Status, codegen::Bytes};
+use switchboard::{Code, Cx, Receiver, Result, Retry, Sender, Status, codegen::Bytes};
 
 /// Metadata that comes back before the first message.
 const ECHO_INITIAL: &str = "x-grpc-test-echo-initial";
@@ -16,7 +16,7 @@ const ECHO_TRAILING: &str = "x-grpc-test-echo-trailing-bin";
 /// Tests of several calls check that one server answered all of them.
 const SERVER_ID: &str = "switchboard";
 
-/// No test asks for more than a third of a megabyte.
+/// No test requests more than a third of a megabyte.
 const PAYLOAD_MAX: usize = 16 << 20;
 
 /// Answers the interop tests.
@@ -109,15 +109,25 @@ fn payload<P: buffa::ProtoBox<Payload>>(size: i32) -> Result<MessageField<Payloa
 }
 
 /// # Errors
-/// The status that the caller asked for.
+/// The status that the caller requested.
 fn check(status: &EchoStatus) -> Result<()> {
     match status.code {
         0 => Ok(()),
         code => {
             let code = u16::try_from(code).map_or(Code::Unknown, Code::from_number);
-            Err(Status::new(code, status.message.clone()))
+            let status = Status::new(code, status.message.clone());
+            Err(match pause(status.message()) {
+                None => status,
+                Some(pause) => status.with_retry(Retry::After(pause)),
+            })
         }
     }
+}
+
+/// Parses the pause in a text such as `retry in 200 ms`.
+fn pause(text: &str) -> Option<Duration> {
+    let millis = text.strip_prefix("retry in ")?.strip_suffix(" ms")?.parse().ok()?;
+    Some(Duration::from_millis(millis))
 }
 
 fn echo_metadata(cx: &Cx) -> Result<()> {

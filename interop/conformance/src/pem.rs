@@ -10,11 +10,11 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// A folder of this process that nobody else may look into; gone when this is dropped.
+/// A folder of this process that only its user may read; removed when this is dropped.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Held while a file is written, so that nobody finds half of one.
+    /// Held while a file is written, so that no reader finds half of one.
     writing: Mutex<()>,
 }
 
@@ -58,7 +58,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left is in the folder for temporary files, and can be read by this user only.
+        // Remaining files are in the folder for temporary files, and can be read by this user only.
         let _ = std::fs::remove_dir_all(self.path());
     }
 }

@@ -127,7 +127,7 @@ func names(c caller) error {
 
 func divideByZero(c caller) error {
 	status := c.try("/arith/div", &Args{A: 1}, &Product{}).Status()
-	if err := told(status, erpc.CodeBadMessage, "divide by zero"); err != nil {
+	if err := hasStatus(status, erpc.CodeBadMessage, "divide by zero"); err != nil {
 		return err
 	}
 	// The connection goes on.
@@ -136,7 +136,7 @@ func divideByZero(c caller) error {
 
 func ownNumber(c caller) error {
 	status := c.try("/arith/fail", nil, &Product{}).Status()
-	if err := told(status, 1001, "no such post: 100 % & more"); err != nil {
+	if err := hasStatus(status, 1001, "no such post: 100 % & more"); err != nil {
 		return err
 	}
 	return equal(status.Cause().Error(), "it was deleted")
@@ -145,9 +145,9 @@ func ownNumber(c caller) error {
 func unknown(c caller) error {
 	for name, text := range map[string]string{
 		"/arith/nothing": "unknown method interop.Arith/nothing",
-		"/nobody/mul":    "unknown service nobody",
+		"/missing/mul":   "unknown service missing",
 	} {
-		if err := told(c.try(name, &Args{}, &Product{}).Status(), erpc.CodeNotFound, text); err != nil {
+		if err := hasStatus(c.try(name, &Args{}, &Product{}).Status(), erpc.CodeNotFound, text); err != nil {
 			return err
 		}
 	}
@@ -156,10 +156,10 @@ func unknown(c caller) error {
 
 func wrongCodec(c caller) error {
 	xml := erpc.WithBodyCodec('x')
-	return told(c.try("/arith/mul", &Args{}, &Product{}, xml).Status(), erpc.CodeBadMessage, "unsupported codec id: 120")
+	return hasStatus(c.try("/arith/mul", &Args{}, &Product{}, xml).Status(), erpc.CodeBadMessage, "unsupported codec id: 120")
 }
 
-func told(status *erpc.Status, code int32, text string) error {
+func hasStatus(status *erpc.Status, code int32, text string) error {
 	if status.Code() != code || !strings.Contains(status.Msg(), text) {
 		return fmt.Errorf("got %s, want %d with %q", status, code, text)
 	}
@@ -168,7 +168,7 @@ func told(status *erpc.Status, code int32, text string) error {
 
 func metadata(c caller) error {
 	var said Said
-	cmd := c.try("/arith/tell", nil, &said, erpc.WithAddMeta("X-Tenant", "ours & theirs"),
+	cmd := c.try("/arith/describe", nil, &said, erpc.WithAddMeta("X-Tenant", "ours & theirs"),
 		erpc.WithAddMeta("city", "Köln"), erpc.WithAddMeta("authorization", "bearer "+token))
 	if err := failure(cmd.Status()); err != nil {
 		return err
@@ -182,7 +182,7 @@ func metadata(c caller) error {
 
 func credentials(c caller) error {
 	var said Said
-	if err := c.call("/arith/tell", nil, &said); err != nil {
+	if err := c.call("/arith/describe", nil, &said); err != nil {
 		return err
 	}
 	return equal(said.Metadata, map[string]string{"authorization": "Bearer " + token})
@@ -208,7 +208,7 @@ func many(c caller) error {
 	return <-failures
 }
 
-// push sends what is not answered; messages of a connection are handled in order.
+// push sends a message without a response; messages of a connection are handled in order.
 func push(c caller) error {
 	count := func() (int64, error) {
 		var reply Number
@@ -251,7 +251,7 @@ func (n *news) Raw(bytes *[]byte) *erpc.Status {
 	return nil
 }
 
-// pushed is told by the server what it did not ask for. Messages of a connection may be handled in any order.
+// pushed receives pushes of the server. Messages of a connection may be handled in any order.
 func pushed(c caller) error {
 	if err := c.call("/arith/back", nil, &Number{}); err != nil {
 		return err
@@ -269,7 +269,7 @@ func pushed(c caller) error {
 	return equal(got, []string{"0: news & more", "1: news & more", "2: news & more", "any bytes"})
 }
 
-// texts have what is escaped in JSON once, twice, or not at all.
+// texts have characters that are escaped in JSON once, twice, or not at all.
 func texts(c caller) error {
 	for _, text := range []string{
 		"", `"quoted" and C:\new\"odd\"`, "<&>\n\t\u2028 Köln", strings.Repeat(`large \" `, 100_000),
@@ -316,7 +316,7 @@ func heartbeat(c caller) error {
 		return err
 	}
 	status := c.try("/heartbeat", nil, nil, erpc.WithSetMeta("hb_", "soon")).Status()
-	return told(status, erpc.CodeBadMessage, "invalid heartbeat rate")
+	return hasStatus(status, erpc.CodeBadMessage, "invalid heartbeat rate")
 }
 
 func equal(got, want any) error {

@@ -34,8 +34,8 @@ func (a *Arith) Fail(*struct{}) (*Product, *erpc.Status) {
 	return nil, erpc.NewStatusByCodeText(erpc.CodeBadMessage, "it is wrong", false)
 }
 
-// Tell answers with the metadata of the call, and sends some of its own.
-func (a *Arith) Tell(*struct{}) (*Said, *erpc.Status) {
+// Describe answers with the metadata of the call, and sends some of its own.
+func (a *Arith) Describe(*struct{}) (*Said, *erpc.Status) {
 	said := Said{map[string]string{}}
 	a.VisitMeta(func(name, value []byte) { said.Metadata[string(name)] = string(value) })
 	a.SetMeta("Answered-By", "go & co")
@@ -53,7 +53,7 @@ func (a *Arith) Mirror(text *Text) (*Text, *erpc.Status) {
 	return text, nil
 }
 
-// Back calls its caller, who can be told something but not asked; it answers with the code of the refusal.
+// Back calls its caller, which accepts pushes but no calls; it responds with the code of the refusal.
 func (a *Arith) Back(*struct{}) (*Number, *erpc.Status) {
 	session := a.Session()
 	for n := range 3 {

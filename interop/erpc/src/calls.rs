@@ -1,4 +1,4 @@
-//! What our client asks of a server of eRPC.
+//! Calls of our client to a server of eRPC.
 
 use crate::{
     proto::{EchoClient, Note},
@@ -53,7 +53,7 @@ async fn channel(url: &str) -> Result<Channel, String> {
     builder.connect().await.map_err(|status| format!("{url}: {status}"))
 }
 
-/// The same methods in a group of routes.
+/// Calls the methods in a group of routes.
 async fn groups(url: &str) -> Result<(), String> {
     let arith = ArithClient::new(channel(&format!("{url}&prefix=/v1")).await?);
     equal(&arith.mul(6, 7).await.map_err(text)?.c, &42)?;
@@ -80,15 +80,15 @@ impl Case {
     async fn error(&self) -> Result<(), String> {
         let status = failed(self.arith.div(1, 0).await)?;
         equal(&(status.code(), status.message()), &(Code::Unknown, "divide by zero"))?;
-        let told = |name| status.metadata().text(name);
-        equal(&(told("erpc-code"), told("erpc-cause")), &(Some("1001"), Some("b & c = 0%")))?;
+        let field = |name| status.metadata().text(name);
+        equal(&(field("erpc-code"), field("erpc-cause")), &(Some("1001"), Some("b & c = 0%")))?;
         self.mul().await
     }
 
     async fn own_error(&self) -> Result<(), String> {
         let status = failed(self.arith.fail().await)?;
-        let told = (status.code(), status.message(), status.metadata().text("erpc-cause"));
-        equal(&told, &(Code::InvalidArgument, "Bad Message", Some("it is wrong")))?;
+        let fields = (status.code(), status.message(), status.metadata().text("erpc-cause"));
+        equal(&fields, &(Code::InvalidArgument, "Bad Message", Some("it is wrong")))?;
         equal(&status.retry(), &Retry::No)
     }
 
@@ -98,13 +98,13 @@ impl Case {
     }
 
     async fn metadata(&self) -> Result<(), String> {
-        let call = self.arith.tell().meta("x-real-ip", "10.0.0.1").meta("tenant", "ours & theirs");
+        let call = self.arith.describe().meta("x-real-ip", "10.0.0.1").meta("tenant", "ours & theirs");
         let reply = call.meta("raw-bin", &b"\0\xff"[..]).await.map_err(text)?;
-        let told = |name: &str| reply.metadata.get(name).map(String::as_str);
-        equal(&told("X-Real-IP"), &Some("10.0.0.1"))?;
-        equal(&told("tenant"), &Some("ours & theirs"))?;
-        // What is no UTF-8 becomes so in Go's JSON.
-        equal(&told("raw-bin"), &Some("\0\u{fffd}"))?;
+        let received = |name: &str| reply.metadata.get(name).map(String::as_str);
+        equal(&received("X-Real-IP"), &Some("10.0.0.1"))?;
+        equal(&received("tenant"), &Some("ours & theirs"))?;
+        // Bytes that are not UTF-8 are replaced in Go's JSON.
+        equal(&received("raw-bin"), &Some("\0\u{fffd}"))?;
         equal(&reply.meta().text("answered-by"), &Some("go & co"))
     }
 
@@ -131,7 +131,7 @@ impl Case {
         Err("the three pushes did not arrive".to_owned())
     }
 
-    /// The server pushes and calls before it answers: it is heard, and told that there is nothing to call.
+    /// The server pushes and calls before it responds: the push is received, and the call is refused.
     async fn back(&self) -> Result<(), String> {
         equal(&*self.arith.back().await.map_err(text)?, &Number { number: 404 })?;
         for number in ["0", "1", "2"] {
@@ -149,7 +149,7 @@ impl Case {
         equal(&status.code(), &Code::DeadlineExceeded)
     }
 
-    /// The answer comes late, and finds nobody.
+    /// The late response is dropped.
     async fn canceled(&self) -> Result<(), String> {
         let sleep = self.arith.sleep_for(Some(50)).into_future();
         if tokio::time::timeout(Duration::from_millis(5), sleep).await.is_ok() {

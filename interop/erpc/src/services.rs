@@ -1,4 +1,4 @@
-//! What clients of eRPC find: the methods of the peer's own server, written for Switchboard.
+//! The service for clients of eRPC: the methods of the peer's own server, written for Switchboard.
 #![allow(non_snake_case, reason = "the names of arguments are those of Go fields without tags")]
 
 use crate::proto::{EchoServer, Note, NoteView};
@@ -41,10 +41,10 @@ pub(crate) trait Arith {
     async fn mul(&self, A: i64, B: i64) -> Result<Product>;
     async fn div(&self, A: i64, B: i64) -> Result<Product>;
     async fn fail(&self) -> Result<Product>;
-    async fn tell(&self, cx: &Cx) -> Result<Said>;
+    async fn describe(&self, cx: &Cx) -> Result<Said>;
     async fn sleep_for(&self, ms: Option<u32>) -> Result<()>;
     async fn mirror(&self, text: String) -> Result<Text>;
-    /// The peer calls its caller, and tells it something.
+    /// The peer calls its caller, and sends it a push.
     async fn back(&self, cx: &Cx) -> Result<Number>;
     /// The peer has no such method.
     async fn lost(&self) -> Result<()>;
@@ -76,7 +76,7 @@ impl Arith for Integers {
         Err(status)
     }
 
-    async fn tell(&self, cx: &Cx) -> Result<Said> {
+    async fn describe(&self, cx: &Cx) -> Result<Said> {
         cx.reply_metadata("answered-by", "switchboard")?;
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
         let metadata = cx.metadata().iter().map(|(name, value)| (name.to_owned(), text(value))).collect();
@@ -92,7 +92,7 @@ impl Arith for Integers {
         Ok(Text { text })
     }
 
-    /// Handlers tell their callers something, and do not call them.
+    /// Handlers push to their callers, and do not call them.
     async fn back(&self, cx: &Cx) -> Result<Number> {
         let pusher = cx.pusher()?;
         for number in 0..3 {

@@ -76,7 +76,7 @@ def whisper(builder, to):
 
 
 def table(builder, message):
-    # What is referred to comes first.
+    # Referenced objects are written first.
     refers = {}
     if "text" in message:
         refers[TEXT] = builder.CreateString(message["text"])

@@ -16,11 +16,11 @@ class Connection(socketserver.StreamRequestHandler):
                 # A heartbeat comes back as it is.
                 self.wfile.write(frames.HEADER.pack(*frames.BEGIN, 0, status, 0, 0, sequence, 0))
                 continue
-            asked = message.read(body)
-            failed = function != SAY or asked.get("text") == "fail"
+            sent = message.read(body)
+            failed = function != SAY or sent.get("text") == "fail"
             status = status & frames.NON_BLOCKING | (frames.FAILED if failed else 0)
             # Written anew by the library, not the bytes that came.
-            answer = b"" if failed else message.write({**message.defaults(), **asked})
+            answer = b"" if failed else message.write({**message.defaults(), **sent})
             self.wfile.write(frames.frame(function, sequence, answer, 0 if failed else compression, status))
 
 

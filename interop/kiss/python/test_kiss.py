@@ -37,8 +37,8 @@ def end(process):
     process.stdout.close()
 
 
-def expected(asked):
-    want = {**message.defaults(), **asked}
+def expected(sent):
+    want = {**message.defaults(), **sent}
     if "next" in want:
         want["next"] = expected(want["next"])
     return want
@@ -64,21 +64,21 @@ class OurServer(unittest.TestCase):
 
     def test_messages_come_back_in_each_way_of_compression(self):
         sequence = 0
-        for asked in [{}, message.full(), {"text": "long " * 1000}]:
+        for sent in [{}, message.full(), {"text": "long " * 1000}]:
             for compression in [frames.NONE, frames.DYNAMIC, frames.FORCED]:
                 sequence += 1
-                body = message.write(asked)
+                body = message.write(sent)
                 self.socket.sendall(frames.frame(SAY, sequence, body, compression))
                 function, number, kind, status, answer, packed = frames.read(self.stream)
                 self.assertEqual((function, number, kind, status), (SAY, sequence, compression, 0))
                 dynamic = compression == frames.DYNAMIC and len(answer) >= 200
                 self.assertEqual(packed, dynamic or compression == frames.FORCED)
-                self.assertEqual(message.read(answer), expected(asked))
+                self.assertEqual(message.read(answer), expected(sent))
 
     def test_failures_are_one_bit(self):
         self.socket.sendall(frames.frame(SAY, 1, message.write({"text": "fail"}), status=frames.NON_BLOCKING))
         self.assertEqual(frames.read(self.stream), (SAY, 1, 0, frames.NON_BLOCKING | frames.FAILED, b"", False))
-        # A function that nobody has, and a body that is no table.
+        # An unknown function, and a body that is not a table.
         for function, body in [(1, b""), (SAY, b"\xff" * 40)]:
             self.socket.sendall(frames.frame(function, 2, body))
             self.assertEqual(frames.read(self.stream), (function, 2, 0, frames.FAILED, b"", False))
@@ -88,7 +88,7 @@ class OurServer(unittest.TestCase):
         self.socket.sendall(beat)
         self.assertEqual(self.stream.read(len(beat)), beat)
 
-    def test_calls_of_one_connection_are_told_apart(self):
+    def test_concurrent_calls_of_one_connection_get_their_own_replies(self):
         calls = [frames.frame(SAY, 1000 - n, message.write({"number": n})) for n in range(200)]
         self.socket.sendall(b"".join(calls) + frames.frame(NOTE, 5, message.write({}), status=frames.ONEWAY))
         seen = {}
@@ -114,12 +114,12 @@ class OurTerminal(unittest.TestCase):
         process, address = start(sys.executable, "-B", "serve.py")
         try:
             url = f"{address}?wire=kiss&function=interop.kiss.Echo/Say:{SAY}"
-            for asked in ({"text": "inner"}, MESSAGE):
+            for sent in ({"text": "inner"}, MESSAGE):
                 command = [os.environ["SWITCHBOARD_BIN"], "call", url, "Echo/Say", "--fbs", "../fbs/echo.fbs"]
-                command += ["-d", json.dumps(asked), "--json", "--compact"]
+                command += ["-d", json.dumps(sent), "--json", "--compact"]
                 done = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
                 (answer,) = json.loads(done.stdout)["messages"]
-                self.assertEqual(answer, asked)
+                self.assertEqual(answer, sent)
         finally:
             end(process)
 
@@ -149,10 +149,10 @@ class OurProxy(unittest.TestCase):
         process, address = start(sys.executable, "-B", "serve.py")
         self.addCleanup(end, process)
         proxy = self.proxied(f"{address}?wire=kiss&function=interop.kiss.Echo/Say:{SAY}")
-        for asked, wanted in [({}, NOTHING), (MESSAGE, IN_JSON), (IN_JSON, IN_JSON)]:
+        for sent, wanted in [({}, NOTHING), (MESSAGE, IN_JSON), (IN_JSON, IN_JSON)]:
             request = urllib.request.Request(
                 f"http://{proxy}/interop.kiss.Echo/Say",
-                json.dumps(asked).encode(),
+                json.dumps(sent).encode(),
                 {"content-type": "application/json"},
             )
             with urllib.request.urlopen(request, timeout=20) as answer:
@@ -166,11 +166,11 @@ class OurProxy(unittest.TestCase):
             host, port = proxy.split(":")
             with socket.create_connection((host, int(port)), timeout=20) as connection:
                 stream = connection.makefile("rb")
-                for sequence, asked in enumerate([{}, message.full(), {"text": "long " * 1000}]):
-                    connection.sendall(frames.frame(SAY, sequence, message.write(asked), frames.DYNAMIC))
+                for sequence, sent in enumerate([{}, message.full(), {"text": "long " * 1000}]):
+                    connection.sendall(frames.frame(SAY, sequence, message.write(sent), frames.DYNAMIC))
                     _, number, _, status, answer, _ = frames.read(stream)
                     self.assertEqual((number, status), (sequence, 0))
-                    self.assertEqual(message.read(answer), expected(asked))
+                    self.assertEqual(message.read(answer), expected(sent))
                 stream.close()
             with grpc.insecure_channel(proxy) as channel:
                 say = channel.unary_unary("/interop.kiss.Echo/Say", message.write, message.read)

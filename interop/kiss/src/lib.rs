@@ -18,7 +18,7 @@ pub fn options() -> String {
     format!("wire=kiss{functions}")
 }
 
-/// Gives back what it gets; the text `fail` fails.
+/// Returns its request; the text `fail` fails.
 #[derive(Debug, Default)]
 pub struct Back {
     /// How often a note came.
@@ -87,10 +87,10 @@ pub fn full() -> Message {
     }
 }
 
-/// Asks a server of the service over whatever wire the URL says.
+/// Calls a server of the service over the wire of the URL.
 ///
 /// # Errors
-/// What the server did not answer as it should have.
+/// Describes the first unexpected response of the server.
 pub async fn ask(url: &str) -> Result<()> {
     let client = EchoClient::connect(url).await?;
     for message in [Message::default(), full()] {

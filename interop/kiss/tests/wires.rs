@@ -1,5 +1,5 @@
 //! The service of a `.fbs` file on every wire that carries it.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use interop_kiss::{
     Back, FUNCTIONS, full,
@@ -31,7 +31,7 @@ fn messages_are_the_same_in_each_codec() {
     assert_eq!(json["type"], 1e300);
     assert_eq!(json["manner"]["Shout"]["times"], 3);
     assert_eq!(json["manners"][0]["Low"]["to"], "x");
-    // What is missing has its default.
+    // Missing fields have their defaults.
     let message: Message = flatbuffers::decode(Codec::Json, "{}".into()).unwrap();
     assert_eq!((message.number, message.mood), (-7, kinds::Mood::LOUD));
     let status = flatbuffers::decode::<Message>(Codec::FlatBuffers, "\x04\0\0\0".into()).unwrap_err();
@@ -45,7 +45,7 @@ fn required_fields_are_missed() {
     let bytes: &[u8] = &[8, 0, 0, 0, 4, 0, 4, 0, 4, 0, 0, 0];
     let status =
         flatbuffers::decode::<interop_kiss::schema::Tag>(Codec::FlatBuffers, bytes.into()).unwrap_err();
-    assert!(status.message().contains("Tag.key is required"), "{status}");
+    assert!(status.message().contains("required field Tag.key is missing"), "{status}");
 }
 
 #[tokio::test]

@@ -159,7 +159,7 @@ func divideByZero(c *connection) error {
 
 func unknown(c *connection) error {
 	for _, one := range [][3]string{
-		{"Nobody", "Mul", "rpcx: can't find service Nobody"},
+		{"Missing", "Mul", "rpcx: can't find service Missing"},
 		{"Arith", "Nothing", "rpcx: can't find method Nothing"},
 	} {
 		err := c.call(one[0], one[1], &Args{}, &Reply{})
@@ -176,7 +176,7 @@ func metadata(c *connection) error {
 	ctx := context.WithValue(context.Background(), share.ReqMetaDataKey, sent)
 	ctx = context.WithValue(ctx, share.ResMetaDataKey, answered)
 	var said Said
-	if err := c.Call(ctx, "Arith", "Tell", &Empty{}, &said); err != nil {
+	if err := c.Call(ctx, "Arith", "Describe", &Empty{}, &said); err != nil {
 		return err
 	}
 	want := map[string]string{"authorization": "bearer sesame", "x-tenant": "ours", "city-bin": "Köln"}
@@ -206,7 +206,7 @@ func many(c *connection) error {
 	return <-failures
 }
 
-// oneway sends what is not answered; frames of a connection are handled in order.
+// oneway sends a call without a response; frames of a connection are handled in order.
 func oneway(c *connection) error {
 	var before, after int64
 	if err := c.call("Arith", "Noted", &Empty{}, &before); err != nil {

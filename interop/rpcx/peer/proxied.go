@@ -12,8 +12,8 @@ import (
 	"github.com/smallnest/rpcx/share"
 )
 
-// proxied are the cases with a proxy between the client and the server of this program, which hands on the bytes of
-// every codec.
+// proxied are the cases with a proxy between the client and the server of this program, which forwards the
+// bytes of every codec.
 func proxied() []setting {
 	var all []setting
 	add := func(codec protocol.SerializeType, compression protocol.CompressType, cases ...testCase) {
@@ -29,7 +29,7 @@ func proxied() []setting {
 			testCase{"mul", mul},
 			testCase{"error", failing},
 			testCase{"unknown", unknown},
-			testCase{"metadata", told},
+			testCase{"metadata", forwarded},
 			testCase{"many at once", many},
 			testCase{"one-way", noted},
 			testCase{"deadline", ended},
@@ -53,19 +53,19 @@ func failing(c *connection) error {
 	return mul(c)
 }
 
-func told(c *connection) error {
+func forwarded(c *connection) error {
 	answered := map[string]string{}
 	sent := map[string]string{share.AuthKey: "Bearer sesame", "x-tenant": "ours"}
 	ctx := context.WithValue(context.Background(), share.ReqMetaDataKey, sent)
 	ctx = context.WithValue(ctx, share.ResMetaDataKey, answered)
 	var said Said
-	if err := c.Call(ctx, "Arith", "Tell", &Empty{}, &said); err != nil {
+	if err := c.Call(ctx, "Arith", "Describe", &Empty{}, &said); err != nil {
 		return err
 	}
 	return errors.Join(equal(said.Metadata["x-tenant"], "ours"), equal(answered["answered-by"], "go"))
 }
 
-// noted sends what is not answered, and asks until it has arrived.
+// noted sends a call without a response, and polls until it has arrived.
 func noted(c *connection) error {
 	var before, after int64
 	if err := c.call("Arith", "Noted", &Empty{}, &before); err != nil {

@@ -50,8 +50,8 @@ func (a *Arith) Noted(ctx context.Context, args *Empty, reply *int64) error {
 	return nil
 }
 
-// Tell answers with the metadata of the call, and sends some of its own.
-func (a *Arith) Tell(ctx context.Context, args *Empty, reply *Said) error {
+// Describe answers with the metadata of the call, and sends some of its own.
+func (a *Arith) Describe(ctx context.Context, args *Empty, reply *Said) error {
 	metadata, _ := ctx.Value(share.ReqMetaDataKey).(map[string]string)
 	reply.Metadata = metadata
 	answer, _ := ctx.Value(share.ResMetaDataKey).(map[string]string)
@@ -69,7 +69,7 @@ func (a *Arith) Sleep(ctx context.Context, args *Pause, reply *Empty) error {
 	}
 }
 
-// Subscribe sends messages that nobody asked for.
+// Subscribe sends server pushes.
 func (a *Arith) Subscribe(ctx context.Context, args *Subscription, reply *Empty) error {
 	connection, _ := ctx.Value(server.RemoteConnContextKey).(net.Conn)
 	send := func(n int64) error {
@@ -111,7 +111,7 @@ func (Echo) Shout(ctx context.Context, args *Note, reply *Note) error {
 }
 
 func runServer(addresses []string) {
-	// It writes to where the address is read from, and nobody reads there after that.
+	// It writes to the pipe from which the address is read, and the reader closes after that.
 	log.SetDummyLogger()
 	ended := make(chan error)
 	var where []string
@@ -165,7 +165,7 @@ func newServer(options ...server.OptionFn) *server.Server {
 	check(s.RegisterName("interop.quotients.Quotients", Quotients{}, ""))
 	serveSide(s)
 	s.AuthFunc = func(ctx context.Context, request *protocol.Message, token string) error {
-		if request.ServiceMethod == "Tell" && token != "Bearer sesame" {
+		if request.ServiceMethod == "Describe" && token != "Bearer sesame" {
 			return errors.New("invalid token")
 		}
 		return nil

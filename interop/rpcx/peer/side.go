@@ -84,7 +84,7 @@ func streams(c *connection) error {
 		return err
 	}
 	if _, err := x.Stream(ctx, nil); err == nil {
-		return fmt.Errorf("nobody was let in")
+		return fmt.Errorf("the stream was not admitted")
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func freeAddress() string {
 	return listener.Addr().String()
 }
 
-// await ends when somebody listens there.
+// await returns when a server listens there.
 func await(where string) {
 	for {
 		if connection, err := net.Dial("tcp", where); err == nil {

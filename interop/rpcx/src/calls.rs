@@ -1,4 +1,4 @@
-//! What our client asks of a server of rpcx.
+//! Calls of our client to a server of rpcx.
 
 use crate::{
     proto::{EchoClient, Note},
@@ -97,7 +97,7 @@ async fn names(url: &str) -> Result<(), String> {
     equal(&FunctionsClient::new(channel).twice(21, 0).await.map_err(text)?.c, &42)
 }
 
-/// Bytes that nobody but the method reads.
+/// Bytes that only the method reads.
 async fn reverse(url: &str, compression: Compression) -> Result<(), String> {
     let arith = ArithClient::new(channel(url, compression).await?);
     for size in [0, 3, 100_000] {
@@ -144,19 +144,19 @@ impl Case<'_> {
     }
 
     async fn metadata(&self) -> Result<(), String> {
-        let call = self.arith.tell().meta("authorization", "Bearer sesame").meta("tenant", "ours");
+        let call = self.arith.describe().meta("authorization", "Bearer sesame").meta("tenant", "ours");
         let reply = call.await.map_err(text)?;
-        let told = |name: &str| reply.metadata.get(name).map(String::as_str);
-        equal(&told("__AUTH"), &Some("Bearer sesame"))?;
-        equal(&told("tenant"), &Some("ours"))?;
-        equal(&told("__ServerTimeout").is_some(), &true)?;
+        let received = |name: &str| reply.metadata.get(name).map(String::as_str);
+        equal(&received("__AUTH"), &Some("Bearer sesame"))?;
+        equal(&received("tenant"), &Some("ours"))?;
+        equal(&received("__ServerTimeout").is_some(), &true)?;
         equal(&reply.meta().text("answered-by"), &Some("go"))
     }
 
     /// The peer ends the connection with it, hence one of its own.
     async fn credentials(&self) -> Result<(), String> {
         let arith = ArithClient::new(channel(self.url, Compression::None).await?);
-        let status = failed(arith.tell().meta("authorization", "Bearer nonsense").await)?;
+        let status = failed(arith.describe().meta("authorization", "Bearer nonsense").await)?;
         equal(&status.message(), &"invalid token")
     }
 
@@ -189,7 +189,7 @@ impl Case<'_> {
         equal(&status.code(), &Code::DeadlineExceeded)
     }
 
-    /// The answer comes late, and finds nobody.
+    /// The late response is dropped.
     async fn canceled(&self) -> Result<(), String> {
         let sleep = self.arith.sleep(50).into_future();
         if tokio::time::timeout(Duration::from_millis(5), sleep).await.is_ok() {
@@ -208,7 +208,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// What the server sends on its own, at once and after the reply.
+    /// Receives server pushes, sent at once and after the reply.
     async fn pushed(&self) -> Result<(), String> {
         let pushes = Pushes::new();
         let builder = Channel::builder(self.url).timeout(PATIENCE).pushes(&pushes);
@@ -218,8 +218,8 @@ impl Case<'_> {
             let next = tokio::time::timeout(PATIENCE, pushes.next()).await;
             let push = next.map_err(|_| format!("{n} of 5 messages came"))?;
             let number = push.metadata.text("number").unwrap_or_default();
-            let told = (push.path.as_str(), number, &push.message[..]);
-            equal(&told, &("News/Flash", &*n.to_string(), format!("breaking {n}").as_bytes()))?;
+            let fields = (push.path.as_str(), number, &push.message[..]);
+            equal(&fields, &("News/Flash", &*n.to_string(), format!("breaking {n}").as_bytes()))?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What clients of rpcx find: the methods of the peer's own server, written for Switchboard.
+//! The service for clients of rpcx: the methods of the peer's own server, written for Switchboard.
 #![allow(non_snake_case, reason = "the names of arguments are those of Go fields without tags")]
 
 use crate::{
@@ -48,7 +48,7 @@ pub(crate) trait Arith {
     #[switchboard(oneway)]
     async fn note(&self) -> Result<()>;
     async fn noted(&self) -> Result<i64>;
-    async fn tell(&self, cx: &Cx) -> Result<Said>;
+    async fn describe(&self, cx: &Cx) -> Result<Said>;
     async fn sleep(&self, ms: u32) -> Result<Empty>;
     async fn subscribe(&self, cx: &Cx, count: i64) -> Result<Empty>;
     async fn reverse(&self, data: Vec<u8>) -> Result<Vec<u8>>;
@@ -92,7 +92,7 @@ impl Arith for Sums {
         Ok(self.notes.load(Ordering::Relaxed))
     }
 
-    async fn tell(&self, cx: &Cx) -> Result<Said> {
+    async fn describe(&self, cx: &Cx) -> Result<Said> {
         cx.reply_metadata("answered-by", "switchboard")?;
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
         let metadata = cx.metadata().iter().map(|(name, value)| (name.to_owned(), text(value))).collect();

@@ -13,7 +13,7 @@ use tokio::{
 /// For all of a case.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Keeps files that were sent; who asks for one waits for it.
+/// Stores uploaded files; a download waits until its file is there.
 #[derive(Default)]
 pub(crate) struct Store(watch::Sender<BTreeMap<String, Vec<u8>>>);
 
@@ -53,7 +53,7 @@ impl Streams for Speaker {
 /// Sends files and fetches them.
 ///
 /// # Errors
-/// What went wrong.
+/// Describes the first failure.
 pub(crate) async fn files(url: &str) -> Result<(), String> {
     let channel = Channel::connect(url).await.map_err(|error| error.to_string())?;
     for lines in [0, 1, 100_000] {
@@ -77,7 +77,7 @@ pub(crate) async fn files(url: &str) -> Result<(), String> {
 /// Speaks with a server over a connection of its own.
 ///
 /// # Errors
-/// What went wrong.
+/// Describes the first failure.
 pub(crate) async fn streams(url: &str) -> Result<(), String> {
     let channel = Channel::connect(url).await.map_err(|error| error.to_string())?;
     let meta = Meta::from([("who".to_owned(), "rust".to_owned())]);

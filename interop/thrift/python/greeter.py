@@ -25,9 +25,9 @@ GreetReply = t.define("GreetReply", {1: ("text", t.STRING), 2: ("person", t.stru
 t.complete(Person, GreetRequest, GreetReply)
 # The tables of a service whose fields have other types.
 Odd = t.define("Odd", {1: ("person", t.STRING)})
-Nobody = t.define("Nobody", {1: ("message", t.STRING)}, TExceptionBase)
+Missing = t.define("Missing", {1: ("message", t.STRING)}, TExceptionBase)
 GREETER = t.methods(
-    t.Method("Greet", [t.struct(GreetRequest)], t.struct(GreetReply), {1: Nobody}),
+    t.Method("Greet", [t.struct(GreetRequest)], t.struct(GreetReply), {1: Missing}),
     t.Method("Watch", [t.struct(GreetRequest)], t.struct(GreetReply)),
 )
 ODD = t.methods(t.Method("Greet", [t.struct(Odd)], t.struct(GreetReply)))
@@ -42,7 +42,7 @@ class Greetings:
     def Greet(self, request):
         person = request.person if request else None
         if person is None or not person.name:
-            raise Nobody("nobody is there")
+            raise Missing("the person is missing")
         return GreetReply(f"hello {person.name}", person)
 
     def Watch(self, request):

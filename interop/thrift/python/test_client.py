@@ -184,7 +184,7 @@ class Cases(unittest.TestCase):
             with self.assertRaises(t.Xception) as thrown:
                 client.testException("Xception")
             self.assertEqual((thrown.exception.errorCode, thrown.exception.message), (1001, "Xception"))
-            for text, says in [("TException", "not_found: an error that nobody declared"), ("panic", "internal: ")]:
+            for text, says in [("TException", "not_found: an undeclared error"), ("panic", "internal: ")]:
                 with self.assertRaises(TApplicationException) as thrown:
                     client.testException(text)
                 self.assertEqual(thrown.exception.type, TApplicationException.INTERNAL_ERROR)

@@ -56,7 +56,7 @@ class Protobuf(unittest.TestCase):
                 with self.assertRaises(TApplicationException) as thrown:
                     client.Greet(request)
                 self.assertEqual(thrown.exception.type, TApplicationException.INTERNAL_ERROR)
-                self.assertEqual(thrown.exception.message, "not_found: nobody is there")
+                self.assertEqual(thrown.exception.message, "not_found: the person is missing")
             with self.assertRaises(TApplicationException) as thrown:
                 client.Watch(GreetRequest(ADA))
             self.assertEqual(thrown.exception.type, TApplicationException.UNKNOWN_METHOD)
@@ -64,7 +64,7 @@ class Protobuf(unittest.TestCase):
             with self.assertRaises(TApplicationException) as thrown:
                 client.Greet(GreetRequest(Person(name="Ada", age=-1)))
             self.assertEqual(thrown.exception.type, TApplicationException.PROTOCOL_ERROR)
-            self.assertIn("field age has no room for -1", thrown.exception.message)
+            self.assertIn("field age does not fit -1", thrown.exception.message)
             self.assertEqual(client.Greet(GreetRequest(ADA)).text, "hello Ada")
 
         self.everywhere(check)

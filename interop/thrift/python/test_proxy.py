@@ -16,7 +16,7 @@ from thrift.transport.TSocket import TSocket
 import test_client
 import test_protobuf
 import thrift_test as t
-from greeter import ADA, GREETER, GreetRequest, Nobody
+from greeter import ADA, GREETER, GreetRequest, Missing
 from test_client import BY_POST, PATIENCE_MS, WAYS, Server
 from test_server import WAYS as SERVERS
 from test_server import run, server
@@ -44,8 +44,8 @@ namespace rs greet.v1
 struct Person { 1: string name }
 struct GreetRequest { 1: Person person }
 struct GreetReply { 1: string text }
-exception Nobody { 1: string message } (switchboard.code = "not_found")
-service Greeter { GreetReply Greet(1: GreetRequest request) throws (1: Nobody nobody) }
+exception Missing { 1: string message } (switchboard.code = "not_found")
+service Greeter { GreetReply Greet(1: GreetRequest request) throws (1: Missing missing) }
 """
 
 
@@ -182,8 +182,8 @@ class Servers(unittest.TestCase):
             file = pathlib.Path(folder) / "greet.thrift"
             file.write_text(WITH_EXCEPTION)
             for schema, says in [
-                (PROTO, "failed_precondition (9): the method threw what field 1 of its result declares"),
-                ([*PROTO, "--thrift", str(file)], "not_found (5): nobody is there"),
+                (PROTO, "failed_precondition (9): the method threw the exception of field 1 of its result"),
+                ([*PROTO, "--thrift", str(file)], "not_found (5): the person is missing"),
             ]:
                 with server(["binary", "framed", "greeter"], "") as url, proxied(url, *schema) as port:
                     thrown = greet(port, {})
@@ -208,7 +208,7 @@ class Servers(unittest.TestCase):
                     with self.subTest(way), connected(way, port) as client:
                         reply = client.Greet(GreetRequest(ADA))
                         self.assertEqual((reply.text, reply.person), ("hello Ada", ADA))
-                        with self.assertRaises(Nobody):
+                        with self.assertRaises(Missing):
                             client.Greet(GreetRequest())
 
 

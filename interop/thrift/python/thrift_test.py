@@ -57,7 +57,7 @@ def define(name, fields, base=TBase):
 
 
 def link(item, number, kind):
-    """Sets the type of a field that refers to what is not there yet."""
+    """Sets the type of a field that refers to a type that is defined later."""
     spec = list(item.thrift_spec)
     spec[number] = (number, kind[0], spec[number][2], kind[1], None)
     item.thrift_spec = tuple(spec)
@@ -293,7 +293,7 @@ class Processor:
 
 
 class Handler:
-    """What the server of the tests answers: mostly what it was asked."""
+    """The service of the tests: most methods return their argument."""
 
     def __init__(self):
         self.oneway = 0
@@ -319,7 +319,7 @@ class Handler:
         if text == "Xception":
             raise Xception(1001, text)
         if text == "TException":
-            raise ValueError("an error that nobody declared")
+            raise ValueError("an undeclared error")
 
     def testMultiException(self, first, second):
         if first == "Xception":

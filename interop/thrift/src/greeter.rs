@@ -14,7 +14,7 @@ impl Greeter for Greetings {
         }
         let name = &request.person.name;
         if name.is_empty() {
-            return Err(Status::not_found("nobody is there"));
+            return Err(Status::not_found("the person is missing"));
         }
         Ok(GreetReply { text: format!("hello {name}"), person: request.person, ..Default::default() })
     }

@@ -1,4 +1,4 @@
-//! What the test server answers: mostly what it was asked.
+//! The service of the test server: most methods return their argument.
 
 use crate::generated::thrift::test::{
     CrazyNesting, Defaults, Insanity, Numberz, SecondService, SomeUnion, ThriftTest, Tree, Xception,
@@ -104,7 +104,7 @@ impl ThriftTest for Answers {
         Ok(thing)
     }
 
-    /// The same two maps for every argument.
+    /// Returns the same two maps for every argument.
     async fn test_map_map(&self, _hello: i32, _cx: &Cx) -> Result<BTreeMap<i32, BTreeMap<i32, i32>>> {
         let four = |sign: i32| (1..5).map(|n| (n * sign, n * sign)).collect();
         Ok(BTreeMap::from([(-4, four(-1)), (4, four(1))]))
@@ -136,8 +136,8 @@ impl ThriftTest for Answers {
     async fn test_exception(&self, arg: String, _cx: &Cx) -> Result<()> {
         match arg.as_str() {
             "Xception" => Err(Xception { error_code: 1001, message: arg }.into()),
-            "TException" => Err(Status::not_found("an error that nobody declared")),
-            "panic" => panic!("as it was told"),
+            "TException" => Err(Status::not_found("an undeclared error")),
+            "panic" => panic!("as requested"),
             _ => Ok(()),
         }
     }

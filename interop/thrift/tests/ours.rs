@@ -1,5 +1,5 @@
 //! Our client and our server, in every way that Thrift can be spoken, and the same service on other wires.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::{sync::Arc, time::Duration};
 use switchboard::{Channel, Code, Codec, Limit, Running, Server, codec::thrift::Exception};
@@ -21,7 +21,7 @@ async fn start() -> Running {
     server.start().await.unwrap()
 }
 
-/// What a peer says in return, within reason.
+/// Waits for a response of a peer, at most 60 s.
 async fn soon<T>(wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), wait).await.expect("it takes too long")
 }
@@ -78,14 +78,14 @@ async fn other_wires_carry_the_same_service() {
         );
         assert_eq!(client.test_defaults(Default::default()).await.unwrap().number, 16);
     }
-    // As people write it by hand: what is left out has its default.
+    // Fields that are left out have their defaults.
     let body = r#"{"thing":{"text":"y"}}"#;
     let answer =
         post(&running, "/thrift.test.ThriftTest/testDefaults", "application/json", body.as_bytes()).await;
     assert!(answer.contains(r#""number":16"#) && answer.contains(r#""text":"y""#), "{answer}");
 }
 
-/// The whole answer, what is no text in it replaced.
+/// Returns the whole response, with bytes that are not UTF-8 replaced.
 async fn post(running: &Running, path: &str, kind: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(running.url().trim_start_matches("tcp://")).await.unwrap();
     let request = format!(
@@ -143,12 +143,12 @@ async fn answers_of_http_that_are_no_thrift_are_statuses() {
         (
             "200 OK\r\ncontent-type: text/html",
             Code::Unknown,
-            "content type text/html where application/x-thrift",
+            "content type text/html, expected application/x-thrift",
         ),
         (
             "200 OK\r\ncontent-type: application/x-thrift",
             Code::Internal,
-            "bytes between messages that begin none",
+            "the bytes after a message do not begin another one",
         ),
         ("413 Too Large\r\ncontent-type: text/plain", Code::ResourceExhausted, "odd"),
         ("502 Bad Gateway\r\ncontent-type: text/plain", Code::Unavailable, "502 Bad Gateway"),

@@ -1,5 +1,5 @@
 //! A service of protobuf, called by the client that its hand-written `.thrift` file makes.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::{collections::BTreeMap, time::Duration};
 use switchboard::{Code, Running, Server, codegen::Bytes};
@@ -62,13 +62,13 @@ async fn statuses_are_those_of_the_handler() {
     let running = start().await;
     for way in WAYS {
         let client = GreeterClient::connect(&format!("{}?{way}", running.url())).await.unwrap();
-        let nobody = client.greet(GreetRequest::default()).await.unwrap_err();
-        assert_eq!((nobody.code(), nobody.message()), (Code::NotFound, "nobody is there"), "{way}");
+        let missing = client.greet(GreetRequest::default()).await.unwrap_err();
+        assert_eq!((missing.code(), missing.message()), (Code::NotFound, "the person is missing"), "{way}");
         let mut young = ada();
         young.age = -1;
         let young = client.greet(GreetRequest { person: young }).await.unwrap_err();
         assert_eq!(young.code(), Code::InvalidArgument, "{way}: {young}");
-        assert!(young.message().contains("field age has no room for -1"), "{way}: {young}");
+        assert!(young.message().contains("field age does not fit -1"), "{way}: {young}");
         let streamed = client.watch(GreetRequest { person: ada() }).await.unwrap_err();
         assert_eq!(streamed.code(), Code::Unimplemented, "{way}: {streamed}");
     }

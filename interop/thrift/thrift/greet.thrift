@@ -1,5 +1,5 @@
-// The service of proto/greet/v1/greet.proto, as somebody writes it who has but Thrift: fields have the numbers that
-// they have in protobuf.
+// The service of proto/greet/v1/greet.proto, written for Thrift: fields have the numbers that they have in
+// protobuf.
 
 namespace * greet.thrift
 

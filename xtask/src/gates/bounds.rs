@@ -2,7 +2,7 @@
 
 use super::count::{Costs, METRICS, Side};
 
-/// What one side may spend on a call of one workload.
+/// Upper bounds for one side on a call of one workload.
 #[derive(Debug, PartialEq)]
 pub(super) struct Bound {
     pub(super) workload: String,
@@ -13,7 +13,7 @@ pub(super) struct Bound {
 /// Reads the table.
 ///
 /// # Errors
-/// Says what is wrong in which line.
+/// Names the invalid line and the reason.
 pub(super) fn read(text: &str) -> Result<Vec<Bound>, String> {
     let mut bounds: Vec<Bound> = Vec::new();
     for (at, line) in text.lines().enumerate() {

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::process::Failure;
 
-/// What is counted, in the order of [`Costs`].
+/// Names of the counted costs, in the order of [`Costs`].
 pub(super) const METRICS: [&str; 4] = ["instructions", "system calls", "clock readings", "allocations"];
 
 /// A number for each of [`METRICS`].
@@ -33,7 +33,7 @@ impl Side {
     }
 }
 
-/// What both sides spend.
+/// Costs of both sides.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Both {
     client: Costs,
@@ -60,7 +60,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// What a call of `workload` costs.
+    /// Counts the costs of a call of `workload`.
     ///
     /// # Errors
     /// When a process fails, or valgrind's log is not as expected.
@@ -75,7 +75,7 @@ impl Program {
         Ok(Both { client: each(Side::Client), server: each(Side::Server) })
     }
 
-    /// What one run of so many calls counts.
+    /// Counts the costs of one run of `calls` calls.
     fn count(&self, workload: &str, calls: u32) -> Result<Both, Failure> {
         let mut server = Counted::start(self, &["serve", workload])?;
         let mut address = String::new();
@@ -83,7 +83,7 @@ impl Program {
         let address = address.trim().trim_start_matches("listening on ");
         let calls = calls.to_string();
         let client = Counted::start(self, &["call", workload, &calls, address])?.finish();
-        // What a client says is worth more than that its server then failed too.
+        // The failure of the client is reported, since that of the server is a consequence.
         Ok(Both { client: client?, server: server.finish()? })
     }
 }
@@ -142,9 +142,9 @@ fn read_log(log: &Path) -> Result<String, Failure> {
 /// system call there, elsewhere without: it has a count of its own.
 fn counts(said: &str, log: &str) -> Result<Costs, String> {
     let allocations = said.lines().rev().find_map(|line| line.strip_prefix("allocations "));
-    let allocations = allocations.ok_or_else(|| format!("gates did not tell its allocations: {said:?}"))?;
+    let allocations = allocations.ok_or_else(|| format!("gates did not print its allocations: {said:?}"))?;
     let collected = log.lines().rev().find_map(|line| line.split_once("Collected : "));
-    let (_, instructions) = collected.ok_or("valgrind did not tell how many instructions it counted")?;
+    let (_, instructions) = collected.ok_or("valgrind did not print the number of instructions")?;
     // Calls that block have a second line when they return, with dots in place of the name.
     let system_calls = log.lines().filter(|line| line.starts_with("SYSCALL[") && !line.contains(") ... ["));
     let (clock, others): (Vec<_>, Vec<_>) = system_calls.partition(|line| line.contains("clock_gettime"));

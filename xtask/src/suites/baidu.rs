@@ -12,7 +12,7 @@ use crate::steps::Run;
 /// All cases take some seconds.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What brpc-java speaks.
+/// Wires that brpc-java speaks.
 const WIRES: [&str; 3] = ["baidu_std", "hulu", "sofa"];
 
 /// Runs the cases of both clients; `java` is the folder of the compiled programs and their libraries.
@@ -20,7 +20,7 @@ pub(super) fn check(run: &Run<'_>, java: &Path) -> Result<(), Failure> {
     both_ways(run, &mut program(java, "peer.Client"), &mut program(java, "peer.Server"), &[], &[])
 }
 
-/// The same with programs that speak more protocols.
+/// Runs the checks with the programs of brpc-java, which speak more protocols.
 pub(super) fn check_brpc_java(run: &Run<'_>, java: &Path) -> Result<(), Failure> {
     WIRES.iter().try_for_each(|wire| {
         let (mut client, mut server) = (brpc_java(java, "peer.Client"), brpc_java(java, "peer.Server"));

@@ -10,7 +10,7 @@ const SECONDS: &str = "60";
 /// In seconds; some programs make thousands of calls in one run, on a machine that has much else to do.
 const PROGRAM_LIMIT: &str = "120";
 
-/// What curl and grpcurl send, and expect back.
+/// Requests of curl and grpcurl with the expected responses.
 const CURL: &str = r#"test "$("$0" -sSf -H content-type:application/json -d '{"n":7}' $1)" = '{"n":7}'"#;
 const GRPCURL: &str = concat!(
     r#"answer=$("$0" -plaintext -import-path "$1" -proto mirror.proto -format text -d 'number: 7' $2 test.Mirror/Show)"#,

@@ -1,8 +1,7 @@
-//! h2spec against our server and, where that fails, against grpc-go.
-//!
-//! No server passes every case: some ask for an answer to what a server may as well ignore. So what fails here has
-//! to fail with grpc-go, the peer of most callers, in the same run. Only the sections that failed are compared:
-//! with grpc-go the whole suite takes more than a minute.
+//! h2spec against our server and, where that fails, against grpc-go. No server passes every case: some
+//! require a response to frames that a server may ignore. So a case that fails here has to fail with grpc-go,
+//! the peer of most callers, in the same run. Only the sections that failed are compared: with grpc-go the
+//! whole suite takes more than a minute.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -38,8 +37,8 @@ pub(super) fn check(run: &Run<'_>, h2spec: &Path) -> Result<(), Failure> {
         return Ok(());
     }
 
-    // A mistake that comes after the answer to its request finds no stream any more; which is first is a race of
-    // h2spec with the server, and so only what fails each time has failed.
+    // An error that arrives after the response to its request finds no stream any more. The order is a race
+    // of h2spec with the server, so only cases that fail in each run have failed.
     for _ in 1..TRIES {
         let (again, _) = failures(run, h2spec, &server.port, &sections(&ours))?;
         ours.retain(|case| again.contains(case));

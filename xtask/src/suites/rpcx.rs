@@ -79,7 +79,7 @@ impl Drop for Folder {
     }
 }
 
-/// What people type, to the server at `url`.
+/// Runs the commands of the documentation against the server at `url`.
 fn by_hand(run: &Run<'_>, url: &str) -> Result<(), Failure> {
     let program = server_command(run)?;
     let proto = run.workspace.root.join("interop/rpcx/proto/echo.proto");

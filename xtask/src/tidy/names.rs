@@ -1,4 +1,4 @@
-//! Names that say nothing: what such a thing does has a better name.
+//! Names without a meaning: a thing is named after its purpose.
 
 use super::{Complaint, File};
 

@@ -61,7 +61,7 @@ pub(super) fn missing_module_docs(file: &File) -> Vec<Complaint> {
     vec![file.complaint(1, "starts without `//!`: say what the module is for")]
 }
 
-/// What is meant to be gone before it is committed.
+/// Macros and marks that are removed before a commit.
 pub(super) fn leftovers(file: &File) -> Vec<Complaint> {
     const MACROS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
     const MARKS: [&str; 3] = ["FIXME", "HACK", "XXX"];

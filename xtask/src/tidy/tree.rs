@@ -1,4 +1,4 @@
-//! What only shows in the whole: links between files, and what a crate depends on.
+//! Rules about several files: links between documents, and dependencies of crates.
 
 use std::path::Path;
 

@@ -1,10 +1,10 @@
-//! What `switchboard bench` calls, with connectrpc on both sides.
+//! The services of `switchboard bench`, with connectrpc on both sides.
 
 mod client;
 mod server;
 mod transport;
 
-/// What connectrpc and buffa generate from the schema.
+/// Code that connectrpc and buffa generate from the schema.
 mod proto {
     connectrpc::include_generated!();
     pub(crate) use bench::v1::*;
@@ -15,7 +15,7 @@ use proto::{BenchmarkMessage, BenchmarkMessageView};
 use rustpeer::{Cost, Counting, MiMalloc};
 use std::{hint::black_box, process::ExitCode};
 
-/// What may be under way on a stream or a connection before the other side has read it.
+/// Bytes that may be in flight on a stream or a connection before the other side has read them.
 const WINDOW: u32 = 16 << 20;
 
 #[global_allocator]

@@ -1,4 +1,4 @@
-//! What carries the client's requests.
+//! The transport of the client's requests.
 
 use crate::WINDOW;
 use connectrpc::{

@@ -25,10 +25,10 @@ pub(crate) enum Command {
     Codecs,
 }
 
-/// What a client is to do.
+/// The load that a client makes.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// What is called.
+    /// The method to call.
     pub call: Call,
     /// Servers; connections are spread over them.
     pub addresses: Vec<SocketAddr>,

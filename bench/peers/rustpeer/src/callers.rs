@@ -18,7 +18,7 @@ use std::{
 /// The deadline of every call, where a library has deadlines.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Room for the largest echo of the comparison, 10 MB; most libraries take 4 or 8 MiB unless they are told.
+/// Room for the largest echo of the comparison, 10 MB; the default of most libraries is 4 or 8 MiB.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// A connection of the rival; a clone is another caller on it. Errors are texts: only the first is shown.

@@ -1,4 +1,4 @@
-//! What it costs to encode and decode the message of 581 bytes.
+//! Measures the cost to encode and decode the message of 581 bytes.
 
 use crate::allocation;
 use serde::Serialize;

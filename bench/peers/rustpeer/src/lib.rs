@@ -1,8 +1,10 @@
-//! What the Rust rivals of `switchboard bench compare` share, so that each of them is its library and little else.
+//! Code that the Rust rivals of `switchboard bench compare` share, so that each of them contains little but
+//! its library.
 //!
-//! A rival implements [`Connection`] (the client's calls) and [`Server`] (what becomes of accepted connections) and
-//! hands both to [`run`]. Read in this order: `arguments` (the command line), `serve` and `callers` (who runs where),
-//! `stream` (many messages on one call), `tally` (latencies and the line of results), `message` and `codecs`.
+//! A rival implements [`Connection`] (the client's calls) and [`Server`] (serving of accepted connections)
+//! and hands both to [`run`]. Read in this order: `arguments` (the command line), `serve` and `callers` (who
+//! runs where), `stream` (many messages on one call), `tally` (latencies and the line of results), `message`
+//! and `codecs`.
 
 mod allocation;
 mod arguments;

@@ -18,7 +18,7 @@ use tokio_stream::{
 /// Connections as they are accepted, without Nagle's delay.
 pub type Accepted = Pin<Box<dyn Stream<Item = io::Result<TcpStream>> + Send>>;
 
-/// What a rival does with the connections of a runtime.
+/// Serves the connections of a runtime with a rival's library.
 pub trait Server: 'static {
     /// Serves them; runs once a runtime.
     fn serve(connections: Accepted) -> impl Future<Output = Result<(), String>> + Send;

@@ -14,7 +14,7 @@ use std::{
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
-/// What is to be sent; at most as many messages as there are callers wait in it.
+/// Messages to be sent; at most as many as there are callers wait in it.
 pub type Messages = UnboundedReceiverStream<Bytes>;
 
 /// Takes what came back.

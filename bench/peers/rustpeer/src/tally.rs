@@ -10,8 +10,8 @@ use std::{
 /// Latencies that a caller keeps before it takes the lock of its runtime's histogram.
 const BATCH: usize = 128;
 
-/// What a caller saw; goes to the histogram of its runtime in batches, so that neither a lock nor a histogram a caller
-/// is on the way of a call.
+/// Latencies of a caller, added to the histogram of its runtime in batches, so that a call needs neither a
+/// lock nor a histogram for each caller.
 pub(crate) struct Tally {
     to: Arc<Mutex<Latencies>>,
     begin: Instant,
@@ -71,7 +71,7 @@ impl Drop for Tally {
     }
 }
 
-/// What the callers of a runtime saw.
+/// Latencies of the callers of a runtime.
 pub(crate) struct Latencies {
     begin: Instant,
     outcome: Outcome,
@@ -88,7 +88,7 @@ impl Latencies {
     }
 }
 
-/// What a client measured.
+/// The measurements of a client.
 pub(crate) struct Outcome {
     latencies: Histogram<u64>,
     total: u64,

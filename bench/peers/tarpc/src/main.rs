@@ -1,4 +1,5 @@
-//! What `switchboard bench` calls, with tarpc on both sides: serde, bincode and frames with a length on TCP.
+//! The services of `switchboard bench`, with tarpc on both sides: serde, bincode and frames with a length on
+//! TCP.
 
 mod client;
 mod server;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// What is called.
+/// The service under measurement.
 #[tarpc::service]
 pub(crate) trait Bench {
     /// Answers with the payload.

@@ -1,4 +1,4 @@
-//! What both sides have on a connection.
+//! The transport of both sides.
 
 use bincode::{
     DefaultOptions, Options,

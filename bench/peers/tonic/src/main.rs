@@ -1,9 +1,9 @@
-//! What `switchboard bench` calls, with tonic on both sides.
+//! The services of `switchboard bench`, with tonic on both sides.
 
 mod client;
 mod server;
 
-/// What tonic and prost generate from the schema.
+/// Code that tonic and prost generate from the schema.
 mod proto {
     tonic::include_proto!("bench.v1");
 }

@@ -1,13 +1,13 @@
-//! A `.fbs` file as it is written.
+//! Syntax tree of a `.fbs` file.
 
 use crate::{Error, lexer::Token};
 
-/// Something that has a name.
+/// A named definition.
 #[derive(Debug)]
 pub(super) struct Item {
-    /// What the generated module is called: `demo.v1`.
+    /// Name of the generated module: `demo.v1`.
     pub(super) namespace: String,
-    /// Nobody named a namespace: others find it by its bare name.
+    /// The definition has no namespace: other files refer to it by its bare name.
     pub(super) is_global: bool,
     pub(super) name: String,
     pub(super) kind: Kind,
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Union(Vec<Variant>),
 }
 
-/// Of a table or struct.
+/// A field of a table or struct.
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) name: String,
@@ -39,7 +39,7 @@ pub(super) struct Field {
 #[derive(Debug)]
 pub(super) struct Variant {
     pub(super) name: String,
-    /// The name of its table.
+    /// Name of its table.
     pub(super) table: String,
     pub(super) doc: Option<String>,
 }
@@ -47,7 +47,7 @@ pub(super) struct Variant {
 #[derive(Debug)]
 pub(super) struct Method {
     pub(super) name: String,
-    /// The names of tables.
+    /// Names of tables.
     pub(super) request: String,
     pub(super) reply: String,
     pub(super) attributes: Attributes,
@@ -56,10 +56,10 @@ pub(super) struct Method {
 }
 
 impl Method {
-    /// Whether requests and replies are streams.
+    /// Returns whether requests and whether replies are streams.
     ///
     /// # Errors
-    /// What the method says of it is not known.
+    /// Returns an error for an unknown value of the attribute.
     pub(super) fn streams(&self) -> Result<[bool; 2], Error> {
         match self.attributes.text("streaming") {
             None | Some("none") => Ok([false, false]),
@@ -67,14 +67,14 @@ impl Method {
             Some("client") => Ok([true, false]),
             Some("bidi") => Ok([true, true]),
             Some(_) => Err(Error::new(format!(
-                "{}: {} streams in a way that is not known: none, server, client and bidi are",
+                "{}: {} has an unknown streaming kind; use none, server, client or bidi",
                 self.place, self.name
             ))),
         }
     }
 }
 
-/// What stands in parentheses behind something.
+/// Attributes in parentheses.
 #[derive(Debug, Default)]
 pub(super) struct Attributes(pub(super) Vec<(String, Option<Token>)>);
 
@@ -111,7 +111,7 @@ pub(super) enum Type {
     Vector(Box<Type>),
 }
 
-/// A type of numbers.
+/// A scalar type.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Base {
     /// `bool`: a byte, 0 or 1.
@@ -156,7 +156,7 @@ impl Base {
         })
     }
 
-    /// Bytes that it takes, and what its position is a multiple of.
+    /// Returns size and alignment in bytes.
     pub const fn size(self) -> usize {
         match self {
             Base::Bool | Base::I8 | Base::U8 => 1,

@@ -1,4 +1,4 @@
-//! Fields of tables: their numbers and defaults.
+//! Numbers and defaults of the fields of tables.
 
 use super::{
     ast::{Base, Field, Item, Kind},
@@ -12,15 +12,15 @@ use std::collections::BTreeMap;
 pub(super) struct Numbered<'a> {
     pub(super) field: &'a Field,
     pub(super) ty: Resolved<'a>,
-    /// In the table. That of a union, or of the vector of those of several, is one less.
+    /// Number of the field in the table. The number of the tag of a union, or of the vector of tags, is one less.
     pub(super) number: usize,
-    /// What it takes in the table, in bytes.
+    /// Size in the table, in bytes.
     pub(super) size: usize,
-    /// Of a number or enum, unless there may be none at all.
+    /// Default of a number or enum; `None` if the field is optional.
     pub(super) default: Option<DefaultValue<'a>>,
 }
 
-/// What a field that is not there has.
+/// Value of a missing field.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DefaultValue<'a> {
     Bool(bool),
@@ -31,10 +31,10 @@ pub(super) enum DefaultValue<'a> {
 }
 
 impl Schema {
-    /// The fields of a table that are not deprecated, with the numbers that all of them have.
+    /// Returns the fields of a table that are not deprecated, with their numbers, which count deprecated fields too.
     ///
     /// # Errors
-    /// Types and defaults that no field has, numbers that two have, and more than fits into a table.
+    /// Returns an error for invalid types and defaults, duplicate numbers, and a table that is too large.
     pub(super) fn numbered<'a>(
         &'a self,
         item: &Item,
@@ -45,7 +45,7 @@ impl Schema {
         for field in fields {
             let wrong = |what: &str| Error::new(format!("{}: {} {what}", field.place, field.name));
             let ty = self.resolve(&item.namespace, &field.ty, &field.place)?;
-            // The number of a union, or the vector of those of several, comes before it.
+            // The tag of a union, or the vector of tags, has the number before it.
             let has_tag = ty.is_union() || ty.is_union_vector();
             next += usize::from(has_tag);
             let number = match field.attributes.int("id") {
@@ -53,22 +53,22 @@ impl Schema {
                 Some(id) => usize::try_from(id)
                     .ok()
                     .filter(|id| *id < 4096)
-                    .ok_or_else(|| wrong("has an id that is no number of a field"))?,
+                    .ok_or_else(|| wrong("has an id that is not a field number"))?,
             };
             next = number + 1;
             if field.attributes.has("deprecated") {
                 continue;
             }
             if has_tag && number == 0 {
-                return Err(wrong("is a union, whose id is that of its own number and one more"));
+                return Err(wrong("is a union, whose id must be one more than that of its tag"));
             }
             if let Resolved::Array(..) = ty {
-                return Err(wrong("is an array, which structs alone have: make it a vector"));
+                return Err(wrong("is an array, which only structs can have: make it a vector"));
             }
             let has_default =
                 matches!(ty, Resolved::Base(_) | Resolved::Item(Item { kind: Kind::Enum { .. }, .. }));
             if !has_default && field.default.is_some() {
-                return Err(wrong("has a default, which numbers and enums alone have"));
+                return Err(wrong("has a default, which only numbers and enums can have"));
             }
             let default = if has_default { default(&ty, field)? } else { None };
             let in_place = match ty.is_union_vector() {
@@ -93,7 +93,7 @@ impl Schema {
     }
 }
 
-/// The default of a number or enum; none where there may be none at all.
+/// Returns the default of a number or enum; `None` if the field is optional.
 fn default<'a>(ty: &Resolved<'a>, field: &Field) -> Result<Option<DefaultValue<'a>>, Error> {
     let wrong =
         || Error::new(format!("{}: the default does not fit the type of {}", field.place, field.name));

@@ -1,4 +1,4 @@
-//! What `.fbs` files declare, for programs that read them while they run.
+//! Declarations of `.fbs` files, for programs that read them at run time.
 
 use super::{
     ast::{self, Item, Kind},
@@ -11,117 +11,117 @@ use std::{mem::discriminant, path::PathBuf, ptr};
 
 pub use ast::Base;
 
-/// Services of `.fbs` files and every type in them, with included files read.
+/// Services of `.fbs` files and every type in them, including those of included files.
 #[derive(Clone, Debug, Default)]
 pub struct Interface {
-    /// In the order of the files.
+    /// Services, in the order of the files.
     pub services: Vec<Service>,
-    /// What [`Type::Table`] counts.
+    /// Tables, which [`Type::Table`] refers to by index.
     pub tables: Vec<Table>,
-    /// What [`Type::Struct`] counts.
+    /// Structs, which [`Type::Struct`] refers to by index.
     pub structs: Vec<Struct>,
-    /// What [`Type::Enum`] counts.
+    /// Enums, which [`Type::Enum`] refers to by index.
     pub enums: Vec<Enum>,
-    /// What [`Type::Union`] counts.
+    /// Unions, which [`Type::Union`] refers to by index.
     pub unions: Vec<Union>,
 }
 
 /// A service.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// With its namespace, as in `demo.v1.Store`.
+    /// Name with its namespace, such as `demo.v1.Store`.
     pub name: String,
-    /// In the order of the file.
+    /// Methods, in the order of the file.
     pub methods: Vec<Method>,
 }
 
 /// A method.
 #[derive(Clone, Debug)]
 pub struct Method {
-    /// As it is on the wire.
+    /// Name on the wire.
     pub name: String,
-    /// The table that it takes: one of [`Interface::tables`].
+    /// Request table, as an index of [`Interface::tables`].
     pub request: usize,
-    /// The table that it returns.
+    /// Reply table, as an index of [`Interface::tables`].
     pub reply: usize,
-    /// Whether requests, and whether replies, are streams.
+    /// True if requests, and if replies, are streams.
     pub streams: [bool; 2],
-    /// Whether nothing comes back.
+    /// True if the method has no reply.
     pub oneway: bool,
-    /// Whether a second call changes nothing more.
+    /// True if a repeated call has no further effect.
     pub idempotent: bool,
-    /// Whether it changes nothing at all.
+    /// True if the method has no effect.
     pub read_only: bool,
 }
 
 /// A table.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// With its namespace.
+    /// Name with its namespace.
     pub name: String,
-    /// In the order of the file, without those that are deprecated.
+    /// Fields that are not deprecated, in the order of the file.
     pub fields: Vec<Field>,
 }
 
 /// A field of a table.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// In JSON.
+    /// Name in JSON.
     pub name: String,
-    /// In the table. Before that of a [union](Type::Union) is the number of a byte that says which it is, and before
-    /// that of a vector of them the number of a vector of those.
+    /// Number in the table. The tag byte of a [union](Type::Union) has the number before it, and so does the vector of
+    /// tags of a vector of unions.
     pub number: usize,
-    /// Of its value.
+    /// Type of the value.
     pub ty: Type,
-    /// What it is where it is not there, for numbers and enums that do not leave that open.
+    /// Value of a missing field, for numbers and enums that are not optional.
     pub default: Option<Default>,
-    /// Whether readers refuse a table without it.
+    /// True if readers reject a table without the field.
     pub required: bool,
 }
 
-/// A default.
+/// Default value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Default {
-    /// Of a `bool`.
+    /// Default of a `bool`.
     Bool(bool),
-    /// Of a `float` or `double`.
+    /// Default of a `float` or `double`.
     Float(f64),
-    /// Of a whole number or enum.
+    /// Default of a whole number or enum.
     Int(i64),
 }
 
 /// A struct.
 #[derive(Clone, Debug)]
 pub struct Struct {
-    /// With its namespace.
+    /// Name with its namespace.
     pub name: String,
-    /// Bytes that it takes, a multiple of `align`.
+    /// Size in bytes, a multiple of `align`.
     pub size: usize,
-    /// What its position is a multiple of.
+    /// Alignment in bytes.
     pub align: usize,
-    /// In the order of the file.
+    /// Fields, in the order of the file.
     pub fields: Vec<Place>,
 }
 
 /// A field of a struct.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// In JSON.
+    /// Name in JSON.
     pub name: String,
-    /// Of its value: a number, enum, struct or array of those.
+    /// Type of the value: a number, enum, struct or array of those.
     pub ty: Type,
-    /// How many bytes of the struct come before it.
+    /// Offset in the struct, in bytes.
     pub at: usize,
 }
 
 /// An enum.
 #[derive(Clone, Debug)]
 pub struct Enum {
-    /// With its namespace.
+    /// Name with its namespace.
     pub name: String,
-    /// What it is written as.
+    /// Type of the encoded number.
     pub base: Base,
-    /// Whether a value may be several members at once.
+    /// True if a value may combine several members as bits.
     pub are_bits: bool,
     /// Names and numbers.
     pub members: Vec<(String, i64)>,
@@ -130,49 +130,50 @@ pub struct Enum {
 /// A union.
 #[derive(Clone, Debug)]
 pub struct Union {
-    /// With its namespace.
+    /// Name with its namespace.
     pub name: String,
-    /// The first has the number 1.
+    /// Members; the first has the number 1.
     pub members: Vec<Member>,
 }
 
 /// One of the tables of a union.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// As the file has it.
+    /// Name as in the file.
     pub name: String,
-    /// The variant of generated code, which its JSON has.
+    /// Variant of generated code, which is also its name in JSON.
     pub variant: String,
-    /// One of [`Interface::tables`].
+    /// Table of the member, as an index of [`Interface::tables`].
     pub table: usize,
 }
 
 /// The type of a value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Type {
-    /// As many as it says, in a struct.
+    /// An array of fixed length, in a struct.
     Array(Box<Type>, usize),
-    /// A number, or true or false.
+    /// A number, or a boolean.
     Base(Base),
-    /// One of [`Interface::enums`].
+    /// An enum, as an index of [`Interface::enums`].
     Enum(usize),
     /// Text.
     String,
-    /// One of [`Interface::structs`].
+    /// A struct, as an index of [`Interface::structs`].
     Struct(usize),
-    /// One of [`Interface::tables`].
+    /// A table, as an index of [`Interface::tables`].
     Table(usize),
-    /// One of [`Interface::unions`].
+    /// A union, as an index of [`Interface::unions`].
     Union(usize),
-    /// Elements.
+    /// A vector.
     Vector(Box<Type>),
 }
 
 impl Interface {
-    /// Reads `files`, and what they include: from beside the file that does, else from `includes`.
+    /// Reads `files` and the files that they include, which are looked up beside the including file, then in
+    /// `includes`.
     ///
     /// # Errors
-    /// Files that cannot be read or understood, and names in them that nobody defined.
+    /// Returns an error for files that cannot be read or parsed, and for undefined names.
     pub fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<Interface, Error> {
         let schema = Schema::read(files, includes)?;
         let mut interface = Interface::default();
@@ -214,8 +215,7 @@ impl Interface {
         Ok(interface)
     }
 
-    /// Bytes that a value takes where it lies, and what its position is a multiple of. What others refer to is an
-    /// offset there.
+    /// Returns size and alignment in bytes of a value in place. A value that is stored elsewhere is an offset there.
     pub fn layout(&self, ty: &Type) -> (usize, usize) {
         match ty {
             Type::Array(item, len) => {
@@ -270,13 +270,13 @@ impl Schema {
                 Kind::Enum { .. } => Type::Enum(self.count(item)),
                 Kind::Struct { .. } => Type::Struct(self.count(item)),
                 Kind::Union(_) => Type::Union(self.count(item)),
-                // No type is a service.
+                // A type never resolves to a service.
                 Kind::Service(_) | Kind::Table(_) => Type::Table(self.count(item)),
             },
         }
     }
 
-    /// How many of its kind come before it.
+    /// Returns the index of an item among the items of its kind.
     fn count(&self, item: &Item) -> usize {
         let before = self.items.iter().take_while(|other| !ptr::eq(*other, item));
         before.filter(|other| discriminant(&other.kind) == discriminant(&item.kind)).count()

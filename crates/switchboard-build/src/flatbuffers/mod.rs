@@ -1,14 +1,14 @@
-//! The front for `.fbs` files: reads them, and generates types and services for every wire.
+//! Reads `.fbs` files, and generates types and services for every wire.
 //!
 //! Reading order: [`lexer`](crate::lexer), [`ast`], [`parser`], [`schema`] (files that include each other), [`fields`]
-//! (numbers and defaults of those of tables), [`interface`] (what they declare, for programs); then what generates
-//! code: `types` (what Rust has for a type), `tables`, `structs` (and what else lies in place), `unions`, `services`,
-//! `package` (a file of Rust for each namespace).
+//! (numbers and defaults of table fields), [`interface`] (declarations, for programs); then the code generation:
+//! `types` (Rust types), `tables`, `structs` (and enums), `unions`, `services`, `package` (a Rust file for each
+//! namespace).
 //!
-//! Methods of services are what the compilers of others leave out: the reason that there is a parser here.
+//! This crate has its own parser because the compilers of other projects omit the methods of services.
 #![cfg_attr(
     not(feature = "codegen"),
-    allow(dead_code, reason = "generated code alone says all that a file does")
+    allow(dead_code, reason = "only the code generation uses all declarations")
 )]
 
 mod ast;

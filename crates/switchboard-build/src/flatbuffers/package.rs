@@ -1,4 +1,4 @@
-//! A file of Rust for each namespace.
+//! Generates a Rust file for each namespace.
 
 use super::{
     ast::{Item, Kind},
@@ -7,22 +7,22 @@ use super::{
     types::{self, Types},
     unions,
 };
-use crate::{Error, builder::Generated, idl::Front, open_enum};
+use crate::{Error, builder::Generated, idl::GeneratedSources, open_enum};
 use proc_macro2::TokenStream;
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// Reads the files, and generates a file of Rust for each namespace.
+/// Reads the files, and generates a Rust file for each namespace.
 ///
 /// # Errors
-/// Files that cannot be read or understood, and types that Rust cannot have.
-pub(crate) fn generate(files: &[PathBuf], includes: &[PathBuf]) -> Result<Front, Error> {
+/// Returns an error for files that cannot be read or parsed, and for types that Rust cannot express.
+pub(crate) fn generate(files: &[PathBuf], includes: &[PathBuf]) -> Result<GeneratedSources, Error> {
     let schema = Schema::read(files, includes)?;
     let mut packages = BTreeMap::<&str, Vec<&Item>>::new();
     for item in &schema.items {
         packages.entry(&item.namespace).or_default().push(item);
     }
     let packages = packages.into_iter().map(|(name, items)| package(&schema, name, &items));
-    Ok(Front { packages: packages.collect::<Result<_, _>>()?, read_from: schema.files.clone() })
+    Ok(GeneratedSources { packages: packages.collect::<Result<_, _>>()?, read_from: schema.files.clone() })
 }
 
 fn package(schema: &Schema, name: &str, items: &[&Item]) -> Result<Generated, Error> {
@@ -46,7 +46,7 @@ fn package(schema: &Schema, name: &str, items: &[&Item]) -> Result<Generated, Er
     Ok(Generated { name: name.to_owned(), code, descriptors: None })
 }
 
-/// The names of the files, for people.
+/// Returns the names of the files for the header comment.
 fn sources(schema: &Schema) -> String {
     let names = schema.files.iter().filter_map(|file| file.file_name());
     names.map(|name| name.to_string_lossy()).collect::<Vec<_>>().join(", ")

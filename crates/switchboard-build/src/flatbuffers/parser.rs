@@ -1,23 +1,23 @@
-//! Words to definitions.
+//! Parses words to definitions.
 
 use super::ast::{Attributes, Base, Field, Item, Kind, Method, Type, Variant};
 use crate::{Error, cursor::Cursor, lexer::Token};
 
-/// Longer arrays are no values that Rust can compare and write by itself.
+/// Longest array; the derives of generated code do not support longer ones.
 const ARRAY_MAX: i64 = 32;
 
-/// What is in a file.
+/// Parsed content of a file.
 #[derive(Debug, Default)]
 pub(super) struct Document {
-    /// As written, and where.
+    /// Included paths as written, and their lines.
     pub(super) includes: Vec<(String, usize)>,
     pub(super) items: Vec<Item>,
 }
 
-/// Reads a file; what is in no namespace is in `stem`.
+/// Parses a file; definitions without a namespace are in `stem`.
 ///
 /// # Errors
-/// What is no definition, named by `file:line`.
+/// Returns an error with `file:line` for anything that is not a definition.
 pub(super) fn parse(file: &str, stem: &str, text: &str) -> Result<Document, Error> {
     let words = Cursor::new(file, text)?;
     let mut parser = Parser { file, stem, words, namespace: None, document: Document::default() };
@@ -107,7 +107,7 @@ impl Parser<'_> {
             let attributes = self.attributes()?;
             self.words.expect(';')?;
             if fields.iter().any(|other| other.name == name) {
-                return Err(self.words.error_at(line, &format!("{name} is there twice")));
+                return Err(self.words.error_at(line, &format!("{name} is defined twice")));
             }
             let place = format!("{}:{line}", self.file);
             fields.push(Field { name, ty, default, attributes, doc, place });
@@ -148,7 +148,7 @@ impl Parser<'_> {
         let base = self.words.name("a type of numbers")?;
         let base = Base::of(&base).filter(|base| !base.is_float() && *base != Base::Bool);
         let base = base.ok_or_else(|| {
-            self.words.error_at(line, &format!("enum {name} is of no type of whole numbers"))
+            self.words.error_at(line, &format!("enum {name} must have a type of whole numbers"))
         })?;
         let are_bits = self.attributes()?.has("bit_flags");
         self.words.expect('{')?;
@@ -160,14 +160,14 @@ impl Parser<'_> {
                 let Some(Token::Int(number)) = self.words.next() else {
                     return Err(self
                         .words
-                        .error_at(line, &format!("{member} has a value that is no number")));
+                        .error_at(line, &format!("{member} has a value that is not a number")));
                 };
                 next = Some(number);
             }
             self.attributes()?;
             self.words.separator();
             let number = next.ok_or_else(|| {
-                self.words.error_at(line, &format!("there is no number for {member} behind the largest"))
+                self.words.error_at(line, &format!("there is no number for {member} after the largest one"))
             })?;
             let value = if are_bits {
                 u32::try_from(number).ok().and_then(|bit| 1i64.checked_shl(bit))
@@ -227,7 +227,7 @@ impl Parser<'_> {
             return Ok(attributes);
         }
         while !self.words.sign(')') {
-            // flatc takes names in quotes as well.
+            // flatc accepts names in quotes as well.
             let name = match self.words.peek() {
                 Some(Token::Text(_)) => self.words.text()?,
                 _ => self.words.name("an attribute")?,
@@ -240,7 +240,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether a number is one of the type.
+/// Returns true if the type can hold the number.
 pub(super) fn fits(base: Base, number: i64) -> bool {
     match base {
         Base::Bool => matches!(number, 0 | 1),

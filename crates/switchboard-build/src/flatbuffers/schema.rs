@@ -1,4 +1,4 @@
-//! Files that include each other, and what names in them mean.
+//! Files that include each other, and resolution of names in them.
 
 use super::{
     ast::{Base, Item, Kind, Method, Type},
@@ -11,17 +11,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Everything that was read.
+/// All parsed files.
 #[derive(Debug, Default)]
 pub(super) struct Schema {
     pub(super) items: Vec<Item>,
-    /// Files, by their full paths.
+    /// Full paths of the files.
     pub(super) files: Vec<PathBuf>,
-    /// Where in `items` a full name is.
+    /// Index in `items` of each full name.
     names: BTreeMap<String, usize>,
 }
 
-/// What a type is.
+/// A resolved type.
 #[derive(Clone, Debug)]
 pub(super) enum Resolved<'a> {
     Array(Box<Resolved<'a>>, usize),
@@ -41,14 +41,14 @@ impl Resolved<'_> {
     }
 }
 
-/// Structs in one another deeper than this go round in a circle.
+/// Largest nesting of structs; deeper ones are recursive.
 const STRUCTS_MAX: usize = 64;
 
 impl Schema {
-    /// Reads the files and those that they include.
+    /// Reads the files and the files that they include.
     ///
     /// # Errors
-    /// Files that are not there or not understood, and names that mean two things.
+    /// Returns an error for files that are missing or cannot be parsed, and for names that are defined twice.
     pub(super) fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<Schema, Error> {
         let mut schema = Schema::default();
         for file in files {
@@ -93,10 +93,10 @@ impl Schema {
         Ok(())
     }
 
-    /// What a name means in a namespace: what is nearest, from the inside out.
+    /// Finds the definition of a name in a namespace, from the innermost namespace outwards.
     ///
     /// # Errors
-    /// Names that nobody defined.
+    /// Returns an error for an undefined name.
     pub(super) fn find(&self, namespace: &str, name: &str, place: &str) -> Result<&Item, Error> {
         let mut within = namespace;
         loop {
@@ -112,30 +112,30 @@ impl Schema {
         found.ok_or_else(|| Error::new(format!("{place}: {name} is not defined")))
     }
 
-    /// The table that a method or union names.
+    /// Finds the table that a method or union names.
     ///
     /// # Errors
-    /// Something else has the name, or nothing.
+    /// Returns an error if the name is undefined or is not a table.
     pub(super) fn table(&self, namespace: &str, name: &str, place: &str) -> Result<&Item, Error> {
         match self.find(namespace, name, place)? {
             item @ Item { kind: Kind::Table(_), .. } => Ok(item),
-            _ => Err(Error::new(format!("{place}: {name} is no table"))),
+            _ => Err(Error::new(format!("{place}: {name} is not a table"))),
         }
     }
 
-    /// The tables of a method.
+    /// Finds the request and reply tables of a method.
     ///
     /// # Errors
-    /// Those of [`table`](Self::table).
+    /// Returns the errors of [`table`](Self::table).
     pub(super) fn messages(&self, service: &Item, method: &Method) -> Result<(&Item, &Item), Error> {
         let table = |name: &str| self.table(&service.namespace, name, &method.place);
         Ok((table(&method.request)?, table(&method.reply)?))
     }
 
-    /// What a type is.
+    /// Resolves a type.
     ///
     /// # Errors
-    /// Names that nobody defined, and those of services.
+    /// Returns an error for undefined names, and for names of services.
     pub(super) fn resolve(&self, namespace: &str, ty: &Type, place: &str) -> Result<Resolved<'_>, Error> {
         let inner = |ty: &Type| self.resolve(namespace, ty, place).map(Box::new);
         Ok(match ty {
@@ -143,7 +143,7 @@ impl Schema {
             Type::Base(base) => Resolved::Base(*base),
             Type::Named(name) => match self.find(namespace, name, place)? {
                 Item { kind: Kind::Service(_), name, .. } => {
-                    return Err(Error::new(format!("{place}: {name} is a service and no type")));
+                    return Err(Error::new(format!("{place}: {name} is a service, not a type")));
                 }
                 item => Resolved::Item(item),
             },
@@ -152,10 +152,10 @@ impl Schema {
         })
     }
 
-    /// Bytes that a value takes in place, and what its position is a multiple of; none of what is referred to.
+    /// Returns size and alignment in bytes of an in-place value; `None` for a value that is stored elsewhere.
     ///
     /// # Errors
-    /// Structs that hold themselves or what is referred to.
+    /// Returns an error for structs that contain themselves or a value that is stored elsewhere.
     pub(super) fn layout(&self, ty: &Resolved<'_>) -> Result<Option<(usize, usize)>, Error> {
         self.layout_within(ty, STRUCTS_MAX)
     }
@@ -176,10 +176,10 @@ impl Schema {
         })
     }
 
-    /// Where the fields of a struct are.
+    /// Returns the offsets of the fields of a struct.
     ///
     /// # Errors
-    /// Those of [`layout`](Self::layout).
+    /// Returns the errors of [`layout`](Self::layout).
     pub(super) fn offsets_of(&self, item: &Item) -> Result<Offsets, Error> {
         self.offsets(item, STRUCTS_MAX)
     }
@@ -187,7 +187,7 @@ impl Schema {
     fn offsets(&self, item: &Item, left: usize) -> Result<Offsets, Error> {
         let Kind::Struct { fields, align } = &item.kind else { return Ok(Offsets::default()) };
         if left == 0 {
-            return Err(Error::new(format!("{}: struct {} holds itself", item.place, item.name)));
+            return Err(Error::new(format!("{}: struct {} contains itself", item.place, item.name)));
         }
         let mut offsets = Offsets { align: *align, ..Offsets::default() };
         for field in fields {
@@ -197,7 +197,7 @@ impl Schema {
             let ty = self.resolve(&item.namespace, &field.ty, &field.place)?;
             let Some((size, align)) = self.layout_within(&ty, left - 1)? else {
                 return Err(Error::new(format!(
-                    "{}: {} is no number, enum or struct, and {} is a struct: make it a table",
+                    "{}: {} is not a number, enum or struct, and {} is a struct: make it a table",
                     field.place, field.name, item.name
                 )));
             };

@@ -1,4 +1,4 @@
-//! Services, as the emitters for every schema see them.
+//! Converts services to the model of the emitters that all schema languages share.
 
 use super::{
     ast::{Item, Kind as ItemKind, Method},
@@ -14,10 +14,10 @@ use proc_macro2::TokenStream;
 use quote::format_ident;
 use std::collections::BTreeSet;
 
-/// Everything of a service.
+/// Emits a service.
 ///
 /// # Errors
-/// Methods with the same name, of messages that are no tables, or of kinds that do not exist.
+/// Returns an error for methods with the same name, for messages that are not tables, and for unknown kinds.
 pub(super) fn emit(types: &Types<'_>, item: &Item, methods: &[Method]) -> Result<TokenStream, Error> {
     let full_name = names::qualified(&item.namespace, &item.name);
     let name = names::service_name(&item.name);
@@ -39,11 +39,11 @@ pub(super) fn emit(types: &Types<'_>, item: &Item, methods: &[Method]) -> Result
         client: format_ident!("{name}Client"),
         api: format_ident!("{name}Api"),
         info: format_ident!("{}", names::static_name(&name)),
-        comment: item.doc.as_deref().map(docs::harmless),
+        comment: item.doc.as_deref().map(docs::escape_comment),
         methods: read,
         family: Family::FlatBuffers,
     };
-    // Names of the package that would mean something else than they do everywhere.
+    // Names of the package that shadow prelude names.
     let namespace = types.schema.items.iter().filter(|other| other.namespace == item.namespace);
     let root: BTreeSet<_> = namespace.map(|other| names::type_ident(&other.name).to_string()).collect();
     let names = Names::new(&root);
@@ -90,7 +90,7 @@ fn method(types: &Types<'_>, item: &Item, method: &Method) -> Result<service::Me
         request: types.path(request),
         view: TokenStream::new(),
         reply: types.path(reply),
-        comment: method.doc.as_deref().map(docs::harmless),
+        comment: method.doc.as_deref().map(docs::escape_comment),
         http: Vec::new(),
     })
 }

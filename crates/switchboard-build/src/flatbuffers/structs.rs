@@ -1,4 +1,4 @@
-//! What lies in place: structs and enums.
+//! In-place values: structs and enums.
 
 use super::{
     ast::{Field, Item},
@@ -11,15 +11,16 @@ use crate::{
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
-/// A struct.
+/// Emits a struct.
 ///
 /// # Errors
-/// Fields of types that no struct has.
+/// Returns an error for fields of types that a struct cannot have.
 pub(super) fn emit(types: &Types<'_>, item: &Item, fields: &[Field]) -> Result<TokenStream, Error> {
     let offsets = types.schema.offsets_of(item)?;
     let ident = type_ident(&item.name);
-    let doc =
-        docs::attributes(&item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::harmless));
+    let doc = docs::attributes(
+        &item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::escape_comment),
+    );
     let (mut members, mut puts, mut takes) = (Vec::new(), Vec::new(), Vec::new());
     let mut end = 0;
     for (field, at) in fields.iter().zip(&offsets.fields) {
@@ -56,7 +57,7 @@ pub(super) fn emit(types: &Types<'_>, item: &Item, fields: &[Field]) -> Result<T
     })
 }
 
-/// How an enum, which is emitted elsewhere, lies in place.
+/// Emits the in-place encoding of an enum, whose type is emitted elsewhere.
 pub(super) fn of_enum(item: &Item, repr: &TokenStream) -> TokenStream {
     let ident = type_ident(&item.name);
     quote! {
@@ -84,10 +85,10 @@ fn padding(bytes: usize) -> TokenStream {
 }
 
 pub(super) fn doc_of(field: &Field) -> TokenStream {
-    docs::attributes(&field.doc.as_deref().map_or_else(|| format!("`{}`.", field.name), docs::harmless))
+    docs::attributes(&field.doc.as_deref().map_or_else(|| format!("`{}`.", field.name), docs::escape_comment))
 }
 
-/// The name in JSON, where Rust has another.
+/// Returns the serde attribute for the name in JSON, if it differs from the name in Rust.
 pub(super) fn rename(field: &Field) -> Option<TokenStream> {
     let name = &field.name;
     (field_ident(name) != name).then(|| quote!(#[serde(rename = #name)]))

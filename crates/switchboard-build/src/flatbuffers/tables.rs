@@ -1,4 +1,4 @@
-//! Tables: structs whose fields may be missing.
+//! Emits tables as structs whose fields may be missing.
 
 use super::{
     ast::{Field, Item, Kind},
@@ -14,25 +14,25 @@ use crate::{
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
-/// A field as it is generated.
+/// A field of the generated struct.
 struct Plan<'a> {
     field: &'a Field,
     ident: Ident,
-    /// Its number in the table.
+    /// Number in the table.
     number: usize,
     shape: Shape,
     required: bool,
-    /// The type of a value that is there.
+    /// Type of a present value.
     ty: TokenStream,
-    /// What it takes in the table, in bytes: wider ones come first.
+    /// Size in the table, in bytes: wider fields come first.
     size: usize,
 }
 
-/// How a field is written.
+/// Encoding of a field.
 enum Shape {
     /// A number or enum with a default.
     Number(TokenStream),
-    /// A number or enum without, or a struct.
+    /// A number or enum without a default, or a struct.
     Inline,
     Inlines,
     References,
@@ -42,15 +42,16 @@ enum Shape {
     Unions,
 }
 
-/// A table.
+/// Emits a table.
 ///
 /// # Errors
-/// Fields of types that no table has.
+/// Returns an error for fields of types that a table cannot have.
 pub(super) fn emit(types: &Types<'_>, item: &Item, fields: &[Field]) -> Result<TokenStream, Error> {
     let plans = plans(types, item, fields)?;
     let ident = type_ident(&item.name);
-    let doc =
-        docs::attributes(&item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::harmless));
+    let doc = docs::attributes(
+        &item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::escape_comment),
+    );
     let members = plans.iter().map(Plan::member);
     let default = Plan::defaults(&plans).map(|values| {
         quote! {
@@ -65,7 +66,7 @@ pub(super) fn emit(types: &Types<'_>, item: &Item, fields: &[Field]) -> Result<T
     let mut in_place: Vec<_> = plans.iter().collect();
     in_place.sort_by_key(|plan| std::cmp::Reverse(plan.size));
     let in_place = in_place.into_iter().map(Plan::write_in_place);
-    // The numbers of unions are bytes, which come last.
+    // The tags of unions are bytes, which come last.
     let tags = plans.iter().map(Plan::write_tag);
     let behind = plans.iter().map(Plan::write_behind);
     let reads = plans.iter().map(|plan| plan.read(&item.name));
@@ -98,7 +99,7 @@ pub(super) fn emit(types: &Types<'_>, item: &Item, fields: &[Field]) -> Result<T
     })
 }
 
-/// The fields that are not deprecated.
+/// Returns the fields that are not deprecated.
 fn plans<'a>(types: &Types<'a>, item: &Item, fields: &'a [Field]) -> Result<Vec<Plan<'a>>, Error> {
     let mut plans = Vec::<Plan<'a>>::new();
     for numbered in types.schema.numbered(item, fields)? {
@@ -143,7 +144,7 @@ fn plan<'a>(types: &Types<'_>, numbered: &Numbered<'a>) -> Result<Plan<'a>, Erro
 }
 
 impl Plan<'_> {
-    /// Whether the field of the struct is an `Option`.
+    /// Returns true if the field of the struct is an `Option`.
     fn is_option(&self) -> bool {
         match self.shape {
             Shape::Inlines | Shape::Number(_) | Shape::References | Shape::Unions => false,
@@ -165,7 +166,7 @@ impl Plan<'_> {
         quote!(#doc #rename pub #ident: #ty)
     }
 
-    /// The values of a table of which nothing was said; none if there is a field without one.
+    /// Returns the values of a table without fields; `None` if a field has no default.
     fn defaults(plans: &[Plan<'_>]) -> Option<TokenStream> {
         let value = |plan: &Plan<'_>| {
             let ident = &plan.ident;
@@ -179,12 +180,12 @@ impl Plan<'_> {
         Some(quote!(#(#values),*))
     }
 
-    /// Where its offset is to be written.
+    /// Name of the variable for the slot of its offset.
     fn slot(&self) -> Ident {
         format_ident!("slot_{}", self.number)
     }
 
-    /// Where the offset to the numbers of its unions is to be written.
+    /// Name of the variable for the slot of the offset to the tags of its unions.
     fn tags_slot(&self) -> Ident {
         format_ident!("slot_{}", self.number - 1)
     }
@@ -223,7 +224,7 @@ impl Plan<'_> {
         Some(quote!(out.optional(#number, #value.map(#tag));))
     }
 
-    /// The value, if there is one.
+    /// Returns the value as an `Option` expression.
     fn value(&self) -> TokenStream {
         let ident = &self.ident;
         if self.required {

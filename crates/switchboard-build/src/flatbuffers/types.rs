@@ -1,4 +1,4 @@
-//! What Rust has for a type.
+//! Rust types of FlatBuffers types.
 
 use super::{
     ast::{Base, Field, Item, Kind},
@@ -12,7 +12,7 @@ use crate::{
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
-/// Types as the code of one package writes them.
+/// Types as written in the code of one package.
 pub(super) struct Types<'a> {
     pub(super) schema: &'a Schema,
     pub(super) package: &'a str,
@@ -23,7 +23,7 @@ impl<'a> Types<'a> {
         self.schema.resolve(&item.namespace, &field.ty, &field.place)
     }
 
-    /// The type of a value that is there.
+    /// Returns the type of a present value.
     pub(super) fn rust(&self, ty: &Resolved<'_>) -> TokenStream {
         match ty {
             Resolved::Array(item, len) => {
@@ -44,7 +44,7 @@ impl<'a> Types<'a> {
         relative_path(self.package, &item.namespace, &item.name)
     }
 
-    /// The default of a field of this type.
+    /// Returns the default of a field of this type.
     pub(super) fn default(&self, ty: &Resolved<'_>, value: DefaultValue<'_>) -> TokenStream {
         let literal = match value {
             DefaultValue::Bool(value) => quote!(#value),
@@ -91,7 +91,7 @@ pub(super) fn base(number: Base) -> TokenStream {
     }
 }
 
-/// Whether a type is one that a vector holds by offsets.
+/// Returns true if a vector stores values of the type by offset.
 pub(super) fn is_referred(ty: &Resolved<'_>) -> bool {
     matches!(ty, Resolved::String | Resolved::Item(Item { kind: Kind::Table(_), .. }))
 }

@@ -1,4 +1,4 @@
-//! Unions: enums of tables.
+//! Emits unions as enums of tables.
 
 use super::{
     ast::{Item, Variant},
@@ -9,14 +9,15 @@ use crate::{Error, docs, names::type_ident};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::quote;
 
-/// A union.
+/// Emits a union.
 ///
 /// # Errors
-/// Members that are no tables, or have the same name.
+/// Returns an error for members that are not tables, and for duplicate names.
 pub(super) fn emit(types: &Types<'_>, item: &Item, variants: &[Variant]) -> Result<TokenStream, Error> {
     let ident = type_ident(&item.name);
-    let doc =
-        docs::attributes(&item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::harmless));
+    let doc = docs::attributes(
+        &item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::escape_comment),
+    );
     let (mut members, mut tags, mut writes, mut reads) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut seen = Vec::new();
     for (tag, variant) in (1u8..).zip(variants) {
@@ -26,7 +27,7 @@ pub(super) fn emit(types: &Types<'_>, item: &Item, variants: &[Variant]) -> Resu
             return Err(Error::new(format!("{}: {} has two members {name}", item.place, item.name)));
         }
         let doc = variant.doc.as_deref();
-        let doc = docs::attributes(&doc.map_or_else(|| format!("`{}`.", variant.name), docs::harmless));
+        let doc = docs::attributes(&doc.map_or_else(|| format!("`{}`.", variant.name), docs::escape_comment));
         members.push(quote!(#doc #name(::std::boxed::Box<#path>)));
         tags.push(quote!(Self::#name(_) => #tag));
         writes.push(quote! {

@@ -1,6 +1,6 @@
-//! Names of the variants that members of unions become in Rust, and so in the JSON of generated code.
+//! Names of union members as variants in Rust, which are also their names in the JSON of generated code.
 
-/// As it is if it is a name for a type, else in `UpperCamelCase`.
+/// Returns the name unchanged if it is a valid type name, else in `UpperCamelCase`.
 pub(super) fn variant_name(member: &str) -> String {
     let name = match member.starts_with(char::is_uppercase) && !member.contains('_') {
         true => member.to_owned(),
@@ -9,7 +9,8 @@ pub(super) fn variant_name(member: &str) -> String {
     if name == "Self" { "Self_".to_owned() } else { name }
 }
 
-/// Words begin behind a `_`, where a small letter is before a large one, and with the last of several large letters.
+/// Converts to `UpperCamelCase`. A word begins after a `_`, at an upper-case letter after a lower-case one, and at the
+/// last of several upper-case letters.
 fn upper_camel(name: &str) -> String {
     let letters: Vec<char> = name.chars().collect();
     let mut camel = String::with_capacity(name.len());

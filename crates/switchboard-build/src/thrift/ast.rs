@@ -1,4 +1,4 @@
-//! A `.thrift` file as it is written.
+//! Syntax tree of a `.thrift` file.
 
 use std::path::PathBuf;
 
@@ -6,15 +6,15 @@ use std::path::PathBuf;
 #[derive(Debug, Default)]
 pub(super) struct Document {
     pub(super) path: PathBuf,
-    /// Its name without extension, by which others refer to what is in it.
+    /// Name of the file without extension, by which other files refer to its definitions.
     pub(super) stem: String,
-    /// What the generated module is called: `demo.v1`.
+    /// Name of the generated module: `demo.v1`.
     pub(super) package: String,
-    /// Of which language, and what.
+    /// Language and name of each namespace.
     pub(super) namespaces: Vec<(String, String)>,
-    /// As written, and where.
+    /// Included paths as written, and their lines.
     pub(super) includes: Vec<(String, usize)>,
-    /// By their stems, where they are in the list of documents.
+    /// Stems of the included files, and their indexes in the list of documents.
     pub(super) included: Vec<(String, usize)>,
     pub(super) constants: Vec<Constant>,
     pub(super) typedefs: Vec<Typedef>,
@@ -26,7 +26,7 @@ pub(super) struct Document {
 #[derive(Clone, Debug)]
 pub(super) enum Type {
     Base(Base),
-    /// Something defined, here or behind the stem of another file and a dot.
+    /// A defined type, in this file or after the stem of another file and a dot.
     Named(String),
     List(Box<Type>),
     Set(Box<Type>),
@@ -52,7 +52,7 @@ pub(super) enum Value {
     Int(i64),
     List(Vec<Value>),
     Map(Vec<(Value, Value)>),
-    /// Of a constant or a member of an enum.
+    /// A constant or a member of an enum.
     Name(String),
     Text(String),
 }
@@ -81,14 +81,14 @@ pub(super) struct Enum {
     pub(super) doc: Option<String>,
 }
 
-/// What a struct is.
+/// Kind of a struct.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StructKind {
-    /// A method throws it.
+    /// An exception of methods.
     Exception,
-    /// Any of its fields.
+    /// A struct: any of its fields may be set.
     Struct,
-    /// One of its fields.
+    /// A union: one of its fields is set.
     Union,
 }
 
@@ -104,7 +104,7 @@ pub(super) struct Struct {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Requiredness {
-    /// Nothing said: written always, and nobody misses it.
+    /// No keyword: always written, and optional for readers.
     Default,
     Optional,
     Required,
@@ -134,7 +134,7 @@ pub(super) struct Service {
 pub(super) struct Function {
     pub(super) name: String,
     pub(super) oneway: bool,
-    /// None is `void`.
+    /// `None` is `void`.
     pub(super) returns: Option<Type>,
     pub(super) arguments: Vec<Field>,
     pub(super) throws: Vec<Field>,

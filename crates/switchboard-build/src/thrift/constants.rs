@@ -1,4 +1,4 @@
-//! Constants, and values that fields have when nobody says another.
+//! Constants, and default values of fields.
 
 use super::{
     ast::{Base, Constant, StructKind, Type, Value},
@@ -10,7 +10,8 @@ use crate::{Error, docs};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::quote;
 
-/// A constant of a type that Rust can have in one: numbers, texts, members of enums. Others are only values for fields.
+/// Emits a constant of a type that a Rust constant can have: numbers, texts, members of enums. Other constants are only
+/// used as values of fields.
 pub(super) fn emit(
     types: &Types<'_>,
     file: usize,
@@ -31,11 +32,11 @@ pub(super) fn emit(
         _ => return Ok(None),
     };
     let ident = constant_ident(name);
-    let doc = docs::attributes(&doc.as_deref().map_or_else(|| format!("`{name}`."), docs::harmless));
+    let doc = docs::attributes(&doc.as_deref().map_or_else(|| format!("`{name}`."), docs::escape_comment));
     Ok(Some(quote!(#doc pub const #ident: #ty = #value;)))
 }
 
-/// The value as an expression of its type.
+/// Returns the value as an expression of its type.
 pub(super) fn expression(
     types: &Types<'_>,
     file: usize,
@@ -133,7 +134,7 @@ fn unfit(types: &Types<'_>, file: usize, line: usize) -> Error {
     Error::new(format!("{}: the value does not fit its type", types.schema.place(file, line)))
 }
 
-/// The alias of a typedef.
+/// Emits the alias of a typedef.
 pub(super) fn alias(
     types: &Types<'_>,
     file: usize,
@@ -144,13 +145,13 @@ pub(super) fn alias(
 ) -> Result<TokenStream, Error> {
     let resolved = types.schema.resolve(file, ty, line)?;
     let (ident, ty) = (type_ident(name), types.rust(&resolved, false)?);
-    // One thing with two spellings needs no alias.
+    // An alias that differs from the type only in spelling is not needed.
     if let Resolved::Struct(at, item) = &resolved
         && types.schema.documents[*at].package == types.package
         && type_ident(&item.name) == ident
     {
         return Ok(TokenStream::new());
     }
-    let doc = docs::attributes(&doc.map_or_else(|| format!("`{name}`."), docs::harmless));
+    let doc = docs::attributes(&doc.map_or_else(|| format!("`{name}`."), docs::escape_comment));
     Ok(quote!(#doc pub type #ident = #ty;))
 }

@@ -1,4 +1,4 @@
-//! Enums: open ones, which are 32 bits on the wire.
+//! Emits open enums, which are 32 bits on the wire.
 
 use super::{ast::Enum, types::type_ident};
 use crate::open_enum;

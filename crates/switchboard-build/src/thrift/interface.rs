@@ -1,4 +1,4 @@
-//! What `.thrift` files declare, for programs that read them while they run.
+//! Declarations of `.thrift` files, for programs that read them at run time.
 
 use super::{
     ast::{self, Base},
@@ -9,36 +9,36 @@ use std::path::PathBuf;
 
 pub use ast::StructKind;
 
-/// Services of `.thrift` files and every type that they use, with typedefs followed and included files read.
+/// Services of `.thrift` files and every type that they use, with typedefs resolved and included files read.
 #[derive(Clone, Debug, Default)]
 pub struct Interface {
-    /// In the order of the files.
+    /// Services, in the order of the files.
     pub services: Vec<Service>,
-    /// What [`Type::Struct`] counts.
+    /// Structs, which [`Type::Struct`] refers to by index.
     pub structs: Vec<Struct>,
-    /// What [`Type::Enum`] counts.
+    /// Enums, which [`Type::Enum`] refers to by index.
     pub enums: Vec<Enum>,
 }
 
 /// A service.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// With its package, as in `tutorial.Calculator`.
+    /// Name with its package, such as `tutorial.Calculator`.
     pub name: String,
-    /// Its own behind those of the services that it extends.
+    /// Methods of the services that it extends, followed by its own.
     pub methods: Vec<Method>,
 }
 
 /// A method.
 #[derive(Clone, Debug)]
 pub struct Method {
-    /// As it is on the wire.
+    /// Name on the wire.
     pub name: String,
-    /// Whether nothing comes back.
+    /// True if the method has no reply.
     pub oneway: bool,
     /// The fields of a request.
     pub arguments: Vec<Field>,
-    /// The type of field 0 of a reply; none is `void`.
+    /// Type of field 0 of a reply; `None` is `void`.
     pub returns: Option<Type>,
     /// The fields of a reply that are exceptions.
     pub throws: Vec<Field>,
@@ -47,13 +47,13 @@ pub struct Method {
 /// A field, argument or exception.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// On the wire.
+    /// Number on the wire.
     pub id: i16,
-    /// In JSON.
+    /// Name in JSON.
     pub name: String,
-    /// Of its value.
+    /// Type of the value.
     pub ty: Type,
-    /// Whether readers refuse a struct without it.
+    /// True if readers reject a struct without the field.
     pub required: bool,
 }
 
@@ -62,52 +62,52 @@ pub struct Field {
 pub enum Type {
     /// Bytes.
     Binary,
-    /// True or false.
+    /// A boolean.
     Bool,
     /// IEEE 754, 64 bits.
     Double,
-    /// One of [`Interface::enums`].
+    /// An enum, as an index of [`Interface::enums`].
     Enum(usize),
-    /// A byte with a sign.
+    /// A signed byte.
     I8,
-    /// 16 bits.
+    /// A number of 16 bits.
     I16,
-    /// 32 bits.
+    /// A number of 32 bits.
     I32,
-    /// 64 bits.
+    /// A number of 64 bits.
     I64,
-    /// Elements.
+    /// A list.
     List(Box<Type>),
-    /// Pairs.
+    /// A map of keys and values.
     Map(Box<Type>, Box<Type>),
-    /// Elements that differ.
+    /// A set.
     Set(Box<Type>),
     /// Text.
     String,
-    /// One of [`Interface::structs`].
+    /// A struct, as an index of [`Interface::structs`].
     Struct(usize),
-    /// 16 bytes.
+    /// A UUID of 16 bytes.
     Uuid,
 }
 
 /// A struct, union or exception.
 #[derive(Clone, Debug)]
 pub struct Struct {
-    /// With its package.
+    /// Name with its package.
     pub name: String,
-    /// Which of the three.
+    /// Kind: struct, union or exception.
     pub kind: StructKind,
-    /// In the order of the file.
+    /// Fields, in the order of the file.
     pub fields: Vec<Field>,
-    /// The annotation `switchboard.code` of an exception.
+    /// Annotation `switchboard.code` of an exception.
     pub code: Option<String>,
 }
 
-/// Fields of exceptions that say in words what happened.
+/// Names of fields of exceptions that contain the error text.
 pub(super) const TEXTS: [&str; 6] = ["message", "msg", "reason", "why", "error", "description"];
 
 impl Struct {
-    /// The field of an exception that is the text of its status.
+    /// Returns the field of an exception that becomes the text of its status.
     pub fn text(&self) -> Option<&Field> {
         self.fields.iter().find(|field| field.ty == Type::String && TEXTS.contains(&&*field.name))
     }
@@ -116,17 +116,18 @@ impl Struct {
 /// An enum.
 #[derive(Clone, Debug)]
 pub struct Enum {
-    /// With its package.
+    /// Name with its package.
     pub name: String,
     /// Names and numbers.
     pub members: Vec<(String, i32)>,
 }
 
 impl Interface {
-    /// Reads `files`, and what they include: from beside the file that does, else from `includes`.
+    /// Reads `files` and the files that they include, which are looked up beside the including file, then in
+    /// `includes`.
     ///
     /// # Errors
-    /// Files that cannot be read or understood, and names in them that nobody defined.
+    /// Returns an error for files that cannot be read or parsed, and for undefined names.
     pub fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<Interface, Error> {
         let schema = Schema::read(files, includes)?;
         let mut interface = Interface::default();
@@ -215,7 +216,8 @@ impl Schema {
         }
     }
 
-    /// The place in the list of all such items: those of earlier files come first. Names are defined once in a file.
+    /// Returns the index in the list of all such items, in which items of earlier files come first. Names are unique in
+    /// a file.
     fn number<T>(
         &self,
         file: usize,

@@ -1,11 +1,11 @@
-//! The front for `.thrift` files: reads them, and generates types and services for every wire.
+//! Reads `.thrift` files, and generates types and services for every wire.
 //!
 //! Reading order: [`lexer`](crate::lexer), [`ast`], [`parser`], [`schema`] (files that include each other),
-//! [`interface`] (what they declare, for programs); then what generates code: `types` (what Rust has for a type),
-//! `constants`, `structs`, `enums`, `services`, `package` (a file of Rust for each namespace).
+//! [`interface`] (declarations, for programs); then the code generation: `types` (Rust types), `constants`, `structs`,
+//! `enums`, `services`, `package` (a Rust file for each namespace).
 #![cfg_attr(
     not(feature = "codegen"),
-    allow(dead_code, reason = "generated code alone says all that a file does")
+    allow(dead_code, reason = "only the code generation uses all declarations")
 )]
 
 mod ast;

@@ -1,22 +1,22 @@
-//! Puts the files of packages together: services first, then types.
+//! Assembles the files of packages: services first, then types.
 
 use super::{constants, enums, schema::Schema, services, structs, types::Types};
-use crate::{Error, builder::Generated, idl::Front, package};
+use crate::{Error, builder::Generated, idl::GeneratedSources, package};
 use proc_macro2::TokenStream;
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// Reads the files, and generates a file of Rust for each namespace.
+/// Reads the files, and generates a Rust file for each namespace.
 ///
 /// # Errors
-/// Files that cannot be read or understood, and types that Rust cannot have.
-pub(crate) fn generate(files: &[PathBuf], includes: &[PathBuf]) -> Result<Front, Error> {
+/// Returns an error for files that cannot be read or parsed, and for types that Rust cannot express.
+pub(crate) fn generate(files: &[PathBuf], includes: &[PathBuf]) -> Result<GeneratedSources, Error> {
     let schema = Schema::read(files, includes)?;
     let mut packages = BTreeMap::<&str, Vec<usize>>::new();
     for (number, document) in schema.documents.iter().enumerate() {
         packages.entry(&document.package).or_default().push(number);
     }
     let packages = packages.into_iter().map(|(name, files)| package(&schema, name, &files));
-    Ok(Front {
+    Ok(GeneratedSources {
         packages: packages.collect::<Result<_, _>>()?,
         read_from: schema.documents.iter().map(|document| document.path.clone()).collect(),
     })

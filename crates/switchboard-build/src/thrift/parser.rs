@@ -1,4 +1,4 @@
-//! Words to definitions.
+//! Parses words to definitions.
 
 use super::ast::{
     Base, Constant, Document, Enum, Field, Function, Requiredness, Service, Struct, StructKind, Type,
@@ -6,13 +6,13 @@ use super::ast::{
 };
 use crate::{Error, cursor::Cursor, lexer::Token};
 
-/// Annotations in parentheses, names and values.
+/// Names and values of annotations in parentheses.
 type Annotations = Vec<(String, String)>;
 
-/// Reads a file.
+/// Parses a file.
 ///
 /// # Errors
-/// What is no definition, named by `file:line`.
+/// Returns an error with `file:line` for anything that is not a definition.
 pub(super) fn parse(file: &str, text: &str) -> Result<Document, Error> {
     let mut parser = Parser { words: Cursor::new(file, text)?, document: Document::default() };
     while parser.words.peek().is_some() {
@@ -79,7 +79,7 @@ impl Parser<'_> {
                 let Value::Int(number) = self.value()? else {
                     return Err(self
                         .words
-                        .error_at(line, &format!("{member} has a value that is no number")));
+                        .error_at(line, &format!("{member} has a value that is not a number")));
                 };
                 next = number;
             }
@@ -98,7 +98,7 @@ impl Parser<'_> {
 
     fn structure(&mut self, kind: StructKind, doc: Option<String>, line: usize) -> Result<(), Error> {
         let name = self.words.name("a name")?;
-        // `xsd_all` may stand here.
+        // `xsd_all` may precede the fields.
         while !matches!(self.words.peek(), Some(Token::Sign('{')) | None) {
             self.words.next();
         }
@@ -146,7 +146,7 @@ impl Parser<'_> {
                     self.words.expect(':')?;
                     id
                 }
-                // As the compiler of Thrift numbers those without.
+                // The compiler of Thrift assigns the same numbers to fields without one.
                 _ => {
                     implicit -= 1;
                     implicit
@@ -160,7 +160,7 @@ impl Parser<'_> {
                 Requiredness::Default
             };
             let ty = self.ty()?;
-            // A reference in C++; recursive types are found without it.
+            // A reference in C++; recursive types are detected without it.
             self.words.sign('&');
             let name = self.words.name("the name of a field")?;
             let default = if self.words.sign('=') { Some(self.value()?) } else { None };
@@ -213,7 +213,7 @@ impl Parser<'_> {
                 }
                 ty
             }
-            (None, "void") => return Err(self.words.error_at(line, "void is no type of a value")),
+            (None, "void") => return Err(self.words.error_at(line, "void is not the type of a value")),
             (None, _) => Type::Named(name),
         };
         self.annotations()?;

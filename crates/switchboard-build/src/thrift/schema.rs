@@ -1,4 +1,4 @@
-//! Files that include each other, and what names in them mean.
+//! Files that include each other, and resolution of names in them.
 
 use super::{
     ast::{Base, Constant, Document, Enum, Service, Struct, StructKind, Type, Value},
@@ -11,13 +11,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Every file that was read.
+/// All parsed files.
 #[derive(Debug)]
 pub(super) struct Schema {
     pub(super) documents: Vec<Document>,
 }
 
-/// What a type is once typedefs are followed; names come with the number of their file.
+/// A type with typedefs resolved; names have the index of their file.
 #[derive(Clone, Debug)]
 pub(super) enum Resolved<'a> {
     Base(Base),
@@ -28,16 +28,16 @@ pub(super) enum Resolved<'a> {
     Struct(usize, &'a Struct),
 }
 
-/// More typedefs than this in a row are a circle.
+/// Largest number of chained typedefs; a longer chain is recursive.
 const TYPEDEFS_MAX: usize = 64;
-/// Services that extend each other deeper than this go round in a circle.
+/// Largest depth of services that extend each other; a deeper chain is recursive.
 const EXTENDS_MAX: usize = 64;
 
 impl Schema {
-    /// Reads the files and those that they include.
+    /// Reads the files and the files that they include.
     ///
     /// # Errors
-    /// Files that are not there or not understood.
+    /// Returns an error for files that are missing or cannot be parsed.
     pub(super) fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<Schema, Error> {
         let mut schema = Schema { documents: Vec::new() };
         for file in files {
@@ -49,7 +49,7 @@ impl Schema {
         Ok(schema)
     }
 
-    /// The number of the file, read now if need be.
+    /// Returns the index of the file, which is read if it is new.
     fn load(&mut self, file: &Path, includes: &[PathBuf]) -> Result<usize, Error> {
         let path = fs::canonicalize(file).map_err(|cause| Error::io("read", file, cause))?;
         if let Some(known) = self.documents.iter().position(|document| document.path == path) {
@@ -81,7 +81,7 @@ impl Schema {
         Ok(number)
     }
 
-    /// One name means one thing.
+    /// Checks that no name is defined twice.
     fn check_names(&self, document: &Document) -> Result<(), Error> {
         let mut names = BTreeSet::new();
         let structs = document.structs.iter().map(|item| &item.name);
@@ -102,7 +102,7 @@ impl Schema {
         format!("{}:{line}", self.documents[file].path.display())
     }
 
-    /// The file that a name is looked up in, and the name in it.
+    /// Returns the file in which a name is looked up, and the name in that file.
     fn locate<'n>(&self, file: usize, name: &'n str) -> (usize, &'n str) {
         if let Some((stem, rest)) = name.split_once('.')
             && let Some((_, included)) = self.documents[file].included.iter().find(|(known, _)| known == stem)
@@ -112,10 +112,10 @@ impl Schema {
         (file, name)
     }
 
-    /// What a type in `file` is.
+    /// Resolves a type in `file`.
     ///
     /// # Errors
-    /// Names that nobody defined.
+    /// Returns an error for undefined names.
     pub(super) fn resolve(&self, file: usize, ty: &Type, line: usize) -> Result<Resolved<'_>, Error> {
         self.resolve_within(file, ty, line, TYPEDEFS_MAX)
     }
@@ -128,7 +128,7 @@ impl Schema {
         left: usize,
     ) -> Result<Resolved<'_>, Error> {
         if left == 0 {
-            return Err(Error::new(format!("{}: a typedef that leads to itself", self.place(file, line))));
+            return Err(Error::new(format!("{}: a typedef that refers to itself", self.place(file, line))));
         }
         let inner = |ty: &Type| self.resolve_within(file, ty, line, left - 1).map(Box::new);
         Ok(match ty {
@@ -148,15 +148,15 @@ impl Schema {
                 if let Some(found) = document.typedefs.iter().find(|item| item.name == bare) {
                     return self.resolve_within(at, &found.ty, found.line, left - 1);
                 }
-                return Err(Error::new(format!("{}: {name} is no type", self.place(file, line))));
+                return Err(Error::new(format!("{}: {name} is not a type", self.place(file, line))));
             }
         })
     }
 
-    /// The exception that a method throws.
+    /// Finds the exception that a method throws.
     ///
     /// # Errors
-    /// What is none.
+    /// Returns an error for a type that is not an exception.
     pub(super) fn exception(&self, file: usize, ty: &Type, line: usize) -> Result<(usize, &Struct), Error> {
         match self.resolve(file, ty, line)? {
             Resolved::Struct(at, found) if found.kind == StructKind::Exception => Ok((at, found)),
@@ -164,16 +164,16 @@ impl Schema {
         }
     }
 
-    /// A service by its name.
+    /// Finds a service by its name.
     fn service(&self, file: usize, name: &str) -> Option<(usize, &Service)> {
         let (at, bare) = self.locate(file, name);
         Some((at, self.documents[at].services.iter().find(|service| service.name == bare)?))
     }
 
-    /// The service behind those that it extends, each with its file.
+    /// Returns the services that a service extends, followed by the service, each with its file.
     ///
     /// # Errors
-    /// Services that nobody defined, or that extend themselves.
+    /// Returns an error for undefined services, and for services that extend themselves.
     pub(super) fn extended<'a>(
         &'a self,
         file: usize,
@@ -186,7 +186,7 @@ impl Schema {
             let place = self.place(at, last.line);
             let base = self.service(at, base);
             let base =
-                base.ok_or_else(|| Error::new(format!("{place}: {} extends no service", last.name)))?;
+                base.ok_or_else(|| Error::new(format!("{place}: {} extends an unknown service", last.name)))?;
             if chain.len() == EXTENDS_MAX {
                 return Err(Error::new(format!("{place}: {} extends itself", last.name)));
             }
@@ -196,13 +196,13 @@ impl Schema {
         Ok(chain)
     }
 
-    /// A constant by its name, and its file.
+    /// Finds a constant by its name, and its file.
     pub(super) fn constant(&self, file: usize, name: &str) -> Option<(usize, &Constant)> {
         let (at, bare) = self.locate(file, name);
         Some((at, self.documents[at].constants.iter().find(|constant| constant.name == bare)?))
     }
 
-    /// The number that `Enum.MEMBER` has, also behind the stem of a file.
+    /// Returns the number of `Enum.MEMBER`, which may follow the stem of a file.
     pub(super) fn member(&self, file: usize, name: &str) -> Option<i32> {
         let (at, bare) = self.locate(file, name);
         let (item, member) = bare.split_once('.')?;
@@ -210,10 +210,10 @@ impl Schema {
         Some(item.members.iter().find(|(known, _, _)| known == member)?.1)
     }
 
-    /// A value that is no name, and the file that names inside of it are looked up in.
+    /// Resolves a value until it is not a name; returns it with the file in which names inside of it are looked up.
     ///
     /// # Errors
-    /// Names that nobody defined.
+    /// Returns an error for undefined names.
     pub(super) fn value<'a>(
         &'a self,
         file: usize,
@@ -235,11 +235,11 @@ impl Schema {
             };
             (file, value) = (at, &constant.value);
         }
-        Err(Error::new(format!("{}: a constant that leads to itself", self.place(file, line))))
+        Err(Error::new(format!("{}: a constant that refers to itself", self.place(file, line))))
     }
 }
 
-/// The namespace for Rust, that for all languages, or the name of the file.
+/// Returns the namespace for Rust, the namespace for all languages, or the name of the file.
 fn package(document: &Document) -> String {
     let of = |language: &str| document.namespaces.iter().find(|(known, _)| known == language);
     of("rs").or(of("*")).map_or_else(|| document.stem.clone(), |(_, name)| name.clone())

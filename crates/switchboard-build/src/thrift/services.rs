@@ -1,4 +1,4 @@
-//! Services: the trait for handlers, the server, the client, and what callers need of it.
+//! Emits services: the trait for handlers, the server, the client, and the trait for callers.
 
 use super::{
     ast::{Function, Service},
@@ -9,15 +9,15 @@ use crate::{Error, client::ClientType, docs, names, server::ServerType};
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
-/// A method, its own or of a service that this one extends.
+/// A method of the service or of a service that it extends.
 struct Method<'a> {
-    /// On the wire.
+    /// Name on the wire.
     name: &'a str,
     ident: Ident,
     oneway: bool,
     doc: Option<&'a str>,
     arguments: Vec<Plan<'a>>,
-    /// The struct of its arguments.
+    /// Struct of its arguments.
     request: Ident,
     reply: TokenStream,
     /// Declared exceptions: their field and type.
@@ -29,7 +29,7 @@ struct Method<'a> {
     has_default: bool,
 }
 
-/// Everything of a service.
+/// Emits a service.
 pub(super) fn emit(types: &Types<'_>, file: usize, service: &Service) -> Result<TokenStream, Error> {
     let full_name = names::qualified(types.package, &service.name);
     let name = names::service_name(&service.name);
@@ -49,7 +49,8 @@ pub(super) fn emit(types: &Types<'_>, file: usize, service: &Service) -> Result<
     Ok(quote!(#info #interface #server #client #api #requests))
 }
 
-/// Those of the services that it extends first, as their clients number nothing but names.
+/// Returns the methods of a service. Methods of extended services come first; the order is free, as their clients call
+/// methods by name.
 fn methods<'a>(
     types: &Types<'a>,
     file: usize,
@@ -92,7 +93,7 @@ fn method<'a>(
     let place = || types.schema.place(file, function.line);
     if function.oneway && (function.returns.is_some() || !function.throws.is_empty()) {
         return Err(Error::new(format!(
-            "{}: nobody gets what oneway {} returns or throws",
+            "{}: oneway method {} cannot return or throw: make it void without throws",
             place(),
             function.name
         )));
@@ -148,7 +149,8 @@ struct Parts<'a> {
 
 impl Method<'_> {
     fn doc(&self, otherwise: &str, service: &str) -> TokenStream {
-        let text = self.doc.map_or_else(|| format!("{otherwise} `{service}/{}`.", self.name), docs::harmless);
+        let text =
+            self.doc.map_or_else(|| format!("{otherwise} `{service}/{}`.", self.name), docs::escape_comment);
         docs::attributes(&text)
     }
 
@@ -175,7 +177,7 @@ impl Method<'_> {
 }
 
 impl Parts<'_> {
-    /// The type parameter for handlers: a name that nothing beside it has.
+    /// Returns the type parameter for handlers: a name that collides with no other.
     fn handler(&self) -> Ident {
         let mut thrown = self.methods.iter().flat_map(|method| &method.throws);
         let is_taken = self.interface == "Handler" || thrown.any(|(_, ty)| ty.to_string() == "Handler");
@@ -221,7 +223,7 @@ impl Parts<'_> {
 
     fn interface(&self) -> TokenStream {
         let Parts { full_name, interface, .. } = self;
-        let doc = self.doc.map_or_else(|| format!("Handlers of `{full_name}`."), docs::harmless);
+        let doc = self.doc.map_or_else(|| format!("Handlers of `{full_name}`."), docs::escape_comment);
         let doc = docs::attributes(&doc);
         let methods = self.methods.iter().map(|method| {
             let Method { ident, reply, .. } = method;
@@ -263,7 +265,13 @@ impl Parts<'_> {
                 #index => {
                     let (bytes, cx) = call.into_one()?;
                     let answer = {
-                        let #request_name: #request = ::switchboard::codegen::thrift::decode(codec, bytes)?;
+                        let #request_name: #request = ::switchboard::codegen::read_request(
+                            &cx,
+                            codec,
+                            bytes,
+                            ::switchboard::codegen::thrift::decode::<#request>,
+                            ::switchboard::codegen::thrift::decode_strict::<#request>,
+                        )?;
                         Handler::#ident(&*self.0, #(request.#names,)* &cx)
                     };
                     let outcome = answer.await;
@@ -317,7 +325,7 @@ impl Parts<'_> {
     fn api(&self) -> TokenStream {
         let Parts { full_name, client, api, .. } = self;
         let doc = docs::attributes(&format!(
-            "What callers of `{full_name}` need: implement it with a fake in tests."
+            "Methods of `{full_name}` for callers: implement it with a fake in tests."
         ));
         let signatures = self.methods.iter().map(|method| {
             let Method { ident, reply, .. } = method;
@@ -348,7 +356,7 @@ impl Parts<'_> {
     }
 }
 
-/// FNV-1a, 64 bits: short, and stable over compilers and machines.
+/// FNV-1a, 64 bits: short, and stable across compilers and machines.
 struct Fnv(u64);
 
 impl Default for Fnv {

@@ -1,4 +1,4 @@
-//! Structs, unions and exceptions, and how they are written and read.
+//! Emits structs, unions and exceptions with their encoding and decoding.
 
 use super::{
     ast::{Field, Requiredness, Struct, StructKind},
@@ -11,23 +11,23 @@ use crate::{Error, docs};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 
-/// What becomes of a field.
+/// A field of the generated struct.
 pub(super) struct Plan<'a> {
     pub(super) ident: Ident,
     pub(super) resolved: Resolved<'a>,
     field: &'a Field,
-    /// The type without the `Option`.
+    /// Type without the `Option`.
     inner: TokenStream,
     boxed: bool,
     optional: bool,
-    /// A message without it is refused.
+    /// A message without the field is rejected.
     required: bool,
-    /// What it is when a message does not have it.
+    /// Value of the field if a message does not have it.
     default: Option<TokenStream>,
 }
 
 impl<'a> Plan<'a> {
-    /// For a field of a struct.
+    /// Creates the plan of a struct field.
     pub(super) fn new(
         types: &Types<'a>,
         file: usize,
@@ -39,13 +39,13 @@ impl<'a> Plan<'a> {
         let optional = match field.requiredness {
             Requiredness::Optional => true,
             Requiredness::Required => false,
-            // What has no default, or one that never ends, may be missing.
+            // Fields without a default, and fields that would make the type infinite, may be missing.
             Requiredness::Default => boxed || !types.has_default(&resolved),
         };
         Plan::finish(types, file, field, resolved, boxed, optional)
     }
 
-    /// For an argument: it is never optional.
+    /// Creates the plan of an argument, which is never optional.
     pub(super) fn of_argument(types: &Types<'a>, file: usize, field: &'a Field) -> Result<Plan<'a>, Error> {
         let resolved = types.schema.resolve(file, &field.ty, field.line)?;
         Plan::finish(types, file, field, resolved, false, false)
@@ -74,7 +74,7 @@ impl<'a> Plan<'a> {
         Ok(plan)
     }
 
-    /// The value of the field with this value inside.
+    /// Wraps a value in the type of the field.
     pub(super) fn wrap(&self, value: TokenStream) -> TokenStream {
         let value = if self.boxed { quote!(::std::boxed::Box::new(#value)) } else { value };
         if self.optional { quote!(::core::option::Option::Some(#value)) } else { value }
@@ -85,7 +85,7 @@ impl<'a> Plan<'a> {
         if self.optional { quote!(::core::option::Option<#inner>) } else { quote!(#inner) }
     }
 
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub(super) fn json_name(&self) -> String {
         self.field.name.clone()
     }
@@ -96,7 +96,7 @@ impl<'a> Plan<'a> {
 
     fn declaration(&self, owner: &Ident, visibility: &TokenStream) -> TokenStream {
         let (ident, ty) = (&self.ident, self.ty());
-        let doc = self.field.doc.as_deref().map(|doc| docs::attributes(&docs::harmless(doc)));
+        let doc = self.field.doc.as_deref().map(|doc| docs::attributes(&docs::escape_comment(doc)));
         let name = &self.field.name;
         let bare = ident.to_string();
         let rename = (bare.trim_start_matches("r#") != name).then(|| quote!(rename = #name));
@@ -136,7 +136,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The value of what was read into a variable of the same name.
+    /// Returns the field value from a variable of the same name.
     fn read(&self, owner: &str) -> TokenStream {
         let ident = &self.ident;
         let missing = format!("{owner} has no {}, which is required", self.field.name);
@@ -159,7 +159,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// A struct, union or exception.
+/// Emits a struct, union or exception.
 pub(super) fn emit(types: &Types<'_>, file: usize, item: &Struct) -> Result<TokenStream, Error> {
     if item.kind == StructKind::Union {
         return union(types, file, item);
@@ -167,8 +167,9 @@ pub(super) fn emit(types: &Types<'_>, file: usize, item: &Struct) -> Result<Toke
     let ident = type_ident(&item.name);
     let plans = item.fields.iter().map(|field| Plan::new(types, file, item, field));
     let plans = plans.collect::<Result<Vec<_>, _>>()?;
-    let doc =
-        docs::attributes(&item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::harmless));
+    let doc = docs::attributes(
+        &item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::escape_comment),
+    );
     let resolved = Resolved::Struct(file, item);
     let ordered = !types.has_double(&resolved);
     let definition =
@@ -180,7 +181,7 @@ pub(super) fn emit(types: &Types<'_>, file: usize, item: &Struct) -> Result<Toke
     Ok(quote!(#definition #exception))
 }
 
-/// A struct with these fields; also for the arguments of methods.
+/// Emits a struct with these fields; also used for the arguments of methods.
 pub(super) fn structure(
     ident: &Ident,
     name: &str,
@@ -287,8 +288,9 @@ fn union(types: &Types<'_>, file: usize, item: &Struct) -> Result<TokenStream, E
             item.name
         )));
     }
-    let doc =
-        docs::attributes(&item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::harmless));
+    let doc = docs::attributes(
+        &item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::escape_comment),
+    );
     let order =
         (!types.has_double(&Resolved::Struct(file, item))).then(|| quote!(Eq, Hash, Ord, PartialOrd,));
     let (mut variants, mut writes, mut reads) = (Vec::new(), Vec::new(), Vec::new());
@@ -296,8 +298,9 @@ fn union(types: &Types<'_>, file: usize, item: &Struct) -> Result<TokenStream, E
         let plan = Plan::new(types, file, item, field)?;
         let (variant, inner) = (type_ident(&field.name), &plan.inner);
         let (name, id) = (&field.name, Literal::i16_unsuffixed(field.id));
-        let doc =
-            docs::attributes(&field.doc.as_deref().map_or_else(|| format!("`{name}`."), docs::harmless));
+        let doc = docs::attributes(
+            &field.doc.as_deref().map_or_else(|| format!("`{name}`."), docs::escape_comment),
+        );
         let rename = (variant != name.as_str()).then(|| quote!(#[serde(rename = #name)]));
         variants.push(quote!(#doc #rename #variant(#inner)));
         writes.push(quote!(Self::#variant(value) => ::switchboard::codegen::thrift::field(out, #id, value),));
@@ -309,7 +312,7 @@ fn union(types: &Types<'_>, file: usize, item: &Struct) -> Result<TokenStream, E
             }
         });
     }
-    let missing = format!("union {} has no member that is known here", item.name);
+    let missing = format!("union {} has no known member", item.name);
     Ok(quote! {
         #doc
         #[derive(Clone, Debug, #order PartialEq, ::serde::Deserialize, ::serde::Serialize)]
@@ -364,7 +367,7 @@ const CODES: [(&str, &str); 16] = [
     ("unknown", "Unknown"),
 ];
 
-/// What makes a status of an exception, and the other way round.
+/// Emits the conversions between an exception and a status.
 fn exception(
     types: &Types<'_>,
     file: usize,
@@ -372,12 +375,12 @@ fn exception(
     plans: &[Plan<'_>],
 ) -> Result<TokenStream, Error> {
     let ident = type_ident(&item.name);
-    let asked = item.annotations.iter().find(|(name, _)| name == "switchboard.code");
-    let asked = asked.map_or("failed_precondition", |(_, code)| code);
-    let Some((_, code)) = CODES.iter().find(|(name, _)| *name == asked) else {
+    let requested = item.annotations.iter().find(|(name, _)| name == "switchboard.code");
+    let requested = requested.map_or("failed_precondition", |(_, code)| code);
+    let Some((_, code)) = CODES.iter().find(|(name, _)| *name == requested) else {
         let known: Vec<_> = CODES.iter().map(|(name, _)| *name).collect();
         return Err(Error::new(format!(
-            "{}: {asked:?} is no code; the codes are {}",
+            "{}: {requested:?} is not a status code; use one of {}",
             types.schema.place(file, item.line),
             known.join(", ")
         )));

@@ -1,4 +1,4 @@
-//! What Rust has for a type.
+//! Rust types of Thrift types.
 
 use super::{
     ast::{Base, Requiredness, Struct, StructKind},
@@ -9,17 +9,17 @@ use crate::{Error, names};
 use proc_macro2::TokenStream;
 use quote::quote;
 
-/// Types as the code of one package writes them.
+/// Types as written in the code of one package.
 pub(super) struct Types<'a> {
     pub(super) schema: &'a Schema,
     pub(super) package: &'a str,
 }
 
 impl<'a> Types<'a> {
-    /// The type. Inside sets and keys of maps everything has an order, so that doubles are of another type there.
+    /// Returns the Rust type. Values in sets and keys of maps must be ordered, so doubles have another type there.
     ///
     /// # Errors
-    /// A struct with doubles in a set or key.
+    /// Returns an error for a struct with doubles in a set or key.
     pub(super) fn rust(&self, ty: &Resolved<'a>, keyed: bool) -> Result<TokenStream, Error> {
         Ok(match ty {
             Resolved::Base(base) => base_type(*base, keyed),
@@ -50,12 +50,12 @@ impl<'a> Types<'a> {
         })
     }
 
-    /// The path of something that is defined in `file`.
+    /// Returns the path of an item that is defined in `file`.
     pub(super) fn path(&self, file: usize, name: &str) -> TokenStream {
         names::relative_path(self.package, &self.schema.documents[file].package, name)
     }
 
-    /// Whether there is a double in it that has no order.
+    /// Returns true if the type contains a double that has no order.
     pub(super) fn has_double(&self, ty: &Resolved<'a>) -> bool {
         self.any(ty, &mut Vec::new(), false, &|base, keyed| base == Base::Double && !keyed)
     }
@@ -81,13 +81,13 @@ impl<'a> Types<'a> {
                     return false;
                 }
                 seen.push(known);
-                // A struct is of one type wherever it is.
+                // A struct has the same type everywhere.
                 self.fields(*file, item).any(|(_, ty)| self.any(&ty, seen, false, test))
             }
         }
     }
 
-    /// Whether there is a value of the type when nobody says one.
+    /// Returns true if the type has a default value.
     pub(super) fn has_default(&self, ty: &Resolved<'a>) -> bool {
         self.has_default_within(ty, &mut Vec::new())
     }
@@ -107,7 +107,8 @@ impl<'a> Types<'a> {
         })
     }
 
-    /// Whether a value of the type holds one of `item` without a container in between, which alone ends the circle.
+    /// Returns true if a value of the type contains one of `item` without a container in between; only a container
+    /// makes the type finite.
     pub(super) fn holds(&self, ty: &Resolved<'a>, item: &Struct) -> bool {
         self.holds_within(ty, item, &mut Vec::new())
     }
@@ -125,7 +126,7 @@ impl<'a> Types<'a> {
         self.fields(*file, item).any(|(_, ty)| self.holds_within(&ty, wanted, seen))
     }
 
-    /// The fields that resolve; those that do not are complained of where they are emitted.
+    /// Returns the fields whose types resolve; the others are reported when they are emitted.
     fn fields(&self, file: usize, item: &'a Struct) -> impl Iterator<Item = (Requiredness, Resolved<'a>)> {
         item.fields.iter().filter_map(move |field| {
             Some((field.requiredness, self.schema.resolve(file, &field.ty, field.line).ok()?))

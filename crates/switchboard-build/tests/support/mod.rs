@@ -1,6 +1,6 @@
-//! A directory of its own for each test: `.proto` files in, generated files out.
+//! A separate directory for each test, with input files and generated files.
 
-// Each test crate uses a part of this.
+// Each test crate uses only a part of this module.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use std::{fs, path::PathBuf};
@@ -12,7 +12,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// `name` is that of the test.
+    /// Creates the directory of the test `name`.
     pub fn new(name: &str) -> Workspace {
         let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::remove_dir_all(&directory).ok();
@@ -38,24 +38,24 @@ impl Workspace {
         idl.out_dir(self.directory.join("out")).emit()
     }
 
-    /// A generated file, blanks and line ends folded so that line breaks do not matter.
+    /// Returns a generated file with folded whitespace, so that line breaks do not matter.
     pub fn generated(&self, name: &str) -> String {
         fold(&fs::read_to_string(self.directory.join("out").join(name)).unwrap())
     }
 
-    /// A generated file that is no text.
+    /// Returns a generated binary file.
     pub fn generated_bytes(&self, name: &str) -> Vec<u8> {
         fs::read(self.directory.join("out").join(name)).unwrap()
     }
 
-    /// The text of the error that one file leads to.
+    /// Returns the text of the error for one file.
     pub fn error(&self, content: &str) -> String {
         let file = self.file("test.proto", content);
         self.emit(switchboard_build::proto(file)).unwrap_err().to_string()
     }
 }
 
-/// One blank for any number of them, none beside brackets, and no comma before a closing one.
+/// Folds whitespace: one space for any number of them, none beside brackets, and no comma before a closing one.
 pub fn fold(text: &str) -> String {
     let mut folded = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for bracket in ["(", ")", "<", ">", "[", "]", ".", "::"] {

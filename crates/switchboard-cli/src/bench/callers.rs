@@ -4,6 +4,7 @@
 //! send it, so that a slow server cannot hide its queue by slowing its callers down (coordinated omission).
 
 use super::{
+    alarm::Alarm,
     load::Caller,
     measure::Measured,
     memory::{self, Watch},
@@ -17,14 +18,14 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
-    thread,
     time::{Duration, Instant},
 };
 use tokio::time;
 
-/// Calls one after the other until the tally says that it is over.
+/// Calls one after the other until the tally is complete.
 ///
-/// The tally is the [worker's](set_tally): a future that held one could not be sent to a runtime that asks for that.
+/// The tally belongs to the [worker](set_tally): a future with a tally is not `Send`, which multi-thread runtimes
+/// require.
 pub(super) async fn closed_loop(mut caller: impl Caller) {
     let mut patience = Patience::new();
     let mut from = Instant::now();
@@ -46,7 +47,7 @@ pub(super) async fn closed_loop(mut caller: impl Caller) {
     }
 }
 
-/// Serves arrivals until they are over.
+/// Makes a call for each arrival until the arrivals end.
 pub(super) async fn open_loop(mut caller: impl Caller, arrivals: Rc<Arrivals>, tally: Rc<Tally>) {
     let mut patience = Patience::new();
     while let Some(due) = poll_fn(|cx| arrivals.poll_take(cx)).await {
@@ -65,20 +66,20 @@ thread_local! {
     static TALLY: RefCell<Option<Rc<Tally>>> = const { RefCell::new(None) };
 }
 
-/// Makes `tally` the one that callers of this worker count in.
+/// Sets the tally in which callers of this worker count.
 pub(super) fn set_tally(tally: Rc<Tally>) {
     TALLY.set(Some(tally));
 }
 
-/// When the only measurement of this process begins and ends, for threads that take callers from each other.
+/// Begin and end of the only measurement of this process, for threads that steal tasks from each other.
 static SHARED: OnceLock<(Instant, Instant)> = OnceLock::new();
 
-/// Gives each thread without a tally one of its own at its first call. Once in a process: later times are not heeded.
+/// Makes each thread create a tally at its first call. Only the first call of this function in a process has an effect.
 pub(super) fn share_tallies(begin: Instant, end: Instant) {
     SHARED.get_or_init(|| (begin, end));
 }
 
-/// The tally of this thread, if a caller ever ran on it.
+/// Returns the tally of this thread, if a caller has run on it.
 pub(super) fn take_tally() -> Option<Rc<Tally>> {
     TALLY.take()
 }
@@ -92,14 +93,14 @@ fn with_tally<T>(count: impl FnOnce(&Tally) -> T) -> T {
     })
 }
 
-/// What callers of one worker have counted, and when they are to stop.
+/// The counts of the callers of one worker, and when they must stop.
 pub(super) struct Tally {
     measured: RefCell<Measured>,
-    /// Nothing before this is counted.
+    /// Calls before this are not counted.
     begin: Instant,
-    /// When to stop, if time decides.
+    /// When to stop, if the measurement ends by time.
     end: Option<Instant>,
-    /// Calls left to make, if their number decides.
+    /// Calls left to make, if the measurement ends by their number.
     left: Cell<u64>,
     /// The end of the last counted call.
     last: Cell<Instant>,
@@ -131,7 +132,7 @@ impl Tally {
         }
     }
 
-    /// Whether one more call may start at `from`.
+    /// Returns whether one more call may start at `from`.
     pub(super) fn admit(&self, from: Instant) -> bool {
         if let Some(end) = self.end {
             return from < end || self.lacks_any();
@@ -146,15 +147,16 @@ impl Tally {
     /// Counts a call of a closed loop.
     pub(super) fn note(&self, from: Instant, now: Instant, outcome: Result<(), String>) {
         let counted = match self.end {
-            // Replies in the time count, whenever they were asked for, or slow calls would be counted too low.
+            // Replies within the time count regardless of when their calls began; otherwise slow calls would be
+            // undercounted.
             Some(end) => now >= self.begin && (now < end || self.lacks_any()),
             None => from >= self.begin,
         };
         self.count(counted, from, now, outcome);
     }
 
-    /// Whether no call has been counted and none has failed. Then the time goes on until the first reply: where calls
-    /// take longer than the time, it says how many are answered in a second.
+    /// Returns whether no call has been counted and none has failed. Then the measurement continues until the first
+    /// reply, so that it has a rate even if calls take longer than the measured time.
     #[cold]
     fn lacks_any(&self) -> bool {
         let measured = self.measured.borrow();
@@ -163,7 +165,7 @@ impl Tally {
 
     /// Counts a call of an open loop that was due at `due`.
     ///
-    /// One that is answered after the end adds its latency, but not to the throughput.
+    /// A reply after the end adds its latency, but does not count for the throughput.
     fn note_due(&self, due: Instant, now: Instant, outcome: Result<(), String>) {
         if outcome.is_ok() && self.end.is_some_and(|end| now >= end) {
             self.calls.set(self.calls.get() + 1);
@@ -202,7 +204,7 @@ impl Tally {
         self.calls.get()
     }
 
-    /// Takes what was counted.
+    /// Returns the counts.
     pub(super) fn finish(&self) -> Measured {
         let mut measured = self.measured.replace(Measured::new());
         measured.calls = self.calls.get();
@@ -237,12 +239,12 @@ impl Arrivals {
         }
     }
 
-    /// When arrival `number`, from 0, is due.
+    /// Returns when arrival `number`, counted from 0, is due.
     fn due(&self, number: u64) -> Instant {
         self.start + Duration::from_secs_f64(self.interval.as_secs_f64() * number as f64)
     }
 
-    /// Takes the oldest arrival that is due; none when they are over.
+    /// Takes the oldest arrival that is due; `None` after the last one.
     fn poll_take(&self, cx: &Context<'_>) -> Poll<Option<Instant>> {
         let next = self.taken.get();
         if self.over.get() {
@@ -256,7 +258,7 @@ impl Arrivals {
         }
     }
 
-    /// Issues what is due at `now` and wakes as many callers; when the next arrival is due.
+    /// Issues the arrivals that are due at `now` and wakes as many callers; returns when the next arrival is due.
     fn issue(&self, now: Instant) -> Instant {
         loop {
             let due = self.due(self.issued.get());
@@ -270,7 +272,7 @@ impl Arrivals {
         }
     }
 
-    /// Counts arrivals that were never taken, with the time they had waited at the `end`.
+    /// Counts arrivals that were never taken, with the time that they had waited at the `end`.
     pub(super) fn drain(&self, tally: &Tally, end: Instant) {
         let mut measured = tally.measured.borrow_mut();
         for number in self.taken.get()..self.issued.get() {
@@ -279,25 +281,20 @@ impl Arrivals {
     }
 }
 
-/// The timer of the runtime is exact to a millisecond or two: closer to an arrival its worker polls instead.
-const TIMER_ERROR: Duration = Duration::from_millis(2);
-
-/// Issues `arrivals` as they get due, until `end`.
+/// Issues `arrivals` when they are due, until `end`, and sleeps in between.
+///
+/// Arrivals that became due while the worker slept or worked are issued at once; their latency counts from the due
+/// time.
 pub(super) async fn pace(arrivals: Rc<Arrivals>, end: Instant) {
+    let alarm = Alarm::new();
     loop {
         let now = Instant::now();
         if now >= end {
-            // What was due while this worker did not run was due all the same.
+            // Arrivals that were due while this worker did not run are issued late.
             arrivals.issue(end);
             break;
         }
-        let gap = arrivals.issue(now).min(end) - now;
-        if gap > 2 * TIMER_ERROR {
-            time::sleep(gap - TIMER_ERROR).await;
-        } else {
-            thread::yield_now();
-            tokio::task::yield_now().await;
-        }
+        alarm.until(arrivals.issue(now).min(end)).await;
     }
     arrivals.over.set(true);
     for caller in arrivals.idle.take() {
@@ -305,10 +302,10 @@ pub(super) async fn pace(arrivals: Rc<Arrivals>, end: Instant) {
     }
 }
 
-/// How many calls may fail in a row before a caller gives up.
+/// Number of calls that may fail in a row before a caller stops.
 const FAILURES: u32 = 100;
 
-/// What a caller has left for a server that keeps failing.
+/// Remaining failures of a caller whose server keeps failing.
 struct Patience {
     failures: u32,
 }
@@ -318,9 +315,9 @@ impl Patience {
         Self { failures: 0 }
     }
 
-    /// Waits a moment after a failure; true when it was one too many.
+    /// Waits a moment after a failure; returns true when there were too many.
     async fn lost(&mut self) -> bool {
-        // A closed connection fails at once, and a loop around it would leave no time to anything else.
+        // Calls on a closed connection fail at once, and a loop of them would block all other tasks.
         time::sleep(Duration::from_millis(1)).await;
         self.failures += 1;
         self.failures >= FAILURES
@@ -363,7 +360,7 @@ mod tests {
         let measured = slow.finish();
         assert_eq!((measured.requests, measured.calls, measured.elapsed), (1, 4, 20 * MS));
 
-        // Of a server that fails there is nothing to wait for.
+        // A failing server sends no reply to wait for.
         let failing = tally(start + 10 * MS, Some(start + 20 * MS), u64::MAX);
         failing.note(start, start + 25 * MS, Err("refused".to_owned()));
         assert!(!failing.admit(start + 25 * MS));
@@ -398,6 +395,15 @@ mod tests {
         let measured = tally.finish();
         assert_eq!((measured.requests, measured.missed), (1, 2));
         assert!(measured.max_us() >= 5000.0, "latency runs from when the arrival was due");
+    }
+
+    #[tokio::test]
+    async fn all_that_is_due_by_the_end_is_issued_and_nothing_after_it() {
+        let start = Instant::now();
+        let arrivals = Rc::new(Arrivals::new(start, MS / 4));
+        pace(arrivals.clone(), start + 10 * MS).await;
+        assert!(Instant::now() >= start + 10 * MS);
+        assert_eq!((arrivals.issued.get(), arrivals.over.get()), (41, true));
     }
 
     #[test]

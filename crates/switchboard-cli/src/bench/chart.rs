@@ -14,20 +14,20 @@ pub(super) struct Bar {
     pub(super) class: String,
 }
 
-/// Latencies at [`QUANTILES`], in microseconds, of so many calls.
+/// Latencies at [`QUANTILES`], in microseconds, and the number of calls.
 pub(super) struct Curve<'a> {
     pub(super) class: String,
     pub(super) calls: u64,
     pub(super) points: &'a [f64],
 }
 
-/// Horizontal bars that start at zero, so that lengths compare as values do. Not a drawing: on a narrow screen its text
-/// would shrink with it.
+/// Draws horizontal bars that start at zero, so that lengths are proportional to values. Uses HTML instead of SVG,
+/// whose text would shrink on a narrow screen.
 pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
     let most = bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
     let mut html = format!("<div class=\"bars\" role=\"img\" aria-label=\"{}\">\n", escape(title));
     for bar in bars {
-        // The style sheet leaves room for the value beside the longest bar.
+        // The style sheet leaves room for the value next to the longest bar.
         let _ = writeln!(
             html,
             r#"<span>{label}</span><span class="bar"><i class="{class}" style="--share:{share:.4}"></i>{text}</span>"#,
@@ -105,7 +105,7 @@ pub(super) fn curves(title: &str, curves: &[Curve<'_>]) -> String {
         );
     }
     for curve in curves {
-        // Of a hundred calls nobody knows what one in a thousand takes: the curve ends where a call is left.
+        // Percentiles need enough calls: the curve ends at the quantile above which less than one call remains.
         let known = |quantile: f64| (1.0 - quantile) * curve.calls as f64 >= 0.999;
         let points: Vec<String> = QUANTILES
             .iter()
@@ -127,7 +127,7 @@ fn open(title: &str, height: f64) -> String {
     format!("<svg viewBox=\"0 0 {WIDTH:.0} {height:.0}\" role=\"img\" aria-label=\"{}\">\n", escape(title))
 }
 
-/// How many nines a quantile has: 0.9 is 1, 0.99 is 2.
+/// Returns the number of nines of a quantile: 0.9 is 1, 0.99 is 2.
 fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
 }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_an_empty_plot() {
+    fn no_measurement_is_an_empty_plot() {
         let points = &[0.0; QUANTILES.len()];
         let svg = curves("none", &[Curve { class: "s0".to_owned(), calls: 0, points }]);
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");

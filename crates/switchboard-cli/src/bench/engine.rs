@@ -1,7 +1,8 @@
-//! Makes load on pinned workers and measures it.
+//! Generates load on pinned workers and measures it.
 //!
-//! A measurement connects, starts all workers at one instant, lets a warm-up pass uncounted, and then counts until
-//! the time is over and a call was answered, or the calls are used up. The callers themselves are in [`callers`].
+//! A measurement connects, starts all workers at the same time, does not count the calls of a warm-up, and then counts
+//! until the time is over and at least one reply arrived, or the number of calls is reached. The callers are in
+//! [`callers`].
 
 use super::{
     callers::{self, Arrivals, Tally},
@@ -22,12 +23,12 @@ use std::{
 };
 use tokio::{task::JoinHandle, time};
 
-/// The load to make.
+/// The load to generate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// Callers with one request outstanding each.
     pub(super) callers: usize,
-    /// Connections in total; a worker has one at least, so fewer connections than cores use fewer workers.
+    /// Connections in total; a worker has at least one, so fewer connections than cores use fewer workers.
     pub(super) connections: Option<usize>,
     pub(super) until: Until,
     /// Open loop: arrivals a second.
@@ -44,17 +45,17 @@ pub(super) enum Until {
 }
 
 impl Shape {
-    /// How many workers make this load.
+    /// Returns the number of workers for this load.
     fn workers(&self) -> usize {
         worker::cores().min(self.callers).min(self.connections.unwrap_or(usize::MAX)).max(1)
     }
 
-    /// How many connections this load opens.
+    /// Returns the number of connections of this load.
     pub(super) fn connections(&self) -> usize {
         self.connections.unwrap_or_else(|| self.workers())
     }
 
-    /// The share of worker `at` in `workers`.
+    /// Returns the share of worker `at` of `workers`.
     fn share(&self, at: usize, workers: usize) -> Share {
         Share {
             callers: portion(self.callers, at, workers),
@@ -65,7 +66,7 @@ impl Shape {
                 }
                 Until::Elapsed(_) => None,
             },
-            // Workers take turns, so that arrivals are evenly spaced over all of them.
+            // Workers alternate, so that arrivals are evenly spaced over all of them.
             arrivals: self.rate.map(|rate| {
                 let interval = Duration::from_secs_f64(workers as f64 / rate as f64);
                 (interval.mul_f64(at as f64 / workers as f64), interval)
@@ -79,17 +80,17 @@ struct Share {
     callers: usize,
     connections: usize,
     calls: Option<u64>,
-    /// When the first arrival is due after the start, and the time from one to the next.
+    /// Time of the first arrival after the start, and the interval between arrivals.
     arrivals: Option<(Duration, Duration)>,
 }
 
-/// The part of `total` for worker `at` of `workers`, as even as can be.
+/// Returns the part of `total` for worker `at` of `workers`, as even as possible.
 pub(super) fn portion(total: usize, at: usize, workers: usize) -> usize {
     total / workers + usize::from(at < total % workers)
 }
 
-/// Measures `load` once; `done` is kept near the number of calls made, for showing progress. The memory of `server` is
-/// noted, if there is one.
+/// Measures `load` once; `done` approximates the number of calls made, for showing progress. The memory of `server` is
+/// recorded, if there is one.
 ///
 /// # Errors
 /// When a worker cannot start or connect. Calls that fail are counted in the result.
@@ -109,7 +110,7 @@ pub(super) fn measure<L: Load>(
             worker::start(&format!("load-{at}"), move || work(load, shape, share, line, done, memory))
         })
         .collect::<Result<Vec<_>, _>>();
-    // Workers that did start wait for those that did not: nothing is left but to end the process with the error.
+    // Workers that did start wait for those that did not: the process must end with the error.
     let mut total = Measured::new();
     let mut failed = None;
     for worker in workers? {
@@ -123,7 +124,7 @@ pub(super) fn measure<L: Load>(
     failed.map_or(Ok(total), Err)
 }
 
-/// Where workers wait until all are connected.
+/// Barrier at which workers wait until all are connected.
 struct StartLine {
     all: Barrier,
     failed: AtomicBool,
@@ -135,7 +136,7 @@ impl StartLine {
         Self { all: Barrier::new(workers), failed: AtomicBool::new(false), start: OnceLock::new() }
     }
 
-    /// Waits for the others; the common start, or none if one of them failed.
+    /// Waits for the others; returns the common start time, or `None` if one of them failed.
     fn wait(&self, ready: bool) -> Option<Instant> {
         if !ready {
             self.failed.store(true, Ordering::Release);
@@ -174,7 +175,7 @@ async fn work<L: Load>(
             let caller = load.caller(&connections[at % connections.len()]);
             match &arrivals {
                 Some(arrivals) => {
-                    // Calls at times that are given are few enough for a box.
+                    // Open-loop calls are few enough that boxing their futures does not matter.
                     let calls: Pin<Box<dyn Future<Output = ()>>> =
                         Box::pin(callers::open_loop(caller, arrivals.clone(), tally.clone()));
                     tokio::task::spawn_local(calls)
@@ -201,10 +202,10 @@ async fn connect<L: Load>(load: &L, count: usize) -> Result<Vec<L::Connection>, 
     Ok(connections)
 }
 
-/// How long callers may be without a single reply before they are given up.
+/// Time without a single reply after which callers are aborted.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits until all callers have ended, or nothing has moved for [`PATIENCE`] after the `end`.
+/// Waits until all callers have ended, or no call has completed for [`PATIENCE`] after the `end`.
 async fn until_done(mut running: Vec<JoinHandle<()>>, tally: &Tally, end: Option<Instant>) {
     let mut seen = tally.calls();
     let mut deadline = end.unwrap_or_else(Instant::now) + PATIENCE;

@@ -1,4 +1,4 @@
-//! Results as a page for people: plots, the table, the machine. One file without scripts that loads nothing.
+//! Results as a page for people: plots, the table, the machine. One file without scripts or external resources.
 
 use super::{
     chart::{self, Bar, Curve},
@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 const STYLE: &str = include_str!("report.css");
 
-/// The page of `records`, measured by `command_line`.
+/// Returns the page of `records`, measured by `command_line`.
 pub(super) fn render(records: &[Record], command_line: &str) -> String {
     let mut page = head(records.first().map_or("nothing", |record| record.name));
     if let Some(record) = records.first() {
@@ -26,7 +26,7 @@ pub(super) fn render(records: &[Record], command_line: &str) -> String {
     page + END
 }
 
-/// What a page of the mode `name` begins with.
+/// Returns the beginning of a page of the mode `name`.
 pub(super) fn head(name: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -36,10 +36,10 @@ pub(super) fn head(name: &str) -> String {
     )
 }
 
-/// What it ends with.
+/// The end of a page.
 pub(super) const END: &str = "</body>\n</html>\n";
 
-/// `text` with the characters of markup replaced.
+/// Returns `text` with the characters of markup escaped.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -55,7 +55,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// How and where it was measured; of the server what is not in the command.
+/// Lists the method and the machine, and properties of the server that the command line does not show.
 pub(super) fn facts(machine: &Machine, command_line: &str, server: Option<&str>) -> String {
     let facts = [
         ("Command", Some(format!("<code>{}</code>", escape(command_line)))),
@@ -75,7 +75,7 @@ pub(super) fn facts(machine: &Machine, command_line: &str, server: Option<&str>)
 }
 
 fn throughput(records: &[Record]) -> String {
-    // For payloads of very different sizes, requests a second compare nothing: bytes do.
+    // For payloads of very different sizes, requests per second are not comparable: bytes are.
     let by_size = records.iter().any(|record| record.name == "sizes");
     let (title, unit) =
         if by_size { ("Throughput, MB/s each way", "MB/s") } else { ("Throughput, requests/s", "/s") };
@@ -167,7 +167,7 @@ pub(super) fn section(title: &str, body: &str, below: &str) -> String {
     format!("<section>\n<h2>{}</h2>\n{body}{below}</section>\n", escape(title))
 }
 
-/// How many colours the style sheet has for runs.
+/// Number of colours that the style sheet has for runs.
 const COLOURS: usize = 8;
 
 fn class(at: usize) -> String {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_needs_nothing_else() {
+    fn the_page_is_self_contained() {
         let mut record = example(true);
         record.ours.first_error = Some("<script>".to_owned());
         let page = render(&[record, example(false)], "switchboard bench echo");

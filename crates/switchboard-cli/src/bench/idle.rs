@@ -1,4 +1,4 @@
-//! Memory of idle connections: opens many, makes one call on each, and looks at the server while they are open.
+//! Memory of idle connections: opens many, makes one call on each, and reads the server's memory while they are open.
 
 use super::{
     engine::portion,
@@ -30,7 +30,7 @@ pub(super) fn measure<L: Load>(
     server: Option<&Server>,
     done: &Arc<AtomicU64>,
 ) -> Result<Measured, String> {
-    // What the server allocates once, for its first connection, is not counted to the others.
+    // Allocations of the server for its first connection are not attributed to the others.
     let first = Held::open(load, 1, done)?;
     let before = server.map(Server::resident_bytes).transpose()?;
     let start = Instant::now();
@@ -47,9 +47,9 @@ pub(super) fn measure<L: Load>(
 
 /// Open connections.
 struct Held {
-    /// What the first call on each connection counted.
+    /// Counts of the first call on each connection.
     measured: Option<Measured>,
-    /// Workers close their connections when their sender is gone.
+    /// Workers close their connections when their sender is dropped.
     workers: Vec<(oneshot::Sender<()>, worker::Worker<()>)>,
 }
 
@@ -67,7 +67,7 @@ impl Held {
                 let opened = open(&load, share, &mut measured, &done).await;
                 let (held, outcome) =
                     opened.map_or_else(|error| (None, Err(error)), |held| (Some(held), Ok(measured)));
-                // The receiver is gone only when another worker has failed.
+                // The receiver is dropped only when another worker has failed.
                 let _ = report.send(outcome);
                 let _ = released.await;
                 drop(held);
@@ -94,7 +94,7 @@ impl Held {
     }
 }
 
-/// The connections and their callers, both of which may hold what the server sees as open.
+/// Opens the connections and their callers, both of which may keep a connection open.
 async fn open<L: Load>(
     load: &L,
     count: usize,

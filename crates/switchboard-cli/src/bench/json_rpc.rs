@@ -1,7 +1,7 @@
-//! JSON-RPC in the text messages of a WebSocket: callers that share a connection, with a request outstanding each.
+//! JSON-RPC in the text messages of a WebSocket: callers that share a connection, with one outstanding request each.
 //!
-//! A client of its own, as small as the floor's: channels have no such wire. Its calls carry no deadline, since the
-//! protocol has none.
+//! It is a separate client, as small as the floor's, because channels do not support this wire. Its calls carry no
+//! deadline, since the protocol has none.
 
 use super::{
     floor::spin,
@@ -39,11 +39,11 @@ use tokio::{
     },
 };
 
-/// Room for the largest of `bench sizes`, in base64.
+/// Largest message: fits the largest payload of `bench sizes`, in base64.
 const MESSAGE_BYTES_MAX: u64 = 128 << 20;
 /// Free space that a read always finds.
 const READ_AT_LEAST: usize = 16 << 10;
-/// How much the buffer grows by.
+/// Bytes by which the buffer grows.
 const BUFFER: usize = 64 << 10;
 /// Parts of one vectored write.
 const SLICES: usize = 16;
@@ -179,10 +179,10 @@ impl Connection {
     /// Sends a request and waits for its result.
     ///
     /// # Errors
-    /// The error object of the answer, or why the connection is closed.
+    /// The error object of the response, or why the connection is closed.
     async fn call(&self, method: &str, params: &[u8]) -> Result<Bytes, String> {
         let id = self.state.borrow_mut().send(method, params)?;
-        poll_fn(|cx| self.state.borrow_mut().poll_answer(id, cx)).await
+        poll_fn(|cx| self.state.borrow_mut().poll_response(id, cx)).await
     }
 }
 
@@ -190,25 +190,25 @@ struct State {
     machine: WebSocket,
     /// Frames of the next write.
     output: Outbox,
-    /// One slot for each call under way, found by the call's id.
+    /// One slot for each call in flight, found by the call's id.
     slots: Vec<Slot>,
     /// Ids of slots that no call uses.
     free: Vec<u32>,
     /// Wakes the writer when it waits for output.
     writer: Option<Waker>,
-    /// Why the connection ended.
+    /// The reason why the connection ended.
     closed: Option<String>,
 }
 
 #[derive(Default)]
 struct Slot {
     waker: Option<Waker>,
-    answer: Option<Result<Bytes, String>>,
+    response: Option<Result<Bytes, String>>,
 }
 
-/// What comes back; streams are not measured.
+/// A response; streams are not measured.
 #[derive(Deserialize)]
-struct Answer<'a> {
+struct Response<'a> {
     id: u32,
     #[serde(borrow)]
     result: Option<&'a RawValue>,
@@ -237,11 +237,11 @@ impl State {
         }
     }
 
-    fn poll_answer(&mut self, id: u32, cx: &Context<'_>) -> Poll<Result<Bytes, String>> {
+    fn poll_response(&mut self, id: u32, cx: &Context<'_>) -> Poll<Result<Bytes, String>> {
         let slot = &mut self.slots[id as usize];
-        if let Some(answer) = slot.answer.take() {
+        if let Some(response) = slot.response.take() {
             self.free.push(id);
-            return Poll::Ready(answer);
+            return Poll::Ready(response);
         }
         if let Some(why) = &self.closed {
             return Poll::Ready(Err(why.clone()));
@@ -258,17 +258,17 @@ impl State {
         Poll::Pending
     }
 
-    /// Hands out the answers that `input` has.
+    /// Delivers the responses in `input`.
     ///
     /// # Errors
-    /// Why nothing more will come.
+    /// The reason why the connection has ended.
     fn take(&mut self, input: &mut Input, text: &mut BytesMut) -> Result<(), String> {
         loop {
             let event = self.machine.recv(input, text, &mut self.output);
             match event.map_err(|fatal| fatal.to_string())? {
                 None => break,
                 Some(Event::Data { last: true, .. }) => {
-                    self.answer(text)?;
+                    self.respond(text)?;
                     text.clear();
                 }
                 Some(Event::Data { .. } | Event::Pong) => {}
@@ -286,11 +286,12 @@ impl State {
         Ok(())
     }
 
-    fn answer(&mut self, text: &[u8]) -> Result<(), String> {
-        let answer: Answer<'_> =
-            serde_json::from_slice(text).map_err(|error| format!("a text that is no answer: {error}"))?;
-        let slot = self.slots.get_mut(answer.id as usize).ok_or("an answer to a call that was not made")?;
-        slot.answer = Some(match (answer.error, answer.result) {
+    fn respond(&mut self, text: &[u8]) -> Result<(), String> {
+        let response: Response<'_> =
+            serde_json::from_slice(text).map_err(|error| format!("an invalid response: {error}"))?;
+        let slot =
+            self.slots.get_mut(response.id as usize).ok_or("a response to a call that was not made")?;
+        slot.response = Some(match (response.error, response.result) {
             (Some(error), _) => Err(error.get().to_owned()),
             (None, result) => Ok(Bytes::copy_from_slice(result.map_or("null", RawValue::get).as_bytes())),
         });

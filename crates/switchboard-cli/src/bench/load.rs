@@ -1,11 +1,11 @@
-//! What the engine drives: a [`Load`] makes connections, and callers on them.
+//! The interface of the engine: a [`Load`] opens connections, and creates callers on them.
 //!
 //! Everything is dispatched statically: a boxed future would cost a tenth of the floor's whole call.
 
 use super::callers;
 use tokio::task::JoinHandle;
 
-/// A kind of call and the server to send it to; each worker gets a clone.
+/// A kind of call and its server; each worker gets a clone.
 pub(super) trait Load: Clone + Send + 'static {
     /// A connection that callers of one worker share.
     type Connection: 'static;
@@ -14,10 +14,10 @@ pub(super) trait Load: Clone + Send + 'static {
     /// Opens a connection to the server from the current worker.
     ///
     /// # Errors
-    /// Says what failed and to which address.
+    /// The operation that failed, and the address.
     async fn connect(&self) -> Result<Self::Connection, String>;
 
-    /// A caller with one request outstanding at most on `connection`.
+    /// Creates a caller with at most one outstanding request on `connection`.
     fn caller(&self, connection: &Self::Connection) -> Self::Caller;
 
     /// Starts the closed loop of `caller` on this worker, in the way that suits its futures best.
@@ -31,6 +31,6 @@ pub(super) trait Caller: 'static {
     /// Makes one call and checks the content of its reply.
     ///
     /// # Errors
-    /// When the call failed or was answered wrongly; the engine counts it and goes on.
+    /// When the call failed or its reply was wrong; the engine counts it and continues.
     async fn call(&mut self) -> Result<(), String>;
 }

@@ -1,10 +1,10 @@
-//! The machine and the moment of a measurement, without which its numbers say little.
+//! The machine and the time of a measurement, which are needed to interpret its numbers.
 
 use super::worker;
 use serde::Serialize;
 use std::{fs, time::SystemTime};
 
-/// What numbers of a benchmark depend on.
+/// The machine properties that affect benchmark results.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Machine {
     pub(super) cpu: String,
@@ -18,7 +18,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// The machine that this runs on, now.
+    /// Returns the current machine and time.
     pub(super) fn here() -> Self {
         let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -38,7 +38,7 @@ fn cpu_model(cpu_info: &str) -> Option<&str> {
     Some(line.split_once(':')?.1.trim())
 }
 
-/// Seconds since 1970 as a date in the Gregorian calendar, by eras of 400 years that begin in March.
+/// Converts seconds since 1970 to a date in the Gregorian calendar, by eras of 400 years that begin in March.
 fn iso_date(unix: u64) -> String {
     let days = unix / 86_400 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

@@ -1,4 +1,4 @@
-//! What one measurement counts, and the percentiles made of it.
+//! The counts of one measurement, and their percentiles.
 
 use hdrhistogram::Histogram;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use std::time::Duration;
 pub(super) struct Measured {
     /// Latencies of successful calls, and of arrivals that were missed, in nanoseconds, to three digits.
     pub(super) latency: Histogram<u64>,
-    /// Calls answered correctly in the measured time.
+    /// Calls with a correct reply in the measured time.
     pub(super) requests: u64,
     /// Calls made at any time, the warm-up and failures included.
     pub(super) calls: u64,
-    /// Calls that failed, or were answered wrongly, at any time.
+    /// Calls that failed, or had a wrong reply, at any time.
     pub(super) errors: u64,
     /// The text of the first error.
     pub(super) first_error: Option<String>,
-    /// Open loop: arrivals that were not answered by the end.
+    /// Open loop: arrivals without a reply by the end.
     pub(super) missed: u64,
-    /// The time in which `requests` were answered.
+    /// The time in which `requests` were completed.
     pub(super) elapsed: Duration,
     /// Resident memory of the server for each idle connection.
     pub(super) bytes_per_connection: Option<f64>,
@@ -26,7 +26,7 @@ pub(super) struct Measured {
     pub(super) server_rss: Option<(u64, u64)>,
 }
 
-/// Latencies above this are counted as this.
+/// Longer latencies are counted as this one.
 const LONGEST: Duration = Duration::from_secs(100);
 
 impl Measured {
@@ -51,7 +51,7 @@ impl Measured {
         self.record_latency(latency);
     }
 
-    /// Counts an arrival that was not answered in time, by how long it waited.
+    /// Counts an arrival without a reply in time, by how long it waited.
     pub(super) fn miss(&mut self, waited: Duration) {
         self.missed += 1;
         self.record_latency(waited);
@@ -80,7 +80,8 @@ impl Measured {
         if self.elapsed.is_zero() { 0.0 } else { self.requests as f64 / self.elapsed.as_secs_f64() }
     }
 
-    /// The latency in microseconds that a share `quantile` (0 to 1) of the calls did not exceed; 0 without calls.
+    /// Returns the latency in microseconds that a share `quantile` (0 to 1) of the calls did not exceed; 0 without
+    /// calls.
     pub(super) fn latency_us(&self, quantile: f64) -> f64 {
         self.latency.value_at_quantile(quantile) as f64 / 1e3
     }

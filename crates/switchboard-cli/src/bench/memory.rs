@@ -1,5 +1,5 @@
-//! The server's memory over a run: when it has what it needs, after its first replies, and at the end. A run of any
-//! length must leave it where it was.
+//! The server's memory over a run: after its first replies, when all its allocations have been made once, and at the
+//! end. It must not grow with the length of the run.
 
 use super::process::Server;
 use std::{
@@ -7,10 +7,10 @@ use std::{
     sync::{OnceLock, atomic::AtomicU64, atomic::Ordering},
 };
 
-/// Replies of one worker after which the server has had to do everything once.
+/// Replies of one worker after which the server has executed every step once.
 pub(super) const FIRST: u64 = 10;
 
-/// Where the workers of one measurement note the memory of their server, which they share.
+/// Records the memory of a server; shared by the workers of one measurement.
 #[derive(Debug)]
 pub(super) struct Watch {
     rollup: PathBuf,
@@ -23,29 +23,29 @@ impl Watch {
         Self { rollup: server.rollup(), after_first: OnceLock::new(), end: AtomicU64::new(0) }
     }
 
-    /// A worker has its [`FIRST`] replies; the first one to say so is noted.
+    /// Reports that a worker has its [`FIRST`] replies; the first report is recorded.
     pub(super) fn first(&self) {
         self.after_first.get_or_init(|| resident_bytes(&self.rollup).ok());
     }
 
-    /// A worker has all its replies and still holds its connections; the last one to say so is noted.
+    /// Reports that a worker has all its replies and still holds its connections; the last report is recorded.
     pub(super) fn end(&self) {
         if let Ok(bytes) = resident_bytes(&self.rollup) {
             self.end.store(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Resident bytes after the first replies and at the end, where both were noted.
+    /// Returns the resident bytes after the first replies and at the end, if both were recorded.
     pub(super) fn noted(&self) -> Option<(u64, u64)> {
         let end = Some(self.end.load(Ordering::Relaxed)).filter(|&end| end > 0);
         self.after_first.get().copied().flatten().zip(end)
     }
 }
 
-/// The resident memory of the process that `rollup` is of.
+/// Returns the resident memory of the process whose file `rollup` is.
 ///
 /// # Errors
-/// When the system does not tell, as when the process has ended.
+/// When `/proc` cannot be read, as when the process has ended.
 pub(super) fn resident_bytes(rollup: &Path) -> Result<u64, String> {
     let path = rollup.display();
     let text = std::fs::read_to_string(rollup).map_err(|error| format!("cannot read {path}: {error}"))?;

@@ -1,10 +1,11 @@
-//! `switchboard bench`: throughput, latency and memory, beside the bare loop that is their upper bound.
+//! `switchboard bench`: throughput, latency and memory, compared with the bare loop that is their upper bound.
 //!
-//! [`options`] turn the command line into runs; each run is measured in rounds, in turn with the floor if that is
-//! asked for, against a server process of its own ([`process`], [`subject`]). The load comes from [`engine`] on
-//! [`worker`]s; [`record`]s of the results go to [`report`], [`json`] and [`html`]. [`compare`] does the same with
-//! rivals, for which [`peer`] makes Switchboard one program among others.
+//! [`options`] convert the command line to runs. Each run is measured in rounds, alternating with the floor if
+//! requested, against a separate server process ([`process`], [`subject`]). The load comes from [`engine`] on
+//! [`worker`]s; [`record`]s of the results go to [`report`], [`json`] and [`html`]. [`compare`] measures rivals in the
+//! same way, for which [`peer`] makes Switchboard one program among others.
 
+mod alarm;
 mod callers;
 mod chart;
 mod compare;
@@ -35,6 +36,7 @@ pub(crate) use options::{BenchArgs, ServerArgs};
 pub(crate) use overload::{OverloadServerArgs, serve as serve_overload};
 pub(crate) use peer::{PeerArgs, run as run_peer};
 
+use crate::terminal::Terminal;
 use machine::Machine;
 use measure::Measured;
 use options::{CommonArgs, Kind, Run, What};
@@ -48,7 +50,7 @@ use std::{
 };
 use subject::Subject;
 
-/// Measures what `args` ask for and reports it.
+/// Runs the requested measurements and reports them.
 ///
 /// # Errors
 /// When a server does not start or cannot be reached, a file cannot be written, or calls failed; the report comes
@@ -61,7 +63,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), String> {
     }
 }
 
-/// Measures Switchboard, and what it is compared with if asked for.
+/// Measures Switchboard, and the subjects for comparison if requested.
 fn run_alone(kind: &Kind) -> Result<(), String> {
     let common = kind.common();
     let machine = Machine::here();
@@ -84,7 +86,7 @@ fn run_alone(kind: &Kind) -> Result<(), String> {
         write(path, &html::render(&records, &command_line()))?;
     }
     // Standard output is either for programs or for people, never for both.
-    print(&if to_stdout { json::render(&records) } else { report::render(&records) })?;
+    print(&if to_stdout { json::render(&records) } else { report::render(&records, Terminal::stdout()) })?;
     match records.iter().flat_map(Record::sides).map(|(_, side)| side.errors).sum::<u64>() {
         0 => Ok(()),
         errors => Err(format!("{errors} calls failed: see the report for the first error of each run")),
@@ -99,16 +101,17 @@ pub(crate) fn serve_floor(args: &ServerArgs) -> Result<(), String> {
     listen_floor(Ipv4Addr::LOCALHOST.into(), args.workers as usize)
 }
 
-/// The same on a free port of `host`.
+/// Serves the floor on a free port of `host`.
 fn listen_floor(host: IpAddr, workers: usize) -> Result<(), String> {
     let listener = process::listen(host)?;
-    let address = listener.local_addr().map_err(|error| format!("cannot tell the own address: {error}"))?;
+    let address =
+        listener.local_addr().map_err(|error| format!("cannot read the listener's address: {error}"))?;
     process::announce(address);
     process::end_with_parent();
     floor::serve(&listener, workers).map(|never| match never {})
 }
 
-/// Serves what `bench` calls on a free port, whose address is the first line of standard output.
+/// Serves the services of `bench` on a free port, whose address is the first line of standard output.
 ///
 /// # Errors
 /// When it cannot listen or accept.
@@ -116,11 +119,11 @@ pub(crate) fn serve(args: &ServerArgs) -> Result<(), String> {
     switchboard::serve(args)
 }
 
-/// Open files beside the connections: libraries, pipes, pollers.
+/// Open files besides the connections: libraries, pipes, pollers.
 const SPARE_FILES: u64 = 200;
 
-/// Measures one run in rounds: Switchboard and what it is compared with in turn, so that what disturbs the machine
-/// disturbs all of them.
+/// Measures one run in rounds: Switchboard and the subjects for comparison in turn, so that disturbances of the machine
+/// affect all of them.
 fn measure(run: &Run, common: &CommonArgs, title: &str, machine: &Machine) -> Result<Record, String> {
     let (mut ours, mut floor, mut chained, mut native) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 1..=common.rounds() {
@@ -140,7 +143,7 @@ fn measure(run: &Run, common: &CommonArgs, title: &str, machine: &Machine) -> Re
     Ok(Record::new(run, &ours, Beside { floor: &floor, chain: &chained, native: &native }, machine))
 }
 
-/// Measures one round of one subject, against `target` or a server process of its own.
+/// Measures one round of one subject, against `target` or a separate server process.
 fn once(run: &Run, subject: Subject, target: Option<&str>, title: &str) -> Result<Measured, String> {
     let server = if target.is_some() { None } else { Some(subject.start()?) };
     let address = target.or_else(|| server.as_ref().map(process::Server::address)).unwrap_or_default();
@@ -148,7 +151,7 @@ fn once(run: &Run, subject: Subject, target: Option<&str>, title: &str) -> Resul
     subject.measure(address, server.as_ref(), run, &progress.done)
 }
 
-/// The command line that this process was started with, the path of the program left out.
+/// Returns the command line of this process, without the path of the program.
 fn command_line() -> String {
     let words = std::env::args().skip(1);
     ["switchboard".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")

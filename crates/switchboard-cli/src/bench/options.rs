@@ -1,4 +1,4 @@
-//! The command line of `switchboard bench`, and the runs that it asks for.
+//! The command line of `switchboard bench`, and the runs that it defines.
 
 use super::{
     compare::CompareArgs,
@@ -21,7 +21,7 @@ pub(crate) struct BenchArgs {
 pub(super) enum What {
     /// Compare with other RPC frameworks on this machine: `cargo xtask peers` builds them.
     Compare(CompareArgs),
-    /// Ask for more than a server can do, with and without an adaptive limit, and beside a greedy tenant.
+    /// Send more calls than a server can handle, with and without an adaptive limit, and alongside a greedy tenant.
     Overload(OverloadArgs),
     #[command(flatten)]
     Alone(Kind),
@@ -83,7 +83,7 @@ pub(super) enum Kind {
     },
 }
 
-/// How much load to make at once.
+/// The concurrency of the load.
 #[derive(Debug, Args)]
 pub(super) struct LoadArgs {
     /// Callers with one request outstanding each, up to 100000; a list measures each
@@ -113,8 +113,8 @@ pub(super) struct CommonArgs {
     /// Measure the bare loop in turn and print the ratio to it.
     #[arg(long)]
     pub(super) floor: bool,
-    /// Measure the same server behind all that guards a production server in turn, and print the ratio: deadline,
-    /// token, rate, adaptive limit, fair queue, access log. Callers send their token to both.
+    /// Measure the same server with all guards of a production server in turn, and print the ratio: deadline, token,
+    /// rate, adaptive limit, fair queue, access log. Callers send their token to both.
     #[arg(long, conflicts_with = "target")]
     pub(super) chain: bool,
     /// Measure the same calls on the native wire in turn and print the ratio to it.
@@ -123,16 +123,16 @@ pub(super) struct CommonArgs {
     /// Measure this often and take medians [default: 3 with --floor, --chain or --native, 1 without]
     #[arg(long, value_parser = value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
-    /// How the calls are written; the server takes all of them on one port.
+    /// Wire of the calls; the server accepts all of them on one port.
     #[arg(long, value_enum, default_value_t = Wire::Native)]
     wire: Wire,
-    /// Call the server at URL instead of starting one, or those that the registry at URL knows.
+    /// Call the server at URL instead of starting one, or the servers of the registry at URL.
     #[arg(long, value_name = "URL")]
     pub(super) target: Option<String>,
     /// Write results as JSON, an array with an object for each run; `-` is standard output.
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Write a page with plots that needs nothing else.
+    /// Write a self-contained page with plots.
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
 }
@@ -143,7 +143,7 @@ pub(crate) struct ServerArgs {
     /// Threads that serve.
     #[arg(long, default_value_t = worker::cores() as u32, value_parser = value_parser!(u32).range(1..=1024))]
     pub(super) workers: u32,
-    /// Guard the services by the default chain.
+    /// Guard the services with the default chain.
     #[arg(long)]
     pub(super) chain: bool,
 }
@@ -156,11 +156,11 @@ pub(super) struct Run {
     pub(super) call: Call,
     pub(super) wire: Wire,
     pub(super) shape: Shape,
-    /// Callers say who they are.
+    /// Callers authenticate.
     pub(super) token: bool,
 }
 
-/// How calls are written.
+/// The wire of the calls.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Wire {
@@ -187,7 +187,7 @@ pub(super) enum Wire {
 impl Wire {
     /// The server's address with this wire as an option or the scheme of it.
     pub(super) fn url(self, address: &str) -> String {
-        // What a registry knows are whole addresses.
+        // A registry lists complete addresses.
         if matches!(self, Self::JsonRpc | Self::WebSocket) && !switchboard_registry::is_registry(address) {
             let bare = address.strip_prefix("tcp://").or_else(|| address.strip_prefix("http://"));
             let bare = bare.or((!address.contains("://")).then_some(address));
@@ -215,7 +215,7 @@ impl Wire {
     }
 }
 
-/// What is called.
+/// The method that is called.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Call {
     /// Echo of this many bytes.
@@ -226,7 +226,7 @@ pub(super) enum Call {
     Idle(usize),
 }
 
-/// What the benchmark message is encoded to.
+/// Encoded size of the benchmark message.
 pub(super) const MESSAGE_BYTES: usize = 581;
 
 impl Call {
@@ -240,12 +240,12 @@ impl Call {
 }
 
 impl Run {
-    /// The same calls on the native wire.
+    /// Returns the same run on the native wire.
     pub(super) fn on_native(&self) -> Self {
         Self { wire: Wire::Native, ..self.clone() }
     }
 
-    /// What a person calls this run.
+    /// Returns the name of this run for people.
     pub(super) fn label(&self) -> String {
         let bytes = size(self.call.bytes());
         let label = match (self.name, self.call, self.shape.callers) {
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_out_of_range_say_what_is_allowed() {
+    fn errors_for_flags_out_of_range_name_the_allowed_range() {
         for (line, allowed) in [
             ("echo --callers 0", "1..=100000"),
             ("echo --callers 5,100001", "1..=100000"),

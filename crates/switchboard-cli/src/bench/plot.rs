@@ -10,7 +10,7 @@ pub(in crate::bench) struct Line<'a> {
     pub(in crate::bench) points: Vec<(f64, f64)>,
 }
 
-/// An axis: where it has ticks, and what they are called.
+/// An axis: the positions of its ticks, and their labels.
 pub(in crate::bench) struct Axis {
     pub(in crate::bench) title: &'static str,
     pub(in crate::bench) ticks: Vec<(f64, String)>,
@@ -23,10 +23,10 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 190.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 46.0;
-/// Names do not come closer to each other.
+/// Least distance between names.
 const NAME_HEIGHT: f64 = 15.0;
 
-/// `lines` over `axis`; `label` writes a value of theirs.
+/// Draws `lines` over `axis`; `label` formats their values.
 pub(in crate::bench) fn lines(
     title: &str,
     lines: &[Line<'_>],
@@ -81,7 +81,7 @@ pub(in crate::bench) fn lines(
         HEIGHT - 8.0,
         escape(axis.title)
     );
-    // What comes later is drawn on top: Switchboard last.
+    // Later lines are drawn on top: Switchboard last.
     for line in lines.iter().rev().filter(|line| !line.points.is_empty()) {
         let place = |&(at, value): &(f64, f64)| (x(at), scale.y(value));
         let points: Vec<_> = line.points.iter().map(place).collect();
@@ -130,10 +130,10 @@ impl Scale {
         HEIGHT - BOTTOM - share.clamp(0.0, 1.0) * (HEIGHT - BOTTOM - TOP)
     }
 
-    /// Ones, twos and fives between the ends, and whether each has a number beside it.
+    /// Returns ones, twos and fives between the ends, and whether each has a label.
     fn ticks(&self) -> Vec<(f64, bool)> {
         let powers = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
-        // Where powers of ten are few, the steps between have numbers too.
+        // If there are few powers of ten, the steps between have labels too.
         let all = (self.high / self.low).log10() < 2.5;
         powers
             .flat_map(|power| [1.0, 2.0, 5.0].map(|step| (step * 10_f64.powi(power), step == 1.0 || all)))
@@ -142,7 +142,7 @@ impl Scale {
     }
 }
 
-/// Moves `wanted` places apart so that names do not cover each other, and none leaves `top` to `bottom`.
+/// Spreads the `wanted` positions so that names do not overlap and stay between `top` and `bottom`.
 fn spread(wanted: &[f64], top: f64, bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&one, &other| wanted[one].total_cmp(&wanted[other]));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_draws_nothing() {
+    fn no_measurement_draws_nothing() {
         let axis = Axis { title: "x", ticks: vec![(1.0, "1".to_owned()), (10.0, "10".to_owned())] };
         let none = Line { name: "a", class: "c0".to_owned(), points: Vec::new() };
         assert_eq!(lines("t", &[none], &axis, "y", |value| value.to_string()), "");

@@ -1,4 +1,4 @@
-//! Server processes: each measurement has its own, which ends with the benchmark however that ends.
+//! Server processes: each measurement has a separate one, which ends with the benchmark, however that ends.
 
 use super::memory;
 use std::{
@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-/// What a server prints before its address, in the first line of its standard output.
+/// The text that a server prints before its address, in the first line of its standard output.
 const LISTENING: &str = "listening on ";
 
 /// A server process, killed when dropped.
@@ -31,10 +31,10 @@ impl Server {
         Self::start_with(args, Stdio::inherit())
     }
 
-    /// The same with nothing of what it logs.
+    /// Starts a server as [`start`](Self::start) does, and discards its log.
     ///
     /// # Errors
-    /// As of [`start`](Self::start).
+    /// The errors of [`start`](Self::start).
     pub(super) fn start_silent(args: &[&str]) -> Result<Self, String> {
         Self::start_with(args, Stdio::null())
     }
@@ -59,21 +59,21 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub(super) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Its resident memory in bytes.
+    /// Returns its resident memory in bytes.
     ///
     /// # Errors
-    /// When the system does not tell, as when the process has ended.
+    /// When `/proc` cannot be read, as when the process has ended.
     pub(super) fn resident_bytes(&self) -> Result<u64, String> {
         memory::resident_bytes(&self.rollup())
     }
 
-    /// The file that tells its memory. The roll-up counts pages when it is read; the other files lag behind by up to
-    /// 64 pages a thread.
+    /// Returns the file with its memory. The roll-up counts pages when it is read; the other files lag behind by up to
+    /// 64 pages per thread.
     pub(super) fn rollup(&self) -> PathBuf {
         format!("/proc/{}/smaps_rollup", self.child.id()).into()
     }
@@ -81,13 +81,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already, which is all that is wanted.
+        // An error means that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// In a server: listens on a free port of `host`.
+/// Listens on a free port of `host`; called in a server.
 ///
 /// # Errors
 /// When no port is free.
@@ -95,12 +95,12 @@ pub(super) fn listen(host: IpAddr) -> Result<TcpListener, String> {
     TcpListener::bind((host, 0)).map_err(|error| format!("cannot listen on {host}: {error}"))
 }
 
-/// In a server: tells the benchmark the address to call.
+/// Prints the address for the benchmark; called in a server.
 pub(super) fn announce(address: impl std::fmt::Display) {
     println!("{LISTENING}{address}");
 }
 
-/// In a server: ends this process when the benchmark that started it is gone, even killed.
+/// Ends this process when the benchmark that started it has ended, even if killed; called in a server.
 pub(super) fn end_with_parent() {
     thread::spawn(|| {
         let _ = io::copy(&mut io::stdin().lock().by_ref(), &mut io::sink());
@@ -111,7 +111,7 @@ pub(super) fn end_with_parent() {
 /// Raises the limit of open files of this process, and of servers it starts, to `files` if allowed.
 ///
 /// # Errors
-/// When the hard limit is lower; says how to raise it.
+/// When the hard limit is lower; the text says how to raise it.
 pub(super) fn allow_open_files(files: u64) -> Result<(), String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

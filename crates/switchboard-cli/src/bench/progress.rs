@@ -4,6 +4,7 @@ use super::{
     engine::{Shape, Until},
     options::{Call, Run},
 };
+use crate::terminal::Terminal;
 use std::{
     io::{self, IsTerminal, Write},
     sync::{
@@ -17,7 +18,7 @@ use std::{
 
 /// Shows one measurement until dropped.
 pub(super) struct Progress {
-    /// Calls made, near enough.
+    /// Approximate number of calls made.
     pub(super) done: Arc<AtomicU64>,
     shown: Option<(Sender<()>, JoinHandle<()>)>,
 }
@@ -32,7 +33,9 @@ impl Progress {
             let shower = thread::spawn(move || {
                 while stopped.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
                     let share = share(call, shape, start.elapsed(), counted.load(Ordering::Relaxed));
-                    eprint!("\r\x1b[2K{}", bar(&title, share));
+                    let line = bar(&title, share);
+                    // A line that the terminal breaks would not be written over.
+                    eprint!("\r\x1b[2K{}", Terminal::stderr().clip(&line));
                     let _ = io::stderr().flush();
                 }
                 eprint!("\r\x1b[2K");
@@ -52,7 +55,7 @@ impl Drop for Progress {
     }
 }
 
-/// How much of a measurement is done, from 0 to 1.
+/// Returns the completed share of a measurement, from 0 to 1.
 fn share(call: Call, shape: Shape, elapsed: Duration, done: u64) -> f64 {
     let share = match (call, shape.until) {
         (Call::Idle(_), _) => done as f64 / shape.connections() as f64,

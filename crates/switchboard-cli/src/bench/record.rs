@@ -1,4 +1,4 @@
-//! The results of one run: what the table, the JSON and the page show.
+//! The results of one run, for the table, the JSON and the page.
 
 use super::{
     engine::Until,
@@ -8,12 +8,12 @@ use super::{
 };
 use serde::Serialize;
 
-/// What Switchboard is called behind the default chain.
+/// Name of Switchboard with the default chain.
 pub(super) const CHAINED: &str = "behind the chain";
-/// What Switchboard is called on its own wire, beside another.
+/// Name of Switchboard on its native wire, in a comparison with another wire.
 pub(super) const NATIVE: &str = "native wire";
 
-/// The rounds of what Switchboard was compared with; those that were not asked for are empty.
+/// The rounds of the subjects for comparison; empty if not requested.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Beside<'a> {
     pub(super) floor: &'a [Measured],
@@ -31,9 +31,9 @@ pub(super) struct Record {
     /// Payload bytes, each way.
     pub(super) bytes: usize,
     pub(super) connections: usize,
-    /// Seconds that one round asked for; null when a number of calls was asked for.
+    /// Seconds of one round; null if a number of calls was requested.
     pub(super) seconds: Option<f64>,
-    /// Calls that one round asked for; null when a time was asked for.
+    /// Calls of one round; null if a time was requested.
     pub(super) calls: Option<u64>,
     /// Arrivals a second of an open loop.
     pub(super) rate: Option<u64>,
@@ -43,16 +43,16 @@ pub(super) struct Record {
     /// Requests a second over those of the floor; for idle connections, memory over that of the floor.
     pub(super) floor_ratio: Option<f64>,
     pub(super) floor: Option<Side>,
-    /// Requests a second behind the default chain over those without it.
+    /// Requests per second with the default chain over those without it.
     pub(super) chain_ratio: Option<f64>,
     pub(super) chain: Option<Side>,
-    /// Requests a second over those of the same calls on the native wire.
+    /// Requests per second over those of the same calls on the native wire.
     pub(super) native_ratio: Option<f64>,
     pub(super) native: Option<Side>,
     pub(super) machine: Machine,
 }
 
-/// Numbers of one subject: medians over the rounds, but counts are sums and `max_us` is the largest.
+/// Numbers of one subject: medians over the rounds, except that counts are sums and `max_us` is the maximum.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Side {
     pub(super) requests: u64,
@@ -67,13 +67,13 @@ pub(super) struct Side {
     pub(super) max_us: f64,
     pub(super) errors: u64,
     pub(super) first_error: Option<String>,
-    /// Open loop: arrivals that were not answered by the end.
+    /// Open loop: arrivals without a reply by the end.
     pub(super) missed: u64,
     /// Idle connections: resident memory of the server for each.
     pub(super) bytes_per_connection: Option<f64>,
     /// Resident memory of the server after its first ten replies to a worker, in bytes.
     pub(super) server_rss_after_10: Option<u64>,
-    /// The same at the end of the run, all connections still open.
+    /// Resident memory of the server at the end of the run, all connections still open.
     pub(super) server_rss_end: Option<u64>,
     /// Requests a second of each round.
     pub(super) rounds: Vec<f64>,
@@ -82,7 +82,7 @@ pub(super) struct Side {
     pub(super) curve: Vec<f64>,
 }
 
-/// Where the latency curves have their points: evenly spaced on a scale of nines.
+/// Points of the latency curves: evenly spaced on a scale of nines.
 pub(super) const QUANTILES: [f64; 16] =
     [0.0, 0.25, 0.5, 0.68, 0.8, 0.9, 0.937, 0.96, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99999];
 
@@ -158,7 +158,7 @@ impl Side {
         }
     }
 
-    /// How this side compares with the `other`: of memory if it was measured, else of throughput.
+    /// Returns the ratio of this side to the `other`: of memory if it was measured, else of throughput.
     fn ratio(&self, other: &Self) -> Option<f64> {
         let (mine, theirs) = self
             .bytes_per_connection
@@ -168,7 +168,7 @@ impl Side {
     }
 }
 
-/// Three decimals say all that a measurement knows.
+/// Rounds to three decimals, the precision of a measurement.
 fn round(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

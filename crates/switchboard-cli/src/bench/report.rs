@@ -1,25 +1,28 @@
-//! Results for people: an aligned table, and the words that its numbers are written in.
+//! Results for people: an aligned table, and the formats of its numbers.
 
 use super::record::{CHAINED, Record, Side};
+use crate::terminal::{Style, Terminal};
 use std::fmt::Write;
 
 /// A table whose first row is the heading; used for text and for the page.
 pub(super) type Rows = Vec<Vec<String>>;
 
 /// The report on standard output.
-pub(super) fn render(records: &[Record]) -> String {
+pub(super) fn render(records: &[Record], terminal: Terminal) -> String {
     let mut text = String::new();
     if let Some(record) = records.first() {
         let machine = &record.machine;
-        let _ = writeln!(
-            text,
-            "{}: {}, {} cores, Linux {}, switchboard {}\n",
+        let head = format!(
+            "{}: {}, {} cores, Linux {}, switchboard {}",
             record.name, machine.cpu, machine.cores, machine.kernel, machine.version
         );
+        text += &terminal.paragraph(Style::Plain, &head);
+        text.push('\n');
     }
-    text += &align(&rows(records));
+    text += &align(&rows(records), terminal);
     for (label, side, error) in errors(records) {
-        let _ = writeln!(text, "\n{label}, {side}: {error}");
+        text.push('\n');
+        text += &terminal.paragraph(Style::Failure, &format!("{label}, {side}: {error}"));
     }
     text
 }
@@ -28,7 +31,7 @@ pub(super) fn render(records: &[Record]) -> String {
 pub(super) fn rows(records: &[Record]) -> Rows {
     let floor = records.iter().any(|record| record.floor.is_some());
     let memory = records.iter().any(|record| record.ours.bytes_per_connection.is_some());
-    // Memory of the server grows with the payload: that of small ones says nothing.
+    // Memory of the server grows with the payload; with small payloads it is not meaningful.
     let rss = records.iter().any(|record| record.bytes >= 1_000_000 && record.ours.server_rss_end.is_some());
     let large = records.iter().any(|record| record.bytes >= 10_000);
     let missed = records.iter().any(|record| record.rate.is_some());
@@ -93,7 +96,7 @@ pub(super) fn rows(records: &[Record]) -> Rows {
     rows
 }
 
-/// What went wrong: the run, the subject, how often and what first.
+/// Returns the errors: the run, the subject, their number and the first text.
 pub(super) fn errors(records: &[Record]) -> Vec<(&str, &'static str, String)> {
     records
         .iter()
@@ -109,7 +112,7 @@ fn latencies(side: &Side) -> [f64; 6] {
     [side.mean_us, side.p50_us, side.p90_us, side.p99_us, side.p999_us, side.max_us]
 }
 
-/// A duration in microseconds with a unit that leaves three digits.
+/// Formats microseconds with a unit that leaves three digits.
 pub(super) fn duration(us: f64) -> String {
     let (value, unit) = match us {
         us if us >= 999_500.0 => (us / 1e6, "s"),
@@ -120,7 +123,7 @@ pub(super) fn duration(us: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A number with its thousands apart.
+/// Formats a number with separated thousands.
 pub(super) fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |digits| ("-", digits));
@@ -139,24 +142,53 @@ pub(super) fn ratio(ratio: f64) -> String {
     format!("{ratio:.2}")
 }
 
-/// Words to the left, numbers to the right.
-pub(super) fn align(rows: &Rows) -> String {
+/// Number of columns of a table that label a row.
+const LABELS: usize = 2;
+
+/// Space between two columns.
+const GAP: usize = 2;
+
+/// Aligns words to the left and numbers to the right; the heading is bold, and numbers of errors are red.
+///
+/// A table that is wider than the terminal is written in parts below each other, each with the labels of all rows.
+pub(super) fn align(rows: &Rows, terminal: Terminal) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default())
         .collect();
+    let parts = parts(&widths, terminal.columns());
+    parts.iter().map(|part| align_part(rows, &widths, part, terminal)).collect::<Vec<_>>().join("\n")
+}
+
+/// Which columns each part of a table has, labels included.
+fn parts(widths: &[usize], columns: Option<usize>) -> Vec<Vec<usize>> {
+    let labels = || (0..widths.len().min(LABELS)).collect::<Vec<_>>();
+    let width = |part: &[usize]| part.iter().map(|&column| widths[column] + GAP).sum::<usize>();
+    let mut parts = vec![labels()];
+    for (column, own) in widths.iter().enumerate().skip(LABELS) {
+        let part = parts.last_mut().expect("there is a part from the start on");
+        if part.len() > LABELS && columns.is_some_and(|columns| width(part) + own > columns) {
+            parts.push(labels());
+        }
+        parts.last_mut().expect("there is a part from the start on").push(column);
+    }
+    parts
+}
+
+fn align_part(rows: &Rows, widths: &[usize], part: &[usize], terminal: Terminal) -> String {
     let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(column, (cell, &width))| match column {
-                0 | 1 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
-            })
-            .collect();
-        text += cells.join("  ").trim_end();
+    for (at, row) in rows.iter().enumerate() {
+        let mut line = String::new();
+        for &column in part {
+            let (cell, width) = (&row[column], widths[column]);
+            let padded = if column < LABELS { format!("{cell:<width$}") } else { format!("{cell:>width$}") };
+            let is_failure = at > 0 && rows[0][column] == "errors" && cell != "0";
+            let style = if is_failure { Style::Failure } else { Style::Plain };
+            let gap = if line.is_empty() { 0 } else { GAP };
+            let _ = write!(line, "{:gap$}{}", "", terminal.paint(style, &padded));
+        }
+        let style = if at == 0 { Style::Heading } else { Style::Plain };
+        text += &terminal.paint(style, line.trim_end());
         text.push('\n');
     }
     text
@@ -181,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_table_is_aligned() {
-        let text = align(&rows(&[example(true)]));
+        let text = align(&rows(&[example(true)]), Terminal::PLAIN);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
         assert!(lines[0].ends_with("errors  of floor"), "{text}");
@@ -191,11 +223,21 @@ mod tests {
     }
 
     #[test]
+    fn a_table_that_is_too_wide_is_written_in_parts() {
+        assert_eq!(parts(&[4, 4, 5, 6, 7], None), [[0, 1, 2, 3, 4]]);
+        // 4 + 4 + 5 + 6 and three gaps of 2.
+        assert_eq!(parts(&[4, 4, 5, 6, 7], Some(25)), [[0, 1, 2, 3].as_slice(), &[0, 1, 4]]);
+        assert_eq!(parts(&[4, 4, 5, 6, 7], Some(24)), [[0, 1, 2], [0, 1, 3], [0, 1, 4]]);
+        assert_eq!(parts(&[4, 4, 5], Some(3)), [[0, 1, 2]]);
+        assert_eq!(parts(&[], Some(3)), [Vec::<usize>::new()]);
+    }
+
+    #[test]
     fn the_first_error_is_shown() {
         let mut record = example(false);
         record.ours.errors = 3;
         record.ours.first_error = Some("refused".to_owned());
-        let text = render(&[record]);
+        let text = render(&[record], Terminal::PLAIN);
         assert!(text.ends_with("\n100 callers, 1 kB, switchboard: 3 errors, the first: refused\n"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is measured: Switchboard, or the floor under it.
+//! The measured subjects: Switchboard, or the floor.
 
 use super::{
     engine, floor::FloorEcho, idle, json_rpc, load::Load, measure::Measured, options::Call, options::Run,
@@ -10,7 +10,7 @@ use std::sync::{Arc, atomic::AtomicU64};
 /// One side of a comparison.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Subject {
-    /// Switchboard behind the default chain.
+    /// Switchboard with the default chain.
     Chained,
     Switchboard,
     Floor,
@@ -25,7 +25,7 @@ impl Subject {
         }
     }
 
-    /// Starts a server of its own.
+    /// Starts a separate server.
     ///
     /// # Errors
     /// When it does not start.
@@ -37,7 +37,7 @@ impl Subject {
         }
     }
 
-    /// Measures `run` once against the server at `address`; `server` is that server if it is ours.
+    /// Measures `run` once against the server at `address`; `server` is that server if it is our own process.
     ///
     /// # Errors
     /// When the server cannot be reached. Calls that fail are counted in the result.
@@ -82,7 +82,7 @@ fn go<L: Load>(
     }
 }
 
-/// Bytes that differ from their neighbours, so that a reply put together wrongly is noticed.
+/// Returns bytes that differ from their neighbours, so that a wrongly assembled reply is detected.
 pub(super) fn payload(bytes: usize) -> Bytes {
     (0..bytes).map(|at| (at % 251) as u8).collect()
 }

@@ -25,12 +25,12 @@ use std::{
 };
 use tokio::task::JoinHandle;
 
-/// Calls have a deadline, as they should have in production; it is far enough to mean trouble when it passes.
+/// Deadline of calls, as recommended in production; long enough that it passes only when the server fails.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
-/// Room for the largest of `bench sizes`.
+/// Largest message: fits the largest payload of `bench sizes`.
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
-/// Serves what the loads of this module call; prints its address first.
+/// Serves the calls of this module; prints its address first.
 ///
 /// # Errors
 /// When it cannot listen or accept.
@@ -49,7 +49,7 @@ pub(super) fn serve(args: &ServerArgs) -> Result<(), String> {
     })
 }
 
-/// Starts the server on a free port of `host`, on the workers or the runtime that this is called on.
+/// Starts the server on a free port of `host`, on the workers or the runtime of the caller.
 ///
 /// # Errors
 /// When it cannot listen.
@@ -77,12 +77,12 @@ pub(super) fn message(address: &str) -> Message {
     Message { address: address.to_owned(), request: Arc::new(benchmark_message()), token: false }
 }
 
-/// One connection of the current worker.
+/// Opens one connection of the current worker.
 pub(super) async fn connect(address: &str, token: bool) -> Result<Channel, String> {
     dial(to(address)?.connections(1), token).await
 }
 
-/// A client with so many connections to each address of `url`.
+/// Creates a client with this many connections to each address of `url`.
 ///
 /// # Errors
 /// When none of the addresses can be reached.
@@ -90,7 +90,7 @@ pub(super) async fn open(url: &str, connections: usize) -> Result<BenchClient, S
     dial(to(url)?.connections(connections), false).await.map(BenchClient::new)
 }
 
-/// A channel to an address, or to what a registry knows.
+/// Returns a channel to an address, or to the servers of a registry.
 fn to(url: &str) -> Result<ChannelBuilder, String> {
     match switchboard_registry::is_registry(url) {
         true => switchboard_registry::fleet(url, "bench.v1.Bench").map_err(|status| status.to_string()),
@@ -107,7 +107,7 @@ async fn dial(channel: ChannelBuilder, token: bool) -> Result<Channel, String> {
 /// Checks that a reply has the payload of its request.
 ///
 /// # Errors
-/// When it has another.
+/// When the payload differs.
 pub(super) fn verify(reply: Option<&[u8]>, payload: &[u8]) -> Result<(), String> {
     if reply == Some(payload) {
         return Ok(());
@@ -123,7 +123,7 @@ pub(super) struct Echo {
 }
 
 impl Echo {
-    /// Callers show the token of the chain.
+    /// Makes callers send the token of the chain.
     pub(super) fn with_token(self, token: bool) -> Self {
         Self { token, ..self }
     }
@@ -138,7 +138,7 @@ impl Load for Echo {
     }
 
     fn caller(&self, client: &BenchClient) -> EchoCaller {
-        // One payload for all, as for the floor: its callers do not have one each either.
+        // One payload for all callers, as for the floor.
         let request = EchoMessage { payload: Some(self.payload.clone()), ..Default::default() };
         EchoCaller { client: client.clone(), request }
     }
@@ -170,13 +170,13 @@ impl Caller for EchoCaller {
 #[derive(Clone)]
 pub(super) struct Message {
     address: String,
-    /// One for all callers, as in rpcx-benchmark; each call encodes it.
+    /// One request for all callers, as in rpcx-benchmark; each call encodes it.
     request: Arc<BenchmarkMessage>,
     token: bool,
 }
 
 impl Message {
-    /// Callers show the token of the chain.
+    /// Makes callers send the token of the chain.
     pub(super) fn with_token(self, token: bool) -> Self {
         Self { token, ..self }
     }
@@ -216,7 +216,7 @@ impl Caller for MessageCaller {
     }
 }
 
-/// Calls on connections of their own, each opened for one call and closed after it.
+/// Calls on separate connections, each opened for one call and closed after it.
 #[derive(Clone)]
 pub(super) struct PerCall(pub(super) Echo);
 

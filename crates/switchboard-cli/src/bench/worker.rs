@@ -1,7 +1,7 @@
-//! Starts the threads that load is made and served on.
+//! Starts the threads on which load is generated and served.
 //!
-//! The one place that knows what a worker is: a thread with a current-thread runtime whose tasks never move, and a
-//! spinner that keeps it from sleeping between two messages.
+//! A worker is a thread with a current-thread runtime whose tasks never move, and a spinner that keeps it from sleeping
+//! between two messages; only this module creates one.
 
 use super::floor::spin;
 use std::{
@@ -29,7 +29,7 @@ impl<T> Worker<T> {
     }
 }
 
-/// Starts `work` on a thread of its own, named `name`.
+/// Starts `work` on a separate thread, named `name`.
 ///
 /// # Errors
 /// When the system has no thread left.
@@ -41,7 +41,7 @@ where
     start_boxed(name, Box::new(|| Box::pin(work())))
 }
 
-/// What is started, as a box: compiled once for each result, not for each load.
+/// The work of a thread, boxed: compiled once for each result type, not for each load.
 type Work<T> = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = T>>> + Send>;
 
 fn start_boxed<T: Send + 'static>(name: &str, work: Work<T>) -> Result<Worker<T>, String> {
@@ -63,7 +63,7 @@ fn start_boxed<T: Send + 'static>(name: &str, work: Work<T>) -> Result<Worker<T>
     Ok(Worker { thread })
 }
 
-/// The number of cores that this process may use.
+/// Returns the number of cores that this process may use.
 pub(super) fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }

@@ -25,25 +25,23 @@ Examples:
       --fbs address_book.fbs -d '{\"name\": \"Ada\"}'
 
 Exit codes: 0 when the call ended well, 64 plus the number of the status when
-not (69 for not_found), 2 for mistakes in what was asked, 1 when the output
+not (69 for not_found), 2 for usage errors, 1 when the output
 cannot be written.";
 
 /// `switchboard call`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CallArgs {
-    /// Server: HOST:PORT, tcp://, http://, tls://, ws://, wss:// or unix:/PATH; with options of
-    /// a channel as in localhost:8080?wire=connect&http=1. Or a registry that knows servers:
-    /// switchboard://HOST:PORT, etcd://, consul:// or file:PATH
+    /// Server: HOST:PORT, tcp://, http://, tls://, ws://, wss:// or unix:/PATH; with options of a channel as in
+    /// localhost:8080?wire=connect&http=1. Or a registry: switchboard://HOST:PORT, etcd://, consul:// or file:PATH
     pub(super) url: String,
     /// Method to call, as in pkg.Service/Method; or `list`, or `describe`
     #[arg(value_name = "METHOD|list|describe")]
     pub(super) verb: String,
-    /// What to list (a service) or describe (a service, method, message or enum)
+    /// Name to list (a service) or describe (a service, method, message or enum)
     pub(super) name: Option<String>,
-    /// Requests as JSON, @FILE to read them there, - for standard input. Several stand one
-    /// after the other. Without it, standard input is read if it is no terminal or the method
-    /// takes a stream
+    /// Requests as JSON, @FILE to read them from a file, - for standard input. Several are written one after the other.
+    /// Without it, standard input is read if it is not a terminal or the method takes a stream
     #[arg(short, long, value_name = "JSON", allow_hyphen_values = true)]
     pub(super) data: Option<String>,
     /// Protocol of the call [default: grpc, native in a WebSocket, thrift with --thrift, or what
@@ -53,32 +51,31 @@ pub(crate) struct CallArgs {
     /// Metadata to send; values of names that end in -bin are base64. May be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = metadata::parse)]
     pub(super) headers: Vec<(String, Bytes)>,
-    /// Send the request and wait for no reply
+    /// Send the request without waiting for a reply
     #[arg(long)]
     pub(super) oneway: bool,
-    /// End all of it after this time, as in 5s or 300ms
+    /// End the command after this time, as in 5s or 300ms
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(super) timeout: Option<Duration>,
-    /// Largest message to take, as in 16MiB [default: 4MiB]
+    /// Largest message to accept, as in 16MiB [default: 4MiB]
     #[arg(long, value_name = "BYTES", value_parser = message_size)]
     pub(super) max_message_size: Option<String>,
 
     #[command(flatten)]
     pub(super) schema: SchemaArgs,
-    /// Send and print JSON as it is, for servers whose schema is not to be had; KIND is that of the
-    /// method
+    /// Send and print JSON as it is, for servers whose schema is not available; KIND is that of the method
     #[arg(long, value_name = "KIND", value_enum, help_heading = "Schema")]
     #[arg(conflicts_with_all = ["sources", "descriptor_set"])]
     pub(super) raw: Option<RawKind>,
-    /// With --raw: requests are bytes, written so in -d, or a whole file as it is; replies are printed
-    /// so. Goes in the codec that the URL names, else FlatBuffers for --wire kiss and protobuf elsewhere
+    /// With --raw: requests are bytes, written in this form in -d, or a whole file unchanged; replies are printed in
+    /// this form. Uses the codec of the URL, else FlatBuffers for --wire kiss and protobuf elsewhere
     #[arg(long, value_name = "DIGITS", value_enum, help_heading = "Schema", requires = "raw")]
     pub(super) bytes: Option<Digits>,
 
     /// Certificates to trust, in a PEM file
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub(super) ca: Option<String>,
-    /// Certificate to show, in a PEM file
+    /// Certificate to send, in a PEM file
     #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "key")]
     pub(super) cert: Option<String>,
     /// Key of that certificate, in a PEM file
@@ -91,14 +88,14 @@ pub(crate) struct CallArgs {
     /// Print each message on one line
     #[arg(long, help_heading = "Output")]
     pub(super) compact: bool,
-    /// Print fields that have their default values, too
+    /// Print fields that have their default values too
     #[arg(long, help_heading = "Output")]
     pub(super) emit_defaults: bool,
     /// Print how long each part took, on standard error
     #[arg(long, help_heading = "Output")]
     pub(super) timings: bool,
-    /// Print why the call went where it went: which servers could take it, what kept the others
-    /// from it, and what became of each attempt; on standard error
+    /// Print how the server of the call was selected: which servers were available, why others were not, and the result
+    /// of each attempt; on standard error
     #[arg(long, help_heading = "Output")]
     pub(super) explain: bool,
     /// Print metadata and trailers of the reply on standard error; with `list`, what methods
@@ -118,7 +115,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         number.parse::<f64>().ok().map(|number| number * seconds)
     });
     seconds
-        // A year: the clock cannot count on for ever.
+        // At most a year, because clocks overflow.
         .filter(|seconds| *seconds > 0.0 && *seconds <= 365.0 * 86_400.0)
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .ok_or_else(|| "expected a number with ms, s, min or h, as in 5s".to_owned())

@@ -1,4 +1,4 @@
-//! Messages that are bytes and nothing else: for codecs that have no schema or JSON here, as FlatBuffers.
+//! Messages as plain bytes: for codecs without schema or JSON here, such as FlatBuffers.
 
 use super::{failure::Failure, metadata};
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use std::{
     io::{self, IsTerminal, Read},
 };
 
-/// How bytes are typed and printed.
+/// Format of bytes on the command line and in output.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(super) enum Digits {
     Base64,
@@ -16,10 +16,10 @@ pub(super) enum Digits {
 }
 
 impl Digits {
-    /// The request that `-d` has; what a file or standard input has is it already.
+    /// Returns the request in `-d`; a file or standard input contains the bytes themselves.
     pub(super) fn request(self, data: Option<&str>) -> Result<Bytes, Failure> {
         let read = |name: &str, outcome: io::Result<Vec<u8>>| {
-            outcome.map(Bytes::from).map_err(|error| Failure::Asked(format!("-d {name}: {error}")))
+            outcome.map(Bytes::from).map_err(|error| Failure::Usage(format!("-d {name}: {error}")))
         };
         let piped = || {
             let mut all = Vec::new();
@@ -30,7 +30,7 @@ impl Digits {
             Some(text) => match text.strip_prefix('@') {
                 Some(path) => read(text, fs::read(path)),
                 None => {
-                    self.decode(text).map(Bytes::from).map_err(|why| Failure::Asked(format!("-d: {why}")))
+                    self.decode(text).map(Bytes::from).map_err(|why| Failure::Usage(format!("-d: {why}")))
                 }
             },
             None if io::stdin().is_terminal() => Ok(Bytes::new()),
@@ -45,7 +45,7 @@ impl Digits {
         }
     }
 
-    /// Spaces between the bytes mean nothing.
+    /// Spaces between the bytes are ignored.
     fn decode(self, text: &str) -> Result<Vec<u8>, String> {
         let digits: String = text.split_ascii_whitespace().collect();
         match self {

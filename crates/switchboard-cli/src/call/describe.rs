@@ -9,7 +9,7 @@ use prost_reflect::{
     },
 };
 
-/// The source of what a name stands for; of a method, with its messages.
+/// Returns the source of a symbol; for a method, with its messages.
 pub(super) fn source(symbol: &Symbol) -> String {
     let mut printer = Printer::default();
     match symbol {
@@ -30,7 +30,7 @@ pub(super) fn source(symbol: &Symbol) -> String {
     printer.text
 }
 
-/// `rpc Name(Request) returns (stream Reply)` without its options.
+/// Returns `rpc Name(Request) returns (stream Reply)` without its options.
 pub(super) fn signature(method: &MethodDescriptor) -> String {
     let stream = |streams: bool| if streams { "stream " } else { "" };
     format!(
@@ -73,7 +73,7 @@ impl Printer {
         }
     }
 
-    /// What stands above the thing at `path`, if the schema has its comments.
+    /// Writes the comments above the element at `path`, if the schema has comments.
     fn comments(&mut self, file: &FileDescriptor, path: &[i32]) {
         let Some(info) = &file.file_descriptor_proto().source_code_info else { return };
         let Some(location) = info.location.iter().find(|location| location.path == path) else { return };
@@ -131,7 +131,7 @@ impl Printer {
             "extensions",
         );
         let mut printed = Vec::new();
-        // In the order of the source, with each oneof where its first member stands.
+        // In the order of the source, with each oneof at its first member.
         for field in ordered(message) {
             let Some(oneof) = field.containing_oneof().filter(|oneof| !oneof.is_synthetic()) else {
                 self.field(&field);
@@ -207,7 +207,7 @@ impl Printer {
     }
 }
 
-/// Descriptors list fields by number; sources in an order of their own.
+/// Sorts fields by their order in the source; descriptors list them by number.
 fn ordered(message: &MessageDescriptor) -> Vec<FieldDescriptor> {
     let protos = &message.descriptor_proto().field;
     protos.iter().filter_map(|field| message.get_field(field.number() as u32)).collect()
@@ -244,7 +244,7 @@ fn name_of(kind: &Kind) -> String {
     match kind {
         Kind::Enum(found) => found.full_name().to_owned(),
         Kind::Message(message) => message.full_name().to_owned(),
-        // Scalars are named in Rust as in .proto files, but for upper case.
+        // Scalars have the same names in Rust and .proto files, except for upper case.
         scalar => format!("{scalar:?}").to_lowercase(),
     }
 }
@@ -270,7 +270,7 @@ fn options(field: &FieldDescriptor) -> String {
     if options.is_empty() { String::new() } else { format!(" [{}]", options.join(", ")) }
 }
 
-/// The name in JSON that a field has by itself.
+/// Returns the default JSON name of a field.
 fn json_name(name: &str) -> String {
     let mut upper = false;
     let mut json = String::new();
@@ -343,7 +343,7 @@ enum Color {
         ]
         .map(|symbol| source(&symbol))
         .join("\n");
-        // What is described alone has its full name.
+        // An element that is described alone has its full name.
         let expected = SOURCE
             .split_once("package t.v1;\n\n")
             .unwrap()

@@ -1,13 +1,13 @@
-//! `--explain`: why a call went where it went, as text and as JSON.
+//! `--explain`: how the server of a call was selected, as text and as JSON.
 
 use serde_json::{Value, json};
 use std::time::Duration;
 use switchboard::{Attempt, Candidate, Channel, Explanation};
 
-/// What is not connected by then is not waited for any longer.
+/// Longest wait for connections to the servers.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A call as its channel saw it.
+/// A call as its channel reports it.
 #[derive(Debug)]
 pub(super) struct Explain {
     before: Explanation,
@@ -19,7 +19,7 @@ impl Explain {
         Explain { before, attempts }
     }
 
-    /// Lines for standard error.
+    /// Returns lines for standard error.
     pub(super) fn text(&self) -> String {
         let mut text = self.before.to_string();
         for (at, attempt) in self.attempts.iter().enumerate() {
@@ -75,7 +75,7 @@ fn ms(time: Duration) -> f64 {
     time.as_micros() as f64 / 1e3
 }
 
-/// Waits a little until the channel has a connection to each server, or knows that it gets none.
+/// Waits a little until the channel has a connection to each server, or an error for it.
 pub(super) async fn settled(channel: &Channel) {
     let connecting = || channel.endpoints().iter().any(|endpoint| endpoint.state == "connecting");
     let settled = async {
@@ -83,6 +83,6 @@ pub(super) async fn settled(channel: &Channel) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    // Who is still connecting then is shown as such.
+    // Servers that are still connecting then are shown as such.
     let _ = tokio::time::timeout(PATIENCE, settled).await;
 }

@@ -1,26 +1,26 @@
-//! Why a call did not end well, and the exit code that says so.
+//! Failures of a command, with their exit codes.
 
 use std::process::ExitCode;
 use switchboard::Status;
 
-/// The exit code of a status is this and its number, as with grpcurl.
+/// Added to the number of a status for the exit code, as in grpcurl.
 const STATUS_BASE: u8 = 64;
 
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What was asked for does not exist or is not understood; nothing is wrong with the server.
-    Asked(String),
+    /// A usage error: the requested item does not exist or is malformed; the server is not at fault.
+    Usage(String),
     /// Standard output cannot be written.
     Output(String),
-    /// The call, or asking for the schema, ended with this status.
+    /// The call, or the query for the schema, ended with this status.
     Status(Ended),
 }
 
-/// A status and what may help.
+/// A status and a tip for the user.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(super) status: Status,
-    /// What was under way, if it was not the call.
+    /// The operation that failed, if it was not the call.
     pub(super) during: Option<&'static str>,
     pub(super) tip: Option<String>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Ended {
 impl Failure {
     pub(super) fn code(&self) -> u8 {
         match self {
-            Failure::Asked(_) => 2,
+            Failure::Usage(_) => 2,
             Failure::Output(_) => 1,
             Failure::Status(ended) => STATUS_BASE + ended.status.code().number() as u8,
         }
@@ -38,10 +38,10 @@ impl Failure {
         ExitCode::from(self.code())
     }
 
-    /// Lines for standard error.
+    /// Returns lines for standard error.
     pub(crate) fn text(&self) -> String {
         match self {
-            Failure::Asked(text) | Failure::Output(text) => format!("switchboard: {text}"),
+            Failure::Usage(text) | Failure::Output(text) => format!("switchboard: {text}"),
             Failure::Status(Ended { status, during, tip }) => {
                 let during = during.map(|what| format!("{what}: ")).unwrap_or_default();
                 let code = status.code();
@@ -57,7 +57,7 @@ impl Failure {
         }
     }
 
-    /// The failure of the schema's source.
+    /// Creates the failure of the schema's source.
     pub(super) fn during(status: Status, what: &'static str) -> Failure {
         Failure::Status(Ended { status, during: Some(what), tip: None })
     }

@@ -18,21 +18,21 @@ use tokio::sync::mpsc;
 /// Messages that are read ahead.
 const AHEAD: usize = 16;
 
-/// Where requests come from.
+/// The source of requests.
 pub(super) struct Input {
     name: String,
     reader: Box<dyn Read + Send>,
 }
 
 impl Input {
-    /// What `-d` names; without it standard input, unless nothing can come from there.
+    /// Opens the source in `-d`; without `-d` standard input, unless it is a terminal and the method takes no stream.
     pub(super) fn new(data: Option<&str>, takes_stream: bool, takes_fields: bool) -> Result<Input, Failure> {
         let (name, reader): (_, Box<dyn Read + Send>) = match data {
             Some("-") => ("standard input".to_owned(), Box::new(io::stdin())),
             Some(data) => match data.strip_prefix('@') {
                 Some(path) => {
                     let file =
-                        File::open(path).map_err(|error| Failure::Asked(format!("-d @{path}: {error}")))?;
+                        File::open(path).map_err(|error| Failure::Usage(format!("-d @{path}: {error}")))?;
                     (path.to_owned(), Box::new(file))
                 }
                 None => ("-d".to_owned(), Box::new(Cursor::new(data.as_bytes().to_vec()))),
@@ -51,7 +51,7 @@ impl Input {
         Ok(Input { name, reader })
     }
 
-    /// Reads on a thread of its own, so that a terminal or pipe that waits holds up nothing else.
+    /// Reads on a separate thread, so that a terminal or pipe does not block other tasks.
     pub(super) fn read(self, form: Form) -> Requests {
         let (into, requests) = mpsc::channel(AHEAD);
         let Input { name, reader } = self;
@@ -74,14 +74,14 @@ impl Input {
     }
 }
 
-/// What JSON values become.
+/// The form to which JSON values are converted.
 #[derive(Debug)]
 pub(super) enum Form {
     /// The arguments of this method, in Thrift's binary protocol.
     Arguments(Function),
     /// Messages of this type, in this codec.
     Message(MessageDescriptor, Codec),
-    /// Themselves.
+    /// The JSON itself.
     Raw,
     /// Tables of this method, in FlatBuffers.
     Table(Procedure),
@@ -100,7 +100,7 @@ impl Form {
         }
     }
 
-    /// A request that nothing was said about.
+    /// Returns the request without any field.
     fn empty(&self) -> Result<Bytes, String> {
         Ok(match self {
             // A struct without fields.
@@ -123,34 +123,34 @@ fn encode(message: &DynamicMessage, codec: Codec) -> Result<Bytes, String> {
     }
 }
 
-/// Requests as they are read, encoded.
+/// Requests, read and encoded one by one.
 pub(super) struct Requests {
     requests: mpsc::Receiver<Result<Bytes, String>>,
     empty: Result<Bytes, String>,
 }
 
 impl Requests {
-    /// A request that was read already.
+    /// Creates the source of a request that was read already.
     pub(super) fn of(request: Bytes) -> Requests {
         Requests { requests: mpsc::channel(1).1, empty: Ok(request) }
     }
 
-    /// The next request, none at the end. Cancel safe.
+    /// Returns the next request, `None` at the end. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
-        self.requests.recv().await.transpose().map_err(Failure::Asked)
+        self.requests.recv().await.transpose().map_err(Failure::Usage)
     }
 
-    /// The only request; an empty one if there is none.
+    /// Returns the only request; an empty one if there is none.
     pub(super) async fn only(&mut self, method: &str) -> Result<Bytes, Failure> {
-        let Some(first) = self.next().await? else { return self.empty.clone().map_err(Failure::Asked) };
+        let Some(first) = self.next().await? else { return self.empty.clone().map_err(Failure::Usage) };
         match self.next().await? {
             None => Ok(first),
-            Some(_) => Err(Failure::Asked(format!("{method} takes one request, and there are more"))),
+            Some(_) => Err(Failure::Usage(format!("{method} takes one request, and more were given"))),
         }
     }
 }
 
-/// The message of a JSON text.
+/// Reads the message of a JSON text.
 fn read_one<R: Read>(
     json: &mut Deserializer<IoRead<R>>,
     message: &MessageDescriptor,
@@ -178,10 +178,10 @@ fn explain(message: &MessageDescriptor, path: &Path, error: &str) -> String {
     }
 }
 
-/// How the text begins that says that a field is not known.
+/// Start of the error text for an unknown field.
 const UNKNOWN: &str = "unrecognized field name '";
 
-/// The message that the path leads to; none where JSON has a form of its own.
+/// Returns the message at the path; `None` for messages with a special JSON form.
 fn message_at(message: &MessageDescriptor, path: &Path) -> Option<MessageDescriptor> {
     let mut at = message.clone();
     for segment in path {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_field_and_place() {
+    fn errors_name_field_and_position() {
         for (text, expected) in [
             (
                 r#"{"userNam": "a"}"#,
@@ -232,7 +232,7 @@ mod tests {
             ),
             (
                 r#"{"byName": {"a": {"zzz": 1}}}"#,
-                "t.Inner has no field \"zzz\" at line 1 column 24; there is count, color, at",
+                "t.Inner has no field \"zzz\" at line 1 column 24; available: count, color, at",
             ),
             (r#"{"inners": [{"count": "x"}]}"#, "field inners[0].count: "),
             (r#"{"inners": [{"at": "now"}]}"#, "field inners[0].at: "),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn values_stand_one_after_the_other() {
+    async fn values_follow_one_another() {
         let text = "{\"userName\": \"a\"}{\"user_name\": \"b\"}\n\n {}\n";
         let form = Form::Message(schema(), Codec::Proto);
         let mut requests = Input::new(Some(text), true, true).unwrap().read(form);

@@ -1,4 +1,4 @@
-//! The call itself, of each of the four kinds.
+//! Runs a call of each of the four kinds.
 
 use super::{
     explain::Explain, failure::Failure, input::Requests, output::Output, replies::Replies, timings::Timings,
@@ -17,7 +17,7 @@ use switchboard::{
     Channel, ClientMethod, Codec, Idempotency, Kind, Receiver, Result as Called, Sender, Status,
 };
 
-/// A call that is about to be made.
+/// A call to be run.
 #[derive(Debug)]
 pub(super) struct Invocation<'a> {
     pub(super) channel: &'a Channel,
@@ -25,13 +25,13 @@ pub(super) struct Invocation<'a> {
     pub(super) codec: Codec,
     pub(super) metadata: &'a [(String, Bytes)],
     pub(super) timeout: Option<Duration>,
-    /// Nobody waits for a reply.
+    /// The caller expects no reply.
     pub(super) oneway: bool,
-    /// Somebody wants to know why.
+    /// The selection of the server is printed.
     pub(super) explains: bool,
 }
 
-/// The kind of a method that no schema tells of.
+/// The kind of a method without a schema.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum RawKind {
     Bidi,
@@ -40,13 +40,13 @@ pub(super) enum RawKind {
     Unary,
 }
 
-/// The method of a schema, as channels know it.
+/// Returns the method of a schema, in the form that channels need.
 pub(super) fn of_schema(method: &MethodDescriptor) -> Result<&'static ClientMethod, Status> {
     let path = format!("{}/{}", method.parent_service().full_name(), method.name());
     ClientMethod::intern(&path, declared_kind(method), idempotency(method))
 }
 
-/// How many messages go either way.
+/// Returns the kind of a method: how many messages are sent each way.
 pub(crate) fn declared_kind(method: &MethodDescriptor) -> Kind {
     match (method.is_client_streaming(), method.is_server_streaming()) {
         (false, false) => Kind::Unary,
@@ -82,7 +82,7 @@ macro_rules! with_options {
 }
 
 impl Invocation<'_> {
-    /// Calls, and prints what comes back as it comes.
+    /// Runs the call, and prints replies as they arrive.
     pub(super) async fn run(
         &self,
         mut requests: Requests,
@@ -92,7 +92,7 @@ impl Invocation<'_> {
     ) -> Result<(), Failure> {
         let method = self.method;
         if self.explains {
-            // Until something is known of its attempts.
+            // Shown until the attempts are known.
             output.explain(Explain::new(self.channel.explain(method.path, None), Vec::new()));
         }
         match kind(method) {
@@ -104,12 +104,12 @@ impl Invocation<'_> {
             Kind::Unary => {
                 let request = requests.only(method.path).await?;
                 let sent = Instant::now();
-                let call = self.channel.unary(method, self.codec, Ok(request), |_, bytes| Ok(bytes));
+                let call = self.channel.unary(method, self.codec, Ok(request), with_codec);
                 let call = with_options!(self, call);
                 let outcome = if self.explains {
-                    let told = call.explained().await;
-                    output.explain(Explain::new(told.before, told.attempts));
-                    told.outcome
+                    let explained = call.explained().await;
+                    output.explain(Explain::new(explained.before, explained.attempts));
+                    explained.outcome
                 } else {
                     call.await
                 };
@@ -120,21 +120,23 @@ impl Invocation<'_> {
                 timings.first_message = Some(sent.elapsed());
                 output.head(reply.meta().clone());
                 let trailers = reply.trailers().clone();
-                output.message(&replies.read(reply.into_inner()).await?)?;
+                let (codec, reply) = reply.into_inner();
+                output.message(&replies.read(codec, reply).await?)?;
                 output.trailers(trailers);
                 Ok(())
             }
             Kind::ServerStream => {
                 let request = requests.only(method.path).await?;
                 let sent = Instant::now();
-                let call = self.channel.server_stream(method, self.codec, Ok(request), |_, bytes| Ok(bytes));
+                let call = self.channel.server_stream(method, self.codec, Ok(request), with_codec);
                 let receiver = with_options!(self, call).await.map_err(|status| failed(status, output))?;
                 receive(receiver, sent, replies, output, timings).await
             }
-            // One reply is a stream of one; so read, a call that ends before its requests do is noticed at once.
+            // One reply is read as a stream of one message, so that a call that ends before its requests is noticed at
+            // once.
             Kind::ClientStream | Kind::Bidi => {
                 let sent = Instant::now();
-                let call = self.channel.bidi(method, self.codec, copy, |_, bytes| Ok(bytes));
+                let call = self.channel.bidi(method, self.codec, copy, with_codec);
                 let (sender, receiver) =
                     with_options!(self, call).await.map_err(|status| failed(status, output))?;
                 let mut sending = pin!(send(requests, sender));
@@ -152,14 +154,14 @@ impl Invocation<'_> {
     }
 }
 
-/// Whether requests or replies are streams.
+/// Returns whether requests or replies are streams.
 pub(super) fn kind(method: &ClientMethod) -> Kind {
     method.service.methods[usize::from(method.index)].kind
 }
 
 async fn send(mut requests: Requests, sender: Sender<Bytes>) -> Result<(), Failure> {
     while let Some(request) = requests.next().await? {
-        // A call that has ended says why where its replies are read.
+        // The error of a call that has ended is reported where its replies are read.
         if sender.send(request).await.is_err() {
             break;
         }
@@ -169,7 +171,7 @@ async fn send(mut requests: Requests, sender: Sender<Bytes>) -> Result<(), Failu
 }
 
 async fn receive(
-    mut receiver: Receiver<Bytes>,
+    mut receiver: Receiver<(Codec, Bytes)>,
     sent: Instant,
     replies: &mut Replies,
     output: &mut Output,
@@ -178,9 +180,9 @@ async fn receive(
     output.head(receiver.metadata().await);
     loop {
         match receiver.next().await {
-            Ok(Some(reply)) => {
+            Ok(Some((codec, reply))) => {
                 timings.first_message.get_or_insert_with(|| sent.elapsed());
-                output.message(&replies.read(reply).await?)?;
+                output.message(&replies.read(codec, reply).await?)?;
             }
             Ok(None) => {
                 output.trailers(receiver.trailers());
@@ -195,12 +197,17 @@ fn copy(bytes: &Bytes, _: Codec) -> Called<Bytes> {
     Ok(bytes.clone())
 }
 
+/// Returns a reply and its codec: some servers choose the codec themselves.
+fn with_codec(codec: Codec, bytes: Bytes) -> Called<(Codec, Bytes)> {
+    Ok((codec, bytes))
+}
+
 fn failed(status: Status, output: &mut Output) -> Failure {
     output.trailers(status.metadata().clone());
     status.into()
 }
 
-/// What a second try of the method does.
+/// Returns whether the method may be retried.
 pub(crate) fn idempotency(method: &MethodDescriptor) -> Idempotency {
     let options = method.method_descriptor_proto().options.as_ref();
     match options.map(MethodOptions::idempotency_level) {

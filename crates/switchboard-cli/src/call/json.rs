@@ -1,10 +1,10 @@
-//! Values of JSON as fields of schemas take them, and where one does not fit.
+//! Converts JSON values to the types of schemas, with errors that name the field.
 
 use serde_json::Value as Json;
 
-/// What does not fit.
+/// A value that does not fit.
 pub(super) struct Wrong {
-    /// From the request to it.
+    /// Path from the request to the value.
     path: String,
     text: String,
 }
@@ -36,7 +36,7 @@ impl Wrong {
     }
 }
 
-/// Bytes of a value that a message shows.
+/// Most bytes of a value that an error shows.
 const SHOWN_MAX: usize = 60;
 
 pub(super) fn integer<T: TryFrom<i128>>(json: &Json) -> Result<T, Wrong> {
@@ -44,7 +44,7 @@ pub(super) fn integer<T: TryFrom<i128>>(json: &Json) -> Result<T, Wrong> {
     number.ok_or_else(|| Wrong::expected(&format!("a whole number of {} bits", 8 * size_of::<T>()), json))
 }
 
-/// A number, or the name of what JSON has no number for.
+/// Reads a number, or the name of a number that JSON cannot represent.
 pub(super) fn double(json: &Json) -> Result<f64, Wrong> {
     let named = match json.as_str() {
         Some("NaN") => Some(f64::NAN),
@@ -55,7 +55,7 @@ pub(super) fn double(json: &Json) -> Result<f64, Wrong> {
     named.ok_or_else(|| Wrong::expected("a number", json))
 }
 
-/// The name of a number that JSON does not have.
+/// Returns the name of a number that JSON cannot represent.
 pub(super) fn name_of_double(number: f64) -> Option<&'static str> {
     match number {
         _ if number.is_finite() => None,
@@ -82,7 +82,7 @@ pub(super) fn list(json: &Json) -> Result<&[Json], Wrong> {
     json.as_array().map(Vec::as_slice).ok_or_else(|| Wrong::expected("a list", json))
 }
 
-/// An object of the type with this name.
+/// Returns the object of a value of the type with this name.
 pub(super) fn object<'a>(name: &str, json: &'a Json) -> Result<&'a serde_json::Map<String, Json>, Wrong> {
     json.as_object().ok_or_else(|| Wrong::expected(&format!("an object, {name},"), json))
 }

@@ -1,4 +1,4 @@
-//! Metadata as people write and read it: binary values in base64.
+//! Metadata on the command line and in output: binary values in base64.
 
 use base64::{
     Engine, alphabet,
@@ -13,7 +13,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// `name: value` of the command line, checked.
+/// Parses `name: value` of the command line.
 pub(crate) fn parse(text: &str) -> Result<(String, Bytes), String> {
     let (name, value) = text.split_once(':').ok_or("expected 'name: value'")?;
     let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
@@ -27,22 +27,22 @@ pub(crate) fn parse(text: &str) -> Result<(String, Bytes), String> {
     checked.map(|()| (name, value)).map_err(|error| error.to_string())
 }
 
-/// A value as text.
+/// Formats a value as text.
 pub(crate) fn text(name: &str, value: &Bytes) -> String {
     if name.ends_with("-bin") { base64(value) } else { String::from_utf8_lossy(value).into_owned() }
 }
 
-/// Bytes as text.
+/// Encodes bytes as base64 text.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     BASE64.encode(bytes)
 }
 
-/// Text as bytes.
+/// Decodes base64 text.
 pub(super) fn from_base64(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
     BASE64.decode(text)
 }
 
-/// Names with the list of their values.
+/// Maps names to the list of their values.
 pub(crate) fn json(metadata: &Metadata) -> serde_json::Value {
     let mut object = serde_json::Map::new();
     for (name, value) in metadata.iter() {

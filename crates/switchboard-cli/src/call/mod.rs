@@ -1,6 +1,7 @@
-//! `switchboard call`: calls any server, on any wire, with nothing but its schema.
+//! `switchboard call`: calls any server, on any wire, with only its schema.
 
 mod args;
+mod bundled;
 mod bytes;
 mod describe;
 mod explain;
@@ -9,7 +10,6 @@ mod flatbuffers;
 mod input;
 mod invoke;
 mod json;
-mod known;
 pub(crate) mod metadata;
 mod names;
 mod output;
@@ -43,15 +43,15 @@ use target::{Target, Wire};
 use timings::Timings;
 use tokio::runtime::Handle;
 
-/// Connecting takes no longer, whatever the timeout.
+/// Time limit of connecting, even with a longer timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A request that nobody answers takes no longer to be sent.
+/// Time limit of sending a one-way request.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Calls, lists or describes; what is asked for goes to standard output.
+/// Runs the command; its result is written to standard output.
 pub(crate) fn run(args: CallArgs) -> ExitCode {
-    // A single caller: nothing is gained by more threads, nor by polling.
+    // A single caller gains nothing from more threads or from spinning.
     let runtime = Runtime::new().workers(1).spin(Duration::ZERO);
     let outcome = runtime.run(async move { run_verb(&args).await });
     match outcome {
@@ -63,7 +63,7 @@ pub(crate) fn run(args: CallArgs) -> ExitCode {
 async fn run_verb(args: &CallArgs) -> Result<(), Failure> {
     let mut output = Output::new(args);
     let target = Target::new(args).map_err(|text| {
-        let failure = Failure::Asked(text);
+        let failure = Failure::Usage(text);
         eprintln!("{}", failure.text());
         failure
     })?;
@@ -80,11 +80,12 @@ async fn run_verb(args: &CallArgs) -> Result<(), Failure> {
     }
     command.timings.stop();
     if let Err(Failure::Status(ended)) = &mut outcome {
-        tips::add(ended, &command.target).await;
+        let replied = command.timings.first_message.is_some();
+        tips::add(ended, &command.target, replied).await;
     }
     let is_call = !["list", "describe"].contains(&args.verb.as_str());
     match outcome {
-        // What cannot be written is not tried again.
+        // A failed write is not repeated.
         Err(failure @ Failure::Output(_)) => {
             eprintln!("{}", failure.text());
             Err(failure)
@@ -97,8 +98,8 @@ async fn run_verb(args: &CallArgs) -> Result<(), Failure> {
     }
 }
 
-/// Waits until connections that nobody holds any more have written what is left, and so ended: a runtime that does not
-/// poll has no other tasks.
+/// Waits until dropped connections have written their data and ended: this runtime does not spin, so it has no other
+/// tasks.
 async fn written() -> Result<(), Failure> {
     let written = async {
         while Handle::current().metrics().num_alive_tasks() > 0 {
@@ -106,7 +107,7 @@ async fn written() -> Result<(), Failure> {
         }
     };
     tokio::time::timeout(WRITE_TIMEOUT, written).await.map_err(|_| {
-        let text = format!("the server has not taken all of the request within {WRITE_TIMEOUT:?}");
+        let text = format!("the server did not read the whole request within {WRITE_TIMEOUT:?}");
         Status::deadline_exceeded(text).into()
     })
 }
@@ -116,7 +117,7 @@ struct Command<'a> {
     target: Target,
     deadline: Option<Instant>,
     timings: Timings,
-    /// Nobody waits for a reply.
+    /// The caller expects no reply.
     oneway: bool,
 }
 
@@ -126,8 +127,8 @@ impl Command<'_> {
             ("list", name) => self.list(name.as_deref()).await,
             ("describe", name) => self.describe(name.as_deref()).await,
             (_, None) => self.call(output).await,
-            (method, Some(extra)) => Err(Failure::Asked(format!(
-                "{extra:?} behind the method {method}: requests go into -d, as in -d '{{\"name\": \"Ada\"}}'"
+            (method, Some(extra)) => Err(Failure::Usage(format!(
+                "{extra:?} after the method {method}: requests go into -d, as in -d '{{\"name\": \"Ada\"}}'"
             ))),
         }
     }
@@ -151,8 +152,8 @@ impl Command<'_> {
                 continue;
             }
             let known = match schema.service(name).await {
-                // One of several without a schema takes nothing from the others.
-                Err(Failure::Asked(_)) if service.is_none() => {
+                // A service without a schema does not affect the others.
+                Err(Failure::Usage(_)) if service.is_none() => {
                     lines.push(name.clone());
                     continue;
                 }
@@ -175,9 +176,9 @@ impl Command<'_> {
 
     async fn describe(&mut self, name: Option<&str>) -> Result<(), Failure> {
         if !self.args.schema.thrift.is_empty() || !self.args.schema.fbs.is_empty() {
-            let text = "`describe` shows schemas of servers and .proto files; of a .thrift or .fbs file there is \
+            let text = "`describe` shows schemas of servers and .proto files; for a .thrift or .fbs file use \
                         `list`";
-            return Err(Failure::Asked(text.into()));
+            return Err(Failure::Usage(text.into()));
         }
         let mut schema = self.schema(None).await?;
         let names = match name {
@@ -191,7 +192,7 @@ impl Command<'_> {
         let mut sources = Vec::new();
         for known in names {
             match schema.symbol(&known).await {
-                Err(Failure::Asked(_)) if name.is_none() => {
+                Err(Failure::Usage(_)) if name.is_none() => {
                     sources.push(format!("// The server has no schema of {known}.\n"));
                 }
                 symbol => sources.push(describe::source(&symbol?)),
@@ -201,21 +202,21 @@ impl Command<'_> {
     }
 
     async fn call(&mut self, output: &mut Output) -> Result<(), Failure> {
-        let (service, name) = names::split_method(&self.args.verb).map_err(Failure::Asked)?;
+        let (service, name) = names::split_method(&self.args.verb).map_err(Failure::Usage)?;
         if self.target.wire == Wire::Thrift {
             return self.call_function(output).await;
         }
         if self.target.wire == Wire::Kiss && !self.args.headers.is_empty() {
-            return Err(Failure::Asked("kiss-rpc carries no metadata: leave -H away".into()));
+            return Err(Failure::Usage("kiss-rpc carries no metadata: remove -H".into()));
         }
         if let Some(kind) = self.args.raw {
             let method = invoke::of_name(&format!("{service}/{name}"), kind)
-                .map_err(|status| Failure::Asked(status.message().to_owned()))?;
+                .map_err(|status| Failure::Usage(status.message().to_owned()))?;
             let streams = matches!(kind, RawKind::Bidi | RawKind::ClientStream);
             if let Some(digits) = self.args.bytes {
                 if streams {
                     let text = "--bytes is for methods that take one request: unary and server-stream";
-                    return Err(Failure::Asked(text.into()));
+                    return Err(Failure::Usage(text.into()));
                 }
                 let requests = Requests::of(digits.request(self.args.data.as_deref())?);
                 let channel = self.connect(self.target.wire).await?;
@@ -231,7 +232,7 @@ impl Command<'_> {
             return self.call_procedure(&definitions, output).await;
         }
         let local = Schema::of_files(&self.args.schema)?;
-        // Before the server is asked, so that a mistake costs nothing.
+        // Resolved before the server is contacted, so that usage errors are reported at once.
         let local_method = match local {
             Some(mut schema) => Some((schema.method(&self.args.verb).await?, schema)),
             None => None,
@@ -249,7 +250,7 @@ impl Command<'_> {
         };
         let takes_fields = method.input().fields().len() > 0;
         if schema::takes_json_alone(&method) {
-            // As it was typed: JSON that goes through messages would lose what their numbers do not hold.
+            // JSON is sent as typed: conversion through messages would lose numbers that their types cannot hold.
             let data = self.args.data.as_deref();
             let requests = Input::new(data, method.is_client_streaming(), takes_fields)?.read(Form::Raw);
             let (method, replies) = (invoke::of_schema(&method)?, Replies::raw());
@@ -259,10 +260,10 @@ impl Command<'_> {
         let codec = channel.codec(Codec::Proto);
         if !matches!(codec, Codec::Json | Codec::Proto) {
             let text = format!("codec={codec} in the URL: messages are written here as proto or json");
-            return Err(Failure::Asked(text));
+            return Err(Failure::Usage(text));
         }
         let requests = input.read(Form::Message(method.input(), codec));
-        let replies = Replies::new(schema, method.output(), codec);
+        let replies = Replies::new(schema, method.output());
         self.invoke(&channel, invoke::of_schema(&method)?, codec, requests, replies, output).await
     }
 
@@ -277,7 +278,7 @@ impl Command<'_> {
     ) -> Result<(), Failure> {
         if invoke::kind(method) != Kind::Unary && (self.target.wire.is_foreign() || self.oneway) {
             let (path, wire) = (method.path, self.target.wire.name());
-            return Err(Failure::Asked(match self.oneway {
+            return Err(Failure::Usage(match self.oneway {
                 true => format!("{path} has a stream: --oneway is for one request"),
                 false => format!(
                     "{path} has a stream, which {wire} does not carry: call it with --wire grpc, connect or native"
@@ -296,7 +297,7 @@ impl Command<'_> {
         let outcome = invocation.run(requests, &mut replies, output, &mut self.timings).await;
         if let Err(Failure::Status(ended)) = &outcome {
             for detail in ended.status.details() {
-                // A detail that cannot be read takes nothing from the status.
+                // A detail that cannot be decoded does not affect the status.
                 if let Ok(detail) = replies.read_detail(detail).await {
                     output.detail(detail);
                 }
@@ -305,13 +306,14 @@ impl Command<'_> {
         outcome
     }
 
-    /// That of the files that were named, else the server's, through `channel` if it can carry that.
+    /// Returns the schema of the files on the command line, or that of the server, through `channel` if that supports
+    /// reflection.
     async fn schema(&mut self, channel: Option<&Channel>) -> Result<Schema, Failure> {
         if let Some(schema) = Schema::of_files(&self.args.schema)? {
             return Ok(schema);
         }
         let channel = match (channel, self.target.wire) {
-            // Reflection is a service of gRPC; one that has both wires has it on one port.
+            // Reflection is a gRPC service; a server with both wires serves them on one port.
             (_, wire) if !wire.carries_reflection() => self.connect(Wire::Grpc).await?,
             (Some(channel), _) => channel.clone(),
             (None, wire) => self.connect(wire).await?,
@@ -325,7 +327,7 @@ impl Command<'_> {
             && let Some((host, port)) = self.target.host()
         {
             let began = Instant::now();
-            // A name that nobody knows fails the connection, which says so.
+            // An unknown host name fails the connection, which reports it.
             let known = tokio::net::lookup_host((host, port)).await.is_ok();
             self.timings.dns = known.then(|| began.elapsed());
         }
@@ -337,7 +339,7 @@ impl Command<'_> {
         }
         let builder = self.builder(wire)?.connect_timeout(left.min(CONNECT_TIMEOUT));
         let channel = builder.connect().await.map_err(|status| match (status.code(), status.origin()) {
-            (Code::InvalidArgument, Origin::Here) => Failure::Asked(status.message().to_owned()),
+            (Code::InvalidArgument, Origin::Here) => Failure::Usage(status.message().to_owned()),
             _ => status.into(),
         })?;
         self.timings.connect.get_or_insert_with(|| began.elapsed());
@@ -347,7 +349,7 @@ impl Command<'_> {
         Ok(channel)
     }
 
-    /// A channel to the server, or to those that a registry knows.
+    /// Returns a builder of a channel to the server, or to the servers of a registry.
     fn builder(&self, wire: Wire) -> Result<ChannelBuilder, Failure> {
         let url = self.target.url(wire);
         if !self.target.is_registry() {
@@ -356,18 +358,18 @@ impl Command<'_> {
         let fleet = self.service().and_then(|service| {
             switchboard_registry::fleet(&url, service).map_err(|status| status.message().to_owned())
         });
-        fleet.map_err(Failure::Asked)
+        fleet.map_err(Failure::Usage)
     }
 
-    /// What is asked for, so that a registry can be asked for servers.
+    /// Returns the requested service, for a query to a registry.
     fn service(&self) -> Result<&str, String> {
         match (self.args.verb.as_str(), &self.args.name) {
             ("list" | "describe", Some(name)) => {
                 Ok(name.split_once('/').map_or(name.as_str(), |(service, _)| service))
             }
-            (verb @ ("list" | "describe"), None) => Err(format!(
-                "a registry knows servers by their services: name one, as in `{verb} demo.v1.Greeter`"
-            )),
+            (verb @ ("list" | "describe"), None) => {
+                Err(format!("a registry lists servers by service: name one, as in `{verb} demo.v1.Greeter`"))
+            }
             (method, _) => names::split_method(method).map(|(service, _)| service),
         }
     }

@@ -1,35 +1,35 @@
-//! Names that people type, and the nearest ones that exist.
+//! Names that users type, and the nearest ones that exist.
 
-/// A method as it was typed: `pkg.Service/Method`, `/pkg.Service/Method` or `pkg.Service.Method`.
+/// Splits a method as the user typed it: `pkg.Service/Method`, `/pkg.Service/Method` or `pkg.Service.Method`.
 pub(super) fn split_method(text: &str) -> Result<(&str, &str), String> {
     let text = text.strip_prefix('/').unwrap_or(text);
     text.split_once('/')
         .or_else(|| text.rsplit_once('.'))
         .filter(|(service, method)| !service.is_empty() && !method.is_empty() && !method.contains('/'))
-        .ok_or_else(|| format!("{text:?} is no method: expected pkg.Service/Method, `list` or `describe`"))
+        .ok_or_else(|| format!("{text:?} is not a method: expected pkg.Service/Method, `list` or `describe`"))
 }
 
-/// The only one of these that ends in `.name`: a package may be left out where that is enough.
+/// Returns the only name that ends in `.name`: users may omit the package if the rest is unique.
 pub(super) fn only_with_suffix<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) -> Option<&'a str> {
     let is_meant = |full: &&str| full.strip_suffix(name).is_some_and(|package| package.ends_with('.'));
     let mut same = known.into_iter().filter(is_meant);
     same.next().filter(|_| same.next().is_none())
 }
 
-/// Which of the services was typed; its package may be left out where that is enough to know it.
+/// Returns the index of the service that the user typed; the package may be omitted if the rest is unique.
 pub(super) fn service_at(known: &[&str], typed: &str) -> Result<usize, String> {
     let full = only_with_suffix(known.iter().copied(), typed).unwrap_or(typed);
     let at = known.iter().position(|name| *name == full);
     at.ok_or_else(|| format!("unknown service {typed}{}", instead(typed, known.iter().copied())))
 }
 
-/// Which of the methods of a service was typed.
+/// Returns the index of the method of a service that the user typed.
 pub(super) fn method_at(service: &str, known: &[&str], typed: &str) -> Result<usize, String> {
     let at = known.iter().position(|name| *name == typed);
     at.ok_or_else(|| format!("unknown method {typed} of {service}{}", instead(typed, known.iter().copied())))
 }
 
-/// `; did you mean X?`, or what there is when nothing is near.
+/// Returns `; did you mean X?`, or the available names when none is near.
 pub(super) fn instead<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<_> = known.into_iter().collect();
     match nearest(typed, &known) {
@@ -39,7 +39,7 @@ pub(super) fn instead<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>)
             let shown = known.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
             let more = known.len().saturating_sub(SHOWN);
             format!(
-                "; there is {shown}{}",
+                "; available: {shown}{}",
                 if more > 0 { format!(" and {more} more") } else { String::new() }
             )
         }
@@ -49,7 +49,7 @@ pub(super) fn instead<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>)
 /// Names that are shown when none is near.
 const SHOWN: usize = 8;
 
-/// The most alike, if it is much alike. Upper case does not count, nor does a package that was left out.
+/// Returns the most similar name, if it is similar enough. Case and an omitted package are ignored.
 fn nearest<'a>(typed: &str, known: &[&'a str]) -> Option<&'a str> {
     let lower = typed.to_lowercase();
     let likeness = |name: &&str| {
@@ -57,7 +57,7 @@ fn nearest<'a>(typed: &str, known: &[&'a str]) -> Option<&'a str> {
         let short = name.rsplit('.').next().unwrap_or(&name);
         let typed_short = lower.rsplit('.').next().unwrap_or(&lower);
         let whole = strsim::jaro_winkler(&lower, &name);
-        // The last part tells more than a package that all have in common.
+        // The last part is more significant than a package that all names share.
         whole.max(if lower.contains('.') {
             (strsim::jaro_winkler(typed_short, short) + whole) / 2.0
         } else {
@@ -103,7 +103,7 @@ mod tests {
         ] {
             assert_eq!(instead(typed, services), format!("; did you mean {meant}?"), "{typed}");
         }
-        assert_eq!(instead("zzz", ["Ada", "Bob"]), "; there is Ada, Bob");
+        assert_eq!(instead("zzz", ["Ada", "Bob"]), "; available: Ada, Bob");
         let many: Vec<_> = (0..10).map(|n| format!("M{n}")).collect();
         assert!(instead("zzz", many.iter().map(String::as_str)).ends_with("M7 and 2 more"));
     }

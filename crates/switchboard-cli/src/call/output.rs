@@ -1,4 +1,4 @@
-//! What is printed: replies as JSON on standard output, all else on standard error; or all of it as one object.
+//! Prints replies as JSON on standard output and everything else on standard error, or everything as one object.
 
 use super::{
     args::CallArgs,
@@ -46,18 +46,18 @@ impl Output {
         }
     }
 
-    /// How the channel saw the call.
+    /// Prints how the server of the call was selected.
     pub(super) fn explain(&mut self, explain: Explain) {
         self.explain = Some(explain);
     }
 
-    /// Metadata that came before the replies.
+    /// Prints the metadata before the replies.
     pub(super) fn head(&mut self, head: Metadata) {
         self.print_metadata("metadata", &head);
         self.head = head;
     }
 
-    /// Metadata that came with the end.
+    /// Prints the metadata of the end.
     pub(super) fn trailers(&mut self, trailers: Metadata) {
         self.print_metadata("trailer", &trailers);
         self.trailers = trailers;
@@ -71,12 +71,12 @@ impl Output {
         }
     }
 
-    /// Details of the status.
+    /// Prints a detail of the status.
     pub(super) fn detail(&mut self, detail: DynamicMessage) {
         self.details.push(detail);
     }
 
-    /// Prints a reply at once: the next may take its time.
+    /// Prints a reply at once, because the next may take long.
     pub(super) fn message(&mut self, reply: &Reply) -> Result<(), Failure> {
         let json = match reply {
             Reply::Message(message) => self.json(message)?,
@@ -115,7 +115,7 @@ impl Output {
         Ok(String::from_utf8(bytes).expect("JSON is text"))
     }
 
-    /// Prints how it ended.
+    /// Prints the end of the call.
     pub(super) fn end(&mut self, failure: Option<&Failure>, timings: &Timings) -> Result<(), Failure> {
         if self.one_object {
             return self.end_object(failure, timings);
@@ -156,8 +156,8 @@ impl Output {
                 }
                 object
             }
-            // Not the server's word, and told apart by the exit code.
-            Some(Failure::Asked(text) | Failure::Output(text)) => {
+            // Not an error of the server; the exit code distinguishes it.
+            Some(Failure::Usage(text) | Failure::Output(text)) => {
                 let code = Code::InvalidArgument;
                 json!({"code": code.name(), "number": code.number(), "message": text, "details": []})
             }
@@ -181,7 +181,7 @@ impl Output {
     }
 }
 
-/// Writes to standard output, at once.
+/// Writes to standard output and flushes it.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -1,7 +1,7 @@
-//! Asks a server for its schema: the reflection service of gRPC, version 1, else its older twin v1alpha.
+//! Queries a server for its schema: the gRPC reflection service, version 1, or else v1alpha.
 //!
-//! Each question has a call of its own, whose requests end before its replies are read, so that wires without streams
-//! both ways at once can carry it.
+//! Each list of queries is a separate call, whose requests end before its replies are read, so that wires without
+//! bidirectional streams can carry it.
 
 use super::failure::{Ended, Failure};
 use bytes::Bytes;
@@ -13,9 +13,9 @@ const VERSIONS: [&str; 2] = [
     "grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 ];
-/// For a server that accepts and says nothing.
+/// Time limit for a server that accepts the connection and does not respond.
 const PATIENCE: Duration = Duration::from_secs(10);
-const WHAT: &str = "asking the server for its schema (reflection)";
+const WHAT: &str = "reading the schema from the server (reflection)";
 
 /// The reflection service of a server.
 #[derive(Debug)]
@@ -23,25 +23,25 @@ pub(crate) struct Reflection {
     channel: Channel,
     metadata: Vec<(String, Bytes)>,
     deadline: Option<Instant>,
-    /// The version that has answered.
+    /// The version to which the server has responded.
     version: Option<&'static str>,
 }
 
-/// What can be asked for.
+/// A query for a part of the schema.
 #[derive(Clone, Debug)]
-pub(super) enum Question {
+pub(super) enum Query {
     Services,
     FileOf(String),
     FileNamed(String),
 }
 
-/// What was answered.
+/// The response to a query.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum Response {
     Services(Vec<String>),
     /// Encoded `google.protobuf.FileDescriptorProto`s.
     Files(Vec<Vec<u8>>),
-    /// There is no such thing.
+    /// The requested item does not exist.
     Unknown,
 }
 
@@ -54,23 +54,23 @@ impl Reflection {
         Reflection { channel, metadata, deadline, version: None }
     }
 
-    /// The answers, one for each question.
+    /// Returns the responses, one for each query.
     ///
     /// # Errors
-    /// What ended the call; with a way out if the server has no reflection.
-    pub(super) async fn ask(&mut self, questions: &[Question]) -> Result<Vec<Answer>, Failure> {
+    /// The status with which the call ended; with a tip if the server has no reflection.
+    pub(super) async fn query(&mut self, queries: &[Query]) -> Result<Vec<Response>, Failure> {
         if let Some(version) = self.version {
-            let answers = self.ask_version(version, questions).await;
-            return answers.map_err(|status| Failure::during(status, WHAT));
+            let responses = self.query_version(version, queries).await;
+            return responses.map_err(|status| Failure::during(status, WHAT));
         }
         let mut last = None;
         for version in VERSIONS {
-            match self.ask_version(version, questions).await {
-                Ok(answers) => {
+            match self.query_version(version, queries).await {
+                Ok(responses) => {
                     self.version = Some(version);
-                    return Ok(answers);
+                    return Ok(responses);
                 }
-                // Some servers say that they do not find what they do not implement.
+                // Some servers respond `NotFound` for a service that they do not implement.
                 Err(status) if matches!(status.code(), Code::Unimplemented | Code::NotFound) => {
                     last.get_or_insert(status);
                 }
@@ -78,7 +78,7 @@ impl Reflection {
             }
         }
         Err(Failure::Status(Ended {
-            status: last.unwrap_or_else(|| Status::internal("no version was asked for")),
+            status: last.unwrap_or_else(|| Status::internal("no version was tried")),
             during: Some(WHAT),
             tip: Some(
                 "the server offers no reflection: give the schema with --proto FILE -I DIR \
@@ -88,7 +88,7 @@ impl Reflection {
         }))
     }
 
-    async fn ask_version(&self, version: &str, questions: &[Question]) -> Result<Vec<Answer>, Status> {
+    async fn query_version(&self, version: &str, queries: &[Query]) -> Result<Vec<Response>, Status> {
         let method = ClientMethod::intern(version, Kind::Bidi, Idempotency::Unknown)?;
         let left =
             self.deadline.map_or(PATIENCE, |deadline| deadline.saturating_duration_since(Instant::now()));
@@ -100,51 +100,51 @@ impl Reflection {
             call = call.meta(name, value.clone());
         }
         let (sender, mut receiver) = call.await?;
-        for question in questions {
-            // A call that has ended says why when its replies are read.
-            if sender.send(Request::from(question).encode_to_vec().into()).await.is_err() {
+        for query in queries {
+            // The error of a call that has ended is reported when its replies are read.
+            if sender.send(Request::from(query).encode_to_vec().into()).await.is_err() {
                 break;
             }
         }
         sender.finish();
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         while let Some(bytes) = receiver.next().await? {
-            if answers.len() == questions.len() {
-                return Err(Status::internal("the server answered more than it was asked"));
+            if responses.len() == queries.len() {
+                return Err(Status::internal("the server sent more replies than requests"));
             }
-            answers.push(answer(&bytes)?);
+            responses.push(response(&bytes)?);
         }
-        if answers.len() < questions.len() {
-            let (got, asked) = (answers.len(), questions.len());
-            return Err(Status::internal(format!("the server answered {got} of {asked} questions")));
+        if responses.len() < queries.len() {
+            let (got, expected) = (responses.len(), queries.len());
+            return Err(Status::internal(format!("the server sent {got} of {expected} replies")));
         }
-        Ok(answers)
+        Ok(responses)
     }
 }
 
-fn answer(bytes: &[u8]) -> Result<Answer, Status> {
+fn response(bytes: &[u8]) -> Result<Response, Status> {
     let reply = Reply::decode(bytes)
-        .map_err(|error| Status::internal(format!("the server's answer cannot be read: {error}")))?;
+        .map_err(|error| Status::internal(format!("the server's reply cannot be decoded: {error}")))?;
     match reply {
         Reply { error: Some(error), .. } => match Code::from_number(error.code as u16) {
-            Code::NotFound => Ok(Answer::Unknown),
+            Code::NotFound => Ok(Response::Unknown),
             code => Err(Status::new(code, error.message)),
         },
-        Reply { files: Some(files), .. } => Ok(Answer::Files(files.files)),
+        Reply { files: Some(files), .. } => Ok(Response::Files(files.files)),
         Reply { services: Some(list), .. } => {
-            Ok(Answer::Services(list.services.into_iter().map(|service| service.name).collect()))
+            Ok(Response::Services(list.services.into_iter().map(|service| service.name).collect()))
         }
-        _ => Err(Status::internal("the server's answer has none of the forms that reflection has")),
+        _ => Err(Status::internal("the server's reply has no form of the reflection protocol")),
     }
 }
 
-impl From<&Question> for Request {
-    fn from(question: &Question) -> Request {
+impl From<&Query> for Request {
+    fn from(query: &Query) -> Request {
         let mut request = Request::default();
-        match question.clone() {
-            Question::Services => request.list_services = Some("*".into()),
-            Question::FileOf(symbol) => request.file_of = Some(symbol),
-            Question::FileNamed(name) => request.file_named = Some(name),
+        match query.clone() {
+            Query::Services => request.list_services = Some("*".into()),
+            Query::FileOf(symbol) => request.file_of = Some(symbol),
+            Query::FileNamed(name) => request.file_named = Some(name),
         }
         request
     }

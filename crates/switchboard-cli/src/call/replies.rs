@@ -1,7 +1,7 @@
-//! Replies: bytes become messages whose every `Any` can be written as JSON.
+//! Replies: decodes messages so that every `Any` in them can be written as JSON.
 //!
-//! Types that only an `Any` names are asked for at the server. One that nobody knows is written as its bytes, in
-//! base64, under the name `value`.
+//! Types that appear only in an `Any` are queried from the server. An unknown type is written as its bytes, in base64,
+//! under the name `value`.
 
 use super::{bytes::Digits, failure::Failure, flatbuffers::Procedure, schema::Schema, thrift::Function};
 use bytes::{Bytes, BytesMut};
@@ -13,9 +13,9 @@ use prost_reflect::{
 use std::collections::BTreeSet;
 use switchboard::{Codec, Detail, Status};
 
-/// Messages within messages, those in an `Any` included: what lies deeper could exhaust the stack.
+/// Deepest nesting of messages, including those in an `Any`: deeper messages could exhaust the stack.
 const DEPTH_MAX: usize = 128;
-/// Types that nobody knows: each costs a question to the server and a place in the schema.
+/// Most unknown types: each costs a query to the server and an entry in the schema.
 const OPAQUE_MAX: usize = 256;
 
 /// A reply that can be written as JSON.
@@ -27,21 +27,21 @@ pub(super) enum Reply {
     Table(Procedure, Bytes),
 }
 
-/// Reads the replies of a method.
+/// Decodes the replies of a method.
 #[derive(Debug)]
 pub(super) struct Replies {
     schema: Schema,
     form: Form,
-    /// Types that nobody knows.
+    /// Types that are unknown to the server.
     opaque: BTreeSet<String>,
 }
 
-/// What their bytes are.
+/// The form of the reply bytes.
 #[derive(Debug)]
 enum Form {
-    /// A message, in this codec.
-    Message(MessageDescriptor, Codec),
-    /// Anything; a text of these digits in JSON.
+    /// A message.
+    Message(MessageDescriptor),
+    /// Any bytes; in JSON a text of these digits.
     Bytes(Digits),
     /// Any JSON.
     Raw,
@@ -52,40 +52,46 @@ enum Form {
 }
 
 impl Replies {
-    /// Replies that are messages.
-    pub(super) fn new(schema: Schema, message: MessageDescriptor, codec: Codec) -> Replies {
-        Replies { schema, form: Form::Message(message, codec), opaque: BTreeSet::new() }
+    /// Creates a reader of replies that are messages.
+    pub(super) fn new(schema: Schema, message: MessageDescriptor) -> Replies {
+        Replies { schema, form: Form::Message(message), opaque: BTreeSet::new() }
     }
 
-    /// Replies that are any JSON.
+    /// Creates a reader of replies that are any JSON.
     pub(super) fn raw() -> Replies {
         Replies { schema: Schema::empty(), form: Form::Raw, opaque: BTreeSet::new() }
     }
 
-    /// Replies that are bytes.
+    /// Creates a reader of replies that are bytes.
     pub(super) fn bytes(digits: Digits) -> Replies {
         Replies { form: Form::Bytes(digits), ..Replies::raw() }
     }
 
-    /// Replies of a method of a `.thrift` file.
+    /// Creates a reader of replies of a method of a `.thrift` file.
     pub(super) fn of_function(function: Function) -> Replies {
         Replies { schema: Schema::empty(), form: Form::Result(function), opaque: BTreeSet::new() }
     }
 
-    /// Replies of a method of a `.fbs` file.
+    /// Creates a reader of replies of a method of a `.fbs` file.
     pub(super) fn of_procedure(procedure: Procedure) -> Replies {
         Replies { form: Form::Table(procedure), ..Replies::raw() }
     }
 
-    /// The message of a reply.
-    pub(super) async fn read(&mut self, bytes: Bytes) -> Result<Reply, Failure> {
-        let (message, codec) = match &self.form {
-            Form::Message(message, codec) => (message, *codec),
+    /// Decodes the message of a reply.
+    pub(super) async fn read(&mut self, codec: Codec, bytes: Bytes) -> Result<Reply, Failure> {
+        let message = match &self.form {
+            Form::Message(message) => message,
             Form::Bytes(digits) => return Ok(Reply::Raw(digits.encode(&bytes).into())),
+            Form::Raw if codec != Codec::Json => {
+                let text = format!(
+                    "the server replied in {codec}, not in JSON: name its .proto file with --proto, or --bytes to see the bytes"
+                );
+                return Err(Status::internal(text).into());
+            }
             Form::Raw => {
                 let read = serde_json::from_slice(&bytes);
                 let read =
-                    read.map_err(|error| Status::internal(format!("the reply is no JSON: {error}")))?;
+                    read.map_err(|error| Status::internal(format!("the reply is not JSON: {error}")))?;
                 return Ok(Reply::Raw(read));
             }
             Form::Table(procedure) => return Ok(Reply::Table(procedure.clone(), bytes)),
@@ -95,13 +101,13 @@ impl Replies {
         if codec == Codec::Json {
             let mut json = serde_json::Deserializer::from_slice(&bytes);
             let read = DynamicMessage::deserialize(message.clone(), &mut json);
-            let wrong = |error| Status::internal(format!("the reply is no {name} in JSON: {error}"));
+            let wrong = |error| Status::internal(format!("the reply is not a {name} in JSON: {error}"));
             return Ok(Reply::Message(read.map_err(wrong)?));
         }
         self.read_as(name, bytes).await.map(Reply::Message)
     }
 
-    /// A detail of a status as JSON that an `Any` would have.
+    /// Decodes a detail of a status, in the JSON that an `Any` has.
     pub(super) async fn read_detail(&mut self, detail: &Detail) -> Result<DynamicMessage, Failure> {
         let mut any = BytesMut::new();
         encoding::string::encode(1, &format!("type.googleapis.com/{}", detail.type_name), &mut any);
@@ -111,14 +117,15 @@ impl Replies {
 
     async fn read_as(&mut self, name: String, bytes: Bytes) -> Result<DynamicMessage, Failure> {
         loop {
-            // With each turn the schema knows more; messages of the one before do not.
+            // Each iteration adds types to the schema; messages of the previous one do not have them.
             let descriptor = self
                 .schema
                 .pool
                 .get_message_by_name(&name)
                 .ok_or_else(|| Failure::from(Status::internal(format!("the schema has no {name}"))))?;
-            let mut message = DynamicMessage::decode(descriptor, bytes.clone())
-                .map_err(|error| Status::internal(format!("the reply is no {name}: {error}")))?;
+            let mut message = DynamicMessage::decode(descriptor, bytes.clone()).map_err(|error| {
+                Status::internal(format!("the reply is not a {name} in protobuf: {error}"))
+            })?;
             let mut visit = Visit { opaque: &self.opaque, unknown: BTreeSet::new() };
             visit.message(&mut message, 0)?;
             if visit.unknown.is_empty() {
@@ -126,7 +133,7 @@ impl Replies {
             }
             for unknown in visit.unknown {
                 if self.opaque.len() == OPAQUE_MAX {
-                    let text = format!("the reply's Anys have over {OPAQUE_MAX} types that nobody knows");
+                    let text = format!("the reply's Anys have over {OPAQUE_MAX} unknown types");
                     return Err(Status::resource_exhausted(text).into());
                 }
                 self.learn(unknown).await;
@@ -134,20 +141,20 @@ impl Replies {
         }
     }
 
-    /// Details that every server may send, whatever its schema.
+    /// Adds the details that every server may send.
     fn learn_standard_details(&mut self) {
         let mut pool = self.schema.pool.clone();
         let file = protox::file::File::from_source("google/rpc/error_details.proto", DETAILS)
             .expect("the file is part of the program and tested");
-        // A schema that has some of them under a name of its own keeps them.
+        // A schema with other definitions of these names keeps them.
         if pool.add_file_descriptor_proto(file.file_descriptor_proto().clone()).is_ok() {
             self.schema.pool = pool;
         }
     }
 
-    /// Gets a type from the server, or makes one that shows its bytes.
+    /// Gets a type from the server, or creates one that shows its bytes.
     async fn learn(&mut self, name: String) {
-        // That the server does not know it, or has no reflection, is no failure of the call.
+        // A server without the type, or without reflection, does not fail the call.
         let _ = self.schema.fetch(&name).await;
         if name.starts_with("google.rpc.") && self.schema.pool.get_message_by_name(&name).is_none() {
             self.learn_standard_details();
@@ -165,7 +172,7 @@ impl Replies {
 /// The standard details of statuses.
 const DETAILS: &str = include_str!("../../proto/google/rpc/error_details.proto");
 
-/// Looks into every `Any`.
+/// Visits every `Any`.
 struct Visit<'a> {
     opaque: &'a BTreeSet<String>,
     unknown: BTreeSet<String>,
@@ -211,11 +218,11 @@ impl Visit<'_> {
             shown.freeze()
         } else if let Some(descriptor) = any.descriptor().parent_pool().get_message_by_name(name) {
             let mut inner = DynamicMessage::decode(descriptor, bytes)
-                .map_err(|error| Status::internal(format!("the reply's Any is no {name}: {error}")))?;
+                .map_err(|error| Status::internal(format!("the reply's Any is not a {name}: {error}")))?;
             self.message(&mut inner, depth + 1)?;
             inner.encode_to_vec().into()
         } else {
-            // Without a name it cannot be written at all.
+            // A type without a valid name cannot be written at all.
             self.unknown.insert(name.to_owned());
             return Ok(());
         };
@@ -224,7 +231,7 @@ impl Visit<'_> {
     }
 }
 
-/// A file with a message of this name and one field, `bytes value = 1`.
+/// Creates a file with a message of this name and one field, `bytes value = 1`.
 fn opaque_file(full_name: &str) -> FileDescriptorProto {
     let (package, name) = full_name.rsplit_once('.').map_or((None, full_name), |(p, n)| (Some(p), n));
     let mut field =
@@ -261,11 +268,11 @@ mod tests {
         let file = protox::file::File::from_source("t.proto", SOURCE).unwrap();
         pool.add_file_descriptor_proto(file.file_descriptor_proto().clone()).unwrap();
         let message = pool.get_message_by_name(message).unwrap();
-        Replies::new(Schema::of_pool(pool), message, Codec::Proto)
+        Replies::new(Schema::of_pool(pool), message)
     }
 
     async fn json(replies: &mut Replies, bytes: Vec<u8>) -> serde_json::Value {
-        match replies.read(bytes.into()).await.unwrap() {
+        match replies.read(Codec::Proto, bytes.into()).await.unwrap() {
             Reply::Message(message) => serde_json::to_value(message).unwrap(),
             Reply::Raw(value) => value,
             Reply::Table(..) => unreachable!("no file was named"),
@@ -279,7 +286,7 @@ mod tests {
         bytes
     }
 
-    /// A `t.Known` around an `Any`.
+    /// Returns a `t.Known` around an `Any`.
     fn known(more: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         encoding::string::encode(1, &"a".to_owned(), &mut bytes);
@@ -288,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn types_that_nobody_knows_are_shown_as_bytes() {
+    async fn unknown_types_are_shown_as_bytes() {
         let mut replies = replies("t.Known");
         let inner = known(&any("far.away.Thing", b"\x01\x02"));
         let bytes = known(&any("t.Known", &inner));
@@ -318,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_read_is_a_status_and_no_panic() {
+    async fn malformed_replies_are_a_status_and_no_panic() {
         let mut deep = known(b"");
         for _ in 0..5000 {
             deep = known(&any("t.Known", &deep));
@@ -327,19 +334,20 @@ mod tests {
         for n in 0..1000 {
             encoding::bytes::encode(1, &any(&format!("far.Away{n}"), b""), &mut message);
         }
-        let many = replies("t.Many").read(message.into()).await.unwrap_err();
-        assert!(many.text().contains("over 256 types"), "{}", many.text());
+        let many = replies("t.Many").read(Codec::Proto, message.into()).await.unwrap_err();
+        assert!(many.text().contains("over 256 unknown types"), "{}", many.text());
         for (bytes, expected) in [
             (deep, "more than 128 deep"),
-            (known(&any("t.Known", b"\xff")), "Any is no t.Known"),
-            (vec![0xff], "is no t.Known"),
+            (known(&any("t.Known", b"\xff")), "Any is not a t.Known"),
+            (vec![0xff], "is not a t.Known"),
         ] {
-            let failure = replies("t.Known").read(bytes.into()).await.unwrap_err();
+            let failure = replies("t.Known").read(Codec::Proto, bytes.into()).await.unwrap_err();
             assert!(failure.text().contains(expected), "{}", failure.text());
         }
-        // A name that is none ends the search all the same.
+        // An invalid name ends the search too.
         for name in ["", "a b", ".", "a..b", "t.Known.text"] {
-            assert!(replies("t.Known").read(known(&any(name, b"\x01")).into()).await.is_ok(), "{name:?}");
+            let message = known(&any(name, b"\x01")).into();
+            assert!(replies("t.Known").read(Codec::Proto, message).await.is_ok(), "{name:?}");
         }
     }
 }

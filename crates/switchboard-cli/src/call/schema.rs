@@ -1,10 +1,10 @@
-//! What services there are and what their messages look like: by reflection, or from files.
+//! The schema: services and their messages, from reflection or from files.
 
-use super::known::KnownResolver;
+use super::bundled::BundledImports;
 use super::{
     failure::Failure,
     names::{instead, only_with_suffix, split_method},
-    reflection::{Answer, Question, Reflection},
+    reflection::{Query, Reflection, Response},
 };
 use clap::{ArgGroup, Args};
 use prost::Message;
@@ -19,14 +19,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Files that a server may send for one question, imports included.
+/// Most files that a server may send for one query, imports included.
 const FILES_MAX: usize = 10_000;
 
-/// Files that a schema is in.
+/// Options for the files of a schema.
 #[derive(Clone, Debug, Default, Args)]
 #[command(group = ArgGroup::new("sources").multiple(true))]
 pub(crate) struct SchemaArgs {
-    /// Take the schema from a .proto file instead of asking the server. May be repeated
+    /// Take the schema from a .proto file instead of from the server. May be repeated
     #[arg(long, value_name = "FILE", help_heading = "Schema", group = "sources")]
     #[arg(conflicts_with = "descriptor_set")]
     pub(super) proto: Vec<PathBuf>,
@@ -44,14 +44,14 @@ pub(crate) struct SchemaArgs {
     pub(super) descriptor_set: Vec<PathBuf>,
 }
 
-/// Descriptors, completed from the server as they are asked for.
+/// Descriptors, completed from the server when they are needed.
 #[derive(Debug)]
 pub(crate) struct Schema {
     pub(crate) pool: DescriptorPool,
     server: Option<Reflection>,
 }
 
-/// Whatever has a name in a schema.
+/// An element of a schema with a name.
 #[derive(Debug)]
 pub(super) enum Symbol {
     Enum(EnumDescriptor),
@@ -62,12 +62,12 @@ pub(super) enum Symbol {
 }
 
 impl Schema {
-    /// From the files that the command line names, if it names any.
+    /// Reads the files that the command line names, if it names any.
     pub(crate) fn of_files(args: &SchemaArgs) -> Result<Option<Schema>, Failure> {
         let mut pool = if !args.proto.is_empty() {
-            compile(&args.proto, &args.includes).map_err(Failure::Asked)?
+            compile(&args.proto, &args.includes).map_err(Failure::Usage)?
         } else if !args.descriptor_set.is_empty() {
-            read_sets(&args.descriptor_set).map_err(Failure::Asked)?
+            read_sets(&args.descriptor_set).map_err(Failure::Usage)?
         } else {
             return Ok(None);
         };
@@ -75,7 +75,7 @@ impl Schema {
         Ok(Some(Schema { pool, server: None }))
     }
 
-    /// Nothing but what every schema may use.
+    /// Creates a schema with only the files that every schema may use.
     pub(super) fn empty() -> Schema {
         Schema { pool: DescriptorPool::global(), server: None }
     }
@@ -85,17 +85,17 @@ impl Schema {
         Schema { pool, server: None }
     }
 
-    /// From a server, which is asked later.
+    /// Creates a schema that queries a server when needed.
     pub(crate) fn of_server(server: Reflection) -> Schema {
         Schema { pool: DescriptorPool::global(), server: Some(server) }
     }
 
-    /// Every service, in the order of their names.
+    /// Returns every service, sorted by name.
     pub(crate) async fn services(&mut self) -> Result<Vec<String>, Failure> {
         let mut names: Vec<String> = match &mut self.server {
             None => self.pool.services().map(|service| service.full_name().to_owned()).collect(),
-            Some(server) => match server.ask(&[Question::Services]).await?.pop() {
-                Some(Answer::Services(names)) => names,
+            Some(server) => match server.query(&[Query::Services]).await?.pop() {
+                Some(Response::Services(names)) => names,
                 _ => Vec::new(),
             },
         };
@@ -104,7 +104,7 @@ impl Schema {
         Ok(names)
     }
 
-    /// The service with this name; the package may be left out where that is enough to know it.
+    /// Returns the service with this name; the package may be omitted if the rest is unique.
     pub(crate) async fn service(&mut self, name: &str) -> Result<ServiceDescriptor, Failure> {
         self.fetch(name).await?;
         if let Some(service) = self.pool.get_service_by_name(name) {
@@ -118,19 +118,19 @@ impl Schema {
             }
         }
         if services.iter().any(|service| service == name) {
-            let text = format!("the server names {name} and has no schema of it; call it with --raw KIND");
-            return Err(Failure::Asked(text));
+            let text = format!("the server lists {name} but has no schema of it; call it with --raw KIND");
+            return Err(Failure::Usage(text));
         }
         let text = format!(
             "unknown service {name}{}",
             instead(name, services.iter().map(String::as_str).filter(|known| !is_about_the_server(known)))
         );
-        Err(Failure::Asked(text))
+        Err(Failure::Usage(text))
     }
 
-    /// The method that was typed.
+    /// Returns the method that the user typed.
     pub(super) async fn method(&mut self, typed: &str) -> Result<MethodDescriptor, Failure> {
-        let (service, name) = split_method(typed).map_err(Failure::Asked)?;
+        let (service, name) = split_method(typed).map_err(Failure::Usage)?;
         let service = self.service(service).await?;
         service.methods().find(|method| method.name() == name).ok_or_else(|| {
             let names: Vec<_> = service.methods().map(|method| method.name().to_owned()).collect();
@@ -139,18 +139,18 @@ impl Schema {
                 service.full_name(),
                 instead(name, names.iter().map(String::as_str))
             );
-            Failure::Asked(text)
+            Failure::Usage(text)
         })
     }
 
-    /// What has this name.
+    /// Returns the element with this name.
     pub(super) async fn symbol(&mut self, typed: &str) -> Result<Symbol, Failure> {
         let name = typed.trim_start_matches(['.', '/']).replace('/', ".");
         self.fetch(&name).await?;
         if let Some(symbol) = self.known(&name) {
             return Ok(symbol);
         }
-        // What services have and refer to is known once they are; some servers do not find methods by name.
+        // Loads all services first, with everything that they refer to; some servers do not find methods by name.
         let services = self.services().await?;
         for service in &services {
             self.fetch(service).await?;
@@ -165,7 +165,7 @@ impl Schema {
             return Ok(symbol);
         }
         let known = names.iter().map(String::as_str).filter(|known| !is_about_the_server(known));
-        Err(Failure::Asked(format!("unknown name {name}{}", instead(&name, known))))
+        Err(Failure::Usage(format!("unknown name {name}{}", instead(&name, known))))
     }
 
     fn known(&self, name: &str) -> Option<Symbol> {
@@ -199,47 +199,47 @@ impl Schema {
             .collect()
     }
 
-    /// Gets the file of a name from the server, and what it imports. Whether the name is known thereafter is for the
-    /// caller to see.
+    /// Gets the file of a name from the server, and its imports. The caller checks whether the name is known
+    /// afterwards.
     pub(super) async fn fetch(&mut self, name: &str) -> Result<(), Failure> {
         let Some(server) = &mut self.server else { return Ok(()) };
         if self.pool.get_service_by_name(name).is_some() || self.pool.get_message_by_name(name).is_some() {
             return Ok(());
         }
         let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-        let mut questions = vec![Question::FileOf(name.to_owned())];
-        while !questions.is_empty() {
-            let answers = server.ask(&questions).await?;
+        let mut queries = vec![Query::FileOf(name.to_owned())];
+        while !queries.is_empty() {
+            let responses = server.query(&queries).await?;
             let mut imports = BTreeSet::new();
-            for (question, answer) in questions.iter().zip(answers) {
+            for (question, answer) in queries.iter().zip(responses) {
                 match (question, answer) {
-                    (_, Answer::Files(encoded)) => {
+                    (_, Response::Files(encoded)) => {
                         for bytes in encoded {
                             let file = FileDescriptorProto::decode(&*bytes).map_err(|error| {
-                                Failure::Asked(format!("the server's schema cannot be read: {error}"))
+                                Failure::Usage(format!("the server's schema cannot be read: {error}"))
                             })?;
                             imports.extend(file.dependency.iter().cloned());
                             files.entry(file.name().to_owned()).or_insert(bytes);
                         }
                     }
-                    (Question::FileNamed(file), _) => {
+                    (Query::FileNamed(file), _) => {
                         let text = format!("the server does not have {file}, which its schema imports");
-                        return Err(Failure::Asked(text));
+                        return Err(Failure::Usage(text));
                     }
                     _ => return Ok(()),
                 }
             }
             if files.len() > FILES_MAX {
-                return Err(Failure::Asked(format!("the server's schema has over {FILES_MAX} files")));
+                return Err(Failure::Usage(format!("the server's schema has over {FILES_MAX} files")));
             }
             imports.retain(|name| !files.contains_key(name) && self.pool.get_file_by_name(name).is_none());
             if imports.len() > FILES_MAX {
-                return Err(Failure::Asked(format!("the server's schema imports over {FILES_MAX} files")));
+                return Err(Failure::Usage(format!("the server's schema imports over {FILES_MAX} files")));
             }
-            questions = imports.into_iter().map(Question::FileNamed).collect();
+            queries = imports.into_iter().map(Query::FileNamed).collect();
         }
         let mut pool = self.pool.clone();
-        // The set as it is written: a field 1 for each file. What is in the pool already goes on to hold.
+        // An encoded descriptor set: a field 1 for each file. The existing files of the pool are included.
         let mut set = Vec::new();
         for bytes in
             files.iter().filter(|(name, _)| pool.get_file_by_name(name).is_none()).map(|(_, file)| file)
@@ -247,19 +247,19 @@ impl Schema {
             prost::encoding::bytes::encode(1, bytes, &mut set);
         }
         pool.decode_file_descriptor_set(&*set)
-            .map_err(|error| Failure::Asked(format!("the server's schema is not consistent: {error}")))?;
+            .map_err(|error| Failure::Usage(format!("the server's schema is not consistent: {error}")))?;
         self.pool = pool;
         Ok(())
     }
 }
 
-/// Whether the method is one of a Rust trait, whose schema was made for its JSON: a server of ours puts it into files
-/// of this folder.
+/// Returns whether the method belongs to a Rust trait, whose schema was generated for its JSON: our servers put such
+/// schemas into files of this folder.
 pub(crate) fn takes_json_alone(method: &MethodDescriptor) -> bool {
     method.parent_file().name().starts_with("switchboard/json/")
 }
 
-/// Services and messages that every server may have beside its own.
+/// Returns whether a service or message is one that every server may have besides its own.
 pub(crate) fn is_about_the_server(name: &str) -> bool {
     name.starts_with("grpc.reflection.")
         || name.starts_with("grpc.health.")
@@ -270,13 +270,13 @@ fn compile(files: &[PathBuf], includes: &[PathBuf]) -> Result<DescriptorPool, St
     let mut folders = includes.to_vec();
     if folders.is_empty() {
         folders.push(PathBuf::from("."));
-        // A file elsewhere has its imports beside it, if nothing else was said.
+        // Without other settings, imports are searched next to the file.
         let beside =
             files.iter().filter_map(|file| file.parent()).filter(|folder| !folder.as_os_str().is_empty());
         folders.extend(beside.map(Path::to_owned));
     }
     let wrong = |error: protox::Error| {
-        // The debug text, unlike the other, begins with file, line and column.
+        // The debug text, unlike the display text, begins with file, line and column.
         let mut text = format!("{error:?}");
         if error.is_file_not_found() {
             let searched: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
@@ -288,7 +288,7 @@ fn compile(files: &[PathBuf], includes: &[PathBuf]) -> Result<DescriptorPool, St
     for folder in &folders {
         resolver.add(IncludeFileResolver::new(folder.clone()));
     }
-    resolver.add(KnownResolver);
+    resolver.add(BundledImports);
     resolver.add(GoogleFileResolver::new());
     let mut compiler = protox::Compiler::with_file_resolver(resolver);
     compiler.include_imports(true).include_source_info(true).open_files(files).map_err(wrong)?;
@@ -311,11 +311,11 @@ fn read_sets(files: &[PathBuf]) -> Result<DescriptorPool, String> {
     Ok(pool)
 }
 
-/// Any may hold them although no file imports them.
+/// An `Any` may contain them although no file imports them.
 fn add_well_known(pool: &mut DescriptorPool) {
     for file in DescriptorPool::global().files() {
         if pool.get_file_by_name(file.name()).is_none() {
-            // A schema with a copy of its own under another name keeps it.
+            // A schema with other definitions of these names keeps them.
             let _ = pool.add_file_descriptor_proto(file.file_descriptor_proto().clone());
         }
     }

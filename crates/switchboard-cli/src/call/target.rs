@@ -1,10 +1,10 @@
-//! Where the call goes: a URL and flags become the URL of a channel.
+//! The target of a call: converts a URL and flags to the URL of a channel.
 
 use super::args::CallArgs;
 use clap::ValueEnum;
 use switchboard::Address;
 
-/// The protocols that a call can take.
+/// The protocols that a call can use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(super) enum Wire {
     #[value(name = "baidu_std")]
@@ -43,18 +43,18 @@ impl Wire {
         }
     }
 
-    /// Whether a server that speaks it may well speak nothing else: without streams, and without reflection.
+    /// Returns whether servers of the wire commonly support no other wire: then without streams and reflection.
     pub(super) fn is_foreign(self) -> bool {
         use Wire::{BaiduStd, Erpc, Hulu, Kiss, Rpcx, Sofa, Thrift};
         matches!(self, BaiduStd | Erpc | Hulu | Kiss | Rpcx | Sofa | Thrift)
     }
 
-    /// Whether it goes over HTTP.
+    /// Returns whether the wire uses HTTP.
     pub(super) fn is_http(self) -> bool {
         !self.is_foreign() && self != Wire::Native
     }
 
-    /// Whether it carries the service by which gRPC tells of schemas.
+    /// Returns whether the wire can carry the gRPC reflection service.
     pub(super) fn carries_reflection(self) -> bool {
         self.is_http() && self != Wire::JsonRpc
     }
@@ -67,7 +67,7 @@ impl Wire {
     }
 }
 
-/// Options that are for the messages and the wire of a call, and not for where it goes.
+/// Options of the messages and the wire of a call, as opposed to those of its server.
 const OF_THE_CALL: &[&str] = &[
     "checksum",
     "codec",
@@ -90,11 +90,11 @@ const OF_THE_CALL: &[&str] = &[
     "zlib",
 ];
 
-/// A server and how to call it.
+/// A server, and the options for calling it.
 #[derive(Debug)]
 pub(super) struct Target {
     address: String,
-    /// Options but for the wire.
+    /// Options except the wire.
     options: Vec<(String, String)>,
     pub(super) wire: Wire,
 }
@@ -120,11 +120,11 @@ impl Target {
                 _ => options.push((name.to_owned(), value.to_owned())),
             }
         }
-        if let (Some(asked), Some(flag)) = (wire, args.wire)
-            && asked != flag
+        if let (Some(from_url), Some(flag)) = (wire, args.wire)
+            && from_url != flag
         {
-            let (asked, flag) = (asked.name(), flag.name());
-            return Err(format!("the URL says wire={asked} and the flag --wire {flag}: leave one out"));
+            let (from_url, flag) = (from_url.name(), flag.name());
+            return Err(format!("the URL says wire={from_url} and the flag --wire {flag}: leave one out"));
         }
         let usual = match args.schema.thrift.is_empty() {
             false => Wire::Thrift,
@@ -142,7 +142,7 @@ impl Target {
             return Err(format!("--fbs is for the wires grpc, kiss and native, not for {}", wire.name()));
         }
         match path {
-            // Without one too it is the address of a server of HTTP.
+            // Without the option it is also the address of an HTTP server.
             None if wire == Wire::Thrift && is_http(&args.url) => {
                 options.push(("path".to_owned(), "/".to_owned()));
             }
@@ -151,7 +151,7 @@ impl Target {
             }
             Some(_) => {
                 return Err(format!(
-                    "{:?} has a path: name the method behind the address instead",
+                    "{:?} has a path: write the method after the address instead",
                     args.url.split('?').next().unwrap_or_default()
                 ));
             }
@@ -173,19 +173,19 @@ impl Target {
         Ok(Target { address, options, wire })
     }
 
-    /// The URL of a channel for calls on `wire`.
+    /// Returns the URL of a channel for calls on `wire`.
     pub(super) fn url(&self, wire: Wire) -> String {
         // One caller needs one connection.
         let websocket = is_websocket(&self.address);
         let bare = websocket && ![Wire::JsonRpc, Wire::Native, Wire::Rpcx].contains(&wire);
-        // What a WebSocket does not carry is on the port beneath.
+        // Wires that WebSockets do not carry are on the TCP or TLS port.
         let address = if bare { beneath(&self.address) } else { self.address.clone() };
         let mut url = format!("{address}?connections=1&wire={}", wire.name());
         for (name, value) in &self.options {
-            // The native wire has one codec for protobuf and no HTTP beneath.
+            // The native wire has one codec for protobuf and does not use HTTP.
             let left_out: &[&str] = match wire {
                 Wire::Native => &["codec", "get", "http", "path"],
-                // These are for the call, and this is for its schema.
+                // These are for the call, and this channel is for its schema.
                 wire if wire != self.wire => OF_THE_CALL,
                 _ => &[],
             };
@@ -197,20 +197,20 @@ impl Target {
         url
     }
 
-    /// Whether calls go by HTTP, on a wire that has connections of its own elsewhere.
+    /// Returns whether calls use HTTP POST on a wire that otherwise has its own connections.
     pub(super) fn is_posted(&self) -> bool {
         self.options.iter().any(|(name, _)| ["http", "path"].contains(&name.as_str()))
     }
 
-    /// Whether the options say so.
+    /// Returns whether the options contain this one.
     pub(super) fn has_option(&self, name: &str, value: &str) -> bool {
         self.options.iter().any(|(known, set)| known == name && set == value)
     }
 
-    /// Host and port, where the transport has them.
+    /// Returns host and port, if the transport has them.
     pub(super) fn host(&self) -> Option<(String, u16)> {
         if self.is_registry() {
-            // Where its servers are is not known here.
+            // The servers of a registry are not known here.
             return None;
         }
         let rest = self.address.split_once("://").map_or(self.address.as_str(), |(_, rest)| rest);
@@ -224,7 +224,7 @@ impl Target {
         &self.address
     }
 
-    /// Whether calls take HTTP/1.1.
+    /// Returns whether calls use HTTP/1.1.
     pub(super) fn is_http1(&self) -> bool {
         self.has_option("http", "1")
     }
@@ -233,7 +233,7 @@ impl Target {
         is_tls(&self.address)
     }
 
-    /// Whether the address is that of a registry, which is asked for servers of a service.
+    /// Returns whether the address is that of a registry, which lists the servers of a service.
     pub(super) fn is_registry(&self) -> bool {
         switchboard_registry::is_registry(&self.address)
     }
@@ -251,14 +251,14 @@ fn is_websocket(address: &str) -> bool {
     address.starts_with("ws://") || address.starts_with("wss://")
 }
 
-/// The transport of a WebSocket.
+/// Returns the address of the transport of a WebSocket.
 fn beneath(address: &str) -> String {
     let scheme = if is_tls(address) { "tls" } else { "tcp" };
     let rest = address.split_once("://").map_or("", |(_, rest)| rest);
     format!("{scheme}://{}", rest.split('/').next().unwrap_or_default())
 }
 
-/// `localhost:8080` is TCP; what browsers call https is TLS, and has a path at times.
+/// Adds the scheme: `localhost:8080` is TCP; `https` URLs mean TLS, and may have a path.
 fn with_scheme(address: &str) -> Result<(String, Option<String>), String> {
     let with_port = |scheme: &str, rest: &str, port: u16| {
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -279,7 +279,7 @@ fn with_scheme(address: &str) -> Result<(String, Option<String>), String> {
         None if address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
             Ok((format!("tcp://{address}"), None))
         }
-        None => Err(format!("{address:?} is no address: expected HOST:PORT, as in localhost:8080")),
+        None => Err(format!("{address:?} is not an address: expected HOST:PORT, as in localhost:8080")),
     }
 }
 
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_cause() {
         for (line, why) in [
             ("localhost", "expected HOST:PORT"),
             ("http://a:1/x", "has a path"),

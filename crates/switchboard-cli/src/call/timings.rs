@@ -1,23 +1,23 @@
-//! How long each part of a call took.
+//! Durations of the parts of a call.
 
 use std::{
     fmt,
     time::{Duration, Instant},
 };
 
-/// Parts that did not happen are not there.
+/// Parts that did not happen are missing.
 #[derive(Debug)]
 pub(super) struct Timings {
     started: Instant,
-    /// Looking up the host's name; once more than the connection does, for this number.
+    /// Looking up the host's name; the connection repeats the lookup, so this one is only measured.
     pub(super) dns: Option<Duration>,
     /// Opening the connection.
     pub(super) connect: Option<Duration>,
-    /// Asking the server for the schema, or compiling it.
+    /// Reading the schema from the server, or compiling it.
     pub(super) schema: Option<Duration>,
-    /// From sending the call to its first reply.
+    /// Time from sending the call to its first reply.
     pub(super) first_message: Option<Duration>,
-    /// From the start of all of this to the end of the call.
+    /// Time from the start of the command to the end of the call.
     pub(super) total: Option<Duration>,
 }
 

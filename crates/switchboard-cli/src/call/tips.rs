@@ -1,5 +1,5 @@
-//! What may help when a call did not come through: looks at the server's first bytes to tell a wrong protocol from a
-//! server that is not there.
+//! Tips for a failed call: inspects the first bytes of the server to distinguish a wrong protocol from a server that is
+//! down.
 
 use super::{
     failure::Ended,
@@ -13,34 +13,34 @@ use tokio::{
     time::timeout,
 };
 
-/// For the look at the server.
+/// Time limit of the inspection.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// Adds a tip if there is one.
-pub(super) async fn add(ended: &mut Ended, target: &Target) {
+/// Adds a tip if there is one. A server that `replied` supports the wire: the inspection cannot explain the failure.
+pub(super) async fn add(ended: &mut Ended, target: &Target, replied: bool) {
     if ended.tip.is_none() {
         ended.tip = match ended.during {
             Some(_) if target.wire.is_foreign() => Some(of_missing_schema(target.wire)),
-            _ => tip(ended, target).await,
+            _ => tip(ended, target, replied).await,
         };
     }
 }
 
-/// Schemas come by gRPC; a server of another framework has none.
+/// Reflection needs gRPC; servers of other frameworks do not have it.
 fn of_missing_schema(wire: Wire) -> String {
     match wire {
-        Wire::Kiss => "a server of kiss-rpc cannot tell its schema: give it with --fbs FILE, send a table of \
+        Wire::Kiss => "kiss-rpc has no reflection: give the schema with --fbs FILE, send a table of \
                        FlatBuffers as bytes with --raw unary --bytes hex, or call a server of Switchboard with --proto \
                        FILE or --raw unary"
             .into(),
         Wire::Thrift => "give the .thrift file of the service with --thrift FILE".into(),
-        _ => "a server that has no gRPC cannot tell its schema: give it with --proto FILE -I DIR or \
+        _ => "a server without gRPC has no reflection: give the schema with --proto FILE -I DIR or \
               --descriptor-set FILE, or send JSON as it is with --raw unary"
             .into(),
     }
 }
 
-async fn tip(ended: &Ended, target: &Target) -> Option<String> {
+async fn tip(ended: &Ended, target: &Target, replied: bool) -> Option<String> {
     let status = &ended.status;
     let address = target.address();
     if let Some(error) = status.source().and_then(|cause| cause.downcast_ref::<io::Error>()) {
@@ -62,7 +62,7 @@ async fn tip(ended: &Ended, target: &Target) -> Option<String> {
     let message = status.message();
     let came_from_the_method = status.origin() == Origin::Peer;
     if message.contains("message_bytes_max") && !came_from_the_method {
-        return Some("take larger messages with --max-message-size, as in 16MiB".into());
+        return Some("accept larger messages with --max-message-size, as in 16MiB".into());
     }
     match status.code() {
         Code::Unauthenticated if came_from_the_method => {
@@ -72,8 +72,8 @@ async fn tip(ended: &Ended, target: &Target) -> Option<String> {
             if !came_from_the_method || message.is_empty() => {}
         _ => return None,
     }
-    if target.is_tls() {
-        // Its handshake says why it failed.
+    if replied || target.is_tls() {
+        // The error of the handshake explains the failure.
         return None;
     }
     let (host, port) = target.host()?;
@@ -84,15 +84,15 @@ async fn tip(ended: &Ended, target: &Target) -> Option<String> {
     match seen {
         Seen::Tls => Some(format!("the server speaks TLS: call it as {}", address.replacen("tcp://", "tls://", 1))),
         Seen::Http1 if !target.wire.is_http() => {
-            Some("the server answers in HTTP: try --wire grpc, or --wire connect".into())
+            Some("the server responds in HTTP: try --wire grpc, or --wire connect".into())
         }
         Seen::Http1 if target.is_http1() => None,
         Seen::Http1 => Some(
-            "the server answers in HTTP/1.1; if it speaks Connect or gRPC-Web, add ?http=1 to the URL and \
+            "the server responds in HTTP/1.1; if it supports Connect or gRPC-Web, add ?http=1 to the URL and \
              --wire connect or grpc-web; else is this the right port?"
                 .into(),
         ),
-        // A connection that was lost on another wire of HTTP says nothing against that wire.
+        // A lost connection on another HTTP wire does not mean that the server lacks that wire.
         Seen::Http2
             if !target.wire.is_http()
                 || target.wire != Wire::Grpc && status.code() != Code::Unavailable =>
@@ -100,16 +100,16 @@ async fn tip(ended: &Ended, target: &Target) -> Option<String> {
             Some("the server speaks HTTP/2, as gRPC does: try --wire grpc".into())
         }
         Seen::Http2 => None,
-        Seen::Other => Some("the server answers HTTP with another protocol: is this the right port?".into()),
+        Seen::Other => Some("the server responds to HTTP with another protocol: is this the right port?".into()),
         Seen::Silence => Some(
-            "the server accepts connections and says nothing: does it hang, or speak TLS (tls://) or another \
+            "the server accepts connections and sends nothing: does it hang, or use TLS (tls://) or another \
              protocol?"
                 .into(),
         ),
     }
 }
 
-/// What a server says to a request of HTTP/1.1.
+/// The response of a server to an HTTP/1.1 request.
 #[derive(Debug, Eq, PartialEq)]
 enum Seen {
     Http1,
@@ -119,25 +119,25 @@ enum Seen {
     Tls,
 }
 
-/// Asks as HTTP/1.1 does and, if that is understood, as HTTP/2 does: a server may speak both.
+/// Sends an HTTP/1.1 request and, if that gets a response, an HTTP/2 one: a server may support both.
 async fn look(host: &str, port: u16, wire: Wire) -> Option<Seen> {
     let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
-    let seen = ask(host, port, request.as_bytes()).await?;
+    let seen = probe(host, port, request.as_bytes()).await?;
     if seen != Seen::Http1 || !wire.is_http() {
         return Some(seen);
     }
-    match ask(host, port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await? {
+    match probe(host, port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await? {
         Seen::Http2 => Some(Seen::Http2),
         _ => Some(seen),
     }
 }
 
-async fn ask(host: &str, port: u16, request: &[u8]) -> Option<Seen> {
-    let asked = async {
+async fn probe(host: &str, port: u16, request: &[u8]) -> Option<Seen> {
+    let response = async {
         let mut stream = TcpStream::connect((host, port)).await.ok()?;
         stream.write_all(request).await.ok()?;
         let mut bytes = Vec::new();
-        // Enough for the line in which servers of TLS say so.
+        // Enough for the line in which TLS servers reject plaintext.
         while bytes.len() < 1024 && seen(&bytes) != Seen::Http2 {
             match timeout(PATIENCE, stream.read_buf(&mut bytes)).await {
                 Ok(Ok(count)) if count > 0 => {}
@@ -146,14 +146,14 @@ async fn ask(host: &str, port: u16, request: &[u8]) -> Option<Seen> {
         }
         Some(seen(&bytes))
     };
-    timeout(2 * PATIENCE, asked).await.ok().flatten()
+    timeout(2 * PATIENCE, response).await.ok().flatten()
 }
 
 fn seen(bytes: &[u8]) -> Seen {
     let text = String::from_utf8_lossy(bytes);
     match bytes {
         [] => Seen::Silence,
-        // An alert of TLS.
+        // A TLS alert.
         [0x15, 0x03, ..] => Seen::Tls,
         // SETTINGS, the first frame of HTTP/2.
         [0, _, _, 4, ..] => Seen::Http2,
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_bytes_tell_the_protocol() {
+    fn first_bytes_identify_the_protocol() {
         for (bytes, expected) in [
             (&b""[..], Seen::Silence),
             (b"\x15\x03\x01\x00\x02\x02\x46", Seen::Tls),

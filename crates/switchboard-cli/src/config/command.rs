@@ -1,4 +1,4 @@
-//! `switchboard config`: the settings of `serve` or `proxy`, checked, explained, and as a file to begin with.
+//! `switchboard config`: checks and explains the settings of `serve` or `proxy`, and prints them as a template file.
 
 use super::{Config, Key, Reload, Root, all};
 use crate::{proxy::ProxyArgs, serving::print};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// `switchboard config`.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
-    /// Of `proxy`, not of `serve`.
+    /// Use the settings of `proxy` instead of those of `serve`.
     #[arg(long, global = true)]
     proxy: bool,
     #[command(subcommand)]
@@ -17,38 +17,46 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Read FILE and the environment as `--config FILE` would, and say whether all is well.
+    /// Read FILE and the environment as `--config FILE` would, and report their errors.
     Check { file: PathBuf },
-    /// Print a file with every setting, its default and what it means.
+    /// Print a file with every setting, its default and its meaning.
     Default,
-    /// Print every setting as it would be in force, and who set it.
+    /// Print the value of every setting that would be in effect, and its source.
     Explain { file: Option<PathBuf> },
 }
 
 /// # Errors
-/// The first mistake in the file or the environment.
+/// All errors of the file or the environment.
 pub(crate) fn run(args: ConfigArgs) -> Result<(), String> {
     let root = if args.proxy { Root::Proxy } else { Root::Serve };
     match args.action {
         Action::Check { file } => {
-            let config = Config::load(root, Some(&file))?;
-            config.tls()?;
-            config.limits()?;
+            let (config, mut errors) = Config::load_all(root, Some(&file));
+            if let Err(why) = config.tls() {
+                let line =
+                    ["tls.cert", "tls.key", "tls.client_ca"].iter().find_map(|name| config.line_of(name));
+                errors.add(line, why);
+            }
+            if let Err(why) = config.limits() {
+                errors.add(None, why);
+            }
+            // Limits are read together; single ones are checked by now.
+            errors.finish()?;
             if args.proxy {
                 ProxyArgs::of(&config)?;
             }
-            print(&format!("{}: all is well\n", file.display()))
+            print(&format!("{}: no errors\n", file.display()))
         }
         Action::Default => print(&default(root)),
         Action::Explain { file } => print(&Config::load(root, file.as_deref())?.explain()),
     }
 }
 
-/// A file in which every setting is a comment.
+/// Returns a file in which every setting is a comment.
 fn default(root: Root) -> String {
     let (command, prefix) = (root.command(), root.prefix());
     let mut text = format!(
-        "# Settings of `switchboard {command} --config FILE`. Flags overrule the environment\n\
+        "# Settings of `switchboard {command} --config FILE`. Flags override the environment\n\
          # ({prefix}LISTEN, {prefix}LIMITS_CALLS_MAX), and that overrules this file.\n"
     );
     let mut table = "";
@@ -64,7 +72,7 @@ fn default(root: Root) -> String {
     text
 }
 
-/// What is said of settings that need no start.
+/// Marks settings that change without a restart.
 fn marked(key: &Key) -> &'static str {
     if key.reload == Reload::Never { "" } else { " (reloaded with SIGHUP)" }
 }

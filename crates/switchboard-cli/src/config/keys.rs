@@ -1,5 +1,5 @@
-//! Every setting of `switchboard serve` and `switchboard proxy` by name: one table each for files, environment, flags
-//! and their documentation.
+//! Every setting of `switchboard serve` and `switchboard proxy` by name: one table for each command, which files,
+//! environment, flags and their documentation use.
 
 use super::Root;
 use crate::{log::Level, proxy::ProxyArgs};
@@ -10,25 +10,25 @@ use switchboard::{Limit, Limits, limits::Source};
 /// A setting.
 #[derive(Debug)]
 pub(super) struct Key {
-    /// `limits.calls_max`: that of its table, and its own.
+    /// `limits.calls_max`: the name of its table, and its own.
     pub(super) name: String,
     pub(super) kind: Kind,
-    /// As a file spells it; none where nothing is set by default.
+    /// The default as a file spells it; `None` if nothing is set by default.
     pub(super) default: Option<String>,
-    /// As a file may spell it.
+    /// An example as a file may spell it.
     pub(super) example: String,
     pub(super) doc: Cow<'static, str>,
     pub(super) reload: Reload,
 }
 
-/// What becomes of a change while the server runs.
+/// When a change takes effect while the server runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Reload {
-    /// It comes into force with SIGHUP: a flag of the server has the last part of its name.
+    /// With SIGHUP: the server has a flag with the last part of its name.
     Flag,
-    /// It comes into force with the next start.
+    /// With the next start.
     Never,
-    /// It comes into force with SIGHUP: the command takes it.
+    /// With SIGHUP: the command applies it.
     Taken,
 }
 
@@ -36,14 +36,14 @@ impl Reload {
     fn of(name: &str) -> Reload {
         match name {
             "access_log" | "concurrency" | "deadline_max" | "rate" | "slow_call" => Reload::Flag,
-            "header" | "tap_filter" | "tap_redact" | "to" => Reload::Taken,
+            "header" | "tap_filter" | "tap_redact" | "tap_undecoded" | "to" => Reload::Taken,
             _ => Reload::Never,
         }
     }
 }
 
 impl Key {
-    /// That of a flag of its own.
+    /// Creates the setting of a flag that only one command has.
     fn of_flag(flag: &Arg, long: &str) -> Key {
         let value = flag.get_value_names().unwrap_or_default().first().map_or("", |name| name.as_str());
         let (kind, default) = match (flag.get_action(), value) {
@@ -64,18 +64,18 @@ impl Key {
         Key { reload: Reload::of(&name), name, kind, default, example, doc: doc.into() }
     }
 
-    /// What a flag of the server is set to where nothing is.
+    /// Value of the server's flag when the setting has none.
     pub(super) fn unset(&self) -> &'static str {
         if matches!(self.kind, Kind::Time) { "0ms" } else { "0" }
     }
 
-    /// The flag that says the same, without its dashes.
+    /// Returns the name of the equivalent flag, without its dashes.
     pub(super) fn flag(&self) -> String {
         self.name.replace(['.', '_'], "-")
     }
 }
 
-/// What a value may be.
+/// The type of a value.
 #[derive(Debug)]
 pub(super) enum Kind {
     Address,
@@ -98,7 +98,7 @@ impl Kind {
         matches!(self, Kind::Addresses | Kind::Registries | Kind::Tag | Kind::Texts)
     }
 
-    /// The values in a variable of the environment; those of a list have commas between them.
+    /// Splits an environment variable into values; those of a list are separated by commas.
     pub(super) fn split(&self, value: String) -> Vec<String> {
         if !self.is_list() {
             return vec![value];
@@ -106,7 +106,7 @@ impl Kind {
         let mut texts: Vec<String> = Vec::new();
         for part in value.split(',').map(str::trim) {
             match texts.last_mut() {
-                // The address of a registry may name several hosts.
+                // The address of a registry may contain several hosts.
                 Some(last)
                     if matches!(self, Kind::Registries) && !switchboard_registry::is_registry(part) =>
                 {
@@ -118,23 +118,23 @@ impl Kind {
         texts
     }
 
-    /// Whether a file has it in quotes.
+    /// Returns whether a file has the value in quotes.
     pub(super) fn is_quoted(&self) -> bool {
         !matches!(self, Kind::Count(_) | Kind::Switch)
     }
 
     /// # Errors
-    /// What was expected.
+    /// The expected form.
     pub(super) fn check(&self, text: &str) -> Result<(), String> {
         match self {
             Kind::Address | Kind::Addresses => crate::serve::address(text).map(drop),
             Kind::Count(range) => match text.parse::<u64>() {
                 Ok(count) if range.contains(&count) => Ok(()),
-                _ => Err(format!("{text:?} is no number from {} to {}", range.start(), range.end())),
+                _ => Err(format!("{text:?} is not a number from {} to {}", range.start(), range.end())),
             },
             Kind::Level => Level::from_str(text, false)
                 .map(drop)
-                .map_err(|_| format!("{text:?} is no level: off, error, warn, info, debug or trace")),
+                .map_err(|_| format!("{text:?} is not a level: off, error, warn, info, debug or trace")),
             Kind::Limit(limit) => {
                 let setting = format!("{}={text}", limit.name());
                 let set = Limits::default().parse(&setting, Source::File);
@@ -142,7 +142,7 @@ impl Kind {
             }
             Kind::Registries if switchboard_registry::is_registry(text) => Ok(()),
             Kind::Registries => {
-                Err(format!("{text:?} is no registry: expected switchboard://HOST:PORT, etcd://…"))
+                Err(format!("{text:?} is not a registry: expected switchboard://HOST:PORT, etcd://…"))
             }
             Kind::Tag => match text.split_once(':') {
                 Some((name, _)) if !name.is_empty() => Ok(()),
@@ -157,7 +157,7 @@ impl Kind {
     }
 }
 
-/// All of them, those of one table together.
+/// Returns all settings, grouped by table.
 pub(super) fn all(root: Root) -> Vec<Key> {
     match root {
         Root::Proxy => of_flags(&ProxyArgs::flags()),
@@ -165,7 +165,7 @@ pub(super) fn all(root: Root) -> Vec<Key> {
     }
 }
 
-/// A setting for each flag: that of `serve` where it has the flag too, and the limits for `--limit`.
+/// Returns a setting for each flag: that of `serve` if it has the flag too, and the limits for `--limit`.
 fn of_flags(flags: &Command) -> Vec<Key> {
     let longs: Vec<_> = flags.get_arguments().filter_map(|flag| Some((flag, flag.get_long()?))).collect();
     let mut keys = of_serve();
@@ -198,8 +198,9 @@ fn of_serve() -> Vec<Key> {
             "/run/app.handover",
             "take over from, and hand over to, a server at this path",
         ),
+        key("hosts", Kind::Texts, None, "app.example", "host names under which browsers reach the server"),
         key("listen", Kind::Addresses, Some("127.0.0.1:8080"), "0.0.0.0:8080", "addresses of the services"),
-        key("log", Kind::Level, Some("info"), "warn", "events of this level and graver ones are logged"),
+        key("log", Kind::Level, Some("info"), "warn", "events of this level and above are logged"),
         key(
             "notice",
             Kind::Time,
@@ -214,13 +215,26 @@ fn of_serve() -> Vec<Key> {
             "true",
             "be a registry, in memory, for servers and callers",
         ),
-        key("slow_call", Kind::Time, Some("0ms"), "200ms", "log calls that take at least so long; 0ms: none"),
+        key(
+            "slow_call",
+            Kind::Time,
+            Some("0ms"),
+            "200ms",
+            "log calls that take at least this long; 0ms: none",
+        ),
         key(
             "spin_us",
             Kind::Count(0..=1_000_000),
             Some("50"),
             "0",
             "microseconds that a thread polls on after traffic",
+        ),
+        key(
+            "strict_fields",
+            Kind::Switch,
+            Some("false"),
+            "true",
+            "refuse JSON and MessagePack with unknown fields",
         ),
         key("workers", Kind::Count(1..=1024), None, "4", "threads that serve; by default one for each core"),
         key(

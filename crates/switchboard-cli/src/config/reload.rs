@@ -1,9 +1,9 @@
-//! Settings that change while a server runs: all of a change comes into force, or nothing of it.
+//! Settings that change while a server runs: a change is applied completely or not at all.
 
 use super::{Config, Reload};
 use switchboard::Running;
 
-/// What a command does with settings that it takes itself, once nothing can fail any more; says what it did.
+/// Applies the settings that a command handles itself, after all checks; returns what was changed.
 pub(crate) struct Prepared(Box<dyn FnOnce() -> Vec<String>>);
 
 impl Prepared {
@@ -11,17 +11,17 @@ impl Prepared {
         Prepared(Box::new(apply))
     }
 
-    /// Of a command that takes none.
+    /// Creates the preparation of a command that handles no setting itself.
     pub(crate) fn nothing() -> Prepared {
         Prepared::new(Vec::new)
     }
 }
 
 impl Config {
-    /// Brings what the sources say by now into force, and says on standard error what was done. `prepare` gets the new
-    /// settings and the names of those that changed and are the command's own to take; it changes nothing yet.
+    /// Applies the current values of the sources, and prints on standard error what was changed. `prepare` gets the new
+    /// settings and the names of the changed ones that the command handles itself; it must not change anything yet.
     ///
-    /// With a mistake anywhere everything stays as it was.
+    /// If there is any error, nothing is changed.
     pub(crate) fn follow(
         &mut self,
         new: Result<Config, String>,
@@ -35,7 +35,7 @@ impl Config {
         }
     }
 
-    /// What waits for the next start stays what it is in force, so that it is named again with every reload until then.
+    /// Settings that need a restart keep their old value here, so that every reload names them until then.
     fn reload(
         &mut self,
         new: &Config,
@@ -58,7 +58,7 @@ impl Config {
         for at in &flags {
             let name = &self.keys[*at].name;
             let checked = running.check_flag(flag_of(name), &new.flag_value(*at));
-            checked.map_err(|error| new.wrong(name, &error.to_string()))?;
+            checked.map_err(|error| new.config_error(name, &error.to_string()))?;
         }
         let names: Vec<_> = taken.iter().map(|at| self.keys[*at].name.as_str()).collect();
         let Prepared(apply) = prepare(new, &names)?;
@@ -75,7 +75,7 @@ impl Config {
         }
         said.extend(apply());
         for at in waiting {
-            said.push(format!("{} changed: it comes into force with the next start", self.keys[at].name));
+            said.push(format!("{} changed: it takes effect with the next start", self.keys[at].name));
         }
         for at in flags.into_iter().chain(taken) {
             self.given[at] = new.given[at].clone();
@@ -83,21 +83,21 @@ impl Config {
         Ok(said)
     }
 
-    /// Whether a setting waits although it could be taken: what is said of another tap is not for this one, which might
-    /// show what it is not to.
+    /// Returns whether a setting needs a restart although its kind is reloadable. Settings of another tap must not be
+    /// applied to this one, which might then print confidential data.
     fn waits(&self, at: usize, new: &Config) -> bool {
-        let is_of_tap = matches!(&*self.keys[at].name, "tap_filter" | "tap_redact");
+        let is_of_tap = matches!(&*self.keys[at].name, "tap_filter" | "tap_redact" | "tap_undecoded");
         is_of_tap && self.values("tap") != new.values("tap")
     }
 
-    /// What the flag of a setting is to be.
+    /// Returns the value for the flag of a setting.
     fn flag_value(&self, at: usize) -> String {
         let key = &self.keys[at];
         self.values(&key.name).pop().unwrap_or_else(|| key.unset().to_owned())
     }
 }
 
-/// The flag of the server that a setting is.
+/// Returns the name of the server's flag for a setting.
 fn flag_of(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What the demo asks, and what must come back whatever the wire.
+//! The requests of the demo, and their expected replies on every wire.
 
 use crate::services::{
     all_posts, benchmark_message,
@@ -20,21 +20,21 @@ pub(super) enum Method {
     Message,
 }
 
-/// Unary and stream methods alike, in the order of the table.
+/// Unary and stream methods, in the order of the table.
 pub(super) const ALL: [Method; 6] =
     [Method::Greet, Method::Watch, Method::Sum, Method::Chat, Method::Query, Method::Message];
 /// One of each kind.
 pub(super) const KINDS: [Method; 4] = [Method::Greet, Method::Watch, Method::Sum, Method::Chat];
-/// What a wire without streams carries.
+/// Methods for wires without streams.
 pub(super) const UNARY: [Method; 3] = [Method::Greet, Method::Query, Method::Message];
-/// What HTTP/1.1 carries: it cannot send both ways at once.
+/// Methods for HTTP/1.1, which cannot send in both directions at once.
 pub(super) const HALF_DUPLEX: [Method; 5] =
     [Method::Greet, Method::Watch, Method::Sum, Method::Query, Method::Message];
 /// Methods without side effects, which HTTP may cache.
 pub(super) const CACHEABLE: [Method; 2] = [Method::Greet, Method::Query];
 
 impl Method {
-    /// Service and method, the package left out.
+    /// Service and method, without the package.
     pub(super) fn name(self) -> &'static str {
         match self {
             Method::Greet => "Greeter.Greet",
@@ -46,7 +46,7 @@ impl Method {
         }
     }
 
-    /// The answer, as the functions of this module show it.
+    /// The expected reply, in the form that the functions of this module return.
     pub(super) fn expected(self) -> String {
         match self {
             Method::Greet => "hello Ada".to_owned(),
@@ -99,7 +99,7 @@ pub(super) fn chat(notes: &[Note]) -> String {
     notes.iter().map(|note| note.text.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// How the first title begins is enough when the rest is as it should be.
+/// The beginning of the first title is enough if the rest is correct.
 pub(super) fn query(reply: &QueryReply) -> String {
     let first = reply.posts.first().map_or("none", |post| &post.title);
     let words: Vec<_> = first.split(' ').take(3).collect();
@@ -111,7 +111,7 @@ pub(super) fn query(reply: &QueryReply) -> String {
     }
 }
 
-/// What the request of 581 bytes came back as: two fields are set, the others kept.
+/// Checks the reply to the request of 581 bytes: two fields are set, the others unchanged.
 pub(super) fn message(reply: &BenchmarkMessage) -> String {
     let mut expected = message_request();
     let bytes = proto::encode(&expected, Codec::Proto).map_or(0, |bytes| bytes.len());
@@ -121,9 +121,9 @@ pub(super) fn message(reply: &BenchmarkMessage) -> String {
     format!("{} {}, {bytes} bytes{others}", reply.field1, reply.field2)
 }
 
-/// The posts for people.
+/// Lists the posts for people.
 pub(super) fn list() -> String {
-    let mut text = format!("The {} posts that Posts.Query answers with:\n", all_posts().count());
+    let mut text = format!("The {} posts that Posts.Query returns:\n", all_posts().count());
     for (at, post) in all_posts().enumerate() {
         let line = format!("  {}. {} by {} ({})\n", at + 1, post.title, post.author, post.tags.join(", "));
         text.push_str(&line);

@@ -1,6 +1,6 @@
-//! What the demo says before and after the table.
+//! The text of the demo before and after the table.
 
-/// What is served where.
+/// Lists the services and their addresses.
 pub(super) fn services(url: &str) -> String {
     format!(
         "demo.v1.Greeter, demo.v1.Posts and bench.v1.Bench serve every caller on\n\
@@ -9,7 +9,7 @@ pub(super) fn services(url: &str) -> String {
     )
 }
 
-/// Lines to copy, for a server at `HOST:PORT`.
+/// Lists commands to copy, for a server at `HOST:PORT`.
 pub(super) fn commands(address: &str) -> String {
     format!(
         r#"

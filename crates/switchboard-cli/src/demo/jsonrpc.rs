@@ -1,4 +1,4 @@
-//! JSON-RPC as lines on bare TCP, written by hand: a line each way is all there is to it.
+//! JSON-RPC as lines on plain TCP, without a library: each message is one line.
 
 use super::{
     answers::{self, Method},
@@ -13,10 +13,10 @@ use tokio::{
     sync::Mutex,
 };
 
-/// What a connection carries: streams of replies too.
+/// Methods for a JSON-RPC connection: streams of replies are supported.
 const METHODS: [Method; 4] = [Method::Greet, Method::Watch, Method::Query, Method::Message];
 
-/// Longest line that is taken.
+/// Longest line that is read.
 const LINE_MAX: u64 = 4 << 20;
 
 /// Calls to `HOST:PORT`.
@@ -35,7 +35,7 @@ pub(super) async fn rows(address: &str) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// A connection. Not cancel safe: a call that is given up leaves its answers behind.
+/// A connection. Not cancel safe: a call that is dropped leaves its replies on the connection.
 struct Lines(Mutex<BufReader<TcpStream>>);
 
 impl Lines {
@@ -45,7 +45,9 @@ impl Lines {
             Method::Watch => json(&answers::watch_request())?,
             Method::Query => json(&answers::query_request())?,
             Method::Message => json(&answers::message_request())?,
-            Method::Sum | Method::Chat => return Err(format!("{} is not asked here", method.name())),
+            Method::Sum | Method::Chat => {
+                return Err(format!("{} is not called on this wire", method.name()));
+            }
         };
         let request = format!(r#"{{"jsonrpc":"2.0","method":"{}","params":{params},"id":1}}"#, method.name());
         let mut replies = self.send(request).await?;
@@ -54,7 +56,7 @@ impl Lines {
             return Ok(answers::watch(&ticks?));
         }
         let reply = replies.pop().filter(|_| replies.is_empty());
-        let reply = reply.ok_or_else(|| format!("{} replies came before the answer", replies.len()))?;
+        let reply = reply.ok_or_else(|| format!("{} replies came before the result", replies.len()))?;
         Ok(match method {
             Method::Greet => answers::greet(read(&reply)?),
             Method::Query => answers::query(&read(&reply)?),
@@ -62,7 +64,7 @@ impl Lines {
         })
     }
 
-    /// The result, or those of a stream.
+    /// Returns the result, or the results of a stream.
     async fn send(&self, request: String) -> Result<Vec<Value>, String> {
         let mut stream = self.0.lock().await;
         stream.write_all(format!("{request}\n").as_bytes()).await.map_err(|error| error.to_string())?;
@@ -75,7 +77,7 @@ impl Lines {
                 return Err("the server closed the connection".to_owned());
             }
             let mut message: Value =
-                serde_json::from_str(&line).map_err(|error| format!("the answer is no JSON: {error}"))?;
+                serde_json::from_str(&line).map_err(|error| format!("the response is not JSON: {error}"))?;
             if message["method"] == "rpc.stream" {
                 replies.push(message["params"]["result"].take());
                 continue;
@@ -93,7 +95,7 @@ fn result_of(mut answer: Value) -> Result<Value, String> {
     match answer.get("error") {
         Some(error) => Err(error.to_string()),
         None if answer["id"] == 1 => Ok(answer["result"].take()),
-        None => Err(format!("an answer to another request: {answer}")),
+        None => Err(format!("a response to another request: {answer}")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `switchboard demo`: the services on one port, called over every wire.
 //!
-//! [`ours`] calls with generated clients, [`web`] and [`jsonrpc`] with plain requests, [`thrift`] a service of its own;
-//! [`answers`] has the requests and what must come back, [`table`] shows both, [`hints`] what to try next.
+//! [`ours`] calls with generated clients, [`web`] and [`jsonrpc`] with plain requests, [`thrift`] a separate service;
+//! [`answers`] has the requests and expected replies, [`table`] prints both, [`hints`] suggests commands.
 
 mod answers;
 mod hints;
@@ -39,13 +39,13 @@ pub(crate) struct DemoArgs {
     json: bool,
 }
 
-/// Where the same server is reached without a socket.
+/// Address of the same server without a socket.
 const MEMORY: &str = "memory://demo";
 
-/// Serves, calls, prints, and serves on until Ctrl-C or SIGTERM.
+/// Serves, calls, prints, and continues to serve until Ctrl-C or SIGTERM.
 ///
 /// # Errors
-/// When the address cannot be listened on or an answer is wrong.
+/// When the address cannot be listened on or a reply is wrong.
 pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
     log::install(Level::Warn);
     Runtime::new().run(async move {
@@ -56,7 +56,7 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
         let server = kiss::named(services::server().add(thrift::service()));
         let mut server = tls::listen(server, listen, tls.as_ref()).listen(MEMORY);
         if tls.is_some() {
-            // The tour's own, which has no certificate to show and no root to trust.
+            // A listener without TLS: the demo's own calls have no client certificate and no trusted root.
             server = server.listen("127.0.0.1:0");
         }
         let running = serving::start(server).await?;
@@ -72,10 +72,10 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
         let wrong = rows.iter().filter(|row| !row.is_right()).count();
         if args.once {
             drop(running);
-            return if wrong == 0 { Ok(()) } else { Err(mistakes(&rows, wrong)) };
+            return if wrong == 0 { Ok(()) } else { Err(wrong_replies(&rows, wrong)) };
         }
         if wrong > 0 {
-            eprintln!("switchboard: {}", mistakes(&rows, wrong));
+            eprintln!("switchboard: {}", wrong_replies(&rows, wrong));
         }
         if !args.json {
             print(&hints::commands(&address))?;
@@ -85,8 +85,8 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
     })
 }
 
-/// `HOST:PORT` where the server takes plaintext; callers on this machine reach a wildcard address on the loopback
-/// interface.
+/// Returns the `HOST:PORT` at which the server accepts plaintext; callers on this machine reach a wildcard address on
+/// the loopback interface.
 fn dialable(running: &Running) -> Result<String, String> {
     let plain = running.addresses().iter().find_map(|address| match address {
         Address::Tcp(host, port) => Some((host, port)),
@@ -103,7 +103,7 @@ fn dialable(running: &Running) -> Result<String, String> {
     })
 }
 
-fn mistakes(rows: &[Row], wrong: usize) -> String {
+fn wrong_replies(rows: &[Row], wrong: usize) -> String {
     let mut text = format!("{wrong} of {} answers are wrong:", rows.len());
     for row in rows.iter().filter(|row| !row.is_right()) {
         text.push_str(&format!("\n  {row}"));

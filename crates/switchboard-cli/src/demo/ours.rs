@@ -1,4 +1,4 @@
-//! Calls with the generated clients: on every wire that channels have, and to services in this process.
+//! Calls with the generated clients: on every wire that channels support, and to services in this process.
 
 use super::{
     answers::{self, ALL, CACHEABLE, HALF_DUPLEX, KINDS, Method, UNARY},
@@ -11,13 +11,13 @@ use crate::services::{
 };
 use switchboard::{Channel, Result};
 
-/// What JSON-RPC carries in a WebSocket: streams of replies too.
+/// Methods for JSON-RPC in a WebSocket: streams of replies are supported.
 const REPLIES: [Method; 4] = [Method::Greet, Method::Watch, Method::Query, Method::Message];
 
 /// Calls over TCP and WebSocket to `HOST:PORT`, over a pipe of this process to `memory`, and directly.
 ///
 /// # Errors
-/// When one of them is not reached.
+/// When one of them cannot be reached.
 pub(super) async fn rows(address: &str, memory: &str) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for (wire, url, methods) in [
@@ -97,7 +97,7 @@ impl Ours {
             Method::Chat => {
                 let (sender, mut receiver) = self.greeter.chat().await?;
                 let mut notes = Vec::new();
-                // Each note is answered before the next is sent: both directions are open.
+                // Each note gets its reply before the next is sent: both directions are open.
                 for note in answers::notes() {
                     sender.send(note).await?;
                     notes.extend(receiver.next().await?);

@@ -1,4 +1,4 @@
-//! The calls that were made, as a table and as JSON.
+//! The results of the calls, as a table and as JSON.
 
 use super::answers::{self, Method};
 use serde_json::json;
@@ -17,18 +17,18 @@ pub(super) struct Row {
     time: Duration,
 }
 
-/// A call that takes this long has failed.
+/// A call that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Row {
-    /// Calls twice and keeps the second answer and its time; the first opens connections and fills caches.
+    /// Calls twice and keeps the second reply and its time; the first call opens connections and fills caches.
     pub(super) async fn measure<F>(wire: &'static str, method: Method, call: impl Fn() -> F) -> Row
     where
         F: Future<Output = Result<String, String>>,
     {
         let once = async || match tokio::time::timeout(PATIENCE, call()).await {
             Ok(answer) => answer,
-            Err(_) => Err(format!("no answer within {PATIENCE:?}")),
+            Err(_) => Err(format!("no reply within {PATIENCE:?}")),
         };
         let first = once().await;
         if first.is_err() {
@@ -48,7 +48,7 @@ impl Row {
     }
 }
 
-/// What is wrong with it.
+/// Formats the error of a row.
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {}: ", self.wire, self.method.name())?;
@@ -59,7 +59,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// For people.
+/// Returns the table for people.
 pub(super) fn text(rows: &[Row]) -> String {
     let shown = |row: &Row| match &row.answer {
         Ok(answer) if row.is_right() => answer.clone(),
@@ -87,7 +87,7 @@ fn width(cells: impl Iterator<Item = String>) -> usize {
     cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
 }
 
-/// For programs.
+/// Returns the table for programs.
 pub(super) fn json(rows: &[Row]) -> String {
     let rows: Vec<_> = rows
         .iter()

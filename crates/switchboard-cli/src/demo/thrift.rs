@@ -15,12 +15,12 @@ impl ThriftGreeter for Hello {
     }
 }
 
-/// What the calls go to.
+/// The service that is called.
 pub(super) fn service() -> impl Service {
     ThriftGreeterServer::new(Hello)
 }
 
-/// Calls in each way to `HOST:PORT`.
+/// Calls the server at `HOST:PORT` in each protocol and transport.
 ///
 /// # Errors
 /// When a connection cannot be opened.

@@ -16,7 +16,7 @@ const LINES: [Method; 4] = [Method::Greet, Method::Watch, Method::Sum, Method::Q
 /// Calls over HTTP/1.1 to `url`.
 ///
 /// # Errors
-/// When the URL is none.
+/// When the URL is invalid.
 pub(super) async fn rows(url: &str) -> Result<Vec<Row>, String> {
     let site = Site::new("the demo", url, None).map_err(|status| status.to_string())?;
     let (plain, events) = (Web { site: site.clone(), events: false }, Web { site, events: true });
@@ -31,7 +31,7 @@ pub(super) async fn rows(url: &str) -> Result<Vec<Row>, String> {
 
 struct Web {
     site: Site,
-    /// Asks for streams as events instead of lines.
+    /// Requests streams as events instead of lines.
     events: bool,
 }
 
@@ -52,13 +52,13 @@ impl Web {
                 let text = self.get("/v1/ticks?count=3").await?;
                 let text = String::from_utf8_lossy(&text).into_owned();
                 let (before, after) = if self.events { ("data: ", "") } else { ("{\"result\":", "}") };
-                // The last event says that there are no more.
+                // The last event marks the end.
                 let ticks = text.split("event: end").next().unwrap_or_default().lines();
                 let ticks = ticks.filter_map(|line| line.strip_prefix(before)?.strip_suffix(after));
                 let ticks = ticks.map(|tick| read(Bytes::copy_from_slice(tick.as_bytes())));
                 answers::watch(&ticks.collect::<Result<Vec<_>, _>>()?)
             }
-            Method::Chat | Method::Message => return Err(format!("{name} is not asked here")),
+            Method::Chat | Method::Message => return Err(format!("{name} is not called on this wire")),
         })
     }
 

@@ -27,34 +27,34 @@ Callers speak any wire. What goes through a & on a shell needs quotes.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ProxyArgs {
     /// Take settings from this TOML file, where flags are keys as in to = ["10.0.0.1:9090"], and from variables like
-    /// SWITCHBOARD_PROXY_TO; flags overrule both. SIGHUP reads it again
+    /// SWITCHBOARD_PROXY_TO; flags override both. SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
     /// Listen at ADDRESS: HOST:PORT or unix:/PATH; port 0 takes a free one. May be given several times
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_value = "127.0.0.1:8080")]
     pub(super) listen: Vec<String>,
-    /// Hand calls on to URL: HOST:PORT, tcp://, tls:// or unix:/PATH, several with commas between, with options of a
+    /// Forward calls to URL: HOST:PORT, tcp://, tls:// or unix:/PATH, several with commas between, with options of a
     /// channel as in 10.0.0.1:9090?wire=grpc&timeout=1s: the wire (native unless set), balance=, fail=, retries=,
     /// breaker=, hedge=. Or a registry: switchboard://HOST:PORT, etcd://, consul:// or file:PATH. Several servers share
     /// the calls
     #[arg(long, value_name = "URL")]
     pub(super) to: Vec<String>,
-    /// Hand on calls of these services alone. A registry is asked for them, and for those of the schema. May be
-    /// given several times [default: those of the schema, and all others but with a registry]
+    /// Forward only calls of these services. A registry is queried for them, and for those of the schema. May be given
+    /// several times [default: those of the schema, and all others except with a registry]
     #[arg(long, value_name = "NAME")]
     pub(super) service: Vec<String>,
-    /// Add metadata to every call that is handed on, in place of what its caller sent under the name. May be repeated
+    /// Add metadata to every forwarded call, in place of the caller's value under the name. May be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = metadata::parse)]
     pub(super) headers: Vec<(String, Bytes)>,
 
-    /// Take calls of function NUMBER on kiss-rpc as those of METHOD, as in book.v1.AddressBook/Find:7; its servers are
-    /// told in URL. May be given several times
+    /// Handle calls of function NUMBER on kiss-rpc as those of METHOD, as in book.v1.AddressBook/Find:7; the numbers of
+    /// its servers are set in URL. May be given several times
     #[arg(long, value_name = "METHOD:NUMBER", value_parser = function)]
     pub(super) function: Vec<NumberedMethod>,
 
     #[command(flatten)]
     pub(super) schema: SchemaArgs,
-    /// Ask a server behind for the schema, by gRPC reflection on its port, before anything is served
+    /// Query an upstream server for the schema, by gRPC reflection on its port, before the proxy serves
     #[arg(long, help_heading = "Schema", conflicts_with_all = ["proto", "descriptor_set"])]
     pub(super) reflect: bool,
     /// Refuse methods that the schema does not have
@@ -71,17 +71,17 @@ pub(crate) struct ProxyArgs {
     /// several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting, help_heading = "Limits")]
     pub(super) limit: Vec<String>,
-    /// Take this many calls at once; what is above is refused with the time after which to try again
+    /// Run at most this many calls at once; further ones are refused with the time after which to retry
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), help_heading = "Limits")]
     pub(super) concurrency: Option<u32>,
-    /// Take this many calls in a second of each peer; what is above is refused
+    /// Accept at most this many calls per second from each peer; further ones are refused
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), help_heading = "Limits")]
     pub(super) rate: Option<u32>,
-    /// End calls after TIME, whatever their callers allow, as in 30s
+    /// End calls after TIME, even if their callers allow more, as in 30s
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Limits")]
     pub(super) deadline_max: Option<String>,
 
-    /// Show what the proxy does at ADDRESS, as in 127.0.0.1:9090 or unix:/PATH, which must be of this machine
+    /// Show the state of the proxy at ADDRESS, as in 127.0.0.1:9090 or unix:/PATH, which must be of this machine
     #[arg(long, value_name = "ADDRESS", value_parser = address, help_heading = "Running")]
     pub(super) admin: Option<String>,
     /// Log one call in N [default: none]
@@ -96,12 +96,12 @@ pub(crate) struct ProxyArgs {
     /// Microseconds that a thread polls on after traffic before it sleeps; 0 sleeps at once
     #[arg(long, value_name = "N", value_parser = microseconds(), default_value = "50", help_heading = "Running")]
     pub(super) spin_us: u32,
-    /// Log events of this level and graver ones on standard error
+    /// Log events of this level and above on standard error
     #[arg(long, value_name = "LEVEL", value_enum, default_value = "info", help_heading = "Running")]
     pub(super) log: Level,
 }
 
-/// A method, and the number that callers on kiss-rpc have for it.
+/// A method, and its number on kiss-rpc.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NumberedMethod {
     pub(super) method: String,

@@ -1,8 +1,8 @@
-//! What a reload replaces as a whole, under calls that go on with what they began with.
+//! A value that a reload replaces as a whole, while running calls continue with the old one.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The value that holds for calls which begin now. Reading takes a read lock for the length of a count.
+/// The value for calls that begin now. Reading takes a read lock while it increments a reference count.
 #[derive(Debug)]
 pub(super) struct Current<T>(RwLock<Arc<T>>);
 
@@ -15,7 +15,7 @@ impl<T> Current<T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts another in its place, which is given back: its end should hold nobody up.
+    /// Replaces the value and returns the old one, so that the caller can drop it without the lock.
     pub(super) fn replace(&self, value: T) -> Arc<T> {
         std::mem::replace(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner), Arc::new(value))
     }

@@ -1,20 +1,20 @@
-//! `switchboard proxy`: in front of any server, accepts any wire and hands calls on over any other.
+//! `switchboard proxy`: in front of any server, accepts any wire and forwards calls over any other.
 //!
 //! ```text
-//! callers ─► listeners ─► guards ─► tap ─► Onward ─► Forward (rewrites messages) ─► channel: balancing ─► servers
+//! callers ─► listeners ─► guards ─► tap ─► Onward ─► Forward (converts messages) ─► channel: balancing ─► servers
 //! ```
 //!
-//! SIGHUP [replaces](reload) what stands behind the listeners, under calls that go on.
+//! SIGHUP [replaces](reload) everything behind the listeners, while running calls continue.
 //!
-//! Services of the [schema](known) are declared as a server's own are; calls of all others go through as bytes.
+//! Services of the [schema](schema) are declared as on a server; calls of all others are forwarded as bytes.
 
 mod args;
 mod current;
-mod known;
 mod onward;
 mod reload;
 mod rewrite;
 mod rules;
+mod schema;
 mod settings;
 mod tap;
 mod upstream;
@@ -26,9 +26,9 @@ use crate::{
     serving::{self, Stop},
     tls,
 };
-use known::Known;
-use onward::Way;
+use onward::UpstreamRoutes;
 use reload::Reloading;
+use schema::ProxySchema;
 use std::time::Duration;
 use switchboard::{
     Flag, Limit, Limits, Running, Runtime, Server,
@@ -38,13 +38,13 @@ use switchboard::{
 use tap::Tap;
 use upstream::Upstream;
 
-/// The longest time that calls may be given, a year in milliseconds.
+/// Longest deadline of calls, a year in milliseconds.
 const DEADLINE_MAX: u64 = 365 * 24 * 3_600_000;
 
 /// Serves until Ctrl-C or SIGTERM.
 ///
 /// # Errors
-/// When a setting cannot be, the schema cannot be read, or an address cannot be listened on.
+/// When a setting is invalid, the schema cannot be read, or an address cannot be listened on.
 pub(crate) fn run(args: ProxyArgs) -> Result<(), String> {
     let mut config = args.config()?;
     let (limits, own) = (config.limits()?, args);
@@ -56,10 +56,10 @@ pub(crate) fn run(args: ProxyArgs) -> Result<(), String> {
     }
     runtime.run(async move {
         let upstream = Upstream::new(&args)?;
-        let known = Known::of(&args, &upstream).await?;
+        let known = ProxySchema::of(&args, &upstream).await?;
         let tap = args.tap.start(&known)?;
         let drain = Duration::from_millis(limits.get(Limit::DrainTimeout));
-        let (mut server, way) = Way::first(guarded(&args, limits)?, &args, &upstream, &known)?;
+        let (mut server, routes) = UpstreamRoutes::first(guarded(&args, limits)?, &args, &upstream, &known)?;
         if let Some(tap) = &tap {
             server = server.layer(tap.clone());
         }
@@ -77,14 +77,14 @@ pub(crate) fn run(args: ProxyArgs) -> Result<(), String> {
         if let Some(admin) = running.admin() {
             lines.push_str(&format!("admin pages on {}\n", serving::url(admin)));
         }
-        // The tap's lines are what standard output is for.
+        // Standard output is for the lines of the tap.
         match tap.as_ref().is_some_and(Tap::is_on_stdout) {
             true => eprint!("{lines}"),
             false => serving::print(&lines)?,
         }
-        // A way that is replaced goes as a whole.
+        // The routes are replaced as a whole.
         drop(upstream);
-        let reloading = Reloading { way, tap, drain };
+        let reloading = Reloading { routes, tap, drain };
         let reload = |running: &Running| {
             config.follow(own.config(), running, |new, changed| reloading.prepare(new, changed));
         };
@@ -96,7 +96,7 @@ pub(crate) fn run(args: ProxyArgs) -> Result<(), String> {
     })
 }
 
-/// A server with its limits, guards and admin pages, and no service yet.
+/// Creates a server with its limits, guards and admin pages, and no service yet.
 fn guarded(args: &ProxyArgs, limits: Limits) -> Result<Server, String> {
     let time = |text: &Option<String>| {
         let time = text.as_deref().map(Limits::parse_time).transpose();
@@ -106,31 +106,31 @@ fn guarded(args: &ProxyArgs, limits: Limits) -> Result<Server, String> {
         .limits(limits)
         .access_log(args.access_log.unwrap_or_default())
         .slow_call(time(&args.slow_call)?.unwrap_or_default());
-    // As flags, so that a reload or the admin page may set them while calls run; 0 is none.
+    // Flags, so that a reload or the admin page may set them while calls run; 0 means none.
     let calls = Flag::new(
         "concurrency",
         Unit::Count,
         args.concurrency.unwrap_or_default().into(),
         0..=u32::MAX.into(),
-        "calls that are taken at once; 0: no limit",
+        "calls that run at once; 0: no limit",
     );
     let rate = Flag::new(
         "rate",
         Unit::Count,
         args.rate.unwrap_or_default().into(),
         0..=u32::MAX.into(),
-        "calls that are taken in a second of each peer; 0: no limit",
+        "calls per second from each peer; 0: no limit",
     );
     let most = time(&args.deadline_max)?.unwrap_or_default().as_millis() as u64;
     if most > DEADLINE_MAX {
-        return Err("--deadline-max is more than 8760h; leave it out for no limit".to_owned());
+        return Err("--deadline-max is more than 8760h; omit it for no limit".to_owned());
     }
     let most = Flag::new(
         "deadline_max",
         Unit::Milliseconds,
         most,
         0..=DEADLINE_MAX,
-        "calls are ended after this time, whatever their callers allow; 0: no limit",
+        "calls are ended after this time, even if their callers allow more; 0: no limit",
     );
     let server = server
         .flag(&calls)

@@ -1,5 +1,5 @@
-//! Messages from one codec to another: protobuf by its schema, Thrift by that or by a `.thrift` file, FlatBuffers by a
-//! `.fbs` file, JSON and MessagePack into each other without one.
+//! Converts messages from one codec to another: protobuf by its schema, Thrift by that or by a `.thrift` file,
+//! FlatBuffers by a `.fbs` file, JSON and MessagePack into each other without one.
 
 mod functions;
 mod messages;
@@ -7,7 +7,7 @@ mod tables;
 
 pub(super) use messages::Side;
 
-use super::known::{Known, Method};
+use super::schema::{Method, ProxySchema};
 use messages::{Messages, read_value};
 use serde_json::Value;
 use std::{collections::HashMap, sync::Arc};
@@ -18,30 +18,29 @@ use switchboard::{
 use tables::Tables;
 
 const OTHERS: &str =
-    "proto, json, msgpack, thrift and flatbuffers are rewritten as each other, but no others";
-const NO_SCHEMA: &str = "nothing is known of its messages: give the proxy a schema with --proto, --descriptor-set or \
+    "proto, json, msgpack, thrift and flatbuffers can be converted to each other, but no others";
+const NO_SCHEMA: &str = "its messages are unknown: give the proxy a schema with --proto, --descriptor-set or \
                          --reflect";
-const NO_FILE: &str = "nothing is known of its arguments: give the proxy the .thrift file of the service with \
+const NO_FILE: &str = "its arguments are unknown: give the proxy the .thrift file of the service with \
                        --thrift, or a schema of protobuf with --proto, --descriptor-set or --reflect";
-const FILE_ALONE: &str = "a .thrift file says nothing of protobuf: give the proxy a schema of that too, with --proto, \
+const FILE_ALONE: &str = "a .thrift file has no protobuf types: give the proxy a protobuf schema too, with --proto, \
                           --descriptor-set or --reflect";
-const NO_TABLES: &str =
-    "nothing is known of its tables: give the proxy the .fbs file of the service with --fbs";
-const TABLES_ALONE: &str = "a .fbs file says nothing of Thrift: give the proxy a schema of protobuf too, which both go \
-                            by, with --proto, --descriptor-set or --reflect";
+const NO_TABLES: &str = "its tables are unknown: give the proxy the .fbs file of the service with --fbs";
+const TABLES_ALONE: &str = "a .fbs file has no Thrift types: give the proxy a protobuf schema too, with --proto, \
+                            --descriptor-set or --reflect";
 const OTHER_SHAPE: &str = "its .thrift file has other arguments than a struct of number 1, or another result than a \
-                           struct, which protobuf has nothing for";
+                           struct, which protobuf cannot express";
 
-/// Rewrites messages of the methods that are known.
+/// Converts messages of the known methods.
 #[derive(Clone, Debug)]
 pub(super) struct Rewrite {
     methods: Arc<HashMap<String, Method>>,
 }
 
-/// Codecs that take the same to be rewritten.
+/// Groups of codecs that need the same information for conversion.
 #[derive(Clone, Copy, PartialEq)]
 enum Family {
-    /// They say themselves what their fields are called.
+    /// Messages contain the names of their fields.
     Plain,
     Proto,
     /// FlatBuffers.
@@ -51,7 +50,7 @@ enum Family {
 }
 
 impl Rewrite {
-    pub(super) fn new(known: &Known) -> Rewrite {
+    pub(super) fn new(known: &ProxySchema) -> Rewrite {
         Rewrite { methods: known.methods.clone() }
     }
 }
@@ -81,15 +80,15 @@ impl Translate for Rewrite {
             (Family::Proto, ..) | (_, Family::Proto, _) => NO_SCHEMA,
             _ => NO_FILE,
         };
-        let text = format!("{name} was called in {from}, and the server behind takes {to}: {why}");
+        let text = format!("{name} was called in {from}, and the upstream server expects {to}: {why}");
         Err(Status::unimplemented(text))
     }
 }
 
-/// Tables of a method, and messages of another family; why there are none.
+/// Returns the tables of a method, for conversion with messages of another family, or the reason why there are none.
 ///
 /// # Errors
-/// A schema that Thrift cannot go by, where it is to.
+/// A schema that Thrift cannot represent, if Thrift is needed.
 fn tables(method: Option<&Method>, beside: Family) -> Result<std::result::Result<Tables, &'static str>> {
     let Some(Method { procedure: Some(procedure), messages, function }) = method else {
         return Ok(Err(NO_TABLES));
@@ -109,7 +108,7 @@ fn tables(method: Option<&Method>, beside: Family) -> Result<std::result::Result
 }
 
 impl Family {
-    /// gRPC without a subtype says protobuf, and the generated code of FlatBuffers calls so.
+    /// gRPC without a subtype means protobuf, and the generated code of FlatBuffers uses it.
     fn of_method(method: Option<&Method>, codec: Codec) -> Family {
         let has_tables_alone =
             method.is_some_and(|method| method.procedure.is_some() && method.messages.is_none());
@@ -130,10 +129,10 @@ impl Family {
     }
 }
 
-/// A message as JSON for people.
+/// Converts a message to JSON for people.
 ///
 /// # Errors
-/// What is wrong with it, or that nobody knows what it is.
+/// A malformed message, or one whose type is unknown.
 pub(super) fn shown(
     known: Option<&Method>,
     side: Side,

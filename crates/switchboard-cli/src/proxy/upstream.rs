@@ -1,27 +1,27 @@
-//! Where calls go: the URLs of `--to`, and channels to what they name.
+//! The upstream servers: the URLs of `--to`, and channels to them.
 
 use super::ProxyArgs;
 use bytes::Bytes;
 use switchboard::{Channel, ChannelBuilder, Codec, Status, client::Cut};
 
-/// One or several servers, or a registry that knows them.
+/// One or several servers, or a registry.
 #[derive(Debug)]
 pub(super) struct Upstream {
-    /// That of a channel or a registry.
+    /// URL of a channel or a registry.
     url: String,
     headers: Vec<(String, Bytes)>,
-    /// Ends the connections of all its channels.
+    /// Closes the connections of all its channels.
     cut: Cut,
 }
 
 impl Upstream {
-    /// What the command line names; nothing is connected to.
+    /// Reads the command line; nothing is connected.
     ///
     /// # Errors
-    /// URLs that cannot be used together, and one that is none.
+    /// URLs that cannot be combined, and invalid ones.
     pub(super) fn new(args: &ProxyArgs) -> Result<Upstream, String> {
         if args.to.is_empty() {
-            return Err("no server to hand calls on to: name one with --to".to_owned());
+            return Err("no server to forward calls to: name one with --to".to_owned());
         }
         let upstream = Upstream { url: joined(&args.to)?, headers: args.headers.clone(), cut: Cut::new() };
         drop(upstream.builder("service")?);
@@ -32,24 +32,24 @@ impl Upstream {
         switchboard_registry::is_registry(&self.url)
     }
 
-    /// A channel to the servers of this service; all have one to the same servers, but with a registry.
+    /// Returns a channel to the servers of this service; without a registry, all services share the servers.
     ///
     /// # Errors
-    /// A URL that cannot be.
+    /// An invalid URL.
     pub(super) fn channel(&self, service: &str) -> Result<Channel, String> {
         self.builder(service)?.lazy().map_err(|status| said(&status))
     }
 
-    /// A channel for asking about the schema, which takes gRPC whatever calls take.
+    /// Returns a channel for reflection, which uses gRPC regardless of the wire of calls.
     ///
     /// # Errors
-    /// A URL that cannot be.
+    /// An invalid URL.
     pub(super) fn reflecting(&self, service: &str) -> Result<Channel, String> {
         const OF_CHANNELS: [&str; 4] = ["ca", "cert", "key", "server_name"];
         let (address, query) = self.url.split_once('?').unwrap_or((&self.url, ""));
         let kept = |option: &&str| {
             let name = option.split_once('=').map_or(*option, |(name, _)| name);
-            // Those of a registry are its own.
+            // A registry has its own options.
             self.is_registry() && name != "wire" || OF_CHANNELS.contains(&name)
         };
         let options: String = query.split('&').filter(kept).map(|option| format!("&{option}")).collect();
@@ -58,9 +58,10 @@ impl Upstream {
         upstream.channel(service)
     }
 
-    /// What servers on this wire are best sent of what there is a schema for, whatever a caller writes; none if that is
-    /// as good. Ours read all that their wires say, and Connect has JSON in its specification; kiss-rpc has FlatBuffers
-    /// alone. Channels on wires that have no name for FlatBuffers make JSON of them.
+    /// Returns the best codec for servers on this wire if there is a schema, regardless of the caller's codec; `None`
+    /// if the caller's codec is as good. Our servers support all codecs of their wires, and the specification of
+    /// Connect requires JSON; kiss-rpc has only FlatBuffers. Channels on wires without a name for FlatBuffers convert
+    /// it to JSON.
     pub(super) fn best_of(&self, codecs: &[Codec]) -> Option<Codec> {
         let query = self.url.split_once('?').map_or("", |(_, query)| query);
         let wire = query.split('&').filter_map(|option| option.strip_prefix("wire=")).next_back();
@@ -92,7 +93,7 @@ fn said(status: &Status) -> String {
     status.message().to_owned()
 }
 
-/// One URL of all addresses, with the options that one of them has, or all.
+/// Joins all addresses to one URL, with the options that one of them has, or all.
 fn joined(urls: &[String]) -> Result<String, String> {
     let is_registry = |url: &String| switchboard_registry::is_registry(url);
     if let [url] = urls
@@ -101,7 +102,7 @@ fn joined(urls: &[String]) -> Result<String, String> {
         return Ok(url.clone());
     }
     if let Some(registry) = urls.iter().find(|url| is_registry(url)) {
-        return Err(format!("--to {registry} is a registry, and there is another --to: give one of them"));
+        return Err(format!("--to {registry} is a registry, and another --to is given: give only one"));
     }
     let mut addresses = Vec::new();
     let mut options: Option<&str> = None;
@@ -110,7 +111,9 @@ fn joined(urls: &[String]) -> Result<String, String> {
             url.split_once('?').map_or((&**url, None), |(address, query)| (address, Some(query)));
         match (options, query) {
             (Some(one), Some(other)) if one != other => {
-                return Err(format!("--to has the options {one:?} and {other:?}: all servers have the same"));
+                return Err(format!(
+                    "--to has the options {one:?} and {other:?}: all servers must have the same"
+                ));
             }
             (_, None) => {}
             (_, given) => options = given,
@@ -120,7 +123,7 @@ fn joined(urls: &[String]) -> Result<String, String> {
     Ok(format!("{}{}", addresses.join(","), options.map(|options| format!("?{options}")).unwrap_or_default()))
 }
 
-/// `localhost:8080` is TCP.
+/// Adds the scheme: `localhost:8080` is TCP.
 fn with_scheme(address: &str) -> String {
     match address.contains("://") || address.starts_with("unix:") {
         true => address.to_owned(),
@@ -150,7 +153,7 @@ mod tests {
             assert_eq!(of(urls).as_deref(), Ok(wanted));
         }
         for (urls, why) in [
-            (&["a:1?retries=1", "b:2?retries=2"][..], "all servers have the same"),
+            (&["a:1?retries=1", "b:2?retries=2"][..], "all servers must have the same"),
             (&["a:1", "etcd://b:2"], "is a registry"),
         ] {
             assert!(of(urls).unwrap_err().contains(why), "{urls:?}");
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_sent_what_their_wire_has_a_name_for() {
+    fn messages_use_a_codec_that_the_wire_supports() {
         let upstream = |url: &str| Upstream { url: url.to_owned(), headers: Vec::new(), cut: Cut::new() };
         let (proto, tables) = (Some(Codec::Proto), Some(Codec::FlatBuffers));
         for (url, wanted) in [
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn reflection_takes_grpc_with_the_same_certificates() {
+    fn reflection_uses_grpc_with_the_same_certificates() {
         let upstream = |url: &str| Upstream { url: url.to_owned(), headers: Vec::new(), cut: Cut::new() };
         let channel = upstream("tcp://a:1?wire=rpcx&codec=json&names=short").reflecting("x").unwrap();
         assert!(format!("{channel:?}").contains("tcp://a:1"), "{channel:?}");

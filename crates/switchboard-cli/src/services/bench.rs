@@ -1,4 +1,4 @@
-//! What `switchboard bench` calls.
+//! The methods that `switchboard bench` calls.
 
 use super::proto::bench::{Bench, BenchmarkMessage, BenchmarkMessageView, EchoMessage, EchoMessageView};
 use std::future::{Future, ready};

@@ -18,7 +18,7 @@ impl Greeter for Hello {
         if request.name.is_empty() {
             return Err(Status::invalid_argument("name is empty: say whom to greet"));
         }
-        // Shows metadata both ways to whoever tries it.
+        // Demonstrates metadata in both directions.
         if let Some(echo) = cx.metadata().value("x-echo") {
             cx.reply_metadata("x-echo", echo.clone())?;
             cx.reply_trailer("x-echo-trailer", echo.clone())?;

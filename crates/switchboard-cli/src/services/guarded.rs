@@ -1,4 +1,4 @@
-//! What stands before the handlers of a production server: what `switchboard bench` means by the default chain.
+//! The guards of a production server: the default chain of `switchboard bench`.
 
 use std::time::Duration;
 use switchboard::{
@@ -7,12 +7,12 @@ use switchboard::{
     guard::{Concurrency, Fair, Rate},
 };
 
-/// What callers show to it.
+/// The credential of its callers.
 pub(crate) const TOKEN: &str = "t0ken-of-the-benchmark";
-/// It logs one call in so many.
+/// One call in this many is logged.
 const LOGGED: u32 = 1000;
 
-/// The server behind the chain, with room for a benchmark; counters are always there.
+/// Adds the chain to the server, with limits for a benchmark; counters are always on.
 pub(crate) fn guarded(server: Server) -> Server {
     server
         .deadline_max(Duration::from_secs(30))

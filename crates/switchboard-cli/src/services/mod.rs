@@ -34,7 +34,7 @@ pub(crate) mod proto {
     }
 }
 
-/// A server with all of them, and a page for browsers.
+/// Creates a server with all of them, and a page for browsers.
 pub(crate) fn server() -> switchboard::Server {
     page::add(switchboard::Server::new())
         .add(proto::demo::GreeterServer::new(Hello))

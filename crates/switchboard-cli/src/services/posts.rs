@@ -7,7 +7,7 @@ use switchboard::{Cx, Result};
 #[derive(Debug)]
 pub(crate) struct HotPosts;
 
-/// Posts of a query that names no limit.
+/// Posts of a query without a limit.
 const LIMIT: usize = 10;
 
 /// Title, path, author, tags, seconds since 1970.
@@ -20,7 +20,7 @@ const POSTS: [(&str, &str, &str, &[&str], i64); 6] = [
     ("Errors that say what to do", "errors", "grace", &["design"], 1_789_500_000),
 ];
 
-/// All of them, the hottest first.
+/// Returns all posts, the hottest first.
 pub(crate) fn all() -> impl Iterator<Item = Post> {
     POSTS.iter().map(|(title, path, author, tags, time)| Post {
         title: (*title).to_owned(),

@@ -1,4 +1,4 @@
-//! What `switchboard bench` calls over Thrift: the same calls with messages of its own.
+//! The methods that `switchboard bench` calls over Thrift: the same methods with Thrift messages.
 
 use super::{
     benchmark_message,

@@ -12,7 +12,7 @@ use super::{
 use std::time::{Duration, Instant};
 use switchboard::{
     Channel,
-    discover::{Known, Watch},
+    discover::{SnapshotSource, Watch},
 };
 
 const SERVERS: usize = 5;
@@ -38,7 +38,7 @@ impl Fleet {
         // One registry, so that callers and this test see the same.
         let found = switchboard_registry::connect(&registry).unwrap();
         let watch = found.watch(GREETER);
-        // Servers register after they listen, and a fleet of nobody fails at once.
+        // Servers register after they listen, and calls of an empty fleet fail at once.
         until("every server in the registry", || watch.latest().instances.len() == SERVERS).await;
         let channel = Channel::fleet(found, GREETER).connect().await.unwrap();
         let fleet = Fleet { servers, home: Some(home), registry, channel, watch, slowest: Duration::ZERO };
@@ -104,7 +104,7 @@ async fn servers_die_and_come_back_under_load() {
     load.goes_on("before anything has happened", 3).await;
     let began = Instant::now();
     let mut rounds = 0;
-    // A third of the time with a registry, one without, one with a new one that knew nobody.
+    // A third of the time with a registry, one without, one with a new and empty one.
     for phase in ["with the registry", "without a registry", "with a new registry"] {
         match phase {
             "without a registry" => fleet.kill_registry(),
@@ -127,7 +127,7 @@ async fn servers_die_and_come_back_under_load() {
     }
     until("the end of all doubt about the new registry", || {
         let state = fleet.watch.state();
-        state.known == Known::Registry && state.trouble.is_none() && state.held_back.is_empty()
+        state.source == SnapshotSource::Registry && state.error.is_none() && state.held_back.is_empty()
     })
     .await;
     let took = began.elapsed();

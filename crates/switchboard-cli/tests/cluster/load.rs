@@ -79,7 +79,7 @@ impl Load {
         assert_eq!(*seen.wrong.lock().unwrap(), Vec::<String>::new());
         let answers: u64 = seen.answers.iter().map(|count| count.load(Relaxed)).sum();
         let (retried, lost) = (seen.retried.load(Relaxed), seen.lost.load(Relaxed));
-        format!("{answers} answers, {retried} of them after retries; {lost} lost that nobody may repeat")
+        format!("{answers} answers, {retried} of them after retries; {lost} lost that must not be repeated")
     }
 }
 

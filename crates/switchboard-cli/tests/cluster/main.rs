@@ -1,6 +1,6 @@
 //! Several processes of the program: servers that register themselves, a registry, callers that find them, and what
 //! happens when any of them dies.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod announce;
 mod faults;
@@ -10,7 +10,7 @@ mod process;
 use bytes::Bytes;
 use switchboard::{ClientMethod, Codec, Idempotency, Kind, Result};
 
-/// What callers of these tests look for in registries.
+/// The service that callers of these tests look up in registries.
 const GREETER: &str = "demo.v1.Greeter";
 
 fn method(name: &str, kind: Kind) -> &'static ClientMethod {

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 /// A test that waits longer is stuck.
 const GIVE_UP: Duration = Duration::from_secs(20);
 
-/// The outcome of what is sure to come, if all is well.
+/// Waits for the outcome of a future, with a time limit that only a failure reaches.
 pub(crate) async fn soon<F: IntoFuture>(what: &str, future: F) -> F::Output {
     timeout(GIVE_UP, future.into_future()).await.unwrap_or_else(|_| panic!("{what} did not come"))
 }
@@ -133,7 +133,7 @@ impl Drop for Process {
     }
 }
 
-/// Head and body of what is at the path.
+/// Returns head and body of the response to a GET of the path.
 fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(GIVE_UP)).unwrap();

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// What nobody waits for longer.
+/// Time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Proxy {
@@ -47,7 +47,7 @@ impl Proxy {
         self.said(until)
     }
 
-    /// What is said up to the line with this text.
+    /// Returns the printed lines up to the one with this text.
     pub(crate) fn said(&self, until: &str) -> Vec<String> {
         let mut said = Vec::new();
         loop {

@@ -5,7 +5,7 @@ use switchboard::{Cx, Receiver, Result, Sender, Status};
 
 switchboard::include_proto!("fbs.echo");
 
-/// Gives back what it gets; the text `fail` fails. Says which numbers notes have.
+/// Returns its request; the text `fail` fails. Sends the numbers of notes to the channel.
 struct Back(mpsc::Sender<i64>);
 
 impl Echo for Back {

@@ -52,7 +52,7 @@ impl Drop for Server {
     }
 }
 
-/// What `switchboard call ADDRESS …` did.
+/// Outcome of `switchboard call ADDRESS …`.
 pub struct Done {
     pub code: i32,
     pub stdout: String,
@@ -106,13 +106,13 @@ pub fn impostor(answer: &'static [u8]) -> String {
 
 /// Where a server of this service listens, for as long as the tests run.
 pub fn serve(server: switchboard::Server) -> String {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     thread::spawn(move || {
         switchboard::run(async move {
             let running = server.listen("127.0.0.1:0").start().await.unwrap();
-            tell.send(running.addresses()[0].to_string()).unwrap();
+            sender.send(running.addresses()[0].to_string()).unwrap();
             std::future::pending::<()>().await;
         });
     });
-    told.recv().unwrap()
+    receiver.recv().unwrap()
 }

@@ -13,7 +13,7 @@ impl From<Missing> for Status {
     }
 }
 
-/// Has the name that the arguments of `ask` would get.
+/// Has the generated name of the arguments of `ask`.
 #[derive(serde::Serialize, serde::Deserialize)]
 pub struct OddAskRequest {
     text: String,
@@ -26,7 +26,7 @@ pub trait Odd: std::fmt::Debug {
     async fn ask(&self, request: OddAskRequest) -> Result<String>;
     /// Names of locals in generated code.
     async fn collide(&self, codec: u8, cx: u8, call: u8, bytes: u8, context: &Cx, reply: u8, service: u8) -> Result<u8>;
-    /// Gone, so the indices of the rest move.
+    /// Absent, so the indices of the rest change.
     #[cfg(false)]
     async fn gone(&self, a: Unknown) -> Result<()>;
     /// Old.
@@ -39,7 +39,7 @@ pub trait Odd: std::fmt::Debug {
     async fn many(&self, a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8, h: u8) -> Result<u8>;
 }
 
-/// Nobody calls or serves it.
+/// A service without callers and servers.
 #[switchboard::service]
 trait Unused {
     async fn nothing(&self) -> Result<()>;
@@ -71,7 +71,7 @@ mod inner {
     }
 }
 
-/// The returned future is sent to another thread, as a spawned task would be.
+/// Requires a future that can be sent to another thread, as a spawned task would be.
 fn send<T: Send>(_: T) {}
 
 fn main() {

@@ -1,12 +1,12 @@
-//! Keys of Consul as rpcx's plug-in writes them: each locked by a session, whose end deletes it.
+//! Consul keys as rpcx's plug-in writes them: each locked by a session, whose end deletes it.
 
-use super::{ANSWER, PAUSE, SHORT_BYTES_MAX, Shared, WAIT};
+use super::{PAUSE, RESPONSE_TIMEOUT, SHORT_BYTES_MAX, Shared, WAIT};
 use crate::layout::{Layout, RpcxLayout};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use switchboard::{
-    Code, Result, Status,
+    Result, Status,
     discover::{Backend, BoxFuture, Feed, Held, Instance},
     web::{Ask, encode},
 };
@@ -18,16 +18,16 @@ pub(super) struct Keys {
     pub(super) layout: RpcxLayout,
 }
 
-/// What Consul takes for the time of a session; it may take twice as long to end one.
+/// TTLs of a session that Consul accepts; Consul may take twice as long to end a session.
 const TTL: std::ops::RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(86_400);
-/// What the clients of Consul mark locks with.
+/// Flags with which Consul clients mark locks.
 const FLAGS: u64 = 0x2ddc_cbc0_58a5_0c18;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Pair {
     key: String,
-    /// In base64; null for an empty one.
+    /// In base64; null for an empty value.
     value: Option<String>,
 }
 
@@ -45,26 +45,35 @@ impl Keys {
         loop {
             let path = format!("{path}?recurse=true&index={index}&wait={}s", WAIT.as_secs());
             let Shared { site, headers } = &*self.shared;
-            let (bytes_max, limit) = (feed.answer_bytes_max(), WAIT + ANSWER * 2);
-            let ask = Ask { path: &path, headers, bytes_max, limit, ..Ask::default() };
-            let answer = match site.call(ask).await {
-                Err(error) if error.code() == Code::NotFound => {
+            let (bytes_max, limit) = (feed.answer_bytes_max(), WAIT + RESPONSE_TIMEOUT * 2);
+            let request = Ask { path: &path, headers, bytes_max, limit, ..Ask::default() };
+            let response = site.exchange(request).await?;
+            // Consul sends the index in every response to a query; a proxy that cannot reach Consul does not.
+            let new = response.header("x-consul-index").and_then(|new| new.parse::<u64>().ok());
+            let new = match (response.status(), new) {
+                (404, Some(_)) => {
                     feed.publish([]);
                     index = 0;
-                    // There is nothing to wait at for a folder without keys.
+                    // A folder without keys cannot be queried with a wait.
                     sleep(PAUSE).await;
                     continue;
                 }
-                answer => answer?,
+                (200, Some(new)) => new,
+                (status, _) => {
+                    let text = String::from_utf8_lossy(&response.body);
+                    let text: String = text.trim().chars().take(200).collect();
+                    return Err(Status::unavailable(format!(
+                        "{}: expected a list of keys, received status {status}: {text}",
+                        site.name()
+                    )));
+                }
             };
-            let new: u64 = answer.header("x-consul-index").and_then(|new| new.parse().ok()).unwrap_or(0);
             if new == index {
                 sleep(PAUSE).await;
                 continue;
             }
-            let wrong =
-                |error| Status::unavailable(format!("{} answers what is no list: {error}", site.name()));
-            let pairs: Vec<Pair> = serde_json::from_slice(&answer.body).map_err(wrong)?;
+            let wrong = |error| Status::unavailable(format!("{} sent an invalid list: {error}", site.name()));
+            let pairs: Vec<Pair> = serde_json::from_slice(&response.body).map_err(wrong)?;
             let found = pairs.iter().filter_map(|pair| {
                 let name = pair.key.strip_prefix(&folder).filter(|name| self.layout.is_name(name))?;
                 let value = STANDARD.decode(pair.value.as_deref().unwrap_or_default()).unwrap_or_default();
@@ -79,18 +88,19 @@ impl Keys {
 impl Shared {
     async fn send(&self, method: &'static str, path: &str, body: &[u8]) -> Result<Vec<u8>> {
         let headers = &self.headers;
-        let ask = Ask { method, path, headers, body, bytes_max: SHORT_BYTES_MAX, limit: ANSWER };
-        Ok(self.site.call(ask).await?.body.to_vec())
+        let request =
+            Ask { method, path, headers, body, bytes_max: SHORT_BYTES_MAX, limit: RESPONSE_TIMEOUT };
+        Ok(self.site.call(request).await?.body.to_vec())
     }
 
-    /// Writes a key that ends with a session; whether it was free.
+    /// Writes a key that is deleted with a session; returns whether the key was free.
     async fn acquire(&self, path: &str, session: &str, value: &[u8]) -> Result<bool> {
         let path = format!("{path}?acquire={session}&flags={FLAGS}");
         Ok(self.send("PUT", &path, value).await?.trim_ascii() == b"true")
     }
 }
 
-/// A key as a path: its parts are escaped, its slashes are not.
+/// Escapes a key for a path: the slashes stay.
 fn in_path(key: &str) -> String {
     let parts: Vec<_> = key.split('/').map(encode).collect();
     format!("/v1/kv/{}", parts.join("/"))
@@ -109,16 +119,17 @@ impl Backend for Keys {
         Box::pin(async move {
             let (path, value) = (in_path(&self.layout.key(instance)?), self.layout.encode(instance)?);
             let ttl = ttl.clamp(*TTL.start(), *TTL.end()).as_millis().div_ceil(1000);
-            // Without a delay, or the key could not be taken again for 15 s after its session has ended.
+            // Without `LockDelay`, the key could not be locked again for 15 s after its session has ended.
             let body = format!(r#"{{"Behavior":"delete","LockDelay":"0s","TTL":"{ttl}s"}}"#);
             let shared = &self.shared;
-            let answer = shared.send("PUT", "/v1/session/create", body.as_bytes()).await?;
-            let wrong =
-                |error| Status::unavailable(format!("{} makes no session: {error}", shared.site.name()));
-            let session: Session = serde_json::from_slice(&answer).map_err(wrong)?;
+            let response = shared.send("PUT", "/v1/session/create", body.as_bytes()).await?;
+            let wrong = |error| {
+                Status::unavailable(format!("{} did not create a session: {error}", shared.site.name()))
+            };
+            let session: Session = serde_json::from_slice(&response).map_err(wrong)?;
             let kept = Kept { shared: shared.clone(), path, session: session.id };
             if !shared.acquire(&kept.path, &kept.session, &value).await? {
-                // Of a session that has not ended yet: of this process before its restart, say.
+                // The key belongs to a session that has not ended yet, for example of this process before its restart.
                 shared.send("DELETE", &kept.path, b"").await?;
                 if !shared.acquire(&kept.path, &kept.session, &value).await? {
                     let text = format!("{}: {} is locked by another session", shared.site.name(), kept.path);
@@ -137,7 +148,7 @@ struct Kept {
 }
 
 impl Held for Kept {
-    /// The session may live on without its key, which anybody can delete.
+    /// The session may outlive its key, which other programs can delete.
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             self.shared.send("PUT", &format!("/v1/session/renew/{}", self.session), b"").await?;

@@ -1,7 +1,10 @@
-//! What the embedded registry holds. Time is an argument; what is overdue goes when somebody looks.
+//! The instances of the embedded registry. Time is an argument; overdue leases end at the next operation.
+//!
+//! Every operation under the lock costs the logarithm of the number of leases, besides the lists that it returns:
+//! leases end in the order of their time, each once, and a name is removed with its last follower.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     hash::{BuildHasher, RandomState},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -9,7 +12,7 @@ use std::{
 use switchboard::{Code, Result, Status, discover::Instance};
 use tokio::{sync::watch, time::Instant};
 
-/// A TTL below this would be more renewing than serving, above it as good as none.
+/// A shorter TTL would cause more renewals than useful work, a longer one would have no effect.
 const TTL: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
 /// Instances with their leases, of all services.
@@ -22,16 +25,20 @@ pub(super) struct Store {
 
 struct Inner {
     services: HashMap<String, Listed>,
-    /// Whose lease it is: service and id.
+    /// Service and id of each lease.
     leases: HashMap<u64, (String, String)>,
-    /// The last number of a lease or version; it begins anywhere, so that those of before a restart are not taken for
-    /// newer ones.
+    /// All leases by the time of their end.
+    ends: BTreeSet<(Instant, u64)>,
+    /// The last number of a lease or version. It starts at a random number, so that numbers from before a restart do
+    /// not count as newer ones.
     last: u64,
 }
 
-/// The instances of one service.
+/// The instances of one service. It exists while it has an instance or a follower.
 struct Listed {
     instances: BTreeMap<String, Kept>,
+    /// Their leases by the time of their end.
+    ends: BTreeSet<(Instant, u64)>,
     version: u64,
     changed: watch::Sender<()>,
 }
@@ -43,6 +50,14 @@ struct Kept {
     until: Instant,
 }
 
+/// A follower of one service.
+pub(super) struct Subscription<'a> {
+    store: &'a Store,
+    service: String,
+    /// Taken when the subscription ends.
+    changed: Option<watch::Receiver<()>>,
+}
+
 impl Store {
     pub(super) fn new(
         instances_max: usize,
@@ -50,11 +65,11 @@ impl Store {
         instance_bytes_max: usize,
     ) -> Store {
         let last = RandomState::new().hash_one(0) >> 1;
-        let inner = Inner { services: HashMap::new(), leases: HashMap::new(), last };
+        let inner = Inner { services: HashMap::new(), leases: HashMap::new(), ends: BTreeSet::new(), last };
         Store { instances_max, service_instances_max, instance_bytes_max, inner: Mutex::new(inner) }
     }
 
-    /// Keeps an instance in place of one with the same service and id, and returns the number of its lease.
+    /// Stores an instance, replacing one with the same service and id, and returns the number of its lease.
     pub(super) fn insert(&self, json: String, ttl: Duration, now: Instant) -> Result<u64> {
         let Instance { service, id, .. } = Instance::decode(json.as_bytes(), self.instance_bytes_max)?;
         if !TTL.contains(&ttl) {
@@ -63,13 +78,8 @@ impl Store {
                 format!("a ttl of {ttl:?} is not between {:?} and {:?}", TTL.start(), TTL.end()),
             ));
         }
-        let mut inner = self.lock();
+        let mut inner = self.lock(now);
         let inner = &mut *inner;
-        if inner.leases.len() >= self.instances_max {
-            inner.expire_all(now);
-        } else {
-            inner.expire(&service, now);
-        }
         let of_service = inner.services.get(&service);
         let before = of_service.and_then(|listed| listed.instances.get(&id)).map(|kept| kept.lease);
         let count = of_service.map_or(0, |listed| listed.instances.len());
@@ -80,83 +90,99 @@ impl Store {
             if before.is_none() && count >= max {
                 return Err(Status::new(
                     Code::ResourceExhausted,
-                    format!("the embedded registry has {count} instances already and takes {name} {max}"),
+                    format!("the embedded registry has {count} instances already; the limit is {name} {max}"),
                 ));
             }
         }
         let (lease, version) = (inner.next(), inner.next());
-        if let Some(before) = before {
-            inner.leases.remove(&before);
-        }
-        inner.leases.insert(lease, (service.clone(), id.clone()));
-        let listed = inner.services.entry(service).or_insert_with(|| Listed::new(version));
+        let until = now + ttl;
+        let listed = inner.services.entry(service.clone()).or_insert_with(|| Listed::new(version));
         let is_news = listed.instances.get(&id).is_none_or(|before| before.json != json);
-        listed.instances.insert(id, Kept { json, lease, ttl, until: now + ttl });
+        if let Some(before) = listed.instances.insert(id.clone(), Kept { json, lease, ttl, until }) {
+            inner.leases.remove(&before.lease);
+            inner.ends.remove(&(before.until, before.lease));
+            listed.ends.remove(&(before.until, before.lease));
+        }
+        inner.leases.insert(lease, (service, id));
+        inner.ends.insert((until, lease));
+        listed.ends.insert((until, lease));
         if is_news {
             listed.change(version);
         }
         Ok(lease)
     }
 
-    /// Keeps a lease for its TTL from now on.
+    /// Renews a lease for its TTL from now on.
     pub(super) fn extend(&self, lease: u64, now: Instant) -> Result<()> {
-        let mut inner = self.lock();
+        let mut inner = self.lock(now);
         let inner = &mut *inner;
-        let kept = inner.leases.get(&lease).and_then(|(service, id)| {
-            inner.services.get_mut(service).and_then(|listed| listed.instances.get_mut(id))
+        let found = inner.leases.get(&lease).and_then(|(service, id)| {
+            let listed = inner.services.get_mut(service)?;
+            Some((listed.instances.get_mut(id)?, &mut listed.ends))
         });
-        match kept {
-            Some(kept) if kept.until > now => {
-                kept.until = now + kept.ttl;
-                Ok(())
-            }
-            _ => Err(Status::not_found("the embedded registry does not know the lease: register again")),
+        let Some((kept, ends)) = found else {
+            return Err(Status::not_found("the embedded registry has no such lease: register again"));
+        };
+        let until = now + kept.ttl;
+        for ends in [ends, &mut inner.ends] {
+            ends.remove(&(kept.until, lease));
+            ends.insert((until, lease));
         }
+        kept.until = until;
+        Ok(())
     }
 
-    /// Ends a lease if it is known.
+    /// Ends a lease if it exists.
     pub(super) fn remove(&self, lease: u64, now: Instant) {
-        let mut inner = self.lock();
-        let version = inner.next();
-        if let Some((service, id)) = inner.leases.remove(&lease)
-            && let Some(listed) = inner.services.get_mut(&service)
-        {
-            listed.instances.remove(&id);
-            listed.change(version);
-            inner.expire(&service, now);
-        }
+        self.lock(now).end(lease);
+    }
+
+    /// Returns the number of the lease that an instance has.
+    pub(super) fn lease(&self, service: &str, id: &str, now: Instant) -> Result<u64> {
+        let inner = self.lock(now);
+        let kept = inner.services.get(service).and_then(|listed| listed.instances.get(id));
+        kept.map(|kept| kept.lease)
+            .ok_or_else(|| Status::not_found(format!("the embedded registry has no {id} of {service}")))
     }
 
     /// Wakes when the list of a service changes, but not when a lease is overdue.
-    pub(super) fn subscribe(&self, service: &str) -> Result<watch::Receiver<()>> {
-        // The name becomes a key, and there is no end of names.
+    pub(super) fn subscribe(&self, service: &str) -> Result<Subscription<'_>> {
+        // The name becomes a key, so its form is checked.
         Instance::new(service, "tcp://any").check()?;
-        let mut inner = self.lock();
+        let mut inner = self.unchecked();
         let version = inner.next();
-        inner.services.retain(|_, listed| listed.is_needed());
         let listed = inner.services.entry(service.to_owned()).or_insert_with(|| Listed::new(version));
-        Ok(listed.changed.subscribe())
+        let changed = Some(listed.changed.subscribe());
+        Ok(Subscription { store: self, service: service.to_owned(), changed })
     }
 
-    /// The version of a list, and when its next lease is overdue.
+    /// Returns the version of a list, and when its next lease is overdue.
     pub(super) fn version(&self, service: &str, now: Instant) -> (u64, Option<Instant>) {
-        let mut inner = self.lock();
-        inner.expire(service, now);
-        inner.services.get(service).map_or((0, None), |listed| {
-            (listed.version, listed.instances.values().map(|kept| kept.until).min())
-        })
+        self.lock(now)
+            .services
+            .get(service)
+            .map_or((0, None), |listed| (listed.version, listed.ends.first().map(|(until, _)| *until)))
     }
 
-    /// The version of a list and its encoded instances.
+    /// Returns the version of a list and its encoded instances.
     pub(super) fn list(&self, service: &str, now: Instant) -> (u64, Vec<String>) {
-        let mut inner = self.lock();
-        inner.expire(service, now);
-        inner.services.get(service).map_or((0, Vec::new()), |listed| {
+        self.lock(now).services.get(service).map_or((0, Vec::new()), |listed| {
             (listed.version, listed.instances.values().map(|kept| kept.json.clone()).collect())
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    /// Locks the store and ends the leases that are overdue.
+    fn lock(&self, now: Instant) -> MutexGuard<'_, Inner> {
+        let mut inner = self.unchecked();
+        while let Some((until, lease)) = inner.ends.first().copied()
+            && until <= now
+        {
+            inner.end(lease);
+        }
+        inner
+    }
+
+    fn unchecked(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -167,44 +193,61 @@ impl Inner {
         self.last
     }
 
-    fn expire_all(&mut self, now: Instant) {
-        let services: Vec<String> = self.services.keys().cloned().collect();
-        for service in services {
-            self.expire(&service, now);
+    /// Ends a lease if it exists.
+    fn end(&mut self, lease: u64) {
+        let version = self.next();
+        let Some((service, id)) = self.leases.remove(&lease) else { return };
+        let Some(listed) = self.services.get_mut(&service) else { return };
+        if let Some(kept) = listed.instances.remove(&id) {
+            self.ends.remove(&(kept.until, lease));
+            listed.ends.remove(&(kept.until, lease));
         }
+        listed.change(version);
+        self.forget(&service);
     }
 
-    /// Ends the leases of a service that are overdue.
-    fn expire(&mut self, service: &str, now: Instant) {
-        let version = self.next();
-        let Some(listed) = self.services.get_mut(service) else { return };
-        let before = listed.instances.len();
-        let leases = &mut self.leases;
-        listed.instances.retain(|_, kept| {
-            let stays = kept.until > now;
-            if !stays {
-                leases.remove(&kept.lease);
-            }
-            stays
-        });
-        if listed.instances.len() != before {
-            listed.change(version);
+    /// Removes the name of a service without instances and followers.
+    fn forget(&mut self, service: &str) {
+        let is_needed = |listed: &Listed| !listed.instances.is_empty() || listed.changed.receiver_count() > 0;
+        if self.services.get(service).is_some_and(|listed| !is_needed(listed)) {
+            self.services.remove(service);
         }
     }
 }
 
 impl Listed {
     fn new(version: u64) -> Listed {
-        Listed { instances: BTreeMap::new(), version, changed: watch::Sender::new(()) }
+        Listed { instances: BTreeMap::new(), ends: BTreeSet::new(), version, changed: watch::Sender::new(()) }
     }
 
     fn change(&mut self, version: u64) {
         self.version = version;
         self.changed.send_replace(());
     }
+}
 
-    fn is_needed(&self) -> bool {
-        !self.instances.is_empty() || self.changed.receiver_count() > 0
+impl Subscription<'_> {
+    /// Marks the changes so far as seen.
+    pub(super) fn mark_unchanged(&mut self) {
+        if let Some(changed) = &mut self.changed {
+            changed.mark_unchanged();
+        }
+    }
+
+    /// Waits for a change. Cancel safe.
+    pub(super) async fn changed(&mut self) {
+        if let Some(changed) = &mut self.changed {
+            // The sender lives as long as this subscription.
+            let _ = changed.changed().await;
+        }
+    }
+}
+
+impl Drop for Subscription<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.store.unchecked();
+        self.changed = None;
+        inner.forget(&self.service);
     }
 }
 
@@ -231,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_again_is_no_change_and_the_old_lease_ends_nothing() {
+    fn registering_the_same_instance_again_is_no_change_and_the_old_lease_ends_nothing() {
         let (store, now) = (Store::new(10, 10, 1024), Instant::now());
         let old = store.insert(json("a", "1"), TTL, now).unwrap();
         let version = store.version("a", now).0;
@@ -244,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn full_is_full_until_leases_end() {
+    fn a_full_registry_refuses_until_leases_end() {
         let (store, now) = (Store::new(3, 2, 1024), Instant::now());
         store.insert(json("a", "1"), TTL, now).unwrap();
         store.insert(json("a", "2"), TTL, now).unwrap();
@@ -258,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused() {
+    fn invalid_instances_and_ttls_are_refused() {
         let (store, now) = (Store::new(3, 2, 100), Instant::now());
         for (json, ttl) in [
             (json("a", "1"), Duration::ZERO),
@@ -268,15 +311,54 @@ mod tests {
         ] {
             assert_eq!(store.insert(json, ttl, now).unwrap_err().code(), Code::InvalidArgument);
         }
-        assert_eq!(store.subscribe("").unwrap_err().code(), Code::InvalidArgument);
+        assert_eq!(store.subscribe("").err().unwrap().code(), Code::InvalidArgument);
     }
 
     #[test]
-    fn names_that_nobody_follows_any_more_are_forgotten() {
-        let store = Store::new(3, 2, 100);
+    fn names_are_removed_with_their_last_follower_and_instance() {
+        let (store, now) = (Store::new(3, 2, 1024), Instant::now());
         for at in 0..100 {
             store.subscribe(&at.to_string()).unwrap();
         }
-        assert_eq!(store.lock().services.len(), 1);
+        assert!(store.unchecked().services.is_empty());
+        let (one, two) = (store.subscribe("a").unwrap(), store.subscribe("a").unwrap());
+        let lease = store.insert(json("a", "1"), TTL, now).unwrap();
+        drop(one);
+        store.remove(lease, now);
+        assert_eq!(store.unchecked().services.len(), 1);
+        drop(two);
+        assert!(store.unchecked().services.is_empty());
+        store.insert(json("a", "1"), TTL, now).unwrap();
+        drop(store.subscribe("a").unwrap());
+        assert_eq!(store.version("a", now).1, Some(now + TTL));
+        assert_eq!(store.version("a", now + TTL), (0, None));
+        let inner = store.unchecked();
+        assert!(inner.services.is_empty() && inner.leases.is_empty() && inner.ends.is_empty());
+    }
+
+    #[test]
+    fn leases_end_in_the_order_of_their_time_in_every_service() {
+        let (store, now) = (Store::new(300, 300, 1024), Instant::now());
+        for at in 0..100 {
+            let service = (at % 7).to_string();
+            let lease = store.insert(json(&service, &at.to_string()), TTL, now).unwrap();
+            if at % 3 == 0 {
+                store.extend(lease, now + TTL / 2).unwrap();
+            }
+        }
+        store.version("another", now + TTL);
+        assert_eq!(store.unchecked().leases.len(), 34);
+        store.version("another", now + TTL + TTL / 2);
+        assert!(store.unchecked().services.is_empty());
+    }
+
+    #[test]
+    fn the_lease_of_an_instance_is_that_of_its_last_registration() {
+        let (store, now) = (Store::new(3, 2, 1024), Instant::now());
+        let old = store.insert(json("a", "1"), TTL, now).unwrap();
+        let new = store.insert(json("a", "1"), TTL, now).unwrap();
+        assert_eq!(store.lease("a", "1", now).unwrap(), new);
+        assert_eq!(store.extend(old, now).unwrap_err().code(), Code::NotFound);
+        assert_eq!(store.lease("a", "1", now + TTL).unwrap_err().code(), Code::NotFound);
     }
 }

@@ -8,22 +8,22 @@ use switchboard::{
     web,
 };
 
-/// What rpcx's plug-ins write to etcd, Consul, ZooKeeper and Redis, so that rpcx's clients find Switchboard's servers
-/// and the reverse. `BASE` is taken literally, as rpcx takes it.
+/// The keys and values that rpcx's plug-ins write to etcd, Consul, ZooKeeper and Redis, so that rpcx clients find
+/// Switchboard servers and the reverse. `BASE` is used literally, as in rpcx.
 ///
-/// An address of TCP is `tcp@HOST:PORT`, one of TLS too, since there the client knows; with `network=http` it is
-/// `http@`, and a WebSocket is `ws@` or `wss@`.
-/// What rpcx's servers register is reached with `wire=rpcx`. rpcx's usual weight is 1, which is our 100. What is not
-/// up, or has no weight, is `state=inactive` there. Of the metadata, `group`, `version` and `zone` are fields and the
-/// rest are tags, but for the counters `calls` and `connections`, which servers write again and again; what rpcx does
-/// not know has names that begin with `switchboard.`.
+/// A TCP address is `tcp@HOST:PORT`. So is a TLS address, because in rpcx the client decides about TLS. With
+/// `network=http` the address is `http@`, and a WebSocket is `ws@` or `wss@`. Addresses that rpcx servers register get
+/// `wire=rpcx`. rpcx's default weight is 1, which is our 100. An instance that is not up, or has no weight, is
+/// `state=inactive` in rpcx. In the metadata, `group`, `version` and `zone` are fields and the rest are tags, except
+/// for the counters `calls` and `connections`, which servers write repeatedly. Fields that rpcx does not have use names
+/// that begin with `switchboard.`.
 #[derive(Clone, Debug)]
 pub struct RpcxLayout {
     base: String,
 }
 
 impl RpcxLayout {
-    /// The base path, literally.
+    /// Creates the layout with this base path, used literally.
     pub fn new(base: &str) -> RpcxLayout {
         RpcxLayout { base: base.trim_end_matches('/').to_owned() }
     }
@@ -31,7 +31,7 @@ impl RpcxLayout {
 
 impl Layout for RpcxLayout {
     fn folder(&self, service: &str) -> String {
-        // Literally too, but for what no store can have as a path.
+        // Used literally too, except for names that no store accepts as a path.
         match service.split('/').any(str::is_empty) {
             true => format!("{}/{}/", self.base, escape(service)),
             false => format!("{}/{service}/", self.base),
@@ -39,7 +39,7 @@ impl Layout for RpcxLayout {
     }
 
     fn is_name(&self, name: &str) -> bool {
-        // Clients of rpcx take one without a network for TCP.
+        // rpcx clients treat an address without a network as TCP.
         !name.contains('/') && name.contains(':')
     }
 
@@ -84,13 +84,13 @@ impl Layout for RpcxLayout {
             )));
         }
         let address = address(name)?;
-        let text = str::from_utf8(value).map_err(|_| wrong("its metadata is no UTF-8"))?;
+        let text = str::from_utf8(value).map_err(|_| wrong("its metadata is not UTF-8"))?;
         let mut meta: Meta = pairs(text);
         let inactive = meta.remove("state").is_some_and(|state| state == "inactive");
         let weight: u32 = meta.remove("weight").and_then(|weight| weight.parse().ok()).unwrap_or(1);
         let said = meta.contains_key("switchboard.state");
         let mut instance = meta::read(service, address, weight.saturating_mul(USUAL), meta);
-        // Ours that has no weight is inactive for rpcx, but up.
+        // An instance of ours without weight is inactive in rpcx, but up.
         if inactive && !said && instance.weight > 0 {
             instance.state = State::Down;
         }
@@ -98,22 +98,22 @@ impl Layout for RpcxLayout {
     }
 }
 
-/// What addresses on rpcx's network `http` have as an option.
+/// Option of addresses on rpcx's network `http`.
 const HTTP: &str = "network=http";
 
-/// Our usual weight.
+/// Our default weight.
 const USUAL: u32 = 100;
 
-/// The address that a name of rpcx means: `tcp@HOST:PORT`, or `HOST:PORT`.
+/// Converts an rpcx name to an address: `tcp@HOST:PORT`, or `HOST:PORT`.
 fn address(name: &str) -> Result<String> {
     let (network, place) = name.split_once('@').unwrap_or(("tcp", name));
     let wrong = |why: &str| Status::new(Code::InvalidArgument, format!("{name:?} for rpcx: {why}"));
     let (scheme, path, option) = match network {
         "tcp" | "tcp4" | "tcp6" | "reuseport" | "iouring" => ("tcp", "", ""),
         "http" => ("tcp", "", HTTP),
-        // As rpcx's clients dial it.
+        // The path that rpcx clients dial.
         "ws" | "wss" => (network, "/_rpcx_", ""),
-        other => return Err(wrong(&format!("the network {other:?} is not spoken"))),
+        other => return Err(wrong(&format!("the network {other:?} is not supported"))),
     };
     let address = format!("{scheme}://{place}{path}");
     address.parse::<Address>().map_err(|error| wrong(error.message()))?;
@@ -121,7 +121,7 @@ fn address(name: &str) -> Result<String> {
     Ok(format!("{address}?wire=rpcx{and}{option}"))
 }
 
-/// A URL query as Go writes it.
+/// Parses a URL query as Go writes it.
 fn pairs(query: &str) -> Meta {
     let decode = |text: &str| web::decode(&text.replace('+', " "));
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rpcx_writes_is_read() {
+    fn instances_of_rpcx_are_decoded() {
         let layout = RpcxLayout::new("/rpcx_test/");
         assert_eq!(layout.folder("Arith"), "/rpcx_test/Arith/");
         for (name, value, expected) in [
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_are_written_as_rpcx_reads_them_and_come_back_whole() {
+    fn own_instances_are_encoded_for_rpcx_and_restored_completely() {
         for (instance, key, value) in [
             (Instance::new("Arith", "tcp://10.0.0.7:80?wire=rpcx"), "rpcx_test/Arith/tcp@10.0.0.7:80", ""),
             (

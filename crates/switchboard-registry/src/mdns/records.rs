@@ -1,8 +1,8 @@
-//! The datagrams: a question, what an instance says of itself, and its farewell.
+//! The datagrams: queries, announcements of an instance, and goodbyes.
 //!
-//! Of our own, the instance is in the TXT record, as JSON in pieces `0=…`, `1=…` of at most 255 bytes; PTR, SRV and A
-//! or AAAA beside it are for other browsers. Its label is a fingerprint of service and id, so that two with the same
-//! replace each other. What rpcx has in place of that is in [`rpcx`].
+//! In our own records, the instance is in the TXT record, as JSON in pieces `0=…`, `1=…` of at most 255 bytes; the PTR,
+//! SRV and A or AAAA records are for other browsers. Its label is a fingerprint of service and id, so that two
+//! instances with the same service and id replace each other. The records of rpcx are in [`rpcx`].
 
 use super::rpcx;
 use crate::{layout::Style, meta};
@@ -10,7 +10,7 @@ use hickory_resolver::{
     Name,
     proto::{
         ProtoError,
-        op::{Message, MessageType, Query},
+        op::{Message, MessageType, Query, ResponseCode},
         rr::{
             RData, Record, RecordType,
             rdata::{A, AAAA, PTR, SRV, TXT},
@@ -23,36 +23,36 @@ use std::{
 };
 use switchboard::{Result, Status, discover::Instance};
 
-/// As RFC 6762 has it.
+/// The limit of RFC 6762.
 pub(super) const DATAGRAM_BYTES_MAX: usize = 9000;
 
-/// The type of DNS-SD.
+/// The DNS-SD service type.
 const TYPE: &[&str] = &["_switchboard", "_tcp", "local"];
-/// Of a string of TXT.
+/// Most bytes of a TXT string.
 pub(super) const STRING_BYTES_MAX: usize = 255;
 
-/// What a datagram tells of a label: the instances that it stands for, and when the records end.
-pub(super) enum Told {
+/// Content of a datagram about a label: its instances, and how long the records are valid.
+pub(super) enum Announcement {
     Gone(String),
-    Are(String, Vec<Instance>, Duration),
+    Present(String, Vec<Instance>, Duration),
 }
 
-/// Who is there?
-pub(super) fn question(style: Style) -> Vec<u8> {
+/// Creates a query for all instances.
+pub(super) fn query(style: Style) -> Vec<u8> {
     let mut message = Message::new();
     message.add_query(Query::query(type_name(style), RecordType::PTR));
     message.to_vec().expect("a fixed message")
 }
 
-/// Whether it asks for what we tell.
-pub(super) fn is_question(style: Style, datagram: &[u8]) -> bool {
+/// Returns whether a datagram queries our service type.
+pub(super) fn is_query(style: Style, datagram: &[u8]) -> bool {
     let Ok(message) = Message::from_vec(datagram) else { return false };
     let kind = type_name(style);
     message.message_type() == MessageType::Query
         && message.queries().iter().any(|query| kind.zone_of(query.name()))
 }
 
-/// The label of an instance: FNV-1a of service and id, in hexadecimal digits.
+/// Returns the label of an instance: FNV-1a of service and id, in hexadecimal digits.
 pub(super) fn label(instance: &Instance) -> String {
     let names = instance.service.bytes().chain([0]).chain(instance.id.bytes());
     let hash = names.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -61,11 +61,11 @@ pub(super) fn label(instance: &Instance) -> String {
     format!("{hash:016x}")
 }
 
-/// What an instance says of itself; with a TTL of zero it is its farewell.
+/// Creates the announcement of an instance; with a TTL of zero it is its goodbye.
 ///
 /// # Errors
-/// `InvalidArgument` for one that does not fit.
-pub(super) fn answer(style: Style, instance: &Instance, ttl_seconds: u32) -> Result<Vec<u8>> {
+/// `InvalidArgument` for an instance that does not fit.
+pub(super) fn announcement(style: Style, instance: &Instance, ttl_seconds: u32) -> Result<Vec<u8>> {
     let strings = match style {
         Style::Own => strings(instance)?,
         Style::Rpcx => vec![rpcx::string(instance)?],
@@ -79,10 +79,10 @@ pub(super) fn answer(style: Style, instance: &Instance, ttl_seconds: u32) -> Res
     message.set_message_type(MessageType::Response).set_authoritative(true);
     message.add_answer(Record::from_rdata(kind, ttl_seconds, RData::PTR(PTR(name.clone()))));
     message.add_answer(Record::from_rdata(name.clone(), ttl_seconds, RData::TXT(TXT::from_bytes(strings))));
-    // Who has no port has nothing that other browsers could use.
+    // An instance without a port has no records for other browsers.
     if let Ok((host, port)) = meta::place(&instance.address) {
         let target = match (host.parse::<IpAddr>(), style) {
-            // Clients of rpcx do not look at it, but want one.
+            // rpcx clients require the record and ignore its content.
             (Err(_), Style::Rpcx) => Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             (address, _) => address.ok(),
         };
@@ -103,27 +103,33 @@ pub(super) fn answer(style: Style, instance: &Instance, ttl_seconds: u32) -> Res
     message.to_vec().map_err(wrong)
 }
 
-/// The instance in pieces.
+/// Splits the instance into pieces.
 fn strings(instance: &Instance) -> Result<Vec<Vec<u8>>> {
     let json = instance.encode(super::INSTANCE_BYTES_MAX)?;
     let mut strings = vec![b"txtvers=1".to_vec()];
-    // Room for the number of the piece and the sign behind it.
+    // Leaves room for the number of the piece and the `=` behind it.
     for (at, piece) in json.chunks(STRING_BYTES_MAX - 4).enumerate() {
         strings.push([format!("{at}=").as_bytes(), piece].concat());
     }
     Ok(strings)
 }
 
-/// What a datagram tells of instances of `service`. What is none of ours is nothing.
-pub(super) fn read_answer(style: Style, datagram: &[u8], service: &str, bytes_max: usize) -> Vec<Told> {
+/// Reads the announcements for instances of `service`. Other datagrams return none.
+pub(super) fn read_announcements(
+    style: Style,
+    datagram: &[u8],
+    service: &str,
+    bytes_max: usize,
+) -> Vec<Announcement> {
     let Ok(message) = Message::from_vec(datagram) else { return Vec::new() };
-    if message.message_type() != MessageType::Response {
+    // RFC 6762, 18.11: messages with a response code are ignored.
+    if message.message_type() != MessageType::Response || message.response_code() != ResponseCode::NoError {
         return Vec::new();
     }
     let kind = type_name(style);
-    // Who answers a question for names has the rest beside its answer.
+    // A responder to a query for names puts the other records into the additional section.
     let records = message.answers().iter().chain(message.additionals());
-    let told = records.filter(|record| kind.zone_of(record.name())).filter_map(|record| {
+    let announcements = records.filter(|record| kind.zone_of(record.name())).filter_map(|record| {
         let RData::TXT(text) = record.data() else { return None };
         if style == Style::Rpcx {
             let label = record.name().to_ascii();
@@ -139,17 +145,17 @@ pub(super) fn read_answer(style: Style, datagram: &[u8], service: &str, bytes_ma
             return None;
         }
         Some(match record.ttl() {
-            0 => Told::Gone(label),
-            ttl => Told::Are(label, vec![instance], Duration::from_secs(ttl.min(TTL_MAX).into())),
+            0 => Announcement::Gone(label),
+            ttl => Announcement::Present(label, vec![instance], Duration::from_secs(ttl.min(TTL_MAX).into())),
         })
     });
-    told.collect()
+    announcements.collect()
 }
 
-/// Nobody is believed for longer than this.
+/// Announcements are valid for at most this time.
 const TTL_MAX: u32 = 75 * 60;
 
-/// `0=…`.
+/// Parses a piece, `0=…`.
 fn piece(string: &[u8]) -> Option<(usize, &[u8])> {
     let at = string.iter().position(|byte| *byte == b'=')?;
     let number = str::from_utf8(&string[..at]).ok()?.parse().ok()?;
@@ -171,40 +177,57 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_read() {
+    fn announcements_are_decoded() {
         let instance =
             Instance::new("a.B", "tcp://[::1]:80").id("tcp://x/\u{1f600}").tag("t", "x".repeat(700));
-        assert!(is_question(Style::Own, &question(Style::Own)));
-        let datagram = answer(Style::Own, &instance, 9).unwrap();
-        assert!(!is_question(Style::Own, &datagram) && datagram.len() < 1472, "{}", datagram.len());
-        let told = read_answer(Style::Own, &datagram, "a.B", 2000);
-        let [Told::Are(name, found, ttl)] = &told[..] else { panic!("it is there") };
+        assert!(is_query(Style::Own, &query(Style::Own)));
+        let datagram = announcement(Style::Own, &instance, 9).unwrap();
+        assert!(!is_query(Style::Own, &datagram) && datagram.len() < 1472, "{}", datagram.len());
+        let announcements = read_announcements(Style::Own, &datagram, "a.B", 2000);
+        let [Announcement::Present(name, found, ttl)] = &announcements[..] else { panic!("it is there") };
         assert_eq!((name, &found[..], ttl.as_secs()), (&label(&instance), &[instance.clone()][..], 9));
         assert!(matches!(
-            &read_answer(Style::Own, &answer(Style::Own, &instance, 0).unwrap(), "a.B", 2000)[..],
-            [Told::Gone(_)]
+            &read_announcements(Style::Own, &announcement(Style::Own, &instance, 0).unwrap(), "a.B", 2000)[..],
+            [Announcement::Gone(_)]
         ));
         assert!(
-            read_answer(Style::Own, &datagram, "a.BC", 2000).is_empty()
-                && read_answer(Style::Own, &datagram, "a.B", 100).is_empty()
+            read_announcements(Style::Own, &datagram, "a.BC", 2000).is_empty()
+                && read_announcements(Style::Own, &datagram, "a.B", 100).is_empty()
         );
         let unix = Instance::new("a.B", "unix:/run/a.sock");
-        assert_eq!(read_answer(Style::Own, &answer(Style::Own, &unix, 1).unwrap(), "a.B", 2000).len(), 1);
+        assert_eq!(
+            read_announcements(Style::Own, &announcement(Style::Own, &unix, 1).unwrap(), "a.B", 2000).len(),
+            1
+        );
         let long = Instance::new("a.B", "tcp://h:1").tag("t", "x".repeat(1200));
-        assert!(answer(Style::Own, &long, 1).unwrap_err().message().contains("instance_bytes_max 1100"));
+        assert!(
+            announcement(Style::Own, &long, 1).unwrap_err().message().contains("instance_bytes_max 1100")
+        );
     }
 
     #[test]
-    fn noise_is_nothing() {
-        let datagram = answer(Style::Own, &Instance::new("a.B", "tcp://10.0.0.1:80"), 9).unwrap();
+    fn messages_with_a_response_code_are_ignored() {
+        // The goodbye of an instance, in the response of a server that fails.
+        let mut datagram = announcement(Style::Own, &Instance::new("a.B", "tcp://10.0.0.1:80"), 0).unwrap();
+        assert_eq!(read_announcements(Style::Own, &datagram, "a.B", 2000).len(), 1);
+        for code in 1..16 {
+            datagram[3] = datagram[3] & 0xf0 | code;
+            assert!(read_announcements(Style::Own, &datagram, "a.B", 2000).is_empty(), "{code}");
+        }
+    }
+
+    #[test]
+    fn unrelated_datagrams_are_ignored() {
+        let datagram = announcement(Style::Own, &Instance::new("a.B", "tcp://10.0.0.1:80"), 9).unwrap();
         for at in 0..datagram.len() {
             let _ = (
-                read_answer(Style::Own, &datagram[..at], "a.B", 2000).len(),
-                is_question(Style::Own, &datagram[..at]),
+                read_announcements(Style::Own, &datagram[..at], "a.B", 2000).len(),
+                is_query(Style::Own, &datagram[..at]),
             );
             let mut broken = datagram.clone();
             broken[at] ^= 0xff;
-            let _ = (read_answer(Style::Own, &broken, "a.B", 2000).len(), is_question(Style::Own, &broken));
+            let _ =
+                (read_announcements(Style::Own, &broken, "a.B", 2000).len(), is_query(Style::Own, &broken));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What this process tells: one task that answers questions for all that it holds.
+//! The responder of this process: one task that responds to queries for all registered instances.
 
 use super::records;
 use crate::layout::Style;
@@ -16,37 +16,37 @@ use switchboard::{
 };
 use tokio::{net::UdpSocket, task::AbortHandle, time::sleep};
 
-/// A network, and what is held on it.
+/// A network, and the instances that are registered on it.
 pub(super) struct Link {
     style: Style,
     group: SocketAddrV4,
     interface: Ipv4Addr,
-    told: Arc<Mutex<Tales>>,
-    speaker: Mutex<Option<Speaker>>,
+    registered: Arc<Mutex<Announcements>>,
+    responder: Mutex<Option<Responder>>,
 }
 
-/// Datagrams by label, each with the number of the registration that it is of.
-type Tales = BTreeMap<String, (u64, Arc<[u8]>)>;
+/// Datagrams by label, each with the number of its registration.
+type Announcements = BTreeMap<String, (u64, Arc<[u8]>)>;
 
-struct Speaker {
+struct Responder {
     socket: Arc<UdpSocket>,
     task: AbortHandle,
 }
 
-/// Questions that come together get one answer. Everybody hears it, so there need not be many.
+/// Time in which queries are collected for one response. All hosts receive it, so there need not be many.
 const GATHER: Duration = Duration::from_millis(40);
 
 impl Link {
     pub(super) fn new(style: Style, group: SocketAddrV4, interface: Ipv4Addr) -> Link {
-        Link { style, group, interface, told: Arc::default(), speaker: Mutex::default() }
+        Link { style, group, interface, registered: Arc::default(), responder: Mutex::default() }
     }
 
-    /// A socket that hears the group. Several processes of a machine may have one.
+    /// Opens a socket that receives the group. Several processes of a machine may have one.
     pub(super) fn open(&self) -> io::Result<UdpSocket> {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
-        // Bound to the group, it hears nothing else.
+        // Bound to the group, it receives nothing else.
         socket.bind(&self.group.into())?;
         socket.join_multicast_v4(self.group.ip(), &self.interface)?;
         if !self.interface.is_unspecified() {
@@ -60,63 +60,68 @@ impl Link {
         socket.send_to(datagram, self.group).await.map(drop)
     }
 
-    /// The socket of the task that answers, which is started if it does not run.
-    fn speaker(&self) -> io::Result<Arc<UdpSocket>> {
-        let mut speaker = self.speaker.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the socket of the responder task, and starts the task if it does not run.
+    fn responder(&self) -> io::Result<Arc<UdpSocket>> {
+        let mut responder = self.responder.lock().unwrap_or_else(PoisonError::into_inner);
         // A task ends with its runtime.
-        if let Some(speaker) = speaker.as_ref().filter(|speaker| !speaker.task.is_finished()) {
-            return Ok(speaker.socket.clone());
+        if let Some(responder) = responder.as_ref().filter(|responder| !responder.task.is_finished()) {
+            return Ok(responder.socket.clone());
         }
         let socket = Arc::new(self.open()?);
-        let answering = answer(self.style, socket.clone(), self.group, self.told.clone());
-        let task = tokio::spawn(answering).abort_handle();
-        *speaker = Some(Speaker { socket: socket.clone(), task });
+        let responding = respond(self.style, socket.clone(), self.group, self.registered.clone());
+        let task = tokio::spawn(responding).abort_handle();
+        *responder = Some(Responder { socket: socket.clone(), task });
         Ok(socket)
     }
 
-    fn told(&self) -> MutexGuard<'_, Tales> {
-        lock(&self.told)
+    fn registered(&self) -> MutexGuard<'_, Announcements> {
+        lock(&self.registered)
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if let Some(speaker) = self.speaker.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            speaker.task.abort();
+        if let Some(responder) = self.responder.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            responder.task.abort();
         }
     }
 }
 
-fn lock(told: &Mutex<Tales>) -> MutexGuard<'_, Tales> {
-    told.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(registered: &Mutex<Announcements>) -> MutexGuard<'_, Announcements> {
+    registered.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn answer(style: Style, socket: Arc<UdpSocket>, group: SocketAddrV4, told: Arc<Mutex<Tales>>) {
+async fn respond(
+    style: Style,
+    socket: Arc<UdpSocket>,
+    group: SocketAddrV4,
+    registered: Arc<Mutex<Announcements>>,
+) {
     let mut datagram = vec![0; records::DATAGRAM_BYTES_MAX];
     loop {
-        let asked = match socket.recv(&mut datagram).await {
-            Ok(length) => records::is_question(style, &datagram[..length]),
-            // An interface that went, say; what is held says itself again with its renewal.
+        let is_query = match socket.recv(&mut datagram).await {
+            Ok(length) => records::is_query(style, &datagram[..length]),
+            // The interface may be down; registered instances are announced again with their renewals.
             Err(_) => {
                 sleep(GATHER).await;
                 false
             }
         };
-        if !asked {
+        if !is_query {
             continue;
         }
         sleep(GATHER).await;
-        // They are answered with the first.
+        // The first response covers the queries that arrived meanwhile.
         while socket.try_recv(&mut datagram).is_ok() {}
-        let datagrams: Vec<_> = lock(&told).values().map(|(_, datagram)| datagram.clone()).collect();
+        let datagrams: Vec<_> = lock(&registered).values().map(|(_, datagram)| datagram.clone()).collect();
         for datagram in datagrams {
-            // Whoever does not hear it asks again.
+            // A host that misses the response queries again.
             let _ = socket.send_to(&datagram, group).await;
         }
     }
 }
 
-/// An instance that is told of.
+/// A registered instance, which is announced.
 pub(super) struct Held {
     link: Arc<Link>,
     name: String,
@@ -129,54 +134,54 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn new(link: Arc<Link>, name: &str, instance: &Instance, ttl: Duration) -> Result<Held> {
         let seconds = ttl.as_millis().div_ceil(1000).clamp(1, u128::from(u32::MAX)) as u32;
-        let datagram: Arc<[u8]> = records::answer(link.style, instance, seconds)?.into();
-        let farewell = records::answer(link.style, instance, 0)?;
+        let datagram: Arc<[u8]> = records::announcement(link.style, instance, seconds)?.into();
+        let farewell = records::announcement(link.style, instance, 0)?;
         let label = records::label(instance);
-        let mut told = link.told();
-        let number = told.get(&label).map_or(1, |(number, _)| number + 1);
-        told.insert(label.clone(), (number, datagram.clone()));
-        drop(told);
+        let mut registered = link.registered();
+        let number = registered.get(&label).map_or(1, |(number, _)| number + 1);
+        registered.insert(label.clone(), (number, datagram.clone()));
+        drop(registered);
         Ok(Held { link, name: name.to_owned(), label, number, datagram, farewell })
     }
 
-    async fn say(&self, datagram: &[u8]) -> Result<()> {
+    async fn announce(&self, datagram: &[u8]) -> Result<()> {
         let failed =
             |error: io::Error| Status::unavailable(format!("{}: {error}", self.name)).with_retry(Retry::Safe);
-        let socket = self.link.speaker().map_err(failed)?;
+        let socket = self.link.responder().map_err(failed)?;
         self.link.send(&socket, datagram).await.map_err(failed)
     }
 
-    fn is_last(told: &Tales, label: &str, number: u64) -> bool {
-        told.get(label).is_some_and(|(last, _)| *last == number)
+    fn is_last(registered: &Announcements, label: &str, number: u64) -> bool {
+        registered.get(label).is_some_and(|(last, _)| *last == number)
     }
 }
 
 impl discover::Held for Held {
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { self.say(&self.datagram).await })
+        Box::pin(async { self.announce(&self.datagram).await })
     }
 
     fn release(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             let is_last = {
-                let mut told = self.link.told();
-                let is_last = Held::is_last(&told, &self.label, self.number);
+                let mut registered = self.link.registered();
+                let is_last = Held::is_last(&registered, &self.label, self.number);
                 if is_last {
-                    told.remove(&self.label);
+                    registered.remove(&self.label);
                 }
                 is_last
             };
-            if is_last { self.say(&self.farewell).await } else { Ok(()) }
+            if is_last { self.announce(&self.farewell).await } else { Ok(()) }
         })
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut told = self.link.told();
+        let mut registered = self.link.registered();
         // A newer registration of the same instance stays.
-        if Held::is_last(&told, &self.label, self.number) {
-            told.remove(&self.label);
+        if Held::is_last(&registered, &self.label, self.number) {
+            registered.remove(&self.label);
         }
     }
 }

@@ -1,16 +1,16 @@
-//! What rpcx's plug-in for mDNS tells: all services of a process in one string of the TXT record, as a list in JSON
-//! that is escaped like a URL query.
+//! The records of rpcx's mDNS plug-in: all services of a process in one string of the TXT record, as a JSON list that
+//! is escaped like a URL query.
 
-use super::records::{STRING_BYTES_MAX, Told};
+use super::records::{Announcement, STRING_BYTES_MAX};
 use crate::layout::{Layout, RpcxLayout};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, time::Duration};
 use switchboard::{Result, Status, discover::Instance, web};
 
-/// The type of DNS-SD, with the domain that it has unless somebody chose another.
+/// The DNS-SD service type, with the default domain.
 pub(super) const TYPE: &[&str] = &["_rpcxservices", "local"];
 
-/// Records hold for most of an hour, but whoever is there answers each question.
+/// Records are valid for most of an hour, but each responder responds to every query.
 const TTL_MAX: u32 = 45;
 
 #[derive(Deserialize, Serialize)]
@@ -21,10 +21,10 @@ struct Entry<'a> {
     service_address: Cow<'a, str>,
 }
 
-/// What an instance says of itself.
+/// Encodes the announcement of an instance.
 ///
 /// # Errors
-/// `InvalidArgument` for one that does not fit, or that rpcx cannot say.
+/// `InvalidArgument` for an instance that does not fit, or that rpcx cannot express.
 pub(super) fn string(instance: &Instance) -> Result<Vec<u8>> {
     let layout = RpcxLayout::new("");
     let meta = layout.encode(instance)?;
@@ -45,14 +45,14 @@ pub(super) fn string(instance: &Instance) -> Result<Vec<u8>> {
     }
 }
 
-/// What a record tells of `service`.
+/// Reads the announcement of a record for `service`.
 pub(super) fn read(
     label: String,
     strings: &[Box<[u8]>],
     ttl: u32,
     service: &str,
     bytes_max: usize,
-) -> Option<Told> {
+) -> Option<Announcement> {
     let string = str::from_utf8(strings.first()?).ok()?;
     let json = web::decode(&string.replace('+', " "));
     let entries: Vec<Entry<'_>> = serde_json::from_str(&json).ok()?;
@@ -60,14 +60,14 @@ pub(super) fn read(
     let entries = entries.iter().filter(|entry| entry.service == service);
     let instances: Vec<_> = entries
         .filter_map(|entry| {
-            // What is not spoken here is for others.
+            // Addresses on unsupported networks are for other clients.
             layout.decode(service, &entry.service_address, entry.meta.as_bytes(), bytes_max).ok()
         })
         .collect();
     Some(match ttl {
-        0 => Told::Gone(label),
-        _ if instances.is_empty() => Told::Gone(label),
-        ttl => Told::Are(label, instances, Duration::from_secs(ttl.min(TTL_MAX).into())),
+        0 => Announcement::Gone(label),
+        _ if instances.is_empty() => Announcement::Gone(label),
+        ttl => Announcement::Present(label, instances, Duration::from_secs(ttl.min(TTL_MAX).into())),
     })
 }
 
@@ -77,37 +77,40 @@ mod tests {
     use crate::{layout::Style, mdns::records};
 
     #[test]
-    fn ours_are_as_the_plug_in_writes_them() {
+    fn own_records_have_the_form_of_the_plug_in() {
         let instance = Instance::new("Arith", "tcp://10.0.0.7:8972?wire=rpcx").group("a b");
         let string = String::from_utf8(string(&instance).unwrap()).unwrap();
         let json = r#"[{"service":"Arith","meta":"group=a%20b","service_address":"tcp@10.0.0.7:8972"}]"#;
         assert_eq!(web::decode(&string), json);
         for address in ["tcp://10.0.0.7:8972?wire=rpcx", "tcp://h.example:8972?wire=rpcx"] {
             let instance = Instance::new("Arith", address);
-            let datagram = records::answer(Style::Rpcx, &instance, 9).unwrap();
-            let told = records::read_answer(Style::Rpcx, &datagram, "Arith", 1000);
-            let [Told::Are(_, found, ttl)] = &told[..] else { panic!("it is there") };
+            let datagram = records::announcement(Style::Rpcx, &instance, 9).unwrap();
+            let announcements = records::read_announcements(Style::Rpcx, &datagram, "Arith", 1000);
+            let [Announcement::Present(_, found, ttl)] = &announcements[..] else { panic!("it is there") };
             assert_eq!((&found[..], ttl.as_secs()), (&[instance][..], 9));
-            assert!(records::is_question(Style::Rpcx, &records::question(Style::Rpcx)));
-            assert!(!records::is_question(Style::Own, &records::question(Style::Rpcx)));
+            assert!(records::is_query(Style::Rpcx, &records::query(Style::Rpcx)));
+            assert!(!records::is_query(Style::Own, &records::query(Style::Rpcx)));
         }
         let long = Instance::new("Arith", "tcp://10.0.0.7:8972").tag("t", "x".repeat(200));
         assert!(super::string(&long).unwrap_err().message().contains("room for 255"));
     }
 
     #[test]
-    fn several_services_of_a_process_are_told_apart() {
+    fn services_of_one_process_are_distinguished() {
         let json = r#"[{"service":"Arith","meta":"weight=7","service_address":"tcp@h:1"},
             {"service":"Other","service_address":"tcp@h:1"},{"service":"Arith","service_address":"quic@h:2"}]"#;
-        // As Go escapes it.
+        // Escaped as in Go.
         let string = web::encode(json).replace("%20", "+").into_bytes().into_boxed_slice();
         let read = |service, ttl| {
             read("host".to_owned(), std::slice::from_ref(&string), ttl, service, 1000).unwrap()
         };
-        let Told::Are(_, found, ttl) = read("Arith", 3200) else { panic!("it is there") };
+        let Announcement::Present(_, found, ttl) = read("Arith", 3200) else { panic!("it is there") };
         assert_eq!(found, [Instance::new("Arith", "tcp://h:1?wire=rpcx").weight(700)]);
         assert_eq!(ttl, Duration::from_secs(TTL_MAX.into()));
-        assert!(matches!(read("Nobody", 3200), Told::Gone(_)) && matches!(read("Arith", 0), Told::Gone(_)));
+        assert!(
+            matches!(read("Missing", 3200), Announcement::Gone(_))
+                && matches!(read("Arith", 0), Announcement::Gone(_))
+        );
         for noise in [&b""[..], b"%5B", b"\xff", b"%7B%7D"] {
             assert!(super::read("host".to_owned(), &[noise.into()], 9, "Arith", 1000).is_none());
         }

@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use switchboard::{Code, Result, Status, discover::Instance};
 
-/// Where instances are, and how they are read and written.
+/// The keys of instances, and the scripts that read and write them.
 pub(super) struct Keys {
     layout: Box<dyn Layout>,
     style: Style,
 }
 
-/// A value as rpcx's plug-in keeps it.
+/// A value as rpcx's plug-in stores it.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Pair {
-    /// Without the `/` before the base path that the key in Redis has.
+    /// Without the `/` before the base path that the Redis key has.
     key: String,
     /// In base64.
     value: String,
@@ -48,7 +48,7 @@ impl Keys {
         serde_json::to_vec(&pair).map_err(|error| Status::internal(format!("a pair as json: {error}")))
     }
 
-    /// What is found in the folder; none for what is of another service.
+    /// Decodes an instance of the folder; `None` for one of another service.
     pub(super) fn decode(
         &self,
         service: &str,
@@ -63,10 +63,10 @@ impl Keys {
             return Some(self.layout.decode(service, name, value, bytes_max));
         }
         let wrong = |why: &dyn std::fmt::Display| {
-            Status::new(Code::InvalidArgument, format!("the value of {name:?} is none of rpcx: {why}"))
+            Status::new(Code::InvalidArgument, format!("the value of {name:?} is not an rpcx value: {why}"))
         };
         Some(if value.len() > bytes_max.saturating_mul(2) {
-            Err(wrong(&format!("{} bytes are too many", value.len())))
+            Err(wrong(&format!("{} bytes exceed the limit", value.len())))
         } else {
             serde_json::from_slice(value)
                 .map_err(|error| wrong(&error))
@@ -75,7 +75,7 @@ impl Keys {
         })
     }
 
-    /// Which keys are in the folder, as `SCAN` and patterns of channels have it.
+    /// Returns the pattern of the keys in the folder, for `SCAN` and channels.
     pub(super) fn pattern(&self, service: &str) -> String {
         let mut pattern = String::new();
         for letter in self.folder(service).chars() {
@@ -87,12 +87,12 @@ impl Keys {
         pattern + "*"
     }
 
-    /// Where Redis tells of changes that are not ours, if it does.
+    /// Returns the channel on which Redis announces changes by other programs, if it is configured.
     pub(super) fn events(&self, service: &str) -> Option<String> {
         (self.style != Style::Own).then(|| format!("__keyspace@*__:{}", self.pattern(service)))
     }
 
-    /// Without a message the list is read again after this.
+    /// Returns the time after which the list is read again without a message.
     pub(super) fn read_every(&self) -> Duration {
         Duration::from_secs(if self.style == Style::Own { 10 } else { 2 })
     }
@@ -106,8 +106,8 @@ impl Keys {
     }
 }
 
-/// Those who are there, with the time until the first of them ends; forgets names whose keys have ended. Answers with
-/// the number alone when there are more than are wanted.
+/// Returns the instances, with the time until the first of them expires; removes names whose keys have expired. Returns
+/// only the number if there are more than allowed.
 const LIST: &str = r"
 local count = redis.call('SCARD', KEYS[1])
 if count > tonumber(ARGV[1]) then return {tostring(count)} end
@@ -127,32 +127,50 @@ table.insert(found, 1, tostring(first))
 return found
 ";
 
-/// KEYS: the folder, ARGV: name, value, milliseconds. Says so to readers unless it was the same before.
+/// KEYS: the folder, ARGV: name, value, milliseconds, owner. Notifies readers unless the value was the same before.
+///
+/// The owner is in a separate key: other programs read the values, and two registrations may have the same value.
 const HOLD: &str = r"
 local key = KEYS[1] .. ARGV[1]
 local before = redis.call('GET', key)
 redis.call('SET', key, ARGV[2], 'PX', ARGV[3])
+redis.call('SET', 'switchboard:owner:' .. key, ARGV[4], 'PX', ARGV[3])
 redis.call('SADD', KEYS[1], ARGV[1])
 if before ~= ARGV[2] then redis.call('PUBLISH', KEYS[1], '') end
 return 1
 ";
 
-/// KEYS: the folder, ARGV: name, value, milliseconds. Answers whether it still was there, and the same.
+/// KEYS: the folder, ARGV: name, value, milliseconds, owner. Returns whether the key still existed with the same owner.
 pub(super) const RENEW: &str = r"
 local key = KEYS[1] .. ARGV[1]
-if redis.call('GET', key) ~= ARGV[2] then return 0 end
+local owner = 'switchboard:owner:' .. key
+if redis.call('GET', key) ~= ARGV[2] or redis.call('GET', owner) ~= ARGV[4] then return 0 end
+redis.call('PEXPIRE', owner, ARGV[3])
 return redis.call('PEXPIRE', key, ARGV[3])
 ";
 
-/// KEYS: the folder, ARGV: name.
+/// KEYS: the folder, ARGV: name, value, milliseconds, owner. Returns whether a newer registration owns the key.
+pub(super) const SUPERSEDED: &str = r"
+local key = KEYS[1] .. ARGV[1]
+local owner = redis.call('GET', 'switchboard:owner:' .. key)
+if owner and owner ~= ARGV[4] and redis.call('EXISTS', key) == 1 then return 1 end
+return 0
+";
+
+/// KEYS: the folder, ARGV: name, value, milliseconds, owner. A value that another program has written meanwhile stays.
 pub(super) const RELEASE: &str = r"
-redis.call('DEL', KEYS[1] .. ARGV[1])
+local key = KEYS[1] .. ARGV[1]
+local owner = 'switchboard:owner:' .. key
+if redis.call('GET', owner) ~= ARGV[4] then return 0 end
+redis.call('DEL', owner)
+if redis.call('GET', key) ~= ARGV[2] then return 0 end
+redis.call('DEL', key)
 redis.call('SREM', KEYS[1], ARGV[1])
 redis.call('PUBLISH', KEYS[1], '')
 return 1
 ";
 
-/// As `LIST`, where no set of names is kept. ARGV: the most, the pattern of the keys.
+/// The equivalent of `LIST` without a set of names. ARGV: the limit, the pattern of the keys.
 const SCAN: &str = r"
 local first, found, cursor = -1, {}, '0'
 local seen = {}
@@ -175,11 +193,12 @@ table.insert(found, 1, tostring(first))
 return found
 ";
 
-/// As `HOLD`, where no set of names is kept.
+/// The equivalent of `HOLD` without a set of names.
 const SET: &str = r"
 local key = KEYS[1] .. ARGV[1]
 local before = redis.call('GET', key)
 redis.call('SET', key, ARGV[2], 'PX', ARGV[3])
+redis.call('SET', 'switchboard:owner:' .. key, ARGV[4], 'PX', ARGV[3])
 if before ~= ARGV[2] then redis.call('PUBLISH', KEYS[1], '') end
 return 1
 ";
@@ -203,7 +222,7 @@ mod tests {
             assert!(read("tcp@10.0.0.7:8972", wrong).unwrap().is_err());
         }
         assert_eq!(keys.pattern("a*b"), r"/rpcx_test/a\*b/*");
-        // A base path with a slash has two in Redis.
+        // A base path with a slash has two slashes in Redis.
         assert_eq!(Keys::new(Style::Rpcx, "/rpcx").folder("Arith"), "//rpcx/Arith/");
     }
 }

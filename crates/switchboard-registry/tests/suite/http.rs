@@ -1,4 +1,4 @@
-//! A small server of HTTP/1.1 for registries that are spoken to by their documented API.
+//! A small HTTP/1.1 server for registries with a documented HTTP API.
 
 use std::{collections::BTreeMap, future::Future, sync::Arc};
 use switchboard::web::decode;
@@ -9,8 +9,8 @@ use tokio::{
     task::JoinSet,
 };
 
-/// What was asked.
-pub(crate) struct Asked {
+/// A received request.
+pub(crate) struct HttpRequest {
     pub(crate) method: String,
     /// Without its query.
     pub(crate) path: String,
@@ -20,24 +20,26 @@ pub(crate) struct Asked {
     pub(crate) headers: BTreeMap<String, String>,
 }
 
-impl Asked {
+impl HttpRequest {
     pub(crate) fn option(&self, name: &str) -> &str {
         self.options.get(name).map_or("", String::as_str)
     }
 }
 
-/// What is answered.
-pub(crate) enum Answer {
+/// The response to send.
+pub(crate) enum HttpResponse {
     Whole(u16, String),
-    /// Lines as they come, until the sender is dropped.
+    /// With these header lines, each with its line break.
+    WithHead(u16, &'static str, String),
+    /// Lines as they arrive, until the sender is dropped.
     Lines(mpsc::UnboundedReceiver<String>),
 }
 
-/// Answers one request a connection, until it is dropped.
+/// Serves one request per connection, until it is dropped.
 pub(crate) async fn serve<H, F>(listener: TcpListener, handler: H)
 where
-    H: Fn(Asked) -> F + Send + Sync + 'static,
-    F: Future<Output = Answer> + Send,
+    H: Fn(HttpRequest) -> F + Send + Sync + 'static,
+    F: Future<Output = HttpResponse> + Send,
 {
     let handler = Arc::new(handler);
     let mut connections = JoinSet::new();
@@ -48,9 +50,9 @@ where
     }
 }
 
-async fn converse<F: Future<Output = Answer>>(
+async fn converse<F: Future<Output = HttpResponse>>(
     stream: TcpStream,
-    handler: &impl Fn(Asked) -> F,
+    handler: &impl Fn(HttpRequest) -> F,
 ) -> Option<()> {
     let mut stream = BufStream::new(stream);
     let mut line = String::new();
@@ -71,13 +73,18 @@ async fn converse<F: Future<Output = Answer>>(
     let form = String::from_utf8_lossy(&body);
     let pairs = query.split('&').chain(form.split('&')).filter_map(|pair| pair.split_once('='));
     let options = pairs.map(|(name, value)| (decode(name), decode(value))).collect();
-    match handler(Asked { method, path: path.to_owned(), options, headers }).await {
-        Answer::Whole(status, body) => {
-            let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n", body.len());
+    let response = match handler(HttpRequest { method, path: path.to_owned(), options, headers }).await {
+        HttpResponse::Whole(status, body) => HttpResponse::WithHead(status, "", body),
+        response => response,
+    };
+    match response {
+        HttpResponse::Whole(..) => unreachable!("replaced above"),
+        HttpResponse::WithHead(status, lines, body) => {
+            let head = format!("HTTP/1.1 {status} X\r\n{lines}Content-Length: {}\r\n\r\n", body.len());
             stream.write_all(head.as_bytes()).await.ok()?;
             stream.write_all(body.as_bytes()).await.ok()?;
         }
-        Answer::Lines(mut lines) => {
+        HttpResponse::Lines(mut lines) => {
             stream.write_all(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n").await.ok()?;
             stream.flush().await.ok()?;
             while let Some(line) = lines.recv().await {

@@ -1,4 +1,4 @@
-//! Registries whose program is installed here, as rigs: a server of its own for each test.
+//! Registries whose program is installed here, as rigs: a separate server for each test.
 
 use super::{
     Folder, Members, Rig,
@@ -9,18 +9,19 @@ use switchboard::discover::{Options, Registry};
 use switchboard_registry::layout::Style;
 use tokio::{process::Command, time::timeout};
 
-/// What differs between them.
+/// The part of a rig that depends on the program.
 pub(crate) trait Program {
-    /// The shortest TTL that it can do.
+    /// The shortest TTL that the program supports.
     const TTL: Duration;
 
-    /// What serves on the first of these ports and keeps all else in this folder; none where it is not installed.
+    /// Returns the command of a server on the first of these ports with its data in this folder; `None` if it is not
+    /// installed.
     fn command(folder: &Path, ports: [u16; 2]) -> Option<Command>;
 
-    /// Waits until it does all that it is there for, which some do only a while after they take connections.
+    /// Waits until the server is ready, which may be a while after it accepts connections.
     async fn ready(_port: u16) {}
 
-    /// A registry at this port.
+    /// Creates a registry at this port.
     fn connect(style: Style, port: u16, options: Options) -> Arc<dyn Registry>;
 }
 
@@ -35,12 +36,12 @@ pub(crate) struct Local<P> {
 }
 
 impl<P: Program> Local<P> {
-    /// One that runs, or none where it is not installed.
+    /// Starts a server; `None` if the program is not installed.
     pub(crate) async fn of(style: Style) -> Option<Local<P>> {
         loop {
             let (folder, ports) = (Folder::new(), [free_port(), free_port()]);
             let mut command = P::command(&folder.0, ports)?;
-            // It ends at once when somebody else has taken a port meanwhile.
+            // The server ends at once if another process has taken a port meanwhile.
             if let Some(server) = Server::start(&mut command, ports[0]).await {
                 timeout(Duration::from_secs(60), P::ready(ports[0])).await.expect("it is ready");
                 let (server, members) = (Some(server), Members::new());

@@ -1,33 +1,44 @@
-//! What every registry must do, against the real thing: one function, run by a test for each of them.
+//! The requirements of every registry, checked against the real server: one function, run by a test for each of them.
 #![allow(dead_code, reason = "each test uses a part")]
 
-#[cfg(any(feature = "kubernetes", feature = "nacos"))]
+#[cfg(feature = "etcd")]
+pub(crate) mod etcd;
+#[cfg(any(feature = "consul", feature = "kubernetes", feature = "nacos"))]
 pub(crate) mod http;
 #[cfg(any(feature = "consul", feature = "etcd", feature = "redis", feature = "zookeeper"))]
 pub(crate) mod local;
 pub(crate) mod process;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
 #[cfg(any(feature = "consul", feature = "etcd", feature = "mdns", feature = "redis", feature = "zookeeper"))]
 pub(crate) mod rpcx;
+#[cfg(feature = "zookeeper")]
+pub(crate) mod zookeeper;
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 use switchboard::{
     Code, Result,
-    discover::{Instance, Known, Lease, Options, Registry, State, Watch},
+    discover::{Instance, Lease, Options, Registry, SnapshotSource, State, Watch},
 };
 use tokio::time::{sleep, timeout};
 
-/// A registry's server, which tests start and stop, and those who are registered there.
+/// The server of a registry, which tests start and stop, and the registered instances.
 pub(crate) trait Rig {
-    /// A registry of its own, as another process has one.
+    /// Creates a separate registry, as another process has one.
     fn connect(&self, options: Options) -> Arc<dyn Registry>;
 
     /// Ends the server as a crash would, or makes it unreachable.
     async fn stop(&mut self);
 
-    /// Starts it again where it was.
+    /// Starts it again at the same address.
     async fn start(&mut self);
 
-    /// The shortest TTL that it can do.
+    /// The shortest TTL that the registry supports.
     fn ttl(&self) -> Duration;
 
     /// Registers an instance for as long as its process lives.
@@ -35,7 +46,7 @@ pub(crate) trait Rig {
         let options = options().ttl(self.ttl());
         let registry = self.connect(options);
         let key = (instance.service.clone(), instance.id.clone());
-        // One that is slow for a moment is asked again, as servers do.
+        // A slow registry gets another request, as from servers.
         let lease = loop {
             match registry.register(instance.clone()).await {
                 Err(slow) if slow.code() == Code::Unavailable => eprintln!("{slow}"),
@@ -45,27 +56,27 @@ pub(crate) trait Rig {
         self.members().insert(key, (registry, lease));
     }
 
-    /// It deregisters.
+    /// Deregisters an instance.
     async fn leave(&mut self, service: &str, id: &str) {
         let (_, lease) = self.members().remove(&key(service, id)).expect("it has joined");
-        // Without an answer in time it ends with its time.
+        // Without a response in time, the lease expires.
         slow_at_most(lease.end().await);
     }
 
-    /// Its process ends without a word.
+    /// Ends the process of an instance without deregistration.
     async fn crash(&mut self, service: &str, id: &str) {
         let (_, lease) = self.members().remove(&key(service, id)).expect("it has joined");
         lease.kill();
     }
 
-    /// It says something else of itself.
+    /// Changes an instance.
     async fn change(&mut self, instance: Instance) {
         let (_, lease) = &self.members()[&key(&instance.service, &instance.id)];
-        // Without an answer in time a renewal brings it.
+        // Without a response in time, the next renewal sends the change.
         slow_at_most(lease.replace(instance).await);
     }
 
-    /// Who has joined.
+    /// Returns the registered instances.
     fn members(&mut self) -> &mut Members;
 }
 
@@ -77,14 +88,14 @@ fn slow_at_most(outcome: Result<()>) {
     }
 }
 
-/// Who has joined: service and id.
+/// The registered instances by service and id.
 pub(crate) type Members = HashMap<(String, String), (Arc<dyn Registry>, Lease)>;
 
 fn key(service: &str, id: &str) -> (String, String) {
     (service.to_owned(), id.to_owned())
 }
 
-/// Quick in all that tests wait for; nothing is believed that is in doubt.
+/// Options with short times for tests; changes take effect without confirmation.
 pub(crate) fn options() -> Options {
     Options::new().retry_max(Duration::from_millis(200)).confirm_after(Duration::from_secs(3600))
 }
@@ -95,7 +106,7 @@ pub(crate) async fn run(rig: &mut impl Rig) {
     case("the registry is down and back", down_and_back(rig)).await;
 }
 
-/// Those of a registry that has no server which could be down.
+/// Runs the cases of a registry that has no server which could be down.
 pub(crate) async fn run_serverless(rig: &mut impl Rig) {
     case("empty start", empty_start(rig)).await;
     case("join, change and leave", join_change_leave(rig)).await;
@@ -104,6 +115,7 @@ pub(crate) async fn run_serverless(rig: &mut impl Rig) {
     case("odd names", odd_names(rig)).await;
     case("mass change", mass_change(rig)).await;
     case("never below half", never_below_half(rig)).await;
+    case("succession", succession(rig)).await;
 }
 
 async fn case(name: &str, case: impl Future<Output = ()>) {
@@ -115,7 +127,7 @@ async fn empty_start(rig: &mut impl Rig) {
     let registry = rig.connect(options());
     let mut watch = registry.watch("suite.Empty");
     assert_eq!(watch.changed().await.instances, []);
-    assert_eq!(watch.state().known, Known::Registry);
+    assert_eq!(watch.state().source, SnapshotSource::Registry);
     rig.join(instance("suite.Empty", 1)).await;
     until(&mut watch, "1").await;
 }
@@ -138,7 +150,7 @@ async fn join_change_leave(rig: &mut impl Rig) {
     rig.leave(service, "2").await;
     until(&mut watch, "1").await;
     until(&mut late, "1").await;
-    // Longer than its time: it is renewed.
+    // Longer than its TTL: the lease is renewed.
     rig.join(instance(service, 3)).await;
     until(&mut watch, "1 3").await;
     let gone = timeout(rig.ttl() * 2, async {
@@ -171,8 +183,8 @@ async fn prefix_twins(rig: &mut impl Rig) {
         until(&mut watch, "1").await;
         assert_eq!(watch.latest().instances[0].tags["service"], service);
     }
-    for nobody in ["suit", "suite.", "suite.Twi", "suite.Twin/", "suite.Twin/BC"] {
-        let mut none = rig.connect(options()).watch(nobody);
+    for missing in ["suit", "suite.", "suite.Twi", "suite.Twin/", "suite.Twin/BC"] {
+        let mut none = rig.connect(options()).watch(missing);
         assert_eq!(none.changed().await.instances, []);
     }
     rig.leave("suite.Twin", "1").await;
@@ -202,7 +214,7 @@ async fn mass_change(rig: &mut impl Rig) {
     for at in 0..MANY {
         rig.change(instance(service, at).state(State::Draining)).await;
     }
-    // Who was not seen draining would be held back.
+    // An instance that was not seen draining would be held back.
     until_is(&mut watch, |watch| {
         watch.latest().instances.iter().all(|instance| instance.state == State::Draining)
     })
@@ -233,7 +245,7 @@ async fn never_below_half(rig: &mut impl Rig) {
     for at in 1..4 {
         rig.leave(service, &at.to_string()).await;
     }
-    // It goes when the registry was read again and still has not got it.
+    // It is removed when the registry was read again and still does not have it.
     until(&mut waiting, "0").await;
     until_is(&mut doubting, |watch| !watch.state().held_back.is_empty()).await;
     assert!(doubting.latest().instances.len() >= 2);
@@ -242,6 +254,30 @@ async fn never_below_half(rig: &mut impl Rig) {
     }
     until(&mut doubting, "0").await;
     assert_eq!(doubting.state().held_back, [""; 0]);
+}
+
+/// Another process registers the same id, with the same content or another, before the first one ends.
+async fn succession(rig: &mut impl Rig) {
+    let service = "suite.Succession";
+    let connect = || rig.connect(options().ttl(rig.ttl()));
+    for successor in [instance(service, 1), instance(service, 1).weight(7)] {
+        let (old, new) = (connect(), connect());
+        let lease = match old.register(instance(service, 1)).await {
+            // The registry does not support registrations.
+            Err(refused) if refused.code() == Code::Unimplemented => return,
+            lease => lease.expect("it registers"),
+        };
+        let newer = new.register(successor.clone()).await.expect("it registers");
+        let mut watch = rig.connect(believing()).watch(service);
+        until_is(&mut watch, |watch| watch.latest().instances == [successor.clone()]).await;
+        // As a draining server does.
+        lease.replace(instance(service, 1).state(State::Draining)).await.expect("it replaces");
+        lease.end().await.expect("it deregisters");
+        let mut watch = rig.connect(believing()).watch(service);
+        assert_eq!(watch.changed().await.instances, [successor], "the newer registration stays as it is");
+        newer.end().await.expect("it deregisters");
+        until(&mut watch, "").await;
+    }
 }
 
 async fn down_and_back(rig: &mut impl Rig) {
@@ -255,25 +291,24 @@ async fn down_and_back(rig: &mut impl Rig) {
     until(&mut watch, "0 1 2").await;
     folder.holds(3).await;
     rig.stop().await;
-    until_is(&mut watch, |watch| watch.state().trouble.is_some()).await;
+    until_is(&mut watch, |watch| watch.state().error.is_some()).await;
     assert_eq!(ids(&watch), "0 1 2");
 
-    // Another process starts meanwhile: with the disk it knows, without it knows nothing.
+    // Another process starts meanwhile: with the cache on disk it has the instances, without it none.
     let mut from_disk = rig.connect(options().cache(&folder.0)).watch(service);
     until(&mut from_disk, "0 1 2").await;
-    assert_eq!(from_disk.state().known, Known::Disk);
+    assert_eq!(from_disk.state().source, SnapshotSource::Disk);
     let without = rig.connect(options()).watch(service);
-    assert_eq!(without.state().known, Known::Nothing);
+    assert_eq!(without.state().source, SnapshotSource::None);
     assert_eq!(ids(&without), "");
 
-    // Longer than leases last, which nobody is there to tell of but the clock: with or without them in its memory, the
-    // registry is back as it was soon.
+    // Longer than the TTL of the leases: whether the registry keeps them in memory or not, its state is restored soon.
     sleep(rig.ttl()).await;
     rig.start().await;
     for watch in [&mut watch, &mut from_disk, &mut without.clone()] {
         until_is(watch, |watch| {
             let state = watch.state();
-            let known = state.known == Known::Registry && state.trouble.is_none();
+            let known = state.source == SnapshotSource::Registry && state.error.is_none();
             known && state.held_back.is_empty() && ids(watch) == "0 1 2"
         })
         .await;
@@ -284,12 +319,53 @@ async fn down_and_back(rig: &mut impl Rig) {
     until(&mut watch, "0 2 3").await;
 }
 
-/// The instance of a service with a number for its id.
+/// A registry whose server responds with errors keeps the instances that it has read: `set` makes the server respond
+/// with one of `faults`, or normally again. Changes take effect without confirmation.
+pub(crate) async fn errors_empty_nothing<F: std::fmt::Debug + Clone>(
+    registry: Arc<dyn Registry>,
+    service: &str,
+    faults: &[F],
+    set: impl Fn(Option<F>),
+) {
+    set(None);
+    let mut watch = registry.watch(service);
+    until_is(&mut watch, |watch| !watch.latest().instances.is_empty()).await;
+    let known = ids(&watch);
+    for fault in faults {
+        eprintln!("fault: {fault:?}");
+        set(Some(fault.clone()));
+        until_is(&mut watch, |watch| {
+            assert_eq!(ids(watch), known, "after {fault:?}");
+            watch.state().error.is_some()
+        })
+        .await;
+        set(None);
+        until_is(&mut watch, |watch| watch.state().error.is_none()).await;
+        assert_eq!(ids(&watch), known, "after {fault:?} and back");
+    }
+}
+
+/// Error with which a server fails now, if it does.
+pub(crate) type Fault<F> = Arc<Mutex<Option<F>>>;
+
+/// A fault, none at first, and what sets it.
+pub(crate) fn fault<F: Clone + Send + 'static>() -> (Fault<F>, impl Fn(Option<F>)) {
+    let fault = Fault::<F>::default();
+    let set = fault.clone();
+    (fault, move |new| *set.lock().expect("no test panics with it") = new)
+}
+
+/// Options for [`errors_empty_nothing`].
+pub(crate) fn believing() -> Options {
+    options().confirm_after(Duration::ZERO)
+}
+
+/// Creates the instance of a service with a number as its id.
 pub(crate) fn instance(service: &str, at: usize) -> Instance {
     Instance::new(service, format!("tcp://127.0.0.1:{}", 1000 + at)).id(at.to_string())
 }
 
-/// The ids of what a watch has, in order of numbers.
+/// Returns the ids in the snapshot of a watch, in numerical order.
 pub(crate) fn ids(watch: &Watch) -> String {
     let latest = watch.latest();
     let ids: Vec<_> = latest.instances.iter().map(|instance| instance.id.as_str()).collect();
@@ -301,7 +377,7 @@ pub(crate) async fn until(watch: &mut Watch, wanted: &str) {
     until_is(watch, |watch| ids(watch) == wanted).await;
 }
 
-/// Waits for a state. What a watch says of itself is no snapshot, so it is looked at from time to time as well.
+/// Waits for a state. The state of a watch is not part of its snapshots, so it is polled as well.
 pub(crate) async fn until_is(watch: &mut Watch, is: impl Fn(&Watch) -> bool) {
     let reached = async {
         while !is(watch) {
@@ -309,11 +385,11 @@ pub(crate) async fn until_is(watch: &mut Watch, is: impl Fn(&Watch) -> bool) {
         }
     };
     if timeout(Duration::from_secs(30), reached).await.is_err() {
-        panic!("it does not come to that: {watch:?} has {}", ids(watch));
+        panic!("the state was not reached: {watch:?} has {}", ids(watch));
     }
 }
 
-/// A temporary folder that goes when it is dropped.
+/// A temporary folder that is removed when it is dropped.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -326,7 +402,7 @@ impl Folder {
         Folder(folder)
     }
 
-    /// Waits until a file in it has so many instances.
+    /// Waits until a file in it has this many instances.
     async fn holds(&self, instances: usize) {
         loop {
             let files = std::fs::read_dir(&self.0).expect("the folder is there");

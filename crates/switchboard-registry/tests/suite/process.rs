@@ -12,9 +12,9 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Where a program is, or a line that says what to install.
+/// Returns the path of a program, or prints a line that says what to install.
 ///
-/// Runs that must not leave anything out set `SWITCHBOARD_REGISTRIES` to `required`; then it panics.
+/// If `SWITCHBOARD_REGISTRIES` is `required`, a missing program panics, so that no test is skipped.
 pub(crate) fn find(programs: &[&str], package: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -29,7 +29,7 @@ pub(crate) fn find(programs: &[&str], package: &str) -> Option<PathBuf> {
     found
 }
 
-/// The program that a variable names, or a line that says how to have it.
+/// Returns the program that a variable names, or prints a line that says how to set it.
 pub(crate) fn named(variable: &str) -> Option<PathBuf> {
     let program = std::env::var_os(variable).map(PathBuf::from);
     if program.is_none() {
@@ -38,14 +38,14 @@ pub(crate) fn named(variable: &str) -> Option<PathBuf> {
     program
 }
 
-/// Says why a test is left out, where none may be missing by failing it.
+/// Prints why a test is skipped; panics if none may be skipped.
 fn skip(why: &str) {
     let required = std::env::var_os("SWITCHBOARD_REGISTRIES").is_some_and(|value| value == "required");
     assert!(!required, "SKIPPED: {why}");
     eprintln!("SKIPPED: {why}");
 }
 
-/// A port that is free now. Servers that cannot take port 0 get one so; whoever starts them tries another when it was
+/// Returns a port that is free now, for servers that cannot use port 0; the caller tries another port if this one was
 /// taken meanwhile.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
@@ -58,7 +58,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `command` and waits until `port` takes connections; none when it ends before that.
+    /// Starts `command` and waits until `port` accepts connections; `None` when it ends before that.
     pub(crate) async fn start(command: &mut Command, port: u16) -> Option<Server> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn().expect("the program starts");

@@ -16,7 +16,7 @@ pub(crate) struct Plugins {
     place: String,
 }
 
-/// A run of it; ended with its owner.
+/// A run of the program; it is killed when this is dropped.
 pub(crate) struct Plugin {
     child: Child,
     input: Option<ChildStdin>,
@@ -26,26 +26,26 @@ pub(crate) struct Plugin {
 const LIMIT: Duration = Duration::from_secs(30);
 
 impl Plugins {
-    /// The program that `SWITCHBOARD_RPCX_REGISTRY` names, or a line that says how to have it.
+    /// Finds the program that `SWITCHBOARD_RPCX_REGISTRY` names, or prints a line that says how to set it.
     pub(crate) fn of(kind: &'static str, place: &str) -> Option<Plugins> {
         let program = named("SWITCHBOARD_RPCX_REGISTRY")?;
         Some(Plugins { program, kind, place: place.to_owned() })
     }
 
-    /// A server's, which has registered.
+    /// Starts a server of theirs, which has registered when this returns.
     pub(crate) async fn register(&self, base: &str, service: &str, address: &str, meta: &str) -> Plugin {
         let mut plugin = self.start(&["register", self.kind, &self.place, base, service, address, meta]);
         assert_eq!(plugin.line().await, "registered");
         plugin
     }
 
-    /// A client's.
+    /// Starts a client of theirs.
     pub(crate) fn discover(&self, base: &str, service: &str) -> Plugin {
         self.start(&["discover", self.kind, &self.place, base, service])
     }
 
-    /// Their client for Redis lists what begins with the name of the service, and does not look whether it goes on. Nor
-    /// does it notice when nothing is left.
+    /// Their client for Redis lists keys that begin with the name of the service, without checking that the name ends
+    /// there. It also does not notice when nothing is left.
     fn takes_twins_for_one(&self) -> bool {
         self.kind == "redis"
     }
@@ -59,9 +59,9 @@ impl Plugins {
     }
 }
 
-/// Servers of theirs and of ours in one store of keys, whose address with the base path is `url`, and clients of both:
-/// each sees who joins, changes and leaves, and theirs that one of ours ends without a word. `armed` returns once their
-/// client would hear of a change, where it may miss one for a moment.
+/// Runs servers and clients of theirs and of ours in one key-value store, whose address with the base path is `url`:
+/// each client sees servers join, change and leave, and theirs sees that one of ours crashes. `armed` returns once
+/// their client is notified of changes, because it may miss one before that.
 pub(crate) async fn both_ways(plugins: &Plugins, base: &str, url: &str, armed: impl AsyncFn()) {
     let registry = switchboard_registry::connect(url).expect("a good address");
     let mut watch = registry.watch("Arith");
@@ -75,7 +75,7 @@ pub(crate) async fn both_ways(plugins: &Plugins, base: &str, url: &str, armed: i
     };
     let theirs = Instance::new("Arith", "tcp://10.0.0.7:8972?wire=rpcx").group("g").weight(200);
     super::until_is(&mut watch, |watch| watch.latest().instances == [theirs.clone()]).await;
-    // Some of their clients do not start where nobody has ever been.
+    // Some of their clients do not start if the service never had an instance.
     let mut discovery = plugins.discover(base, "Arith");
     let found = "tcp@10.0.0.7:8972?group=g&weight=2";
     let both = format!("{found} tcp@10.0.0.9:80?zone=z");
@@ -111,7 +111,7 @@ pub(crate) async fn both_ways(plugins: &Plugins, base: &str, url: &str, armed: i
     }
 }
 
-/// A server of theirs that ends without a word, as we see it.
+/// Checks that we see the crash of a server of theirs.
 pub(crate) async fn their_crash(plugins: &Plugins, base: &str, url: &str) {
     let mut watch = switchboard_registry::connect(url).expect("a good address").watch("Crash");
     let server = plugins.register(base, "Crash", "tcp@10.0.0.7:8972", "").await;
@@ -121,7 +121,7 @@ pub(crate) async fn their_crash(plugins: &Plugins, base: &str, url: &str) {
 }
 
 impl Plugin {
-    /// The next line.
+    /// Returns the next line.
     pub(crate) async fn line(&mut self) -> String {
         let line = timeout(LIMIT, self.output.next_line()).await.expect("it writes in time");
         line.expect("it can be read").expect("it goes on")
@@ -139,15 +139,15 @@ impl Plugin {
             }
         };
         let reached = timeout(LIMIT, reading).await;
-        assert!(reached.is_ok(), "{wanted:?} does not come, but {last:?}");
+        assert!(reached.is_ok(), "{wanted:?} did not appear; the last line is {last:?}");
     }
 
-    /// Ends it without a word.
+    /// Kills the program.
     pub(crate) async fn kill(mut self) {
         self.child.kill().await.expect("it is our child");
     }
 
-    /// Ends it as it wishes to be ended.
+    /// Ends the program regularly.
     pub(crate) async fn end(mut self) {
         drop(self.input.take());
         let ended = timeout(LIMIT, self.child.wait()).await.expect("it ends in time");

@@ -4,7 +4,7 @@ use crate::Outgoing;
 
 const TABLE: [u32; 256] = table();
 
-/// The four bytes of `checksum_value` for these parts, one after the other.
+/// Computes the four bytes of `checksum_value` over the concatenation of `parts`.
 pub(super) fn value<'a>(parts: impl IntoIterator<Item = Outgoing<'a>>) -> [u8; 4] {
     let crc = !parts.into_iter().fold(u32::MAX, |crc, part| update(crc, &part));
     (crc.rotate_right(15).wrapping_add(0xA282_EAD8)).to_be_bytes()

@@ -1,4 +1,4 @@
-//! baidu_std as a client speaks it.
+//! The client side of baidu_std.
 
 mod streams;
 
@@ -10,11 +10,11 @@ use super::{
     stream::{Settings, WINDOW},
 };
 use crate::{
-    Fatal, Input, Limits, Origin, Outbox, Outgoing, SchemaId, Status, proto, snappy,
-    wire::{CallId, ClientEvent, ClientWire, Codec, Encoding, Open, no_streams},
+    Fatal, Input, Kind, Limits, Origin, Outbox, Outgoing, SchemaId, Status, gzip, proto, snappy,
+    wire::{CallIds, ClientCallId, ClientEvent, ClientWire, Codec, Encoding, Open, no_streams},
 };
 use bytes::Bytes;
-use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use flate2::read::ZlibDecoder;
 use std::{
     collections::{HashMap, VecDeque},
     io::Read,
@@ -22,34 +22,36 @@ use std::{
     time::Duration,
 };
 
-/// How services are named to the server.
+/// Form in which service names are sent to the server.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Names {
-    /// `package.Service`, as brpc's servers have them.
+    /// `package.Service`, as brpc servers expect.
     #[default]
     Full,
-    /// `Service`, as jprotobuf's and old servers have them.
+    /// `Service`, as jprotobuf servers and old servers expect.
     Short,
 }
 
-/// The machine of a connection.
+/// State machine of a client connection.
 ///
-/// A call's number is its correlation id, and that of its stream. There is no word for giving up on a call without one,
-/// and none for asking for a sign of life.
+/// The id of a call is its correlation id, and the id of its stream minus 1. A call without a stream cannot be
+/// canceled: its response arrives, and until then no other call has its id. There is no ping.
 #[derive(Debug)]
 pub struct Client {
     framer: Framer,
     limits: Limits,
     names: Names,
     checksums: bool,
-    /// Where methods have their places, for those that no schema says it of.
+    /// Method indexes, for methods whose schema does not give one.
     indexes: Arc<HashMap<String, u16>>,
-    /// By number.
+    /// Methods by number.
     methods: Vec<Method>,
-    /// Streams of the calls that have some.
+    /// Streams of the calls that have one.
     streams: streams::Streams,
-    /// What comes after an event that was taken from the same frame.
+    /// Events that follow an event from the same frame.
     queued: VecDeque<ClientEvent>,
+    /// Calls were sent in JSON. Each reply then declares its codec, since servers may reply in protobuf.
+    json: bool,
 }
 
 /// A method that has a number.
@@ -57,16 +59,16 @@ pub struct Client {
 struct Method {
     /// `package.Service/Method`.
     name: Box<str>,
-    /// The fields of a request that name it.
+    /// Encoded request fields that name the method.
     named: Bytes,
-    /// Its place in its service, if that is known.
+    /// Index of the method in its service, if known.
     index: Option<u16>,
-    /// Its calls open a stream.
-    streams: bool,
+    /// Streaming kind of the method, if it streams: its calls open a stream.
+    streams: Option<Kind>,
 }
 
 impl Client {
-    /// A machine for a connection that was just opened.
+    /// Creates the state machine of a newly opened connection.
     pub fn new(limits: Limits) -> Client {
         Client {
             framer: Framer::default(),
@@ -77,6 +79,7 @@ impl Client {
             methods: Vec::new(),
             streams: streams::Streams::default(),
             queued: VecDeque::new(),
+            json: false,
         }
     }
 
@@ -87,30 +90,30 @@ impl Client {
         self
     }
 
-    /// Knows where methods, `package.Service/Method`, have their places in their services, from 0; without it only
-    /// those of generated code, which has it from a `.proto` file. [`Layout::Hulu`] calls methods so.
+    /// Sets the indexes of methods (`package.Service/Method`) in their services, from 0. Without it only methods of
+    /// generated code have an index, taken from the `.proto` file. [`Layout::Hulu`] calls methods by index.
     #[must_use]
     pub fn indexes(mut self, indexes: Arc<HashMap<String, u16>>) -> Client {
         self.indexes = indexes;
         self
     }
 
-    /// Names services so.
+    /// Sets the form of service names.
     #[must_use]
     pub fn naming(mut self, names: Names) -> Client {
         self.names = names;
         self
     }
 
-    /// Sends a CRC32C with every request, and so asks for one with every response. Servers that do not know it answer
-    /// without.
+    /// Sends a CRC32C with every request, which requests one with every response. Servers that do not support checksums
+    /// respond without one.
     #[must_use]
     pub fn checksums(mut self, on: bool) -> Client {
         self.checksums = on;
         self
     }
 
-    /// The fields of a request that name this method.
+    /// Encodes the request fields that name this method.
     fn named(&self, name: &str, index: Option<u16>) -> Bytes {
         let (service, method) = name.rsplit_once('/').unwrap_or(("", name));
         let service = match self.names {
@@ -120,12 +123,12 @@ impl Client {
         self.framer.layout.named(service, method, index).freeze()
     }
 
-    /// Reads a response whose frame is whole.
+    /// Reads a response whose frame is complete.
     fn response(&mut self, frame: Frame, input: &mut Input) -> Result<Option<ClientEvent>, Fatal> {
         let meta = self.framer.layout.response(frame.meta_of(input), frame.payload());
         let meta = meta.map_err(|_| unreadable())?;
-        // The number of a call that is not ours, or of none, is no matter: somebody gave up on it.
-        let id = u32::try_from(meta.correlation_id).ok();
+        // The driver drops responses to calls that are not in flight.
+        let id = meta.correlation_id;
         let max = self.limits.message_bytes_max;
         let payload = frame.payload();
         let refused = if meta.response.is_some_and(|response| response.error_code != 0) {
@@ -141,21 +144,29 @@ impl Client {
         };
         let metadata = match refused {
             Some(status) => Err(status),
-            None if id.is_none() => Err(broken("a reply to no call")),
             None => fields::read(meta.user_fields, &self.limits),
         };
         let mut metadata = match metadata {
             Err(status) => {
                 self.framer.refuse(frame, input);
-                return Ok(id.map(|id| ClientEvent::End { id, end: Err(status) }));
+                return Ok(Some(ClientEvent::End { id, end: Err(status) }));
             }
             Ok(metadata) => metadata,
         };
         if !frame.is_whole(input) {
-            frame.make_room(input);
+            self.framer.wait(frame, input);
             return Ok(None);
         }
-        let Some(id) = id else { return Ok(None) };
+        let codec = match meta.content_type {
+            0 => Codec::Proto,
+            1 | 2 => Codec::Json,
+            other => {
+                let text =
+                    format!("a reply has content type {other}; 0 (protobuf), 1 and 2 (JSON) are supported");
+                self.framer.refuse(frame, input);
+                return Ok(Some(ClientEvent::End { id, end: Err(broken(text)) }));
+            }
+        };
         let (compress_type, attachment) = (meta.compress_type, meta.attachment_size as usize);
         let sum = (meta.checksum_type == 1)
             .then(|| (<[u8; 4]>::try_from(meta.checksum_value).ok(), meta.checksum_with_attachment));
@@ -166,7 +177,7 @@ impl Client {
                     [&item].into_iter().chain(with_attachment.then_some(&attachment)).map(Outgoing::from),
                 ))
         {
-            let status = broken("the checksum of the reply is another one: it was damaged on its way");
+            let status = broken("the checksum of the reply does not match: the reply was damaged in transit");
             return Ok(Some(ClientEvent::End { id, end: Err(status) }));
         }
         let item = match decompressed(compress_type, item, max) {
@@ -175,17 +186,24 @@ impl Client {
         };
         metadata.set_attachment(attachment);
         let reply = ClientEvent::Reply { id, item, compressed: false };
-        if metadata.is_empty() {
-            return Ok(Some(reply));
+        if self.json || codec != Codec::Proto {
+            self.queued.push_back(ClientEvent::Written { id, codec });
+        }
+        if !metadata.is_empty() {
+            self.queued.push_back(ClientEvent::Head { id, metadata });
         }
         self.queued.push_back(reply);
-        Ok(Some(ClientEvent::Head { id, metadata }))
+        Ok(self.queued.pop_front())
     }
 }
 
 impl ClientWire for Client {
     fn name(&self) -> &'static str {
         self.framer.layout.name()
+    }
+
+    fn call_ids(&self) -> CallIds {
+        CallIds::Wide
     }
 
     fn method(&mut self, number: u16, name: &str, _schema: Option<SchemaId>, _out: &mut Outbox) {
@@ -195,7 +213,7 @@ impl ClientWire for Client {
         }
         let index = self.indexes.get(name).copied();
         let named = self.named(name, index);
-        self.methods[at] = Method { name: name.into(), named, index, streams: false };
+        self.methods[at] = Method { name: name.into(), named, index, streams: None };
     }
 
     fn index(&mut self, number: u16, index: u16) {
@@ -208,16 +226,16 @@ impl ClientWire for Client {
         (method.named, method.index) = (named, Some(index));
     }
 
-    fn streams(&mut self, number: u16) {
+    fn streams(&mut self, number: u16, kind: Kind) {
         if let Some(method) = self.methods.get_mut(usize::from(number)) {
-            method.streams = true;
+            method.streams = Some(kind);
         }
     }
 
     #[inline]
     fn open(
         &mut self,
-        id: CallId,
+        id: ClientCallId,
         open: Open<'_>,
         first: Option<Outgoing<'_>>,
         out: &mut Outbox,
@@ -229,7 +247,7 @@ impl ClientWire for Client {
             (codec, encoding) => (content_type(codec)?, compress_type(encoding)?),
         };
         let method = self.methods.get(usize::from(open.method));
-        let streams = open.more || method.is_some_and(|method| method.streams);
+        let streams = open.more || method.is_some_and(|method| method.streams.is_some());
         if layout != Layout::Standard {
             check_older(layout, method, codec, streams)?;
         }
@@ -240,7 +258,7 @@ impl ClientWire for Client {
         let bytes = payload.len();
         if bytes > PEER_BYTES_MAX as usize {
             return Err(Status::resource_exhausted(format!(
-                "a request of {bytes} bytes is over the {PEER_BYTES_MAX} bytes that servers of baidu_std take"
+                "a request of {bytes} bytes is over the {PEER_BYTES_MAX} bytes that servers of baidu_std accept"
             )));
         }
         let (metadata_len, metadata_max) = (metadata.encoded_len(), self.limits.metadata_bytes_max);
@@ -251,7 +269,7 @@ impl ClientWire for Client {
         }
         let sum = self.checksums.then(|| checksum::value(payload.parts()));
         let named = method.map_or(&[][..], |method| &method.named);
-        let sent = Sent { correlation_id: id.into(), compress_type, ..payload.sizes() };
+        let sent = Sent { correlation_id: id, compress_type, ..payload.sizes() };
         frame::put(layout, out, None, &payload, |meta| {
             layout.put_request(meta, named, &sent, timeout_ms(open.timeout), metadata);
             if streams {
@@ -265,30 +283,38 @@ impl ClientWire for Client {
             }
         });
         if streams {
-            self.streams.begin(id, open.more);
+            let one_reply = method.is_some_and(|method| method.streams == Some(Kind::ClientStream));
+            self.streams.begin(id, open.more, one_reply);
         }
+        self.json |= codec == Codec::Json;
         Ok(())
     }
 
-    fn item(&mut self, id: CallId, item: &Bytes, _compressed: bool, out: &mut Outbox) -> Result<(), Status> {
+    fn item(
+        &mut self,
+        id: ClientCallId,
+        item: &Bytes,
+        _compressed: bool,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
         if item.len() > PEER_BYTES_MAX as usize {
             let bytes = item.len();
             return Err(Status::resource_exhausted(format!(
-                "a message of {bytes} bytes is over the {PEER_BYTES_MAX} bytes that servers of baidu_std take"
+                "a message of {bytes} bytes is over the {PEER_BYTES_MAX} bytes that servers of baidu_std accept"
             )));
         }
         self.streams.send(id, item, out)
     }
 
-    fn half_close(&mut self, id: CallId, out: &mut Outbox) {
+    fn half_close(&mut self, id: ClientCallId, out: &mut Outbox) {
         self.streams.half_close(id, out);
     }
 
-    fn cancel(&mut self, id: CallId, out: &mut Outbox) {
+    fn cancel(&mut self, id: ClientCallId, out: &mut Outbox) {
         self.streams.cancel(id, out);
     }
 
-    fn credit(&mut self, id: CallId, bytes: u32, out: &mut Outbox) {
+    fn credit(&mut self, id: ClientCallId, bytes: u32, out: &mut Outbox) {
         self.streams.consume(id, bytes, out);
     }
 
@@ -308,7 +334,7 @@ impl ClientWire for Client {
         self.framer.layout != Layout::Sofa
     }
 
-    /// None before the server has said which stream is its end.
+    /// Zero before the server has sent the number of its end of the stream.
     fn send_window(&self) -> u32 {
         0
     }
@@ -317,12 +343,16 @@ impl ClientWire for Client {
         false
     }
 
-    fn receive_window(&self, told: u32) -> u32 {
-        told.max(WINDOW)
+    fn receive_window(&self, configured: u32) -> u32 {
+        configured.max(WINDOW)
+    }
+
+    fn announces_windows(&self) -> bool {
+        false
     }
 
     #[inline]
-    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, usize)> {
+    fn next_reply(&mut self, input: &mut Input) -> Option<(ClientCallId, usize)> {
         if !self.queued.is_empty() {
             return None;
         }
@@ -334,8 +364,9 @@ impl ClientWire for Client {
         let usual = meta.response.is_none_or(|response| response.error_code == 0)
             && (meta.attachment_size | meta.compress_type | meta.checksum_type) == 0
             && meta.user_fields.is_empty()
+            && (meta.content_type == 0 && !self.json)
             && frame.payload() <= self.limits.message_bytes_max as usize;
-        let id = u32::try_from(meta.correlation_id).ok().filter(|id| usual && !self.streams.has(*id))?;
+        let id = Some(meta.correlation_id).filter(|id| usual && !self.streams.has(*id))?;
         Some((id, frame.skip_head(input)))
     }
 
@@ -350,7 +381,7 @@ impl ClientWire for Client {
                 self.stream_frame(frame, input, out)?;
                 None
             } else if self.streams.are_open() {
-                self.response_of_any(frame, input)?
+                self.any_response(frame, input)?
             } else {
                 self.response(frame, input)?
             };
@@ -372,26 +403,26 @@ fn unreadable() -> Fatal {
     Fatal("a meta that cannot be read".into())
 }
 
-/// Whether a call has a place in one of the older layouts.
+/// Checks that a call can be expressed in one of the older layouts.
 fn check_older(layout: Layout, method: Option<&Method>, codec: Codec, streams: bool) -> Result<(), Status> {
     let name = layout.name();
     if streams {
         return Err(no_streams(name));
     }
     if codec != Codec::Proto {
-        return Err(Status::unimplemented(format!("{codec} is not carried by {name}; proto is")));
+        return Err(Status::unimplemented(format!("codec {codec} is not supported on {name}; use proto")));
     }
     match method {
         Some(Method { name, index: None, .. }) if layout == Layout::Hulu => {
             Err(Status::failed_precondition(format!(
-                "hulu calls methods by their place in the service, and that of {name} is not known: say index={name}:PLACE, from 0"
+                "the index of {name} is unknown on hulu_pbrpc; add index={name}:INDEX to the address, counted from 0"
             )))
         }
         _ => Ok(()),
     }
 }
 
-/// What came is no reply that can be used.
+/// Creates the status for a reply that cannot be used.
 fn broken(text: impl Into<String>) -> Status {
     Status::internal(text).with_origin(Origin::Path)
 }
@@ -400,9 +431,9 @@ fn content_type(codec: Codec) -> Result<u64, Status> {
     match codec {
         Codec::Proto => Ok(0),
         Codec::Json => Ok(2),
-        other => {
-            Err(Status::unimplemented(format!("{other} is not carried by baidu_std; proto and json are")))
-        }
+        other => Err(Status::unimplemented(format!(
+            "codec {other} is not supported on baidu_std; use proto or json"
+        ))),
     }
 }
 
@@ -413,12 +444,12 @@ fn compress_type(encoding: Option<Encoding>) -> Result<u64, Status> {
         Some(Encoding::Gzip) => Ok(2),
         Some(Encoding::Deflate) => Ok(3),
         Some(other) => Err(Status::unimplemented(format!(
-            "{other} is not carried by baidu_std; snappy, gzip and deflate are"
+            "encoding {other} is not supported on baidu_std; use snappy, gzip or deflate"
         ))),
     }
 }
 
-/// Decompresses a reply, whose server chooses how it is compressed: not always as the call was.
+/// Decompresses a reply. The server chooses its compression, which may differ from that of the call.
 fn decompressed(compress_type: i32, item: Bytes, bytes_max: u32) -> Result<Bytes, Status> {
     let inflate = |from: &mut dyn Read| {
         let mut plain = Vec::new();
@@ -431,9 +462,9 @@ fn decompressed(compress_type: i32, item: Bytes, bytes_max: u32) -> Result<Bytes
         0 => return Ok(item),
         _ if item.is_empty() => return Ok(item),
         1 => snappy::decompress(&item, bytes_max),
-        2 => inflate(&mut MultiGzDecoder::new(&item[..])),
+        2 => gzip::decompress(&item, bytes_max as usize),
         3 => inflate(&mut ZlibDecoder::new(&item[..])),
-        other => return Err(broken(format!("a reply of compress type {other}, which is not read here"))),
+        other => return Err(broken(format!("a reply has compress type {other}, which is not supported"))),
     };
     let plain = plain.map_err(|why| broken(format!("a reply that cannot be decompressed: {why}")))?;
     if plain.len() > bytes_max as usize {

@@ -1,12 +1,12 @@
-//! Error codes of brpc and what a [`Status`] becomes.
+//! Conversion between [`Status`] and the error codes of brpc.
 //!
-//! A client of brpc looks at the number alone to decide whether it tries again, so the number follows what the status
-//! says of a [retry](crate::Retry) before it follows the code:
+//! A brpc client decides from the number alone whether it retries. The number therefore follows the
+//! [retry](crate::Retry) property of the status before it follows the code:
 //!
 //! | status | `error_code` | brpc tries again |
 //! | --- | --- | --- |
-//! | surely not begun (`Retry::Safe`, `After`): `unavailable` | 2003 ELOGOFF | yes, and asks this server no more |
-//! | surely not begun: anything else | 2004 ELIMIT | yes |
+//! | certainly not started (`Retry::Safe`, `After`): `unavailable` | 2003 ELOGOFF | yes, and stops using this server |
+//! | certainly not started: anything else | 2004 ELIMIT | yes |
 //! | `unimplemented`: no such service | 1001 ENOSERVICE | no |
 //! | `unimplemented`: anything else | 1002 ENOMETHOD | no |
 //! | `invalid_argument` | 1003 EREQUEST | no |
@@ -15,8 +15,8 @@
 //! | `canceled` | 2005 ECLOSE | no |
 //! | everything else | 2001 EINTERNAL | no |
 //!
-//! A handler that wants another number puts it into its status as metadata [`ERROR_CODE`]. The exact code is sent as
-//! `user_fields["grpc-status"]`, details as `grpc-status-details-bin`, and a pause as `grpc-retry-pushback-ms`.
+//! A handler can choose another number with the metadata [`ERROR_CODE`] of its status. The exact code is sent as
+//! `user_fields["grpc-status"]`, details as `grpc-status-details-bin`, and a retry delay as `grpc-retry-pushback-ms`.
 
 use super::{
     Layout, fields,
@@ -27,17 +27,17 @@ use super::{
 };
 use crate::{
     Code, Limits, Metadata, Origin, Outbox, Retry, Status, base64,
-    foreign::{CODE, DETAILS, PUSHBACK, cut, details, read_details},
+    foreign::{CODE, DETAILS, PUSHBACK, details, read_details, truncated},
 };
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Metadata of a status: the number that brpc's clients get, or got.
+/// Metadata key of a status for the error number of brpc, sent or received.
 pub(super) const ERROR_CODE: &str = "baidu-error-code";
 pub(super) const ENOSERVICE: i32 = 1001;
 const EREQUEST: i32 = 1003;
 
-/// The number for a status; never 0.
+/// Returns the error number for a status; never 0.
 pub fn error_code(status: &Status) -> i32 {
     let own = status.metadata().text(ERROR_CODE).and_then(|text| text.parse().ok());
     match (own, status.retry(), status.code()) {
@@ -53,7 +53,7 @@ pub fn error_code(status: &Status) -> i32 {
     }
 }
 
-/// What a number means, with the text that came with it; `errno` values included. What nobody assigned is
+/// Converts an error number, `errno` values included, and the text that came with it. Unassigned numbers are
 /// [`Code::Unknown`].
 pub fn status_of(number: i32, text: &str) -> Status {
     let (code, retry) = match number {
@@ -65,7 +65,7 @@ pub fn status_of(number: i32, text: &str) -> Status {
         2003 => (Code::Unavailable, Retry::Safe),
         // EOVERCROWDED, ELIMIT.
         1011 | 2004 => (Code::ResourceExhausted, Retry::Safe),
-        // ECLOSE, and what brpc's servers pass on of their own calls: EFAILEDSOCKET, EEOF, EREJECT, and ENODATA,
+        // ECLOSE, and errors of a brpc server's own calls that it forwards: EFAILEDSOCKET, EEOF, EREJECT, and ENODATA,
         // EPIPE, ECONNRESET, ETIMEDOUT, ECONNREFUSED, EHOSTDOWN.
         2005 | 1009 | 1014 | 1018 | 61 | 32 | 104 | 110..=112 => (Code::Unavailable, Retry::IfIdempotent),
         _ => (Code::Unknown, Retry::No),
@@ -76,13 +76,13 @@ pub fn status_of(number: i32, text: &str) -> Status {
     status
 }
 
-/// A request that is not as it should be.
+/// Creates the status for an invalid request.
 pub(super) fn bad_request(text: impl Into<String>) -> Status {
     Status::invalid_argument(text)
 }
 
-/// Writes the answer of a call that failed, a frame without message and attachment, inside a frame of a stream if there
-/// is one.
+/// Writes the response of a failed call, a frame without message and attachment, inside a stream frame if the call has
+/// a stream.
 pub(super) fn put(
     layout: Layout,
     correlation_id: u64,
@@ -92,7 +92,7 @@ pub(super) fn put(
 ) {
     frame::put(layout, out, inside, &Payload::default(), |meta| {
         let sent = Sent { correlation_id, ..Sent::default() };
-        layout.put_response(meta, Some((error_code(status), cut(status.message()))), &sent);
+        layout.put_response(meta, Some((error_code(status), truncated(status.message()))), &sent);
         if layout != Layout::Standard {
             return;
         }
@@ -107,7 +107,7 @@ pub(super) fn put(
     });
 }
 
-/// The status of a response that says that its call failed.
+/// Reads the status of a response with an error.
 pub(super) fn read(meta: &Meta<'_>, limits: &Limits) -> Status {
     let response = meta.response.unwrap_or_default();
     let text = String::from_utf8_lossy(response.error_text);
@@ -124,7 +124,7 @@ pub(super) fn read(meta: &Meta<'_>, limits: &Limits) -> Status {
         };
         let own = std::mem::take(status.metadata_mut());
         status = Status::new(code, text).with_retry(retry);
-        // The number that everybody gets for such a status says nothing more.
+        // The default number for this status adds no information.
         if error_code(&status) != response.error_code {
             status = status.with_metadata(own);
         }
@@ -144,7 +144,7 @@ pub(super) fn read(meta: &Meta<'_>, limits: &Limits) -> Status {
     status.with_origin(Origin::Peer)
 }
 
-/// A status for an unknown service, which has a number of its own.
+/// Adds the number for an unknown service to a status.
 pub(super) fn no_service(mut status: Status) -> Status {
     let mut number = Metadata::new();
     number.insert(ERROR_CODE, ENOSERVICE.to_string()).expect("digits are text");
@@ -175,7 +175,7 @@ mod tests {
         ] {
             assert_eq!(error_code(&status), number, "{status}");
         }
-        // What brpc's policy calls again is what may be called again here.
+        // Numbers that brpc's retry policy retries are retryable here too.
         for number in [1009, 1011, 1014, 2003, 2004, 32, 61, 104, 110, 111, 112] {
             assert_ne!(status_of(number, "").retry(), Retry::No, "{number}");
         }

@@ -1,4 +1,4 @@
-//! User fields and the numbers of a request as [`Metadata`], and back.
+//! Conversion between [`Metadata`] and the user fields and numbers of a request.
 
 use super::{
     error::ERROR_CODE,
@@ -19,14 +19,14 @@ const REQUEST_ID: &str = "x-request-id";
 const AUTHENTICATION: &str = "baidu-authentication";
 pub(super) const AUTHENTICATION_BIN: &str = "baidu-authentication-bin";
 
-/// What requests have fields of their own for.
+/// Metadata keys for which requests have dedicated fields.
 pub(super) const NUMBERS_AND_CREDENTIALS: [&str; 6] =
     [LOG_ID, TRACE_ID, SPAN_ID, PARENT_SPAN_ID, AUTHENTICATION, AUTHENTICATION_BIN];
 
-/// What a request says beside its method: the pairs, then what the call has fields of its own for.
+/// Reads the metadata of a request: the pairs, then the dedicated fields.
 ///
 /// # Errors
-/// `ResourceExhausted` for more than the limits allow.
+/// `ResourceExhausted` if the metadata exceeds the limits.
 pub(super) fn of_request(meta: &Meta<'_>, limits: &Limits) -> Result<Metadata, Status> {
     let mut metadata = read(meta.user_fields, limits)?;
     let Some(request) = &meta.request else { return Ok(metadata) };
@@ -49,10 +49,10 @@ pub(super) fn of_request(meta: &Meta<'_>, limits: &Limits) -> Result<Metadata, S
     Ok(metadata)
 }
 
-/// Pairs as metadata.
+/// Converts pairs to metadata.
 ///
 /// # Errors
-/// `ResourceExhausted` for more than the limits allow.
+/// `ResourceExhausted` if the metadata exceeds the limits.
 pub(super) fn read(pairs: Pairs<'_>, limits: &Limits) -> Result<Metadata, Status> {
     let mut metadata = Metadata::new();
     add(&mut metadata, pairs, limits)?;
@@ -75,7 +75,7 @@ pub(super) fn put(into: &mut BytesMut, metadata: &Metadata) {
     put_pairs(into, USER_FIELDS, metadata, &[]);
 }
 
-/// Appends metadata as pairs of this number, but what has fields of its own.
+/// Appends metadata as pairs with field number `field`, except the keys in `own`, which have dedicated fields.
 pub(super) fn put_pairs(into: &mut BytesMut, field: u32, metadata: &Metadata, own: &[&str]) {
     for (name, value) in metadata.iter().filter(|(name, _)| *name != ERROR_CODE && !own.contains(name)) {
         match name.ends_with("-bin") {
@@ -105,7 +105,7 @@ pub(super) fn put_request(into: &mut BytesMut, named: &[u8], timeout_ms: u64, me
     put_pairs(into, USER_FIELDS, metadata, &[log, trace, span, parent, text, binary, REQUEST_ID]);
 }
 
-/// Appends log id, trace, span and parent span as the fields of these numbers.
+/// Appends log id, trace id, span id and parent span id with these field numbers.
 pub(super) fn put_numbers(into: &mut BytesMut, fields: [u32; 4], metadata: &Metadata) {
     for (field, name) in fields.into_iter().zip(NUMBERS_AND_CREDENTIALS) {
         let number = metadata.text(name).and_then(|text| text.parse::<i64>().ok());
@@ -113,7 +113,7 @@ pub(super) fn put_numbers(into: &mut BytesMut, fields: [u32; 4], metadata: &Meta
     }
 }
 
-/// Appends what says who calls as the field of this number.
+/// Appends the credentials of the caller with this field number.
 pub(super) fn put_credentials(into: &mut BytesMut, field: u32, metadata: &Metadata) {
     let credentials = metadata.value(AUTHENTICATION_BIN).or_else(|| metadata.value(AUTHENTICATION));
     if let Some(credentials) = credentials {
@@ -121,7 +121,7 @@ pub(super) fn put_credentials(into: &mut BytesMut, field: u32, metadata: &Metada
     }
 }
 
-/// Whether the request adds nothing to the metadata of its call.
+/// Returns true if the request adds nothing to the metadata of its call.
 #[inline]
 pub(super) fn is_plain(meta: &Meta<'_>, request: &Request<'_>) -> bool {
     meta.user_fields.is_empty() && request.is_plain()

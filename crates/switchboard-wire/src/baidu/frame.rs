@@ -1,4 +1,4 @@
-//! Frames: their header, and what is skipped of those that nobody wants.
+//! Frame headers, and skipping of rejected frames.
 
 use super::{
     Layout, STREAM_MAGIC,
@@ -8,42 +8,53 @@ use super::{
 use crate::{Fatal, Input, Outbox, Outgoing};
 use bytes::{Bytes, BytesMut};
 
-/// Bytes of the shorter header, and what is missing of it in the longer one.
+/// Bytes of the shorter header; `HEADER_MORE` are the additional bytes of the longer one.
 const HEADER_LEN: usize = 12;
 const HEADER_MORE: usize = 12;
-/// Room for the rest of a frame is made at once when this much of it has come; a header alone costs its sender nothing.
+/// Number of received bytes from which memory for the rest of the frame is reserved at once; a header alone does not
+/// make the receiver allocate.
 const ROOM_FROM: usize = 32 << 10;
 
 /// Finds the frames of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Framer {
     pub(super) layout: Layout,
-    /// Bytes of a refused frame that are still to come.
+    /// Bytes of a rejected frame that have not arrived.
     skip: usize,
+    /// The frame at the front, whose meta was read and whose payload has not arrived completely.
+    awaited: Option<Frame>,
 }
 
-/// The sizes of a frame whose meta is there.
+/// Sizes of a frame whose meta has arrived.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Frame {
-    /// It belongs to a stream.
+    /// The frame belongs to a stream.
     pub(super) of_stream: bool,
     header: usize,
-    /// Everything behind the header.
+    /// Bytes behind the header.
     pub(super) body: usize,
     pub(super) meta: usize,
 }
 
 impl Framer {
-    /// Looks at the next frame, of which the header and the meta are there then; nothing of it is consumed.
+    /// Looks at the next frame once its header and meta have arrived; consumes nothing.
     ///
     /// # Errors
-    /// Bytes that are no frame, or [sizes](Layout::sizes) that none has.
+    /// Returns an error for bytes that do not begin a frame, and for invalid [sizes](Layout::sizes).
     #[inline]
     pub(super) fn next(&mut self, input: &mut Input) -> Result<Option<Frame>, Fatal> {
         if self.skip > 0 {
             let skipped = self.skip.min(input.len());
             input.skip(skipped);
             self.skip -= skipped;
+        }
+        if let Some(frame) = self.awaited {
+            if !frame.is_whole(input) {
+                frame.make_room(input);
+                return Ok(None);
+            }
+            self.awaited = None;
+            return Ok(Some(frame));
         }
         let rest = input.rest();
         let known = rest.len().min(4);
@@ -63,7 +74,13 @@ impl Framer {
         Fatal(format!("{first:02x?} where a frame of {} begins", self.layout.name()))
     }
 
-    /// Steps over a frame, also over what has not come yet.
+    /// Waits for the rest of a frame; its meta is not read again before that has arrived.
+    pub(super) fn wait(&mut self, frame: Frame, input: &mut Input) {
+        frame.make_room(input);
+        self.awaited = Some(frame);
+    }
+
+    /// Skips a frame, including bytes that have not arrived.
     pub(super) fn refuse(&mut self, frame: Frame, input: &mut Input) {
         let len = frame.header + frame.body;
         let here = len.min(input.len());
@@ -73,32 +90,32 @@ impl Framer {
 }
 
 impl Frame {
-    /// Makes room for what is missing of it.
-    pub(super) fn make_room(self, input: &mut Input) {
+    /// Reserves memory for the rest of the frame.
+    fn make_room(self, input: &mut Input) {
         let missing = (self.header + self.body).saturating_sub(input.len());
         let step = if input.len() < ROOM_FROM { missing.min(ROOM_FROM) } else { missing };
         input.buffer().reserve(step);
     }
 
-    /// Whether all of it is there.
+    /// Returns true if the whole frame has arrived.
     #[inline]
     pub(super) fn is_whole(self, input: &Input) -> bool {
         input.len() >= self.header + self.body
     }
 
-    /// Bytes of what is behind the meta.
+    /// Number of bytes behind the meta.
     #[inline]
     pub(super) fn payload(self) -> usize {
         self.body - self.meta
     }
 
-    /// Its meta.
+    /// Returns the meta bytes.
     #[inline]
     pub(super) fn meta_of(self, input: &Input) -> &[u8] {
         &input.rest()[self.header..self.header + self.meta]
     }
 
-    /// Takes a whole frame: its message and its attachment, which has this size.
+    /// Takes a complete frame: its message, and its attachment of `attachment` bytes.
     #[inline]
     pub(super) fn take(self, attachment: usize, input: &mut Input) -> (Bytes, Bytes) {
         let message = self.skip_head(input) - attachment;
@@ -107,21 +124,21 @@ impl Frame {
         (message, attachment)
     }
 
-    /// Leaves what is behind the meta at the front, and says how much that is.
+    /// Consumes header and meta, and returns the number of bytes that follow.
     #[inline]
     pub(super) fn skip_head(self, input: &mut Input) -> usize {
         input.skip(self.header + self.meta);
         self.body - self.meta
     }
 
-    /// The size of the message, if there is room for an attachment of this size behind it.
+    /// Returns the size of the message, or `None` if an attachment of this size does not fit behind it.
     #[inline]
     pub(super) fn message_len(self, attachment: i32) -> Option<usize> {
         (self.body - self.meta).checked_sub(usize::try_from(attachment).ok()?)
     }
 }
 
-/// What is behind the meta of a frame: a message in parts, and an attachment.
+/// Payload of a frame: a message in parts, and an attachment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Payload<'a> {
     pub(super) first: Option<Outgoing<'a>>,
@@ -148,7 +165,7 @@ impl<'a> Payload<'a> {
         self.message().chain(self.attachment.map(Outgoing::from))
     }
 
-    /// What a meta says of it.
+    /// Returns the sizes that the meta declares.
     pub(super) fn sizes(self) -> Sent {
         let attachment = self.attachment.map_or(0, Bytes::len);
         Sent { message: self.len() - attachment, attachment, ..Sent::default() }
@@ -165,7 +182,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Writes a frame, inside a frame of a stream if there is one: `meta` appends the fields of its meta.
+/// Writes a frame, inside a stream frame if `stream` is set; `meta` appends the fields of its meta.
 #[inline]
 pub(super) fn put(
     layout: Layout,
@@ -204,11 +221,11 @@ pub(super) fn put_stream(out: &mut Outbox, meta: &StreamMeta, payload: &Payload<
     payload.put(out);
 }
 
-/// Room for a meta that says nothing unusual, and for a payload that is copied behind it, is made once for all of it.
+/// Usual sizes of a meta and of a copied payload; room for both is reserved at once.
 const META_USUAL: usize = 128;
 const PAYLOAD_USUAL: usize = 8 << 10;
 
-/// Writes the shorter header, in which the sizes are still missing.
+/// Writes the shorter header with zero sizes.
 #[inline]
 fn put_magic(tail: &mut BytesMut, magic: [u8; 4]) {
     let mut header = [0; HEADER_LEN];
@@ -216,7 +233,7 @@ fn put_magic(tail: &mut BytesMut, magic: [u8; 4]) {
     tail.extend_from_slice(&header);
 }
 
-/// Writes the header of a frame of a stream, and its meta; the size of that.
+/// Writes the header and the meta of a stream frame; returns the size of the meta.
 fn put_stream_head(tail: &mut BytesMut, meta: &StreamMeta) -> usize {
     put_magic(tail, STREAM_MAGIC);
     let at = tail.len();

@@ -1,4 +1,4 @@
-//! hulu_pbrpc, which older servers of Baidu speak.
+//! hulu_pbrpc, the protocol of older servers at Baidu.
 //!
 //! ```text
 //! "HULU" | body size u32 LE | meta size u32 LE | HuluRpcRequestMeta or HuluRpcResponseMeta | message | attachment
@@ -11,11 +11,11 @@
 //! | compress type, correlation id | 3, 4 | compress type | 4 |
 //! | log id; trace, parent span, span | 5; 7, 8, 9 | size of the message, if there is an attachment | 8 |
 //! | size of the message, if there is an attachment | 12 | | |
-//! | name of the method, which few send | 14 | | |
+//! | name of the method, which few peers send | 14 | | |
 //! | credentials | 15 | | |
-//! | pairs of metadata, which brpc-java has added | 16 | | |
+//! | pairs of metadata, an addition of brpc-java | 16 | | |
 //!
-//! A name that the service has is taken before the index: it is right still when the methods come in another order.
+//! A method name that the service has takes precedence over the index: it stays correct when the methods are reordered.
 
 use super::{
     fields,
@@ -81,7 +81,7 @@ pub(super) fn response(bytes: &[u8], payload: usize) -> Result<Meta<'_>, Malform
     Ok(meta)
 }
 
-/// The size of what is behind a message of this size; a negative one if there is no room for the message.
+/// Returns the size of the attachment behind a message of this size; negative if the message does not fit.
 fn attachment(payload: usize, message: u64) -> i32 {
     let rest = usize::try_from(message).ok().and_then(|message| payload.checked_sub(message));
     rest.and_then(|rest| i32::try_from(rest).ok()).unwrap_or(-1)

@@ -1,4 +1,4 @@
-//! The layouts of brpc's older protocols beside baidu_std: they differ in headers and metas alone.
+//! Layouts of brpc's older protocols beside baidu_std: they differ in headers and metas only.
 
 use super::{
     META_BYTES_MAX, fields, hulu,
@@ -11,15 +11,15 @@ use crate::{
 };
 use bytes::BytesMut;
 
-/// How the frames of a connection look.
+/// Frame layout of a connection.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Layout {
-    /// baidu_std.
+    /// The layout of baidu_std.
     #[default]
     Standard,
-    /// hulu_pbrpc: little-endian sizes, and methods by their place in the service.
+    /// hulu_pbrpc: little-endian sizes, and methods by their index in the service.
     Hulu,
-    /// sofa_pbrpc: a header of 24 bytes, and little else than a method and a message.
+    /// sofa_pbrpc: a header of 24 bytes, and a meta with little more than the method.
     Sofa,
 }
 
@@ -28,15 +28,15 @@ pub enum Layout {
 pub(super) struct Sizes {
     pub(super) header: usize,
     pub(super) meta: u32,
-    /// Everything behind the header.
+    /// Bytes behind the header.
     pub(super) body: u64,
 }
 
-/// What a meta says of its own frame.
+/// Values that a meta declares about its own frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     pub(super) correlation_id: u64,
-    /// As baidu_std numbers them.
+    /// The compress type in the numbering of baidu_std.
     pub(super) compress_type: u64,
     /// Bytes of the message, and of the attachment behind it.
     pub(super) message: usize,
@@ -44,7 +44,7 @@ pub(super) struct Sent {
 }
 
 impl Layout {
-    /// The name of the wire.
+    /// Returns the name of the wire.
     pub fn name(self) -> &'static str {
         match self {
             Layout::Standard => "baidu_std",
@@ -53,7 +53,7 @@ impl Layout {
         }
     }
 
-    /// The first bytes of every request and response.
+    /// Returns the first bytes of every request and response.
     #[inline]
     pub const fn magic(self) -> [u8; 4] {
         match self {
@@ -63,10 +63,10 @@ impl Layout {
         }
     }
 
-    /// What the header at the front of these bytes says; none if it is not all there.
+    /// Reads the header at the front of these bytes; `None` if it is incomplete.
     ///
     /// # Errors
-    /// A meta that is larger than its frame or than [`META_BYTES_MAX`], or sizes that no frame has.
+    /// Returns an error for a meta that is larger than its frame or than [`META_BYTES_MAX`], and for invalid sizes.
     #[inline]
     pub(super) fn sizes(self, bytes: &[u8]) -> Result<Option<Sizes>, Fatal> {
         let sizes = match self {
@@ -90,7 +90,7 @@ impl Layout {
         }
     }
 
-    /// Writes the sizes into a header that is at the front of these bytes.
+    /// Writes the sizes into the header at the front of these bytes.
     #[inline]
     pub(super) fn set_sizes(self, header: &mut [u8], meta: usize, payload: usize) {
         match self {
@@ -103,7 +103,7 @@ impl Layout {
         }
     }
 
-    /// Reads the meta of a request, behind which there are so many bytes.
+    /// Reads the meta of a request with `payload` bytes behind it.
     #[inline]
     pub(super) fn request(self, meta: &[u8], payload: usize) -> Result<Meta<'_>, Malformed> {
         match self {
@@ -113,7 +113,7 @@ impl Layout {
         }
     }
 
-    /// Reads the meta of a response, behind which there are so many bytes.
+    /// Reads the meta of a response with `payload` bytes behind it.
     #[inline]
     pub(super) fn response(self, meta: &[u8], payload: usize) -> Result<Meta<'_>, Malformed> {
         match self {
@@ -123,7 +123,7 @@ impl Layout {
         }
     }
 
-    /// The fields of a request that name its method.
+    /// Encodes the request fields that name its method.
     pub(super) fn named(self, service: &str, method: &str, index: Option<u16>) -> BytesMut {
         let mut named = BytesMut::with_capacity(16 + service.len() + method.len());
         match self {
@@ -137,7 +137,7 @@ impl Layout {
         named
     }
 
-    /// Appends what a request says in every layout, and of its metadata what this one has a place for.
+    /// Appends the fields that a request has in every layout, and the metadata that this layout supports.
     pub(super) fn put_request(
         self,
         into: &mut BytesMut,
@@ -156,7 +156,7 @@ impl Layout {
         }
     }
 
-    /// Appends what a response says in every layout; a call that failed has a number and a text.
+    /// Appends the fields that a response has in every layout; a failed call has a number and a text.
     #[inline]
     pub(super) fn put_response(self, into: &mut BytesMut, failure: Option<(i32, &str)>, sent: &Sent) {
         match self {
@@ -175,11 +175,11 @@ impl Layout {
     }
 }
 
-/// The field `response` of a meta, without an error.
+/// Field `response` of a meta, without an error.
 const SUCCESS: [u8; 4] = [0x12, 0x02, 0x08, 0x00];
 
 impl Sent {
-    /// As `RpcMeta` has it.
+    /// Appends the values as fields of `RpcMeta`.
     #[inline]
     fn put(&self, into: &mut BytesMut) {
         put_nonzero(into, 3, self.compress_type);
@@ -188,9 +188,9 @@ impl Sent {
     }
 }
 
-/// Appends the number and the text of a failure as the fields of these numbers.
+/// Appends the number and the text of a failure with these field numbers.
 pub(super) fn put_failure(into: &mut BytesMut, fields: [u32; 2], number: i32, text: &str) {
-    // As 64 bits, or a negative number would be another one.
+    // Encoded as 64 bits, so that a negative number keeps its sign.
     proto::put_number(into, fields[0], i64::from(number) as u64);
     proto::put_bytes(into, fields[1], text.as_bytes());
 }

@@ -1,13 +1,13 @@
-//! `RpcMeta`: what a frame says of its call.
+//! `RpcMeta`, the meta of a frame.
 
 use super::stream::Settings;
 use crate::proto::{self, Fields, Malformed};
 use bytes::BytesMut;
 
-/// The number of the field of this name.
+/// Field number of `user_fields`.
 pub(super) const USER_FIELDS: u32 = 9;
 
-/// The fields of a meta that are of use here; everything else is skipped.
+/// The fields of a meta that are used here; all others are skipped.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Meta<'a> {
     pub(super) request: Option<Request<'a>>,
@@ -29,19 +29,19 @@ pub(super) struct Meta<'a> {
 pub(super) struct Request<'a> {
     pub(super) service_name: &'a [u8],
     pub(super) method_name: &'a [u8],
-    /// The place of the method in its service, in layouts that have it.
+    /// Index of the method in its service, in layouts that have one.
     pub(super) method_index: Option<i32>,
     pub(super) log_id: i64,
     pub(super) trace_id: i64,
     pub(super) span_id: i64,
     pub(super) parent_span_id: i64,
     pub(super) request_id: &'a [u8],
-    /// What brpc-java has in the place of the request id.
+    /// Metadata pairs of brpc-java, under the field number of the request id.
     pub(super) pairs: Pairs<'a>,
     pub(super) timeout_ms: i32,
 }
 
-/// Pairs of a name and a value: every field of this number in the bytes, if there are some.
+/// Pairs of a name and a value: all fields with number `number` in `fields`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Pairs<'a> {
     pub(super) fields: &'a [u8],
@@ -61,7 +61,7 @@ impl<'a> Meta<'a> {
         let mut meta = Meta::default();
         let mut fields = Fields(bytes);
         while let Some((field, value)) = fields.next()? {
-            // Numbers that are negative come as 64 bits; what is cut off is their sign.
+            // Negative numbers arrive as 64 bits; the truncation drops only the sign extension.
             match field {
                 1 => meta.request = Some(Request::read(value.bytes())?),
                 2 => meta.response = Some(Response::read(value.bytes())?),
@@ -94,7 +94,7 @@ impl<'a> Request<'a> {
                 4 => request.trace_id = value.number() as i64,
                 5 => request.span_id = value.number() as i64,
                 6 => request.parent_span_id = value.number() as i64,
-                // The first tag of a pair is a line feed, with which no id begins.
+                // The first tag of a pair is a line feed. No request id begins with one.
                 7 if value.bytes().starts_with(b"\n") => request.pairs = Pairs { fields: bytes, number: 7 },
                 7 => request.request_id = value.bytes(),
                 8 => request.timeout_ms = value.number() as i32,
@@ -104,7 +104,7 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
-    /// Whether it says nothing beside the method and the time.
+    /// Returns true if the request has no fields beside the method and the timeout.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         (self.log_id | self.trace_id | self.span_id | self.parent_span_id) == 0
@@ -134,7 +134,7 @@ impl<'a> Pairs<'a> {
         self.fields.is_empty()
     }
 
-    /// In order; those that are malformed are left out.
+    /// Iterates over the pairs in order; malformed ones are skipped.
     pub(super) fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let mut fields = Fields(self.fields);
         std::iter::from_fn(move || {
@@ -163,7 +163,7 @@ pub(super) fn put_user_field(into: &mut BytesMut, name: &str, text: &[u8]) {
     put_pair(into, USER_FIELDS, name, text);
 }
 
-/// Appends a pair as the field of this number.
+/// Appends a pair with this field number.
 pub(super) fn put_pair(into: &mut BytesMut, field: u32, name: &str, text: &[u8]) {
     proto::put_message(into, field, |pair| {
         proto::put_bytes(pair, 1, name.as_bytes());
@@ -171,7 +171,7 @@ pub(super) fn put_pair(into: &mut BytesMut, field: u32, name: &str, text: &[u8])
     });
 }
 
-/// Appends a field that is no zero.
+/// Appends a number unless it is zero.
 #[inline]
 pub(super) fn put_nonzero(into: &mut BytesMut, field: u32, number: u64) {
     if number != 0 {

@@ -1,4 +1,4 @@
-//! baidu_std as a server speaks it.
+//! The server side of baidu_std.
 
 mod streams;
 
@@ -12,33 +12,34 @@ use super::{
     stream::WINDOW,
 };
 use crate::{
-    Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Retry, Status, foreign,
-    places::Places,
+    Fatal, Found, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Retry, Status,
+    foreign,
+    pending::{Entry, PendingCalls},
     proto,
-    wire::{CallId, Codec, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
+    wire::{CallId, Codec, Encoding, Encodings, Head, Kept, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
 
-/// Names of methods that a connection need not look up again.
-const KNOWN_MAX: usize = 16;
+/// Number of method names that a connection caches.
+const CACHED_METHODS_MAX: usize = 16;
 
-/// The machine of a connection.
+/// State machine of a server connection.
 ///
-/// Its callers may choose any 64 bits as the number of a call; the driver knows calls by their place here.
+/// A caller may choose any 64 bits as the correlation id of a call; the driver identifies a call by its slot here.
 #[derive(Debug)]
 pub struct Server {
     framer: Framer,
     limits: Limits,
     table: Arc<MethodTable>,
-    /// What compressed messages are taken.
+    /// Encodings of compressed messages that the server accepts.
     encodings: Encodings,
-    /// Methods by the names that this peer used.
-    known: Vec<Known>,
-    /// Which of them it used last.
+    /// Cache of methods by the names that this peer used.
+    cached: Vec<CachedMethod>,
+    /// Index of the entry that was used last.
     last: usize,
-    calls: Places<Pending>,
-    /// What the credentials of the connection add to its calls.
+    calls: PendingCalls<Pending>,
+    /// Metadata that the credentials of the connection add to its calls.
     credentials: Metadata,
     /// Streams of the calls.
     streams: streams::Streams,
@@ -46,30 +47,31 @@ pub struct Server {
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedMethod {
     service: Box<[u8]>,
     method: Box<[u8]>,
     index: Option<i32>,
-    id: MethodId,
+    found: Found,
 }
 
-/// A call that is to be answered.
+/// A call whose response is pending.
 #[derive(Debug)]
 struct Pending {
     correlation_id: u64,
     compress_type: i32,
     content_type: i32,
-    /// The caller checks sums, and whether it does so for attachments.
+    /// Set if the caller uses checksums; true if they cover attachments too.
     checksum: Option<bool>,
-    /// What comes before the message.
+    /// Metadata that precedes the message.
     head: Option<Box<Metadata>>,
-    /// The stream that its caller opens with it.
+    /// Stream that the caller opens with the call.
     stream: Option<Box<streams::Opened>>,
 }
 
-/// A request that passed.
-struct Passed {
+/// A request that passed all checks.
+struct CheckedRequest {
     method: MethodId,
+    called: Option<Arc<str>>,
     kind: Kind,
     codec: Codec,
     encoding: Encoding,
@@ -78,16 +80,16 @@ struct Passed {
 }
 
 impl Server {
-    /// A machine for a connection that was just accepted.
+    /// Creates the state machine of a newly accepted connection.
     pub fn new(limits: Limits, table: Arc<MethodTable>) -> Server {
         Server {
             framer: Framer::default(),
             limits,
             table,
             encodings: Encodings::NONE,
-            known: Vec::new(),
+            cached: Vec::new(),
             last: 0,
-            calls: Places::default(),
+            calls: PendingCalls::default(),
             credentials: Metadata::new(),
             streams: streams::Streams::default(),
             refusing: false,
@@ -101,20 +103,25 @@ impl Server {
         self
     }
 
-    /// Takes messages that are compressed so; without it only plain ones are taken.
+    /// Accepts messages in these encodings; the default is uncompressed messages only.
     #[must_use]
     pub fn taking(mut self, encodings: Encodings) -> Server {
         self.encodings = encodings;
         self
     }
 
-    /// Looks at what a request says of itself, before its message is there.
+    /// Checks a request before its message has arrived.
     #[inline]
-    fn check(&mut self, frame: Frame, meta: &Meta<'_>, request: &Request<'_>) -> Result<Passed, Status> {
+    fn check(
+        &mut self,
+        frame: Frame,
+        meta: &Meta<'_>,
+        request: &Request<'_>,
+    ) -> Result<CheckedRequest, Status> {
         if self.refusing {
             return Err(Status::unavailable("the server is going away").with_retry(Retry::Safe));
         }
-        let method = self.method(request)?;
+        let Found { method, called } = self.method(request)?;
         let kind = self.table.info(method).kind;
         if kind != Kind::Unary {
             self.check_stream(method, meta)?;
@@ -135,70 +142,77 @@ impl Server {
             0 => Codec::Proto,
             1 | 2 => Codec::Json,
             other => {
-                return Err(bad_request(format!("content type {other} is not known here: 0, 1 and 2 are")));
+                return Err(bad_request(format!(
+                    "content type {other} is not supported; use 0 (protobuf), 1 or 2 (JSON)"
+                )));
             }
         };
         let encoding = match (meta.compress_type, message_len) {
-            // Some compress nothing to nothing.
+            // Some peers set a compress type for an empty message and do not compress it.
             (0, _) | (_, 0) => Encoding::Identity,
-            (number, _) => encoding(number).filter(|known| self.encodings.has(*known)).ok_or_else(|| {
-                bad_request(format!(
-                    "messages of compress type {number} are not taken here; taken: {}",
-                    self.encodings
-                ))
-            })?,
+            (number, _) => {
+                encoding(number).filter(|cached| self.encodings.has(*cached)).ok_or_else(|| {
+                    bad_request(format!(
+                        "compress type {number} is not accepted; accepted: {}",
+                        self.encodings
+                    ))
+                })?
+            }
         };
         let timeout = u64::try_from(request.timeout_ms).ok().filter(|timeout| *timeout > 0);
-        // That of a stream is for the response alone, which never waits for long.
+        // The timeout of a streaming call applies to its response only, which never waits for long.
         let timeout = timeout.map(Duration::from_millis).filter(|_| kind == Kind::Unary);
-        Ok(Passed { method, kind, codec, encoding, timeout, attachment: meta.attachment_size as usize })
+        let attachment = meta.attachment_size as usize;
+        Ok(CheckedRequest { method, called, kind, codec, encoding, timeout, attachment })
     }
 
-    /// The method that is called.
+    /// Finds the called method.
     #[inline]
-    fn method(&mut self, request: &Request<'_>) -> Result<MethodId, Status> {
-        let is_it = |known: &Known| {
-            *known.method == *request.method_name
-                && *known.service == *request.service_name
-                && known.index == request.method_index
+    fn method(&mut self, request: &Request<'_>) -> Result<Found, Status> {
+        let is_it = |cached: &CachedMethod| {
+            *cached.method == *request.method_name
+                && *cached.service == *request.service_name
+                && cached.index == request.method_index
         };
-        if let Some(known) = self.known.get(self.last)
-            && is_it(known)
+        if let Some(cached) = self.cached.get(self.last)
+            && is_it(cached)
         {
-            return Ok(known.id);
+            return Ok(cached.found.clone());
         }
-        if let Some(at) = self.known.iter().position(is_it) {
+        if let Some(at) = self.cached.iter().position(is_it) {
             self.last = at;
-            return Ok(self.known[at].id);
+            return Ok(self.cached[at].found.clone());
         }
-        let id = self.look_up(request)?;
-        // The oldest makes room.
-        if self.known.len() == KNOWN_MAX {
-            self.known.remove(0);
+        let found = self.look_up(request)?;
+        // The oldest entry is evicted.
+        if self.cached.len() == CACHED_METHODS_MAX {
+            self.cached.remove(0);
         }
-        self.last = self.known.len();
+        self.last = self.cached.len();
         let (service, method) = (request.service_name.into(), request.method_name.into());
-        self.known.push(Known { service, method, index: request.method_index, id });
-        Ok(id)
+        self.cached.push(CachedMethod { service, method, index: request.method_index, found: found.clone() });
+        Ok(found)
     }
 
     #[cold]
-    fn look_up(&self, request: &Request<'_>) -> Result<MethodId, Status> {
+    fn look_up(&self, request: &Request<'_>) -> Result<Found, Status> {
         let name = |bytes: &[u8]| {
             let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= NAME_BYTES_MAX);
             text.map(str::to_owned).ok_or_else(|| {
-                bad_request(format!("a name that is no text of at most {NAME_BYTES_MAX} bytes"))
+                bad_request(format!(
+                    "a service or method name is not UTF-8 of at most {NAME_BYTES_MAX} bytes"
+                ))
             })
         };
         let (service, method) = (name(request.service_name)?, name(request.method_name)?);
         let full = format!("{service}/{method}");
         if let Some(found) = self.table.find(&full) {
-            return Ok(found);
+            return Ok(found.into());
         }
         let knows = |service: &str| {
-            self.table.services().iter().any(|known| {
-                known.name == service
-                    || known.name.rsplit_once('.').is_some_and(|(_, short)| short == service)
+            self.table.services().iter().any(|cached| {
+                cached.name == service
+                    || cached.name.rsplit_once('.').is_some_and(|(_, short)| short == service)
             })
         };
         let named = match service.contains('.') {
@@ -214,13 +228,13 @@ impl Server {
             }
             _ => named,
         };
-        found.or_else(|status| match knows(&service) {
+        found.map(Found::from).or_else(|status| match knows(&service) {
             true => Err(status),
-            false => self.table.learn(&full, Kind::Unary).ok_or_else(|| error::no_service(status)),
+            false => self.table.other(&full, Kind::Unary).ok_or_else(|| error::no_service(status)),
         })
     }
 
-    /// Gives a place back: its call is answered.
+    /// Releases the slot of a call that has its response.
     #[inline]
     fn finish(&mut self, id: CallId) -> Option<Pending> {
         let pending = self.calls.leave(id)?;
@@ -230,26 +244,31 @@ impl Server {
         Some(pending)
     }
 
-    /// Takes a request.
+    /// Reads a request.
     fn open(&mut self, frame: Frame, input: &mut Input) -> Result<Option<ServerEvent>, Fatal> {
         let bytes = frame.meta_of(input);
         let meta = self.framer.layout.request(bytes, frame.payload());
         let meta = meta.map_err(|_| Fatal("a meta that cannot be read".into()))?;
         let Some(request) = meta.request else { return Err(Fatal("a meta without a request".into())) };
         let pending = Pending::of(&meta);
-        if !meta.authentication_data.is_empty() {
+        let credentials = meta.authentication_data.len();
+        if credentials > 0 && credentials <= self.limits.metadata_bytes_max as usize {
             self.credentials = foreign::credentials(meta.authentication_data, fields::AUTHENTICATION_BIN);
         }
-        let passed = self.check(frame, &meta, &request);
+        let passed = match credentials > self.limits.metadata_bytes_max as usize {
+            true => Err(foreign::metadata_too_large(credentials, &self.limits)),
+            false => self.check(frame, &meta, &request),
+        };
         if passed.is_ok() && !frame.is_whole(input) {
-            frame.make_room(input);
+            self.framer.wait(frame, input);
             return Ok(None);
         }
         let head = passed.and_then(|passed| {
             let mut metadata = fields::of_request(&meta, &self.limits)?;
             foreign::add_credentials(&mut metadata, &self.credentials);
-            let Passed { method, kind, codec, encoding, timeout, attachment } = passed;
-            Ok((Head { method, codec, encoding, timeout, metadata, oneway: false }, kind, attachment))
+            let CheckedRequest { method, called, kind, codec, encoding, timeout, attachment } = passed;
+            let head = Head { method, called, codec, encoding, timeout, metadata, oneway: false };
+            Ok((head, kind, attachment))
         });
         let sum = (meta.checksum_type == 1).then(|| <[u8; 4]>::try_from(meta.checksum_value).ok());
         let id = self.calls.enter(pending);
@@ -265,7 +284,8 @@ impl Server {
         if let Some(sum) = sum
             && sum != self.sum(id, payload)
         {
-            let status = bad_request("the checksum of the request is another one: it was damaged on its way");
+            let status =
+                bad_request("the checksum of the request does not match: the request was damaged in transit");
             return Ok(Some(ServerEvent::Refused { id, status }));
         }
         head.metadata.set_attachment(attachment);
@@ -276,7 +296,7 @@ impl Server {
         Ok(Some(ServerEvent::Open { id, head, first: Some(first), compressed, more: false }))
     }
 
-    /// The checksum of a frame of this call, if its caller sent one.
+    /// Computes the checksum of a frame of this call, if its caller sent one.
     fn sum(&self, id: CallId, payload: Payload<'_>) -> Option<[u8; 4]> {
         let with_attachment = self.calls.get(id)?.checksum?;
         let also = payload.attachment.filter(|_| with_attachment).map(Outgoing::from);
@@ -287,7 +307,7 @@ impl Server {
         self.calls.get_mut(id)
     }
 
-    /// Answers a call that succeeded.
+    /// Writes the response of a call that succeeded.
     fn succeed(
         &mut self,
         id: CallId,
@@ -315,7 +335,7 @@ impl Server {
 }
 
 impl Pending {
-    /// Whether its answer says nothing but that it succeeded.
+    /// Returns true if the response carries nothing but success.
     #[inline]
     fn is_plain(&self) -> bool {
         self.head.is_none() && self.checksum.is_none() && self.content_type == 0 && self.stream.is_none()
@@ -333,7 +353,7 @@ impl Pending {
         }
     }
 
-    /// Writes the answer of a call that succeeded.
+    /// Writes the response of a call that succeeded.
     fn put(
         &self,
         layout: Layout,
@@ -371,7 +391,14 @@ impl Pending {
     }
 }
 
-/// The encoding with this number.
+impl Entry for Pending {
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.stream.as_ref().map_or(0, |_| size_of::<streams::Opened>())
+    }
+}
+
+/// Returns the encoding with this compress type.
 fn encoding(compress_type: i32) -> Option<Encoding> {
     match compress_type {
         1 => Some(Encoding::Snappy),
@@ -388,7 +415,7 @@ impl ServerWire for Server {
 
     #[inline]
     fn next_call(&mut self, input: &mut Input) -> Option<Opened> {
-        // What ends the connection is said by `recv`.
+        // Errors that end the connection are returned by `recv`.
         let frame = self.framer.next(input).ok().flatten()?;
         if frame.of_stream || !frame.is_whole(input) || !self.credentials.is_empty() {
             return None;
@@ -400,17 +427,19 @@ impl ServerWire for Server {
             && (meta.attachment_size | meta.compress_type | meta.checksum_type) == 0
             && meta.authentication_data.is_empty()
             && meta.stream.is_none()
-            && !self.streams.owe_answer();
+            && !self.streams.owes_response();
         if !usual {
             return None;
         }
-        let Passed { method, codec, timeout, .. } = self.check(frame, &meta, &request).ok()?;
+        let passed = self.check(frame, &meta, &request).ok()?;
+        // A method that no service declares needs its name, which only a full head carries.
+        let CheckedRequest { method, called: None, codec, timeout, .. } = passed else { return None };
         let id = self.calls.enter(Pending::of(&meta));
         Some(Opened { id, method, codec, timeout, len: frame.skip_head(input) })
     }
 
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
-        self.answer_owed(out);
+        self.send_owed_response(out);
         match self.framer.next(input)? {
             None => Ok(None),
             Some(frame) if frame.of_stream => self.stream_frame(frame, input, out),
@@ -464,9 +493,13 @@ impl ServerWire for Server {
             Ok(trailers) => self.succeed(id, Payload::default(), false, Some(trailers), out),
             Err(status) => {
                 if let Some(pending) = self.finish(id) {
-                    let inside = pending.stream.as_ref().map(|stream| stream.failure());
-                    let layout = self.framer.layout;
-                    error::put(layout, pending.correlation_id, status, inside.as_ref(), out);
+                    let (layout, id) = (self.framer.layout, pending.correlation_id);
+                    match &pending.stream {
+                        None => error::put(layout, id, status, None, out),
+                        Some(stream) => self.put_end(stream, out, |out| {
+                            error::put(layout, id, status, Some(&stream.failure()), out);
+                        }),
+                    }
                 }
             }
         }
@@ -478,16 +511,39 @@ impl ServerWire for Server {
         }
     }
 
-    /// The number of a refusal makes brpc's clients go elsewhere.
+    /// The error number of a rejected call makes brpc clients use another server.
     fn refuse(&mut self) {
         self.refusing = true;
+    }
+
+    fn kept(&self) -> Kept {
+        let Kept { calls, bytes } = self.calls.kept();
+        Kept { calls, bytes: bytes + self.streams.gathered() }
     }
 
     fn send_window(&self) -> u32 {
         WINDOW
     }
 
-    fn receive_window(&self, told: u32) -> u32 {
-        told.max(WINDOW)
+    fn receive_window(&self, configured: u32) -> u32 {
+        configured.max(WINDOW)
+    }
+
+    fn announces_windows(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn held(&self) -> usize {
+        self.streams.held()
+    }
+
+    #[inline]
+    fn holds_ends(&self) -> bool {
+        self.streams.hold_ends()
+    }
+
+    fn release_ends(&mut self, out: &mut Outbox) {
+        self.streams.release(out);
     }
 }

@@ -1,4 +1,4 @@
-//! sofa_pbrpc, of the framework of this name.
+//! sofa_pbrpc, the protocol of the SOFA framework.
 //!
 //! ```text
 //! "SOFA" | meta size u32 LE | message size u64 LE | their sum u64 LE | SofaRpcMeta | message
@@ -7,13 +7,13 @@
 //! | field of `SofaRpcMeta` | request | response |
 //! | --- | --- | --- |
 //! | 1 type | 0 | 1 |
-//! | 2 sequence id | that of the call | the same |
+//! | 2 sequence id | id of the call | the same |
 //! | 100 method | `package.Service.Method` | |
-//! | 200 failed, 201 error code, 202 reason | | how the call ended |
+//! | 200 failed, 201 error code, 202 reason | | outcome of the call |
 //! | 300 compress type: 1 gzip, 2 zlib, 3 Snappy | of the message | of the message |
 //! | 301 expected compress type | of the response | |
 //!
-//! There is no place for attachments, metadata and credentials.
+//! The protocol has no fields for attachments, metadata and credentials.
 
 use super::{
     layout::{Sent, Sizes, put_failure},
@@ -30,7 +30,7 @@ pub(super) fn sizes(bytes: &[u8]) -> Option<Sizes> {
     let long = |at: usize| header[at..at + 8].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
     let meta = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
     let body = long(8).checked_add(meta.into()).filter(|body| *body == long(16));
-    // Sizes that contradict one another are those of no frame.
+    // Inconsistent sizes are rejected by the caller.
     Some(Sizes { header: header.len(), meta, body: body.unwrap_or(u64::MAX) })
 }
 
@@ -40,7 +40,7 @@ pub(super) fn set_sizes(header: &mut [u8], meta: usize, payload: usize) {
     header[16..24].copy_from_slice(&((meta + payload) as u64).to_le_bytes());
 }
 
-/// Reads a meta, which may be of either kind: the role of its reader says of which it is.
+/// Reads a meta of a request or a response: the role of the reader decides which one it is.
 pub(super) fn read(bytes: &[u8]) -> Result<Meta<'_>, Malformed> {
     let mut meta = Meta::default();
     let (mut request, mut response) = (Request::default(), Response::default());
@@ -69,7 +69,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Meta<'_>, Malformed> {
     Ok(meta)
 }
 
-/// The number of baidu_std for a compress type.
+/// Converts a compress type to the numbering of baidu_std.
 fn standard(compress_type: u64) -> i32 {
     match compress_type {
         1 => 2,
@@ -79,7 +79,7 @@ fn standard(compress_type: u64) -> i32 {
     }
 }
 
-/// The other way round.
+/// Converts a compress type from the numbering of baidu_std.
 fn compress_type(standard: u64) -> u64 {
     match standard {
         1 => 3,

@@ -1,4 +1,4 @@
-//! Streams: what opens them, their frames, and what each side knows of its end.
+//! Streams: settings, frames, and the state of one end.
 
 use super::{
     frame::{self, Payload},
@@ -10,29 +10,34 @@ use crate::{
 };
 use bytes::{Bytes, BytesMut};
 
-/// Bytes of messages that one side may send ahead of the other's reader: what brpc's streams have unless they are told
-/// otherwise, and what is not told to the peer.
+/// Bytes of messages that one side may send ahead of the other side's reader. It is the default of brpc streams and is
+/// not sent to the peer.
 pub(super) const WINDOW: u32 = 2 << 20;
-/// The number of no stream: with it a server answers that opened none.
+/// Stream number that means no stream: a server responds with it to a call whose stream it did not open.
 pub(super) const NO_STREAM: u64 = u64::MAX;
+/// Field of `StreamSettings` for [`Settings::half_closes`]. brpc skips unknown fields.
+const HALF_CLOSES: u32 = 1000;
 
-/// `StreamSettings`: what a call, and its answer, says of the stream that it opens.
+/// `StreamSettings`: in a call and in its response, describes the sender's end of the stream.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Settings {
-    /// The sender's number for its end.
+    /// The sender's stream number.
     pub(super) stream_id: u64,
-    /// The sender wants to know what was consumed of its messages.
+    /// The sender wants feedback on consumed bytes.
     pub(super) need_feedback: bool,
-    /// The sender takes messages.
+    /// The sender accepts messages.
     pub(super) writable: bool,
     /// The call opens more streams than this one.
     pub(super) has_more: bool,
+    /// The sender is Switchboard: `CLOSE` ends one direction of the stream, and may follow the response at once. To
+    /// brpc it ends both, and fails a call whose response is still in its queue.
+    pub(super) half_closes: bool,
 }
 
 impl Settings {
-    /// Those of an end of ours.
+    /// Returns the settings of a local end.
     pub(super) fn of(stream_id: u64) -> Settings {
-        Settings { stream_id, need_feedback: true, writable: true, has_more: false }
+        Settings { stream_id, need_feedback: true, writable: true, has_more: false, half_closes: true }
     }
 
     pub(super) fn read(bytes: &[u8]) -> Result<Settings, Malformed> {
@@ -44,6 +49,7 @@ impl Settings {
                 2 => settings.need_feedback = value.number() != 0,
                 3 => settings.writable = value.number() != 0,
                 4 => settings.has_more = true,
+                HALF_CLOSES => settings.half_closes = value.number() != 0,
                 _ => {}
             }
         }
@@ -56,40 +62,41 @@ impl Settings {
             proto::put_number(into, 1, self.stream_id);
             proto::put_number(into, 2, u64::from(self.need_feedback));
             proto::put_number(into, 3, u64::from(self.writable));
+            put_nonzero(into, HALF_CLOSES, u64::from(self.half_closes));
         });
     }
 }
 
-/// What a frame of a stream is.
+/// Kind of a stream frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
-    /// The stream is gone.
+    /// The stream no longer exists.
     Reset = 1,
-    /// Its sender sends nothing more.
+    /// The sender has no more messages.
     Close = 2,
     /// A message, or a part of one.
     Data = 3,
-    /// How much was consumed.
+    /// Reports the number of consumed bytes.
     Feedback = 4,
 }
 
 /// `StreamFrameMeta`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct StreamMeta {
-    /// The number of the receiver's end.
+    /// The receiver's stream number.
     pub(super) to: u64,
-    /// That of the sender's; 0 if it does not say.
+    /// The sender's stream number; 0 if absent.
     pub(super) from: u64,
-    /// None for one that is not known here.
+    /// `None` for an unknown kind.
     pub(super) kind: Option<Kind>,
     /// The message goes on in the next frame.
     pub(super) continues: bool,
-    /// Bytes of messages that were consumed in all.
+    /// Total number of consumed message bytes.
     pub(super) consumed: u64,
 }
 
 impl StreamMeta {
-    /// That of a frame with a whole message, or with none.
+    /// Returns the meta of a frame with a complete message or without one.
     pub(super) fn new(kind: Kind, to: u64, from: u64) -> StreamMeta {
         StreamMeta { to, from, kind: Some(kind), continues: false, consumed: 0 }
     }
@@ -132,30 +139,32 @@ impl StreamMeta {
     }
 }
 
-/// Says that there is no such stream here; to a frame that does not say whose it is, nothing.
+/// Sends a reset for an unknown stream; sends nothing if the frame did not name its sender.
 pub(super) fn put_reset(to: u64, from: u64, out: &mut Outbox) {
     if to != 0 && to != NO_STREAM {
         frame::put_stream(out, &StreamMeta::new(Kind::Reset, to, from), &Payload::default());
     }
 }
 
-/// This side's end of a stream.
+/// Local end of a stream.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// Its number here.
+    /// Local stream number.
     ours: u64,
-    /// What the peer said of its end.
+    /// Settings of the peer's end.
     peer: Settings,
-    /// The parts of a message whose end has not come.
+    /// Parts of a message that is not complete yet.
     gathered: BytesMut,
-    /// Bytes of messages in all, as this side sent them, and as the peer told to have consumed them.
+    /// Total bytes of messages that this side sent, and that the peer reported as consumed.
     sent: u64,
     acknowledged: u64,
-    /// The same the other way.
+    /// Total bytes of messages that this side received, and that its reader consumed.
     received: u64,
     consumed: u64,
-    /// Messages without bytes since the last feedback: each is a byte of credit, of which the peer knows nothing.
+    /// Empty messages since the last feedback: each costs one byte of local credit that the peer does not count.
     empty: u32,
+    /// Bytes that the reader has not consumed of a message in the response; they do not count as stream bytes.
+    beside: u32,
 }
 
 impl Stream {
@@ -169,31 +178,38 @@ impl Stream {
             received: 0,
             consumed: 0,
             empty: 0,
+            beside: 0,
         }
     }
 
-    /// Its number here.
+    /// Local stream number.
     pub(super) fn id(&self) -> u64 {
         self.ours
     }
 
-    /// The peer has said what its end is; what came before was no message.
-    pub(super) fn open(&mut self, peer: Settings) {
+    /// Sets the peer's end from a response with a message of `beside` bytes; bytes received before are not a message.
+    pub(super) fn open(&mut self, peer: Settings, beside: usize) {
         self.peer = peer;
         self.received = 0;
+        self.beside = beside as u32;
     }
 
-    /// Gives it another number.
+    /// Sets the local stream number.
     pub(super) fn number(&mut self, ours: u64) {
         self.ours = ours;
     }
 
-    /// Whether the peer takes messages.
+    /// Returns true if `CLOSE` ends only one direction for the peer.
+    pub(super) fn half_closes(&self) -> bool {
+        self.peer.half_closes
+    }
+
+    /// Returns true if the peer accepts messages.
     pub(super) fn is_writable(&self) -> bool {
         self.peer.writable
     }
 
-    /// What a frame of this kind to the peer says.
+    /// Creates the meta of a frame of this kind to the peer.
     pub(super) fn meta(&self, kind: Kind) -> StreamMeta {
         StreamMeta::new(kind, self.peer.stream_id, self.ours)
     }
@@ -206,19 +222,30 @@ impl Stream {
     }
 
     /// Sends a frame without a message.
-    pub(super) fn tell(&self, kind: Kind, out: &mut Outbox) {
+    pub(super) fn send_empty(&self, kind: Kind, out: &mut Outbox) {
         frame::put_stream(out, &self.meta(kind), &Payload::default());
     }
 
-    /// The peer has consumed so many bytes in all: how many more may be sent.
+    /// Returns true if the peer has consumed all sent bytes.
+    pub(super) fn is_consumed(&self) -> bool {
+        self.acknowledged == self.sent
+    }
+
+    /// Records that the peer has consumed `consumed` bytes in total; returns how many more may be sent.
     pub(super) fn acknowledge(&mut self, consumed: u64) -> u32 {
         let more = consumed.min(self.sent).saturating_sub(self.acknowledged);
         self.acknowledged += more;
         u32::try_from(more).unwrap_or(u32::MAX).saturating_add(std::mem::take(&mut self.empty))
     }
 
-    /// The reader has taken so many bytes more, with one for each empty message.
+    /// Records that the reader has consumed `bytes` more, where an empty message counts as one.
     pub(super) fn consume(&mut self, bytes: u32, out: &mut Outbox) {
+        let beside = self.beside.min(bytes);
+        self.beside -= beside;
+        if bytes == beside {
+            return;
+        }
+        let bytes = bytes - beside;
         self.consumed = self.received.min(self.consumed + u64::from(bytes));
         if self.peer.need_feedback {
             let meta = StreamMeta { consumed: self.consumed, ..self.meta(Kind::Feedback) };
@@ -226,7 +253,7 @@ impl Stream {
         }
     }
 
-    /// Takes a message, or a part of it; the whole message once its end has come.
+    /// Takes a message or a part of it; returns the message once it is complete.
     pub(super) fn take(&mut self, part: Bytes, continues: bool) -> Option<Bytes> {
         self.received += part.len() as u64;
         if self.gathered.is_empty() && !continues {
@@ -236,7 +263,7 @@ impl Stream {
         (!continues).then(|| self.gathered.split().freeze())
     }
 
-    /// Bytes of a message whose end has not come.
+    /// Bytes of a message that is not complete yet.
     pub(super) fn gathered(&self) -> usize {
         self.gathered.len()
     }
@@ -255,7 +282,7 @@ mod tests {
             meta.put(&mut bytes);
             assert_eq!(StreamMeta::read(&bytes), Ok(meta));
         }
-        // A kind of a later version, and no number.
+        // An unknown kind, and a meta without a stream number.
         assert_eq!(StreamMeta::read(&[0x08, 5, 0x18, 9]).unwrap().kind, None);
         assert_eq!(StreamMeta::read(&[0x18, 3]), Err(Malformed));
         assert_eq!(Settings::read(&[0x10, 1]), Err(Malformed));
@@ -263,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn credit_is_what_was_consumed_and_never_more_than_was_sent() {
+    fn credit_is_the_consumed_bytes_and_at_most_the_sent_bytes() {
         let mut stream = Stream::new(1, Settings::of(2));
         let mut out = Outbox::new();
         for item in [&b"abc"[..], b"", b"de"] {

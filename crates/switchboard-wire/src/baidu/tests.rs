@@ -1,4 +1,4 @@
-//! The vectors that were seen on the wire, and what the machines make of everything else.
+//! Captured frames of other implementations, and the behavior of the state machines on all other input.
 
 mod layouts;
 mod streams;
@@ -31,7 +31,7 @@ static ECHO: ServiceInfo = ServiceInfo {
 /// A request of jprotobuf's client.
 const REQUEST: &str =
     "50525043 00000020 0000001b 0a130a0b6563686f536572766963651204 6563686f 1800 2001 2800 0a03616263";
-/// What its server answered, with the request in it.
+/// The response of jprotobuf's server, which repeats the request.
 const RESPONSE: &str = "50525043 0000002a 0000001f 0a130a0b6563686f5365727669636512046563686f 12020800 1800 2001 2800 \
                         0a0968656c6c6f20616263";
 
@@ -66,11 +66,11 @@ fn receive(server: &mut Server, bytes: &[u8]) -> Result<Vec<ServerEvent>, Fatal>
     while let Some(event) = server.recv(&mut input, &mut out)? {
         events.push(event);
     }
-    assert!(out.is_empty(), "nothing is answered by itself");
+    assert!(out.is_empty(), "the machine writes nothing by itself");
     Ok(events)
 }
 
-/// The only call in these bytes.
+/// Receives bytes that hold exactly one call.
 fn opened(server: &mut Server, bytes: &[u8]) -> (u32, Head, Bytes) {
     match receive(server, bytes).unwrap().pop() {
         Some(ServerEvent::Open { id, head, first: Some(first), more: false, .. }) => (id, head, first),
@@ -78,20 +78,20 @@ fn opened(server: &mut Server, bytes: &[u8]) -> (u32, Head, Bytes) {
     }
 }
 
-/// The status with which these bytes are refused, and the answer.
+/// Returns the status with which the server rejects these bytes, and the status that the client reads.
 fn refused(server: &mut Server, bytes: &[u8]) -> (Status, Status) {
     let Some(ServerEvent::Refused { id, status }) = receive(server, bytes).unwrap().pop() else {
         panic!("not refused")
     };
     let mut out = Outbox::new();
     server.end(id, Err(&status), &mut out);
-    let answer = heard(&out.take_all());
-    let [ClientEvent::End { end: Err(told), .. }] = &answer[..] else { panic!("{answer:?}") };
-    (status, told.clone())
+    let answer = client_events(&out.take_all());
+    let [ClientEvent::End { end: Err(received), .. }] = &answer[..] else { panic!("{answer:?}") };
+    (status, received.clone())
 }
 
-/// What a client makes of bytes.
-fn heard(bytes: &[u8]) -> Vec<ClientEvent> {
+/// Returns the events of a client that receives these bytes.
+fn client_events(bytes: &[u8]) -> Vec<ClientEvent> {
     let mut client = Client::new(Limits::default());
     let (mut input, mut out, mut events) = (Input::default(), Outbox::new(), Vec::new());
     input.extend(bytes);
@@ -115,7 +115,7 @@ fn call<'a>(metadata: &'a Metadata) -> Open<'a> {
     }
 }
 
-/// The bytes of a call of `test.Echo/Say`.
+/// Encodes a call of `test.Echo/Say`.
 fn sent(client: &mut Client, open: Open<'_>, message: &[u8]) -> Vec<u8> {
     let mut out = Outbox::new();
     client.method(0, "test.Echo/Say", None, &mut out);
@@ -124,7 +124,7 @@ fn sent(client: &mut Client, open: Open<'_>, message: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn request_of_jprotobuf_is_read_and_answered() {
+fn request_of_jprotobuf_is_read_and_gets_a_response() {
     let bytes = hex(REQUEST);
     let mut server = server(Limits::default());
     let (id, head, first) = opened(&mut server, &bytes);
@@ -134,7 +134,7 @@ fn request_of_jprotobuf_is_read_and_answered() {
     server.reply(id, (&first).into(), &mut out);
     let answer = hex("50525043 0000000b 00000006 12020800 2001 0a03616263");
     assert_eq!(out.take_all(), answer);
-    // The short way, and twice in one piece.
+    // The fast path (`next_call`), with two requests in one piece.
     let mut input = Input::default();
     input.extend(&[&bytes[..], &bytes, &bytes[..20]].concat());
     for _ in 0..2 {
@@ -150,20 +150,22 @@ fn request_of_jprotobuf_is_read_and_answered() {
 #[test]
 fn response_with_its_request_inside_is_a_response() {
     let bytes = hex(RESPONSE);
-    let [ClientEvent::Reply { id: 1, item, compressed: false }] = &heard(&bytes)[..] else { panic!() };
+    let [ClientEvent::Reply { id: 1, item, compressed: false }] = &client_events(&bytes)[..] else {
+        panic!()
+    };
     assert_eq!(&item[..], b"\x0a\x09hello abc");
     let mut input = Input::default();
     input.extend(&bytes);
     assert_eq!(Client::new(Limits::default()).take_reply(&mut input).unwrap().0, 1);
-    // An error of such a server brings the request's message along.
+    // An error response of such a server repeats the request's message.
     let error = hex("50525043 00000016 00000011 0a020a00 1207 08e907 1202 6e6f 1800 2007 0a03616263");
-    let [ClientEvent::End { id: 7, end: Err(status) }] = &heard(&error)[..] else { panic!() };
+    let [ClientEvent::End { id: 7, end: Err(status) }] = &client_events(&error)[..] else { panic!() };
     assert_eq!((status.code(), status.message()), (Code::Unimplemented, "no"));
     assert_eq!(status.metadata().text("baidu-error-code"), Some("1001"));
 }
 
 #[test]
-fn all_that_a_request_says_arrives() {
+fn all_fields_of_a_request_arrive() {
     let mut metadata = Metadata::new();
     for (name, value) in [
         ("baidu-log-id", "-5"),
@@ -191,7 +193,7 @@ fn all_that_a_request_says_arrives() {
     assert_eq!(text("authorization"), Some("Bearer s3cret"));
     assert_eq!(head.metadata.value("raw-bin").unwrap(), "\u{1}\u{ff}");
     assert_eq!(head.metadata.attachment().unwrap(), "attached");
-    // And back.
+    // Metadata of the reply.
     let mut reply = Metadata::new();
     reply.insert("cost", "3").unwrap();
     reply.set_attachment("more");
@@ -202,19 +204,23 @@ fn all_that_a_request_says_arrives() {
     assert!(out.is_empty());
     server.reply_with(id, Outgoing::Lent(b"[]"), false, &trailers, &mut out);
     let answer = out.take_all();
-    let [ClientEvent::Head { id: 1, metadata }, ClientEvent::Reply { id: 1, item, .. }] = &heard(&answer)[..]
+    let [
+        ClientEvent::Written { id: 1, codec: Codec::Json },
+        ClientEvent::Head { id: 1, metadata },
+        ClientEvent::Reply { id: 1, item, .. },
+    ] = &client_events(&answer)[..]
     else {
         panic!()
     };
     assert_eq!((&item[..], metadata.text("cost")), (&b"[]"[..], Some("3")));
     assert_eq!(metadata.value("end-bin").unwrap(), &vec![0, 255]);
     assert_eq!(metadata.attachment().unwrap(), "more");
-    // The sum covers both.
+    // The checksum covers message and attachment.
     let at = answer.len() - 1;
     let damaged = [&answer[..at], &[answer[at] ^ 1]].concat();
-    let [ClientEvent::End { end: Err(status), .. }] = &heard(&damaged)[..] else { panic!() };
+    let [ClientEvent::End { end: Err(status), .. }] = &client_events(&damaged)[..] else { panic!() };
     assert!(status.message().contains("checksum"), "{status}");
-    // The credentials are those of the connection: later calls have them too, unless they bring their own.
+    // The credentials belong to the connection: later calls have them too, unless they bring their own.
     let (_, head, _) = opened(&mut server, &hex(REQUEST));
     assert_eq!(head.metadata.text("authorization"), Some("Bearer s3cret"));
     let own = request("Echo", "Say", b"", |meta| put_user_field(meta, "Authorization", b"Basic eA=="));
@@ -246,8 +252,8 @@ fn odd_user_fields_are_kept_or_left_out() {
 }
 
 #[test]
-fn pairs_of_brpc_java_come_in_the_place_of_the_request_id() {
-    // log_id 77 and the pair "x-who", "bob", as its client writes them.
+fn pairs_of_brpc_java_use_the_field_of_the_request_id() {
+    // log_id 77 and the pair "x-who", "bob", as written by the client of brpc-java.
     let more = "184d 3a0c 0a05782d77686f 1203626f62";
     let (names, rest) = ("0a0b6563686f536572766963651204 6563686f", "1800 2001 2800 0a03616263");
     let bytes = hex(&format!("50525043 00000030 0000002b 0a23 {names} {more} {rest}"));
@@ -258,7 +264,7 @@ fn pairs_of_brpc_java_come_in_the_place_of_the_request_id() {
 }
 
 #[test]
-fn messages_compressed_and_sums_are_of_what_was_sent() {
+fn checksums_cover_the_compressed_message() {
     let metadata = Metadata::new();
     let mut client = Client::new(Limits::default()).checksums(true);
     for (encoding, number) in [(Encoding::Snappy, 1), (Encoding::Gzip, 2), (Encoding::Deflate, 3)] {
@@ -274,13 +280,13 @@ fn messages_compressed_and_sums_are_of_what_was_sent() {
         server.reply_with(*id, first.into(), true, &Metadata::new(), &mut out);
         let answer = out.take_all();
         assert!(answer[12..].windows(2).any(|pair| pair == [0x18, number]), "{answer:02x?}");
-        // The client decompresses: this is nothing compressed.
-        let [ClientEvent::End { end: Err(status), .. }] = &heard(&answer)[..] else { panic!() };
+        // The reply is not compressed, so the client cannot decompress it.
+        let [ClientEvent::End { end: Err(status), .. }] = &client_events(&answer)[..] else { panic!() };
         assert!(status.message().contains("cannot be decompressed"), "{status}");
         let damaged = [&bytes[..bytes.len() - 1], b"!"].concat();
-        let (status, told) = refused(&mut server, &damaged);
+        let (status, received) = refused(&mut server, &damaged);
         assert!(status.message().contains("checksum"), "{status}");
-        assert_eq!(error_code(&told), 1003);
+        assert_eq!(error_code(&received), 1003);
     }
     let open = Open { encoding: Encoding::Zstd, compressed: true, ..call(&metadata) };
     let status = client.open(1, open, Some(Outgoing::EMPTY), &mut Outbox::new()).unwrap_err();
@@ -288,7 +294,7 @@ fn messages_compressed_and_sums_are_of_what_was_sent() {
 }
 
 #[test]
-fn replies_in_another_compression_than_asked_for_are_read() {
+fn replies_in_another_compression_than_requested_are_read() {
     use std::io::Write;
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&[7; 5_000_000]).unwrap();
@@ -302,7 +308,7 @@ fn replies_in_another_compression_than_asked_for_are_read() {
             proto::put_number(meta, 3, number);
             proto::put_number(meta, 4, 1);
         });
-        heard(&out.take_all()).pop().unwrap()
+        client_events(&out.take_all()).pop().unwrap()
     };
     let snapped = snap::raw::Encoder::new().compress_vec(&[7; 5000]).unwrap();
     for (item, number) in [(small, 2), (snapped, 1)] {
@@ -314,7 +320,7 @@ fn replies_in_another_compression_than_asked_for_are_read() {
         (vec![1], 3, "cannot be decompressed"),
         (vec![1], 4, "compress type 4"),
         (vec![0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0], 1, "message_bytes_max"),
-        (vec![0x80, 0x80, 0x40, 0], 1, "cannot become"),
+        (vec![0x80, 0x80, 0x40, 0], 1, "cannot decompress"),
     ] {
         let ClientEvent::End { end: Err(status), .. } = answer(item, number) else { panic!() };
         assert!(status.message().contains(text), "{status}");
@@ -325,7 +331,7 @@ fn replies_in_another_compression_than_asked_for_are_read() {
 fn names_are_found_full_and_short() {
     let mut server = server(Limits::default());
     for (service, method) in [("test.Echo", "Say"), ("Echo", "Say"), ("echoService", "echo")] {
-        // Twice: the second time it is known.
+        // The second lookup uses the cache.
         for _ in 0..2 {
             assert_eq!(opened(&mut server, &request(service, method, b"", |_| {})).1.method.0, 0);
         }
@@ -338,10 +344,10 @@ fn names_are_found_full_and_short() {
         ("Echo", "Count", 1002, "open a stream"),
         ("\u{1}", "", 1001, "unknown service"),
     ] {
-        let (status, told) = refused(&mut server, &request(service, method, b"x", |_| {}));
+        let (status, received) = refused(&mut server, &request(service, method, b"x", |_| {}));
         assert!(status.message().contains(text), "{status}");
-        assert_eq!(error_code(&told), number, "{told}");
-        assert_eq!((told.code(), told.message()), (Code::Unimplemented, status.message()));
+        assert_eq!(error_code(&received), number, "{received}");
+        assert_eq!((received.code(), received.message()), (Code::Unimplemented, status.message()));
     }
     let (status, _) = refused(&mut server, &request(&"x".repeat(257), "Say", b"", |_| {}));
     assert!(status.message().contains("at most 256 bytes"), "{status}");
@@ -353,7 +359,7 @@ fn names_are_found_full_and_short() {
 }
 
 #[test]
-fn wrong_frames_are_refused_or_end_the_connection() {
+fn invalid_frames_are_rejected_or_end_the_connection() {
     for (bytes, text) in [
         (hex("50525044"), "where a frame of baidu_std begins"),
         (hex("5354524e"), "where a frame of baidu_std begins"),
@@ -383,15 +389,15 @@ fn wrong_frames_are_refused_or_end_the_connection() {
     ];
     for (len, more, number, text) in cases {
         let bytes = request("Echo", "Say", &vec![b'x'; len], more);
-        let (status, told) = refused(&mut server, &[&bytes[..], &hex(REQUEST)[..5]].concat());
+        let (status, received) = refused(&mut server, &[&bytes[..], &hex(REQUEST)[..5]].concat());
         assert!(status.message().contains(text), "{status}");
-        assert_eq!(error_code(&told), number, "{told}");
+        assert_eq!(error_code(&received), number, "{received}");
     }
     // The whole payload may be the attachment.
     let bytes = request("Echo", "Say", b"abc", |meta| proto::put_number(meta, 5, 3));
     let (_, head, first) = opened(&mut server, &bytes);
     assert_eq!((first.len(), head.metadata.attachment().map(|bytes| &bytes[..])), (0, Some(&b"abc"[..])));
-    // What is refused is not waited for.
+    // The server rejects a message before it has arrived completely.
     let large = request("Echo", "Say", &[0; 200], |_| {});
     let (mut input, mut out) = (Input::default(), Outbox::new());
     input.extend(&large[..large.len() - 200]);
@@ -418,22 +424,24 @@ fn statuses_come_with_all_that_they_have() {
         let (id, ..) = opened(&mut server, &hex(REQUEST));
         let mut out = Outbox::new();
         server.end(id, Err(&status), &mut out);
-        let [ClientEvent::End { id: 1, end: Err(told) }] = &heard(&out.take_all())[..] else { panic!() };
+        let [ClientEvent::End { id: 1, end: Err(received) }] = &client_events(&out.take_all())[..] else {
+            panic!()
+        };
         assert_eq!(
-            (told.code(), told.message(), told.retry()),
+            (received.code(), received.message(), received.retry()),
             (status.code(), status.message(), status.retry())
         );
-        assert_eq!(told.details(), status.details());
-        assert_eq!(told.metadata().text("hint"), status.metadata().text("hint"));
+        assert_eq!(received.details(), status.details());
+        assert_eq!(received.metadata().text("hint"), status.metadata().text("hint"));
     }
-    // Refusing, as a server does that goes away.
+    // A server that shuts down refuses calls.
     server.refuse();
-    let (_, told) = refused(&mut server, &hex(REQUEST));
-    assert_eq!(error_code(&told), 2003);
+    let (_, received) = refused(&mut server, &hex(REQUEST));
+    assert_eq!(error_code(&received), 2003);
 }
 
 #[test]
-fn places_are_used_again_and_answers_come_once() {
+fn slots_are_reused_and_each_call_has_one_response() {
     let mut server = server(Limits::default());
     let mut out = Outbox::new();
     let ids: Vec<_> = (0..200).map(|_| opened(&mut server, &hex(REQUEST)).0).collect();
@@ -445,7 +453,7 @@ fn places_are_used_again_and_answers_come_once() {
         assert_eq!(out.len(), len);
     }
     assert_eq!(opened(&mut server, &hex(REQUEST)).0, 0);
-    assert_eq!(heard(&out.take_all()).len(), 200);
+    assert_eq!(client_events(&out.take_all()).len(), 200);
 }
 
 #[test]
@@ -459,7 +467,7 @@ fn correlation_ids_are_any_64_bits() {
         let answer = out.take_all();
         assert_eq!(super::meta::Meta::read(&answer[12..]).unwrap().correlation_id, number);
     }
-    // A client drops what it did not ask for, and goes on.
+    // The driver drops responses of calls that are not in flight, and the connection stays open.
     let stray = {
         let mut out = Outbox::new();
         let payload = Bytes::from_static(b"abc");
@@ -468,6 +476,6 @@ fn correlation_ids_are_any_64_bits() {
         });
         out.take_all()
     };
-    assert_eq!(heard(&[&stray[..], &hex(RESPONSE)].concat()).len(), 1);
+    assert_eq!(client_events(&[&stray[..], &hex(RESPONSE)].concat()).len(), 2);
     assert_eq!(checksum::value([]).len(), 4);
 }

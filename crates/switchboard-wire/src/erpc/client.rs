@@ -1,4 +1,4 @@
-//! The client's side of a connection that speaks erpc.
+//! The client side of an erpc connection.
 
 use super::{
     HEAD_BYTES_MAX, NAME_BYTES_MAX, QUERY_BYTES_MAX, error,
@@ -10,46 +10,47 @@ use super::{
 };
 use crate::{
     Codec, Fatal, Input, Limits, Origin, Outbox, Outgoing, SchemaId, Status, foreign,
-    wire::{CallId, ClientEvent, ClientWire, Encoding, Open, Push, no_streams},
+    wire::{CallIds, ClientCallId, ClientEvent, ClientWire, Encoding, Open, Push, no_streams},
 };
 use bytes::{Bytes, BytesMut};
 use std::borrow::Cow;
 
-/// With so many bytes to write that the server does not read, it gets no answers to calls of its own.
+/// Bytes of unwritten output from which the client no longer responds to calls of the server.
 const ANSWERS_MAX: usize = 512 << 10;
-/// Largest body that servers in Go take unless they were told otherwise.
+/// Largest body that servers in Go accept by default, in bytes.
 const PEER_BYTES_MAX: u32 = (1 << 30) - HEAD_BYTES_MAX as u32;
 
-/// How a client speaks; the server has to be told the same framing.
+/// Protocol settings of a client; the server must use the same framing.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Settings {
     /// The socket protocol.
     pub framing: Framing,
-    /// Every message goes through the gzip filter, and so do the answers. The server has to have it under the id `g`.
+    /// Sends every message, and so receives every reply, through the gzip filter. The server must register it under the
+    /// id `g`.
     pub gzip: bool,
-    /// How methods are called.
+    /// Form in which method names are sent.
     pub names: Names,
-    /// The group of routes that methods are in: `v1` for `/v1/page/test`.
+    /// Route group of the methods: `v1` for `/v1/page/test`.
     pub prefix: String,
 }
 
-/// The machine of a connection.
+/// State machine of a client connection.
 ///
-/// The sequence of a message is the number of the call and 1, as erpc begins with 1. There is no word for giving up:
-/// the answer of a call that was canceled comes and finds nobody.
+/// The sequence of a message is the id of the call plus 1, as erpc begins with 1. eRPC has no cancel: the reply to an
+/// abandoned call arrives, and until then its id is reserved.
 #[derive(Debug)]
 pub struct Client {
     limits: Limits,
     settings: Settings,
     frames: Frames,
-    /// The names of methods, by their numbers.
+    /// Names of methods by number.
     methods: Vec<Bytes>,
-    /// What comes behind the metadata of a reply.
+    /// Event that follows the metadata of a reply.
     next: Option<ClientEvent>,
 }
 
 impl Client {
-    /// A machine for a connection that was just opened.
+    /// Creates the state machine of a newly opened connection.
     pub fn new(limits: Limits, settings: Settings) -> Client {
         let frames = Frames::new(settings.framing);
         Client { limits, settings, frames, methods: Vec::new(), next: None }
@@ -63,10 +64,10 @@ impl Client {
                 self.refuse(message.sequence, &message.name, out);
                 Ok(None)
             }
-            kind::PUSH => Ok(self.heard(&message)),
-            // Of these the server expects nothing.
+            kind::PUSH => Ok(self.push(&message)),
+            // The server expects no response to these.
             kind::AUTH_CALL | kind::AUTH_REPLY => Ok(None),
-            other => Err(Fatal(format!("a message of erpc of kind {other}; 1 to 5 are known"))),
+            other => Err(Fatal(format!("an erpc message of kind {other}; kinds are 1 to 5"))),
         }
     }
 
@@ -81,11 +82,11 @@ impl Client {
             (_, body) if body.len() > self.limits.message_bytes_max as usize => {
                 return self.too_large(id, body.len());
             }
-            // What Go makes of nil.
+            // Go encodes nil as an empty body.
             (codec::JSON, body) if body.is_empty() => Bytes::from_static(b"null"),
             (codec::JSON | codec::NONE | codec::PROTO, body) => body,
             (other, _) => {
-                let text = format!("a reply in codec {other} of erpc, which is not read; json and proto are");
+                let text = format!("a reply has codec {other} of erpc; json and proto are supported");
                 return ClientEvent::End { id, end: Err(Status::internal(text).with_origin(Origin::Path)) };
             }
         };
@@ -97,8 +98,8 @@ impl Client {
         ClientEvent::Head { id, metadata }
     }
 
-    /// What the server says unasked; nobody waits for what is over a limit.
-    fn heard(&self, message: &Message<'_>) -> Option<ClientEvent> {
+    /// Reads a push of the server; one that exceeds a limit is dropped.
+    fn push(&self, message: &Message<'_>) -> Option<ClientEvent> {
         if message.body.len() > self.limits.message_bytes_max as usize {
             return None;
         }
@@ -111,13 +112,13 @@ impl Client {
         Some(ClientEvent::Push(Box::new(push.with_codec(known.unwrap_or(Codec::Raw)))))
     }
 
-    fn too_large(&self, id: CallId, bytes: usize) -> ClientEvent {
+    fn too_large(&self, id: ClientCallId, bytes: usize) -> ClientEvent {
         let max = self.limits.message_bytes_max;
         let text = format!("a reply of {bytes} bytes is over the limit of {max} bytes (message_bytes_max)");
         ClientEvent::End { id, end: Err(Status::resource_exhausted(text)) }
     }
 
-    /// Answers a call of the server, who would wait for it.
+    /// Rejects a call of the server, which would otherwise wait for the response.
     fn refuse(&self, sequence: i32, name: &[u8], out: &mut Outbox) {
         if out.len() > ANSWERS_MAX {
             return;
@@ -141,6 +142,10 @@ impl ClientWire for Client {
         "erpc"
     }
 
+    fn call_ids(&self) -> CallIds {
+        CallIds::Reserved
+    }
+
     fn method(&mut self, number: u16, name: &str, _schema: Option<SchemaId>, _out: &mut Outbox) {
         let name = self.settings.names.write(name, &self.settings.prefix);
         let place = usize::from(number);
@@ -152,14 +157,14 @@ impl ClientWire for Client {
 
     fn open(
         &mut self,
-        id: CallId,
+        id: ClientCallId,
         open: Open<'_>,
         first: Option<Outgoing<'_>>,
         out: &mut Outbox,
     ) -> Result<(), Status> {
         let (Some(first), false) = (first, open.more) else { return Err(no_streams(self.name())) };
         let codec = codec::id(open.codec).ok_or_else(|| {
-            Status::unimplemented(format!("{} is not carried by erpc; json and proto are", open.codec))
+            Status::unimplemented(format!("codec {} is not supported on erpc; use json or proto", open.codec))
         })?;
         let name = self.methods.get(usize::from(open.method)).map_or(&[][..], |name| name);
         if name.len() > NAME_BYTES_MAX {
@@ -193,12 +198,12 @@ impl ClientWire for Client {
         Ok(())
     }
 
-    /// Servers do not say.
+    /// Servers do not report a limit.
     fn calls_max(&self) -> u32 {
         self.limits.calls_max
     }
 
-    /// The filter is around all of a message, and no matter of single calls.
+    /// The filter applies to whole messages, not to single calls.
     fn takes(&self, encoding: Encoding) -> bool {
         encoding == Encoding::Identity
     }
@@ -231,10 +236,10 @@ impl ClientWire for Client {
     }
 }
 
-fn sequence_of(id: CallId) -> i32 {
-    id.wrapping_add(1) as i32
+fn sequence_of(id: ClientCallId) -> i32 {
+    (id as u32).wrapping_add(1) as i32
 }
 
-fn id_of(sequence: i32) -> CallId {
-    (sequence as CallId).wrapping_sub(1)
+fn id_of(sequence: i32) -> ClientCallId {
+    (sequence as u32).wrapping_sub(1).into()
 }

@@ -1,21 +1,21 @@
-//! A status in the error form of erpc, and back; the table is in [`erpc`](super).
+//! Conversion between a status and the error form of erpc; the table is in [`erpc`](super).
 
 use super::{QUERY_BYTES_MAX, metadata, query};
 use crate::{
     Code, Metadata, Origin, Retry, Status,
-    foreign::{CODE, DETAILS, PUSHBACK, cut, details, read_details},
+    foreign::{CODE, DETAILS, PUSHBACK, details, read_details, truncated},
 };
 use bytes::BytesMut;
 use std::time::Duration;
 
-/// Metadata of a status: the number that callers get, or got.
+/// Metadata key of a status for the number of erpc, sent or received.
 const NUMBER: &str = "erpc-code";
-/// The same for the second text.
+/// Metadata key of a status for the second text.
 const CAUSE: &str = "erpc-cause";
-/// Codes without a number of erpc's own begin here.
+/// First number for codes without a number of erpc.
 const OTHERS: i32 = 1000;
 
-/// The number for a code.
+/// Returns the number for a code.
 fn number_of(code: Code) -> i32 {
     match code {
         Code::InvalidArgument => 400,
@@ -28,7 +28,7 @@ fn number_of(code: Code) -> i32 {
     }
 }
 
-/// What a number of erpc's own means; others are the application's.
+/// Returns the code for a number that erpc defines; other numbers belong to the application.
 fn code_of(number: i32) -> Option<Code> {
     match number {
         400 => Some(Code::InvalidArgument),
@@ -36,25 +36,25 @@ fn code_of(number: i32) -> Option<Code> {
         404 | 405 => Some(Code::Unimplemented),
         408 => Some(Code::DeadlineExceeded),
         500 => Some(Code::Internal),
-        // Of what a server calls itself: no connection, or one that was lost.
+        // Errors of calls that the server makes itself: no connection, or a lost one.
         100 | 102 | 104 | 105 | 502 => Some(Code::Unavailable),
         _ => None,
     }
 }
 
-/// The query strings of status and metadata.
+/// Encodes the query strings of status and metadata.
 pub(super) fn write(status: &Status) -> (BytesMut, BytesMut) {
     let (mut written, mut beside) = (BytesMut::new(), BytesMut::new());
     let own = status.metadata().text(NUMBER).and_then(|text| text.parse().ok()).filter(|number| *number != 0);
     let number = own.unwrap_or_else(|| number_of(status.code()));
-    let message = cut(status.message());
+    let message = truncated(status.message());
     query::put(&mut written, b"code", number.to_string().as_bytes());
     match own.is_none() && number > OTHERS {
         true => query::put(&mut written, b"msg", format!("{}: {message}", status.code()).as_bytes()),
         false => query::put(&mut written, b"msg", message.as_bytes()),
     }
     if let Some(cause) = status.metadata().text(CAUSE) {
-        query::put(&mut written, b"cause", cut(cause).as_bytes());
+        query::put(&mut written, b"cause", truncated(cause).as_bytes());
     }
     query::put(&mut beside, CODE.as_bytes(), status.code().number().to_string().as_bytes());
     let alone = beside.clone();
@@ -76,7 +76,7 @@ pub(super) fn write(status: &Status) -> (BytesMut, BytesMut) {
     if beside.len() > QUERY_BYTES_MAX { (written, alone) } else { (written, beside) }
 }
 
-/// What a status means; none if it is a success.
+/// Reads a status; returns the metadata if it is a success.
 pub(super) fn read(written: &[u8], mut metadata: Metadata) -> Result<Metadata, Status> {
     let (mut number, mut message, mut cause) = (0, String::new(), String::new());
     for (name, value) in query::pairs(written) {
@@ -94,9 +94,9 @@ pub(super) fn read(written: &[u8], mut metadata: Metadata) -> Result<Metadata, S
     if message.is_empty() {
         message.clone_from(&cause);
     }
-    let told = metadata.text(CODE).and_then(|text| text.parse().ok()).map(Code::from_number);
-    let code = told.or(code_of(number)).unwrap_or(Code::Unknown);
-    if told.is_some()
+    let exact = metadata.text(CODE).and_then(|text| text.parse().ok()).map(Code::from_number);
+    let code = exact.or(code_of(number)).unwrap_or(Code::Unknown);
+    if exact.is_some()
         && let Some(rest) = message.strip_prefix(code.name()).and_then(|rest| rest.strip_prefix(": "))
         && number == number_of(code)
     {
@@ -120,7 +120,7 @@ pub(super) fn read(written: &[u8], mut metadata: Metadata) -> Result<Metadata, S
         metadata.insert(NUMBER, number.to_string())?;
     }
     if !cause.is_empty() && cause != status.message() {
-        // What is no plain text has no place there.
+        // A cause that is not plain text cannot be stored in metadata.
         let _ = metadata.insert(CAUSE, cause);
     }
     Err(status.with_metadata(metadata).with_origin(Origin::Peer))

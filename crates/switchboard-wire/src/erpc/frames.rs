@@ -1,29 +1,30 @@
-//! Frames out of the bytes of a connection.
+//! Splits the bytes of a connection into frames.
 
 use super::{
     GZIP,
     framing::Framing,
     message::{GLANCE_BYTES, Glance},
 };
-use crate::{Fatal, Input};
+use crate::{Fatal, Input, gzip};
 use bytes::Bytes;
-use flate2::read::MultiGzDecoder;
-use std::io::Read;
 
 /// Length and number of filters.
 const FIXED: usize = 5;
-/// Room for a whole frame is made once so much of it has come: its length alone costs its sender nothing.
+/// Number of received bytes from which memory for the whole frame is reserved; the length alone does not make the
+/// receiver allocate.
 const ROOM_FROM: usize = 32 << 10;
 
-/// Cuts the input into frames; those that are too large are stepped over without being gathered.
+/// Splits the input into frames; skips frames that are too large without buffering them.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// Not known before the first frame, unless it was said.
+    /// `None` before the first frame, unless it was set.
     framing: Option<Framing>,
+    /// Bytes of the first frame from which the framing could not be detected.
+    tried: usize,
     skip: usize,
 }
 
-/// A message behind length and filters, and whether it came through the filter.
+/// A message behind length and filters, and whether it used the gzip filter.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) framing: Framing,
@@ -31,12 +32,12 @@ pub(super) struct Frame {
     pub(super) gzip: bool,
 }
 
-/// A message whose body is over the limit.
+/// A message whose body exceeds the limit.
 #[derive(Debug)]
 pub(super) struct TooLarge {
     pub(super) framing: Framing,
     pub(super) glance: Glance,
-    /// About so many bytes.
+    /// Approximate size in bytes.
     pub(super) bytes: usize,
     pub(super) gzip: bool,
 }
@@ -50,20 +51,20 @@ pub(super) enum Next {
 }
 
 impl Frames {
-    /// On a connection whose framing is known.
+    /// Creates the reader of a connection with a fixed framing.
     pub(super) fn new(framing: Framing) -> Frames {
-        Frames { framing: Some(framing), skip: 0 }
+        Frames { framing: Some(framing), tried: 0, skip: 0 }
     }
 
-    /// What the connection speaks; none before its first frame.
+    /// Returns the framing of the connection; `None` before its first frame.
     pub(super) fn framing(&self) -> Option<Framing> {
         self.framing
     }
 
-    /// Takes the next frame, of a message whose body has `body_max` bytes at most.
+    /// Takes the next frame, whose message may have a body of at most `body_max` bytes.
     ///
     /// # Errors
-    /// Bytes that are no frame, and filters that are not there.
+    /// Returns an error for bytes that are not a frame, and for unsupported filters.
     pub(super) fn next(&mut self, input: &mut Input, body_max: usize) -> Result<Next, Fatal> {
         let step = input.len().min(self.skip);
         input.skip(step);
@@ -74,14 +75,21 @@ impl Frames {
         match (filters, bytes.get(FIXED)) {
             (0, _) | (1, Some(&GZIP)) => {}
             (1, None) => return Ok(Next::Wait),
-            (1, Some(id)) => return Err(Fatal(format!("transfer filter {id} of erpc is not there; g is"))),
-            (n, _) => return Err(Fatal(format!("{n} transfer filters on a message of erpc; 1 is read"))),
+            (1, Some(id)) => {
+                return Err(Fatal(format!("transfer filter {id} is not supported on erpc; use g")));
+            }
+            (n, _) => return Err(Fatal(format!("{n} transfer filters on an erpc message; 1 is supported"))),
         }
         let framing = match self.framing {
             Some(framing) => framing,
+            // The header of a gzip stream has any length: it is read again once twice as many bytes have arrived.
+            None if gzip && bytes.len() < (len as usize).min(2 * self.tried) => return Ok(Next::Wait),
             None => match discover(bytes, 4 + len as usize, start, gzip)? {
                 Some(framing) => *self.framing.insert(framing),
-                None => return Ok(Next::Wait),
+                None => {
+                    self.tried = bytes.len();
+                    return Ok(Next::Wait);
+                }
             },
         };
         let end = framing.frame_end(len);
@@ -119,20 +127,20 @@ impl Frames {
     }
 }
 
-/// The framing of a connection that begins with these bytes; none if more are needed, of those before `end`.
+/// Detects the framing of a connection from its first bytes; `None` if more bytes, up to `end`, are needed.
 fn discover(bytes: &[u8], end: usize, start: usize, gzip: bool) -> Result<Option<Framing>, Fatal> {
     let payload = bytes.get(start..end.min(bytes.len())).unwrap_or_default();
-    let first = if gzip { inflated_start(payload).first().copied() } else { payload.first().copied() };
+    let first = if gzip { gzip::start(payload, 1).first().copied() } else { payload.first().copied() };
     match first.map(Framing::of_first) {
         Some(Some(framing)) => Ok(Some(framing)),
         None if bytes.len() < end => Ok(None),
-        _ => Err(Fatal("the first message is of no framing of erpc".to_owned())),
+        _ => Err(Fatal("the first message has no framing of erpc".to_owned())),
     }
 }
 
 fn too_large(framing: Framing, prefix: &[u8], bytes: usize, gzip: bool) -> Result<Next, Fatal> {
     match gzip {
-        true => too_large_plain(framing, &inflated_start(prefix), bytes, gzip),
+        true => too_large_plain(framing, &gzip::start(prefix, GLANCE_BYTES), bytes, gzip),
         false => too_large_plain(framing, prefix, bytes, gzip),
     }
 }
@@ -140,23 +148,14 @@ fn too_large(framing: Framing, prefix: &[u8], bytes: usize, gzip: bool) -> Resul
 fn too_large_plain(framing: Framing, prefix: &[u8], bytes: usize, gzip: bool) -> Result<Next, Fatal> {
     match framing.glance(prefix) {
         Some(glance) => Ok(Next::TooLarge(TooLarge { framing, glance, bytes, gzip })),
-        None => Err(Fatal(format!("a {framing} message of erpc of {bytes} bytes that nobody could answer"))),
+        None => Err(Fatal(format!(
+            "an erpc message of {bytes} bytes has no readable head in the framing {framing}"
+        ))),
     }
 }
 
-/// The first bytes of a gzip stream that may be cut short.
-fn inflated_start(bytes: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::new();
-    // It ends in an error if not all of it is there.
-    let _ = MultiGzDecoder::new(bytes).take(GLANCE_BYTES as u64).read_to_end(&mut plain);
-    plain
-}
-
-/// All of a gzip stream, or `max` bytes and one.
+/// Decompresses a whole gzip stream, at most `max` bytes and one.
 fn inflate(bytes: &[u8], max: usize) -> Result<Bytes, Fatal> {
-    let mut plain = Vec::new();
-    match MultiGzDecoder::new(bytes).take(max as u64 + 1).read_to_end(&mut plain) {
-        Ok(_) => Ok(plain.into()),
-        Err(why) => Err(Fatal(format!("a message of erpc that cannot be inflated: {why}"))),
-    }
+    let plain = gzip::decompress(bytes, max);
+    plain.map(Bytes::from).map_err(|why| Fatal(format!("a message of erpc that cannot be inflated: {why}")))
 }

@@ -1,4 +1,4 @@
-//! How messages are written on a connection.
+//! Encoding of messages on a connection.
 
 use super::{
     GZIP, HEAD_BYTES_MAX, json,
@@ -10,14 +10,14 @@ use bytes::{Bytes, BytesMut};
 use flate2::{Compression, write::GzEncoder};
 use std::{fmt, io::Write};
 
-/// The socket protocols of erpc; both sides of a connection have the same.
+/// Socket protocol of erpc; both sides of a connection use the same one.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Framing {
     /// JSON.
     Json,
     /// Protocol Buffers.
     Proto,
-    /// The usual one.
+    /// The binary framing, the default of erpc.
     #[default]
     Raw,
 }
@@ -33,7 +33,7 @@ impl fmt::Display for Framing {
 }
 
 impl Framing {
-    /// The framing whose messages begin with this byte.
+    /// Returns the framing whose messages begin with this byte.
     pub(super) fn of_first(byte: u8) -> Option<Framing> {
         match byte {
             b'{' => Some(Framing::Json),
@@ -43,7 +43,7 @@ impl Framing {
         }
     }
 
-    /// Where a frame ends that begins with this length.
+    /// Returns the end of a frame that begins with this length.
     pub(super) fn frame_end(self, len: u32) -> usize {
         match self {
             Framing::Raw => len as usize,
@@ -51,8 +51,8 @@ impl Framing {
         }
     }
 
-    /// Bytes of a message whose body has `body_max` at most. In JSON all of them may be escaped once; binary bodies
-    /// that become six times as long are refused before.
+    /// Returns the largest message whose body has at most `body_max` bytes. In JSON every byte may be escaped once;
+    /// binary bodies that become six times as long are rejected before.
     pub(super) fn payload_max(self, body_max: usize) -> usize {
         match self {
             Framing::Json => 2 * body_max + HEAD_BYTES_MAX,
@@ -63,7 +63,7 @@ impl Framing {
     /// Reads a message behind length and filters.
     ///
     /// # Errors
-    /// Bytes that are none.
+    /// Returns an error for bytes that are not a message of this framing.
     pub(super) fn read(self, payload: &Bytes) -> Result<Message<'_>, Fatal> {
         let message = match self {
             Framing::Json => json::read(payload),
@@ -71,11 +71,13 @@ impl Framing {
             Framing::Raw => raw::read(payload),
         };
         message.filter(|message| has_code(&message.status)).ok_or_else(|| {
-            Fatal(format!("bytes that are no {self} message of erpc 6 or 7; 5 and older are not spoken"))
+            Fatal(format!(
+                "the bytes are no {self} message of erpc 6 or 7; versions 5 and older are not supported"
+            ))
         })
     }
 
-    /// Reads what is among the first bytes of a message.
+    /// Reads the available fields from the first bytes of a message.
     pub(super) fn glance(self, prefix: &[u8]) -> Option<Glance> {
         match self {
             Framing::Json => json::glance(prefix),
@@ -84,14 +86,14 @@ impl Framing {
         }
     }
 
-    /// Writes a frame, through the gzip filter or through none.
+    /// Writes a frame, through the gzip filter if `gzip` is set.
     pub(super) fn put(self, message: &Message<'_>, gzip: bool, out: &mut Outbox) {
         if gzip {
             let mut plain = BytesMut::with_capacity(128 + message.body.len());
             self.put_head(message, &mut plain);
             let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
             let written = gzip.write_all(&plain).and_then(|()| gzip.write_all(self.behind(message)));
-            let packed = written.and_then(|()| gzip.finish()).expect("memory takes what is written to it");
+            let packed = written.and_then(|()| gzip.finish()).expect("writing to memory does not fail");
             let len = 2 + packed.len();
             let counted = if self == Framing::Raw { len + 4 } else { len };
             out.tail().extend_from_slice(&(counted as u32).to_be_bytes());
@@ -111,7 +113,7 @@ impl Framing {
         }
     }
 
-    /// Writes a message as far as its body, or all of it.
+    /// Writes a message up to its body, or all of it.
     fn put_head(self, message: &Message<'_>, into: &mut BytesMut) {
         match self {
             Framing::Json => json::put(message, into),
@@ -120,13 +122,13 @@ impl Framing {
         }
     }
 
-    /// What follows behind [`put_head`](Self::put_head).
+    /// Returns the bytes that follow [`put_head`](Self::put_head).
     fn behind<'a>(self, message: &'a Message<'_>) -> &'a [u8] {
         if self == Framing::Json { &[] } else { &message.body }
     }
 }
 
-/// Every status has a code; what stands in its place in older versions has none.
+/// Returns true if the status has a code. Every status has one; the field at its position in older versions has none.
 fn has_code(status: &[u8]) -> bool {
     status.is_empty() || status.windows(5).any(|part| part == b"code=")
 }

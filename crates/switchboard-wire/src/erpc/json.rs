@@ -1,15 +1,16 @@
-//! The framing in which a message is an object of JSON, and its body a string in it.
+//! The framing in which a message is a JSON object, and its body a string in it.
 //!
-//! erpc for Go puts a backslash before the quotes of a body and before nothing else: a backslash that was there, a line
-//! feed, any byte at all stands as it is. Such a string cannot be told from a correct one by its characters, but by its
-//! place: Go writes the body last. Here it is written as JSON wants it, and before the codec, so that it is read so.
+//! erpc for Go puts a backslash before the quotes of a body and escapes nothing else: backslashes, line feeds and any
+//! other bytes are written unchanged. The characters of such a string do not distinguish it from a correct one, but its
+//! position does: Go writes the body last. Switchboard writes correct JSON, with the body before the codec, so that it
+//! is read as JSON.
 
 use super::message::{Glance, Message, codec};
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, de::IgnoredAny};
 use std::{borrow::Cow, str};
 
-/// All but the body.
+/// All fields but the body.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Head {
@@ -21,7 +22,7 @@ struct Head {
     body_codec: u8,
 }
 
-/// Reads what follows length and filters.
+/// Reads the payload behind length and filters.
 pub(super) fn read(payload: &[u8]) -> Option<Message<'static>> {
     let Some(at) = body_at(payload) else { return Some(message(serde_json::from_slice(payload).ok()?)) };
     let (before, rest) = payload.split_at(at);
@@ -30,7 +31,7 @@ pub(super) fn read(payload: &[u8]) -> Option<Message<'static>> {
         Some(text) => (text, &rest[text.len()..]),
         None => rest.split_at(string_end(rest)?),
     };
-    // Without the body it is JSON in either case.
+    // Without the body both forms are JSON.
     let message = message(serde_json::from_slice(&[before, after].concat()).ok()?);
     let body = if go.is_some() { of_go(text, message.codec) } else { unescaped(text)? };
     Some(Message { body: body.into(), ..message })
@@ -49,7 +50,7 @@ fn message(head: Head) -> Message<'static> {
     }
 }
 
-/// Where the body begins, behind its quote.
+/// Returns the position at which the body begins, behind its quote.
 fn body_at(payload: &[u8]) -> Option<usize> {
     const KEY: &[u8] = b"\"body\"";
     let blanks = |at: usize| {
@@ -63,7 +64,7 @@ fn body_at(payload: &[u8]) -> Option<usize> {
     })
 }
 
-/// Where a string ends whose first byte is at 0: the place of its quote.
+/// Returns the position of the closing quote of a string whose first byte is at 0.
 fn string_end(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -75,12 +76,12 @@ fn string_end(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Whether every quote has a backslash before it, as Go writes it.
+/// Returns true if every quote has a backslash before it, as Go writes it.
 fn is_of_go(text: &[u8]) -> bool {
     text.first() != Some(&b'"') && text.windows(2).all(|pair| pair[1] != b'"' || pair[0] == b'\\')
 }
 
-/// What Go made this string of; or, if that cannot be, what a correct writer with the order of Go did.
+/// Decodes a string as Go wrote it; if that is impossible, as a correct writer with Go's field order wrote it.
 fn of_go(text: &[u8], codec: u8) -> Vec<u8> {
     let mut body = Vec::with_capacity(text.len());
     for &byte in text {
@@ -96,7 +97,7 @@ fn of_go(text: &[u8], codec: u8) -> Vec<u8> {
     unescaped(text).filter(|other| is_json(other)).unwrap_or(body)
 }
 
-/// The bytes of a string between its quotes.
+/// Decodes a JSON string between its quotes.
 fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -117,7 +118,7 @@ fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
             b't' => bytes.push(b'\t'),
             b'u' => {
                 let mut unit = u32::from(code_unit(&mut rest)?);
-                // The first half of a pair, if the second follows.
+                // The first half of a surrogate pair, if the second follows.
                 if let (0xD800..0xDC00, Some(mut second)) = (unit, rest.strip_prefix(b"\\u"))
                     && let Some(low @ 0xDC00..0xE000) = code_unit(&mut second)
                 {
@@ -140,7 +141,7 @@ fn code_unit(rest: &mut &[u8]) -> Option<u16> {
     u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Reads what is among the first bytes of a message.
+/// Reads the available fields from the first bytes of a message.
 pub(super) fn glance(prefix: &[u8]) -> Option<Glance> {
     let behind = |key: &[u8]| {
         let at = prefix.windows(key.len()).position(|part| part == key)?;
@@ -176,7 +177,7 @@ pub(super) fn put(message: &Message<'_>, into: &mut BytesMut) {
     into.put_slice(format!(",\"bodyCodec\":{}}}", message.codec).as_bytes());
 }
 
-/// Bytes that are no text stand as they are: JSON has no way to write them, and peers do not mind.
+/// Writes bytes that are not text unchanged: JSON cannot express them, and peers accept them.
 fn put_escaped(text: &[u8], into: &mut BytesMut) {
     for part in text.chunk_by(|one, other| is_plain(*one) && is_plain(*other)) {
         match part {

@@ -1,9 +1,9 @@
-//! A message, whichever framing it came in.
+//! Messages, independent of their framing.
 
 use bytes::Bytes;
 use std::borrow::Cow;
 
-/// What a message is for.
+/// Kinds of messages.
 pub(super) mod kind {
     pub(crate) const CALL: u8 = 1;
     pub(crate) const REPLY: u8 = 2;
@@ -21,7 +21,7 @@ pub(super) mod codec {
     pub(crate) const PLAIN: u8 = b's';
     pub(crate) const PROTO: u8 = b'p';
 
-    /// The id of a codec, if erpc has one.
+    /// Returns the id of a codec, if erpc has one.
     pub(crate) fn id(codec: Codec) -> Option<u8> {
         match codec {
             Codec::Json => Some(JSON),
@@ -31,7 +31,7 @@ pub(super) mod codec {
     }
 }
 
-/// A status that is none.
+/// The status of a success.
 pub(super) const SUCCESS: &[u8] = b"code=0";
 
 /// A message.
@@ -39,7 +39,7 @@ pub(super) const SUCCESS: &[u8] = b"code=0";
 pub(super) struct Message<'a> {
     pub(super) sequence: i32,
     pub(super) kind: u8,
-    /// The name of the method; empty in an answer.
+    /// The name of the method; empty in a reply.
     pub(super) name: Cow<'a, [u8]>,
     /// A query string.
     pub(super) status: Cow<'a, [u8]>,
@@ -50,7 +50,7 @@ pub(super) struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// The name of the method, and the query string behind it.
+    /// Returns the name of the method, and the query string behind it.
     pub(super) fn names(&self) -> (&[u8], &[u8]) {
         let mut parts = self.name.splitn(2, |byte| *byte == b'?');
         let mut part = || parts.next().unwrap_or_default();
@@ -58,14 +58,14 @@ impl Message<'_> {
     }
 }
 
-/// What the first bytes of a message say, for one whose body is too large to be read.
+/// Fields read from the first bytes of a message whose body is too large to be read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Glance {
     pub(super) sequence: i32,
     pub(super) kind: u8,
-    /// Empty where it was not among the first bytes.
+    /// Empty if it was not among the first bytes.
     pub(super) name: Vec<u8>,
 }
 
-/// So many bytes are looked at for a [`Glance`]: sequence, kind and name are among them.
+/// Number of bytes that are read for a [`Glance`]: they include sequence, kind and name.
 pub(super) const GLANCE_BYTES: usize = 320;

@@ -1,4 +1,4 @@
-//! Metadata of erpc to ours and back.
+//! Conversion between the metadata of erpc and [`Metadata`].
 
 use super::query;
 use crate::{
@@ -8,17 +8,18 @@ use crate::{
 use bytes::BytesMut;
 use std::{str, time::Duration};
 
-/// Milliseconds that are left for a call: erpc has no word for a deadline.
+/// Metadata key for the milliseconds that are left for a call: erpc has no deadline of its own.
 const TIMEOUT: &str = "x-timeout-ms";
-/// What erpc itself reads, in its spelling: names of Go's metadata differ by their case.
+/// Keys that erpc itself reads, in its spelling: metadata names in Go are case-sensitive.
 const SPELLED: [(&str, &str); 2] =
     [("x-accept-body-codec", "X-Accept-Body-Codec"), ("x-real-ip", "X-Real-IP")];
 
-/// What the metadata of a message says, in one query string or several.
+/// Reads the metadata of a message from one or more query strings.
 ///
 /// # Errors
-/// `ResourceExhausted` for more than the limits allow.
+/// `ResourceExhausted` if the metadata exceeds the limits.
 pub(super) fn read(queries: &[&[u8]], limits: &Limits) -> Result<Metadata, Status> {
+    crate::work::add(queries.iter().map(|query| query.len()).sum());
     let mut metadata = Metadata::new();
     for (name, value) in queries.iter().flat_map(|query| query::pairs(query)) {
         insert(&mut metadata, &name, &value);
@@ -43,7 +44,7 @@ pub(super) fn put_timeout(into: &mut BytesMut, timeout: Duration) {
     query::put(into, TIMEOUT.as_bytes(), milliseconds.to_string().as_bytes());
 }
 
-/// Appends what the application said.
+/// Appends the metadata of the application.
 pub(super) fn put(into: &mut BytesMut, metadata: &Metadata) {
     for (name, value) in metadata.iter() {
         let spelled = SPELLED.iter().find(|(ours, _)| *ours == name).map_or(name, |(_, theirs)| theirs);

@@ -1,21 +1,21 @@
-//! Names of methods as erpc has them.
+//! Conversion of method names between erpc and `package.Service/Method`.
 
-use crate::{Kind, MethodId, MethodTable, Status};
+use crate::{Found, Kind, MethodTable, Status};
 
-/// How a client calls the method `SayHello` of the service `demo.Greeter`.
+/// Form in which a client calls the method `SayHello` of the service `demo.Greeter`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Names {
-    /// `/demo.Greeter/SayHello`, for servers of ours that have several services of a name.
+    /// `/demo.Greeter/SayHello`, for Switchboard servers with several services of the same short name.
     Full,
-    /// `/greeter/say_hello`, as erpc names the methods of a struct unless it was told otherwise.
+    /// `/greeter/say_hello`, the default name of erpc for the methods of a struct.
     #[default]
     Path,
-    /// `Greeter.SayHello`, as its `RPCServiceMethodMapper` does.
+    /// `Greeter.SayHello`, the name that erpc's `RPCServiceMethodMapper` produces.
     Rpc,
 }
 
 impl Names {
-    /// The name of a method that is `package.Service/Method` here, in the group `prefix`.
+    /// Converts the name `package.Service/Method` to this form, in the group `prefix`.
     pub(super) fn write(self, name: &str, prefix: &str) -> String {
         let (service, method) = name.split_once('/').unwrap_or(("", name));
         let short = service.rsplit_once('.').map_or(service, |(_, short)| short);
@@ -31,25 +31,26 @@ impl Names {
     }
 }
 
-/// The method with a name of any of these kinds; the package may be missing where the rest is clear. Groups are parts
-/// of the package: `/v1/page/test` is `v1.page/test`, which may be an alias, or `Test` of `v1.Page`.
+/// Finds a method by a name in any of these forms. The package may be missing if the rest is unambiguous. Groups are
+/// parts of the package: `/v1/page/test` is `v1.page/test`, which may be an alias, or `Test` of `v1.Page`.
 ///
 /// # Errors
-/// `Unimplemented` for a name that means no method, or more than one.
-pub(super) fn find(table: &MethodTable, name: &str) -> Result<MethodId, Status> {
+/// `Unimplemented` for a name that matches no method, or more than one.
+pub(super) fn find(table: &MethodTable, name: &str) -> Result<Found, Status> {
     let path = name.strip_prefix('/').unwrap_or(name);
     let Some((service, method)) = path.rsplit_once('/').or_else(|| path.rsplit_once('.')) else {
-        let text = format!("{name:?} is no method: expected /service/method or Service.Method");
+        let text = format!("{name:?} is not a method name; expected /service/method or Service.Method");
         return Err(Status::unimplemented(text));
     };
     let service = service.replace('/', ".");
     if let Some(found) = table.find(&format!("{service}/{method}")) {
-        return Ok(found);
+        return Ok(found.into());
     }
     let is_service = |known: &str| {
         let (package, short) = known.rsplit_once('.').unwrap_or(("", known));
-        let (asked_package, asked) = service.rsplit_once('.').unwrap_or(("", &service));
-        (asked == short || asked == snake(short)) && (asked_package.is_empty() || asked_package == package)
+        let (wanted_package, wanted) = service.rsplit_once('.').unwrap_or(("", &service));
+        (wanted == short || wanted == snake(short))
+            && (wanted_package.is_empty() || wanted_package == package)
     };
     let services: Vec<_> = table.services().iter().filter(|known| is_service(known.name)).collect();
     let mut found = services.iter().flat_map(|known| {
@@ -57,27 +58,25 @@ pub(super) fn find(table: &MethodTable, name: &str) -> Result<MethodId, Status> 
         methods.filter_map(|info| table.find(&format!("{}/{}", known.name, info.name)))
     });
     match (found.next(), found.next(), &services[..]) {
-        (Some(found), None, _) => Ok(found),
-        (Some(one), Some(other), _) => Err(Status::unimplemented(format!(
-            "{name} may be {} or {}: say which by its package",
-            table.full_name(one),
-            table.full_name(other)
-        ))),
+        (Some(found), None, _) => Ok(found.into()),
+        (Some(one), Some(other), _) => {
+            Err(table.ambiguous(name, &table.full_name(one), &table.full_name(other)))
+        }
         (None, _, [known, ..]) => Err(table.unknown(&format!("{}/{method}", known.name))),
         (None, ..) => {
             let full = format!("{service}/{method}");
-            table.learn(&full, Kind::Unary).ok_or_else(|| table.unknown(&full))
+            table.other(&full, Kind::Unary).ok_or_else(|| table.unknown(&full))
         }
     }
 }
 
-/// The name of a push that has this path here: `/news/flash` for `news/flash`, and `News.Flash` for itself.
+/// Converts the path of a push: `/news/flash` becomes `news/flash`, and `News.Flash` stays the same.
 pub(super) fn of_push(path: &str) -> String {
     let slash = if path.contains('/') && !path.starts_with('/') { "/" } else { "" };
     format!("{slash}{path}")
 }
 
-/// `AaBb` as `aa_bb` and `ABcXYz` as `abc_xyz`.
+/// Converts `AaBb` to `aa_bb` and `ABcXYz` to `abc_xyz`.
 fn snake(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);
     let mut after_small = false;
@@ -98,6 +97,7 @@ fn snake(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MethodId;
     use crate::{MethodInfo, ServiceInfo};
 
     static HOME: ServiceInfo = ServiceInfo {
@@ -112,7 +112,7 @@ mod tests {
     };
 
     #[test]
-    fn methods_are_found_by_every_name_that_erpc_gives_them() {
+    fn methods_are_found_by_every_name_of_erpc() {
         let mut table = MethodTable::default();
         table.add(&HOME).unwrap();
         table.alias("v1.page/test", "demo.v1.HomePage/SayHello").unwrap();
@@ -125,9 +125,9 @@ mod tests {
             "demo.v1.HomePage.SayHello",
             "/v1/page/test",
         ] {
-            assert_eq!(find(&table, name).ok(), Some(MethodId(0)), "{name}");
+            assert_eq!(find(&table, name).ok(), Some(MethodId(0).into()), "{name}");
         }
-        assert_eq!(find(&table, "/home_page/abc_xyz").ok(), Some(MethodId(1)));
+        assert_eq!(find(&table, "/home_page/abc_xyz").ok(), Some(MethodId(1).into()));
         for (name, text) in [
             ("", "expected /service/method"),
             ("/heartbeat", "expected /service/method"),
@@ -139,12 +139,12 @@ mod tests {
         }
         table.add(&OTHER).unwrap();
         let status = find(&table, "/home_page/say_hello").unwrap_err();
-        let text = "demo.v1.HomePage/SayHello or old.HomePage/SayHello: say which";
+        let text = "demo.v1.HomePage/SayHello or old.HomePage/SayHello";
         assert!(status.message().contains(text), "{status}");
-        assert_eq!(find(&table, "/old/home_page/say_hello").ok(), Some(MethodId(2)));
+        assert_eq!(find(&table, "/old/home_page/say_hello").ok(), Some(MethodId(2).into()));
         table.take_others([]).unwrap();
-        let learned = find(&table, "/v2/home_page/say_hello").unwrap();
-        assert_eq!(table.full_name(learned), "v2.home_page/say_hello");
+        let found = find(&table, "/v2/home_page/say_hello").unwrap();
+        assert_eq!(found.called.as_deref(), Some("v2.home_page/say_hello"));
     }
 
     #[test]

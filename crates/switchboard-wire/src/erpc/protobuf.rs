@@ -1,11 +1,11 @@
-//! The framing in which a message is one of Protocol Buffers.
+//! The framing in which a message is a Protocol Buffers message.
 
 use super::message::{Glance, Message};
 use crate::proto::{self, Fields};
 use bytes::{Bytes, BytesMut};
 use std::borrow::Cow;
 
-/// Reads what follows length and filters.
+/// Reads the payload behind length and filters.
 pub(super) fn read(payload: &Bytes) -> Option<Message<'_>> {
     let mut message = Message::default();
     let mut fields = Fields(payload);
@@ -24,11 +24,11 @@ pub(super) fn read(payload: &Bytes) -> Option<Message<'_>> {
     Some(message)
 }
 
-/// Reads the first fields of it.
+/// Reads the available fields from the first bytes of a message.
 pub(super) fn glance(prefix: &[u8]) -> Option<Glance> {
     let (mut sequence, mut kind, mut name) = (0, None, Vec::new());
     let mut fields = Fields(prefix);
-    // The prefix ends somewhere.
+    // The prefix may end within a field.
     while let Ok(Some((field, value))) = fields.next() {
         match field {
             1 => sequence = value.number() as i32,
@@ -40,9 +40,9 @@ pub(super) fn glance(prefix: &[u8]) -> Option<Glance> {
     Some(Glance { sequence, kind: kind?, name })
 }
 
-/// Writes a message as far as the bytes of its body, which come next.
+/// Writes a message up to the bytes of its body, which the caller appends.
 pub(super) fn put_head(message: &Message<'_>, into: &mut BytesMut) {
-    // Though it may be 0: by this field a server knows the framing.
+    // Written even if it is 0: a server detects the framing by this field.
     proto::put_number(into, 1, i64::from(message.sequence) as u64);
     proto::put_number(into, 2, u64::from(message.kind));
     for (field, text) in (3..).zip([&message.name, &message.status, &message.metadata]) {

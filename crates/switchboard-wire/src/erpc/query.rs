@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, BytesMut};
 
-/// The names and values of a query string, in order. What is no escape stands for itself, as in Go's erpc.
+/// Reads the names and values of a query string, in order. Invalid escapes are kept unchanged, as in erpc for Go.
 pub(super) fn pairs(query: &[u8]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()).map(|pair| {
         let mut parts = pair.splitn(2, |byte| *byte == b'=');

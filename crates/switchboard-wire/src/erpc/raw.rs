@@ -7,7 +7,7 @@ use std::{borrow::Cow, str};
 /// Longest sequence: a sign and six digits.
 const SEQUENCE_BYTES_MAX: u8 = 7;
 
-/// Reads what follows length and filters.
+/// Reads the payload behind length and filters.
 pub(super) fn read(payload: &Bytes) -> Option<Message<'_>> {
     let mut parts = Parts(payload);
     let (sequence, kind, name) = parts.start()?;
@@ -23,13 +23,14 @@ pub(super) fn read(payload: &Bytes) -> Option<Message<'_>> {
     })
 }
 
-/// Reads the first parts of it.
+/// Reads the available fields from the first bytes of a message.
 pub(super) fn glance(prefix: &[u8]) -> Option<Glance> {
     let (sequence, kind, name) = Parts(prefix).start()?;
     Some(Glance { sequence, kind, name: name.to_vec() })
 }
 
-/// Writes a message without its body, which comes next. Name, status and metadata are as long as there is room for.
+/// Writes a message without its body, which the caller appends. Name, status and metadata are truncated to the
+/// available length.
 pub(super) fn put_head(message: &Message<'_>, into: &mut BytesMut) {
     put_sequence(message.sequence, into);
     into.put_u8(message.kind);
@@ -58,11 +59,11 @@ fn put_sequence(sequence: i32, into: &mut BytesMut) {
     into.put_slice(&text[at..]);
 }
 
-/// What is left to read; none where it is too short.
+/// Remaining bytes; methods return `None` if they are too short.
 struct Parts<'a>(&'a [u8]);
 
 impl<'a> Parts<'a> {
-    /// Sequence, kind and name.
+    /// Reads sequence, kind and name.
     fn start(&mut self) -> Option<(i32, u8, &'a [u8])> {
         let len = self.byte().filter(|len| *len <= SEQUENCE_BYTES_MAX)?;
         let sequence = i32::from_str_radix(str::from_utf8(self.take(usize::from(len))?).ok()?, 36).ok()?;

@@ -1,4 +1,4 @@
-//! The server's side of a connection that speaks erpc.
+//! The server side of an erpc connection.
 
 use super::{
     NAME_BYTES_MAX, QUERY_BYTES_MAX, error,
@@ -8,38 +8,38 @@ use super::{
     metadata, names,
 };
 use crate::{
-    Codec, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Retry, Status,
-    foreign,
-    places::Places,
-    wire::{CallId, Encoding, Head, Push, PushRoom, ServerEvent, ServerWire},
+    Codec, Fatal, Found, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Retry,
+    Status, foreign,
+    pending::{Entry, PendingCalls},
+    wire::{CallId, Encoding, Head, Kept, Push, PushRoom, ServerEvent, ServerWire},
 };
 use bytes::{Bytes, BytesMut};
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
-/// What the plug-in for heartbeats calls.
+/// Method that erpc's heartbeat plug-in calls.
 const HEARTBEAT: &[u8] = b"/heartbeat";
-/// Metadata of a heartbeat: the seconds after which the next comes.
+/// Metadata key of a heartbeat: the seconds until the next heartbeat.
 const RATE: &str = "hb_";
-/// Credentials that are no plain text, as metadata.
+/// Metadata key of credentials that are not plain text.
 const AUTH_BIN: &str = "erpc-auth-bin";
 
-/// The machine of a connection.
+/// State machine of a server connection.
 #[derive(Debug)]
 pub struct Server {
     limits: Limits,
     table: Arc<MethodTable>,
     frames: Frames,
-    /// Methods by the names that callers used.
-    methods: HashMap<Box<[u8]>, MethodId>,
-    calls: Places<Pending>,
-    /// What AUTH_CALL adds to each call.
+    /// Cache of methods by the names that callers used.
+    methods: HashMap<Box<[u8]>, Found>,
+    calls: PendingCalls<Pending>,
+    /// Metadata that AUTH_CALL adds to each call.
     credentials: Metadata,
-    /// The number of the last message that nobody asked for.
+    /// Sequence of the last push.
     pushed: i32,
     refusing: bool,
 }
 
-/// How an answer finds its call.
+/// Fields that address a reply to its call.
 #[derive(Clone, Copy, Debug)]
 struct Address {
     framing: Framing,
@@ -47,24 +47,24 @@ struct Address {
     gzip: bool,
 }
 
-/// What its answer needs of a call.
+/// State of a call that its reply needs.
 #[derive(Debug)]
 struct Pending {
     address: Address,
     codec: u8,
-    /// What was said before the message.
+    /// Metadata that precedes the message.
     metadata: Metadata,
 }
 
 impl Server {
-    /// A machine for a connection that was just accepted.
+    /// Creates the state machine of a newly accepted connection.
     pub fn new(limits: Limits, table: Arc<MethodTable>) -> Server {
         Server {
             limits,
             table,
             frames: Frames::default(),
             methods: HashMap::new(),
-            calls: Places::default(),
+            calls: PendingCalls::default(),
             credentials: Metadata::new(),
             pushed: 0,
             refusing: false,
@@ -78,13 +78,16 @@ impl Server {
         match message.kind {
             kind::CALL | kind::PUSH => Ok(self.call(address, &message, out)),
             kind::AUTH_CALL => {
-                self.authenticate(&message);
-                address.answer(kind::AUTH_REPLY, SUCCESS, &[], codec::NONE, &Bytes::new(), out);
+                let (status, metadata) = match self.authenticate(&message) {
+                    Ok(()) => (SUCCESS.into(), BytesMut::new()),
+                    Err(status) => error::write(&status),
+                };
+                address.answer(kind::AUTH_REPLY, &status, &metadata, codec::NONE, &Bytes::new(), out);
                 Ok(ServerEvent::Handled)
             }
-            // Nothing was asked.
+            // The server makes no calls that could have a reply.
             kind::REPLY | kind::AUTH_REPLY => Ok(ServerEvent::Handled),
-            other => Err(Fatal(format!("a message of erpc of kind {other}; 1 to 5 are known"))),
+            other => Err(Fatal(format!("an erpc message of kind {other}; kinds are 1 to 5"))),
         }
     }
 
@@ -116,7 +119,7 @@ impl Server {
         }
     }
 
-    /// What a call says of itself, and its message; none of a heartbeat.
+    /// Reads the head and the message of a call; `None` for a heartbeat.
     fn begin(&mut self, message: &Message<'_>, oneway: bool) -> Result<Option<(Head, Bytes)>, Status> {
         let (name, behind) = message.names();
         let mut metadata = metadata::read(&[&message.metadata, behind], &self.limits)?;
@@ -131,7 +134,7 @@ impl Server {
             let status = Status::unavailable("the server is going away");
             return Err(status.with_retry(Retry::Safe));
         }
-        let method = self.find(name)?;
+        let Found { method, called } = self.find(name)?;
         if self.table.info(method).kind != Kind::Unary {
             let full = self.table.full_name(method);
             let text = format!("{full} has a stream, which erpc cannot carry; native, gRPC and Connect can");
@@ -146,47 +149,52 @@ impl Server {
         foreign::add_credentials(&mut metadata, &self.credentials);
         foreign::check_count(&metadata, &self.limits)?;
         foreign::check_size(&metadata, &self.limits)?;
-        let head = Head { method, codec, encoding: Encoding::Identity, timeout, metadata, oneway };
+        let encoding = Encoding::Identity;
+        let head = Head { method, called, codec, encoding, timeout, metadata, oneway };
         Ok(Some((head, first)))
     }
 
-    /// How the message is to be read, and its bytes.
+    /// Returns the codec and the bytes of the message.
     fn body(&self, message: &Message<'_>, method: MethodId) -> Result<(Codec, Bytes), Status> {
-        // Whoever gets the messages of a learned one knows what they are.
-        let is_protobuf = !self.table.service(method).descriptor.is_empty() || self.table.is_learned(method);
+        // The handler of methods that no service declares decides how to read the messages.
+        let is_protobuf = !self.table.service(method).descriptor.is_empty() || self.table.is_other(method);
         match (message.codec, message.body.is_empty()) {
             (codec::PROTO, _) => Ok((Codec::Proto, message.body.clone())),
-            // The caller has written the message itself.
+            // The caller encoded the message itself.
             (codec::NONE, _) if is_protobuf => Ok((Codec::Proto, message.body.clone())),
             (codec::JSON, false) => Ok((Codec::Json, message.body.clone())),
-            // What Go makes of nil.
+            // Go encodes nil as an empty body.
             (codec::JSON | codec::NONE, true) => Ok((Codec::Json, Bytes::from_static(b"{}"))),
             (other, _) => Err(Status::invalid_argument(format!(
-                "unsupported codec id: {other}; {} (json) and {} (protobuf) are spoken",
+                "unsupported codec id: {other}; {} (json) and {} (protobuf) are supported",
                 codec::JSON,
                 codec::PROTO
             ))),
         }
     }
 
-    fn find(&mut self, name: &[u8]) -> Result<MethodId, Status> {
-        if let Some(method) = self.methods.get(name) {
-            return Ok(*method);
+    fn find(&mut self, name: &[u8]) -> Result<Found, Status> {
+        if let Some(found) = self.methods.get(name) {
+            return Ok(found.clone());
         }
         let text = std::str::from_utf8(name).ok().filter(|name| name.len() <= NAME_BYTES_MAX);
         let Some(text) = text else {
-            let text = format!("the name of a method is a text of at most {NAME_BYTES_MAX} bytes");
+            let text = format!("a method name is not UTF-8 of at most {NAME_BYTES_MAX} bytes");
             return Err(Status::invalid_argument(text));
         };
-        let method = names::find(&self.table, text)?;
+        let found = names::find(&self.table, text)?;
         if self.methods.len() < usize::from(self.limits.methods_max) {
-            self.methods.insert(name.into(), method);
+            self.methods.insert(name.into(), found.clone());
         }
-        Ok(method)
+        Ok(found)
     }
 
-    /// Keeps the credentials of the connection: a text, which may be written as JSON, or any bytes.
-    fn authenticate(&mut self, message: &Message<'_>) {
+    /// Stores the credentials of the connection: a text, which may be a JSON string, or any bytes. They become metadata
+    /// of its calls and have the size limit of metadata.
+    fn authenticate(&mut self, message: &Message<'_>) -> Result<(), Status> {
+        if message.body.len() > self.limits.metadata_bytes_max as usize {
+            return Err(foreign::metadata_too_large(message.body.len(), &self.limits));
+        }
         let text = match message.codec {
             codec::JSON => serde_json::from_slice(&message.body).ok(),
             codec::PLAIN => String::from_utf8(message.body.to_vec()).ok(),
@@ -194,22 +202,23 @@ impl Server {
         };
         let data = text.as_ref().map_or(&message.body[..], |text: &String| text.as_bytes());
         self.credentials = foreign::credentials(data, AUTH_BIN);
+        Ok(())
     }
 
-    /// Answers a message that is too large, and is stepped over.
+    /// Rejects a message that is too large; its bytes are skipped.
     fn too_large(&mut self, large: TooLarge, out: &mut Outbox) {
         let TooLarge { framing, glance, bytes, gzip } = large;
         if glance.kind != kind::CALL {
             return;
         }
         let status = match self.find(&glance.name) {
-            Ok(method) => self.table.too_large(method, length(bytes), self.limits.message_bytes_max),
+            Ok(found) => self.table.too_large(found.method, length(bytes), self.limits.message_bytes_max),
             Err(status) => status,
         };
         Address { framing, sequence: glance.sequence, gzip }.fail(&status, out);
     }
 
-    /// Ends a call with its message.
+    /// Ends a call with its reply.
     fn succeed(&mut self, id: CallId, item: Outgoing<'_>, trailers: &Metadata, out: &mut Outbox) {
         let Some(Pending { address, codec, metadata: head, .. }) = self.calls.leave(id) else { return };
         let mut written = BytesMut::new();
@@ -223,6 +232,12 @@ impl Server {
             return address.fail(&Status::internal(text), out);
         }
         address.answer(kind::REPLY, SUCCESS, &written, codec, &item.to_bytes(), out);
+    }
+}
+
+impl Entry for Pending {
+    fn bytes(&self) -> usize {
+        0
     }
 }
 
@@ -277,7 +292,7 @@ impl ServerWire for Server {
         }
     }
 
-    /// No encoding is ever named: the filter is around all of a message.
+    /// `compressed` is never set: the filter applies to whole messages.
     fn reply_with(
         &mut self,
         id: CallId,
@@ -304,14 +319,18 @@ impl ServerWire for Server {
         self.refusing = true;
     }
 
+    fn kept(&self) -> Kept {
+        self.calls.kept()
+    }
+
     fn pushes(&self) -> Option<PushRoom> {
-        // A slash goes before the path, and a byte of metadata may be three once it is escaped.
+        // A slash goes before the path, and each byte of metadata may become three when it is escaped.
         Some(PushRoom { path: NAME_BYTES_MAX - 1, metadata: QUERY_BYTES_MAX / 3 })
     }
 
-    /// As a push of the client's; its numbers are of its own. Filters are for what was filtered itself.
+    /// Sent like a push of a client, with its own sequence numbers. Filters apply only to replies of filtered calls.
     fn push(&mut self, push: &Push, out: &mut Outbox) {
-        // The call that the pusher is from has told the framing.
+        // The framing was detected from the call to which the push belongs.
         let Some(framing) = self.frames.framing() else { return };
         self.pushed = self.pushed % i32::MAX + 1;
         let mut metadata = BytesMut::new();

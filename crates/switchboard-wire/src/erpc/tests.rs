@@ -1,4 +1,4 @@
-//! Conversations with a mock peer, in the bytes that erpc 7.2.2 for Go was seen to send.
+//! Conversations with a mock peer, in bytes recorded from erpc 7.2.2 for Go.
 
 use super::{Client, Framing, HEAD_BYTES_MAX, NAME_BYTES_MAX, Names, Server, Settings, message::Message};
 use crate::{
@@ -22,7 +22,7 @@ static PAGE: ServiceInfo = ServiceInfo {
 static OTHER: ServiceInfo =
     ServiceInfo { name: "pb.Other", methods: &[MethodInfo::new("Mul", Kind::Unary)], descriptor: &[1] };
 
-/// A call in each framing, the first of its connection, as recorded but for the name of the method.
+/// The first call of a connection in each framing, as recorded except for the name of the method.
 const RAW_CALL: &str =
     "00000037 00 01 31 01 0a 2f706167652f74657374 0006 636f64653d30 000b 706565725f69643d313130 6a
     7b22617574686f72223a2278227d";
@@ -36,12 +36,12 @@ const JSON_CALL: &str = concat!(
 
 const FRAMINGS: [Framing; 3] = [Framing::Raw, Framing::Json, Framing::Proto];
 
-/// A frame that counts what follows its length.
+/// Builds a frame whose length counts the bytes that follow it.
 fn counted(payload: &[u8]) -> Vec<u8> {
     [&(payload.len() as u32 + 1).to_be_bytes()[..], &[0], payload].concat()
 }
 
-/// A message as peers write it, in JSON or not.
+/// A message as peers write it, in JSON or another codec.
 fn call<'a>(name: &'a str, body: &'a [u8]) -> Message<'a> {
     Message {
         sequence: 7,
@@ -74,7 +74,7 @@ fn server(limits: Limits) -> Side<Server> {
 }
 
 impl Side<Server> {
-    /// The bytes are answered without a call; the status that a client reads.
+    /// Sends bytes that the server rejects without a call; returns the status that a client reads.
     fn refused(&mut self, framing: Framing, bytes: &[u8]) -> Status {
         assert!(matches!(self.next(bytes), Some(ServerEvent::Handled)));
         match client(framing).events(&self.out.take_all()).pop() {
@@ -102,7 +102,7 @@ impl Side<Client> {
 }
 
 #[test]
-fn recorded_calls_are_opened_and_answered_as_go_answers() {
+fn recorded_calls_get_the_same_replies_as_in_go() {
     let reply = "0000001e 00 01 31 02 00 0006 636f64653d30 0000 6a 7b226f6b223a2231227d";
     let failed = concat!(
         r#"{"seq":1,"mtype":2,"serviceMethod":"","status":"code=404&msg=no","meta":"grpc-status=12","#,
@@ -123,7 +123,7 @@ fn recorded_calls_are_opened_and_answered_as_go_answers() {
             assert_eq!(answer, bytes(reply));
         }
         assert!(matches!(&client(framing).events(&answer)[..], [ClientEvent::Reply { id: 0, .. }]));
-        // Answers in JSON have their body where no answer of Go has it.
+        // JSON replies of Switchboard have their body at a position where Go never puts it.
         let (id, ..) = side.open(&recorded);
         side.machine.end(id, Err(&Status::unimplemented("no")), &mut side.out);
         let answer = side.out.take_all();
@@ -134,7 +134,7 @@ fn recorded_calls_are_opened_and_answered_as_go_answers() {
 }
 
 #[test]
-fn client_writes_what_go_writes() {
+fn client_writes_the_same_bytes_as_go() {
     let mut metadata = Metadata::new();
     metadata.insert("peer_id", "110").unwrap();
     let open = Open { metadata: &metadata, ..OPEN };
@@ -163,7 +163,7 @@ fn client_writes_what_go_writes() {
         status
     };
     let status = refused(Open { codec: Codec::MsgPack, ..OPEN }, Some(&request));
-    assert!(status.message().contains("msgpack is not carried by erpc"), "{status}");
+    assert!(status.message().contains("codec msgpack is not supported on erpc"), "{status}");
     for (more, first) in [(true, Some(&request)), (false, None)] {
         assert_eq!(refused(Open { more, ..OPEN }, first).code(), Code::Unimplemented);
     }
@@ -183,7 +183,7 @@ fn client_writes_what_go_writes() {
 }
 
 #[test]
-fn sequences_come_back_whatever_they_are() {
+fn any_sequence_is_repeated() {
     for (sequence, text) in [(i32::MAX, "zik0zj"), (i32::MIN, "-zik0zk"), (0, "0"), (-1, "-1"), (36, "10")] {
         for framing in FRAMINGS {
             let mut side = server(Limits::default());
@@ -194,7 +194,7 @@ fn sequences_come_back_whatever_they_are() {
             }
             let (id, ..) = side.open(&sent);
             side.machine.reply(id, Outgoing::EMPTY, &mut side.out);
-            let expected = (sequence as u32).wrapping_sub(1);
+            let expected = u64::from((sequence as u32).wrapping_sub(1));
             let events = client(framing).events(&side.out.take_all());
             assert!(matches!(&events[..], [ClientEvent::Reply { id, .. }] if *id == expected), "{events:?}");
         }
@@ -202,7 +202,7 @@ fn sequences_come_back_whatever_they_are() {
 }
 
 #[test]
-fn filtered_calls_get_filtered_answers() {
+fn filtered_calls_get_filtered_replies() {
     let large = Bytes::from(vec![b' '; 50_000]);
     for framing in FRAMINGS {
         let mut side = with(Settings { framing, gzip: true, ..Settings::default() });
@@ -220,11 +220,11 @@ fn filtered_calls_get_filtered_answers() {
         assert_eq!(answer[4..6], *b"\x01g");
         let events = side.events(&answer);
         assert!(matches!(&events[..], [ClientEvent::Reply { id: 6, item, .. }] if *item == large));
-        // One that is plain gets a plain answer on the same connection.
+        // An unfiltered call gets an unfiltered reply on the same connection.
         let (id, ..) = peer.open(&written(framing, &call("/page/test", b"{}"), false));
         peer.machine.reply(id, (&large).into(), &mut peer.out);
         assert_eq!(peer.out.take_all()[4], 0);
-        // What is inflated has a limit, and its call an answer.
+        // Decompressed messages have a limit, and the call gets an error.
         let bomb = written(framing, &call("/page/test", &vec![b' '; 20 << 20]), true);
         let status = peer.refused(framing, &bomb);
         assert!(status.message().contains("message_bytes_max"), "{status}");
@@ -236,7 +236,7 @@ fn filtered_calls_get_filtered_answers() {
 }
 
 #[test]
-fn pushes_are_never_answered_and_answers_are_nobodys() {
+fn pushes_have_no_reply_and_unknown_replies_are_ignored() {
     let mut side = server(Limits::default());
     let push = |name, body| raw(&Message { kind: 3, ..call(name, body) });
     let (id, head, _) = side.open(&push("/page/note", b"3"));
@@ -256,7 +256,7 @@ fn pushes_are_never_answered_and_answers_are_nobodys() {
     let mut side = client(Framing::Raw);
     let said = [4, 5].map(|kind| raw(&Message { kind, ..call("/news/flash", b"{}") }));
     assert!(side.events(&said.concat()).is_empty() && side.out.is_empty());
-    // A server that calls gets an answer, whose number is not taken for one of ours.
+    // A server that makes a call gets an error, whose number does not match a call of the client.
     assert!(side.events(&raw(&call("/client/ask", b"{}"))).is_empty());
     let events = client(Framing::Raw).events(&side.out.take_all());
     let [ClientEvent::End { id: 6, end: Err(status) }] = &events[..] else { panic!("{events:?}") };
@@ -264,7 +264,7 @@ fn pushes_are_never_answered_and_answers_are_nobodys() {
 }
 
 #[test]
-fn what_nobody_asked_for_goes_in_every_framing() {
+fn pushes_work_in_every_framing() {
     let mut metadata = Metadata::new();
     metadata.insert("k", "a & b").unwrap();
     for framing in FRAMINGS {
@@ -282,16 +282,16 @@ fn what_nobody_asked_for_goes_in_every_framing() {
             let sent = side.out.take_all();
             assert_eq!(sent, written(framing, &expected, false), "{framing} {path}");
             let events = client(framing).events(&sent);
-            let [ClientEvent::Push(heard)] = &events[..] else { panic!("{events:?}") };
+            let [ClientEvent::Push(received)] = &events[..] else { panic!("{events:?}") };
             let codec = if id == 0 { Codec::Raw } else { codec };
             let path = path.trim_start_matches('/').to_owned();
-            assert_eq!(**heard, Push { path, ..push }.with_codec(codec), "{framing}");
+            assert_eq!(**received, Push { path, ..push }.with_codec(codec), "{framing}");
         }
     }
     let with_query = raw(&Message { kind: 3, ..call("/news/flash?k=b", b"") });
     let events = client(Framing::Raw).events(&with_query);
-    assert!(matches!(&events[..], [ClientEvent::Push(heard)] if heard.metadata.text("k") == Some("b")));
-    // Over a limit, and nobody waits.
+    assert!(matches!(&events[..], [ClientEvent::Push(received)] if received.metadata.text("k") == Some("b")));
+    // The client drops pushes that exceed a limit.
     let large = format!("k={}", "v".repeat(20_000)).into_bytes();
     let too_much = Message { kind: 3, metadata: large.into(), ..call("/news/flash", b"") };
     let body = vec![b' '; (4 << 20) + 1];
@@ -302,7 +302,7 @@ fn what_nobody_asked_for_goes_in_every_framing() {
 }
 
 #[test]
-fn heartbeats_are_answered_unless_somebody_has_the_method() {
+fn heartbeats_are_handled_unless_a_method_has_the_name() {
     let mut side = server(Limits::default());
     for metadata in ["", "hb_=3", "other=1&hb_=0"] {
         let beat = Message { metadata: metadata.as_bytes().into(), ..call("/heartbeat", b"") };
@@ -347,9 +347,9 @@ fn metadata_is_renamed_and_time_is_read() {
     };
     let head =
         call("/page/test?page=2&A-Key=three", "A-Key=one&a-key=two%20&ort=K%C3%B6ln&no good=x&X-Real-IP=::1");
-    let told: Vec<_> = head.metadata.iter().map(|(name, value)| (name, &value[..])).collect();
+    let received: Vec<_> = head.metadata.iter().map(|(name, value)| (name, &value[..])).collect();
     assert_eq!(
-        told,
+        received,
         [
             ("a-key", &b"one"[..]),
             ("a-key", b"two "),
@@ -366,7 +366,7 @@ fn metadata_is_renamed_and_time_is_read() {
 }
 
 #[test]
-fn codecs_are_known_or_refused() {
+fn codecs_are_accepted_or_rejected() {
     let mut side = server(Limits::default());
     for (name, codec, body, read) in [
         ("/page/test", b'j', &b""[..], (Codec::Json, &b"{}"[..])),
@@ -384,7 +384,7 @@ fn codecs_are_known_or_refused() {
         assert_eq!(status.code(), Code::InvalidArgument);
         assert!(status.message().contains(&format!("unsupported codec id: {codec};")), "{status}");
     }
-    // A reply that nobody asked for in this codec, and one of nothing.
+    // A reply in an unsupported codec, and an empty reply.
     let reply = |codec, body| raw(&Message { kind: 2, codec, ..call("", body) });
     let events =
         client(Framing::Raw).events(&[reply(b'x', b"<a/>"), reply(b'j', b""), reply(b'p', b"")].concat());
@@ -401,10 +401,10 @@ fn codecs_are_known_or_refused() {
 }
 
 #[test]
-fn what_cannot_be_called_is_said() {
+fn unknown_methods_get_an_error() {
     let mut side = server(Limits::default());
     for (name, code, text) in [
-        ("/nobody/mul", Code::Unimplemented, "unknown service nobody"),
+        ("/missing/mul", Code::Unimplemented, "unknown service missing"),
         ("/page/nothing", Code::Unimplemented, "demo.Page has Test, Note, Count"),
         ("", Code::Unimplemented, "expected /service/method"),
         ("/page/count", Code::Unimplemented, "has a stream"),
@@ -441,7 +441,7 @@ fn limits_refuse_one_call_and_the_connection_goes_on() {
             status.message().contains("101 bytes to demo.Page/Test is over the limit of 100"),
             "{status}"
         );
-        // The answer does not wait for the rest of a frame that is larger still.
+        // The rejection does not wait for the rest of a frame that is larger than the limit.
         let large = written(framing, &call("/page/test", &vec![b'x'; 2 * HEAD_BYTES_MAX]), false);
         let (head, rest) = large.split_at(400);
         let status = side.refused(framing, head);
@@ -490,8 +490,8 @@ fn bytes_that_are_no_message_end_the_connection() {
         (counted(b"\x08\x01\x12"), "no proto message"),
         (counted(b"\x08\x01\x10\xff\x7f"), "no proto message"),
     ] {
-        let told = fatal(&wrong);
-        assert!(told.contains(text), "{told} for {wrong:02x?}");
+        let error = fatal(&wrong);
+        assert!(error.contains(text), "{error} for {wrong:02x?}");
     }
     // A sequence that is too long, and one out of range.
     assert!(
@@ -524,7 +524,7 @@ fn bodies_in_json_are_read_as_they_were_written() {
         let (_, _, first) = server(Limits::default()).open(&written(Framing::Json, &message, false));
         assert_eq!(first, text, "as it is written here");
     }
-    // A correct writer with the order of Go, and one with blanks and another.
+    // A correct writer with Go's field order, and one with whitespace and another order.
     let ordered = serde_json::json!(r#"{"a":"x\"y\\n"}"#);
     let head = r#""seq":1,"mtype":1,"serviceMethod":"/page/test""#;
     assert_eq!(body(&format!(r#"{{{head},"bodyCodec":106,"body":{ordered}}}"#)), r#"{"a":"x\"y\\n"}"#);
@@ -533,7 +533,7 @@ fn bodies_in_json_are_read_as_they_were_written() {
     assert_eq!(body(&format!(r#"{{{first}, "bodyCodec": 106, {head}}}"#)), expected);
     assert_eq!(body(&format!(r#"{{{head},"bodyCodec":106,"body":null}}"#)), "{}");
     assert_eq!(body(&format!(r#"{{{head},"bodyCodec":106}}"#)), "{}");
-    // Any bytes.
+    // A body of arbitrary bytes.
     let binary: Vec<u8> = (0..=255).collect();
     let message = Message { codec: b'p', ..call("/page/test", &binary) };
     let (_, _, first) = server(Limits::default()).open(&written(Framing::Json, &message, false));
@@ -576,7 +576,7 @@ fn statuses_survive_the_wire() {
             );
         }
     }
-    // Metadata for which there is no room is no reason to lose the status.
+    // The status is sent without metadata that does not fit.
     let mut side = server(Limits::default());
     let (id, ..) = side.open(&raw(&call("/page/test", b"")));
     metadata.insert("large-bin", vec![0; 30_000]).unwrap();
@@ -594,7 +594,7 @@ fn statuses_survive_the_wire() {
 
 #[test]
 fn numbers_of_go_are_statuses() {
-    let told = |text: &str| {
+    let read_status = |text: &str| {
         let reply = raw(&Message { kind: 2, codec: 0, status: text.as_bytes().into(), ..call("", b"") });
         match client(Framing::Raw).events(&reply).pop() {
             Some(ClientEvent::End { end: Err(status), .. }) => status,
@@ -621,13 +621,13 @@ fn numbers_of_go_are_statuses() {
         ("code=-1&msg=Unknown Error", Code::Unknown, "Unknown Error", Some("-1"), None),
         ("code=much", Code::Unknown, "", Some("-1"), None),
     ] {
-        let status = told(text);
+        let status = read_status(text);
         assert_eq!((status.code(), status.message()), (code, message), "{text}");
         let own = |name| status.metadata().text(name);
         assert_eq!((own("erpc-code"), own("erpc-cause")), (number, cause), "{text}");
     }
-    assert_eq!(told("code=502").retry(), Retry::IfIdempotent);
-    // And what handlers ask for.
+    assert_eq!(read_status("code=502").retry(), Retry::IfIdempotent);
+    // Metadata of a handler's status selects number and cause.
     let mut side = server(Limits::default());
     let mut status = Status::not_found("gone");
     status.metadata_mut().insert("erpc-code", "2004").unwrap();
@@ -663,7 +663,7 @@ fn metadata_goes_before_a_reply_in_one_message() {
 }
 
 #[test]
-fn client_gives_up_on_a_reply_over_its_limits() {
+fn client_rejects_a_reply_over_its_limits() {
     for framing in FRAMINGS {
         let limits = Limits { message_bytes_max: 10, metadata_bytes_max: 64, ..Limits::default() };
         let mut machine = Client::new(limits, Settings { framing, ..Settings::default() });

@@ -1,23 +1,23 @@
-//! Messages whose types are known while a program runs, and not before: what lies where, as bytes.
+//! Access to messages whose types are known only at run time: values as bytes at positions.
 //!
-//! Who reads so counts the memory that it takes itself.
+//! The caller accounts for the memory that it uses.
 
 use super::{Malformed, Place, Slot, Table, Writer};
 
 impl<'a> Place<'a> {
-    /// The items, of so many bytes each, of the vector that begins here, one behind the other.
+    /// Returns the items of the vector that begins here, `size` bytes each, as contiguous bytes.
     ///
     /// # Errors
-    /// It goes on behind the message.
+    /// Returns an error if the vector extends past the end of the message.
     pub fn items(self, size: usize) -> Result<&'a [u8], Malformed> {
         let (len, first) = self.vector(size, 0)?;
         Ok(&self.bytes[first..first + len * size])
     }
 
-    /// What the items of the vector that begins here refer to.
+    /// Returns the places to which the items of the vector that begins here refer.
     ///
     /// # Errors
-    /// It goes on behind the message; items lead out of the message.
+    /// Returns an error if the vector extends past the end of the message, or if an item points out of the message.
     pub fn places(self) -> Result<impl ExactSizeIterator<Item = Result<Place<'a>, Malformed>>, Malformed> {
         let (len, first) = self.vector(4, 0)?;
         Ok((0..len).map(move |item| self.follow(first + 4 * item)))
@@ -25,10 +25,10 @@ impl<'a> Place<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// The bytes of a field of this size that lies in the table, if it is there.
+    /// Returns the bytes of a field of this size that is stored in the table, if it is present.
     ///
     /// # Errors
-    /// It goes on behind the message.
+    /// Returns an error if the field extends past the end of the message.
     pub fn bytes(&self, number: usize, size: usize) -> Result<Option<&'a [u8]>, Malformed> {
         let Some(at) = self.field(number) else { return Ok(None) };
         let end = at.checked_add(size);
@@ -38,25 +38,25 @@ impl<'a> Table<'a> {
 }
 
 impl Writer {
-    /// Bytes of the message so far.
+    /// Returns the number of bytes written so far.
     pub fn written(&self) -> usize {
         self.out.len()
     }
 
-    /// A field that lies in the table, at a multiple of `align`.
+    /// Writes a field in place, aligned to `align` bytes.
     pub fn bytes(&mut self, number: usize, align: usize, bytes: &[u8]) {
         self.begin_field(number, align);
         self.out.extend_from_slice(bytes);
     }
 
-    /// Has a field refer to what was appended at this position.
+    /// Makes the field of `slot` refer to the position `at`.
     pub fn point_at(&mut self, slot: Slot, at: usize) {
         if let Some(slot) = slot {
             self.set_offset(slot, at);
         }
     }
 
-    /// Appends a vector of what lies in place, `len` items at multiples of `align`; its position.
+    /// Appends a vector of `len` in-place items, aligned to `align` bytes, and returns its position.
     pub fn items(&mut self, len: usize, align: usize, bytes: &[u8]) -> usize {
         let at = self.begin_vector(len, align);
         self.out.extend_from_slice(bytes);

@@ -1,21 +1,21 @@
-//! Reads what offsets lead to, as far as they lead into the message.
+//! Bounds-checked reading of tables, vectors and texts.
 
 use super::{DEPTH_MAX, GROWTH_MAX, Inline, Referred, Union};
 use std::{cell::Cell, fmt};
 
-/// Why bytes are no such message.
+/// Reason why bytes are not a valid message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Malformed(pub(super) String);
 
 impl Malformed {
-    /// Says why.
+    /// Creates an error with this reason.
     pub fn new(why: impl Into<String>) -> Malformed {
         Malformed(why.into())
     }
 
-    /// A field that the schema requires is not there.
+    /// Creates the error for a missing field that the schema requires.
     pub fn missing(field: &str) -> Malformed {
-        Malformed(format!("{field} is required and not there"))
+        Malformed(format!("required field {field} is missing"))
     }
 }
 
@@ -27,22 +27,22 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Where a value begins.
+/// Position at which a value begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     pub(super) bytes: &'a [u8],
     at: usize,
-    /// Tables that it is in.
+    /// Number of tables around the value.
     depth: u32,
-    /// Bytes of memory that the message may still take.
+    /// Bytes of memory that decoding the message may still use.
     budget: &'a Cell<usize>,
 }
 
-/// A table, whose fields have numbers from 0 on.
+/// A table, whose fields are numbered from 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'a> {
     pub(super) place: Place<'a>,
-    /// Where the fields are.
+    /// The field offsets of the vtable.
     fields: &'a [u8],
 }
 
@@ -51,7 +51,7 @@ impl<'a> Place<'a> {
         Place { bytes, at: 0, depth: 0, budget }.follow(0)
     }
 
-    /// What the offset in this place leads to.
+    /// Follows the offset at `at`.
     pub(super) fn follow(self, at: usize) -> Result<Place<'a>, Malformed> {
         let offset: u32 = self.inline(at)?;
         let to = at.checked_add(offset as usize).filter(|to| *to < self.bytes.len());
@@ -65,27 +65,28 @@ impl<'a> Place<'a> {
         bytes.map(T::take).ok_or_else(|| Malformed(format!("the message ends within the value at {at}")))
     }
 
-    /// Takes memory for a value.
+    /// Charges memory for a value.
     fn spend(self, bytes: usize) -> Result<(), Malformed> {
         let left = self.budget.get().checked_sub(bytes).ok_or_else(|| {
-            Malformed(format!("it would take {GROWTH_MAX} times the memory that the message has"))
+            Malformed(format!("decoding would use more than {GROWTH_MAX} times the size of the message"))
         })?;
         self.budget.set(left);
         Ok(())
     }
 
-    /// The table that begins here and becomes a `T`.
+    /// Reads the table that begins here and is decoded to a `T`.
     ///
     /// # Errors
-    /// Those of [`table_of`](Self::table_of).
+    /// Returns the errors of [`table_of`](Self::table_of).
     pub fn table<T>(self) -> Result<Table<'a>, Malformed> {
         self.table_of(size_of::<T>())
     }
 
-    /// The table that begins here and takes so many bytes of memory once it is read.
+    /// Reads the table that begins here and uses `memory` bytes once it is decoded.
     ///
     /// # Errors
-    /// There is none, or it is too deep, or too much for the memory of the message.
+    /// Returns an error if there is no table, if it is nested too deep, or if it exceeds the memory limit of the
+    /// message.
     pub fn table_of(self, memory: usize) -> Result<Table<'a>, Malformed> {
         let place = Place { depth: self.depth + 1, ..self };
         if place.depth > DEPTH_MAX {
@@ -102,66 +103,70 @@ impl<'a> Place<'a> {
         Ok(Table { place, fields })
     }
 
-    /// How many items the vector here has, and where the first is. Each takes `size` bytes, and `memory` once read.
+    /// Returns the number of items of the vector here and the position of the first. Each item has `size` bytes, and
+    /// uses `memory` bytes once it is decoded.
     pub(super) fn vector(self, size: usize, memory: usize) -> Result<(usize, usize), Malformed> {
         let len: u32 = self.inline(self.at)?;
         let (len, first) = (len as usize, self.at + 4);
         let end = len.checked_mul(size).and_then(|bytes| first.checked_add(bytes));
         if end.is_none_or(|end| end > self.bytes.len()) {
-            return Err(Malformed(format!("the vector at {} of {len} goes on behind the message", self.at)));
+            return Err(Malformed(format!(
+                "the vector at {} of {len} extends past the end of the message",
+                self.at
+            )));
         }
         self.spend(len.saturating_mul(memory))?;
         Ok((len, first))
     }
 
-    /// The text that begins here.
+    /// Reads the text that begins here.
     ///
     /// # Errors
-    /// There is none, or it is too much for the memory of the message.
+    /// Returns an error if there is no text, or if it exceeds the memory limit of the message.
     pub fn text(self) -> Result<&'a str, Malformed> {
         let (len, first) = self.vector(1, 1)?;
         let text = std::str::from_utf8(&self.bytes[first..first + len]);
-        text.map_err(|why| Malformed(format!("the text at {} is none: {why}", self.at)))
+        text.map_err(|why| Malformed(format!("the text at {} is invalid: {why}", self.at)))
     }
 }
 
 impl<'a> Table<'a> {
-    /// Where a field is, if it is there.
+    /// Returns the position of a field, if it is present.
     #[inline]
     pub(super) fn field(&self, number: usize) -> Option<usize> {
         let offset = u16::take(self.fields.get(2 * number..2 * number + 2)?);
         (offset > 0).then(|| self.place.at + usize::from(offset))
     }
 
-    /// What a field refers to, if it is there.
+    /// Returns the place to which a field refers, if it is present.
     ///
     /// # Errors
-    /// It leads out of the message.
+    /// Returns an error if the offset points out of the message.
     pub fn place(&self, number: usize) -> Result<Option<Place<'a>>, Malformed> {
         self.field(number).map(|at| self.place.follow(at)).transpose()
     }
 
-    /// A field that lies in the table.
+    /// Reads a field that is stored in the table.
     ///
     /// # Errors
-    /// One that goes on behind the message.
+    /// Returns an error if the field extends past the end of the message.
     #[inline]
     pub fn inline<T: Inline>(&self, number: usize) -> Result<Option<T>, Malformed> {
         self.field(number).map(|at| self.place.inline(at)).transpose()
     }
 
-    /// A field that the table refers to.
+    /// Reads a field to which the table refers.
     ///
     /// # Errors
-    /// Those of [`Referred::read`], here and below.
+    /// Returns the errors of [`Referred::read`] for the value and the values below it.
     pub fn referred<T: Referred>(&self, number: usize) -> Result<Option<T>, Malformed> {
         self.place(number)?.map(T::read).transpose()
     }
 
-    /// A vector of what lies in place.
+    /// Reads a vector of in-place values.
     ///
     /// # Errors
-    /// Those of [`Referred::read`].
+    /// Returns the errors of [`Referred::read`].
     pub fn inlines<T: Inline>(&self, number: usize) -> Result<Option<Vec<T>>, Malformed> {
         let Some(place) = self.place(number)? else { return Ok(None) };
         let (len, first) = place.vector(T::SIZE, size_of::<T>())?;
@@ -169,20 +174,20 @@ impl<'a> Table<'a> {
         Ok(Some(items.map(T::take).collect()))
     }
 
-    /// A vector of what is referred to.
+    /// Reads a vector of referred values.
     ///
     /// # Errors
-    /// Those of [`Referred::read`].
+    /// Returns the errors of [`Referred::read`].
     pub fn all<T: Referred>(&self, number: usize) -> Result<Option<Vec<T>>, Malformed> {
         let Some(place) = self.place(number)? else { return Ok(None) };
         let (len, first) = place.vector(4, size_of::<T>())?;
         (0..len).map(|item| T::read(place.follow(first + 4 * item)?)).collect::<Result<_, _>>().map(Some)
     }
 
-    /// One of several tables; its number is in the field before. None also if it is one that is not known here.
+    /// Reads a union, whose number is in the field before; `None` if it is missing or its number is unknown.
     ///
     /// # Errors
-    /// Those of [`Referred::read`].
+    /// Returns the errors of [`Referred::read`].
     pub fn union<T: Union>(&self, number: usize) -> Result<Option<T>, Malformed> {
         let tag = self.inline::<u8>(number - 1)?.unwrap_or(0);
         match self.place(number)? {
@@ -191,17 +196,16 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A vector of unions, whose numbers are in the vector before. Those that are not known here are left out.
+    /// Reads a vector of unions, whose numbers are in the vector before. Unknown numbers are skipped.
     ///
     /// # Errors
-    /// Those of [`Referred::read`], and as many numbers as there are no unions.
+    /// Returns the errors of [`Referred::read`], and an error if the two vectors have different lengths.
     pub fn unions<T: Union>(&self, number: usize) -> Result<Option<Vec<T>>, Malformed> {
         let Some(place) = self.place(number)? else { return Ok(None) };
         let tags = self.inlines::<u8>(number - 1)?.unwrap_or_default();
         let (len, first) = place.vector(4, size_of::<T>())?;
         if tags.len() != len {
-            let text =
-                format!("the vector at {} has {len} unions and {} numbers of them", place.at, tags.len());
+            let text = format!("the vector at {} has {len} unions and {} tags", place.at, tags.len());
             return Err(Malformed(text));
         }
         let items = tags.into_iter().enumerate().filter(|(_, tag)| *tag > 0);

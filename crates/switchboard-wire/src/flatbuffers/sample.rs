@@ -1,4 +1,4 @@
-//! A table as generated code has it, for tests.
+//! A table in the form of generated code, for tests.
 
 use super::{Malformed, Place, Referred, Union, Writer};
 

@@ -1,32 +1,32 @@
-//! Writes front to back: a table with places for its offsets, then what they lead to.
+//! Writes messages front to back: a table with slots for its offsets, then the values that they refer to.
 
 use super::{Inline, Referred, Union};
 use std::convert::Infallible;
 
-/// How many of the vtables written last are looked at for one that is the same.
+/// Number of recent vtables that are searched for an identical one.
 const VTABLES_KEPT: usize = 16;
-/// Bytes of the offset from a table to its vtable, and of every other.
+/// Bytes of an offset.
 const OFFSET: usize = 4;
 
-/// Where an offset is to be written, if its field is there.
+/// Position at which an offset is written later, if its field is present.
 pub type Slot = Option<usize>;
 
-/// What is written of a message.
+/// The part of a message that is written.
 #[derive(Debug, Default)]
 pub struct Writer {
     pub(super) out: Vec<u8>,
-    /// Of the table under way: where it begins, and where in it its fields are.
+    /// Start of the current table, and the offsets of its fields in it.
     table: usize,
     fields: Vec<u16>,
-    /// The last vtables.
+    /// Positions of the last vtables.
     vtables: Vec<usize>,
 }
 
 impl Writer {
-    /// A whole message.
+    /// Writes a complete message.
     ///
     /// # Errors
-    /// Those of `write`, which appends the table and gives its position.
+    /// Returns the errors of `write`, which appends the table and returns its position.
     pub fn message<E>(write: impl FnOnce(&mut Writer) -> Result<usize, E>) -> Result<Vec<u8>, E> {
         let mut writer = Writer::default();
         writer.out.resize(OFFSET, 0);
@@ -35,7 +35,7 @@ impl Writer {
         Ok(writer.out)
     }
 
-    /// Begins a table, whose fields in place come next, the widest first.
+    /// Begins a table; its in-place fields follow, the widest first.
     pub fn begin(&mut self) {
         self.align(OFFSET, 0);
         self.table = self.out.len();
@@ -43,7 +43,7 @@ impl Writer {
         self.fields.clear();
     }
 
-    /// A field that is left out when it has its default.
+    /// Writes a field, unless it has its default value.
     #[inline]
     pub fn inline<T: Inline>(&mut self, number: usize, value: T, default: T) {
         if value != default {
@@ -51,7 +51,7 @@ impl Writer {
         }
     }
 
-    /// A field that may be missing.
+    /// Writes a field that may be missing.
     #[inline]
     pub fn optional<T: Inline>(&mut self, number: usize, value: Option<T>) {
         if let Some(value) = value {
@@ -59,7 +59,7 @@ impl Writer {
         }
     }
 
-    /// Makes place for the offset of a field, if it `is_there`.
+    /// Reserves a slot for the offset of a field, if `is_there` is true.
     #[inline]
     pub fn refer(&mut self, number: usize, is_there: bool) -> Slot {
         is_there.then(|| self.put(number, 0u32))
@@ -71,7 +71,7 @@ impl Writer {
         at
     }
 
-    /// Says that what is appended next is a field of the table; its position.
+    /// Registers the bytes that are appended next as a field of the table, and returns their position.
     #[inline]
     pub(super) fn begin_field(&mut self, number: usize, align: usize) -> usize {
         self.align(align, 0);
@@ -83,7 +83,7 @@ impl Writer {
         at
     }
 
-    /// Ends the fields in place; the position of the table.
+    /// Ends the in-place fields and returns the position of the table.
     pub fn end(&mut self) -> usize {
         let (table, size) = (self.table, self.out.len() - self.table);
         let mut vtable = Vec::with_capacity(4 + 2 * self.fields.len());
@@ -106,7 +106,7 @@ impl Writer {
         table
     }
 
-    /// Writes what a field refers to.
+    /// Writes the value to which a field refers.
     pub fn point<T: Referred>(&mut self, slot: Slot, value: Option<&T>) {
         if let (Some(slot), Some(value)) = (slot, value) {
             let at = value.write(self);
@@ -114,7 +114,7 @@ impl Writer {
         }
     }
 
-    /// Writes the one of several that a field refers to.
+    /// Writes the union to which a field refers.
     pub fn point_to_union<T: Union>(&mut self, slot: Slot, value: Option<&T>) {
         if let (Some(slot), Some(value)) = (slot, value) {
             let at = value.write(self);
@@ -122,7 +122,7 @@ impl Writer {
         }
     }
 
-    /// Writes a vector of what lies in place.
+    /// Writes a vector of in-place values.
     pub fn point_to_inlines<T: Inline>(&mut self, slot: Slot, items: &[T]) {
         let Some(slot) = slot else { return };
         let at = self.begin_vector(items.len(), T::ALIGN);
@@ -131,14 +131,14 @@ impl Writer {
         items.iter().for_each(|item| item.put(&mut self.out));
     }
 
-    /// Writes a vector of what is referred to.
+    /// Writes a vector of referred values.
     pub fn point_to_all<T: Referred>(&mut self, slot: Slot, items: &[T]) {
         let Some(slot) = slot else { return };
         let Ok(at) = self.places(items.len(), |out, item| Ok::<_, Infallible>(items[item].write(out)));
         self.set_offset(slot, at);
     }
 
-    /// Writes a vector of unions, and before it that of their numbers.
+    /// Writes a vector of unions, and before it the vector of their numbers.
     pub fn point_to_unions<T: Union>(&mut self, tags: Slot, slot: Slot, items: &[T]) {
         self.point_to_inlines(tags, &items.iter().map(Union::tag).collect::<Vec<_>>());
         let Some(slot) = slot else { return };
@@ -146,10 +146,10 @@ impl Writer {
         self.set_offset(slot, at);
     }
 
-    /// Appends a vector of offsets, and what they lead to; its position.
+    /// Appends a vector of offsets and the values to which they refer, and returns its position.
     ///
     /// # Errors
-    /// Those of `write`, which appends an item, named by its place in the vector, and gives its position.
+    /// Returns the errors of `write`, which appends the item with the given index and returns its position.
     pub fn places<E>(
         &mut self,
         len: usize,
@@ -165,7 +165,8 @@ impl Writer {
         Ok(at)
     }
 
-    /// Appends how many items come next, the first of them at a multiple of `align`; the position of the vector.
+    /// Appends the length of a vector, with the first item aligned to `align` bytes; returns the position of the
+    /// vector.
     pub(super) fn begin_vector(&mut self, len: usize, align: usize) -> usize {
         self.align(align.max(OFFSET), OFFSET);
         let at = self.out.len();
@@ -173,7 +174,7 @@ impl Writer {
         at
     }
 
-    /// Appends a text; its position.
+    /// Appends a text and returns its position.
     pub fn text(&mut self, text: &str) -> usize {
         let at = self.begin_vector(text.len(), 1);
         self.out.extend_from_slice(text.as_bytes());
@@ -181,14 +182,14 @@ impl Writer {
         at
     }
 
-    /// Goes on where a position so many bytes later is a multiple of `to`.
+    /// Pads the output until the position `later` bytes ahead is a multiple of `to`.
     #[inline]
     fn align(&mut self, to: usize, later: usize) {
         let end = (self.out.len() + later).next_multiple_of(to) - later;
         self.out.resize(end, 0);
     }
 
-    /// Offsets go on from where they are.
+    /// Writes an offset at `slot`. Offsets are relative to their own position.
     pub(super) fn set_offset(&mut self, slot: usize, at: usize) {
         self.out[slot..slot + OFFSET].copy_from_slice(&((at - slot) as u32).to_le_bytes());
     }

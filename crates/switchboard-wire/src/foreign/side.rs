@@ -1,4 +1,4 @@
-//! One side of a connection, fed by a test byte for byte.
+//! One side of a connection, which a test feeds with bytes.
 
 use crate::{
     Codec, Encoding, Input, Metadata, Outbox,
@@ -6,7 +6,7 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// A machine, what came for it, and what it has to say.
+/// A state machine with its input and output.
 pub(crate) struct Side<M> {
     pub(crate) machine: M,
     pub(crate) input: Input,
@@ -25,7 +25,7 @@ impl<M: ServerWire> Side<M> {
         self.machine.recv(&mut self.input, &mut self.out).unwrap()
     }
 
-    /// The call that these bytes are.
+    /// Returns the call that these bytes open.
     pub(crate) fn open(&mut self, bytes: &[u8]) -> (CallId, Head, Bytes) {
         match self.next(bytes) {
             Some(ServerEvent::Open { id, head, first, more: false, .. }) => (id, head, first.unwrap()),
@@ -33,7 +33,7 @@ impl<M: ServerWire> Side<M> {
         }
     }
 
-    /// Why the connection ends, behind whatever comes before that.
+    /// Returns the error that ends the connection, after any events before it.
     pub(crate) fn fatal(&mut self, bytes: &[u8]) -> String {
         self.input.extend(bytes);
         loop {
@@ -47,14 +47,14 @@ impl<M: ServerWire> Side<M> {
 }
 
 impl<M: ClientWire> Side<M> {
-    /// All that these bytes say.
+    /// Returns all events for these bytes.
     pub(crate) fn events(&mut self, bytes: &[u8]) -> Vec<ClientEvent> {
         self.input.extend(bytes);
         std::iter::from_fn(|| self.machine.recv(&mut self.input, &mut self.out).unwrap()).collect()
     }
 }
 
-/// A unary call in JSON, and nothing said of it.
+/// A unary call in JSON without metadata.
 pub(crate) const OPEN: Open<'static> = Open {
     method: 0,
     codec: Codec::Json,
@@ -67,7 +67,7 @@ pub(crate) const OPEN: Open<'static> = Open {
     rest: &[],
 };
 
-/// Digits with anything between them.
+/// Parses hexadecimal digits; other characters are ignored.
 pub(crate) fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();

@@ -1,4 +1,4 @@
-//! What of a [`Status`] goes beside its text: entries of metadata, called what gRPC calls them.
+//! The parts of a [`Status`] that are sent beside its text: metadata entries with the names of gRPC.
 
 use crate::{
     Detail, Status,
@@ -6,31 +6,31 @@ use crate::{
 };
 use bytes::{Bytes, BytesMut};
 
-/// The number of its code.
+/// Metadata key for the number of the code.
 pub(crate) const CODE: &str = "grpc-status";
-/// Its details, in a `google.rpc.Status`.
+/// Metadata key for the details, in a `google.rpc.Status`.
 pub(crate) const DETAILS: &str = "grpc-status-details-bin";
-/// The pause after which to try again, in milliseconds.
+/// Metadata key for the delay before a retry, in milliseconds.
 pub(crate) const PUSHBACK: &str = "grpc-retry-pushback-ms";
-/// Longer texts are cut, in bytes.
+/// Longest text that is sent, in bytes; longer ones are truncated.
 const TEXT_BYTES_MAX: usize = 4 << 10;
-/// Details beyond this are left out, in bytes.
+/// Largest details that are sent, in bytes; larger ones are left out.
 const DETAILS_BYTES_MAX: usize = 16 << 10;
 const TYPE_URL: &str = "type.googleapis.com/";
 
-/// As much of the text of a status as is sent.
-pub(crate) fn cut(text: &str) -> &str {
+/// Returns the part of a status text that is sent.
+pub(crate) fn truncated(text: &str) -> &str {
     &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
 }
 
-/// The message `google.rpc.Status`, as gRPC sends it; none without details.
+/// Encodes the message `google.rpc.Status`, as gRPC sends it; `None` without details.
 pub(crate) fn details(status: &Status) -> Option<BytesMut> {
     if status.details().is_empty() {
         return None;
     }
     let mut message = BytesMut::new();
     proto::put_number(&mut message, 1, u64::from(status.code().number()));
-    proto::put_bytes(&mut message, 2, cut(status.message()).as_bytes());
+    proto::put_bytes(&mut message, 2, truncated(status.message()).as_bytes());
     for detail in status.details() {
         if message.len() + detail.value.len() > DETAILS_BYTES_MAX {
             break;
@@ -43,7 +43,7 @@ pub(crate) fn details(status: &Status) -> Option<BytesMut> {
     Some(message)
 }
 
-/// The details in a `google.rpc.Status`; what is malformed ends them.
+/// Reads the details of a `google.rpc.Status`; stops at a malformed one.
 pub(crate) fn read_details(block: &Bytes) -> Vec<Detail> {
     let mut details = Vec::new();
     let mut message = Fields(block);

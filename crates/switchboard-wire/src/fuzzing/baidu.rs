@@ -1,8 +1,8 @@
-//! The machines of baidu_std and its relatives: against arbitrary bytes, and against one another.
+//! State machines of baidu_std and its older layouts, against arbitrary bytes and against each other.
 
 use super::{
     Choices,
-    feed::{answered, feed, heard},
+    feed::{client_event, feed, server_event},
     machines::{encodings, limits, table},
 };
 use crate::{
@@ -13,14 +13,15 @@ use crate::{
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Bytes of a frame that are neither message nor attachment; in a stream it may hold a whole response.
+/// Bytes of a frame that are neither message nor attachment; a stream frame may hold a whole response.
 const FRAME_MAX: usize = 3 * META_BYTES_MAX as usize + 24;
 
-/// Either machine on bytes of a peer that follows no rule: no panic, the same events and answers whatever the split and
-/// the way, nothing over the limits, and no answer of a server that nobody asked for.
+/// Feeds either machine with bytes of a peer that follows no rule. Checks that it does not panic, that events and
+/// responses do not depend on the split and on the fast path, that it respects the limits, and that a server sends no
+/// response without a request.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn baidu_input(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = limits(&mut choices);
@@ -29,14 +30,14 @@ pub fn baidu_input(data: &[u8]) {
     let layout = layout(&mut choices);
     let bytes = frames(&mut choices, layout);
     let kept_max = FRAME_MAX + limits.message_bytes_max as usize;
-    // It is taken at once.
+    // The output is taken after each event.
     let written_max = |_: usize| 0;
-    let served = |steps: &[u8], short: bool| {
+    let served = |steps: &[u8], fast: bool| {
         let mut server = Server::new(limits, table()).taking(encodings).with_layout(layout);
         let mut written = Vec::new();
         let events = feed(&bytes, steps, kept_max, written_max, |input, out| {
-            let event = heard(&mut server, short, input, out)?;
-            // Every call is answered at once, so its place is that of the next.
+            let event = server_event(&mut server, fast, input, out)?;
+            // Every call ends at once, so its slot is reused by the next.
             match &event {
                 Some(ServerEvent::Open { id, head, first: Some(first), compressed, more }) => {
                     let attached = head.metadata.attachment().map_or(0, Bytes::len);
@@ -45,7 +46,7 @@ pub fn baidu_input(data: &[u8]) {
                     assert!(
                         encodings.has(head.encoding) && *compressed == (head.encoding != Encoding::Identity)
                     );
-                    // A call with a stream is answered when it is closed.
+                    // A call with a stream ends when the stream is closed.
                     if *more {
                         server.item(*id, first, false, out);
                     } else {
@@ -73,18 +74,18 @@ pub fn baidu_input(data: &[u8]) {
     };
     let once = served(&[], false);
     assert_eq!(once, served(&steps, false));
-    assert_eq!(once, served(&steps, true), "the short way differs");
-    let called = |steps: &[u8], short: bool| {
+    assert_eq!(once, served(&steps, true), "the fast path differs");
+    let called = |steps: &[u8], fast: bool| {
         let mut client = Client::new(limits).with_layout(layout);
         let (mut out, mut written) = (Outbox::new(), Vec::new());
-        // Half of the answers are to calls with streams.
+        // Half of the responses belong to calls with streams.
         client.method(0, "calc.Calc/Sum", None, &mut out);
         let metadata = Metadata::new();
         for id in (0..64).take_while(|_| layout == Layout::Standard) {
             client.open(id, open(&metadata, true), None, &mut out).expect("a call within the limits");
         }
         let events = feed(&bytes, steps, kept_max, written_max, |input, out| {
-            let event = answered(&mut client, short, input, out);
+            let event = client_event(&mut client, fast, input, out);
             written.extend(out.take_all());
             let event = event?;
             if let Some(ClientEvent::Reply { item, .. }) = &event {
@@ -96,7 +97,7 @@ pub fn baidu_input(data: &[u8]) {
     };
     let once = called(&[], false);
     assert_eq!(once, called(&steps, false));
-    assert_eq!(once, called(&steps, true), "the short way differs");
+    assert_eq!(once, called(&steps, true), "the fast path differs");
 }
 
 fn layout(choices: &mut Choices<'_>) -> Layout {
@@ -107,7 +108,7 @@ fn layout(choices: &mut Choices<'_>) -> Layout {
     }
 }
 
-/// A call of method 0 that says nothing of itself.
+/// A call of method 0 without options.
 fn open(metadata: &Metadata, more: bool) -> Open<'_> {
     let (encoding, codec) = (Encoding::Identity, Codec::Proto);
     Open {
@@ -123,7 +124,7 @@ fn open(metadata: &Metadata, more: bool) -> Open<'_> {
     }
 }
 
-/// Mostly well-formed frames with odd contents, at times nothing but noise.
+/// Mostly well-formed frames with unusual contents, sometimes only noise.
 fn frames(choices: &mut Choices<'_>, layout: Layout) -> Vec<u8> {
     if choices.one_in(8) {
         return choices.rest().to_vec();
@@ -161,7 +162,7 @@ fn frames(choices: &mut Choices<'_>, layout: Layout) -> Vec<u8> {
     bytes
 }
 
-/// Fields of the metas of hulu; what is behind the last byte is a number or more.
+/// Fields of hulu metas; a number or more bytes follow the last byte of each.
 const HULU: [&[u8]; 11] = [
     b"\x0a\x04Calc\x10\0",
     b"\x0a\x09calc.Calc\x10",
@@ -175,7 +176,7 @@ const HULU: [&[u8]; 11] = [
     b"\x7a\x02ab\x40",
     b"\x82\x01\x06\x0a\x01a\x12\x01b\x20",
 ];
-/// The same of sofa.
+/// Fields of sofa metas.
 const SOFA: [&[u8]; 8] = [
     b"\x08\0\x10",
     b"\x08\x01\x10\x81",
@@ -204,7 +205,7 @@ fn stream_meta(choices: &mut Choices<'_>) -> Vec<u8> {
     let mut meta = vec![0x08];
     match choices.byte() % 4 {
         0 => meta.push(choices.byte() % 128),
-        // One behind the other, at the first place.
+        // Consecutive streams, in the first slot.
         number => meta.extend_from_slice(&[0x80, 0x80, 0x80, 0x80, 0x10 * number]),
     }
     meta.extend_from_slice(&[0x10, choices.byte() % 3, 0x18, choices.byte() % 6]);
@@ -217,7 +218,7 @@ fn stream_meta(choices: &mut Choices<'_>) -> Vec<u8> {
     meta
 }
 
-/// Fields of any kind, numbers mostly small.
+/// Fields of any kind, with mostly small numbers.
 fn meta(choices: &mut Choices<'_>) -> Vec<u8> {
     let names: [&[u8]; 5] = [
         b"\x0a\x09calc.Calc\x12\x03Add",
@@ -242,7 +243,7 @@ fn meta(choices: &mut Choices<'_>) -> Vec<u8> {
             1 => meta.extend_from_slice(&[0x20, choices.byte() | 0x80, choices.byte() % 128]),
             2 => meta.extend_from_slice(&[0x28, choices.byte() % 128]),
             3 => {
-                // A user field, a credential, a sum.
+                // A user field, a credential, a checksum.
                 let tag = [0x4A, 0x3A, 0x62][usize::from(choices.byte()) % 3];
                 let value = choices.bytes(40);
                 meta.extend_from_slice(&[tag, value.len() as u8]);
@@ -258,10 +259,10 @@ fn meta(choices: &mut Choices<'_>) -> Vec<u8> {
     meta
 }
 
-/// What a client sends a server takes, all of it, and so it is with the answer.
+/// Checks that a server receives exactly the calls that a client sends, and the client exactly the responses.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn baidu_conversation(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = Limits { metadata_entries_max: 8, metadata_bytes_max: 4096, ..Limits::default() };
@@ -303,7 +304,7 @@ pub fn baidu_conversation(data: &[u8]) {
         };
         client.open(id, open, Some((&first).into()), &mut up).expect("a call within the limits");
         at_server.extend(&up.take_all());
-        let event = heard(&mut server, choices.one_in(2), &mut at_server, &mut down);
+        let event = server_event(&mut server, choices.one_in(2), &mut at_server, &mut down);
         let event = event.expect("a frame").expect("a call");
         let ServerEvent::Open {
             id: place,
@@ -328,7 +329,7 @@ pub fn baidu_conversation(data: &[u8]) {
                 if is_standard {
                     metadata.extend(std::mem::take(&mut trailers));
                 } else {
-                    // All that an answer has a place for.
+                    // Everything that a response can carry.
                     metadata = Metadata::new();
                     metadata.set_attachment(attachment.unwrap_or_default());
                 }
@@ -339,10 +340,16 @@ pub fn baidu_conversation(data: &[u8]) {
             }
         }
         at_client.extend(&down.take_all());
-        let mut next = || client.recv(&mut at_client, &mut up).expect("a frame");
+        // The codec of the reply precedes it.
+        let mut next = || loop {
+            match client.recv(&mut at_client, &mut up).expect("a frame") {
+                Some(ClientEvent::Written { .. }) => {}
+                event => return event,
+            }
+        };
         if let Some(status) = status {
-            let Some(ClientEvent::End { id: told, end: Err(came) }) = next() else { panic!("no end") };
-            assert_eq!(told, id);
+            let Some(ClientEvent::End { id: received, end: Err(came) }) = next() else { panic!("no end") };
+            assert_eq!(received, id);
             if is_standard {
                 same(&came, &status);
             } else {
@@ -351,20 +358,20 @@ pub fn baidu_conversation(data: &[u8]) {
             continue;
         }
         if !metadata.is_empty() {
-            let Some(ClientEvent::Head { id: told, metadata: came }) = next() else { panic!("no head") };
-            assert_eq!((told, came), (id, metadata));
+            let Some(ClientEvent::Head { id: received, metadata: came }) = next() else { panic!("no head") };
+            assert_eq!((received, came), (id, metadata));
         }
-        let Some(ClientEvent::Reply { id: told, item, compressed: false }) = next() else {
+        let Some(ClientEvent::Reply { id: received, item, compressed: false }) = next() else {
             panic!("no reply")
         };
-        assert_eq!((told, item), (id, message));
+        assert_eq!((received, item), (id, message));
     }
 }
 
-/// What either side puts into a stream the other takes out of it, in order, with credit for all of it.
+/// Checks that each side receives what the other side sends in a stream, in order, with credit for all bytes.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn baidu_streams(data: &[u8]) {
     let mut choices = Choices::new(data);
     let mut client = Client::new(Limits::default());
@@ -377,20 +384,22 @@ pub fn baidu_streams(data: &[u8]) {
         id += 1;
         client.open(id, open(&Metadata::new(), true), None, &mut up).expect("a call within the limits");
         at_server.extend(&up.take_all());
-        let heard = server.recv(&mut at_server, &mut down).expect("a frame").expect("a call");
-        let ServerEvent::Open { id: place, first: None, more: true, .. } = heard else { panic!("{heard:?}") };
+        let received = server.recv(&mut at_server, &mut down).expect("a frame").expect("a call");
+        let ServerEvent::Open { id: place, first: None, more: true, .. } = received else {
+            panic!("{received:?}")
+        };
         let late = choices.one_in(2);
         if late {
             assert!(server.recv(&mut at_server, &mut down).expect("no frame").is_none());
         }
-        let (mut asked, mut answered) = (Vec::new(), Vec::new());
+        let (mut requests, mut replies) = (Vec::new(), Vec::new());
         let (mut credit, mut granted) = (0, 0);
         for _ in 0..choices.byte() % 8 {
             if choices.one_in(2) {
-                answered.push(choices.message());
-                server.item(place, &answered[answered.len() - 1], false, &mut down);
+                replies.push(choices.message());
+                server.item(place, &replies[replies.len() - 1], false, &mut down);
             } else {
-                asked.push(choices.message());
+                requests.push(choices.message());
             }
         }
         assert!(server.recv(&mut at_server, &mut down).expect("no frame").is_none());
@@ -406,8 +415,8 @@ pub fn baidu_streams(data: &[u8]) {
                 event => panic!("{event:?}"),
             }
         }
-        assert!(taken == answered && credit > 0);
-        for item in &asked {
+        assert!(taken == replies && credit > 0);
+        for item in &requests {
             client.item(id, item, false, &mut up).expect("a message within the limits");
         }
         client.half_close(id, &mut up);
@@ -422,25 +431,25 @@ pub fn baidu_streams(data: &[u8]) {
                 event => panic!("{event:?}"),
             }
         }
-        assert!(taken == asked && closed);
-        let empty = answered.iter().filter(|item| item.is_empty()).count();
-        let sent = answered.iter().map(Bytes::len).sum::<usize>();
+        assert!(taken == requests && closed);
+        let empty = replies.iter().filter(|item| item.is_empty()).count();
+        let sent = replies.iter().map(Bytes::len).sum::<usize>();
         assert_eq!(granted, sent + empty);
         let status = choices.one_in(3).then(|| choices.status());
         let trailers = choices.metadata(2);
         server.end(place, status.as_ref().map_or(Ok(&trailers), Err), &mut down);
         at_client.extend(&down.take_all());
-        let heard = client.recv(&mut at_client, &mut up).expect("a frame");
-        match (heard, status) {
+        let received = client.recv(&mut at_client, &mut up).expect("a frame");
+        match (received, status) {
             (Some(ClientEvent::End { end: Ok(came), .. }), None) => assert_eq!(came, trailers),
             (Some(ClientEvent::End { end: Err(came), .. }), Some(status)) => same(&came, &status),
-            (heard, status) => panic!("{heard:?} for {status:?}"),
+            (received, status) => panic!("{received:?} for {status:?}"),
         }
         assert!(up.is_empty() && client.recv(&mut at_client, &mut up).expect("no frame").is_none());
     }
 }
 
-/// Code, text, details and metadata come through; a retry as far as brpc's numbers and a pause say it.
+/// Compares code, text, details and metadata, and the retry property as far as brpc's numbers and a delay express it.
 fn same(came: &Status, sent: &Status) {
     assert_eq!((came.code(), came.message()), (sent.code(), sent.message()));
     assert_eq!(came.details(), sent.details());

@@ -11,44 +11,44 @@ pub struct Choices<'a> {
 }
 
 impl<'a> Choices<'a> {
-    /// Decides by `data`.
+    /// Draws decisions from `data`.
     pub fn new(data: &'a [u8]) -> Choices<'a> {
         Choices { rest: data }
     }
 
-    /// Whether every byte is used.
+    /// Returns true if every byte is used.
     pub fn is_over(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// What is left, all of it.
+    /// Takes all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
-    /// The next byte.
+    /// Takes the next byte.
     pub fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.rest.split_first() else { return 0 };
         self.rest = rest;
         *first
     }
 
-    /// The next two bytes.
+    /// Takes the next two bytes.
     pub fn short(&mut self) -> u16 {
         u16::from_le_bytes([self.byte(), self.byte()])
     }
 
-    /// The next four bytes.
+    /// Takes the next four bytes.
     pub fn long(&mut self) -> u32 {
         u32::from(self.short()) | u32::from(self.short()) << 16
     }
 
-    /// Whether something happens that happens once in `n` times; never when the bytes have run out.
+    /// Returns true once in `n` times; never when the bytes have run out.
     pub fn one_in(&mut self, n: u8) -> bool {
         !self.is_over() && self.byte().is_multiple_of(n)
     }
 
-    /// Up to `max` of the next bytes.
+    /// Takes up to `max` of the next bytes.
     pub fn bytes(&mut self, max: usize) -> &'a [u8] {
         let len = (usize::from(self.byte()) % (max + 1)).min(self.rest.len());
         let (bytes, rest) = self.rest.split_at(len);
@@ -56,7 +56,7 @@ impl<'a> Choices<'a> {
         bytes
     }
 
-    /// A message: mostly short, at times of any size up to 64 KiB.
+    /// Draws a message: mostly short, sometimes of any size up to 64 KiB.
     pub fn message(&mut self) -> Bytes {
         if self.one_in(8) {
             let len = usize::from(self.short() >> (self.byte() % 9));
@@ -65,7 +65,7 @@ impl<'a> Choices<'a> {
         Bytes::copy_from_slice(self.bytes(40))
     }
 
-    /// A list of at most `max` entries, repeats and bytes included.
+    /// Draws a list of at most `max` entries, with repeated names and binary values.
     pub fn metadata(&mut self, max: u8) -> Metadata {
         let names = ["a", "tenant", "trace-bin", "x.y_z-0"];
         let mut metadata = Metadata::new();
@@ -80,7 +80,7 @@ impl<'a> Choices<'a> {
         metadata
     }
 
-    /// A failure with all that can come with one.
+    /// Draws an error status with all its optional parts.
     pub fn status(&mut self) -> Status {
         let code = Code::from_number(1 + u16::from(self.byte() % 16));
         let message = String::from_utf8_lossy(self.bytes(60)).into_owned();

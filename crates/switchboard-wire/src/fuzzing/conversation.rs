@@ -1,4 +1,4 @@
-//! A client's machine against a server's: what one says is what the other hears.
+//! The client and server machines of the native wire against each other: each receives what the other sends.
 
 use super::{Choices, machines};
 use crate::{
@@ -13,24 +13,24 @@ use std::{
 
 const NAMES: [&str; 3] = ["calc.Calc/Add", "calc.Calc/Sum", "calc.Calc/Nope"];
 
-/// Any order of commands on both sides, with the bytes delivered in any pieces, gives the events that belong
-/// to them, in order.
+/// Checks that any order of commands on both sides, with the bytes delivered in any pieces, produces the corresponding
+/// events, in order.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn conversation(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = machines::limits(&mut choices);
     let mut pair = Pair::new(limits, machines::encodings(&mut choices));
     while !choices.is_over() {
         match choices.byte() % 16 {
-            0..=7 => pair.client_says(&mut choices),
-            8..=11 => pair.server_says(&mut choices),
+            0..=7 => pair.client_sends(&mut choices),
+            8..=11 => pair.server_sends(&mut choices),
             12 | 13 => pair.deliver_to_server(usize::from(choices.short())),
             _ => pair.deliver_to_client(usize::from(choices.short())),
         }
     }
-    // What the last bytes are answered with goes back once more.
+    // The last bytes may cause responses, which are delivered in another round.
     for _ in 0..3 {
         pair.deliver_to_server(usize::MAX);
         pair.deliver_to_client(usize::MAX);
@@ -41,29 +41,29 @@ pub fn conversation(data: &[u8]) {
 
 struct Pair {
     limits: Limits,
-    /// What the server takes.
+    /// Encodings that the server accepts.
     encodings: Encodings,
     client: Client,
     server: Server,
     to_server: Wire,
     to_client: Wire,
-    at_server: VecDeque<Heard>,
+    at_server: VecDeque<Expected>,
     at_client: VecDeque<String>,
-    /// By number: the method that has it, if it is known to the server, and the schema that the client said.
+    /// By method number: the method, if the server has it, and the schema that the client declared.
     methods: HashMap<u16, Option<(MethodId, Option<SchemaId>)>>,
     drained: bool,
 }
 
-/// What a server is to hear.
+/// An event that the server must receive.
 #[derive(Debug)]
-enum Heard {
+enum Expected {
     Event(String),
-    /// A call that is refused if the server drains by then.
+    /// A call that is refused if the server is draining when it arrives.
     Open(u32, String),
     Refused(u32),
 }
 
-/// Bytes under way.
+/// Bytes in flight.
 #[derive(Default)]
 struct Wire {
     out: Outbox,
@@ -94,17 +94,17 @@ impl Pair {
             drained: false,
         };
         pair.client.greet(&mut pair.to_server.out);
-        // The first look makes the server write its own preface.
+        // The first poll makes the server write its preface.
         pair.deliver_to_server(0);
         let window_growth = limits.stream_window_bytes.saturating_sub(DEFAULT_WINDOW);
         pair.at_client.push_back(format!("{:?}", ClientEvent::Settings { window_growth }));
         pair
     }
 
-    fn client_says(&mut self, choices: &mut Choices<'_>) {
+    fn client_sends(&mut self, choices: &mut Choices<'_>) {
         let id = u32::from(choices.byte() % 4);
         let out = &mut self.to_server.out;
-        let heard = match choices.byte() % 10 {
+        let expected = match choices.byte() % 10 {
             0 | 1 => {
                 let (number, name) = (u16::from(choices.byte() % 4), usize::from(choices.byte() % 3));
                 let schema = SchemaId::new([0, machines::SCHEMA, 1][usize::from(choices.byte() % 3)]);
@@ -116,31 +116,31 @@ impl Pair {
             2..=4 => return self.open(id, choices),
             5 => {
                 let (item, compressed) = (choices.message(), choices.one_in(4));
-                if self.client.item(id, &item, compressed, out).is_err() {
+                if self.client.item(id.into(), &item, compressed, out).is_err() {
                     return;
                 }
                 if item.len() > self.limits.message_bytes_max as usize {
-                    self.at_server.push_back(Heard::Refused(id));
+                    self.at_server.push_back(Expected::Refused(id));
                     return;
                 }
                 ServerEvent::Item { id, item, compressed }
             }
             6 => {
-                self.client.half_close(id, out);
+                self.client.half_close(id.into(), out);
                 ServerEvent::HalfClose { id }
             }
             7 => {
-                self.client.cancel(id, out);
+                self.client.cancel(id.into(), out);
                 ServerEvent::Cancel { id }
             }
             8 => {
                 let bytes = choices.long();
-                self.client.credit(id, bytes, out);
+                self.client.credit(id.into(), bytes, out);
                 ServerEvent::Credit { id, bytes }
             }
             _ => return self.client.ping(out),
         };
-        self.at_server.push_back(Heard::Event(format!("{heard:?}")));
+        self.at_server.push_back(Expected::Event(format!("{expected:?}")));
     }
 
     fn open(&mut self, id: u32, choices: &mut Choices<'_>) {
@@ -153,7 +153,7 @@ impl Pair {
         let (oneway, more) = (choices.one_in(4), choices.one_in(2));
         let encoding = Encoding::from_number(choices.byte() % 6).expect("there are six");
         let compressed = choices.one_in(4);
-        // In two parts, often: that is of no consequence for who reads it.
+        // Often in two parts, which the receiver must not notice.
         let mut rest = Vec::new();
         let start = first.clone().map(|mut start| {
             if choices.one_in(2) {
@@ -173,7 +173,11 @@ impl Pair {
             compressed,
             rest,
         };
-        if self.client.open(id, open, start.as_ref().map(Outgoing::from), &mut self.to_server.out).is_err() {
+        if self
+            .client
+            .open(id.into(), open, start.as_ref().map(Outgoing::from), &mut self.to_server.out)
+            .is_err()
+        {
             return;
         }
         let fits = first.as_ref().map_or(0, bytes::Bytes::len) <= self.limits.message_bytes_max as usize
@@ -183,21 +187,21 @@ impl Pair {
         let fits = fits && !(compressed && encoding == Encoding::Identity);
         self.at_server.push_back(match self.methods.get(&method) {
             Some(Some((method, theirs))) if fits && agree(*method, codec, *theirs) => {
-                let head = Head { method: *method, codec, encoding, timeout, metadata, oneway };
-                Heard::Open(id, format!("{:?}", ServerEvent::Open { id, head, first, compressed, more }))
+                let head = Head { method: *method, called: None, codec, encoding, timeout, metadata, oneway };
+                Expected::Open(id, format!("{:?}", ServerEvent::Open { id, head, first, compressed, more }))
             }
-            _ => Heard::Refused(id),
+            _ => Expected::Refused(id),
         });
     }
 
-    fn server_says(&mut self, choices: &mut Choices<'_>) {
+    fn server_sends(&mut self, choices: &mut Choices<'_>) {
         let id = u32::from(choices.byte() % 4);
         let out = &mut self.to_client.out;
-        let heard = match choices.byte() % 8 {
+        let expected = match choices.byte() % 8 {
             0 => {
                 let metadata = small(choices, &self.limits);
                 self.server.head(id, &metadata, out);
-                ClientEvent::Head { id, metadata }
+                ClientEvent::Head { id: id.into(), metadata }
             }
             1 | 2 => {
                 let (item, compressed) = (choices.message(), choices.one_in(4));
@@ -209,13 +213,17 @@ impl Pair {
                     }
                     false => self.server.reply(id, (&item).into(), out),
                 }
-                self.reply_or_refusal(id, item.len(), &ClientEvent::Reply { id, item, compressed });
+                self.reply_or_refusal(
+                    id,
+                    item.len(),
+                    &ClientEvent::Reply { id: id.into(), item, compressed },
+                );
                 return;
             }
             3 => {
                 let (item, compressed) = (choices.message(), choices.one_in(4));
                 self.server.item(id, &item, compressed, out);
-                self.reply_or_refusal(id, item.len(), &ClientEvent::Item { id, item, compressed });
+                self.reply_or_refusal(id, item.len(), &ClientEvent::Item { id: id.into(), item, compressed });
                 return;
             }
             4 => {
@@ -226,12 +234,15 @@ impl Pair {
                     Err(choices.status().with_metadata(metadata))
                 };
                 self.server.end(id, end.as_ref(), out);
-                ClientEvent::End { id, end: end.map_err(|status| status.with_origin(Origin::Peer)) }
+                ClientEvent::End {
+                    id: id.into(),
+                    end: end.map_err(|status| status.with_origin(Origin::Peer)),
+                }
             }
             5 => {
                 let bytes = choices.long();
                 self.server.credit(id, bytes, out);
-                ClientEvent::Credit { id, bytes }
+                ClientEvent::Credit { id: id.into(), bytes }
             }
             6 if !self.drained && choices.one_in(16) => {
                 self.drained = true;
@@ -242,7 +253,7 @@ impl Pair {
             }
             _ => return self.server.ping(out),
         };
-        self.at_client.push_back(format!("{heard:?}"));
+        self.at_client.push_back(format!("{expected:?}"));
     }
 
     fn reply_or_refusal(&mut self, id: u32, len: usize, event: &ClientEvent) {
@@ -259,36 +270,38 @@ impl Pair {
             .recv(&mut self.to_server.input, &mut self.to_client.out)
             .expect("a client that follows the rules")
         {
-            self.hear(&event);
+            if !matches!(event, ServerEvent::Handled) {
+                self.check(&event);
+            }
         }
         if !is_first {
-            // Nothing but answers to pings is written while a server reads.
+            // While a server reads, it writes nothing but ping responses.
             for _ in 0..(self.to_client.out.len() - before) / 12 {
                 self.at_client.push_back(format!("{:?}", ClientEvent::Pong));
             }
         }
     }
 
-    fn hear(&mut self, event: &ServerEvent) {
-        let said = match event {
+    fn check(&mut self, event: &ServerEvent) {
+        let expected = match event {
             ServerEvent::Pong => match self.at_server.pop_front() {
-                Some(Heard::Event(event)) => event,
+                Some(Expected::Event(event)) => event,
                 other => panic!("a pong, not {other:?}"),
             },
             _ => match self.at_server.pop_front() {
-                Some(Heard::Event(event)) => event,
-                Some(Heard::Open(_, event)) if !self.drained => event,
-                Some(Heard::Open(id, _) | Heard::Refused(id)) => {
+                Some(Expected::Event(event)) => event,
+                Some(Expected::Open(_, event)) if !self.drained => event,
+                Some(Expected::Open(id, _) | Expected::Refused(id)) => {
                     assert!(
                         matches!(event, ServerEvent::Refused { id: other, .. } if *other == id),
                         "{event:?}"
                     );
                     return;
                 }
-                None => panic!("nobody said {event:?}"),
+                None => panic!("unexpected {event:?}"),
             },
         };
-        assert_eq!(format!("{event:?}"), said);
+        assert_eq!(format!("{event:?}"), expected);
     }
 
     fn deliver_to_client(&mut self, bytes: usize) {
@@ -300,35 +313,35 @@ impl Pair {
                 .recv(&mut self.to_client.input, &mut self.to_server.out)
                 .expect("a server that follows the rules");
             let mut answers = (self.to_server.out.len() - before) / 12;
-            let said = event.as_ref().map(|_| self.at_client.pop_front().expect("nobody said anything"));
-            let refused = said.as_ref().and_then(|said| said.strip_prefix("refused "));
+            let expected = event.as_ref().map(|_| self.at_client.pop_front().expect("an expected event"));
+            let refused = expected.as_ref().and_then(|expected| expected.strip_prefix("refused "));
             answers -= usize::from(refused.is_some());
             for _ in 0..answers {
-                self.at_server.push_back(Heard::Event(format!("{:?}", ServerEvent::Pong)));
+                self.at_server.push_back(Expected::Event(format!("{:?}", ServerEvent::Pong)));
             }
             let Some(event) = event else { return };
             if let Some(refused) = refused {
                 let id: u32 = refused.parse().expect("a number");
                 assert!(
-                    matches!(&event, ClientEvent::End { id: other, end: Err(_) } if *other == id),
+                    matches!(&event, ClientEvent::End { id: other, end: Err(_) } if *other == u64::from(id)),
                     "{event:?}"
                 );
-                // The client tells the server to stop.
-                self.at_server.push_back(Heard::Event(format!("{:?}", ServerEvent::Cancel { id })));
+                // The client sends a cancel to the server.
+                self.at_server.push_back(Expected::Event(format!("{:?}", ServerEvent::Cancel { id })));
             } else {
-                assert_eq!(Some(format!("{event:?}")), said);
+                assert_eq!(Some(format!("{event:?}")), expected);
             }
         }
     }
 }
 
-/// Whether the server takes messages of this schema.
+/// Returns true if the server accepts messages of this schema.
 fn agree(method: MethodId, codec: Codec, theirs: Option<SchemaId>) -> bool {
     let ours = machines::table().info(method).schema;
     codec != Codec::Postcard || theirs.is_none() || ours.is_none() || theirs == ours
 }
 
-/// Metadata that the limits allow.
+/// Draws metadata within the limits.
 fn small(choices: &mut Choices<'_>, limits: &Limits) -> Metadata {
     let metadata = choices.metadata(limits.metadata_entries_max as u8);
     if metadata.encoded_len() <= limits.metadata_bytes_max as usize { metadata } else { Metadata::new() }

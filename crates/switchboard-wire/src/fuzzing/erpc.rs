@@ -1,10 +1,10 @@
-//! Either machine of erpc against arbitrary bytes, and against the other.
+//! Both state machines of erpc, against arbitrary bytes and against each other.
 
 use super::{
     Choices,
-    answers::{self, Heard},
     feed::feed,
     machines::{limits, table},
+    outcomes::{self, Outcome},
     rpcx::within,
 };
 use crate::{
@@ -15,11 +15,11 @@ use crate::{
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Either machine on bytes of a peer that follows no rule: no panic, the same events whatever the split, nothing over
-/// the limits, and answers in proportion to what came.
+/// Feeds either machine with bytes of a peer that follows no rule. Checks that it does not panic, that events do not
+/// depend on the split, that it respects the limits, and that its output is proportional to the input.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn erpc_input(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = limits(&mut choices);
@@ -27,7 +27,7 @@ pub fn erpc_input(data: &[u8]) {
     let framing = framing(&mut choices);
     let bytes = frames(framing, &mut choices);
     let kept_max = 2 * limits.message_bytes_max as usize + HEAD_BYTES_MAX + 256;
-    // The shortest call that is answered has ten bytes, and an error says why it is one.
+    // The shortest call with a response has ten bytes, and an error repeats its cause.
     let written_max = |read| 64 * read;
     let served = |steps: &[u8]| {
         let mut server = Server::new(limits, table());
@@ -56,10 +56,10 @@ pub fn erpc_input(data: &[u8]) {
     assert_eq!(called(&[]), called(&steps));
 }
 
-/// What a client says is what the server hears, and the other way round, in whatever order it answers.
+/// Checks that a server receives what a client sends and the reverse, for any order of responses.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn erpc_conversation(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = Limits::default();
@@ -71,12 +71,12 @@ pub fn erpc_conversation(data: &[u8]) {
     let (mut sent, mut answered) = (Outbox::new(), Outbox::new());
     client.method(0, "calc.Calc/Add", None, &mut sent);
     let mut open = Vec::new();
-    for id in 0..u32::from(choices.byte() % 8) {
+    for id in 0..u64::from(choices.byte() % 8) {
         let codec = if choices.one_in(2) { Codec::Json } else { Codec::Proto };
         let milliseconds = choices.one_in(2).then(|| 1 + u64::from(choices.short()));
         let timeout = milliseconds.map(Duration::from_millis);
         let metadata = choices.metadata(4);
-        // An empty one is another in JSON.
+        // An empty message becomes another one in JSON.
         let message = Bytes::from([b"1", choices.bytes(20)].concat());
         let oneway = choices.one_in(4);
         let call = Open {
@@ -92,7 +92,7 @@ pub fn erpc_conversation(data: &[u8]) {
         };
         client.open(id, call, Some((&message).into()), &mut sent).expect("nothing is over a limit");
         to_server.extend(&sent.take_all());
-        let event = server.recv(&mut to_server, &mut answered).expect("a client of ours").expect("a call");
+        let event = server.recv(&mut to_server, &mut answered).expect("a valid client").expect("a call");
         let ServerEvent::Open { id: at, head, first, compressed: false, more: false } = event else {
             panic!("{event:?}")
         };
@@ -112,14 +112,14 @@ pub fn erpc_conversation(data: &[u8]) {
             server.push(&push, &mut answered);
             push
         });
-        let expected = answers::end(&mut server, at, message, &mut choices, &mut answered);
+        let expected = outcomes::end(&mut server, at, message, &mut choices, &mut answered);
         to_client.extend(&answered.take_all());
-        let heard = answers::listen(&mut client, id, &mut to_client, &mut sent);
-        assert_eq!(heard, Heard { push, ..expected });
+        let received = outcomes::receive(&mut client, id, &mut to_client, &mut sent);
+        assert_eq!(received, Outcome { push, ..expected });
     }
 }
 
-/// A message, unless it stands for none.
+/// Returns the message, unless it represents an absent one.
 fn said(message: Option<&Bytes>) -> Option<&Bytes> {
     message.filter(|message| !matches!(&message[..], b"{}" | b"null"))
 }
@@ -128,7 +128,7 @@ fn framing(choices: &mut Choices<'_>) -> Framing {
     [Framing::Json, Framing::Proto, Framing::Raw][usize::from(choices.byte()) % 3]
 }
 
-/// Mostly well-formed frames with odd contents, at times nothing but noise.
+/// Mostly well-formed frames with unusual contents, sometimes only noise.
 fn frames(framing: Framing, choices: &mut Choices<'_>) -> Vec<u8> {
     if choices.one_in(8) {
         return choices.rest().to_vec();

@@ -1,4 +1,4 @@
-//! Bytes that come to a machine in pieces, as a network brings them.
+//! Delivery of bytes to a state machine in pieces, as from a network.
 
 use crate::{
     Fatal, Input, Metadata, Outbox,
@@ -6,7 +6,8 @@ use crate::{
 };
 use std::{fmt::Debug, iter};
 
-/// `bytes` in pieces of `steps` and one, over and over, or whole when there are none. There is at least one piece.
+/// Splits `bytes` into pieces of `steps` plus one bytes, cyclically, or returns them whole if `steps` is empty. Returns
+/// at least one piece.
 pub(super) fn pieces<'a>(bytes: &'a [u8], steps: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     let mut lens = steps.iter().map(|step| 1 + usize::from(*step)).cycle();
     let mut rest = Some(bytes);
@@ -19,12 +20,12 @@ pub(super) fn pieces<'a>(bytes: &'a [u8], steps: &'a [u8]) -> impl Iterator<Item
     })
 }
 
-/// Feeds a machine with them; its events, and whether they ended in a fatal mistake.
+/// Feeds a machine with these pieces; returns its events, and whether they ended in a fatal error.
 ///
-/// It may keep at most `kept_max` bytes, and write for what it has read at most what `written_max` says.
+/// The machine may buffer at most `kept_max` bytes, and may write at most `written_max` of the bytes it has read.
 ///
 /// # Panics
-/// When it does more.
+/// If the machine exceeds a limit.
 pub(super) fn feed<E: Debug>(
     bytes: &[u8],
     steps: &[u8],
@@ -52,30 +53,30 @@ pub(super) fn feed<E: Debug>(
     (events, false)
 }
 
-/// What a server's machine has heard, asked in the short way first if `short`.
-pub(super) fn heard(
+/// Returns the next event of a server machine; if `fast`, it tries the fast path (`next_call`) first.
+pub(super) fn server_event(
     server: &mut impl ServerWire,
-    short: bool,
+    fast: bool,
     input: &mut Input,
     out: &mut Outbox,
 ) -> Result<Option<ServerEvent>, Fatal> {
-    let Some(opened) = short.then(|| server.next_call(input)).flatten() else {
+    let Some(opened) = fast.then(|| server.next_call(input)).flatten() else {
         return server.recv(input, out);
     };
     let Opened { id, method, codec, timeout, len } = opened;
     let (encoding, metadata) = (Encoding::Identity, Metadata::new());
-    let head = Head { method, codec, encoding, timeout, metadata, oneway: false };
+    let head = Head { method, called: None, codec, encoding, timeout, metadata, oneway: false };
     Ok(Some(ServerEvent::Open { id, head, first: Some(input.take(len)), compressed: false, more: false }))
 }
 
-/// What a client's machine has been answered, asked in the short way first if `short`.
-pub(super) fn answered(
+/// Returns the next event of a client machine; if `fast`, it tries the fast path (`next_reply`) first.
+pub(super) fn client_event(
     client: &mut impl ClientWire,
-    short: bool,
+    fast: bool,
     input: &mut Input,
     out: &mut Outbox,
 ) -> Result<Option<ClientEvent>, Fatal> {
-    match short.then(|| client.take_reply(input)).flatten() {
+    match fast.then(|| client.take_reply(input)).flatten() {
         Some((id, item)) => Ok(Some(ClientEvent::Reply { id, item, compressed: false })),
         None => client.recv(input, out),
     }

@@ -1,4 +1,4 @@
-//! Messages of FlatBuffers.
+//! FlatBuffers messages.
 
 use super::Choices;
 use crate::flatbuffers::{
@@ -7,11 +7,11 @@ use crate::flatbuffers::{
     write,
 };
 
-/// A message that was written is read as it was, and one that is read at all is written so that it reads the same; no
-/// panic, whatever the bytes.
+/// Checks that a written message is read unchanged, that a message that can be read is written so that it reads the
+/// same, and that no bytes cause a panic.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn flatbuffers_message(data: &[u8]) {
     let mut choices = Choices::new(data);
     let tree = node(&mut choices, DEPTH_MAX);
@@ -27,10 +27,10 @@ pub fn flatbuffers_message(data: &[u8]) {
 
 fn survives(bytes: &[u8]) {
     let Ok(mut message) = read::<Node>(bytes) else { return };
-    // Not a number is not even itself.
+    // NaN is not equal to itself.
     clear(&mut message);
     let again = write(&message);
-    // What several offsets led to is there several times now, and may be too much.
+    // A value that several offsets referred to is now written several times, and may exceed the limit.
     if let Ok(back) = read::<Node>(&again) {
         assert_eq!(back, message);
     }

@@ -18,11 +18,12 @@ static MATH: ServiceInfo = ServiceInfo {
     descriptor: &[],
 };
 
-/// A client that follows no rule: no panic, the same calls and answers whatever the split, every line that comes back
-/// is JSON, nothing over the limits, and one answer at most for each `"id"` or mistake.
+/// Feeds the server with bytes of a client that follows no rule. Checks that it does not panic, that calls and
+/// responses do not depend on the split, that every response line is JSON, that it respects the limits, and that each
+/// `"id"` or error has at most one response.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn jsonrpc_input(data: &[u8]) {
     let mut choices = Choices::new(data);
     let mut limits = limits(&mut choices);

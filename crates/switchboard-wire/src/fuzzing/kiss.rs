@@ -1,4 +1,4 @@
-//! The machines of kiss-rpc: against arbitrary bytes, and against one another.
+//! State machines of kiss-rpc, against arbitrary bytes and against each other.
 
 use super::{Choices, feed::feed, machines};
 use crate::{
@@ -24,11 +24,12 @@ fn table() -> Arc<MethodTable> {
     Arc::new(table)
 }
 
-/// Either machine on bytes of a peer that follows no rule: no panic, the same events and answers whatever the split,
-/// nothing over the limits, and no answer of a server that nobody asked for.
+/// Feeds either machine with bytes of a peer that follows no rule. Checks that it does not panic, that events and
+/// responses do not depend on the split, that it respects the limits, and that a server sends no response without a
+/// request.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn kiss_input(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = machines::limits(&mut choices);
@@ -36,31 +37,31 @@ pub fn kiss_input(data: &[u8]) {
     let encodings = machines::encodings(&mut choices);
     let bytes = frames(&mut choices);
     let message_max = limits.message_bytes_max as usize;
-    // It is taken at once.
+    // The output is taken after each event.
     let written_max = |_: usize| 0;
     let served = |steps: &[u8]| {
         let mut server = Server::new(limits, table()).taking(encodings);
-        let (mut written, mut asked) = (Vec::new(), 0);
+        let (mut written, mut requests) = (Vec::new(), 0);
         let events = feed(&bytes, steps, FRAME_MAX, written_max, |input, out| {
             let event = server.recv(input, out)?;
             match &event {
                 Some(ServerEvent::Open { id, head, first: Some(first), compressed: false, more: false }) => {
                     assert!(first.len() <= message_max && head.metadata.is_empty());
-                    asked += usize::from(!head.oneway);
+                    requests += usize::from(!head.oneway);
                     server.reply(*id, first.into(), out);
                 }
                 Some(ServerEvent::Refused { id, status }) => {
-                    asked += 1;
+                    requests += 1;
                     server.end(*id, Err(status), out);
                 }
-                Some(ServerEvent::Handled) => asked += 1,
+                Some(ServerEvent::Handled) => requests += 1,
                 Some(event) => panic!("{event:?}"),
                 None => {}
             }
             written.extend(out.take_all());
             Ok(event)
         });
-        assert!(written.len() <= asked * FRAME_MAX, "{} bytes for {asked} frames", written.len());
+        assert!(written.len() <= requests * FRAME_MAX, "{} bytes for {requests} frames", written.len());
         (events, written)
     };
     assert_eq!(served(&[]), served(&steps));
@@ -77,7 +78,7 @@ pub fn kiss_input(data: &[u8]) {
     assert_eq!(called(&[]), called(&steps));
 }
 
-/// Mostly well-formed frames with odd contents, at times nothing but noise.
+/// Mostly well-formed frames with unusual contents, sometimes only noise.
 fn frames(choices: &mut Choices<'_>) -> Vec<u8> {
     if choices.one_in(8) {
         return choices.rest().to_vec();
@@ -108,10 +109,10 @@ fn frames(choices: &mut Choices<'_>) -> Vec<u8> {
     bytes
 }
 
-/// What a client sends a server takes, all of it, and so it is with the answer.
+/// Checks that a server receives exactly the calls that a client sends, and the client exactly the responses.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn kiss_conversation(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = Limits { message_bytes_max: MESSAGE_BYTES_MAX as u32, ..Limits::default() };
@@ -156,8 +157,10 @@ pub fn kiss_conversation(data: &[u8]) {
             continue;
         }
         at_server.extend(&up.take_all());
-        let heard = server.recv(&mut at_server, &mut down).expect("a frame").expect("a call");
-        let ServerEvent::Open { id: place, head, first: Some(came), .. } = heard else { panic!("{heard:?}") };
+        let received = server.recv(&mut at_server, &mut down).expect("a frame").expect("a call");
+        let ServerEvent::Open { id: place, head, first: Some(came), .. } = received else {
+            panic!("{received:?}")
+        };
         assert_eq!((came, head.codec, head.oneway), (message.clone(), codec, oneway));
         if !oneway {
             waiting.push((id, place, message));
@@ -175,9 +178,9 @@ pub fn kiss_conversation(data: &[u8]) {
             }
             at_client.extend(&down.take_all());
             match client.recv(&mut at_client, &mut up).expect("a frame").expect("an answer") {
-                ClientEvent::Reply { id: told, item, .. } => assert_eq!((told, item), (id, message)),
-                ClientEvent::End { id: told, end: Err(status) } => {
-                    assert_eq!((told, status.code()), (id, Code::Unknown));
+                ClientEvent::Reply { id: received, item, .. } => assert_eq!((received, item), (id, message)),
+                ClientEvent::End { id: received, end: Err(status) } => {
+                    assert_eq!((received, status.code()), (id, Code::Unknown));
                     assert!(fails || message.len() > BODY_BYTES_MAX - 8);
                 }
                 event => panic!("{event:?}"),
@@ -185,5 +188,5 @@ pub fn kiss_conversation(data: &[u8]) {
         }
     }
     let places: HashSet<_> = waiting.iter().map(|(_, place, _)| place).collect();
-    assert_eq!(places.len(), waiting.len(), "two calls have one place");
+    assert_eq!(places.len(), waiting.len(), "two calls have one slot");
 }

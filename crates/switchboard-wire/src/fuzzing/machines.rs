@@ -1,8 +1,8 @@
-//! Either machine of the native wire against arbitrary bytes.
+//! Both state machines of the native wire against arbitrary bytes.
 
 use super::{
     Choices,
-    feed::{answered, feed, heard},
+    feed::{client_event, feed, server_event},
 };
 use crate::{
     Kind, Limits, Metadata, MethodInfo, MethodTable, ServiceInfo,
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Largest frame that carries no message, see `docs/native-wire.md`.
 const CONTROL_MAX: usize = 64 << 10;
 
-/// Of the method `Sum`; `Add` has none.
+/// Schema of the method `Sum`; `Add` has none.
 pub(super) const SCHEMA: u64 = 0x0101_0101_0101_0101;
 
 static CALC: ServiceInfo = ServiceInfo {
@@ -26,11 +26,12 @@ static CALC: ServiceInfo = ServiceInfo {
     descriptor: &[],
 };
 
-/// A server's machine on bytes of a client that follows no rule: no panic, the same events whatever the split
-/// and the way, nothing over the limits, and no more bytes out than came in.
+/// Feeds a server machine with bytes of a client that follows no rule. Checks that it does not panic, that events do
+/// not depend on the split and on the fast path, that it respects the limits, and that it writes no more bytes than it
+/// reads.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn server_input(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = limits(&mut choices);
@@ -38,37 +39,37 @@ pub fn server_input(data: &[u8]) {
     let encodings = encodings(&mut choices);
     let bytes = frames(&mut choices);
     let table = table();
-    let run = |steps: &[u8], short: bool| {
+    let run = |steps: &[u8], fast: bool| {
         let mut server = Server::new(limits, table.clone()).taking(encodings);
         feed(&bytes, steps, kept_max(&limits), written_max, |input, out| {
-            let event = heard(&mut server, short, input, out)?;
+            let event = server_event(&mut server, fast, input, out)?;
             Ok(event.inspect(|event| check_server(event, &limits, encodings)))
         })
     };
     let whole = run(&[], false);
     assert_eq!(whole, run(&steps, false));
-    assert_eq!(whole, run(&steps, true), "the short way differs");
+    assert_eq!(whole, run(&steps, true), "the fast path differs");
 }
 
-/// The same for a client's machine on the bytes of a server.
+/// Feeds a client machine with bytes of a server that follows no rule, with the same checks.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn client_input(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = limits(&mut choices);
     let steps = [choices.byte(), choices.byte(), choices.byte()];
     let bytes = frames(&mut choices);
-    let run = |steps: &[u8], short: bool| {
+    let run = |steps: &[u8], fast: bool| {
         let mut client = Client::new(limits);
         feed(&bytes, steps, kept_max(&limits), written_max, |input, out| {
-            let event = answered(&mut client, short, input, out)?;
+            let event = client_event(&mut client, fast, input, out)?;
             Ok(event.inspect(|event| check_client(event, &limits)))
         })
     };
     let whole = run(&[], false);
     assert_eq!(whole, run(&steps, false));
-    assert_eq!(whole, run(&steps, true), "the short way differs");
+    assert_eq!(whole, run(&steps, true), "the fast path differs");
 }
 
 pub(super) fn limits(choices: &mut Choices<'_>) -> Limits {
@@ -82,7 +83,7 @@ pub(super) fn limits(choices: &mut Choices<'_>) -> Limits {
     }
 }
 
-/// What a server takes: mostly all, nothing, or what has no name yet as well.
+/// Encodings that a server accepts: mostly all, otherwise none or any bits, including unassigned ones.
 pub(super) fn encodings(choices: &mut Choices<'_>) -> Encodings {
     match choices.byte() % 4 {
         0 => Encodings::NONE,
@@ -97,7 +98,7 @@ pub(super) fn table() -> Arc<MethodTable> {
     Arc::new(table)
 }
 
-/// Mostly well-formed frames of every kind with odd contents, at times nothing but noise.
+/// Mostly well-formed frames of every kind with unusual contents, sometimes only noise.
 fn frames(choices: &mut Choices<'_>) -> Vec<u8> {
     if choices.one_in(8) {
         return choices.rest().to_vec();
@@ -108,7 +109,7 @@ fn frames(choices: &mut Choices<'_>) -> Vec<u8> {
             bytes.extend_from_slice(choices.bytes(20));
             continue;
         }
-        // Settings that come twice end a connection: mostly without.
+        // A second SETTINGS frame ends a connection, so most are left out.
         let kind = choices.byte() % 13;
         let kind = if kind == 0 && !choices.one_in(8) { 2 } else { kind };
         let flags = choices.byte() & if choices.one_in(32) { 0xFF } else { 0x0F };
@@ -140,7 +141,7 @@ fn body(kind: u8, choices: &mut Choices<'_>) -> Vec<u8> {
         1 => {
             let names: [&[u8]; 4] = [b"calc.Calc/Add", b"calc.Calc/Sum", b"calc.Calc/Nope", b"\xFF/"];
             let name = names[usize::from(choices.byte()) % names.len()];
-            // With and without a schema, whatever the flags say.
+            // With and without a schema, regardless of the flags.
             match choices.byte() % 4 {
                 0 => [&SCHEMA.to_le_bytes(), name].concat(),
                 1 => [&[choices.byte(); 8], name].concat(),
@@ -183,12 +184,12 @@ fn body(kind: u8, choices: &mut Choices<'_>) -> Vec<u8> {
     }
 }
 
-/// No more than a frame.
+/// At most one frame.
 fn kept_max(limits: &Limits) -> usize {
     CONTROL_MAX + (limits.message_bytes_max + limits.metadata_bytes_max) as usize + 32
 }
 
-/// A preface and settings of our own, and for a frame of 12 bytes at most one of 12 in answer.
+/// The server writes a preface and settings, and at most 12 bytes in response to a frame of 12 bytes.
 fn written_max(read: usize) -> usize {
     56 + read
 }
@@ -197,9 +198,9 @@ fn check_server(event: &ServerEvent, limits: &Limits, encodings: Encodings) {
     match event {
         ServerEvent::Open { head, first, compressed, .. } => {
             check_metadata(&head.metadata, limits, true);
-            assert!(encodings.has(head.encoding), "{:?} is not taken", head.encoding);
+            assert!(encodings.has(head.encoding), "{:?} is not accepted", head.encoding);
             let named = head.encoding != Encoding::Identity && first.is_some();
-            assert!(!compressed || named, "compressed, but how or what");
+            assert!(!compressed || named, "compressed without an encoding or a message");
             let len = first.as_ref().map_or(0, bytes::Bytes::len);
             assert!(len <= limits.message_bytes_max as usize, "a message of {len} bytes");
         }
@@ -222,7 +223,7 @@ fn check_client(event: &ClientEvent, limits: &Limits) {
     }
 }
 
-/// Trailers are bounded by the frame that they come in.
+/// The size of trailers is bounded by their frame.
 fn check_metadata(metadata: &Metadata, limits: &Limits, by_bytes: bool) {
     assert!(metadata.len() <= limits.metadata_entries_max as usize);
     let max = if by_bytes { limits.metadata_bytes_max as usize } else { CONTROL_MAX };

@@ -1,10 +1,10 @@
-//! Either machine of rpcx against arbitrary bytes, and against the other.
+//! Both state machines of rpcx, against arbitrary bytes and against each other.
 
 use super::{
     Choices,
-    answers::{self, Heard},
-    feed::{answered, feed, heard},
+    feed::{client_event, feed, server_event},
     machines::limits,
+    outcomes::{self, Outcome},
 };
 use crate::{
     Codec, Encoding, Encodings, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, ServiceInfo,
@@ -24,51 +24,58 @@ static ARITH: ServiceInfo = ServiceInfo {
     descriptor: &[],
 };
 
+/// Largest message of `calc.Arith/Div`.
+const METHOD_BYTES_MAX: u32 = 20;
+
 fn server(limits: Limits) -> Server {
     let mut table = MethodTable::default();
     table.add(&ARITH).expect("one service");
-    table.limit_messages("calc.Arith/Div", 20).expect("it is there");
+    table.limit_messages("calc.Arith/Div", METHOD_BYTES_MAX).expect("it is there");
     Server::new(limits, Arc::new(table)).taking(Encodings::ALL)
 }
 
-/// A server's machine on bytes of a client that follows no rule: no panic, the same events whatever the split and the
-/// way, nothing over the limits, and answers in proportion to what came.
+/// Feeds a server machine with bytes of a client that follows no rule. Checks that it does not panic, that events do
+/// not depend on the split and on the fast path, that it respects the limits, and that its output is proportional to
+/// the input.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn rpcx_server_input(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = limits(&mut choices);
     let steps = [choices.byte(), choices.byte(), choices.byte()];
     let bytes = frames(&mut choices);
-    let run = |steps: &[u8], short: bool| {
+    // The limit of a method takes precedence over that of the connection, also where it is larger.
+    let message_bytes_max = limits.message_bytes_max.max(METHOD_BYTES_MAX);
+    let most = Limits { message_bytes_max, ..limits };
+    let run = |steps: &[u8], fast: bool| {
         let mut server = server(limits);
-        feed(&bytes, steps, kept_max(&limits), written_max, |input, out| {
-            let event = heard(&mut server, short, input, out)?;
+        feed(&bytes, steps, kept_max(&most), written_max, |input, out| {
+            let event = server_event(&mut server, fast, input, out)?;
             if let Some(ServerEvent::Open { head, first, .. }) = &event {
-                within(&head.metadata, first.as_ref(), &limits);
+                within(&head.metadata, first.as_ref(), &most);
             }
             Ok(event)
         })
     };
     let whole = run(&[], false);
     assert_eq!(whole, run(&steps, false));
-    assert_eq!(whole, run(&steps, true), "the short way differs");
+    assert_eq!(whole, run(&steps, true), "the fast path differs");
 }
 
-/// The same for a client's machine on the bytes of a server.
+/// Feeds a client machine with bytes of a server that follows no rule, with the same checks.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn rpcx_client_input(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = limits(&mut choices);
     let steps = [choices.byte(), choices.byte(), choices.byte()];
     let bytes = frames(&mut choices);
-    let run = |steps: &[u8], short: bool| {
+    let run = |steps: &[u8], fast: bool| {
         let mut client = Client::new(limits);
         feed(&bytes, steps, kept_max(&limits), written_max, |input, out| {
-            let event = answered(&mut client, short, input, out)?;
+            let event = client_event(&mut client, fast, input, out)?;
             match &event {
                 Some(ClientEvent::Head { metadata, .. }) => within(metadata, None, &limits),
                 Some(ClientEvent::Reply { item, .. }) => within(&Metadata::new(), Some(item), &limits),
@@ -81,13 +88,13 @@ pub fn rpcx_client_input(data: &[u8]) {
     };
     let whole = run(&[], false);
     assert_eq!(whole, run(&steps, false));
-    assert_eq!(whole, run(&steps, true), "the short way differs");
+    assert_eq!(whole, run(&steps, true), "the fast path differs");
 }
 
-/// What a client says is what the server hears, and the other way round, in whatever order it answers.
+/// Checks that a server receives what a client sends and the reverse, for any order of responses.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn rpcx_conversation(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = Limits::default();
@@ -98,7 +105,7 @@ pub fn rpcx_conversation(data: &[u8]) {
         client.method(number, name, None, &mut sent);
     }
     let mut open = Vec::new();
-    for id in 0..u32::from(choices.byte() % 8) {
+    for id in 0..u64::from(choices.byte() % 8) {
         const CODECS: [Codec; 5] =
             [Codec::Json, Codec::Proto, Codec::MsgPack, Codec::Raw, Codec::ThriftStruct];
         let codec = CODECS[usize::from(choices.byte()) % CODECS.len()];
@@ -126,8 +133,8 @@ pub fn rpcx_conversation(data: &[u8]) {
             client.ping(&mut sent);
         }
         to_server.extend(&sent.take_all());
-        let event = heard(&mut server, true, &mut to_server, &mut replies);
-        let event = event.expect("a client of ours").expect("a call");
+        let event = server_event(&mut server, true, &mut to_server, &mut replies);
+        let event = event.expect("a valid client").expect("a call");
         let ServerEvent::Open { id: at, head, first, compressed: packed, more: false } = event else {
             panic!("{event:?}")
         };
@@ -149,20 +156,20 @@ pub fn rpcx_conversation(data: &[u8]) {
             server.push(&push, &mut replies);
             push
         });
-        let expected = answers::end(&mut server, at, message, &mut choices, &mut replies);
+        let expected = outcomes::end(&mut server, at, message, &mut choices, &mut replies);
         to_client.extend(&replies.take_all());
-        let heard = answers::listen(&mut client, id, &mut to_client, &mut sent);
-        assert_eq!(heard, Heard { push, ..expected });
+        let received = outcomes::receive(&mut client, id, &mut to_client, &mut sent);
+        assert_eq!(received, Outcome { push, ..expected });
     }
 }
 
-/// No more than a message or a heartbeat.
+/// At most a message or a heartbeat.
 fn kept_max(limits: &Limits) -> usize {
     let message = (limits.message_bytes_max + limits.metadata_bytes_max) as usize + 2 * NAME_BYTES_MAX + 32;
     message.max(HEARTBEAT_BYTES_MAX)
 }
 
-/// An error says what was asked for once more, at most three bytes for each that is no text.
+/// An error repeats the requested name, with at most three bytes for each byte that is not text.
 fn written_max(read: usize) -> usize {
     16 * read
 }
@@ -174,7 +181,7 @@ pub(super) fn within(metadata: &Metadata, message: Option<&Bytes>, limits: &Limi
     assert!(len <= limits.message_bytes_max as usize, "a message of {len} bytes");
 }
 
-/// Mostly well-formed frames with odd contents, at times nothing but noise.
+/// Mostly well-formed frames with unusual contents, sometimes only noise.
 fn frames(choices: &mut Choices<'_>) -> Vec<u8> {
     if choices.one_in(8) {
         return choices.rest().to_vec();
@@ -214,7 +221,7 @@ fn frames(choices: &mut Choices<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Appends a part after its length, which is at times a lie.
+/// Appends a part after its length, which is sometimes wrong.
 fn put(into: &mut Vec<u8>, part: &[u8], choices: &mut Choices<'_>) {
     let lie = if choices.one_in(64) { choices.long() >> (choices.byte() % 32) } else { 0 };
     into.extend_from_slice(&(part.len() as u32 ^ lie).to_be_bytes());

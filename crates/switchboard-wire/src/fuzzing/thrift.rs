@@ -1,4 +1,4 @@
-//! The machines of Thrift against arbitrary bytes, and against each other.
+//! State machines of Thrift, against arbitrary bytes and against each other.
 
 use super::{Choices, feed::pieces, machines::limits};
 use crate::{
@@ -33,10 +33,11 @@ fn server(limits: Limits) -> Server {
     Server::new(limits, Arc::new(table))
 }
 
-/// A client that follows no rule: no panic, the same calls and answers whatever the split, and nothing over the limits.
+/// Feeds the server with bytes of a client that follows no rule. Checks that it does not panic, that calls and
+/// responses do not depend on the split, and that it respects the limits.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn thrift_input(data: &[u8]) {
     let mut choices = Choices::new(data);
     let mut limits = limits(&mut choices);
@@ -45,10 +46,10 @@ pub fn thrift_input(data: &[u8]) {
     let bytes = messages(&mut choices);
     let whole = serve(limits, &bytes, &[], false);
     assert!(whole == serve(limits, &bytes, &steps, false), "the split makes a difference: {whole:?}");
-    assert!(whole == serve(limits, &bytes, &steps, true), "the short way makes a difference: {whole:?}");
+    assert!(whole == serve(limits, &bytes, &steps, true), "the fast path makes a difference: {whole:?}");
 }
 
-/// Events, answers, and whether the connection ended.
+/// Returns events, responses, and whether the connection ended.
 fn serve(limits: Limits, bytes: &[u8], steps: &[u8], short: bool) -> (Vec<String>, Vec<u8>, bool) {
     let mut server = server(limits);
     let (mut input, mut out) = (Input::default(), Outbox::new());
@@ -141,7 +142,7 @@ fn messages(choices: &mut Choices<'_>) -> Vec<u8> {
     bytes
 }
 
-/// A struct of values of every type.
+/// Writes a struct of values of every type.
 fn structure(choices: &mut Choices<'_>, out: &mut Vec<u8>, depth: usize) {
     while !choices.one_in(3) && !choices.is_over() {
         let kind = kind(choices, depth);
@@ -195,10 +196,10 @@ fn value(choices: &mut Choices<'_>, of: Type, out: &mut Vec<u8>, depth: usize) {
     }
 }
 
-/// Everything that looks at a struct agrees on where it ends, and what goes from one protocol to the other comes back.
+/// Checks that all readers of a struct agree on its end, and that transcoding to the other protocol is reversible.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn thrift_struct(data: &[u8]) {
     let mut choices = Choices::new(data);
     let mut bytes = Vec::new();
@@ -212,22 +213,22 @@ pub fn thrift_struct(data: &[u8]) {
     if let Ok((compact, len)) = transcode::to_compact(&bytes) {
         let shared = Bytes::copy_from_slice(&bytes);
         let mut reader = Reader::new(&shared);
-        reader.skip(Type::STRUCT).expect("what is transcoded can be skipped");
+        reader.skip(Type::STRUCT).expect("a transcoded struct can be skipped");
         assert_eq!(bytes.len() - reader.left(), len);
         assert_eq!(scanned(Encoded::Binary, &bytes, max), Some(len));
         assert_eq!(scanned(Encoded::Compact, &compact, max), Some(compact.len()));
-        let (binary, all) = transcode::to_binary(&compact, max).expect("compact of our own");
+        let (binary, all) = transcode::to_binary(&compact, max).expect("valid compact");
         assert_eq!(all, compact.len());
-        let (again, _) = transcode::to_compact(&binary).expect("binary of our own");
-        assert_eq!(transcode::to_binary(&again, max).expect("compact of our own").0, binary);
+        let (again, _) = transcode::to_compact(&binary).expect("valid binary");
+        assert_eq!(transcode::to_binary(&again, max).expect("valid compact").0, binary);
     } else {
         assert!(noise, "a struct that was just written");
     }
     if let Ok((binary, len)) = transcode::to_binary(&bytes, max) {
         assert_eq!(scanned(Encoded::Compact, &bytes, max), Some(len));
-        assert_eq!(transcode::to_compact(&binary).expect("binary of our own").1, binary.len());
+        assert_eq!(transcode::to_compact(&binary).expect("valid binary").1, binary.len());
     }
-    // Whatever they are, bytes are looked at to the same end in one piece and byte by byte.
+    // Scanning gives the same end for any bytes, in one piece and byte by byte.
     for encoded in [Encoded::Binary, Encoded::Compact] {
         let whole = Scanner::new(encoded).scan(&bytes, max);
         let mut scanner = Scanner::new(encoded);
@@ -241,10 +242,10 @@ fn scanned(encoded: Encoded, bytes: &[u8], max: usize) -> Option<usize> {
     Scanner::new(encoded).scan(bytes, max).expect("a struct")
 }
 
-/// What a client says its server hears, and the other way round, however the bytes are split.
+/// Checks that a server receives what a client sends and the reverse, for any split of the bytes.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn thrift_conversation(data: &[u8]) {
     let mut choices = Choices::new(data);
     let settings = Settings {
@@ -259,9 +260,9 @@ pub fn thrift_conversation(data: &[u8]) {
     for (number, method) in MATH.methods.iter().enumerate() {
         client.method(number as u16, &format!("test.Math/{}", method.name), None, &mut there);
     }
-    let mut calls: Vec<(u32, u16, Bytes, Metadata, Status)> = Vec::new();
+    let mut calls: Vec<(u64, u16, Bytes, Metadata, Status)> = Vec::new();
     for _ in 0..1 + choices.byte() % 8 {
-        let id = choices.long();
+        let id = u64::from(choices.long());
         if calls.iter().any(|(known, ..)| *known == id) {
             continue;
         }
@@ -284,12 +285,12 @@ pub fn thrift_conversation(data: &[u8]) {
         calls.push((id, method, body, metadata, choices.status()));
     }
     let mut input = Input::default();
-    let mut heard = calls.iter();
+    let mut received = calls.iter();
     for piece in there.take_all().chunks(1 + usize::from(choices.byte())) {
         input.extend(piece);
-        while let Some(event) = server.recv(&mut input, &mut back).expect("a client of our own") {
+        while let Some(event) = server.recv(&mut input, &mut back).expect("a valid client") {
             let ServerEvent::Open { id, head, first, .. } = event else { panic!("{event:?}") };
-            let (_, method, body, metadata, status) = heard.next().expect("no more calls than were made");
+            let (_, method, body, metadata, status) = received.next().expect("no more calls than were made");
             assert_eq!((head.method.0, head.oneway), (*method, *method == 1));
             let plain = transcode::to_compact(first.as_ref().expect("one message")).expect("a struct");
             assert_eq!(plain, transcode::to_compact(body).expect("a struct"));
@@ -301,12 +302,12 @@ pub fn thrift_conversation(data: &[u8]) {
             }
         }
     }
-    assert!(heard.next().is_none(), "a call was not heard");
+    assert!(received.next().is_none(), "a call did not arrive");
     let mut answers = calls.iter().filter(|(_, method, ..)| *method != 1);
     let mut input = Input::default();
     for piece in back.take_all().chunks(1 + usize::from(choices.byte())) {
         input.extend(piece);
-        while let Some(event) = client.recv(&mut input, &mut there).expect("a server of our own") {
+        while let Some(event) = client.recv(&mut input, &mut there).expect("a valid server") {
             match event {
                 ClientEvent::Head { .. } => panic!("no reply had metadata"),
                 ClientEvent::Reply { id, item, .. } => {
@@ -317,9 +318,9 @@ pub fn thrift_conversation(data: &[u8]) {
                 }
                 ClientEvent::End { id, end } => {
                     let (wanted, method, _, _, status) = answers.next().expect("no more answers than calls");
-                    let heard = end.expect_err("it failed");
+                    let received = end.expect_err("it failed");
                     assert_eq!((id, *method), (*wanted, 3));
-                    assert_eq!((heard.code(), heard.message()), (status.code(), status.message()));
+                    assert_eq!((received.code(), received.message()), (status.code(), status.message()));
                 }
                 event => panic!("{event:?}"),
             }

@@ -11,11 +11,11 @@ use flate2::{Compress, Compression, FlushCompress};
 /// Longest control frame, its header included.
 const CONTROL_FRAME_MAX: usize = 2 + 4 + 125;
 
-/// Any bytes: no panic, the same messages whatever the split, nothing over the limits, and no more answers than
-/// questions.
+/// Feeds either role with any bytes. Checks that it does not panic, that messages do not depend on the split, that it
+/// respects the limits, and that it writes no more control frames than it receives.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn websocket_input(data: &[u8]) {
     let mut choices = Choices::new(data);
     let role = if choices.one_in(2) { Role::Client { seed: 1 } } else { Role::Server };
@@ -30,10 +30,10 @@ pub fn websocket_input(data: &[u8]) {
     assert_eq!(run(machine(), limits, &bytes, &[]), run(machine(), limits, &bytes, &steps));
 }
 
-/// Either role hears what the other says, whatever the split.
+/// Checks that each role receives what the other sends, for any split of the bytes.
 ///
 /// # Panics
-/// When that is not so.
+/// If the property does not hold.
 pub fn websocket_conversation(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = Limits { frame_bytes_max: 1 << 20, message_bytes_max: 1 << 20 };
@@ -57,14 +57,14 @@ pub fn websocket_conversation(data: &[u8]) {
         }
     }
     sender.close(1000, "", &mut out);
-    let (heard, open, _, ending) = run(receiver.with_deflate(deflate), limits, &out.take_all(), &steps);
-    assert_eq!(heard, said);
+    let (received, open, _, ending) = run(receiver.with_deflate(deflate), limits, &out.take_all(), &steps);
+    assert_eq!(received, said);
     assert!(open.is_empty() && ending.starts_with("Closed"), "{ending}");
 }
 
 type Outcome = (Vec<(Kind, Vec<u8>)>, Vec<u8>, usize, String);
 
-/// Whole messages, the beginning of one that was not ended, bytes written, and how it ended.
+/// Returns complete messages, the beginning of an incomplete one, the bytes written, and the outcome.
 fn run(mut machine: WebSocket, limits: Limits, bytes: &[u8], steps: &[u8]) -> Outcome {
     let (mut input, mut payload, mut out) = (Input::default(), BytesMut::new(), Outbox::new());
     let (mut messages, mut read, mut written) = (Vec::new(), 0, 0);
@@ -81,25 +81,25 @@ fn run(mut machine: WebSocket, limits: Limits, bytes: &[u8], steps: &[u8]) -> Ou
                 Ok(Some(event @ Event::Closed(_))) => {
                     return (messages, payload.to_vec(), written, format!("{event:?}"));
                 }
-                // What came of a text that is not UTF-8 depends on how it came.
+                // The delivered part of a text that is not UTF-8 depends on the split.
                 Err(fatal) => return (messages, Vec::new(), written, fatal.0),
                 Ok(None) => break,
             }
         }
-        // The answer of a client has a mask of four bytes that the question has not.
+        // The response of a client has a mask of four bytes, which the PING lacks.
         assert!(written <= 3 * read + CONTROL_FRAME_MAX, "{written} bytes out for {read}");
         assert!(input.len() < CONTROL_FRAME_MAX, "{} bytes are kept", input.len());
     }
     (messages, payload.to_vec(), written, String::new())
 }
 
-/// The payload as another implementation might compress it, at times with a part missing or many times as large.
+/// Compresses the payload as another implementation might, sometimes truncated or many times as large.
 fn compress(payload: &[u8], choices: &mut Choices<'_>) -> Vec<u8> {
     let repeated = payload.repeat(if choices.one_in(4) { 1 + usize::from(choices.byte()) } else { 1 });
     let (level, mut into) = (Compression::new(u32::from(choices.byte() % 10)), Vec::new());
     let flush = if choices.one_in(4) { FlushCompress::Finish } else { FlushCompress::Sync };
     into.reserve(2 * repeated.len() + 100);
-    // There is room for all of it.
+    // The vector has capacity for the whole output.
     let _ = Compress::new(level, false).compress_vec(&repeated, &mut into, flush);
     let cut =
         if flush == FlushCompress::Sync && into.len() >= 4 { 4 } else { usize::from(choices.byte() % 3) };
@@ -107,14 +107,14 @@ fn compress(payload: &[u8], choices: &mut Choices<'_>) -> Vec<u8> {
     into
 }
 
-/// None half of the time, else compression with one of the windows.
+/// `None` half of the time, otherwise compression with one of the window sizes.
 fn deflate(choices: &mut Choices<'_>) -> Option<Deflate> {
     let bits = 8 + choices.byte() % 16;
     let offer = format!("permessage-deflate; server_max_window_bits={bits}");
     Deflate::answer([&offer[..]].into_iter()).map(|(agreed, _)| agreed)
 }
 
-/// Mostly well-formed frames, at times nothing but noise; some say that they are compressed, of which many are.
+/// Mostly well-formed frames, sometimes only noise; some are marked as compressed, and many of these are.
 fn frames(role: Role, compresses: bool, choices: &mut Choices<'_>) -> Vec<u8> {
     if choices.one_in(8) {
         return choices.rest().to_vec();
@@ -123,7 +123,7 @@ fn frames(role: Role, compresses: bool, choices: &mut Choices<'_>) -> Vec<u8> {
     while !choices.is_over() {
         let opcode = [0, 1, 2, 2, 8, 9, 10, 0][usize::from(choices.byte() % 8)];
         let fin = if choices.one_in(3) { 0 } else { 0x80 };
-        // The bit that says compressed, or any.
+        // The compression bit, or any bits.
         let noise =
             if choices.one_in(64) { choices.byte() & if choices.one_in(2) { 0x40 } else { 0xFF } } else { 0 };
         let compressed = compresses && matches!(opcode, 1 | 2) && choices.one_in(2);

@@ -1,10 +1,10 @@
-//! The answers of a batch, collected until the last is there.
+//! Collects the responses of a batch until it is complete.
 
 use super::{ErrorObject, failure, success};
 use crate::Status;
 use bytes::Bytes;
 
-/// Answers so far.
+/// Responses collected so far.
 #[derive(Debug)]
 pub struct Batch {
     text: Vec<u8>,
@@ -12,18 +12,18 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// No answers yet; together they may have four times the bytes of the largest message.
+    /// Creates an empty batch; all responses together may have four times the bytes of the largest message.
     pub fn new(message_bytes_max: u32) -> Batch {
         Batch { text: Vec::new(), bytes_max: 4 * message_bytes_max as usize }
     }
 
-    /// Adds the answer to the request with this id.
+    /// Adds the response to the request with this id.
     pub fn push(&mut self, id: &[u8], result: &Result<Bytes, ErrorObject>) {
         match result {
             Ok(result) if self.text.len() + result.len() <= self.bytes_max => self.add(&success(id, result)),
             Ok(result) => {
                 let text = format!(
-                    "a result of {} bytes does not fit: the answers of a batch have at most {} bytes (4 x message_bytes_max)",
+                    "a result of {} bytes does not fit: the responses of a batch have at most {} bytes (4 x message_bytes_max)",
                     result.len(),
                     self.bytes_max
                 );
@@ -33,7 +33,7 @@ impl Batch {
         }
     }
 
-    /// Adds the answer to something without a readable id, or with one.
+    /// Adds an error response, with an id if it was readable.
     pub fn fail(&mut self, id: Option<&[u8]>, error: &ErrorObject) {
         self.add(&failure(id, error));
     }
@@ -43,17 +43,17 @@ impl Batch {
         self.text.extend_from_slice(answer);
     }
 
-    /// Bytes of the answers so far.
+    /// Returns the number of bytes of the responses so far.
     pub fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// Whether there are no answers.
+    /// Returns true if there are no responses.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// The array; none if there were only notifications.
+    /// Returns the array of responses; `None` if there were only notifications.
     pub fn finish(mut self) -> Option<Bytes> {
         if self.text.is_empty() {
             return None;

@@ -1,13 +1,13 @@
-//! The caller's side: requests written, answers and the items of streams read.
+//! The caller's side: writing of requests, reading of responses and stream items.
 
 use super::{ErrorObject, Scanned, Scanner, code_of, error::quoted};
 use crate::{Code, Fatal, Input, Origin, Retry, Status, base64};
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::value::RawValue;
-use std::borrow::Cow;
+use serde_json::{Value, value::RawValue};
+use std::{borrow::Cow, time::Duration};
 
-/// A request of `method` with `params`, which are JSON; without an id it is a notification.
+/// Writes a request of `method` with `params`, which are JSON; without an id it is a notification.
 pub fn request(id: Option<u64>, method: &str, params: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(params.len() + method.len() + 64);
     text.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":");
@@ -21,29 +21,29 @@ pub fn request(id: Option<u64>, method: &str, params: &[u8]) -> Vec<u8> {
     text
 }
 
-/// The notification that ends the request `id` early.
+/// Writes the notification that ends the request `id` early.
 pub fn cancel(id: u64) -> Vec<u8> {
     request(None, "rpc.cancel", format!("{{\"id\":{id}}}").as_bytes())
 }
 
-/// What a server says.
+/// A text from a server.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// A request has ended, with its result or a failure; one without an id could not be read by the server.
+    /// A request has ended, with its result or an error; one without an id was not readable for the server.
     End {
-        /// Of the request.
+        /// Id of the request.
         id: Option<u64>,
-        /// In JSON, `null` if the server gave none.
+        /// Result in JSON, `null` if the server sent none.
         result: Result<Bytes, Status>,
     },
-    /// An item of the stream that this request asked for, in JSON.
+    /// An item of the stream of this request.
     Item {
-        /// Of the request.
+        /// Id of the request.
         id: u64,
-        /// In JSON.
+        /// Item in JSON.
         item: Bytes,
     },
-    /// A notification that nobody asked for.
+    /// A notification that belongs to no request.
     Other,
 }
 
@@ -74,18 +74,18 @@ struct Failure {
     #[serde(default)]
     message: String,
     #[serde(default)]
-    data: serde_json::Value,
+    data: Value,
 }
 
 impl Answer {
     /// Reads one text.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the reason why the text is not a response.
     pub fn read(text: &Bytes) -> Result<Answer, String> {
-        let wrong = |error: serde_json::Error| format!("this is no answer of JSON-RPC: {error}");
+        let wrong = |error: serde_json::Error| format!("not a JSON-RPC response: {error}");
         if !text.starts_with(b"{") {
-            return Err("this is no answer of JSON-RPC: it is no object".to_owned());
+            return Err("not a JSON-RPC response: expected an object".to_owned());
         }
         let Text { method, params, id, result, error } = serde_json::from_slice(text).map_err(wrong)?;
         if let Some(method) = method {
@@ -95,7 +95,7 @@ impl Answer {
         }
         let id = match id.map(RawValue::get) {
             None | Some("null") => None,
-            Some(id) => Some(id.parse().map_err(|_| format!("the id {id} is of no request"))?),
+            Some(id) => Some(id.parse().map_err(|_| format!("the id {id} belongs to no request"))?),
         };
         let result = match (error, result) {
             (Some(failure), _) => Err(failure.into()),
@@ -106,22 +106,27 @@ impl Answer {
     }
 }
 
-/// The code is that of gRPC where the server tells it, else what the number means.
+/// The code is the gRPC code if the server sends it, otherwise the meaning of the number.
 impl From<Failure> for Status {
     fn from(Failure { code, message, data }: Failure) -> Status {
-        let told = data.get("grpcCode").and_then(serde_json::Value::as_u64);
-        let told = told.and_then(|number| u16::try_from(number).ok()).map(Code::from_number);
-        let code = told
+        let grpc_code = data.get("grpcCode").and_then(Value::as_u64);
+        let grpc_code = grpc_code.and_then(|number| u16::try_from(number).ok()).map(Code::from_number);
+        let code = grpc_code
             .filter(|code| *code != Code::Ok)
             .unwrap_or_else(|| i32::try_from(code).map_or(Code::Unknown, code_of));
-        // Of errors that JSON-RPC itself defines the text says little, and the data is what is wrong.
+        // The text of errors that JSON-RPC itself defines is generic, and the data has the cause.
         let message = match data.as_str() {
             Some(why) => format!("{message}: {why}"),
             None => message,
         };
-        let retry = if code == Code::Unavailable { Retry::IfIdempotent } else { Retry::No };
+        let retry = match (data["retry"].as_str(), data["retry"].as_u64()) {
+            (Some("safe"), _) => Retry::Safe,
+            (_, Some(pause)) => Retry::After(Duration::from_millis(pause)),
+            _ if code == Code::Unavailable => Retry::IfIdempotent,
+            _ => Retry::No,
+        };
         let mut status = Status::new(code, message).with_origin(Origin::Peer).with_retry(retry);
-        for detail in data.get("details").and_then(serde_json::Value::as_array).into_iter().flatten() {
+        for detail in data.get("details").and_then(Value::as_array).into_iter().flatten() {
             if let (Some(name), Some(value)) = (detail["type"].as_str(), detail["value"].as_str())
                 && let Some(value) = base64::decode(value)
             {
@@ -139,17 +144,17 @@ impl From<ErrorObject> for Status {
     }
 }
 
-/// Tells the texts of a connection apart, which follow one another with or without line ends.
+/// Splits the bytes of a connection into texts, which follow one another with or without line ends.
 #[derive(Debug, Default)]
 pub struct Texts {
     scanner: Scanner,
 }
 
 impl Texts {
-    /// The next text of at most `max` bytes; none means that more bytes are needed.
+    /// Takes the next text of at most `max` bytes; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// Bytes that are no JSON, or too many: nothing can be told apart any more.
+    /// Returns an error for bytes that are not JSON, or for too many; the connection cannot continue.
     pub fn next(&mut self, input: &mut Input, max: usize) -> Result<Option<Bytes>, Fatal> {
         if self.scanner.scanned() == 0 {
             let blank = |byte: &u8| byte.is_ascii_whitespace();
@@ -158,7 +163,7 @@ impl Texts {
         }
         let scanned = self.scanner.scan(input.rest());
         if self.scanner.scanned() > max {
-            return Err(Fatal(format!("an answer is over the limit of {max} bytes (message_bytes_max)")));
+            return Err(Fatal(format!("a response is over the limit of {max} bytes (message_bytes_max)")));
         }
         match scanned {
             Scanned::End(len) => {
@@ -166,8 +171,10 @@ impl Texts {
                 Ok(Some(input.take(len)))
             }
             Scanned::More => Ok(None),
-            Scanned::Deep => Err(Fatal(format!("an answer is nested deeper than {}", super::DEPTH_MAX))),
-            Scanned::Wrong => Err(Fatal("the server sent what is no array or object in JSON".to_owned())),
+            Scanned::Deep => Err(Fatal(format!("a response is nested deeper than {}", super::DEPTH_MAX))),
+            Scanned::Wrong => {
+                Err(Fatal("the server sent text that is not a JSON array or object".to_owned()))
+            }
         }
     }
 }
@@ -181,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_what_a_server_reads() {
+    fn requests_are_readable_by_a_server() {
         let text = request(Some(7), "a.B.\"C\"", b"{\"x\":1}");
         assert_eq!(
             String::from_utf8(text).unwrap(),
@@ -194,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_results_failures_or_items() {
+    fn responses_are_results_failures_or_items() {
         let Answer::End { id, result } = read(r#"{"jsonrpc":"2.0","result":{"a": 1},"id":3}"#) else {
             panic!()
         };
@@ -213,13 +220,13 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_the_statuses_that_they_were() {
-        let told = Status::failed_precondition("no")
+    fn failures_convert_back_to_their_statuses() {
+        let status = Status::failed_precondition("no")
             .with_detail("a.B", &b"\x08\x01"[..])
             .with_detail("c.D", &b""[..]);
-        let back = Status::from(ErrorObject::from(&told));
+        let back = Status::from(ErrorObject::from(&status));
         assert_eq!((back.code(), back.message()), (Code::FailedPrecondition, "no"));
-        assert_eq!(back.details(), told.details());
+        assert_eq!(back.details(), status.details());
         for (text, code, message) in [
             (r#"{"code":-32601,"message":"Method not found"}"#, Code::Unimplemented, "Method not found"),
             (

@@ -1,15 +1,15 @@
-//! Error objects: the codes of JSON-RPC and what a [`Status`] becomes.
+//! Error objects: conversion between the codes of JSON-RPC and [`Status`].
 
-use crate::{Code, Status, base64};
+use crate::{Code, Retry, Status, base64};
 
-/// Why a request failed, as its caller gets it.
+/// Reason why a request failed, in the form that its caller receives.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ErrorObject {
-    /// The number.
+    /// Error number.
     pub code: i32,
-    /// The text for people.
+    /// Human-readable text.
     pub message: String,
-    /// More for programs, in JSON.
+    /// Additional data for programs, in JSON.
     pub data: Option<String>,
 }
 
@@ -19,7 +19,7 @@ const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
 const INTERNAL_ERROR: i32 = -32603;
 
-/// The codes that have a number of their own; all others are internal errors.
+/// Codes that have their own number; all others are internal errors.
 const CODES: [(Code, i32); 9] = [
     (Code::Canceled, -32099),
     (Code::DeadlineExceeded, -32008),
@@ -32,12 +32,12 @@ const CODES: [(Code, i32); 9] = [
     (Code::Unimplemented, METHOD_NOT_FOUND),
 ];
 
-/// The number for a code.
+/// Returns the number for a code.
 pub fn error_code(code: Code) -> i32 {
     CODES.iter().find(|(known, _)| *known == code).map_or(INTERNAL_ERROR, |(_, number)| *number)
 }
 
-/// The code for a number; what nobody assigned is [`Code::Unknown`].
+/// Returns the code for a number; unassigned numbers are [`Code::Unknown`].
 pub fn code_of(number: i32) -> Code {
     match CODES.iter().find(|(_, known)| *known == number) {
         Some((code, _)) => *code,
@@ -58,7 +58,7 @@ impl ErrorObject {
         ErrorObject { code: INVALID_REQUEST, message: "Invalid Request".into(), data: Some(quoted(why)) }
     }
 
-    /// The object in JSON.
+    /// Writes the object as JSON.
     pub(super) fn write(&self, into: &mut Vec<u8>) {
         into.extend_from_slice(
             format!("{{\"code\":{},\"message\":{}", self.code, quoted(&self.message)).as_bytes(),
@@ -79,7 +79,14 @@ impl From<&Status> for ErrorObject {
             data.push_str(if at == 0 { "" } else { "," });
             data.push_str(&format!("{{\"type\":{name},\"value\":\"{value}\"}}"));
         }
-        data.push_str("]}");
+        data.push(']');
+        match status.retry() {
+            Retry::Safe => data.push_str(",\"retry\":\"safe\""),
+            Retry::After(pause) => data.push_str(&format!(",\"retry\":{}", pause.as_millis())),
+            // Follows from the code.
+            Retry::IfIdempotent | Retry::No => {}
+        }
+        data.push('}');
         ErrorObject {
             code: error_code(status.code()),
             message: status.message().to_owned(),
@@ -95,6 +102,7 @@ pub(super) fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn codes_survive_the_round_trip_where_they_have_a_number() {
@@ -120,5 +128,24 @@ mod tests {
             ]
             .concat()
         );
+    }
+
+    #[test]
+    fn statuses_say_whether_a_retry_is_safe_and_callers_get_that() {
+        for (status, part) in [
+            (Status::unavailable("drains").with_retry(Retry::Safe), Some(",\"retry\":\"safe\"}")),
+            (
+                Status::resource_exhausted("full").with_retry(Retry::After(Duration::from_millis(1200))),
+                Some(",\"retry\":1200}"),
+            ),
+            (Status::unavailable("lost").with_retry(Retry::IfIdempotent), None),
+            (Status::not_found("nothing").with_retry(Retry::No), None),
+        ] {
+            let error = ErrorObject::from(&status);
+            let data = error.data.clone().unwrap();
+            assert!(part.map_or(!data.contains("retry"), |part| data.ends_with(part)), "{data}");
+            let back = Status::from(error);
+            assert_eq!((back.code(), back.retry()), (status.code(), status.retry()));
+        }
     }
 }

@@ -1,24 +1,26 @@
-//! Which method a name means, and which message its parameters are.
+//! Lookup of methods by name, and conversion of parameters to a request message.
 
 use super::{error::quoted, request::FirstOf};
-use crate::{Kind, MethodId, MethodInfo, MethodTable, Params, Status};
+use crate::{Found, Kind, MethodInfo, MethodTable, Params, Status};
 use bytes::Bytes;
 
-/// Longer names are not repeated in error texts.
+/// Longest name that error texts repeat, in bytes.
 const NAME_MAX: usize = 200;
 
-/// The method called `package.Service.Method`, `package.Service/Method` or `Service.Method`.
+/// Finds the method with the name `package.Service.Method`, `package.Service/Method` or `Service.Method`.
 ///
 /// # Errors
-/// `Unimplemented` for a name that means no method, or more than one.
-pub fn find(table: &MethodTable, name: &str) -> Result<MethodId, Status> {
+/// `Unimplemented` for a name that matches no method, or more than one.
+pub fn find(table: &MethodTable, name: &str) -> Result<Found, Status> {
     let Some((service, method)) = name.rsplit_once(['/', '.']).filter(|_| name.len() <= NAME_MAX) else {
         let name: String = name.chars().take(NAME_MAX).collect();
-        return Err(Status::unimplemented(format!("{name:?} is no method: expected package.Service.Method")));
+        return Err(Status::unimplemented(format!(
+            "{name:?} is not a method name; expected package.Service.Method"
+        )));
     };
     let full = format!("{service}/{method}");
     if let Some(found) = table.find(&full) {
-        return Ok(found);
+        return Ok(found.into());
     }
     let is_it = |known: &&&str| known.rsplit_once('.').is_some_and(|(_, short)| short == service);
     let names: Vec<&str> = table.services().iter().map(|service| service.name).collect();
@@ -26,16 +28,15 @@ pub fn find(table: &MethodTable, name: &str) -> Result<MethodId, Status> {
     match (services.next(), services.next()) {
         (Some(known), None) => {
             let full = format!("{known}/{method}");
-            table.find(&full).ok_or_else(|| table.unknown(&full))
+            table.find(&full).map(Found::from).ok_or_else(|| table.unknown(&full))
         }
-        (Some(one), Some(other)) => Err(Status::unimplemented(format!(
-            "{service} may be {one} or {other}: say which in the name of the method"
-        ))),
-        _ => table.learn(&full, Kind::Unary).ok_or_else(|| table.unknown(&full)),
+        (Some(one), Some(other)) => Err(table.ambiguous(service, one, other)),
+        _ => table.other(&full, Kind::Unary).ok_or_else(|| table.unknown(&full)),
     }
 }
 
-/// The request message in JSON: an object as it is, an array by the order of its parts, nothing as an empty object.
+/// Converts parameters to the request message in JSON: an object is unchanged, an array is mapped by the order of the
+/// parts, missing parameters are an empty object.
 ///
 /// # Errors
 /// `InvalidArgument` for more values than the message has parts.
@@ -53,7 +54,8 @@ pub fn message(info: &MethodInfo, params: Option<&Bytes>) -> Result<Bytes, Statu
     let values = FirstOf::read(array, max).map_err(|error| Status::invalid_argument(error.message))?;
     match (info.params, &values.values[..]) {
         (_, []) => empty(),
-        // One object is the message, one value without a name too: well-known types may be any JSON.
+        // A single object is the message. A message without named parts may be any single value: well-known types may
+        // be any JSON.
         (Params::Fields(_) | Params::Unknown, [one]) if !values.more && one.get().starts_with('{') => {
             Ok(params.slice_ref(one.get().as_bytes()))
         }
@@ -63,12 +65,7 @@ pub fn message(info: &MethodInfo, params: Option<&Bytes>) -> Result<Bytes, Statu
             info.name
         ))),
         (_, values_here) if values.more || values_here.len() > names.len() => {
-            Err(Status::invalid_argument(format!(
-                "{} takes at most {} parameters: {}",
-                info.name,
-                names.len(),
-                if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-            )))
+            Err(Status::invalid_argument(format!("{} takes at most {} parameters", info.name, names.len())))
         }
         (_, values) => {
             let mut object = Vec::with_capacity(params.len() + 16 * values.len());
@@ -87,7 +84,7 @@ pub fn message(info: &MethodInfo, params: Option<&Bytes>) -> Result<Bytes, Statu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kind, ServiceInfo};
+    use crate::{Kind, MethodId, ServiceInfo};
 
     static ONE: ServiceInfo =
         ServiceInfo { name: "a.v1.Calc", methods: &[MethodInfo::new("Add", Kind::Unary)], descriptor: &[] };
@@ -102,9 +99,9 @@ mod tests {
         table.add(&ONE).unwrap();
         table.add(&PLAIN).unwrap();
         for name in ["a.v1.Calc.Add", "a.v1.Calc/Add", "Calc.Add", "Calc/Add"] {
-            assert_eq!(find(&table, name).ok(), Some(MethodId(0)), "{name}");
+            assert_eq!(find(&table, name).ok(), Some(MethodId(0).into()), "{name}");
         }
-        assert_eq!(find(&table, "Plain.Do").ok(), Some(MethodId(1)));
+        assert_eq!(find(&table, "Plain.Do").ok(), Some(MethodId(1).into()));
         for name in
             ["", "Add", "v1.Calc.Add", "Calc.Nope", "a.v1.Calc.Add.", "rpc.discover", &"x.".repeat(500)]
         {
@@ -114,7 +111,7 @@ mod tests {
         }
         table.add(&OTHER).unwrap();
         assert!(find(&table, "Calc.Add").unwrap_err().message().contains("a.v1.Calc or b.Calc"));
-        assert_eq!(find(&table, "b.Calc.Add").ok(), Some(MethodId(2)));
+        assert_eq!(find(&table, "b.Calc.Add").ok(), Some(MethodId(2).into()));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! From a JSON text to requests.
+//! Reading of requests from a JSON text.
 
 use super::{
     BATCH_MAX, DEPTH_MAX, ErrorObject, ID_BYTES_MAX,
@@ -9,19 +9,19 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// A JSON text that arrived.
+/// A received JSON text.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Body {
-    /// Several requests, answered together; at least one.
+    /// Several requests with a common response; at least one.
     Batch(Vec<Bytes>),
     /// One request.
     One(Bytes),
 }
 
-/// One request or notification.
+/// A request or notification.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Request {
-    /// The id as it was written; none for a notification.
+    /// The id as it was written; `None` for a notification.
     pub id: Option<Bytes>,
     /// The name of the method.
     pub method: String,
@@ -29,20 +29,21 @@ pub struct Request {
     pub params: Option<Bytes>,
 }
 
-/// What is no request, with its id if that can be read.
+/// An entry that is not a request, with its id if that is readable.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Invalid {
     /// The id as it was written.
     pub id: Option<Bytes>,
-    /// Why.
+    /// Reason for the rejection.
     pub error: ErrorObject,
 }
 
 impl Body {
-    /// Reads a whole text.
+    /// Reads a complete text.
     ///
     /// # Errors
-    /// Text that is no JSON or nested too deep, an empty batch, or one with too many entries.
+    /// Returns an error for text that is not JSON or nested too deep, for an empty batch, and for one with too many
+    /// entries.
     pub fn read(text: &Bytes) -> Result<Body, ErrorObject> {
         let value: &RawValue =
             serde_json::from_slice(text).map_err(|error| ErrorObject::parse(&error.to_string()))?;
@@ -59,7 +60,7 @@ impl Body {
             return Err(ErrorObject::invalid(&format!("a batch has at most {BATCH_MAX} entries")));
         }
         if values.is_empty() {
-            return Err(ErrorObject::invalid("an empty batch asks for nothing"));
+            return Err(ErrorObject::invalid("a batch must have at least one entry"));
         }
         Ok(Body::Batch(values.into_iter().map(|value| text.slice_ref(value.get().as_bytes())).collect()))
     }
@@ -69,7 +70,7 @@ impl Request {
     /// Reads one entry of a [`Body`].
     ///
     /// # Errors
-    /// An entry that is no request object.
+    /// Returns an error for an entry that is not a request object.
     pub fn read(text: &Bytes) -> Result<Request, Box<Invalid>> {
         let wrong = |id: Option<Bytes>, why: &str| Box::new(Invalid { id, error: ErrorObject::invalid(why) });
         if text.first() != Some(&b'{') {
@@ -88,7 +89,7 @@ impl Request {
             Some(id) if id.len() > ID_BYTES_MAX => {
                 return Err(wrong(None, &format!("an id has at most {ID_BYTES_MAX} bytes")));
             }
-            // A copy: it stays as long as the call, and the text need not.
+            // A copy, because the id lives as long as the call and the text does not have to.
             Some(id) => Some(Bytes::copy_from_slice(id.as_bytes())),
         };
         let string = |value: Option<&RawValue>| {
@@ -99,7 +100,7 @@ impl Request {
         }
         let Some(method) = string(method) else { return Err(wrong(id, "method must be a string")) };
         let params = match params.map(RawValue::get) {
-            // Not in the specification, but what some languages make of a missing value.
+            // The specification does not allow null, but some languages write it for a missing value.
             None | Some("null") => None,
             Some(params) if params.starts_with(['[', '{']) => Some(text.slice_ref(params.as_bytes())),
             Some(_) => return Err(wrong(id, "params must be an array or object")),
@@ -108,7 +109,13 @@ impl Request {
     }
 }
 
-/// The members of an object that mean something here; of repeated ones the last counts.
+/// Returns the member `id` of the parameters of `rpc.cancel`, as it is written.
+pub(super) fn id_of(params: &Bytes) -> Option<&[u8]> {
+    let members = serde_json::from_slice::<Members<'_>>(params).ok()?;
+    members.id.map(|id| id.get().as_bytes())
+}
+
+/// The members of an object that are used; of repeated members the last one counts.
 #[derive(Default)]
 struct Members<'a> {
     id: Option<&'a RawValue>,
@@ -148,15 +155,15 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// The first values of an array; a long one must not cost more memory than its text.
+/// The first values of an array; a long array must not use more memory than its text.
 pub(super) struct FirstOf<'a> {
     pub(super) values: Vec<&'a RawValue>,
-    /// Whether there were more.
+    /// True if there were more values.
     pub(super) more: bool,
 }
 
 impl<'a> FirstOf<'a> {
-    /// Reads at most `max` values of an array that is JSON.
+    /// Reads at most `max` values of an array that is valid JSON.
     pub(super) fn read(array: &'a str, max: usize) -> Result<FirstOf<'a>, ErrorObject> {
         struct Read(usize);
 

@@ -1,46 +1,46 @@
-//! Where a JSON text ends, found while its bytes arrive, each looked at once.
+//! Finds the end of a JSON text while its bytes arrive; each byte is examined once.
 //!
-//! What no JSON text can go on with is said at its first byte, so that a connection can go on at the next line; what
-//! is wrong within numbers and characters is left to the parser that reads the whole.
+//! The scanner reports a byte that no JSON text allows as soon as it arrives, so that a connection can continue at the
+//! next line. Errors within numbers and characters are left to the parser of the complete text.
 
 use super::DEPTH_MAX;
 
-/// What a [`Scanner`] made of the bytes so far.
+/// Result of a [`Scanner`] for the bytes so far.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Scanned {
-    /// Nested too deep.
+    /// The text is nested too deep.
     Deep,
-    /// The text is so many bytes long.
+    /// The text is complete with this length in bytes.
     End(usize),
     /// More bytes are needed.
     More,
-    /// It is no array or object in JSON.
+    /// The text is not an array or object in JSON.
     Wrong,
 }
 
-/// The state between two looks at a growing text.
+/// State of a scanner between two calls with a growing text.
 #[derive(Clone, Debug)]
 pub(super) struct Scanner {
     at: usize,
     state: State,
     depth: usize,
-    /// A bit for each open container: set for objects.
+    /// One bit for each open container: set for objects.
     objects: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// Behind a value.
+    /// After a value.
     After,
-    /// Before the whole.
+    /// Before the text.
     Begin,
     Colon,
     Escape {
         key: bool,
     },
-    /// Behind `{`.
+    /// After `{`.
     FirstKey,
-    /// Behind `[`.
+    /// After `[`.
     FirstValue,
     Key,
     Literal(&'static [u8]),
@@ -58,9 +58,10 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// Goes on where it stopped; `text` begins with the value and only grows from look to look.
+    /// Continues where it stopped; `text` begins with the value and only grows between calls.
     pub(super) fn scan(&mut self, text: &[u8]) -> Scanned {
         while let Some(&byte) = text.get(self.at) {
+            crate::work::add(1);
             let next = match self.step(byte) {
                 Ok(next) => next,
                 Err(scanned) => return scanned,
@@ -76,12 +77,12 @@ impl Scanner {
         Scanned::More
     }
 
-    /// Bytes that were understood.
+    /// Number of bytes scanned so far.
     pub(super) fn scanned(&self) -> usize {
         self.at
     }
 
-    /// The state behind `byte`; none when the byte is to be looked at again.
+    /// Returns the state after `byte`; `None` if the byte must be examined again.
     fn step(&mut self, byte: u8) -> Result<Option<State>, Scanned> {
         let blank = matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
         Ok(Some(match self.state {
@@ -92,7 +93,7 @@ impl Scanner {
                 0..0x20 => return Err(Scanned::Wrong),
                 _ => self.state,
             },
-            // Hexadecimal digits are characters as others here.
+            // Hexadecimal digits are treated like other characters.
             State::Escape { key } if byte >= 0x20 => State::String { key },
             State::Number if matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E') => State::Number,
             State::Number => {
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_become_json_is_known_at_its_byte() {
+    fn invalid_json_is_detected_at_its_byte() {
         for text in [
             "x",
             "1",

@@ -1,40 +1,46 @@
-//! The server's side of a connection that carries nothing but JSON-RPC.
+//! The server side of a connection that carries only JSON-RPC.
 
 use super::{
-    Batch, Body, ErrorObject, Request,
-    answer::{self, before_item, behind, or_null},
-    find, message,
+    Batch, Body, ErrorObject, Request, find, message, request,
+    response::{self, before_item, behind, or_null},
     transport::{Lines, Next, Transport},
 };
 use crate::{
-    Codec, Fatal, Input, Kind, Limits, Metadata, MethodTable, Outbox, Outgoing, Status,
+    Codec, Fatal, Found, Input, Kind, Limits, Metadata, MethodTable, Outbox, Outgoing, Status,
     websocket::{Deflate, close},
-    wire::{CallId, Encoding, Head, ServerEvent, ServerWire},
+    wire::{CallId, Encoding, Head, Kept, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
+    hash::BuildHasher,
     sync::Arc,
 };
 
-/// The machine of a connection.
+/// State machine of a server connection.
 #[derive(Debug)]
 pub struct Server {
     limits: Limits,
     table: Arc<MethodTable>,
-    /// What every call of the connection brings, as the headers of its handshake.
+    /// Metadata that every call of the connection has, such as the headers of the handshake.
     metadata: Metadata,
     transport: Transport,
-    /// Entries of the batch that is being begun.
+    /// Entries of the current batch that are not processed yet.
     waiting: VecDeque<Bytes>,
-    /// The number of that batch.
+    /// Bytes of the text of which they are parts.
+    waiting_bytes: usize,
+    /// Number of the current batch.
     batch: u32,
     /// Requests in flight.
     calls: HashMap<CallId, Pending>,
-    /// Batches that have answers or wait for them.
+    /// Bytes of the ids of the requests in flight.
+    id_bytes: usize,
+    /// Requests in flight by the hash of their ids. It is maintained from the first cancellation on, so that the cost
+    /// of a cancellation does not grow with the number of requests.
+    by_id: Option<BTreeSet<(u64, CallId)>>,
+    /// Batches with collected or pending responses.
     batches: HashMap<u32, Collected>,
-    /// Bytes of answers in batches that wait only for handlers.
+    /// Bytes of responses in batches that wait only for handlers.
     held: usize,
     last_call: CallId,
     refusing: bool,
@@ -42,7 +48,7 @@ pub struct Server {
 
 #[derive(Debug)]
 struct Pending {
-    /// As it was written.
+    /// The id as it was written.
     id: Bytes,
     batch: Option<u32>,
 }
@@ -50,20 +56,20 @@ struct Pending {
 #[derive(Debug)]
 struct Collected {
     answers: Batch,
-    /// Answers that are still to come.
+    /// Number of pending responses.
     open: usize,
-    /// Every entry has been looked at.
-    begun: bool,
+    /// Every entry has been processed.
+    is_read: bool,
 }
 
 impl Server {
-    /// A connection on which JSON texts follow one another.
+    /// Creates a connection on which JSON texts follow one another.
     pub fn lines(limits: Limits, table: Arc<MethodTable>) -> Server {
         Server::new(limits, table, Metadata::new(), Transport::Lines(Lines::default()))
     }
 
-    /// A WebSocket after its handshake, of which every call gets `metadata`, and in which both sides may have agreed
-    /// to compress.
+    /// Creates a WebSocket connection after its handshake. Every call has `metadata`; `deflate` is the negotiated
+    /// compression.
     pub fn websocket(
         limits: Limits,
         table: Arc<MethodTable>,
@@ -81,8 +87,11 @@ impl Server {
             metadata,
             transport,
             waiting: VecDeque::new(),
+            waiting_bytes: 0,
             batch: 0,
             calls: HashMap::new(),
+            id_bytes: 0,
+            by_id: None,
             batches: HashMap::new(),
             held: 0,
             last_call: 0,
@@ -90,7 +99,7 @@ impl Server {
         }
     }
 
-    /// Looks at a whole text; single requests may begin a call.
+    /// Processes a complete text; a single request may start a call.
     fn text(&mut self, text: &Bytes, out: &mut Outbox) -> Option<ServerEvent> {
         match Body::read(text) {
             Err(error) => {
@@ -100,15 +109,16 @@ impl Server {
             Ok(Body::One(entry)) => self.entry(&entry, None, out),
             Ok(Body::Batch(entries)) => {
                 self.waiting = entries.into();
+                self.waiting_bytes = text.len();
                 self.batch = self.batch.wrapping_add(1);
                 let answers = Batch::new(self.limits.message_bytes_max);
-                self.batches.insert(self.batch, Collected { answers, open: 0, begun: false });
+                self.batches.insert(self.batch, Collected { answers, open: 0, is_read: false });
                 None
             }
         }
     }
 
-    /// Looks at one entry; answers it at once or begins a call.
+    /// Processes one entry: responds at once or starts a call.
     fn entry(&mut self, entry: &Bytes, batch: Option<u32>, out: &mut Outbox) -> Option<ServerEvent> {
         let request = match Request::read(entry) {
             Ok(request) => request,
@@ -123,7 +133,7 @@ impl Server {
         match self.begin(&request, batch) {
             Ok(event) => Some(event),
             Err(status) => {
-                // Notifications are never answered.
+                // Notifications have no response.
                 if let Some(id) = &request.id {
                     self.refuse(batch, Some(id), &ErrorObject::from(&status), out);
                 }
@@ -137,7 +147,7 @@ impl Server {
             let status = Status::unavailable("the server is going away");
             return Err(status.with_retry(crate::Retry::Safe));
         }
-        let method = find(&self.table, &request.method)?;
+        let Found { method, called } = find(&self.table, &request.method)?;
         let info = self.table.info(method);
         if matches!(info.kind, Kind::Bidi | Kind::ClientStream) {
             return Err(Status::unimplemented(format!(
@@ -160,10 +170,15 @@ impl Server {
             if let Some(collected) = batch.and_then(|batch| self.batches.get_mut(&batch)) {
                 collected.open += 1;
             }
+            self.id_bytes += id.len();
+            if let Some(by_id) = &mut self.by_id {
+                by_id.insert((self.calls.hasher().hash_one(id), self.last_call));
+            }
             self.calls.insert(self.last_call, Pending { id: id.clone(), batch });
         }
         let head = Head {
             method,
+            called,
             codec: Codec::Json,
             encoding: Encoding::Identity,
             timeout: None,
@@ -174,32 +189,46 @@ impl Server {
         Ok(ServerEvent::Open { id, head, first, compressed: false, more: false })
     }
 
-    /// Ends the call that the parameters name; what names none is ignored, as with every notification.
+    /// Ends the call that the parameters identify; a notification that identifies none is ignored.
     fn cancel(&mut self, params: Option<&Bytes>, out: &mut Outbox) -> Option<ServerEvent> {
-        let params: HashMap<String, &RawValue> = serde_json::from_slice(params?).ok()?;
-        let wanted = params.get("id")?.get().as_bytes();
-        // The first of several with one id, or the order of a hash map would decide.
-        let named = self.calls.iter().filter(|(_, pending)| pending.id == wanted);
-        let call = named.map(|(call, _)| *call).min()?;
-        let pending = self.calls.remove(&call)?;
+        let wanted = request::id_of(params?)?;
+        let hash = |id: &[u8]| self.calls.hasher().hash_one(id);
+        let by_id = self.by_id.get_or_insert_with(|| {
+            self.calls.iter().map(|(call, pending)| (hash(&pending.id), *call)).collect()
+        });
+        // The first of several requests with this id. The hash is keyed: a peer cannot construct ids that collide.
+        let wanted_hash = hash(wanted);
+        let named = by_id.range((wanted_hash, CallId::MIN)..=(wanted_hash, CallId::MAX));
+        let call = named.map(|(_, call)| *call).find(|call| self.calls[call].id == wanted)?;
+        let pending = self.leave(call)?;
         let status = Status::canceled("canceled by its caller");
         self.respond(&pending, &Err(ErrorObject::from(&status)), out);
         Some(ServerEvent::Cancel { id: call })
     }
 
-    /// Answers something that began no call.
+    /// Removes a call that ends and returns its entry.
+    fn leave(&mut self, call: CallId) -> Option<Pending> {
+        let pending = self.calls.remove(&call)?;
+        self.id_bytes -= pending.id.len();
+        if let Some(by_id) = &mut self.by_id {
+            by_id.remove(&(self.calls.hasher().hash_one(&pending.id), call));
+        }
+        Some(pending)
+    }
+
+    /// Sends an error response for a request that started no call.
     fn refuse(&mut self, batch: Option<u32>, id: Option<&[u8]>, error: &ErrorObject, out: &mut Outbox) {
         match batch.and_then(|batch| self.batches.get_mut(&batch)) {
             Some(collected) => collected.answers.fail(id, error),
-            None => self.transport.write(&answer::failure(id, error), &Bytes::new(), b"", out),
+            None => self.transport.write(&response::failure(id, error), &Bytes::new(), b"", out),
         }
     }
 
-    /// Answers a call.
+    /// Sends the response of a call.
     fn respond(&mut self, pending: &Pending, result: &Result<Bytes, ErrorObject>, out: &mut Outbox) {
         let Some(batch) = pending.batch else {
             match result {
-                Ok(item) => self.transport.write(answer::RESULT, &or_null(item), &behind(&pending.id), out),
+                Ok(item) => self.transport.write(response::RESULT, &or_null(item), &behind(&pending.id), out),
                 Err(error) => self.refuse(None, Some(&pending.id), error, out),
             }
             return;
@@ -208,24 +237,24 @@ impl Server {
         let before = collected.answers.len();
         collected.answers.push(&pending.id, result);
         collected.open -= 1;
-        if collected.begun {
+        if collected.is_read {
             self.held += collected.answers.len() - before;
         }
         self.finish_batch(batch, out);
     }
 
-    /// Every entry of a batch was looked at.
-    fn batch_begun(&mut self, out: &mut Outbox) {
+    /// Records that every entry of the current batch was processed.
+    fn batch_read(&mut self, out: &mut Outbox) {
         if let Some(collected) = self.batches.get_mut(&self.batch) {
-            collected.begun = true;
+            collected.is_read = true;
             self.held += collected.answers.len();
         }
         self.finish_batch(self.batch, out);
     }
 
-    /// Sends the answers of a batch if all are there.
+    /// Sends the responses of a batch if it is complete.
     fn finish_batch(&mut self, batch: u32, out: &mut Outbox) {
-        if self.batches.get(&batch).is_none_or(|collected| collected.open > 0 || !collected.begun) {
+        if self.batches.get(&batch).is_none_or(|collected| collected.open > 0 || !collected.is_read) {
             return;
         }
         let Some(Collected { answers, .. }) = self.batches.remove(&batch) else { return };
@@ -243,47 +272,38 @@ impl ServerWire for Server {
 
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
         let max = self.table.largest_message(self.limits.message_bytes_max) as usize;
-        loop {
-            if let Some(entry) = self.waiting.pop_front() {
-                let event = self.entry(&entry, Some(self.batch), out);
-                if self.waiting.is_empty() {
-                    self.waiting = VecDeque::new();
-                    self.batch_begun(out);
-                }
-                if event.is_some() {
-                    return Ok(event);
-                }
-                continue;
+        // The driver checks the outbox and the time between events, so a flood of errors or a batch must produce
+        // events.
+        if let Some(entry) = self.waiting.pop_front() {
+            let event = self.entry(&entry, Some(self.batch), out);
+            if self.waiting.is_empty() {
+                self.waiting = VecDeque::new();
+                self.waiting_bytes = 0;
+                self.batch_read(out);
             }
-            match self.transport.next(input, out, max) {
-                Ok(None) => return Ok(None),
-                Ok(Some(Next::Closed)) => return Ok(Some(ServerEvent::Closed)),
-                Ok(Some(Next::Pong)) => return Ok(Some(ServerEvent::Pong)),
-                Ok(Some(Next::Refused(error))) => {
+            return Ok(Some(event.unwrap_or(ServerEvent::Handled)));
+        }
+        match self.transport.next(input, out, max) {
+            Ok(None) => Ok(None),
+            Ok(Some(Next::Closed)) => Ok(Some(ServerEvent::Closed)),
+            Ok(Some(Next::Pong)) => Ok(Some(ServerEvent::Pong)),
+            Ok(Some(Next::Part)) => Ok(Some(ServerEvent::Handled)),
+            Ok(Some(Next::Refused(error))) => {
+                self.refuse(None, None, &error, out);
+                Ok(Some(ServerEvent::Handled))
+            }
+            Ok(Some(Next::Text(text))) => Ok(Some(self.text(&text, out).unwrap_or(ServerEvent::Handled))),
+            Err((fatal, error)) => {
+                if let Some(error) = error {
                     self.refuse(None, None, &error, out);
-                    // The driver looks at the outbox between events: a flood of mistakes must not fill it.
-                    return Ok(Some(ServerEvent::Handled));
                 }
-                Ok(Some(Next::Text(text))) => {
-                    if let Some(event) = self.text(&text, out) {
-                        return Ok(Some(event));
-                    }
-                    if self.waiting.is_empty() {
-                        return Ok(Some(ServerEvent::Handled));
-                    }
-                }
-                Err((fatal, error)) => {
-                    if let Some(error) = error {
-                        self.refuse(None, None, &error, out);
-                    }
-                    return Err(fatal);
-                }
+                Err(fatal)
             }
         }
     }
 
     fn reply(&mut self, id: CallId, item: Outgoing<'_>, out: &mut Outbox) {
-        if let Some(pending) = self.calls.remove(&id) {
+        if let Some(pending) = self.leave(id) {
             self.respond(&pending, &Ok(item.to_bytes()), out);
         }
     }
@@ -309,7 +329,7 @@ impl ServerWire for Server {
     }
 
     fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox) {
-        let Some(pending) = self.calls.remove(&id) else { return };
+        let Some(pending) = self.leave(id) else { return };
         let result = match end {
             Ok(_) => Ok(Bytes::new()),
             Err(status) => Err(ErrorObject::from(status)),
@@ -327,6 +347,16 @@ impl ServerWire for Server {
 
     fn held(&self) -> usize {
         self.held
+    }
+
+    fn kept(&self) -> Kept {
+        let calls = self.calls.len();
+        let entries = calls * size_of::<(CallId, Pending)>() + self.id_bytes;
+        let reading = self.batches.get(&self.batch).filter(|collected| !collected.is_read);
+        let answers = reading.map_or(0, |collected| collected.answers.len());
+        let batches = self.batches.len() * size_of::<Collected>();
+        let arrived = self.waiting_bytes + self.transport.gathered();
+        Kept { calls, bytes: entries + answers + batches + arrived }
     }
 
     fn answers_pings(&self) -> bool {

@@ -28,7 +28,7 @@ struct Driver {
     server: Server,
     input: Input,
     out: Outbox,
-    /// Calls that nobody has answered.
+    /// Calls without a response.
     hanging: Vec<CallId>,
     notified: Vec<String>,
     canceled: Vec<CallId>,
@@ -51,7 +51,7 @@ impl Driver {
         }
     }
 
-    /// The lines that come back.
+    /// Sends bytes and returns the response lines.
     fn send(&mut self, bytes: &[u8]) -> Vec<String> {
         self.input.extend(bytes);
         while !self.ended {
@@ -116,7 +116,7 @@ fn answer(request: &str) -> Value {
     serde_json::from_str(&answers[0]).unwrap()
 }
 
-/// Without what is said for people.
+/// Removes the human-readable texts.
 fn plain(mut value: Value) -> Value {
     let each = |value: &mut Value| {
         value.get_mut("error").and_then(Value::as_object_mut).map(|error| error.remove("data"));
@@ -133,7 +133,7 @@ fn error(code: i32, message: &str, id: impl Into<Value>) -> Value {
     json!({"jsonrpc": "2.0", "error": {"code": code, "message": message}, "id": id})
 }
 
-/// Section 7 of the specification, with a service in front of the names.
+/// Section 7 of the specification, with a service name before the method names.
 #[test]
 fn examples_of_the_specification() {
     for (request, wanted) in [
@@ -211,7 +211,7 @@ fn examples_of_the_specification() {
 }
 
 #[test]
-fn ids_come_back_as_they_were_written() {
+fn ids_are_repeated_as_written() {
     for id in [
         "1",
         "1.0",
@@ -236,7 +236,7 @@ fn ids_come_back_as_they_were_written() {
 }
 
 #[test]
-fn invalid_requests_are_answered_with_their_id_where_it_can_be_read() {
+fn invalid_requests_get_a_response_with_their_id_if_readable() {
     for (request, id) in [
         (r#"{"jsonrpc":"2.0","method":1}"#, Value::Null),
         (r#"{"jsonrpc":"2.0","method":1,"id":7}"#, json!(7)),
@@ -251,7 +251,7 @@ fn invalid_requests_are_answered_with_their_id_where_it_can_be_read() {
     ] {
         assert_eq!(plain(answer(request)), error(-32600, "Invalid Request", id), "{request}");
     }
-    // Of repeated members the last counts; names may be escaped; others are ignored.
+    // Of repeated members the last one counts; names may be escaped; other members are ignored.
     let odd =
         r#"{"id":1,"jsonrpc":"1.0","jsonrpc":"2.0","m\u0065thod":"Math.void","x":{},"id":2,"params":null}"#;
     assert_eq!(answer(odd), json!({"jsonrpc": "2.0", "result": null, "id": 2}));
@@ -286,18 +286,18 @@ fn texts_may_follow_one_another_in_any_way() {
 }
 
 #[test]
-fn after_a_mistake_the_next_line_counts() {
+fn reading_continues_at_the_next_line_after_an_error() {
     let good = r#"{"jsonrpc":"2.0","method":"Math.void","id":1}"#;
     for bad in ["garbage", "{]", "[1,]", "{\"a", "\u{7}", "{\"a\":\"\u{1}\"}", "\"text\"", "{\"a\" 1}{}{}"] {
         let answers = answers(&format!("{bad}\n{good}\n"));
         assert_eq!(answers.len(), 2, "{bad}: {answers:?}");
         assert!(answers[0].contains("-32700"), "{bad}: {answers:?}");
     }
-    // Trailing garbage does not touch what came before it.
+    // Trailing garbage does not affect the request before it.
     let trailing = answers(&format!("{good} garbage\n{good}"));
     assert_eq!(trailing.len(), 3);
     assert!(trailing[1].contains("-32700"), "{trailing:?}");
-    // Numbers and characters are judged once the text is whole.
+    // Numbers and characters are validated once the text is complete.
     for bad in ["[1e]", "[01]", "{\"a\":\"\\x\"}"] {
         let answers = answers(&format!("{bad}{good}"));
         assert_eq!(answers.len(), 2, "{bad}");
@@ -332,7 +332,7 @@ fn depth_batch_and_size_are_limited() {
 }
 
 #[test]
-fn answers_of_a_batch_wait_for_the_last() {
+fn responses_of_a_batch_wait_for_the_last() {
     let mut driver = Driver::new(Limits::default());
     let batch = r#"[
         {"jsonrpc":"2.0","method":"Math.hang","id":1},
@@ -353,7 +353,7 @@ fn answers_of_a_batch_wait_for_the_last() {
 }
 
 #[test]
-fn a_batch_answers_at_most_four_messages_worth() {
+fn the_responses_of_a_batch_are_limited_to_four_messages() {
     let limits = Limits { message_bytes_max: 200, ..Limits::default() };
     let mut driver = Driver::new(limits);
     let batch =
@@ -368,7 +368,7 @@ fn a_batch_answers_at_most_four_messages_worth() {
 }
 
 #[test]
-fn streams_are_notifications_and_an_answer() {
+fn streams_are_notifications_and_a_response() {
     let lines = answers(r#"{"jsonrpc":"2.0","method":"Math.count","id":"s"}"#);
     assert_eq!(
         lines,
@@ -393,13 +393,13 @@ fn callers_may_cancel() {
         "{answers:?}"
     );
     assert_eq!(driver.canceled, [driver.hanging[1]]);
-    // A second time, and for nothing: silence.
+    // A second cancellation, and one without an id, have no effect.
     assert!(driver.send(cancel).is_empty());
     assert!(driver.send(br#"{"jsonrpc":"2.0","method":"rpc.cancel"}"#).is_empty());
 }
 
 #[test]
-fn notifications_reach_their_handlers_and_are_never_answered() {
+fn notifications_reach_their_handlers_and_have_no_response() {
     let mut driver = Driver::new(Limits::default());
     for params in ["[5]", "[1,2,3]"] {
         let note = format!(r#"{{"jsonrpc":"2.0","method":"Math.subtract","params":{params}}}"#);
@@ -409,7 +409,7 @@ fn notifications_reach_their_handlers_and_are_never_answered() {
 }
 
 #[test]
-fn draining_refuses_what_is_new_and_answers_what_runs() {
+fn draining_rejects_new_calls_and_completes_running_ones() {
     let mut driver = Driver::new(Limits::default());
     driver.send(br#"{"jsonrpc":"2.0","method":"Math.hang","id":1}"#);
     driver.server.drain("", &mut driver.out);

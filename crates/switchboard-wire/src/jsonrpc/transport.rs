@@ -1,4 +1,4 @@
-//! What separates the JSON texts of a connection: their own end, or the messages of a WebSocket.
+//! Separation of the JSON texts of a connection: by their own end, or by the messages of a WebSocket.
 
 use super::{ErrorObject, Scanned, Scanner};
 use crate::{
@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 
 #[derive(Debug)]
 pub(super) enum Transport {
-    /// Texts one after the other, with or without line ends; answers end in one.
+    /// Texts that follow one another, with or without line ends; each response ends with one.
     Lines(Lines),
     WebSocket(Box<Messages>),
 }
@@ -17,7 +17,7 @@ pub(super) enum Transport {
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     scanner: Scanner,
-    /// What follows a mistake is skipped to the end of its line.
+    /// The rest of a line after an error is skipped.
     skipping: bool,
 }
 
@@ -27,12 +27,14 @@ pub(super) struct Messages {
     payload: BytesMut,
 }
 
-/// What came next.
+/// Next unit of the input.
 #[derive(Debug)]
 pub(super) enum Next {
     Closed,
     Pong,
-    /// Bytes that are no JSON text; the connection can go on.
+    /// A part of a text that is not complete yet.
+    Part,
+    /// Bytes that are not a JSON text; the connection continues.
     Refused(ErrorObject),
     Text(Bytes),
 }
@@ -45,11 +47,11 @@ impl Transport {
         Transport::WebSocket(Box::new(Messages { socket, payload: BytesMut::new() }))
     }
 
-    /// Takes the next text of at most `max` bytes; none means that more bytes are needed.
+    /// Takes the next text of at most `max` bytes; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// Bytes after which nothing can be told apart any more; `Err` of the outer kind has written what there is to say,
-    /// with an [`ErrorObject`] that is still to be.
+    /// Returns an error for bytes after which texts cannot be separated any more. An [`ErrorObject`] with it is still
+    /// to be sent; without one the transport has already written the reason.
     pub(super) fn next(
         &mut self,
         input: &mut Input,
@@ -81,6 +83,14 @@ impl Transport {
         }
     }
 
+    /// Bytes of a message that is not complete yet.
+    pub(super) fn gathered(&self) -> usize {
+        match self {
+            Transport::Lines(_) => 0,
+            Transport::WebSocket(messages) => messages.payload.len(),
+        }
+    }
+
     pub(super) fn ping(&mut self, out: &mut Outbox) {
         if let Transport::WebSocket(messages) = self {
             messages.socket.ping(out);
@@ -91,7 +101,7 @@ impl Transport {
         matches!(self, Transport::WebSocket(_))
     }
 
-    /// Says that nothing follows; true if the peer answers.
+    /// Announces the end of the connection; returns true if the peer responds.
     pub(super) fn close(&mut self, code: u16, reason: &str, out: &mut Outbox) -> bool {
         match self {
             Transport::Lines(_) => false,
@@ -131,8 +141,12 @@ impl Lines {
                 return Ok(Some(Next::Text(input.take(len))));
             }
             Scanned::More => return Ok(None),
-            Scanned::Deep => format!("nested deeper than {}; going on at the next line", super::DEPTH_MAX),
-            Scanned::Wrong => "this is no array or object in JSON; going on at the next line".to_owned(),
+            Scanned::Deep => {
+                format!("nested deeper than {}; reading continues at the next line", super::DEPTH_MAX)
+            }
+            Scanned::Wrong => {
+                "expected a JSON array or object; reading continues at the next line".to_owned()
+            }
         };
         input.skip(self.scanner.scanned());
         *self = Lines { skipping: true, ..Lines::default() };
@@ -142,24 +156,22 @@ impl Lines {
 
 impl Messages {
     fn next(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<Next>, Fatal> {
-        loop {
-            return Ok(Some(match self.socket.recv(input, &mut self.payload, out)? {
-                None => {
-                    if self.payload.is_empty() {
-                        self.payload = BytesMut::new();
-                    }
-                    return Ok(None);
+        Ok(Some(match self.socket.recv(input, &mut self.payload, out)? {
+            None => {
+                if self.payload.is_empty() {
+                    self.payload = BytesMut::new();
                 }
-                Some(websocket::Event::Closed(_)) => Next::Closed,
-                Some(websocket::Event::Pong) => Next::Pong,
-                Some(websocket::Event::Data { kind: Kind::Binary, .. }) => {
-                    let why = "binary messages need the sub-protocol swb.1";
-                    self.socket.close(websocket::close::UNSUPPORTED, why, out);
-                    return Err(Fatal(why.into()));
-                }
-                Some(websocket::Event::Data { last: false, .. }) => continue,
-                Some(websocket::Event::Data { .. }) => Next::Text(self.payload.split().freeze()),
-            }));
-        }
+                return Ok(None);
+            }
+            Some(websocket::Event::Closed(_)) => Next::Closed,
+            Some(websocket::Event::Pong) => Next::Pong,
+            Some(websocket::Event::Data { kind: Kind::Binary, .. }) => {
+                let why = "binary messages need the sub-protocol swb.1";
+                self.socket.close(websocket::close::UNSUPPORTED, why, out);
+                return Err(Fatal(why.into()));
+            }
+            Some(websocket::Event::Data { last: false, .. }) => Next::Part,
+            Some(websocket::Event::Data { .. }) => Next::Text(self.payload.split().freeze()),
+        }))
     }
 }

@@ -4,10 +4,10 @@ use super::MESSAGE_BYTES_MAX;
 use crate::snappy;
 use bytes::Bytes;
 
-/// Shorter bodies are not worth it where the choice is free, in bytes.
+/// Smallest body that [`Compression::Dynamic`] compresses, in bytes.
 const WORTH_FROM: usize = 200;
 
-/// When the bodies of a call are compressed, both ways.
+/// Compression of the bodies of a call, in both directions.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Compression {
     /// Never.
@@ -20,7 +20,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// What a peer asks for; numbers that nobody assigned ask for nothing.
+    /// Returns the compression that a peer requests; unassigned numbers request none.
     pub(super) fn from_number(number: u8) -> Compression {
         match number {
             1 => Compression::Dynamic,
@@ -38,21 +38,21 @@ impl Compression {
     }
 }
 
-/// The body compressed, where that is asked for.
+/// Returns the compressed body, if `compression` applies.
 pub(super) fn pack(compression: Compression, plain: &[u8]) -> Option<Bytes> {
     let packs = match compression {
         Compression::None => false,
         Compression::Dynamic => plain.len() >= WORTH_FROM,
         Compression::Forced => true,
     };
-    // What is longer than a length can say fits into no frame either.
+    // A message that is too long for Snappy does not fit in a frame either.
     if packs { snap::raw::Encoder::new().compress_vec(plain).ok().map(Bytes::from) } else { None }
 }
 
-/// The message in a body, of at most `bytes_max`.
+/// Returns the message of a body, which may have at most `bytes_max` bytes.
 ///
 /// # Errors
-/// What is wrong with the body, or that it would become larger.
+/// Returns the reason if the body is invalid or would exceed the limit.
 pub(super) fn unpack(compressed: bool, body: Bytes, bytes_max: u32) -> Result<Bytes, String> {
     if !compressed {
         return Ok(body);

@@ -1,4 +1,4 @@
-//! kiss-rpc as a client speaks it.
+//! The client side of kiss-rpc.
 
 use super::{
     Compression, HEARTBEAT, MESSAGE_BYTES_MAX, body,
@@ -6,27 +6,28 @@ use super::{
 };
 use crate::{
     Code, Encoding, Fatal, Input, Limits, Origin, Outbox, Outgoing, SchemaId, Status,
-    wire::{CallId, ClientEvent, ClientWire, Open, no_streams},
+    wire::{CallIds, ClientCallId, ClientEvent, ClientWire, Open, no_streams},
 };
 use bytes::Bytes;
 use std::{collections::HashMap, sync::Arc};
 
-/// The machine of a connection.
+/// State machine of a client connection.
 ///
-/// A call's number is its sequence. There is no word for giving up on a call, and no place for its metadata or
-/// deadline: the first is left out, and the second is watched by the client alone.
+/// The sequence of a frame is the id of the call. kiss-rpc has no cancel: the reply to an abandoned call arrives, and
+/// until then its id is reserved. It carries neither metadata, which is left out, nor deadlines, which only the client
+/// enforces.
 #[derive(Debug)]
 pub struct Client {
     limits: Limits,
     functions: Arc<HashMap<String, u64>>,
     compression: Compression,
     heartbeats: bool,
-    /// By number: the method's name, and its function if that is known.
+    /// By method number: the method's name, and its function number if known.
     methods: Vec<(String, Option<u64>)>,
 }
 
 impl Client {
-    /// A machine for a connection that was just opened.
+    /// Creates the state machine of a newly opened connection.
     pub fn new(limits: Limits) -> Client {
         Client {
             limits,
@@ -37,22 +38,22 @@ impl Client {
         }
     }
 
-    /// Calls methods, by their names `package.Service/Method`, as functions with these numbers. `kiss/NUMBER`, as a
-    /// server calls what it has no name for, needs none.
+    /// Sets the function numbers of methods (`package.Service/Method`). The method `kiss/NUMBER`, the name of a
+    /// function that a server has no name for, needs none.
     #[must_use]
     pub fn functions(mut self, functions: Arc<HashMap<String, u64>>) -> Client {
         self.functions = functions;
         self
     }
 
-    /// Compresses requests so, and asks for replies that are.
+    /// Compresses requests in this way, and requests the same for replies.
     #[must_use]
     pub fn compressing(mut self, compression: Compression) -> Client {
         self.compression = compression;
         self
     }
 
-    /// Asks the server for signs of life. Servers from before the end of 2017 answer none.
+    /// Enables heartbeats. Servers from before the end of 2017 do not respond to them.
     #[must_use]
     pub fn heartbeats(mut self, on: bool) -> Client {
         self.heartbeats = on;
@@ -75,6 +76,10 @@ impl ClientWire for Client {
         "kiss"
     }
 
+    fn call_ids(&self) -> CallIds {
+        CallIds::Reserved
+    }
+
     fn method(&mut self, number: u16, name: &str, _schema: Option<SchemaId>, _out: &mut Outbox) {
         let at = usize::from(number);
         if self.methods.len() <= at {
@@ -86,7 +91,7 @@ impl ClientWire for Client {
 
     fn open(
         &mut self,
-        id: CallId,
+        id: ClientCallId,
         open: Open<'_>,
         first: Option<Outgoing<'_>>,
         out: &mut Outbox,
@@ -96,7 +101,8 @@ impl ClientWire for Client {
         }
         let function = self.function(open.method)?;
         let codec = frame::codec_number(open.codec).ok_or_else(|| {
-            let text = format!("{} is not carried by kiss-rpc; flatbuffers, proto and json are", open.codec);
+            let text =
+                format!("codec {} is not supported on kiss-rpc; use flatbuffers, proto or json", open.codec);
             Status::unimplemented(text)
         })?;
         let whole;
@@ -118,7 +124,7 @@ impl ClientWire for Client {
             codec,
             status: if open.oneway { status::ONEWAY } else { 0 },
             function,
-            sequence: id,
+            sequence: id as u32,
             len: 0,
         };
         if open.compressed { header.put_as_it_is(first, out) } else { header.put(first, out) }
@@ -160,7 +166,7 @@ impl ClientWire for Client {
         if header.function == HEARTBEAT {
             return Ok(Some(ClientEvent::Pong));
         }
-        let id = header.sequence;
+        let id = header.sequence.into();
         let reply = reply(header, body, self.limits.message_bytes_max);
         Ok(Some(match reply {
             Ok(item) => ClientEvent::Reply { id, item, compressed: false },

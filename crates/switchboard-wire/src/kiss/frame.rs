@@ -1,9 +1,9 @@
-//! Frames: a header of one size, and a body.
+//! Frames: a header of fixed size, and a body.
 
 use super::{BODY_BYTES_MAX, Compression, MAGIC, body};
 use crate::{Codec, Fatal, Input, Outbox, Outgoing, Status};
 
-/// Bytes of the header, the magic included.
+/// Bytes of the header, including the magic.
 pub(super) const HEADER_LEN: usize = 23;
 
 /// Bits of `status`.
@@ -13,14 +13,14 @@ pub(super) mod status {
     pub(in super::super) const ONEWAY: u8 = 0x80;
 }
 
-/// What a frame says before its body.
+/// Header of a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Header {
-    /// Whether the body is compressed.
+    /// The body is compressed.
     pub(super) compressed: bool,
-    /// How bodies are to be compressed.
+    /// Compression that the response should have.
     pub(super) compression: Compression,
-    /// How the body is written: the numbers of kiss-rpc.
+    /// Codec of the body, in the numbering of kiss-rpc.
     pub(super) codec: u8,
     pub(super) status: u8,
     pub(super) function: u64,
@@ -30,10 +30,10 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Looks at the header of the next frame, if all of the frame is there.
+    /// Reads the header of the next frame, if the frame is complete.
     ///
     /// # Errors
-    /// Bytes that begin no frame.
+    /// Returns an error for bytes that do not begin a frame.
     pub(super) fn of_whole_frame(input: &Input) -> Result<Option<Header>, Fatal> {
         let known = input.len().min(MAGIC.len());
         if input.rest()[..known] != MAGIC[..known] {
@@ -58,20 +58,20 @@ impl Header {
         }
     }
 
-    /// Writes a frame with this body, compressed if the header asks for it.
+    /// Writes a frame with this body, compressed if the header requests it.
     ///
     /// # Errors
-    /// `ResourceExhausted` for a body that no frame has room for. Nothing was written then.
+    /// `ResourceExhausted` for a body that is too large for a frame. Nothing is written then.
     pub(super) fn put(mut self, plain: Outgoing<'_>, out: &mut Outbox) -> Result<(), Status> {
         let packed = body::pack(self.compression, &plain);
         self.compressed = packed.is_some();
         self.put_as_it_is(packed.as_ref().map_or(plain, Outgoing::from), out)
     }
 
-    /// Writes a frame with a body that is compressed already, or is not to be.
+    /// Writes a frame with a body that needs no compression.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// Returns the errors of [`put`](Self::put).
     pub(super) fn put_as_it_is(mut self, body: Outgoing<'_>, out: &mut Outbox) -> Result<(), Status> {
         if body.len() > BODY_BYTES_MAX {
             return Err(Status::resource_exhausted(format!(
@@ -84,7 +84,7 @@ impl Header {
         Ok(())
     }
 
-    /// As it is on the wire.
+    /// Encodes the header.
     pub(super) fn bytes(self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -100,7 +100,7 @@ impl Header {
 
 const _: () = assert!(BODY_BYTES_MAX <= u16::MAX as usize);
 
-/// The codec with this number. Real peers write 4, which is another one's, and mean FlatBuffers.
+/// Returns the codec with this number. Real peers write 4, the number of Cap'n Proto, for FlatBuffers.
 pub(super) fn codec(number: u8) -> Option<Codec> {
     match number {
         0 => Some(Codec::Json),
@@ -110,7 +110,7 @@ pub(super) fn codec(number: u8) -> Option<Codec> {
     }
 }
 
-/// The number of a codec, as real peers write it for FlatBuffers.
+/// Returns the number of a codec; for FlatBuffers the one that real peers write.
 pub(super) fn codec_number(codec: Codec) -> Option<u8> {
     match codec {
         Codec::Json => Some(0),

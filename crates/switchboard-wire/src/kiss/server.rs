@@ -1,74 +1,74 @@
-//! kiss-rpc as a server speaks it.
+//! The server side of kiss-rpc.
 
 use super::{
     Compression, HEARTBEAT, body,
     frame::{self, HEADER_LEN, Header, status},
 };
 use crate::{
-    Encoding, Encodings, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing,
-    Retry, Status,
-    places::Places,
-    wire::{CallId, Head, ServerEvent, ServerWire},
+    Encoding, Encodings, Fatal, Found, Input, Kind, Limits, Metadata, MethodTable, Outbox, Outgoing, Retry,
+    Status,
+    pending::{Entry, PendingCalls},
+    wire::{CallId, Head, Kept, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{collections::HashMap, sync::Arc};
 
-/// The machine of a connection.
+/// State machine of a server connection.
 ///
-/// Its callers may choose any 32 bits as the number of a call; the driver knows calls by their place here.
+/// A caller may choose any 32 bits as the sequence of a call; the driver identifies a call by its slot here.
 #[derive(Debug)]
 pub struct Server {
     limits: Limits,
     table: Arc<MethodTable>,
-    /// What compressed messages are taken.
+    /// Encodings of compressed messages that the server accepts.
     encodings: Encodings,
-    /// The functions that this peer called, as far as they are there: at most all methods.
-    known: HashMap<u64, MethodId>,
-    /// The headers of answers, by [`CallId`].
-    calls: Places<Header>,
+    /// Cache of the declared functions that this peer called: at most all methods.
+    cached: HashMap<u64, Found>,
+    /// Headers of pending responses, by [`CallId`].
+    calls: PendingCalls<Header>,
     refusing: bool,
 }
 
 impl Server {
-    /// A machine for a connection that was just accepted.
+    /// Creates the state machine of a newly accepted connection.
     pub fn new(limits: Limits, table: Arc<MethodTable>) -> Server {
         Server {
             limits,
             table,
             encodings: Encodings::NONE,
-            known: HashMap::new(),
-            calls: Places::default(),
+            cached: HashMap::new(),
+            calls: PendingCalls::default(),
             refusing: false,
         }
     }
 
-    /// Takes messages that are compressed so, if Snappy is among it; without it only plain ones are taken.
+    /// Accepts Snappy messages if `encodings` includes Snappy; the default is uncompressed messages only.
     #[must_use]
     pub fn taking(mut self, encodings: Encodings) -> Server {
         self.encodings = encodings;
         self
     }
 
-    /// What a request is of, and its message.
+    /// Reads the head and the message of a request.
     fn request(&mut self, header: Header, body: Bytes) -> Result<(Head, Bytes), Status> {
         if self.refusing {
             return Err(Status::unavailable("the server is going away").with_retry(Retry::Safe));
         }
-        let method = self.method(header.function)?;
+        let Found { method, called } = self.method(header.function)?;
         if self.table.info(method).kind != Kind::Unary {
             return Err(Status::unimplemented(format!(
-                "{} streams, which is not spoken over kiss-rpc; native, gRPC and Connect can",
+                "{} streams, which kiss-rpc cannot carry; native, gRPC and Connect can",
                 self.table.full_name(method)
             )));
         }
         let codec = frame::codec(header.codec).ok_or_else(|| {
             Status::invalid_argument(format!(
-                "serialisation {} is not known here: 0, 2, 3 and 4 are",
+                "serialization {} is not supported; use 0, 2, 3 or 4",
                 header.codec
             ))
         })?;
         if header.compressed && !self.encodings.has(Encoding::Snappy) {
-            let text = format!("snappy is not taken here; taken: {}", self.encodings);
+            let text = format!("encoding snappy is not accepted; accepted: {}", self.encodings);
             return Err(Status::invalid_argument(text));
         }
         let general = self.limits.message_bytes_max;
@@ -81,29 +81,38 @@ impl Server {
         })?;
         let (encoding, metadata) = (Encoding::Identity, Metadata::new());
         let oneway = header.status & status::ONEWAY != 0;
-        Ok((Head { method, codec, encoding, timeout: None, metadata, oneway }, first))
+        Ok((Head { method, called, codec, encoding, timeout: None, metadata, oneway }, first))
     }
 
-    fn method(&mut self, function: u64) -> Result<MethodId, Status> {
-        if let Some(known) = self.known.get(&function) {
-            return Ok(*known);
+    fn method(&mut self, function: u64) -> Result<Found, Status> {
+        if let Some(cached) = self.cached.get(&function) {
+            return Ok(cached.clone());
         }
         let name = format!("kiss/{function}");
-        let found =
-            self.table.find(&name).or_else(|| self.table.learn(&name, Kind::Unary)).ok_or_else(|| {
-                Status::unimplemented(format!(
-                    "function {function} is no method here: name it with the alias {name}"
-                ))
-            })?;
-        self.known.insert(function, found);
+        let declared = self.table.find(&name).map(Found::from);
+        let found = declared.or_else(|| self.table.other(&name, Kind::Unary)).ok_or_else(|| {
+            Status::unimplemented(format!(
+                "function {function} has no method; add a method with the alias {name}"
+            ))
+        })?;
+        // Callers choose the numbers of methods that no service declares, so these are not cached.
+        if found.called.is_none() {
+            self.cached.insert(function, found.clone());
+        }
         Ok(found)
     }
 
     fn fail(mut header: Header, out: &mut Outbox) {
         header.status |= status::FAILED;
         header.compression = Compression::None;
-        // An empty body fits.
+        // An empty body always fits.
         let _ = header.put_as_it_is(Outgoing::EMPTY, out);
+    }
+}
+
+impl Entry for Header {
+    fn bytes(&self) -> usize {
+        0
     }
 }
 
@@ -116,7 +125,7 @@ impl ServerWire for Server {
         let Some(header) = Header::of_whole_frame(input)? else { return Ok(None) };
         if header.function == HEARTBEAT {
             out.tail().extend_from_slice(&input.rest()[..HEADER_LEN]);
-            // Nobody sends a body; an answer has none.
+            // Peers send heartbeats without a body; the response has none either, so its body size is set to 0.
             let end = out.tail().len();
             out.tail()[end - 2..].fill(0);
             input.skip(HEADER_LEN + usize::from(header.len));
@@ -140,18 +149,18 @@ impl ServerWire for Server {
 
     fn reply(&mut self, id: CallId, item: Outgoing<'_>, out: &mut Outbox) {
         let Some(header) = self.calls.leave(id) else { return };
-        // A message that fits into no frame is a failure; the caller gets to know no more than that.
+        // A message that does not fit in a frame is a failure, whose reason the caller cannot receive.
         if header.put(item, out).is_err() {
             Server::fail(header, out);
         }
     }
 
-    /// There is no place for trailers, and no call names an encoding: messages are compressed here.
+    /// The protocol has no trailers, and no call names an encoding: this machine compresses messages itself.
     fn reply_with(&mut self, id: CallId, item: Outgoing<'_>, _: bool, _: &Metadata, out: &mut Outbox) {
         self.reply(id, item, out);
     }
 
-    /// There is no place for metadata.
+    /// The protocol has no metadata.
     fn head(&mut self, _id: CallId, _metadata: &Metadata, _out: &mut Outbox) {}
 
     fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox) {
@@ -167,5 +176,9 @@ impl ServerWire for Server {
 
     fn refuse(&mut self) {
         self.refusing = true;
+    }
+
+    fn kept(&self) -> Kept {
+        self.calls.kept()
     }
 }

@@ -1,4 +1,4 @@
-//! The layout and rules of the document, byte by byte, and what the machines make of everything else.
+//! The layout and rules of the document, byte by byte, and the behavior of the state machines on all other input.
 
 use super::{BODY_BYTES_MAX, Client, Compression, Server};
 use crate::{
@@ -30,7 +30,7 @@ fn client() -> Client {
     Client::new(Limits::default()).functions(Arc::new(functions))
 }
 
-/// A frame of this head, which is `st` and the status, and this body.
+/// Builds a frame with this head, which is `st` and the status, and this body.
 fn frame(how: [u8; 3], function: u64, sequence: u32, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0xFF, 0xFF, 20, 1];
     bytes.extend_from_slice(&how);
@@ -51,7 +51,7 @@ fn receive(server: &mut Server, bytes: &[u8]) -> Result<(Vec<ServerEvent>, Vec<u
     Ok((events, out.take_all()))
 }
 
-/// The only call in these bytes.
+/// Receives bytes that hold exactly one call.
 fn opened(server: &mut Server, bytes: &[u8]) -> (u32, Head, Bytes) {
     match receive(server, bytes).unwrap().0.pop() {
         Some(ServerEvent::Open { id, head, first: Some(first), compressed: false, more: false }) => {
@@ -61,14 +61,14 @@ fn opened(server: &mut Server, bytes: &[u8]) -> (u32, Head, Bytes) {
     }
 }
 
-/// What the server answers with `message`.
+/// Returns the response of the server with `message`.
 fn answer(server: &mut Server, id: u32, message: &[u8]) -> Vec<u8> {
     let mut out = Outbox::new();
     server.reply(id, Outgoing::Lent(message), &mut out);
     out.take_all()
 }
 
-/// The status with which these bytes are refused, and the answer.
+/// Returns the status with which the server rejects these bytes, and the response.
 fn refused(server: &mut Server, bytes: &[u8]) -> (Status, Vec<u8>) {
     let Some(ServerEvent::Refused { id, status }) = receive(server, bytes).unwrap().0.pop() else {
         panic!("not refused")
@@ -78,8 +78,8 @@ fn refused(server: &mut Server, bytes: &[u8]) -> (Status, Vec<u8>) {
     (status, out.take_all())
 }
 
-/// What a client makes of bytes.
-fn heard(bytes: &[u8]) -> ClientEvent {
+/// Returns the event of a client that receives these bytes.
+fn client_event(bytes: &[u8]) -> ClientEvent {
     let (mut input, mut out) = (Input::default(), Outbox::new());
     input.extend(bytes);
     let event = client().recv(&mut input, &mut out).unwrap().unwrap();
@@ -101,7 +101,7 @@ fn call(metadata: &Metadata) -> Open<'_> {
     }
 }
 
-/// The bytes of a call of `test.Echo/Say`.
+/// Encodes a call of `test.Echo/Say`.
 fn sent(client: &mut Client, open: Open<'_>, message: &[u8]) -> Result<Vec<u8>, Status> {
     let mut out = Outbox::new();
     client.method(0, "test.Echo/Say", None, &mut out);
@@ -123,10 +123,10 @@ fn request_and_response_are_as_the_document_has_them() {
     let mut server = server(Limits::default());
     let (id, head, first) = opened(&mut server, &request);
     assert_eq!((head.codec, &first[..], head.oneway), (Codec::FlatBuffers, &b"abc"[..], false));
-    // Function, sequence, serialisation and nothing else of the request.
+    // The response repeats function, sequence and codec of the request.
     let response = answer(&mut server, id, b"defg");
     assert_eq!(response, frame([0, 4, 0], SAY, 5, b"defg"));
-    let ClientEvent::Reply { id: 5, item, compressed: false } = heard(&response) else { panic!() };
+    let ClientEvent::Reply { id: 5, item, compressed: false } = client_event(&response) else { panic!() };
     assert_eq!(item, "defg");
 }
 
@@ -135,7 +135,7 @@ fn non_blocking_bit_is_copied_and_others_are_not() {
     let mut server = server(Limits::default());
     let (id, ..) = opened(&mut server, &frame([0, 4, 0x60], SAY, 1, b""));
     assert_eq!(answer(&mut server, id, b""), frame([0, 4, 0x20], SAY, 1, b""));
-    // Two calls of one number are two calls.
+    // Two calls with the same sequence are separate calls.
     let twice = [frame([0, 4, 0], SAY, 9, b"a"), frame([0, 4, 0x20], SAY, 9, b"b")].concat();
     assert_eq!(receive(&mut server, &twice).unwrap().0.len(), 2);
     assert_eq!(answer(&mut server, 1, b"b"), frame([0, 4, 0x20], SAY, 9, b"b"));
@@ -143,7 +143,7 @@ fn non_blocking_bit_is_copied_and_others_are_not() {
 }
 
 #[test]
-fn heartbeats_come_back_and_are_known() {
+fn heartbeats_are_echoed_and_recognized() {
     let mut pinged = Outbox::new();
     client().ping(&mut pinged);
     let heartbeat = pinged.take_all();
@@ -151,7 +151,7 @@ fn heartbeats_come_back_and_are_known() {
     let (events, echo) = receive(&mut server(Limits::default()), &heartbeat).unwrap();
     assert!(matches!(&events[..], [ServerEvent::Handled]));
     assert_eq!(echo, heartbeat);
-    assert!(matches!(heard(&echo), ClientEvent::Pong));
+    assert!(matches!(client_event(&echo), ClientEvent::Pong));
     let odd = frame([2, 4, 0x80], 0, 77, b"body");
     let (_, echo) = receive(&mut server(Limits::default()), &odd).unwrap();
     assert_eq!(echo, frame([2, 4, 0x80], 0, 77, b""));
@@ -159,7 +159,7 @@ fn heartbeats_come_back_and_are_known() {
 }
 
 #[test]
-fn snappy_follows_what_the_request_asked_for() {
+fn snappy_follows_the_request() {
     let pack = |plain: &[u8]| snap::raw::Encoder::new().compress_vec(plain).unwrap();
     let mut server = server(Limits::default());
     let (short, long) = (vec![b'a'; 199], vec![b'a'; 200]);
@@ -171,7 +171,7 @@ fn snappy_follows_what_the_request_asked_for() {
         (2, &Vec::new(), true),
         (9, &long, false),
     ] {
-        // A body is compressed if its own bits say so, whatever the kind.
+        // The own bits of a body mark it as compressed, independent of the requested compression.
         let request = frame([0xF0 | kind, 4, 0], SAY, 1, &pack(b"hello"));
         let (id, _, first) = opened(&mut server, &request);
         assert_eq!(first, "hello");
@@ -182,7 +182,7 @@ fn snappy_follows_what_the_request_asked_for() {
         };
         let response = answer(&mut server, id, message);
         assert_eq!(response, expected, "kind {kind}");
-        let ClientEvent::Reply { item, compressed: false, .. } = heard(&response) else { panic!() };
+        let ClientEvent::Reply { item, compressed: false, .. } = client_event(&response) else { panic!() };
         assert_eq!(item, message[..]);
     }
     let metadata = Metadata::new();
@@ -196,7 +196,7 @@ fn snappy_follows_what_the_request_asked_for() {
         let sent = sent(&mut client, Open { encoding, ..call(&metadata) }, &long).unwrap();
         assert_eq!(sent[4], first, "{compression:?}");
     }
-    // What the driver compressed is sent as it is.
+    // A message that the driver compressed is sent unchanged.
     let open = Open { encoding: Encoding::Snappy, compressed: true, ..call(&metadata) };
     assert_eq!(sent(&mut client(), open, b"xyz").unwrap(), frame([0xF1, 4, 0], SAY, 5, b"xyz"));
 }
@@ -220,13 +220,13 @@ fn failure_is_one_bit() {
     }
     server.refuse();
     assert_eq!(refused(&mut server, &frame([0, 4, 0], SAY, 3, b"")).0.code(), Code::Unavailable);
-    let ClientEvent::End { id: 3, end: Err(status) } = heard(&failed) else { panic!() };
+    let ClientEvent::End { id: 3, end: Err(status) } = client_event(&failed) else { panic!() };
     assert_eq!(status.code(), Code::Unknown);
     assert!(status.message().contains("carries no reason"));
 }
 
 #[test]
-fn what_fits_into_no_frame_is_not_cut() {
+fn messages_too_large_for_a_frame_are_not_truncated() {
     let mut server = server(Limits::default());
     let (id, ..) = opened(&mut server, &frame([0, 4, 0], SAY, 1, b""));
     let response = answer(&mut server, id, &[0; BODY_BYTES_MAX + 1]);
@@ -236,7 +236,7 @@ fn what_fits_into_no_frame_is_not_cut() {
     let metadata = Metadata::new();
     let status = sent(&mut client(), call(&metadata), &[0; BODY_BYTES_MAX + 1]).unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
-    // Compressed it fits.
+    // The compressed message fits.
     let mut client = client().compressing(Compression::Dynamic);
     assert!(sent(&mut client, call(&metadata), &[0; BODY_BYTES_MAX + 1]).unwrap().len() < 4000);
 }
@@ -254,27 +254,27 @@ fn calls_that_the_wire_cannot_carry_are_not_sent() {
 }
 
 #[test]
-fn one_way_calls_are_not_answered() {
+fn one_way_calls_have_no_reply() {
     let metadata = Metadata::new();
     let request = sent(&mut client(), Open { oneway: true, ..call(&metadata) }, b"x").unwrap();
     assert_eq!(request, frame([0, 4, 0x80], SAY, 5, b"x"));
     let mut server = server(Limits::default());
     let (id, head, _) = opened(&mut server, &request);
     assert!(head.oneway);
-    assert!(answer(&mut server, id, b"nobody asked").is_empty());
+    assert!(answer(&mut server, id, b"unused").is_empty());
     assert!(refused(&mut server, &frame([0, 4, 0x80], 99, 1, b"")).1.is_empty());
 }
 
 #[test]
 fn bytes_that_are_no_frames_end_the_connection() {
-    for (bytes, told) in [
+    for (bytes, text) in [
         (&b"\xFF\xFE"[..], "ff, fe"),
         (b"\xFF\xFF\x14\x02", "14, 02"),
         (b"\xFF\xFF\x10\x01", "a peer with 32 bits"),
         (b"\xAA\xBB\xCC\xDD\xAA\xAA\xAA\xFF", "aa, bb"),
     ] {
         let fatal = receive(&mut server(Limits::default()), bytes).unwrap_err();
-        assert!(fatal.0.contains(told), "{fatal}");
+        assert!(fatal.0.contains(text), "{fatal}");
         let mut input = Input::default();
         input.extend(bytes);
         assert!(client().recv(&mut input, &mut Outbox::new()).is_err());

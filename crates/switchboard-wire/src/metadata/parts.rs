@@ -1,19 +1,20 @@
-//! What a list is made of, and the memory that lists of a thread use again: nearly every call in production carries a
-//! token or a trace, and a few allocations for each would cost as much as the call.
+//! Storage of a metadata list, which a thread reuses: nearly every production call carries a token or a trace, and a
+//! few allocations for each would cost as much as the call.
 
 use bytes::Bytes;
-use std::{borrow::Cow, cell::RefCell};
+use std::{borrow::Cow, cell::RefCell, sync::Arc};
 
-/// The entries and the attachment of a list that is not empty.
+/// Entries and attachment of a list that is not empty.
 #[derive(Default)]
 pub(super) struct Parts {
     pub(super) entries: Vec<Entry>,
     pub(super) attachment: Option<Bytes>,
+    pub(super) called: Option<Arc<str>>,
 }
 
 pub(super) type Entry = (Cow<'static, str>, Bytes);
 
-/// Lists of a thread that wait to be used again, and the entries that one may have room for.
+/// Number of unused lists that a thread keeps, and the largest entry capacity of such a list.
 const KEPT_MAX: usize = 64;
 const ENTRIES_MAX: usize = 16;
 
@@ -23,28 +24,30 @@ thread_local! {
 }
 
 impl Parts {
-    /// An empty one.
+    /// Returns an empty list, from the thread's unused ones if possible.
     #[inline]
     pub(super) fn fresh() -> Box<Parts> {
         KEPT.try_with(|kept| kept.borrow_mut().pop()).ok().flatten().unwrap_or_default()
     }
 
-    /// The same once more.
+    /// Copies the list.
     pub(super) fn copied(&self) -> Box<Parts> {
         let mut copy = Parts::fresh();
         copy.entries.extend_from_slice(&self.entries);
         copy.attachment = self.attachment.clone();
+        copy.called = self.called.clone();
         copy
     }
 
-    /// Keeps the memory for another list.
+    /// Clears the list and keeps its memory for reuse.
     pub(super) fn recycle(mut self: Box<Self>) {
         self.entries.clear();
         self.attachment = None;
+        self.called = None;
         if self.entries.capacity() > ENTRIES_MAX {
             return;
         }
-        // A thread that ends keeps nothing any more.
+        // A thread that is ending keeps no lists.
         let _ = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
             if kept.len() < KEPT_MAX {
@@ -54,7 +57,7 @@ impl Parts {
     }
 }
 
-/// A name of an entry. Those that calls carry all the time need no memory.
+/// Returns an owned entry name. Frequent names need no allocation.
 #[inline]
 pub(super) fn named(name: Cow<'_, str>) -> Cow<'static, str> {
     known(&name).map_or_else(|| Cow::Owned(name.into_owned()), Cow::Borrowed)
@@ -69,6 +72,7 @@ fn known(name: &str) -> Option<&'static str> {
         "grpc-status-details-bin" => "grpc-status-details-bin",
         "idempotency-key" => "idempotency-key",
         "switchboard-priority" => "switchboard-priority",
+        "switchboard-strict-fields" => "switchboard-strict-fields",
         "tenant" => "tenant",
         "traceparent" => "traceparent",
         "tracestate" => "tracestate",
@@ -105,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_what_they_were() {
+    fn names_are_unchanged() {
         for (name, is_known) in [("traceparent", true), ("x-request-id", true), ("x-request-ie", false)] {
             assert_eq!(named(name.into()), name);
             assert_eq!(matches!(named(name.into()), Cow::Borrowed(_)), is_known, "{name}");

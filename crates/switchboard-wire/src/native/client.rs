@@ -1,19 +1,19 @@
-//! The native wire as a client speaks it.
+//! The client side of the native wire.
 
 use super::frame::{self, CALL_FIXED, Framer, HEADER_LEN, Header, Next, PeerSettings, flag, kind};
 use crate::{
     Code, Fatal, Input, Limits, Metadata, Origin, Outbox, Outgoing, Retry, SchemaId, Status,
-    wire::{CallId, ClientEvent, ClientWire, Encoding, Encodings, Open},
+    wire::{CallIds, ClientCallId, ClientEvent, ClientWire, Encoding, Encodings, Open},
 };
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Frames are answered while less than this waits to be written, in bytes.
+/// Bytes of unwritten output from which the client no longer responds to frames.
 const ANSWERS_MAX: usize = 512 << 10;
 
-/// One connection's machine.
+/// State machine of a client connection.
 ///
-/// The client chooses the numbers of calls and methods; which calls are in flight is the driver's to know.
+/// The client chooses the numbers of calls and methods; the driver tracks the calls in flight.
 #[derive(Debug)]
 pub struct Client {
     framer: Framer,
@@ -23,7 +23,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A machine for a connection that was just opened.
+    /// Creates the state machine of a newly opened connection.
     pub fn new(limits: Limits) -> Client {
         Client { framer: Framer::default(), limits, peer: PeerSettings::default(), greeted: false }
     }
@@ -40,6 +40,10 @@ impl ClientWire for Client {
         }
     }
 
+    fn call_ids(&self) -> CallIds {
+        CallIds::Canceled
+    }
+
     fn method(&mut self, number: u16, name: &str, schema: Option<SchemaId>, out: &mut Outbox) {
         frame::put_method(number, name, schema, out);
     }
@@ -47,7 +51,7 @@ impl ClientWire for Client {
     #[inline]
     fn open(
         &mut self,
-        id: CallId,
+        id: ClientCallId,
         open: Open<'_>,
         first: Option<Outgoing<'_>>,
         out: &mut Outbox,
@@ -70,7 +74,9 @@ impl ClientWire for Client {
         let len = (CALL_FIXED + metadata_len + message_len) as u32;
         let mut start = [0u8; HEADER_LEN + CALL_FIXED];
         let (header, fixed) = start.split_at_mut(HEADER_LEN);
-        header.copy_from_slice(&Header { len, kind: kind::CALL, flags, aux: open.method, id }.bytes());
+        header.copy_from_slice(
+            &Header { len, kind: kind::CALL, flags, aux: open.method, id: id as u32 }.bytes(),
+        );
         fixed[..4].copy_from_slice(&timeout_ms(open.timeout).to_le_bytes());
         fixed[4] = open.codec as u8;
         fixed[5] = open.encoding as u8;
@@ -90,24 +96,30 @@ impl ClientWire for Client {
         Ok(())
     }
 
-    fn item(&mut self, id: CallId, item: &Bytes, compressed: bool, out: &mut Outbox) -> Result<(), Status> {
+    fn item(
+        &mut self,
+        id: ClientCallId,
+        item: &Bytes,
+        compressed: bool,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
         self.check_size(item.len())?;
         let flags = if compressed { flag::COMPRESSED } else { 0 };
-        Header { len: item.len() as u32, kind: kind::ITEM, flags, aux: 0, id }.put(out.tail());
+        Header { len: item.len() as u32, kind: kind::ITEM, flags, aux: 0, id: id as u32 }.put(out.tail());
         out.put(item);
         Ok(())
     }
 
-    fn half_close(&mut self, id: CallId, out: &mut Outbox) {
-        frame::put_empty(kind::END, flag::END, 0, id, out);
+    fn half_close(&mut self, id: ClientCallId, out: &mut Outbox) {
+        frame::put_empty(kind::END, flag::END, 0, id as u32, out);
     }
 
-    fn cancel(&mut self, id: CallId, out: &mut Outbox) {
-        frame::put_empty(kind::CANCEL, 0, 0, id, out);
+    fn cancel(&mut self, id: ClientCallId, out: &mut Outbox) {
+        frame::put_empty(kind::CANCEL, 0, 0, id as u32, out);
     }
 
-    fn credit(&mut self, id: CallId, bytes: u32, out: &mut Outbox) {
-        frame::put_credit(id, bytes, out);
+    fn credit(&mut self, id: ClientCallId, bytes: u32, out: &mut Outbox) {
+        frame::put_credit(id as u32, bytes, out);
     }
 
     fn ping(&mut self, out: &mut Outbox) {
@@ -143,14 +155,14 @@ impl ClientWire for Client {
     }
 
     #[inline(always)]
-    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, usize)> {
+    fn next_reply(&mut self, input: &mut Input) -> Option<(ClientCallId, usize)> {
         let header = self.framer.next_of(kind::REPLY, input, self.limits.message_bytes_max)?;
         if header.has(flag::COMPRESSED) {
-            // Rare: `recv` says that it is compressed.
+            // Compressed replies are rare: `recv` reports the compression.
             input.unskip(HEADER_LEN);
             return None;
         }
-        Some((header.id, header.len as usize))
+        Some((header.id.into(), header.len as usize))
     }
 
     #[inline]
@@ -171,7 +183,7 @@ impl ClientWire for Client {
                 },
             };
             let len = header.len as usize;
-            let id = header.id;
+            let id = ClientCallId::from(header.id);
             let event = match header.kind {
                 kind::REPLY | kind::ITEM if header.len > self.limits.message_bytes_max => {
                     input.skip(len);
@@ -201,7 +213,7 @@ impl Client {
         body: &[u8],
         out: &mut Outbox,
     ) -> Result<Option<ClientEvent>, Fatal> {
-        let id = header.id;
+        let id = ClientCallId::from(header.id);
         Ok(match header.kind {
             kind::SETTINGS => {
                 let before = self.peer.window;
@@ -212,7 +224,7 @@ impl Client {
                 match Metadata::decode(body, self.limits.metadata_entries_max as usize) {
                     Ok(metadata) => Some(ClientEvent::Head { id, metadata }),
                     Err(error) => {
-                        // The fault of one call; the others on the connection go on.
+                        // The error concerns one call; the other calls on the connection continue.
                         self.answer(kind::CANCEL, 0, id, out);
                         Some(ClientEvent::End { id, end: Err(error.into()) })
                     }
@@ -242,18 +254,18 @@ impl Client {
         })
     }
 
-    /// Answers a frame by one of our own: nothing once much waits to be written, for a server that sends what has to be
-    /// answered and does not read the answers. One that reads misses nothing: bytes under way are a sign of life, and
-    /// frames of a call that has ended here are dropped.
-    fn answer(&self, kind: u8, flags: u8, id: CallId, out: &mut Outbox) {
+    /// Sends a response frame, unless much output waits to be written: a server might send frames that require
+    /// responses and not read them. A server that reads misses nothing: bytes in flight show that the connection is
+    /// alive, and it drops frames of a call that has ended here.
+    fn answer(&self, kind: u8, flags: u8, id: ClientCallId, out: &mut Outbox) {
         if out.len() < ANSWERS_MAX {
-            frame::put_empty(kind, flags, 0, id, out);
+            frame::put_empty(kind, flags, 0, id as u32, out);
         }
     }
 
-    /// A reply over our limit ends the call here and tells the server to stop.
+    /// Ends a call whose reply exceeds the local limit, and sends a cancel to the server.
     fn refuse(&mut self, header: Header, out: &mut Outbox) -> ClientEvent {
-        self.answer(kind::CANCEL, 0, header.id, out);
+        self.answer(kind::CANCEL, 0, header.id.into(), out);
         let status = if header.kind == kind::HEAD {
             Status::resource_exhausted(format!(
                 "reply metadata of {} bytes is over the limit of {} bytes (metadata_bytes_max)",
@@ -262,7 +274,7 @@ impl Client {
         } else {
             frame::too_large("a reply", header.len, self.limits.message_bytes_max)
         };
-        ClientEvent::End { id: header.id, end: Err(status) }
+        ClientEvent::End { id: header.id.into(), end: Err(status) }
     }
 
     #[inline]

@@ -1,26 +1,26 @@
-//! Frames of the native wire: what both roles share.
+//! Frames of the native wire: code for both roles.
 
 use crate::{Encodings, Fatal, Input, Limits, Metadata, Outbox, Retry, SchemaId, Status, status::Code};
 use bytes::{BufMut, BytesMut};
 use std::time::Duration;
 
-/// The first bytes on a connection, either way.
+/// First bytes of a connection, in both directions.
 pub const MAGIC: [u8; 4] = *b"\xF5SWB";
-/// The version that this code speaks.
+/// Protocol version of this implementation.
 pub const VERSION: u8 = 1;
 /// Magic, version and three bytes that are zero.
 pub const PREFACE_LEN: usize = 8;
-/// Bytes of a stream that may be sent before any setting or credit arrived.
+/// Bytes of a stream that may be sent before any setting or credit has arrived.
 pub const DEFAULT_WINDOW: u32 = 64 << 10;
-/// Methods that may be named before any setting arrived.
+/// Number of methods that may be named before any setting has arrived.
 const DEFAULT_METHODS_MAX: u32 = 1024;
 
 pub(super) const HEADER_LEN: usize = 12;
 /// Fixed part of a CALL body: timeout, codec, encoding, length of the metadata.
 pub(super) const CALL_FIXED: usize = 8;
-/// Fixed part of a non-empty END body: retry, zero, length of the metadata, pause, length of the text.
+/// Fixed part of a non-empty END body: retry, zero, length of the metadata, retry delay, length of the text.
 const END_FIXED: usize = 12;
-/// Longest body of a frame that carries no message: status texts and details are cut to fit.
+/// Longest body of a frame without a message, in bytes: status texts and details are truncated to fit.
 const CONTROL_MAX: u32 = 64 << 10;
 
 /// Numbers of the frame kinds.
@@ -42,7 +42,7 @@ pub(super) mod kind {
 pub(super) mod flag {
     /// The sender of the frame sends no more messages of the call.
     pub(crate) const END: u8 = 1;
-    /// On PING: this is the answer.
+    /// On PING: the frame is the response.
     pub(crate) const ANSWER: u8 = 1;
     /// On METHOD: the body begins with the schema id.
     pub(crate) const SCHEMA: u8 = 1;
@@ -50,7 +50,7 @@ pub(super) mod flag {
     pub(crate) const MESSAGE: u8 = 2;
     /// The message is compressed with the encoding of the call.
     pub(crate) const COMPRESSED: u8 = 4;
-    /// No reply is wanted.
+    /// The call has no reply.
     pub(crate) const ONEWAY: u8 = 8;
 }
 
@@ -106,7 +106,7 @@ impl Header {
     }
 }
 
-/// What the peer announced; the defaults hold until its SETTINGS arrive.
+/// Settings of the peer; the defaults apply until its SETTINGS arrive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerSettings {
     pub(super) seen: bool,
@@ -130,10 +130,10 @@ impl Default for PeerSettings {
     }
 }
 
-/// With so many bytes of a frame at hand room is made for all of it.
+/// Number of received bytes of a frame from which memory for the whole frame is reserved.
 const ROOM_FROM: usize = 32 << 10;
 
-/// Cuts the input into frames; frames that are not wanted are stepped over without being gathered.
+/// Splits the input into frames; skips rejected frames without buffering them.
 #[derive(Debug, Default)]
 pub(super) struct Framer {
     preface_seen: bool,
@@ -143,17 +143,17 @@ pub(super) struct Framer {
 pub(super) enum Next {
     /// More bytes are needed.
     Wait,
-    /// The header was taken; the whole body lies at the front of the input.
+    /// The header was taken; the complete body is at the front of the input.
     Frame(Header),
-    /// The frame is over the limit of its kind; its body is being stepped over.
+    /// The frame exceeds the limit of its kind; its body is skipped.
     TooLarge(Header),
 }
 
 impl Framer {
-    /// The next frame; `message_max` says how large the message of a frame may be.
+    /// Takes the next frame; `message_max` returns the largest message of a frame.
     ///
     /// # Errors
-    /// Another magic or version in the preface.
+    /// Returns an error for another magic or version in the preface.
     #[inline]
     pub(super) fn next(
         &mut self,
@@ -187,8 +187,9 @@ impl Framer {
             return Ok(Next::TooLarge(header));
         }
         if input.len() < HEADER_LEN + header.len as usize {
-            // Room for the rest at once, so that nothing is copied as it grows, but only when a large part of a buffer
-            // has come: a header alone costs its sender nothing. Memory that nobody has written to is none yet.
+            // Memory for the rest is reserved at once, so that nothing is copied as the frame grows, but only when a
+            // large part of a buffer has arrived: a header alone does not make the receiver allocate. The system does
+            // not back memory before the first write to it.
             let missing = HEADER_LEN + header.len as usize - input.len();
             let step = if input.len() < ROOM_FROM { missing.min(ROOM_FROM) } else { missing };
             input.buffer().reserve(step);
@@ -198,8 +199,8 @@ impl Framer {
         Ok(Next::Frame(header))
     }
 
-    /// Takes the header of a whole frame of this kind if that is what comes next and it is within `max`; anything
-    /// else is left to [`next`](Self::next). The usual frames come in runs, and this is their short way.
+    /// Takes the header of a complete frame of this kind if it is next and within `max`; anything else is left to
+    /// [`next`](Self::next). Usual frames come in runs, and this is their fast path.
     #[inline(always)]
     pub(super) fn next_of(&mut self, kind: u8, input: &mut Input, max: u32) -> Option<Header> {
         let header = Header::parse(input.rest().first_chunk()?);
@@ -252,7 +253,7 @@ pub(super) fn put_preface(limits: &Limits, message_bytes_max: u32, encodings: En
         (setting::METHODS_MAX, u32::from(limits.methods_max)),
         (setting::ENCODINGS, encodings.0),
     ];
-    // Nothing is what nobody says.
+    // A missing setting means that no encodings are accepted.
     let settings = if encodings == Encodings::NONE { &settings[..5] } else { &settings[..] };
     let len = 6 * settings.len() as u32;
     Header { len, kind: kind::SETTINGS, flags: 0, aux: 0, id: 0 }.put(tail);
@@ -262,10 +263,10 @@ pub(super) fn put_preface(limits: &Limits, message_bytes_max: u32, encodings: En
     }
 }
 
-/// Reads SETTINGS, which come once; unknown numbers are left alone.
+/// Reads SETTINGS, which may occur once; unknown numbers are ignored.
 pub(super) fn parse_settings(body: &[u8], settings: &mut PeerSettings) -> Result<(), Fatal> {
     if std::mem::replace(&mut settings.seen, true) {
-        return Err(Fatal("SETTINGS came twice".into()));
+        return Err(Fatal("a second SETTINGS frame".into()));
     }
     let entries = body.chunks_exact(6);
     if !entries.remainder().is_empty() {
@@ -294,7 +295,7 @@ pub(super) fn put_empty(kind: u8, flags: u8, aux: u16, id: u32, out: &mut Outbox
     Header { len: 0, kind, flags, aux, id }.put(out.tail());
 }
 
-/// Writes METHOD: `number` means `name` from now on, with messages of `schema`.
+/// Writes METHOD, which assigns `number` to `name`, with messages of `schema`.
 pub(super) fn put_method(number: u16, name: &str, schema: Option<SchemaId>, out: &mut Outbox) {
     let tail = out.tail();
     let (flags, extra) = if schema.is_some() { (flag::SCHEMA, 8) } else { (0, 0) };
@@ -329,7 +330,7 @@ pub(super) fn parse_credit(body: &[u8]) -> Result<u32, Fatal> {
     }
 }
 
-/// Writes END for a server: trailers, or a status with text, details and metadata.
+/// Writes END of a server: trailers, or a status with text, details and metadata.
 pub(super) fn put_end(id: u32, end: Result<&Metadata, &Status>, out: &mut Outbox) {
     let (code, metadata) = match end {
         Ok(trailers) => (Code::Ok, trailers),
@@ -342,7 +343,7 @@ pub(super) fn put_end(id: u32, end: Result<&Metadata, &Status>, out: &mut Outbox
         Ok(_) => ("", &[][..], Retry::No),
         Err(status) => (status.message(), status.details(), status.retry()),
     };
-    let message = cut(message, CONTROL_MAX as usize / 4);
+    let message = truncated(message, CONTROL_MAX as usize / 4);
     let mut block = BytesMut::new();
     if metadata.encoded_len() <= usize::from(u16::MAX) / 2 {
         metadata.encode(&mut block);
@@ -395,7 +396,7 @@ pub(super) fn parse_end(code: u16, body: &[u8], limits: &Limits) -> Result<Resul
     let mut details = &rest[metadata_len + message_len..];
     let metadata = match Metadata::decode(block, limits.metadata_entries_max as usize) {
         Ok(metadata) => metadata,
-        // The fault of one call; the others on the connection go on.
+        // The error concerns one call; the other calls on the connection continue.
         Err(error) => return Ok(Err(error.into())),
     };
     if code == Code::Ok {
@@ -420,8 +421,8 @@ pub(super) fn parse_end(code: u16, body: &[u8], limits: &Limits) -> Result<Resul
     if details.is_empty() { Ok(Err(status)) } else { Err(short()) }
 }
 
-/// The longest start of `text` that has at most `max` bytes.
-pub(super) fn cut(text: &str, max: usize) -> &str {
+/// Returns the longest prefix of `text` that has at most `max` bytes.
+pub(super) fn truncated(text: &str, max: usize) -> &str {
     let mut end = text.len().min(max);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -429,7 +430,7 @@ pub(super) fn cut(text: &str, max: usize) -> &str {
     &text[..end]
 }
 
-/// Says which message is too large, how large, and which setting allows more.
+/// Creates the status for a message that is too large, with its size and the setting that limits it.
 pub(super) fn too_large(what: &str, bytes: u32, max: u32) -> Status {
     Status::resource_exhausted(format!(
         "{what} of {bytes} bytes is over the limit of {max} bytes (message_bytes_max of the receiver)"

@@ -1,58 +1,74 @@
-//! The native wire as a server speaks it.
+//! The server side of the native wire.
 
 use super::frame::{self, CALL_FIXED, Framer, Header, Next, PeerSettings, flag, kind};
 use crate::{
-    Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Retry, SchemaId, Status,
-    wire::{CallId, Codec, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
+    Fatal, Found, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Retry, SchemaId,
+    Status,
+    wire::{CallId, Codec, Encoding, Encodings, Head, Kept, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
 
-/// When a message may find room again.
+/// Time after which the server may have memory for a rejected message.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// One connection's machine.
+/// State machine of a server connection.
 ///
-/// It keeps the method numbers that the client gave and what the client announced; which calls are in flight
-/// is the driver's to know.
+/// It stores the method numbers and the settings of the client; the driver tracks the calls in flight.
 #[derive(Debug)]
 pub struct Server {
     framer: Framer,
     limits: Limits,
     table: Arc<MethodTable>,
-    /// By the client's number.
+    /// Methods by the client's number.
     methods: Vec<Named>,
+    /// Bytes of names that match no method.
+    name_bytes: usize,
     peer: PeerSettings,
-    /// What compressed messages are taken.
+    /// Encodings of compressed messages that the server accepts.
     encodings: Encodings,
-    /// There is room for messages of this size.
+    /// Largest message for which memory is available, in bytes.
     room: u32,
     greeted: bool,
     draining: bool,
     refusing: bool,
 }
 
-/// What a method number means.
+/// Meaning of a method number.
 #[derive(Clone, Debug)]
 enum Named {
-    /// A method of ours.
+    /// A declared method.
     Method(MethodId),
-    /// Nothing: the number was never named.
+    /// The number was never named.
     Nothing,
-    /// A method of ours, and the schema that the caller was built from instead of ours.
+    /// A declared method, and the different schema that the caller was built from.
     OtherSchema(MethodId, SchemaId),
-    /// A name that nobody has.
+    /// An undeclared method that is accepted.
+    Other(MethodId, Arc<str>),
+    /// A name that matches no method.
     Unknown(Box<str>),
 }
 
+impl Named {
+    /// Bytes of the stored name.
+    fn bytes(&self) -> usize {
+        match self {
+            Named::Other(_, name) => name.len(),
+            Named::Unknown(name) => name.len(),
+            _ => 0,
+        }
+    }
+}
+
 impl Server {
-    /// A machine for a connection that was just accepted.
+    /// Creates the state machine of a newly accepted connection.
     pub fn new(limits: Limits, table: Arc<MethodTable>) -> Server {
         Server {
             framer: Framer::default(),
             limits,
             table,
             methods: Vec::new(),
+            name_bytes: 0,
             peer: PeerSettings::default(),
             encodings: Encodings::NONE,
             room: u32::MAX,
@@ -62,14 +78,14 @@ impl Server {
         }
     }
 
-    /// Takes messages that are compressed so; to be said before anything else. Without it only plain ones are taken.
+    /// Accepts messages in these encodings; call it before anything else. The default is uncompressed messages only.
     #[must_use]
     pub fn taking(mut self, encodings: Encodings) -> Server {
         self.encodings = encodings;
         self
     }
 
-    /// Largest message that the client takes, in bytes.
+    /// Returns the largest message that the client accepts, in bytes.
     pub fn peer_message_bytes_max(&self) -> u32 {
         self.peer.message_bytes_max
     }
@@ -112,23 +128,33 @@ impl Server {
         Ok(ServerEvent::Open { id, head, first, compressed, more: !header.has(flag::END) })
     }
 
-    /// Largest message of any method.
+    /// Writes the preface once. Frames other than replies can precede the first read: a server can drain, or ping a
+    /// silent peer, before the machine has read a byte.
+    #[cold]
+    fn greet(&mut self, out: &mut Outbox) {
+        if !std::mem::replace(&mut self.greeted, true) {
+            frame::put_preface(&self.limits, self.largest_message(), self.encodings, out);
+        }
+    }
+
+    /// Returns the largest message of any method, in bytes.
     fn largest_message(&self) -> u32 {
         self.table.largest_message(self.limits.message_bytes_max)
     }
 
-    /// Says which message is too large, for now or for good; for a CALL also of which method.
+    /// Creates the status for a message that is too large, now or in general; for a CALL it names the method.
     #[cold]
     fn too_large(&self, header: Header, bytes: u32) -> Status {
         let general = self.limits.message_bytes_max;
         match self.methods.get(usize::from(header.aux)) {
             _ if bytes > self.room && bytes <= self.largest_message() => {
                 let retry = if header.kind == kind::CALL { Retry::After(PAUSE) } else { Retry::IfIdempotent };
-                let text =
-                    format!("no room for a message of {bytes} bytes now (memory_bytes_max of the receiver)");
+                let text = format!(
+                    "no memory for a message of {bytes} bytes now (memory_bytes_max of the receiver)"
+                );
                 Status::resource_exhausted(text).with_retry(retry)
             }
-            Some(Named::Method(method)) if header.kind == kind::CALL => {
+            Some(Named::Method(method) | Named::Other(method, _)) if header.kind == kind::CALL => {
                 self.table.too_large(*method, bytes, general)
             }
             _ => frame::too_large("a request", bytes, self.largest_message()),
@@ -140,16 +166,21 @@ impl Server {
         if self.refusing {
             return Err(Status::unavailable("the server is going away").with_retry(Retry::Safe));
         }
+        let mut called = None;
         let (method, theirs) = match self.methods.get(usize::from(header.aux)) {
             Some(Named::Method(method)) => (*method, None),
+            Some(Named::Other(method, name)) => {
+                called = Some(name.clone());
+                (*method, None)
+            }
             Some(Named::OtherSchema(method, theirs)) => (*method, Some(*theirs)),
             Some(Named::Unknown(name)) => return Err(self.table.unknown(name)),
             Some(Named::Nothing) | None => {
-                return Err(Status::internal(format!("method number {} was never given a name", header.aux)));
+                return Err(Status::internal(format!("method number {} has no name", header.aux)));
             }
         };
         let codec = Codec::from_number(fixed[4])
-            .ok_or_else(|| Status::unimplemented(format!("codec number {} is not known here", fixed[4])))?;
+            .ok_or_else(|| Status::unimplemented(format!("codec number {} is not supported", fixed[4])))?;
         if theirs.is_some() {
             self.table.info(method).check_schema(&self.table.full_name(method), codec, theirs)?;
         }
@@ -168,6 +199,7 @@ impl Server {
         };
         Ok(Head {
             method,
+            called,
             codec,
             encoding,
             timeout: (timeout_ms != 0).then(|| Duration::from_millis(u64::from(timeout_ms))),
@@ -176,25 +208,25 @@ impl Server {
         })
     }
 
-    /// The encoding of a call, which has to be one that is taken here.
+    /// Returns the encoding of a call, which must be an accepted one.
     #[inline]
     fn encoding(&self, header: Header, number: u8) -> Result<Encoding, Status> {
         match Encoding::from_number(number) {
             Some(Encoding::Identity) if header.has(flag::COMPRESSED) && header.has(flag::MESSAGE) => {
-                Err(Status::internal("a compressed message in a call that names no encoding"))
+                Err(Status::internal("a compressed message in a call without an encoding"))
             }
             Some(encoding) if self.encodings.has(encoding) => Ok(encoding),
             encoding => {
                 let named = encoding.map_or_else(|| format!("number {number}"), |known| known.to_string());
                 Err(Status::unimplemented(format!(
-                    "messages in the encoding {named} are not taken here; taken: {}",
+                    "encoding {named} is not accepted; accepted: {}",
                     self.encodings
                 )))
             }
         }
     }
 
-    /// Notes the number that the client gives a method.
+    /// Records the number that the client assigns to a method.
     fn name_method(&mut self, header: Header, body: &[u8]) -> Result<(), Fatal> {
         let number = header.aux;
         if number >= self.limits.methods_max {
@@ -209,55 +241,54 @@ impl Server {
         }
         let (theirs, name) = frame::parse_method(header, body)?;
         let name = String::from_utf8_lossy(frame_text(name));
-        let known = self.table.find(&name).or_else(|| self.table.learn(&name, Kind::Bidi));
-        self.methods[at] = match (known, theirs) {
+        let named = match (self.table.find(&name), theirs) {
             (Some(method), Some(theirs))
                 if self.table.info(method).schema.is_some_and(|ours| ours != theirs) =>
             {
                 Named::OtherSchema(method, theirs)
             }
             (Some(method), _) => Named::Method(method),
-            (None, _) => Named::Unknown(name.into()),
+            (None, _) => match self.table.other(&name, Kind::Bidi) {
+                Some(Found { method, called: Some(name) }) => Named::Other(method, name),
+                _ => Named::Unknown(name.into()),
+            },
         };
+        self.name_bytes += named.bytes();
+        self.name_bytes -= std::mem::replace(&mut self.methods[at], named).bytes();
         Ok(())
     }
 
-    /// Handles frames that make no event.
-    fn control(
-        &mut self,
-        header: Header,
-        input: &mut Input,
-        out: &mut Outbox,
-    ) -> Result<Option<ServerEvent>, Fatal> {
+    /// Processes frames without a message.
+    fn control(&mut self, header: Header, input: &mut Input, out: &mut Outbox) -> Result<ServerEvent, Fatal> {
         let len = header.len as usize;
         let body = &input.rest()[..len];
         let event = match header.kind {
             kind::SETTINGS => {
                 frame::parse_settings(body, &mut self.peer)?;
-                None
+                ServerEvent::Handled
             }
             kind::METHOD => {
                 let body = body.to_vec();
                 self.name_method(header, &body)?;
-                None
+                ServerEvent::Handled
             }
-            kind::END => Some(ServerEvent::HalfClose { id: header.id }),
-            kind::CANCEL => Some(ServerEvent::Cancel { id: header.id }),
-            kind::CREDIT => Some(ServerEvent::Credit { id: header.id, bytes: frame::parse_credit(body)? }),
-            kind::PING if header.has(flag::ANSWER) => Some(ServerEvent::Pong),
+            kind::END => ServerEvent::HalfClose { id: header.id },
+            kind::CANCEL => ServerEvent::Cancel { id: header.id },
+            kind::CREDIT => ServerEvent::Credit { id: header.id, bytes: frame::parse_credit(body)? },
+            kind::PING if header.has(flag::ANSWER) => ServerEvent::Pong,
             kind::PING => {
                 frame::put_empty(kind::PING, flag::ANSWER, 0, header.id, out);
-                None
+                ServerEvent::Handled
             }
-            // Unknown kinds are for later versions to use; GO_AWAY from a client says that it sends no more.
-            _ => None,
+            // Unknown kinds are reserved for later versions; GO_AWAY of a client announces that it sends no more.
+            _ => ServerEvent::Handled,
         };
         input.skip(len);
         Ok(event)
     }
 }
 
-/// Names longer than this are no names of ours; the cut one will be unknown.
+/// Truncates names that are too long for any method; the truncated name is unknown.
 fn frame_text(name: &[u8]) -> &[u8] {
     &name[..name.len().min(1024)]
 }
@@ -276,7 +307,7 @@ impl ServerWire for Server {
         let plain = body.first_chunk::<CALL_FIXED>().and_then(|fixed| {
             let Named::Method(method) = *self.methods.get(usize::from(header.aux))? else { return None };
             let codec = Codec::from_number(fixed[4])?;
-            // Encoding, metadata and every other flag are for `recv`.
+            // `recv` handles encoding, metadata and all other flags.
             let usual = fixed[5..] == [0; 3] && header.flags == flag::END | flag::MESSAGE && !self.refusing;
             let timeout_ms = u32::from_le_bytes([fixed[0], fixed[1], fixed[2], fixed[3]]);
             let fits = body.len() - CALL_FIXED <= self.table.message_bytes_max(method, max) as usize;
@@ -294,59 +325,49 @@ impl ServerWire for Server {
     #[inline]
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
         if !self.greeted {
-            self.greeted = true;
-            frame::put_preface(&self.limits, self.largest_message(), self.encodings, out);
+            self.greet(out);
         }
-        loop {
-            let Server { framer, limits, table, methods, room, .. } = &mut *self;
-            let message_max = |header: Header| {
-                let max = match methods.get(usize::from(header.aux)) {
-                    _ if !table.has_limits() => limits.message_bytes_max,
-                    Some(Named::Method(method)) if header.kind == kind::CALL => {
-                        table.message_bytes_max(*method, limits.message_bytes_max)
-                    }
-                    // The driver knows which method the call of an ITEM has.
-                    _ => table.largest_message(limits.message_bytes_max),
-                };
-                max.min(*room)
-            };
-            let header = match framer.next(input, limits, message_max)? {
-                Next::Wait => return Ok(None),
-                Next::Frame(header) => header,
-                Next::TooLarge(header) => match header.kind {
-                    kind::CALL | kind::ITEM => {
-                        // Metadata has not been told apart from the message yet.
-                        let fixed = if header.kind == kind::CALL { CALL_FIXED as u32 } else { 0 };
-                        let status = self.too_large(header, header.len - fixed);
-                        return Ok(Some(ServerEvent::Refused { id: header.id, status }));
-                    }
-                    kind::SETTINGS..=kind::GO_AWAY => {
-                        return Err(Fatal(format!(
-                            "a frame of kind {} with {} bytes",
-                            header.kind, header.len
-                        )));
-                    }
-                    _ => continue,
-                },
-            };
-            match header.kind {
-                kind::CALL => return self.open(header, input).map(Some),
-                kind::ITEM => {
-                    let len = header.len as usize;
-                    if header.len > self.largest_message() {
-                        input.skip(len);
-                        let status = self.too_large(header, header.len);
-                        return Ok(Some(ServerEvent::Refused { id: header.id, status }));
-                    }
-                    let compressed = header.has(flag::COMPRESSED);
-                    return Ok(Some(ServerEvent::Item { id: header.id, item: input.take(len), compressed }));
+        let Server { framer, limits, table, methods, room, .. } = &mut *self;
+        let message_max = |header: Header| {
+            let max = match methods.get(usize::from(header.aux)) {
+                _ if !table.has_limits() => limits.message_bytes_max,
+                Some(Named::Method(method) | Named::Other(method, _)) if header.kind == kind::CALL => {
+                    table.message_bytes_max(*method, limits.message_bytes_max)
                 }
-                _ => {
-                    if let Some(event) = self.control(header, input, out)? {
-                        return Ok(Some(event));
-                    }
+                // The driver knows the method of the call of an ITEM.
+                _ => table.largest_message(limits.message_bytes_max),
+            };
+            max.min(*room)
+        };
+        let header = match framer.next(input, limits, message_max)? {
+            Next::Wait => return Ok(None),
+            Next::Frame(header) => header,
+            Next::TooLarge(header) => match header.kind {
+                kind::CALL | kind::ITEM => {
+                    // Metadata has not been separated from the message yet.
+                    let fixed = if header.kind == kind::CALL { CALL_FIXED as u32 } else { 0 };
+                    let status = self.too_large(header, header.len - fixed);
+                    return Ok(Some(ServerEvent::Refused { id: header.id, status }));
                 }
+                kind::SETTINGS..=kind::GO_AWAY => {
+                    return Err(Fatal(format!("a frame of kind {} with {} bytes", header.kind, header.len)));
+                }
+                _ => return Ok(Some(ServerEvent::Handled)),
+            },
+        };
+        match header.kind {
+            kind::CALL => self.open(header, input).map(Some),
+            kind::ITEM => {
+                let len = header.len as usize;
+                if header.len > self.largest_message() {
+                    input.skip(len);
+                    let status = self.too_large(header, header.len);
+                    return Ok(Some(ServerEvent::Refused { id: header.id, status }));
+                }
+                let compressed = header.has(flag::COMPRESSED);
+                Ok(Some(ServerEvent::Item { id: header.id, item: input.take(len), compressed }))
             }
+            _ => self.control(header, input, out).map(Some),
         }
     }
 
@@ -398,6 +419,7 @@ impl ServerWire for Server {
     }
 
     fn ping(&mut self, out: &mut Outbox) {
+        self.greet(out);
         frame::put_empty(kind::PING, 0, 0, 0, out);
     }
 
@@ -406,8 +428,9 @@ impl ServerWire for Server {
     }
 
     fn drain(&mut self, reason: &str, out: &mut Outbox) {
+        self.greet(out);
         if !std::mem::replace(&mut self.draining, true) {
-            let reason = frame::cut(reason, 1024);
+            let reason = frame::truncated(reason, 1024);
             let tail = out.tail();
             let len = reason.len() as u32;
             let aux = crate::Code::Unavailable.number();
@@ -418,6 +441,12 @@ impl ServerWire for Server {
 
     fn refuse(&mut self) {
         self.refusing = true;
+    }
+
+    /// The driver tracks the calls; the machine keeps names that match no method, at most `methods_max`.
+    #[inline]
+    fn kept(&self) -> Kept {
+        Kept { calls: 0, bytes: self.name_bytes }
     }
 
     fn take_at_most(&mut self, bytes: u32) {

@@ -1,4 +1,4 @@
-//! Conversations on the native wire: bytes against events.
+//! Conversations on the native wire, as bytes and events.
 
 use super::*;
 use crate::{
@@ -64,6 +64,8 @@ impl Pair {
         while let Some(event) = self.server.recv(&mut self.server_input, &mut self.to_client).unwrap() {
             events.push(event);
         }
+        // Frames without an event for a call: the preface, names of methods, pings.
+        events.retain(|event| !matches!(event, ServerEvent::Handled));
         events
     }
 
@@ -159,7 +161,7 @@ fn message_over_the_limit_is_refused_before_it_is_read() {
     let mut pair = Pair::new(limits);
     pair.client.method(0, "calc.Calc/Add", None, &mut pair.to_server);
     let metadata = Metadata::new();
-    // This client does not know the limit yet, so it sends.
+    // This client has not received the limit yet, so it sends.
     let large = Bytes::from(vec![0; 1 << 20]);
     pair.client.open(1, Pair::call(&metadata), Some((&large).into()), &mut pair.to_server).unwrap();
     pair.client.open(2, Pair::call(&metadata), Some(Outgoing::Lent(b"ok")), &mut pair.to_server).unwrap();
@@ -168,7 +170,7 @@ fn message_over_the_limit_is_refused_before_it_is_read() {
     for chunk in bytes.chunks(4096) {
         pair.to_server.tail().extend_from_slice(chunk);
         events.extend(pair.at_server());
-        assert!(pair.server_input.len() < 8192, "the refused message is gathered");
+        assert!(pair.server_input.len() < 8192, "the rejected message is buffered");
     }
     let ServerEvent::Refused { id: 1, status } = &events[0] else { panic!("{events:?}") };
     assert_eq!(status.code(), Code::ResourceExhausted);
@@ -176,7 +178,7 @@ fn message_over_the_limit_is_refused_before_it_is_read() {
         status.message().contains("limit of 100 bytes") && status.message().contains("message_bytes_max")
     );
     assert!(matches!(&events[1], ServerEvent::Open { id: 2, .. }));
-    // Once it knows the limit, the client refuses by itself.
+    // Once it has received the limit, the client rejects the message itself.
     pair.at_client();
     let refused =
         pair.client.open(3, Pair::call(&metadata), Some((&large).into()), &mut pair.to_server).unwrap_err();
@@ -185,7 +187,7 @@ fn message_over_the_limit_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn wrong_calls_get_a_status_and_the_connection_lives() {
+fn invalid_calls_get_a_status_and_the_connection_continues() {
     let mut pair = Pair::new(Limits::default());
     let metadata = Metadata::new();
     pair.client.method(0, "calc.Calc/Nope", None, &mut pair.to_server);
@@ -206,7 +208,7 @@ fn wrong_calls_get_a_status_and_the_connection_lives() {
     pair.client.method(1, "calc.Calc/Add", None, &mut pair.to_server);
     let call = Open { method: 1, ..Pair::call(&metadata) };
     pair.client.open(3, call, None, &mut pair.to_server).unwrap();
-    assert!(matches!(&pair.at_server()[..], [ServerEvent::Open { id: 3, .. }]), "it was under way");
+    assert!(matches!(&pair.at_server()[..], [ServerEvent::Open { id: 3, .. }]), "it was in flight");
     pair.server.refuse();
     pair.client.open(4, call, None, &mut pair.to_server).unwrap();
     assert!(matches!(&pair.at_server()[..], [ServerEvent::Refused { id: 4, status }]
@@ -214,7 +216,29 @@ fn wrong_calls_get_a_status_and_the_connection_lives() {
 }
 
 #[test]
-fn caller_of_another_schema_is_refused_where_bytes_do_not_say_what_they_are() {
+fn server_that_speaks_first_begins_with_its_preface() {
+    for (speak, pings) in [
+        ((|server, out| server.drain("upgrade", out)) as fn(&mut Server, &mut Outbox), 0),
+        (|server, out| server.ping(out), 1),
+    ] {
+        let mut pair = Pair::new(Limits::default());
+        speak(&mut pair.server, &mut pair.to_client);
+        // What the client wrote meanwhile is read as usual, and the preface is not written twice.
+        pair.client.method(0, "calc.Calc/Add", None, &mut pair.to_server);
+        let metadata = Metadata::new();
+        pair.client.open(1, Pair::call(&metadata), None, &mut pair.to_server).unwrap();
+        assert!(matches!(&pair.at_server()[..], [ServerEvent::Open { id: 1, .. }]));
+        let events = pair.at_client();
+        assert!(matches!(&events[0], ClientEvent::Settings { .. }), "{events:?}");
+        let goes = events.iter().filter(|event| matches!(event, ClientEvent::GoAway { .. })).count();
+        assert_eq!(goes, 1 - pings, "{events:?}");
+        pair.at_server();
+        assert_eq!(pair.to_server.len(), 0);
+    }
+}
+
+#[test]
+fn caller_of_another_schema_is_rejected_for_codecs_without_field_names() {
     let mut pair = Pair::new(Limits::default());
     let metadata = Metadata::new();
     let mut refused = |name: &str, schema: u64, codec| {
@@ -250,12 +274,15 @@ fn compressed_messages_are_carried_in_encodings_that_the_server_takes() {
         Server::new(Limits::default(), Arc::new(table)).taking(Encodings(1 << 1 | 1 << 3 | 1 << 20));
     pair.client.method(0, "calc.Calc/Add", None, &mut pair.to_server);
     pair.client.method(1, "calc.Calc/Sum", None, &mut pair.to_server);
-    assert!(!pair.client.knows_server() && !pair.client.takes(Encoding::Gzip), "the server said nothing yet");
+    assert!(
+        !pair.client.knows_server() && !pair.client.takes(Encoding::Gzip),
+        "the settings of the server have not arrived"
+    );
     assert!(pair.at_server().is_empty() && pair.at_client().len() == 1);
     assert!(pair.client.knows_server() && pair.client.takes(Encoding::Gzip));
     assert!(pair.client.takes(Encoding::Deflate) && !pair.client.takes(Encoding::Zstd));
 
-    // Small: these machines do not look into it.
+    // A small message: these machines do not parse it.
     let message = Bytes::from_static(b"small");
     let metadata = Metadata::new();
     let open = |encoding, compressed| Open { encoding, compressed, ..Pair::call(&metadata) };
@@ -288,8 +315,8 @@ fn compressed_messages_are_carried_in_encodings_that_the_server_takes() {
     assert!(matches!(&events[1], ClientEvent::Reply { id: 1, item, compressed: true } if *item == message));
 
     for (encoding, compressed, code, text) in [
-        (Encoding::Zstd, false, Code::Unimplemented, "zstd are not taken here; taken: gzip, deflate"),
-        (Encoding::Identity, true, Code::Internal, "names no encoding"),
+        (Encoding::Zstd, false, Code::Unimplemented, "zstd is not accepted; accepted: gzip, deflate"),
+        (Encoding::Identity, true, Code::Internal, "without an encoding"),
     ] {
         pair.client
             .open(4, open(encoding, compressed), Some((&message).into()), &mut pair.to_server)

@@ -1,4 +1,4 @@
-//! The client's side of a connection that speaks rpcx.
+//! The client side of an rpcx connection.
 
 use super::{
     connect::Connect,
@@ -8,35 +8,35 @@ use super::{
 };
 use crate::{
     Codec, Fatal, Input, Limits, Origin, Outbox, Outgoing, SchemaId, Status, foreign,
-    wire::{CallId, ClientEvent, ClientWire, Encoding, Open, Push, no_streams},
+    wire::{CallIds, ClientCallId, ClientEvent, ClientWire, Encoding, Open, Push, no_streams},
 };
 use bytes::Bytes;
 
-/// Heartbeats are numbered from here, where no call is.
-const HEARTBEATS: u64 = 1 << 32;
+/// First sequence of heartbeats, above all ids of calls.
+const HEARTBEATS: u64 = 1 << 63;
 
-/// The machine of a connection.
+/// State machine of a client connection.
 ///
-/// The sequence of a frame is the number of the call, so that answers in any order find it. There is no word for giving
-/// up: the answer of a call that was canceled comes and finds nobody.
+/// The sequence of a frame is the id of the call, so that responses may come in any order. rpcx has no cancel: the
+/// response to an abandoned call arrives, and until then no other call has its id.
 #[derive(Debug)]
 pub struct Client {
     limits: Limits,
     /// Services are called by the last part of their names.
     short_names: bool,
     connect: Connect,
-    /// What was said before the server has answered CONNECT: a server in Go loses what comes together with it.
+    /// Output that waits for the response to CONNECT: a server in Go loses bytes that arrive together with CONNECT.
     early: Outbox,
     framer: Framer,
-    /// Path and method of each number, as they stand in a frame.
+    /// Path and method of each number, encoded as in a frame.
     methods: Vec<Bytes>,
-    /// What else the last frame has said.
+    /// Event that follows from the last frame.
     next: Option<ClientEvent>,
     heartbeats: u64,
 }
 
 impl Client {
-    /// A machine for a connection that was just opened.
+    /// Creates the state machine of a newly opened connection.
     pub fn new(limits: Limits) -> Client {
         Client {
             limits,
@@ -50,23 +50,23 @@ impl Client {
         }
     }
 
-    /// Calls `package.Service` as `Service`, as servers in Go register it.
+    /// Calls `package.Service` as `Service`, the name under which servers in Go register it.
     #[must_use]
     pub fn with_short_names(mut self, short: bool) -> Client {
         self.short_names = short;
         self
     }
 
-    /// Begins with the request of the network that rpcx calls `http`.
+    /// Begins the connection with a CONNECT request, as on the network that rpcx calls `http`.
     #[must_use]
     pub fn over_http(mut self, http: bool) -> Client {
         self.connect = if http { Connect::First } else { Connect::Done };
         self
     }
 
-    /// Takes a frame that is all there.
+    /// Processes a complete frame.
     fn frame(&mut self, head: &Head, input: &mut Input) -> Result<Option<ClientEvent>, Fatal> {
-        let Some(id) = answered(head.header) else { return self.unasked(head, input) };
+        let Some(id) = response_id(head.header) else { return self.frame_without_call(head, input) };
         let metadata = match metadata::response(&input.rest()[head.metadata.clone()], &self.limits) {
             Ok(metadata) => metadata,
             Err(Unreadable::Refused(status)) => {
@@ -84,7 +84,7 @@ impl Client {
             bit::GZIP => true,
             other => {
                 input.skip(head.payload.end);
-                let text = format!("a reply is compressed in way {}, which nobody asked for", other >> 2);
+                let text = format!("compression {} of a reply is not supported", other >> 2);
                 let status = Status::internal(text).with_origin(Origin::Path);
                 return Ok(Some(ClientEvent::End { id, end: Err(status) }));
             }
@@ -99,8 +99,8 @@ impl Client {
         Ok(Some(ClientEvent::Head { id, metadata }))
     }
 
-    /// Takes a frame that answers no call: a heartbeat that came back, or what the server wants to say.
-    fn unasked(&self, head: &Head, input: &mut Input) -> Result<Option<ClientEvent>, Fatal> {
+    /// Processes a frame that is not a response to a call: a heartbeat response or a server push.
+    fn frame_without_call(&self, head: &Head, input: &mut Input) -> Result<Option<ClientEvent>, Fatal> {
         let event = match head.header.bits {
             bits if bits & bit::HEARTBEAT != 0 => (bits & bit::RESPONSE != 0).then_some(ClientEvent::Pong),
             bit::ONEWAY => {
@@ -115,7 +115,7 @@ impl Client {
                         let push = Push::new(path, message).with_metadata(metadata).with_codec(codec);
                         return Ok(Some(ClientEvent::Push(Box::new(push))));
                     }
-                    // Nobody waits for it.
+                    // A push that exceeds a limit is dropped.
                     Err(Unreadable::Refused(_)) => None,
                     Err(Unreadable::Malformed) => return Err(cut_short()),
                 }
@@ -126,9 +126,9 @@ impl Client {
         Ok(event)
     }
 
-    /// A response of which a part is too large ends its call; of anything else nobody waits.
+    /// Handles a frame with a part that is too large: a response ends its call, anything else is dropped.
     fn too_large(&self, head: &Head, part: Part) -> Option<ClientEvent> {
-        let id = answered(head.header)?;
+        let id = response_id(head.header)?;
         let status = match part {
             Part::Metadata => foreign::metadata_too_large(head.metadata.len(), &self.limits),
             Part::Payload => {
@@ -147,14 +147,18 @@ impl ClientWire for Client {
         "rpcx"
     }
 
-    /// Asks for the network `http`, or says what the connection is with a heartbeat: servers that know wires by their
-    /// first bytes do not wait for ever.
+    /// Sends CONNECT on the network `http`, otherwise a heartbeat: servers that detect wires by their first bytes do
+    /// not wait without limit.
     fn greet(&mut self, out: &mut Outbox) {
         if self.connect.is_done() {
             self.ping(out);
         } else {
-            self.connect.ask(out);
+            self.connect.request(out);
         }
+    }
+
+    fn call_ids(&self) -> CallIds {
+        CallIds::Wide
     }
 
     fn method(&mut self, number: u16, name: &str, _schema: Option<SchemaId>, _out: &mut Outbox) {
@@ -169,7 +173,7 @@ impl ClientWire for Client {
 
     fn open(
         &mut self,
-        id: CallId,
+        id: ClientCallId,
         open: Open<'_>,
         first: Option<Outgoing<'_>>,
         out: &mut Outbox,
@@ -178,7 +182,7 @@ impl ClientWire for Client {
         let Some(codec) = frame::codec_number(open.codec) else {
             let codec = open.codec;
             return Err(Status::unimplemented(format!(
-                "rpcx has no {codec}; it carries json, msgpack, proto, raw and thrift_struct"
+                "codec {codec} is not supported on rpcx; use json, msgpack, proto, raw or thrift_struct"
             )));
         };
         let mut block = Block::default();
@@ -193,10 +197,9 @@ impl ClientWire for Client {
             return Err(Status::internal(format!("method number {} has no name", open.method)));
         };
         let oneway = if open.oneway { bit::ONEWAY } else { 0 };
-        // Only what is compressed says so: an empty message that claims to be would be an error.
+        // Only a compressed message has the bit: an empty message with it would be an error.
         let compression = if open.compressed && open.encoding == Encoding::Gzip { bit::GZIP } else { 0 };
-        let header =
-            Header { version: 0, bits: oneway | compression, codec: codec << 4, sequence: u64::from(id) };
+        let header = Header { version: 0, bits: oneway | compression, codec: codec << 4, sequence: id };
         let out = if self.connect.is_done() { out } else { &mut self.early };
         let payload_len = first.len() + open.rest.iter().map(Bytes::len).sum::<usize>();
         frame::put_head(header, names, block.len(), |into| block.put(into), payload_len, out);
@@ -212,7 +215,7 @@ impl ClientWire for Client {
         let sequence = HEARTBEATS + self.heartbeats;
         let header = Header { version: 0, bits: bit::HEARTBEAT, codec: frame::codec::MSGPACK << 4, sequence };
         let names = frame::names("", "");
-        // A number, as clients in Go send: servers of others may look at it.
+        // A MessagePack number, as clients in Go send: other servers may parse it.
         let mut payload = [0xCF; 9];
         payload[1..].copy_from_slice(&self.heartbeats.to_be_bytes());
         frame::put_head(header, &names, 0, |_| {}, payload.len(), out);
@@ -223,25 +226,29 @@ impl ClientWire for Client {
         true
     }
 
-    /// Servers do not say.
+    fn held_back(&self) -> usize {
+        self.early.len()
+    }
+
+    /// Servers do not report a limit.
     fn calls_max(&self) -> u32 {
         self.limits.calls_max
     }
 
-    /// Servers do not say.
+    /// Servers do not report a limit.
     fn message_bytes_max(&self) -> u32 {
-        // The length of a frame has to fit.
+        // The length of a frame is a u32.
         u32::MAX - (64 << 10)
     }
 
-    /// Every server in Go has gzip.
+    /// Every server in Go supports gzip.
     fn takes(&self, encoding: Encoding) -> bool {
         matches!(encoding, Encoding::Gzip | Encoding::Identity)
     }
 
     #[inline]
-    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, usize)> {
-        if self.framer.is_skipping() || self.next.is_some() || !self.connect.is_done() {
+    fn next_reply(&mut self, input: &mut Input) -> Option<(ClientCallId, usize)> {
+        if self.framer.is_within() || self.next.is_some() || !self.connect.is_done() {
             return None;
         }
         let rest = input.rest();
@@ -259,7 +266,7 @@ impl ClientWire for Client {
             return None;
         }
         let payload = frame::length(rest, at + 4)?;
-        let id = CallId::try_from(header.sequence).ok()?;
+        let id = Some(header.sequence).filter(|id| *id < HEARTBEATS)?;
         if start + payload != end || payload > self.limits.message_bytes_max as usize {
             return None;
         }
@@ -269,7 +276,7 @@ impl ClientWire for Client {
 
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
         if !self.connect.is_done() {
-            if !self.connect.hear(input)? {
+            if !self.connect.receive(input)? {
                 return Ok(None);
             }
             out.put(&Bytes::from(self.early.take_all()));
@@ -296,13 +303,12 @@ impl ClientWire for Client {
     }
 }
 
-/// The call that a frame answers; none for heartbeats, for what a server says unasked, and for numbers that no call
-/// has.
-fn answered(header: Header) -> Option<CallId> {
+/// Returns the id of the call to which a frame responds; `None` for heartbeats and server push.
+fn response_id(header: Header) -> Option<ClientCallId> {
     if !header.has(bit::RESPONSE) || header.has(bit::HEARTBEAT) {
         return None;
     }
-    CallId::try_from(header.sequence).ok()
+    Some(header.sequence).filter(|id| *id < HEARTBEATS)
 }
 
 fn cut_short() -> Fatal {

@@ -1,33 +1,33 @@
-//! The network `http` of rpcx: a request and its answer, with bare line feeds and no header, and from then on frames.
+//! The network `http` of rpcx: a request and its response, with bare line feeds and no header, followed by frames.
 
 use crate::{Fatal, Input, Outbox};
 
-/// What a client begins with.
+/// Request of a client.
 const REQUEST: &[u8] = b"CONNECT /_rpcx_ HTTP/1.0\n\n";
-/// What it waits for.
+/// Response that a client expects.
 const ANSWER: &[u8] = b"HTTP/1.0 200 Connected to rpcx\n\n";
-/// The answer to any other request.
+/// Response to any other request.
 const REFUSAL: &[u8] = b"HTTP/1.0 404 Not Found\nContent-Length: 25\n\nrpcx is found at /_rpcx_\n";
-/// Longest request or answer, headers included, in bytes.
+/// Longest request or response, including headers, in bytes.
 const BYTES_MAX: usize = 4 << 10;
 
-/// What is left to say and to hear before the first frame.
+/// State of the exchange before the first frame.
 #[derive(Debug, Default)]
 pub(super) enum Connect {
-    /// Nothing is known of the connection yet.
+    /// The protocol of the connection is not detected yet.
     #[default]
     First,
-    /// The request was made.
-    Asked,
+    /// The request was sent.
+    Requested,
     /// Frames follow.
     Done,
 }
 
 impl Connect {
-    /// Asks for a connection.
-    pub(super) fn ask(&mut self, out: &mut Outbox) {
+    /// Sends the request.
+    pub(super) fn request(&mut self, out: &mut Outbox) {
         out.tail().extend_from_slice(REQUEST);
-        *self = Connect::Asked;
+        *self = Connect::Requested;
     }
 
     #[inline]
@@ -35,10 +35,11 @@ impl Connect {
         matches!(self, Connect::Done)
     }
 
-    /// At a server: takes the request, if the connection begins with one, and answers it. True once frames follow.
+    /// At a server: takes the request, if the connection begins with one, and responds. Returns true once frames
+    /// follow.
     ///
     /// # Errors
-    /// A request for something else.
+    /// Returns an error for a request with another path.
     pub(super) fn serve(&mut self, input: &mut Input, out: &mut Outbox) -> Result<bool, Fatal> {
         let text = match input.rest().first() {
             None => return Ok(false),
@@ -59,23 +60,23 @@ impl Connect {
         Ok(true)
     }
 
-    /// At a client that has [asked](Self::ask): takes the answer. True once frames follow.
+    /// At a client that has sent the [request](Self::request): takes the response. Returns true once frames follow.
     ///
     /// # Errors
-    /// Another answer than that of rpcx.
-    pub(super) fn hear(&mut self, input: &mut Input) -> Result<bool, Fatal> {
+    /// Returns an error for a response that is not from rpcx.
+    pub(super) fn receive(&mut self, input: &mut Input) -> Result<bool, Fatal> {
         let Some(text) = text(input)? else { return Ok(false) };
         let line = text.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
         if !line.starts_with(b"HTTP/1.") || !line.get(8..).is_some_and(|rest| rest.starts_with(b" 200 ")) {
             let line = String::from_utf8_lossy(line);
-            return Err(Fatal(format!("CONNECT /_rpcx_ was answered with {line:?}")));
+            return Err(Fatal(format!("unexpected response to CONNECT /_rpcx_: {line:?}")));
         }
         *self = Connect::Done;
         Ok(true)
     }
 }
 
-/// Takes a request or an answer, as far as its empty line.
+/// Takes a request or a response, up to its empty line.
 fn text(input: &mut Input) -> Result<Option<Vec<u8>>, Fatal> {
     let rest = &input.rest()[..input.len().min(BYTES_MAX)];
     let ends = [&b"\n\n"[..], b"\r\n\r\n"];

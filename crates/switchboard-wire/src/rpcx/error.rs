@@ -1,22 +1,22 @@
-//! A status in the error form of rpcx, and back.
+//! Conversion between a status and the error form of rpcx.
 
 use super::metadata::{Block, Entries};
 use crate::{Code, Metadata, Origin, Retry, Status};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// The text of an error. Without it clients in Go take an error for a success.
+/// Metadata key for the text of an error. Without it clients in Go treat an error as a success.
 pub(super) const ERROR: &str = "__rpcx_error__";
-/// The number of the code, for clients that know it.
+/// Metadata key for the number of the code, for Switchboard clients.
 const STATUS: &str = "x-status";
-/// Whether to try again, for the same.
+/// Metadata key for the retry property, for Switchboard clients.
 const RETRY: &str = "x-retry";
-/// Its details, for the same: a block of type names and encoded messages.
+/// Metadata key for the details, for Switchboard clients: a block of type names and encoded messages.
 const DETAILS: &str = "x-status-details-bin";
-/// Longer texts are cut, in bytes: the receiver has a limit for all metadata.
+/// Longest text, in bytes; longer ones are truncated, because the receiver limits all metadata.
 const TEXT_BYTES_MAX: usize = 4 << 10;
 
-/// The text that callers get.
+/// Returns the text that callers receive.
 pub fn text(status: &Status) -> String {
     let (code, mut message) = (status.code(), status.message());
     if message.len() > TEXT_BYTES_MAX {
@@ -26,7 +26,7 @@ pub fn text(status: &Status) -> String {
     if plain { message.to_owned() } else { format!("{code}: {message}") }
 }
 
-/// What is sent of a status.
+/// The encoded parts of a status.
 pub(super) struct Written {
     text: String,
     code: String,
@@ -66,28 +66,28 @@ impl Written {
     }
 }
 
-/// How rpcx's own errors begin.
+/// Prefix of errors that rpcx itself defines.
 const PREFIX: &str = "rpcx: ";
 const NO_SERVICE: &str = "rpcx: can't find service ";
 const NO_METHOD: &str = "rpcx: can't find method ";
 const NO_CODEC: &str = "can not find codec for ";
 
-/// The status for a service that is not there.
+/// Creates the status for an unknown service.
 pub(super) fn no_service(name: &str) -> Status {
     Status::unimplemented(format!("{NO_SERVICE}{name}"))
 }
 
-/// The status for a method that its service does not have.
+/// Creates the status for a method that its service does not have.
 pub(super) fn no_method(name: &str) -> Status {
     Status::unimplemented(format!("{NO_METHOD}{name}"))
 }
 
-/// The status for a codec that is not spoken.
+/// Creates the status for an unsupported codec.
 pub(super) fn no_codec(number: u8) -> Status {
     Status::unimplemented(format!("{NO_CODEC}{number}"))
 }
 
-/// The status that an error response means, from all of its metadata.
+/// Reads the status of an error response from all of its metadata.
 pub(super) fn status(mut metadata: Metadata) -> Status {
     let text = [ERROR, "__rpcx_error__-bin"].into_iter().find_map(|name| metadata.value(name));
     let text = text
@@ -106,7 +106,7 @@ pub(super) fn status(mut metadata: Metadata) -> Status {
         None => Status::new(code_of(&text), text),
     };
     for detail in Entries(metadata.value(DETAILS).map_or(&[], |block| &block[..])) {
-        // What is cut short is no reason to lose the status.
+        // A truncated block of details ends the details; the status is kept.
         let Ok((name, value)) = detail else { break };
         status = status.with_detail(String::from_utf8_lossy(name), Bytes::copy_from_slice(value));
     }
@@ -116,7 +116,7 @@ pub(super) fn status(mut metadata: Metadata) -> Status {
     status.with_metadata(metadata).with_origin(Origin::Peer)
 }
 
-/// The code of an error of a server that has none.
+/// Returns the code for an error of a server that sends none.
 fn code_of(text: &str) -> Code {
     match text {
         "context canceled" => Code::Canceled,

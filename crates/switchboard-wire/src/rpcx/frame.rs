@@ -1,13 +1,13 @@
-//! Frames of rpcx: what both roles share.
+//! Frames of rpcx: code for both roles.
 
 use super::{HEARTBEAT_BYTES_MAX, MAGIC, NAME_BYTES_MAX};
 use crate::{Codec, Fatal, Input, Limits, Outbox};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::ops::Range;
 
-/// Everything up to the number of bytes that follow.
+/// Size of the header, including the number of bytes that follow it.
 pub(super) const HEADER_LEN: usize = 16;
-/// The lengths of path, method, metadata and payload.
+/// Size of the lengths of path, method, metadata and payload.
 const LENGTHS: usize = 16;
 
 /// Bits of the third byte.
@@ -27,11 +27,11 @@ pub(super) mod codec {
     pub(crate) const MSGPACK: u8 = 3;
     const LAST: u8 = 4;
 
-    /// All that are not the user's own.
+    /// Numbers that rpcx itself assigns.
     pub(crate) const KNOWN: std::ops::RangeInclusive<u8> = RAW..=LAST;
 }
 
-/// The codec with this number of rpcx.
+/// Returns the codec with this number of rpcx.
 #[inline]
 pub(super) fn codec_of(number: u8) -> Option<Codec> {
     match number {
@@ -44,7 +44,7 @@ pub(super) fn codec_of(number: u8) -> Option<Codec> {
     }
 }
 
-/// The number that rpcx gives to a codec, if any.
+/// Returns the number that rpcx assigns to a codec, if any.
 pub(super) fn codec_number(codec: Codec) -> Option<u8> {
     codec::KNOWN.into_iter().find(|number| codec_of(*number) == Some(codec))
 }
@@ -54,7 +54,7 @@ pub(super) fn codec_number(codec: Codec) -> Option<u8> {
 pub(super) struct Header {
     pub(super) version: u8,
     pub(super) bits: u8,
-    /// In the upper half; the lower is 0.
+    /// Codec number in the upper half; the lower half is 0.
     pub(super) codec: u8,
     pub(super) sequence: u64,
 }
@@ -74,9 +74,9 @@ impl Header {
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) header: Header,
-    /// Path and method with their lengths, as they are echoed.
+    /// Path and method with their lengths, which the response repeats.
     pub(super) names: Range<usize>,
-    /// Where in it the method begins, after its length.
+    /// Range of the method, after its length.
     pub(super) method: Range<usize>,
     pub(super) path: Range<usize>,
     pub(super) metadata: Range<usize>,
@@ -84,10 +84,11 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Reads as far as the length of the metadata, which says all the rest; none when that is not there yet.
+    /// Reads the frame up to the length of the metadata, which determines the rest; `None` if that has not arrived.
     ///
     /// # Errors
-    /// Another magic, names over the limit, parts that are longer than the whole.
+    /// Returns an error for another magic, for names that exceed the limit, and for parts that are longer than the
+    /// frame.
     fn parse(bytes: &[u8]) -> Result<Option<Head>, Fatal> {
         if let Some(first) = bytes.first()
             && *first != MAGIC
@@ -111,7 +112,7 @@ impl Head {
             }
             let part = at + 4..at + 4 + len;
             at = part.end;
-            // The length of the payload, at least, follows.
+            // At least the length of the payload follows.
             if at + 4 > end { Err(short()) } else { Ok(Some(part)) }
         };
         let Some(path) = next(NAME_BYTES_MAX)? else { return Ok(None) };
@@ -123,14 +124,14 @@ impl Head {
     }
 }
 
-/// The length at this place.
+/// Reads the length at this position.
 #[inline]
 pub(super) fn length(bytes: &[u8], at: usize) -> Option<usize> {
     let bytes = bytes.get(at..)?.first_chunk()?;
     Some(u32::from_be_bytes(*bytes) as usize)
 }
 
-/// Which part of a frame is over its limit.
+/// Part of a frame that exceeds its limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Part {
     Metadata,
@@ -140,26 +141,28 @@ pub(super) enum Part {
 pub(super) enum Next {
     /// More bytes are needed.
     Wait,
-    /// All of it lies at the front of the input, and nothing was taken.
+    /// The whole frame is at the front of the input, and nothing was taken.
     Frame(Head),
-    /// A part is too large. Path and method are there and nothing was taken; [`Framer::step_over`] is next.
+    /// A part is too large. Path and method have arrived and nothing was taken; call [`Framer::step_over`] next.
     TooLarge(Head, Part),
 }
 
-/// Cuts the input into frames; those that are not wanted are stepped over without being gathered.
+/// Splits the input into frames; skips rejected frames without buffering them.
 #[derive(Debug, Default)]
 pub(super) struct Framer {
     skip: usize,
+    /// The head at the front is within the limits, and its payload has not arrived completely.
+    passed: bool,
 }
 
-/// With so many bytes of a frame at hand room is made for all of it.
+/// Number of received bytes of a frame from which memory for the whole frame is reserved.
 const ROOM_FROM: usize = 32 << 10;
 
 impl Framer {
-    /// The next frame; `payload_max` says how large the payload of one with this head may be.
+    /// Takes the next frame; `payload_max` returns the largest payload of a frame with this head.
     ///
     /// # Errors
-    /// Bytes that are no frame.
+    /// Returns an error for bytes that are not a frame.
     pub(super) fn next(
         &mut self,
         input: &mut Input,
@@ -180,41 +183,46 @@ impl Framer {
                     "a heartbeat of {end} bytes is over the limit of {HEARTBEAT_BYTES_MAX} bytes"
                 )));
             }
+        } else if self.passed {
+            // The rest of the frame is awaited.
         } else if head.metadata.len() > limits.metadata_bytes_max as usize {
             return Ok(Next::TooLarge(head, Part::Metadata));
         } else if head.payload.len() > payload_max(&head, input.rest()) as usize {
             return Ok(Next::TooLarge(head, Part::Payload));
         }
         if input.len() < end {
-            // Room for the rest at once, but only when a large part of a buffer has come: a header alone costs its
-            // sender nothing.
+            // Memory for the rest is reserved at once, but only when a large part of a buffer has arrived: a header
+            // alone does not make the receiver allocate.
             let missing = end - input.len();
             let step = if input.len() < ROOM_FROM { missing.min(ROOM_FROM) } else { missing };
             input.buffer().reserve(step);
+            self.passed = true;
             return Ok(Next::Wait);
         }
+        self.passed = false;
         match length(input.rest(), head.metadata.end) {
             Some(len) if len == head.payload.len() => Ok(Next::Frame(head)),
             _ => Err(Fatal("the payload of a frame of rpcx is not the rest of it".to_owned())),
         }
     }
 
-    /// Drops a frame, whether it is all there or not.
+    /// Drops a frame, including bytes that have not arrived.
     pub(super) fn step_over(&mut self, head: &Head, input: &mut Input) {
         let step = input.len().min(head.payload.end);
         input.skip(step);
         self.skip = head.payload.end - step;
     }
 
-    /// Whether what comes next is the rest of a frame that is dropped.
+    /// Returns true if the next bytes continue a frame whose head was already read: only [`next`](Self::next) continues
+    /// it.
     #[inline]
-    pub(super) fn is_skipping(&self) -> bool {
-        self.skip > 0
+    pub(super) fn is_within(&self) -> bool {
+        self.skip > 0 || self.passed
     }
 }
 
-/// Writes everything of a frame but its payload, whose length is told. `metadata` of `metadata_len` bytes is written by
-/// a function, as it has several sources.
+/// Writes a frame without its payload, which has `payload_len` bytes. A function writes the `metadata_len` bytes of
+/// metadata, which come from several sources.
 #[inline]
 pub(super) fn put_head(
     header: Header,
@@ -236,11 +244,11 @@ pub(super) fn put_head(
     tail.put_u32(metadata_len as u32);
     let before = tail.len();
     metadata(tail);
-    debug_assert_eq!(tail.len() - before, metadata_len, "the metadata is as long as was said");
+    debug_assert_eq!(tail.len() - before, metadata_len, "the metadata has metadata_len bytes");
     tail.put_u32(payload_len as u32);
 }
 
-/// Path and method as they stand in a frame.
+/// Encodes path and method as in a frame.
 pub(super) fn names(path: &str, method: &str) -> Bytes {
     let mut names = BytesMut::with_capacity(8 + path.len() + method.len());
     for name in [path, method] {

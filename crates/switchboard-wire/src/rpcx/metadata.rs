@@ -1,4 +1,4 @@
-//! Metadata of rpcx to ours and back.
+//! Conversion between the metadata of rpcx and [`Metadata`].
 
 use crate::{
     Limits, Metadata, Status,
@@ -7,34 +7,34 @@ use crate::{
 use bytes::{BufMut, BytesMut};
 use std::{str, time::Duration};
 
-/// A credential in any form.
+/// Metadata key of rpcx for a credential in any form.
 const AUTH: &str = "__AUTH";
-/// Milliseconds that are left for a call.
+/// Metadata key for the milliseconds that are left for a call.
 const TIMEOUT: &str = "__ServerTimeout";
-/// What a call without a scheme before its credential is taken for.
+/// Scheme that is assumed for a credential without one.
 const BEARER: &str = "Bearer ";
-/// Our name of a credential.
+/// Metadata key of Switchboard for a credential.
 const AUTHORIZATION: &str = "authorization";
 
-/// What the block of a request says.
+/// The metadata block of a request.
 #[derive(Debug, Default)]
 pub(super) struct Request {
     pub(super) metadata: Metadata,
     pub(super) timeout: Option<Duration>,
 }
 
-/// A block that is not whole ends the connection, as nothing else in the frame can be believed; one over a limit only
-/// its call.
+/// Reason why a block cannot be used. A malformed block ends the connection, as the rest of the frame is unreliable;
+/// one that exceeds a limit ends only its call.
 #[derive(Debug)]
 pub(super) enum Unreadable {
     Malformed,
     Refused(Status),
 }
 
-/// Reads the metadata of a request that came as names and values: what handlers get, and the time that is left.
+/// Reads the metadata of a request from names and values: the metadata for handlers, and the time that is left.
 ///
 /// # Errors
-/// `ResourceExhausted` for what is over a limit.
+/// `ResourceExhausted` if the metadata exceeds a limit.
 pub fn pairs(pairs: &[(String, String)], limits: &Limits) -> Result<(Metadata, Option<Duration>), Status> {
     let mut block = Vec::new();
     for text in pairs.iter().flat_map(|(name, value)| [name, value]) {
@@ -44,7 +44,7 @@ pub fn pairs(pairs: &[(String, String)], limits: &Limits) -> Result<(Metadata, O
     match request(&block, limits) {
         Ok(request) => Ok((request.metadata, request.timeout)),
         Err(Unreadable::Refused(status)) => Err(status),
-        Err(Unreadable::Malformed) => Err(Status::internal("metadata that was just written is not whole")),
+        Err(Unreadable::Malformed) => Err(Status::internal("metadata that was just written is malformed")),
     }
 }
 
@@ -56,6 +56,7 @@ impl From<Status> for Unreadable {
 
 /// Reads the block of a request.
 pub(super) fn request(block: &[u8], limits: &Limits) -> Result<Request, Unreadable> {
+    crate::work::add(block.len());
     let mut request = Request::default();
     let mut auth = None;
     for entry in Entries(block) {
@@ -92,7 +93,7 @@ pub(super) fn response(block: &[u8], limits: &Limits) -> Result<Metadata, Unread
     Ok(metadata)
 }
 
-/// The timeout of a request that says nothing else: the commonest block there is.
+/// Reads the timeout of a request whose block has nothing else: the most frequent kind of block.
 #[inline]
 pub(super) fn only_timeout(block: &[u8]) -> Option<Duration> {
     let mut entries = Entries(block);
@@ -102,13 +103,13 @@ pub(super) fn only_timeout(block: &[u8]) -> Option<Duration> {
     }
 }
 
-/// Milliseconds; one that has passed may be negative. What is no number is no deadline, as in Go.
+/// Parses milliseconds; an expired timeout may be negative. A value that is not a number means no deadline, as in Go.
 fn timeout_of(value: &[u8]) -> Option<Duration> {
     let milliseconds: i64 = str::from_utf8(value).ok()?.parse().ok()?;
     Some(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0)))
 }
 
-/// Names and values of a block.
+/// Iterator over names and values of a block.
 pub(super) struct Entries<'a>(pub(super) &'a [u8]);
 
 impl<'a> Entries<'a> {
@@ -136,7 +137,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// A block to be written: its entries, and how many bytes they take.
+/// A block to be written: its entries and its size in bytes.
 #[derive(Default)]
 pub(super) struct Block<'a> {
     own: Vec<(&'a str, &'a [u8])>,
@@ -146,13 +147,13 @@ pub(super) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Adds an entry of the protocol's own.
+    /// Adds an entry that the protocol defines.
     pub(super) fn entry(&mut self, name: &'a str, value: &'a [u8]) {
         self.own.push((name, value));
         self.len += 8 + name.len() + value.len();
     }
 
-    /// Adds a list of the application's; at most two.
+    /// Adds a metadata list of the application; at most two.
     pub(super) fn list(&mut self, metadata: &'a Metadata) {
         if metadata.is_empty() {
             return;

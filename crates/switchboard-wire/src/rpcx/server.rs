@@ -1,4 +1,4 @@
-//! The server's side of a connection that speaks rpcx.
+//! The server side of an rpcx connection.
 
 use super::{
     connect::Connect,
@@ -7,18 +7,20 @@ use super::{
     metadata::{self, Block, Unreadable},
 };
 use crate::{
-    Codec, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Retry, Status,
-    foreign,
-    places::Places,
-    wire::{CallId, Encoding, Encodings, Head as CallHead, Opened, Push, PushRoom, ServerEvent, ServerWire},
+    Codec, Fatal, Found, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Retry,
+    Status, foreign,
+    pending::{Entry, PendingCalls},
+    wire::{
+        CallId, Encoding, Encodings, Head as CallHead, Kept, Opened, Push, PushRoom, ServerEvent, ServerWire,
+    },
 };
 use bytes::Bytes;
 use std::{str, sync::Arc};
 
-/// Methods that a connection remembers by what callers write; others are looked up anew with each call.
-const KNOWN_MAX: usize = 16;
+/// Number of methods that a connection caches by the bytes of path and method; others are looked up for each call.
+const CACHED_METHODS_MAX: usize = 16;
 
-/// The machine of a connection.
+/// State machine of a server connection.
 #[derive(Debug)]
 pub struct Server {
     limits: Limits,
@@ -26,33 +28,34 @@ pub struct Server {
     encodings: Encodings,
     connect: Connect,
     framer: Framer,
-    known: Vec<Known>,
-    /// The place in `known` of the last call.
+    cached: Vec<CachedMethod>,
+    /// Index of the method of the last call in the cache.
     last: usize,
-    calls: Places<Pending>,
-    /// The number of the last message that nobody asked for.
+    calls: PendingCalls<Pending>,
+    /// Sequence of the last push.
     pushed: u64,
     refusing: bool,
 }
 
 /// A method by the bytes of path and method.
 #[derive(Clone, Debug)]
-struct Known {
+struct CachedMethod {
     names: Bytes,
     method: MethodId,
+    called: Option<Arc<str>>,
 }
 
-/// What its answer needs of a call.
+/// State of a call that its response needs.
 #[derive(Debug)]
 struct Pending {
     header: Header,
     names: Bytes,
-    /// What was said before the message.
+    /// Metadata that precedes the message.
     metadata: Metadata,
 }
 
 impl Server {
-    /// A machine for a connection that was just accepted.
+    /// Creates the state machine of a newly accepted connection.
     pub fn new(limits: Limits, table: Arc<MethodTable>) -> Server {
         Server {
             limits,
@@ -60,26 +63,26 @@ impl Server {
             encodings: Encodings::NONE,
             connect: Connect::default(),
             framer: Framer::default(),
-            known: Vec::new(),
+            cached: Vec::new(),
             last: 0,
-            calls: Places::default(),
+            calls: PendingCalls::default(),
             pushed: 0,
             refusing: false,
         }
     }
 
-    /// Takes messages that are compressed so; rpcx has a number for gzip alone.
+    /// Accepts messages in these encodings; rpcx has a number for gzip only.
     #[must_use]
     pub fn taking(mut self, encodings: Encodings) -> Server {
         self.encodings = encodings;
         self
     }
 
-    /// Handles a frame that is all there, and takes it.
+    /// Processes a complete frame and takes it from the input.
     fn frame(&mut self, head: &Head, input: &mut Input, out: &mut Outbox) -> Result<ServerEvent, Fatal> {
         let header = head.header;
         if header.has(bit::RESPONSE) {
-            // Nothing was asked.
+            // The server makes no calls that could have a response.
             input.skip(head.payload.end);
             return Ok(ServerEvent::Handled);
         }
@@ -92,13 +95,13 @@ impl Server {
             return Ok(ServerEvent::Handled);
         }
         match self.begin(head, input.rest())? {
-            Ok((known, call)) => {
+            Ok((cached, call)) => {
                 input.skip(head.payload.start);
                 let first = Some(input.take(head.payload.len()));
                 let compressed = call.encoding != Encoding::Identity;
                 let id = match call.oneway {
                     true => self.calls.unanswered(),
-                    false => self.calls.enter(Pending::of(header, known.names)),
+                    false => self.calls.enter(Pending::of(header, cached.names)),
                 };
                 Ok(ServerEvent::Open { id, head: call, first, compressed, more: false })
             }
@@ -110,11 +113,15 @@ impl Server {
         }
     }
 
-    /// What a call says of itself, or why it is refused.
+    /// Reads the head of a call, or the status with which it is rejected.
     ///
     /// # Errors
-    /// Metadata that is not whole.
-    fn begin(&mut self, head: &Head, frame: &[u8]) -> Result<Result<(Known, CallHead), Status>, Fatal> {
+    /// Returns an error for malformed metadata.
+    fn begin(
+        &mut self,
+        head: &Head,
+        frame: &[u8],
+    ) -> Result<Result<(CachedMethod, CallHead), Status>, Fatal> {
         let header = head.header;
         let request = match metadata::request(&frame[head.metadata.clone()], &self.limits) {
             Ok(request) => request,
@@ -123,7 +130,7 @@ impl Server {
                 return Err(Fatal("a metadata block of rpcx is cut short".to_owned()));
             }
         };
-        Ok(self.known(head, frame).and_then(|known| {
+        Ok(self.cached_method(head, frame).and_then(|cached| {
             if self.refusing {
                 let status = Status::unavailable("the server is going away");
                 return Err(status.with_retry(Retry::Safe));
@@ -132,74 +139,77 @@ impl Server {
                 0 => Encoding::Identity,
                 bit::GZIP if self.encodings.has(Encoding::Gzip) => Encoding::Gzip,
                 bits => {
-                    let text = format!("compression {} is not taken here", bits >> 2);
+                    let text = format!("compression {} is not accepted", bits >> 2);
                     return Err(Status::unimplemented(text));
                 }
             };
             let head = CallHead {
-                method: known.method,
-                codec: codec(&self.table, header.codec >> 4, known.method)?,
+                method: cached.method,
+                called: cached.called.clone(),
+                codec: codec(&self.table, header.codec >> 4, cached.method)?,
                 encoding,
                 timeout: request.timeout,
                 metadata: request.metadata,
                 oneway: header.has(bit::ONEWAY),
             };
-            Ok((known, head))
+            Ok((cached, head))
         }))
     }
 
-    /// The method that path and method name.
-    fn known(&mut self, head: &Head, frame: &[u8]) -> Result<Known, Status> {
+    /// Finds the method with this path and method name.
+    fn cached_method(&mut self, head: &Head, frame: &[u8]) -> Result<CachedMethod, Status> {
         let names = &frame[head.names.clone()];
-        if let Some(at) = self.known.iter().position(|known| known.names == names) {
+        if let Some(at) = self.cached.iter().position(|cached| cached.names == names) {
             self.last = at;
-            return Ok(self.known[at].clone());
+            return Ok(self.cached[at].clone());
         }
         let name =
             |range: &std::ops::Range<usize>| String::from_utf8_lossy(&frame[range.clone()]).into_owned();
         let (path, name) = (name(&head.path), name(&head.method));
-        let method = find(&self.table, &path, &name)?;
+        let Found { method, called } = find(&self.table, &path, &name)?;
         let kind = self.table.info(method).kind;
         if kind != Kind::Unary {
             let full = self.table.full_name(method);
             let text = format!("{full} has a stream, which rpcx cannot carry; native, gRPC and Connect can");
             return Err(Status::unimplemented(text));
         }
-        let known = Known { names: Bytes::copy_from_slice(names), method };
-        if self.known.len() < KNOWN_MAX {
-            self.last = self.known.len();
-            self.known.push(known.clone());
+        let cached = CachedMethod { names: Bytes::copy_from_slice(names), method, called };
+        if self.cached.len() < CACHED_METHODS_MAX {
+            self.last = self.cached.len();
+            self.cached.push(cached.clone());
         }
-        Ok(known)
+        Ok(cached)
     }
 
-    /// Largest payload of a request; of a method that has no limit of its own, that of the connection.
+    /// Returns the largest payload of a request: the limit of the method if it has one, otherwise that of the
+    /// connection.
     fn payload_max(table: &MethodTable, limits: &Limits, head: &Head, frame: &[u8]) -> u32 {
+        crate::work::add(head.names.len());
         let general = limits.message_bytes_max;
         if !table.has_limits() {
             return general;
         }
         let text = |range: &std::ops::Range<usize>| str::from_utf8(&frame[range.clone()]).unwrap_or_default();
         let found = find(table, text(&head.path), text(&head.method));
-        found.map_or(general, |method| table.message_bytes_max(method, general))
+        found.map_or(general, |found| table.message_bytes_max(found.method, general))
     }
 
-    /// Answers a frame of which a part is too large, before that has come.
+    /// Rejects a frame with a part that is too large, before that part has arrived.
     fn too_large(&mut self, head: &Head, part: Part, frame: &[u8], out: &mut Outbox) {
         let status = match part {
             Part::Metadata => foreign::metadata_too_large(head.metadata.len(), &self.limits),
-            Part::Payload => match self.known(head, frame) {
+            Part::Payload => match self.cached_method(head, frame) {
                 Err(status) => status,
-                Ok(known) => {
+                Ok(cached) => {
                     let bytes = u32::try_from(head.payload.len()).unwrap_or(u32::MAX);
-                    self.table.too_large(known.method, bytes, self.limits.message_bytes_max)
+                    self.table.too_large(cached.method, bytes, self.limits.message_bytes_max)
                 }
             },
         };
         self.refuse_call(head, frame, &status, out);
     }
 
-    /// Answers a request that begins no call.
+    /// Responds to a request that starts no call.
     fn refuse_call(&self, head: &Head, frame: &[u8], status: &Status, out: &mut Outbox) {
         if !head.header.has(bit::ONEWAY) && !head.header.has(bit::RESPONSE) {
             put_error(head.header, &frame[head.names.clone()], status, out);
@@ -232,6 +242,13 @@ impl Pending {
     }
 }
 
+impl Entry for Pending {
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.names.len()
+    }
+}
+
 fn put_error(header: Header, names: &[u8], status: &Status, out: &mut Outbox) {
     let header = Header { bits: bit::RESPONSE | bit::ERROR, ..header };
     let written = Written::of(status);
@@ -239,38 +256,38 @@ fn put_error(header: Header, names: &[u8], status: &Status, out: &mut Outbox) {
     frame::put_head(header, names, block.len(), |into| block.put(into), 0, out);
 }
 
-/// The codec with this number of rpcx, for messages of the method.
+/// Returns the codec with this number of rpcx, for messages of the method.
 ///
 /// # Errors
-/// `Unimplemented` in the words of rpcx.
+/// `Unimplemented` with the error text of rpcx.
 pub fn codec(table: &MethodTable, number: u8, method: MethodId) -> Result<Codec, Status> {
     match frame::codec_of(number) {
-        // The caller has written the message itself.
+        // The caller encoded the message itself.
         Some(Codec::Raw) if !table.service(method).descriptor.is_empty() => Ok(Codec::Proto),
         Some(codec) => Ok(codec),
         None => Err(error::no_codec(number)),
     }
 }
 
-/// The method of a service by its full name, or by its last part where that is clear.
+/// Finds a method by the full name of its service, or by the last part of the name if that is unambiguous.
 ///
 /// # Errors
-/// `Unimplemented` in the words of rpcx.
-pub fn find(table: &MethodTable, path: &str, method: &str) -> Result<MethodId, Status> {
+/// `Unimplemented` with the error text of rpcx.
+pub fn find(table: &MethodTable, path: &str, method: &str) -> Result<Found, Status> {
     let full = format!("{path}/{method}");
     if let Some(found) = table.find(&full) {
-        return Ok(found);
+        return Ok(found.into());
     }
     let names = table.services().iter().map(|service| service.name);
     let mut meant =
         names.filter(|name| *name == path || name.rsplit_once('.').is_some_and(|(_, short)| short == path));
     match (meant.next(), meant.next()) {
-        (None, _) => table.learn(&full, Kind::Unary).ok_or_else(|| error::no_service(path)),
-        (Some(name), None) => table.find(&format!("{name}/{method}")).ok_or_else(|| error::no_method(method)),
-        (Some(one), Some(other)) => {
-            let text = format!("{path} may be {one} or {other}: say which in the service path");
-            Err(Status::unimplemented(text))
+        (None, _) => table.other(&full, Kind::Unary).ok_or_else(|| error::no_service(path)),
+        (Some(name), None) => {
+            let found = table.find(&format!("{name}/{method}"));
+            found.map(Found::from).ok_or_else(|| error::no_method(method))
         }
+        (Some(one), Some(other)) => Err(table.ambiguous(path, one, other)),
     }
 }
 
@@ -281,16 +298,16 @@ impl ServerWire for Server {
 
     #[inline]
     fn next_call(&mut self, input: &mut Input) -> Option<Opened> {
-        if self.refusing || self.framer.is_skipping() {
+        if self.refusing || self.framer.is_within() {
             return None;
         }
-        let known = self.known.get(self.last)?;
+        let cached = self.cached.get(self.last)?;
         let rest = input.rest();
         let fixed = rest.first_chunk()?;
         let header = Header::parse(fixed);
-        let names_end = HEADER_LEN + known.names.len();
+        let names_end = HEADER_LEN + cached.names.len();
         let end = HEADER_LEN + frame::length(rest, 12)?;
-        if fixed[0] != super::MAGIC || header.bits != 0 || rest.get(HEADER_LEN..names_end)? != known.names {
+        if fixed[0] != super::MAGIC || header.bits != 0 || rest.get(HEADER_LEN..names_end)? != cached.names {
             return None;
         }
         let block = names_end + 4..names_end + 4 + frame::length(rest, names_end)?;
@@ -302,13 +319,14 @@ impl ServerWire for Server {
             [] => None,
             block => Some(metadata::only_timeout(block)?),
         };
-        // Raw bytes mean something else to protobuf.
+        // Raw bytes have another meaning for protobuf services.
         let codec = frame::codec_of(header.codec >> 4).filter(|codec| *codec != Codec::Raw)?;
-        let max = self.table.message_bytes_max(known.method, self.limits.message_bytes_max);
+        let max = self.table.message_bytes_max(cached.method, self.limits.message_bytes_max);
         if payload.len() > max as usize || block.len() > self.limits.metadata_bytes_max as usize {
             return None;
         }
-        let Known { names, method } = known.clone();
+        // A method that no service declares needs its name, which only a full head carries.
+        let CachedMethod { names, method, called: None } = cached.clone() else { return None };
         input.skip(payload.start);
         let id = self.calls.enter(Pending::of(header, names));
         Some(Opened { id, method, codec, timeout, len: payload.len() })
@@ -367,11 +385,15 @@ impl ServerWire for Server {
         self.refusing = true;
     }
 
+    fn kept(&self) -> Kept {
+        self.calls.kept()
+    }
+
     fn pushes(&self) -> Option<PushRoom> {
         Some(PushRoom { path: super::NAME_BYTES_MAX, metadata: u32::MAX as usize })
     }
 
-    /// Looks as a one-way call of the server's does; its numbers are of its own.
+    /// Sent like a one-way call of the server, with its own sequence numbers.
     fn push(&mut self, push: &Push, out: &mut Outbox) {
         self.pushed += 1;
         let (bits, codec) = (bit::ONEWAY, frame::codec_number(push.codec).unwrap_or(frame::codec::RAW) << 4);

@@ -1,4 +1,4 @@
-//! Conversations with a mock peer, in the bytes that rpcx 1.9.4 for Go was seen to send.
+//! Conversations with a mock peer, in bytes recorded from rpcx 1.9.4 for Go.
 
 use super::{Client, HEARTBEAT_BYTES_MAX, NAME_BYTES_MAX, Server};
 use crate::{
@@ -22,7 +22,7 @@ static OTHER: ServiceInfo =
 const RECORDED: &str = "08000010 0000000000000000 0000003d 00000005 4172697468 00000003 4d756c
     00000016 00000006 5f5f41555448 00000008 6265617265722078 0000000f 7b2241223a31302c2242223a32307d";
 
-/// A frame of a caller: bits, codec and sequence, and its parts.
+/// Builds a frame of a caller: bits, codec, sequence, and parts.
 fn frame(
     bits: u8,
     codec: u8,
@@ -64,7 +64,7 @@ fn server(limits: Limits) -> Side<Server> {
 }
 
 impl Side<Server> {
-    /// The bytes are answered without a call; the status that a client reads.
+    /// Sends bytes that the server rejects without a call; returns the status that a client reads.
     fn refused(&mut self, bytes: &[u8]) -> Status {
         assert!(matches!(self.next(bytes), Some(ServerEvent::Handled)));
         match client().events(&self.out.take_all()).pop() {
@@ -81,7 +81,7 @@ fn client() -> Side<Client> {
 }
 
 #[test]
-fn recorded_call_is_read_and_answered() {
+fn recorded_call_is_read_and_gets_a_response() {
     let mut side = server(Limits::default());
     let (id, head, first) = side.open(&bytes(RECORDED));
     assert_eq!(first, r#"{"A":10,"B":20}"#);
@@ -129,9 +129,9 @@ fn metadata_is_renamed_and_time_is_read() {
     };
     let head =
         call(&[("A-Key", "one"), ("a-key", "two"), ("ort", "Köln"), ("no good", "x"), ("__AUTH", "secret")]);
-    let told: Vec<_> = head.metadata.iter().map(|(name, value)| (name, &value[..])).collect();
+    let received: Vec<_> = head.metadata.iter().map(|(name, value)| (name, &value[..])).collect();
     assert_eq!(
-        told,
+        received,
         [
             ("a-key", &b"one"[..]),
             ("a-key", b"two"),
@@ -147,26 +147,26 @@ fn metadata_is_renamed_and_time_is_read() {
 }
 
 #[test]
-fn heartbeats_come_back_and_answers_are_nobodys() {
+fn heartbeats_are_echoed_and_unknown_responses_are_ignored() {
     let beat = "08004030 0000000000000000 00000019 00000000 00000000 00000000 00000009 d318e9190000000000";
     let mut side = server(Limits::default());
     assert!(matches!(side.next(&bytes(beat)), Some(ServerEvent::Handled)));
     assert_eq!(side.out.take_all(), bytes(&beat.replacen("080040", "0800c0", 1)));
-    // With names, metadata and the one-way bit.
+    // A heartbeat with names, metadata and the one-way bit.
     let odd = frame(0x60, 1, 9, ["a", "b"], &[("k", "v")], b"?");
     assert!(matches!(side.next(&odd), Some(ServerEvent::Handled)));
     assert_eq!(side.out.take_all()[2], 0xE0);
-    // A response, whatever it is of.
+    // A response, which the server ignores.
     assert!(matches!(side.next(&frame(0x80, 1, 9, ["Arith", "Mul"], &[], b"?")), Some(ServerEvent::Handled)));
     assert!(side.out.is_empty());
 }
 
 #[test]
-fn what_cannot_be_called_is_said_in_the_words_of_rpcx() {
+fn unknown_methods_get_the_error_text_of_rpcx() {
     let mut side = server(Limits::default());
     let mut refused = |frame: Vec<u8>| side.refused(&frame);
     for (names, expected) in [
-        (["Nobody", "Mul"], "rpcx: can't find service Nobody"),
+        (["Missing", "Mul"], "rpcx: can't find service Missing"),
         (["", ""], "rpcx: can't find service "),
         (["Arith", "Nothing"], "rpcx: can't find method Nothing"),
     ] {
@@ -179,7 +179,7 @@ fn what_cannot_be_called_is_said_in_the_words_of_rpcx() {
         assert_eq!(status.message(), format!("can not find codec for {codec}"));
     }
     assert!(refused(frame(0x1C, 1, 1, ["Arith", "Mul"], &[], b"x")).message().contains("compression 7"));
-    // Raw bytes are a message of a service that has protobuf, and of others what they are.
+    // Raw bytes are a message for a service with protobuf, and stay raw for others.
     for (service, number, codec) in
         [("Other", 0, Codec::Proto), ("Arith", 0, Codec::Raw), ("Arith", 4, Codec::ThriftStruct)]
     {
@@ -191,14 +191,14 @@ fn what_cannot_be_called_is_said_in_the_words_of_rpcx() {
 }
 
 #[test]
-fn oneway_is_never_answered() {
+fn oneway_calls_have_no_reply() {
     let mut side = server(Limits::default());
     let (id, head, _) = side.open(&frame(0x20, 1, 1, ["Arith", "Mul"], &[], b""));
     assert!(head.oneway);
     let (other, ..) = side.open(&frame(0x20, 1, 2, ["Arith", "Mul"], &[], b""));
     assert_ne!(id, other);
     side.machine.end(id, Err(&Status::internal("x")), &mut side.out);
-    for names in [["Nobody", "Mul"], ["Arith", "Nothing"]] {
+    for names in [["Missing", "Mul"], ["Arith", "Nothing"]] {
         assert!(matches!(side.next(&frame(0x20, 1, 1, names, &[], b"")), Some(ServerEvent::Handled)));
     }
     assert!(side.out.is_empty());
@@ -213,7 +213,7 @@ fn limits_refuse_one_call_and_the_connection_goes_on() {
         ..Limits::default()
     };
     let mut side = server(limits);
-    // The answer does not wait for the rest of the frame.
+    // The rejection does not wait for the rest of the frame.
     let large = mul(&[b'x'; 101]);
     let (head, rest) = large.split_at(large.len() - 101);
     let status = side.refused(head);
@@ -241,14 +241,14 @@ fn bytes_that_are_no_frame_end_the_connection() {
     let fatal = |bytes: &[u8]| server(Limits::default()).fatal(bytes);
     assert!(fatal(b"\x09").contains("begins with 08"));
     assert!(fatal(&[&mul(b"")[..], b"GET /"].concat()).contains("not 47"));
-    // A total that is shorter than the parts, one that has no room for them, and names over the limit.
+    // A total that is shorter than the parts, one without space for them, and names that exceed the limit.
     let mut short = mul(b"1234");
     short[15] -= 5;
     assert!(fatal(&short).contains("shorter than its parts"), "{short:02x?}");
     assert!(fatal(&bytes("08000010 0000000000000000 0000000f")).contains("shorter"));
     let name = "n".repeat(NAME_BYTES_MAX + 1);
     assert!(fatal(&frame(0, 1, 0, [&name, "Mul"], &[], b"")).contains("limit of 1024"));
-    // The length of the payload is not that of the rest.
+    // The length of the payload differs from the rest of the frame.
     let mut long = mul(b"1234");
     let at = long.len() - 5;
     long[at] = 3;
@@ -288,7 +288,7 @@ fn statuses_survive_the_wire() {
         assert!(back.message() == sent || sent.len() > 4096 && sent.starts_with(back.message()), "{back}");
         assert_eq!(back.origin(), crate::Origin::Peer);
     }
-    // What servers in Go say.
+    // Texts of servers in Go.
     for (text, code) in [
         ("divide by zero", Code::Unknown),
         ("rpcx: can't find service X", Code::Unimplemented),
@@ -327,7 +327,7 @@ fn metadata_goes_before_a_reply_in_one_frame() {
 }
 
 #[test]
-fn client_writes_what_go_writes() {
+fn client_writes_the_same_bytes_as_go() {
     let mut side = client();
     let mut metadata = Metadata::new();
     metadata.insert("authorization", "bearer x").unwrap();
@@ -348,7 +348,9 @@ fn client_writes_what_go_writes() {
         client().machine.open(1, open, first.map(Outgoing::from), &mut Outbox::new()).unwrap_err()
     };
     assert!(
-        refused(Open { codec: Codec::Postcard, ..OPEN }, Some(&request)).message().contains("no postcard")
+        refused(Open { codec: Codec::Postcard, ..OPEN }, Some(&request))
+            .message()
+            .contains("codec postcard is not supported")
     );
     for (more, first) in [(true, Some(&request)), (false, None)] {
         assert_eq!(refused(Open { more, ..OPEN }, first).code(), Code::Unimplemented);
@@ -362,7 +364,7 @@ fn client_writes_what_go_writes() {
 }
 
 #[test]
-fn client_keeps_answers_apart_from_what_the_server_says_unasked() {
+fn client_separates_replies_from_pushes() {
     let mut side = client();
     let push = frame(0x20, 0, 7, ["News", "Flash"], &[], b"!");
     let reply = frame(0x80, 1, 7, ["Arith", "Mul"], &[], b"1");
@@ -386,9 +388,9 @@ fn client_keeps_answers_apart_from_what_the_server_says_unasked() {
     assert!(matches!(side.events(&peer.out.take_all())[..], [ClientEvent::Pong]));
 }
 
-/// As `SendMessage` of a server in Go writes it: a one-way request with raw bytes, numbered on its own.
+/// A push as `SendMessage` of a server in Go writes it: a one-way request with raw bytes and its own sequence.
 #[test]
-fn what_nobody_asked_for_is_written_as_go_writes_it() {
+fn pushes_are_written_as_in_go() {
     let mut side = server(Limits::default());
     let mut metadata = Metadata::new();
     metadata.insert("k", "v").unwrap();
@@ -400,7 +402,7 @@ fn what_nobody_asked_for_is_written_as_go_writes_it() {
         let events = client().events(&sent);
         assert!(matches!(&events[..], [ClientEvent::Push(heard)] if **heard == push), "{events:?}");
     }
-    // Compressed in a way that nobody agreed on, over a limit, or cut short.
+    // Pushes with an unsupported compression, over a limit, or truncated.
     assert!(client().events(&frame(0x24, 0, 1, ["a", "b"], &[], b"x")).is_empty());
     let large = "v".repeat(20_000);
     assert!(client().events(&frame(0x20, 0, 1, ["a", "b"], &[("k", &large)], b"x")).is_empty());
@@ -413,7 +415,7 @@ fn what_nobody_asked_for_is_written_as_go_writes_it() {
 }
 
 #[test]
-fn client_gives_up_on_a_reply_over_its_limits() {
+fn client_rejects_a_reply_over_its_limits() {
     let mut machine =
         Client::new(Limits { message_bytes_max: 10, metadata_bytes_max: 64, ..Limits::default() });
     let (mut input, mut out) = (Input::default(), Outbox::new());
@@ -432,7 +434,7 @@ fn client_gives_up_on_a_reply_over_its_limits() {
 }
 
 #[test]
-fn connect_is_answered_whatever_its_line_ends_and_split() {
+fn connect_is_accepted_for_any_line_ends_and_split() {
     const ANSWER: &[u8] = b"HTTP/1.0 200 Connected to rpcx\n\n";
     for request in ["CONNECT /_rpcx_ HTTP/1.0\n\n", "CONNECT /_rpcx_ HTTP/1.1\r\nHost: a\r\n\r\n"] {
         let mut side = server(Limits::default());
@@ -459,7 +461,7 @@ fn client_begins_with_a_heartbeat() {
 }
 
 #[test]
-fn client_says_nothing_before_connect_is_answered() {
+fn client_sends_nothing_before_the_response_to_connect() {
     let mut side = client();
     side.machine = Client::new(Limits::default()).over_http(true);
     side.machine.method(0, "calc.Arith/Mul", None, &mut side.out);

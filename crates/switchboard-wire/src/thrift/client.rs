@@ -1,7 +1,7 @@
-//! The client's side of a connection.
+//! The client side of a connection.
 //!
-//! The number of a call is its sequence number. Servers that answer in order and those that answer as they are ready
-//! are the same to it.
+//! The id of a call is its sequence number, so that replies may come in any order. Thrift has no cancel: the id of an
+//! abandoned call stays reserved until its reply comes. The method name in a reply must be that of the call.
 
 use super::{
     Encoded, Framing, Malformed, exception,
@@ -11,24 +11,25 @@ use super::{
     transcode,
 };
 use crate::{
-    Codec, Fatal, Input, Limits, Metadata, Outbox, Outgoing, SchemaId, Status,
-    wire::{CallId, ClientEvent, ClientWire, Encoding, Open, no_streams},
+    Codec, Fatal, Input, Limits, Metadata, Origin, Outbox, Outgoing, SchemaId, Status,
+    wire::{CallIds, ClientCallId, ClientEvent, ClientWire, Encoding, Open, no_streams},
 };
 use bytes::Bytes;
+use std::{collections::HashMap, sync::Arc};
 
-/// What a frame of Thrift can hold; servers have limits of their own, of 16 MB mostly, and do not tell.
+/// Largest message that fits in a Thrift frame. Servers have lower limits, usually 16 MB, and do not report them.
 const MESSAGE_BYTES_MAX: u32 = i32::MAX as u32;
 
-/// How a client speaks; the server has to be told the same.
+/// Protocol settings of a client; the server must use the same.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Settings {
-    /// What separates messages.
+    /// Separation of messages.
     pub framing: Framing,
-    /// How they are written.
+    /// Encoding of messages.
     pub encoded: Encoded,
-    /// Methods are called `Service:method`, for a `TMultiplexedProcessor`.
+    /// Calls methods as `Service:method`, for a `TMultiplexedProcessor`.
     pub multiplexed: bool,
-    /// What goes inside THeader is compressed.
+    /// Compresses the payload of THeader.
     pub zlib: bool,
 }
 
@@ -38,23 +39,26 @@ impl Default for Settings {
     }
 }
 
-/// The machine of a connection.
+/// State machine of a client connection.
 #[derive(Debug)]
 pub struct Client {
     limits: Limits,
     settings: Settings,
     frames: Frames,
-    /// By their numbers.
-    methods: Vec<Box<str>>,
-    /// What comes behind the metadata of a reply.
+    /// Names of methods by number.
+    methods: Vec<Arc<str>>,
+    /// Name of the method of each call whose reply is pending: its number may be assigned to another method by then.
+    /// Bounded by the driver: calls in flight, and those with a reserved id.
+    calls: HashMap<ClientCallId, Arc<str>>,
+    /// Event that follows the metadata of a reply.
     next: Option<ClientEvent>,
 }
 
 impl Client {
-    /// A connection that was just opened.
+    /// Creates the state machine of a newly opened connection.
     pub fn new(limits: Limits, settings: Settings) -> Client {
         let frames = Frames::new(settings.framing != Framing::Unframed);
-        Client { limits, settings, frames, methods: Vec::new(), next: None }
+        Client { limits, settings, frames, methods: Vec::new(), calls: HashMap::new(), next: None }
     }
 
     fn unit(&mut self, unit: Unit) -> Result<ClientEvent, Fatal> {
@@ -62,7 +66,12 @@ impl Client {
         let Some(head) = Head::read(&message).map_err(fatal)? else {
             return Err(fatal(Malformed::cut_short()));
         };
-        let id = head.sequence as CallId;
+        let id = id_of(head.sequence);
+        let checked = self.check_method(id, head.name);
+        self.calls.remove(&id);
+        if let Err(status) = checked {
+            return Ok(ClientEvent::End { id, end: Err(status) });
+        }
         let body = message.slice(head.len..);
         let body = match head.form.encoded() {
             Encoded::Binary => Ok(body),
@@ -73,7 +82,7 @@ impl Client {
         };
         let mut metadata = header.map(|header| header.metadata).unwrap_or_default();
         if metadata.encoded_len() > self.limits.metadata_bytes_max as usize {
-            // The reply is worth more than what came beside it.
+            // The reply is delivered without metadata that exceeds the limits.
             metadata = Metadata::new();
         }
         let event = match (head.kind, body) {
@@ -98,9 +107,30 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Checks that the method named in a reply is that of its call. Servers behind a `TMultiplexedProcessor` leave the
+    /// service out, and some leave the name empty.
+    fn check_method(&self, id: ClientCallId, named: &[u8]) -> Result<(), Status> {
+        let Some(called) = self.calls.get(&id).map(|name| &**name) else { return Ok(()) };
+        let short = called.rsplit_once(':').map_or(called, |(_, method)| method);
+        if named.is_empty() || named == called.as_bytes() || named == short.as_bytes() {
+            return Ok(());
+        }
+        let text = format!(
+            "the reply with the sequence number {id} names the method {:?}, but its call is of {called:?}",
+            String::from_utf8_lossy(named)
+        );
+        Err(Status::internal(text).with_origin(Origin::Path))
+    }
+}
+
 impl ClientWire for Client {
     fn name(&self) -> &'static str {
         "thrift"
+    }
+
+    fn call_ids(&self) -> CallIds {
+        CallIds::Reserved
     }
 
     fn method(&mut self, number: u16, name: &str, _schema: Option<SchemaId>, _out: &mut Outbox) {
@@ -109,14 +139,14 @@ impl ClientWire for Client {
         let name = if self.settings.multiplexed { format!("{service}:{method}") } else { method.to_owned() };
         let at = usize::from(number);
         if self.methods.len() <= at {
-            self.methods.resize(at + 1, Box::default());
+            self.methods.resize(at + 1, Arc::from(""));
         }
         self.methods[at] = name.into();
     }
 
     fn open(
         &mut self,
-        id: CallId,
+        id: ClientCallId,
         open: Open<'_>,
         first: Option<Outgoing<'_>>,
         out: &mut Outbox,
@@ -126,7 +156,7 @@ impl ClientWire for Client {
         }
         if open.codec != Codec::Thrift {
             let text = format!(
-                "Thrift carries messages of .thrift files, written as thrift and not as {}",
+                "codec {} is not supported on Thrift; use thrift with messages of .thrift files",
                 open.codec
             );
             return Err(Status::unimplemented(text));
@@ -141,14 +171,14 @@ impl ClientWire for Client {
             }
         };
         if body.len() > MESSAGE_BYTES_MAX as usize - 2 * super::AROUND_MAX {
-            let text = format!("a request of {} bytes is more than Thrift can frame", body.len());
+            let text = format!("a request of {} bytes is too large for a Thrift frame", body.len());
             return Err(Status::resource_exhausted(text));
         }
         let compact = match self.settings.encoded {
             Encoded::Binary => None,
             Encoded::Compact => {
                 let refused =
-                    |malformed| Status::internal(format!("a request that is no struct: {malformed}"));
+                    |malformed| Status::internal(format!("the request is not a Thrift struct: {malformed}"));
                 Some(Bytes::from(transcode::to_compact(&body).map_err(refused)?.0))
             }
         };
@@ -162,7 +192,7 @@ impl ClientWire for Client {
             Framing::Header => {
                 let mut metadata = open.metadata.clone();
                 if let Some(timeout) = open.timeout {
-                    // Rounded up, so that the server does not give up before its caller.
+                    // Rounded up, so that the deadline of the server is not before that of its caller.
                     let ms = timeout.as_nanos().div_ceil(1_000_000);
                     metadata.remove(header::TIMEOUT);
                     metadata.insert(header::TIMEOUT, ms.to_string())?;
@@ -175,7 +205,7 @@ impl ClientWire for Client {
                     return Err(Status::resource_exhausted(text));
                 }
                 let (encoded, zlib) = (self.settings.encoded, self.settings.zlib);
-                let header = Header { sequence: id, flags: 0, encoded, zlib, metadata };
+                let header = Header { sequence: id as u32, flags: 0, encoded, zlib, metadata };
                 let mut message = Vec::with_capacity(32 + name.len() + body.len());
                 head.write(&mut message);
                 message.extend_from_slice(&body);
@@ -183,6 +213,11 @@ impl ClientWire for Client {
                 header.write(&message, &mut frame);
                 out.put(&frame.into());
             }
+        }
+        if !open.oneway
+            && let Some(name) = self.methods.get(usize::from(open.method))
+        {
+            self.calls.insert(id, name.clone());
         }
         Ok(())
     }
@@ -203,8 +238,8 @@ impl ClientWire for Client {
         MESSAGE_BYTES_MAX
     }
 
-    /// Framed messages in strict binary.
-    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, usize)> {
+    /// Fast path for framed messages in strict binary.
+    fn next_reply(&mut self, input: &mut Input) -> Option<(ClientCallId, usize)> {
         if self.frames.framed() != Some(true) || self.next.is_some() {
             return None;
         }
@@ -215,7 +250,10 @@ impl ClientWire for Client {
         if head.kind != Kind::Reply || len - head.len > self.limits.message_bytes_max as usize {
             return None;
         }
-        let (id, head_len) = (head.sequence as CallId, head.len);
+        let (id, head_len) = (id_of(head.sequence), head.len);
+        // `recv` reports a reply of another method.
+        self.check_method(id, head.name).ok()?;
+        self.calls.remove(&id);
         input.skip(4 + head_len);
         Some((id, len - head_len))
     }
@@ -236,6 +274,10 @@ impl ClientWire for Client {
             }
         }
     }
+}
+
+fn id_of(sequence: i32) -> ClientCallId {
+    (sequence as u32).into()
 }
 
 fn fatal(malformed: Malformed) -> Fatal {

@@ -1,9 +1,9 @@
-//! Numbers of the compact protocol.
+//! Numbers and types of the compact protocol.
 
 use super::{Malformed, Type};
 use bytes::BufMut;
 
-/// The type of the binary protocol for a type of the compact one; both booleans are `BOOL`.
+/// Converts a type of the compact protocol to the binary one; both booleans are `BOOL`.
 pub(super) fn binary_type(compact: u8) -> Result<Type, Malformed> {
     Ok(match compact {
         1 | 2 => Type::BOOL,
@@ -22,7 +22,7 @@ pub(super) fn binary_type(compact: u8) -> Result<Type, Malformed> {
     })
 }
 
-/// The type of the compact protocol; elements of type `BOOL` are 2.
+/// Converts a type of the binary protocol to the compact one; elements of type `BOOL` are 2.
 pub(super) fn compact_type(binary: Type) -> Result<u8, Malformed> {
     Ok(match binary {
         Type::BOOL => 2,
@@ -41,7 +41,7 @@ pub(super) fn compact_type(binary: Type) -> Result<u8, Malformed> {
     })
 }
 
-/// The fewest bytes of a value in the compact protocol.
+/// Returns the smallest size of a value in the compact protocol.
 pub(super) fn least(kind: Type) -> usize {
     match kind {
         Type::DOUBLE => 8,
@@ -50,7 +50,7 @@ pub(super) fn least(kind: Type) -> usize {
     }
 }
 
-/// A variable-length number and its bytes; none if more bytes are needed.
+/// Reads a variable-length number and its length; `None` if more bytes are needed.
 #[inline]
 pub(super) fn varint(bytes: &[u8]) -> Result<Option<(u64, usize)>, Malformed> {
     let mut number = 0u64;
@@ -80,7 +80,7 @@ pub(super) fn put_varint(out: &mut impl BufMut, mut number: u64) {
     out.put_u8(number as u8);
 }
 
-/// Small for numbers close to zero.
+/// Encodes a signed number so that numbers close to zero are small.
 #[inline]
 pub(super) fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64

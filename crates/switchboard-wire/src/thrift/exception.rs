@@ -1,4 +1,4 @@
-//! `TApplicationException` and [`Status`]: how calls end that have no result.
+//! Conversion between `TApplicationException` and [`Status`], for calls that end without a result.
 //!
 //! | status | type | text |
 //! | --- | --- | --- |
@@ -13,10 +13,10 @@
 //! | 8 transform, 9 protocol, 10 client type | `Internal` |
 //! | 7 protocol error, 11 validation failed | `InvalidArgument` |
 //! | 6 internal error | the code that the text begins with, else `Internal` |
-//! | 0 and unknown ones | that of the text, else `Unknown` |
+//! | 0 and unknown types | the code that the text begins with, else `Unknown` |
 //!
-//! Details, metadata and whether a retry is safe have no place in it. What services declare to throw does not come this
-//! way: it is part of their results.
+//! The exception has no fields for details, metadata and the retry property. Exceptions that services declare are part
+//! of their results and are not converted here.
 
 use super::{
     Malformed, Reader, Type,
@@ -25,7 +25,7 @@ use super::{
 use crate::{Code, Origin, Status};
 use bytes::Bytes;
 
-/// The types of `TApplicationException` that are written here.
+/// Types of `TApplicationException` that this implementation writes.
 pub(super) const UNKNOWN_METHOD: i32 = 1;
 pub(super) const INVALID_MESSAGE_TYPE: i32 = 2;
 pub(super) const INTERNAL_ERROR: i32 = 6;
@@ -33,7 +33,7 @@ pub(super) const PROTOCOL_ERROR: i32 = 7;
 pub(super) const INVALID_TRANSFORM: i32 = 8;
 pub(super) const INVALID_PROTOCOL: i32 = 9;
 
-/// The struct in the binary protocol.
+/// Writes the struct in the binary protocol.
 pub fn write(status: &Status) -> Vec<u8> {
     let (number, text) = match status.code() {
         Code::Unimplemented => (UNKNOWN_METHOD, status.message().to_owned()),
@@ -51,17 +51,17 @@ pub(super) fn write_parts(text: &str, number: i32) -> Vec<u8> {
     out
 }
 
-/// The status for a struct in the binary protocol.
+/// Reads the status from a struct in the binary protocol.
 ///
 /// # Errors
-/// Bytes that are no struct.
+/// Returns an error for bytes that are not a struct.
 pub fn read(body: &Bytes) -> Result<Status, Malformed> {
     let mut input = Reader::new(body);
     let (mut text, mut number) = (None, None);
     input.enter()?;
     while let Some((kind, id)) = input.field()? {
         match id {
-            // Text that is not UTF-8 is still some.
+            // Text that is not UTF-8 is accepted and converted.
             1 if kind == Type::STRING => input.known::<Bytes>(kind, &mut text)?,
             2 => input.known::<i32>(kind, &mut number)?,
             _ => input.skip(kind)?,

@@ -1,4 +1,4 @@
-//! Whole messages out of the bytes of a connection, whatever separates them.
+//! Splits the bytes of a connection into complete messages, in every framing.
 
 use super::{
     AROUND_MAX, Malformed,
@@ -9,32 +9,33 @@ use super::{
 use crate::{Input, Limits};
 use bytes::Bytes;
 
-/// Room for a whole frame is made once so much of it has come: its length alone costs its sender nothing.
+/// Number of received bytes from which memory for the whole frame is reserved; the length alone does not make the
+/// receiver allocate.
 const ROOM_FROM: usize = 32 << 10;
 
-/// What tells one message from the next on a connection.
+/// Reader of the messages of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// Whether messages have frames around them; not known before the first byte.
+    /// True if messages are framed; `None` before the first byte.
     framed: Option<bool>,
-    /// The message without a frame that is arriving: where its struct begins, and how far it was looked at.
+    /// The incomplete unframed message: the position of its struct, and the state of the scanner.
     arriving: Option<(usize, Scanner)>,
 }
 
-/// A whole message, and the header that came around it.
+/// A complete message, and the header around it.
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) message: Bytes,
     pub(super) header: Option<Header>,
 }
 
-/// Why the connection cannot go on. The bytes of what is at fault are still in the input, unless it is a header.
+/// Reason why the connection cannot continue. The bytes at fault are still in the input, except for a header.
 #[derive(Debug)]
 pub(super) enum Broken {
-    /// The header of this frame.
+    /// The header of this frame is invalid.
     Header(Bytes, Refused),
     Malformed(Malformed),
-    /// A frame of so many bytes.
+    /// A frame has this size in bytes, which exceeds the limit.
     TooLarge(usize),
 }
 
@@ -45,18 +46,18 @@ impl From<Malformed> for Broken {
 }
 
 impl Frames {
-    /// On a connection of which that much is known.
+    /// Creates the reader of a connection whose framing is known.
     pub(super) fn new(framed: bool) -> Frames {
         Frames { framed: Some(framed), arriving: None }
     }
 
-    /// Whether messages have frames around them, once the first byte has come.
+    /// Returns true if messages are framed, once the first byte has arrived.
     #[inline]
     pub(super) fn framed(&self) -> Option<bool> {
         self.framed
     }
 
-    /// Takes the next message, whose struct has `body_max` bytes at most; none if more bytes are needed.
+    /// Takes the next message, whose struct may have at most `body_max` bytes; `None` if more bytes are needed.
     pub(super) fn next(
         &mut self,
         input: &mut Input,
@@ -76,7 +77,7 @@ impl Frames {
             Some(arriving) => arriving,
             None => {
                 if !matches!(input.rest().first(), None | Some(&COMPACT | &0x80)) {
-                    return Err(Malformed("bytes between messages that begin none".into()).into());
+                    return Err(Malformed("the bytes after a message do not begin another one".into()).into());
                 }
                 let Some(head) = Head::read(input.rest())? else { return Ok(None) };
                 self.arriving.insert((head.len, Scanner::new(head.form.encoded())))
@@ -94,7 +95,7 @@ fn next_frame(input: &mut Input, body_max: usize, limits: &Limits) -> Result<Opt
     let len = u32::from_be_bytes(*len) as usize;
     let max = body_max + AROUND_MAX + limits.metadata_bytes_max as usize;
     if len > max {
-        // A few bytes more say whose message it is, and the refusal can name it.
+        // A few more bytes contain the head of the message, so that the rejection can name it.
         let start = &input.rest()[4..];
         let unnamed = start.len() < AROUND_MAX && matches!(Head::read(start), Ok(None));
         return if unnamed { Ok(None) } else { Err(Broken::TooLarge(len)) };

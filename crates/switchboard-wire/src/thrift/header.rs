@@ -1,7 +1,8 @@
-//! THeader: a frame with a number, names and values, and transforms of what it carries.
+//! THeader: a frame with a number, names and values, and transforms of its payload.
 //!
-//! Behind the length: `0FFF`, flags (16 bits), sequence (32), words of the header (16); the header: the protocol, the
-//! transforms, info blocks, zeros up to a whole word; the payload, to which the transforms were applied in their order.
+//! After the length: `0FFF`, flags (16 bits), sequence (32), words of the header (16). The header has the protocol, the
+//! transforms, info blocks, and zeros up to a whole word. The payload follows, to which the transforms were applied in
+//! order.
 
 use super::{
     Encoded, Malformed,
@@ -11,10 +12,10 @@ use crate::Metadata;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status as Progress};
 use std::fmt;
 
-/// The first two bytes behind the length.
+/// First two bytes after the length.
 pub const MAGIC: [u8; 2] = [0x0F, 0xFF];
 
-/// The metadata in which callers say how many milliseconds they wait.
+/// Metadata key with which callers send their timeout in milliseconds.
 pub const TIMEOUT: &str = "client_timeout";
 
 /// Bytes before the header.
@@ -23,29 +24,29 @@ const FIXED: usize = 10;
 const ZLIB: u64 = 1;
 const KEY_VALUES: u64 = 1;
 
-/// What a frame says before its payload.
+/// Fields of a frame before its payload.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Header {
-    /// The number that the answer repeats.
+    /// Number that the reply repeats.
     pub sequence: u32,
-    /// Bits that nobody uses; the answer repeats none.
+    /// Unused bits; the reply has none.
     pub flags: u16,
     /// The protocol of the message.
     pub encoded: Encoded,
-    /// The payload is compressed by zlib so many times, once if at all.
+    /// The payload is compressed by zlib once.
     pub zlib: bool,
-    /// Names and values, those that [`Metadata`] can hold.
+    /// Names and values that [`Metadata`] can hold.
     pub metadata: Metadata,
 }
 
-/// Why a frame cannot be read.
+/// Reason why a frame cannot be read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Refused {
-    /// Its bytes make no sense.
+    /// The bytes are not a valid frame.
     Malformed(Malformed),
-    /// The message is in a protocol that nobody speaks here, by its number.
+    /// The message is in an unsupported protocol, given by its number.
     Protocol(u64),
-    /// The payload is transformed in a way that nobody reads here, by its number.
+    /// The payload has an unsupported transform, given by its number.
     Transform(u64),
 }
 
@@ -59,21 +60,22 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refused::Malformed(malformed) => malformed.fmt(f),
-            Refused::Protocol(number) => write!(f, "protocol {number} is not spoken here, 0 and 2 are"),
-            Refused::Transform(number) => write!(f, "transform {number} is not read here, 1 (zlib) is"),
+            Refused::Protocol(number) => write!(f, "protocol {number} is not supported; use 0 or 2"),
+            Refused::Transform(number) => write!(f, "transform {number} is not supported; use 1 (zlib)"),
         }
     }
 }
 
 impl Header {
-    /// Reads a frame without its length: the header, and where the payload begins. Entries over `entries_max`, and
-    /// those with names or values that metadata cannot have, are left out.
+    /// Reads a frame without its length; returns the header and the position of the payload. Entries over
+    /// `entries_max`, and entries whose name or value metadata does not allow, are left out.
     ///
     /// # Errors
-    /// Those of [`Refused`].
+    /// Returns the errors of [`Refused`].
     pub fn read(frame: &[u8], entries_max: usize) -> Result<(Header, usize), Refused> {
         let Some((fixed, rest)) = frame.split_first_chunk::<FIXED>() else { return Err(cut_short().into()) };
         let words = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
+        crate::work::add(words * 4);
         let Some(mut rest) = rest.get(..words * 4) else { return Err(cut_short().into()) };
         let mut header = Header {
             flags: u16::from_be_bytes([fixed[2], fixed[3]]),
@@ -92,14 +94,14 @@ impl Header {
                 other => return Err(Refused::Transform(other)),
             }
         }
-        // Zero is padding, anything else is unknown: both end what is to be read.
+        // Zero is padding, any other number is unknown: both end the known entries.
         while !rest.is_empty() && take(&mut rest)? == KEY_VALUES {
             for _ in 0..take(&mut rest)? {
                 let (name, value) = (text(&mut rest)?, text(&mut rest)?);
                 if let Ok(name) = std::str::from_utf8(name)
                     && header.metadata.len() < entries_max
                 {
-                    // What metadata cannot hold is not for us.
+                    // Entries that metadata cannot hold are left out.
                     let _ = header.metadata.insert(name, value.to_vec());
                 }
             }
@@ -107,7 +109,7 @@ impl Header {
         Ok((header, FIXED + words * 4))
     }
 
-    /// Appends a whole frame, its length first.
+    /// Appends a complete frame, including its length.
     pub fn write(&self, payload: &[u8], out: &mut Vec<u8>) {
         let compressed = self.zlib.then(|| deflate(payload));
         let payload = compressed.as_deref().unwrap_or(payload);
@@ -144,13 +146,13 @@ impl Header {
     }
 }
 
-/// What zlib made smaller.
+/// Compresses a payload with zlib.
 fn deflate(payload: &[u8]) -> Vec<u8> {
     let mut machine = Compress::new(Compression::fast(), true);
     let mut out = Vec::with_capacity(payload.len() / 2 + 64);
     loop {
         let read = machine.total_in() as usize;
-        // In memory only want of room can stop it.
+        // Compression to memory fails only without space.
         let progress = machine.compress_vec(&payload[read..], &mut out, FlushCompress::Finish);
         if matches!(progress, Ok(Progress::StreamEnd) | Err(_)) {
             return out;
@@ -159,10 +161,10 @@ fn deflate(payload: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What was there before zlib.
+/// Decompresses a payload with zlib.
 ///
 /// # Errors
-/// Bytes that are not of zlib, and more than `max` bytes inside.
+/// Returns an error for bytes that are not zlib data, and for a result of more than `max` bytes.
 pub fn inflate(payload: &[u8], max: usize) -> Result<Vec<u8>, Malformed> {
     let mut machine = Decompress::new(true);
     let mut out = Vec::with_capacity(payload.len().saturating_mul(2).min(max).max(64));

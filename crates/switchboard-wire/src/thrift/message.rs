@@ -1,4 +1,4 @@
-//! What precedes the struct of a message: what it is, whose, and its number.
+//! Head of a message: its kind, method and sequence number, before the struct.
 
 use super::{
     Encoded, Malformed, NAME_MAX,
@@ -9,12 +9,12 @@ use bytes::BufMut;
 
 /// The first byte of a compact message.
 pub const COMPACT: u8 = 0x82;
-/// The version in the second byte of a compact message, below its kind.
+/// Version in the second byte of a compact message, below the kind.
 const COMPACT_VERSION: u8 = 1;
 /// The first two bytes of a message in strict binary.
 pub const STRICT: [u8; 2] = [0x80, 0x01];
 
-/// What a message is.
+/// Kind of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// A request.
@@ -34,7 +34,7 @@ impl Kind {
             2 => Kind::Reply,
             3 => Kind::Exception,
             4 => Kind::Oneway,
-            other => return Err(Malformed(format!("no message is of the kind {other}").into())),
+            other => return Err(Malformed(format!("message kind {other} does not exist").into())),
         })
     }
 
@@ -48,19 +48,19 @@ impl Kind {
     }
 }
 
-/// How what precedes the struct is written.
+/// Encoding of the head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Form {
     /// Compact.
     Compact,
-    /// Binary without a version, as the oldest writers have it.
+    /// Binary without a version, as the oldest writers encode it.
     Old,
     /// Binary with its version.
     Strict,
 }
 
 impl Form {
-    /// The protocol of the struct that follows.
+    /// Returns the protocol of the struct that follows.
     pub fn encoded(self) -> Encoded {
         match self {
             Form::Compact => Encoded::Compact,
@@ -69,27 +69,28 @@ impl Form {
     }
 }
 
-/// What precedes the struct.
+/// Head of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Head<'a> {
-    /// How it is written.
+    /// Encoding of the head.
     pub form: Form,
-    /// What the message is.
+    /// Kind of the message.
     pub kind: Kind,
-    /// The method, behind the service and a colon if the client is multiplexed.
+    /// Name of the method, after the service and a colon if the client is multiplexed.
     pub name: &'a [u8],
-    /// The number that the reply repeats.
+    /// Sequence number, which the reply repeats.
     pub sequence: i32,
-    /// Bytes of all of this.
+    /// Size of the head in bytes.
     pub len: usize,
 }
 
 impl<'a> Head<'a> {
-    /// Reads from the front of `bytes`; none if more are needed.
+    /// Reads a head from the front of `bytes`; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// Bytes that are no message, and a name over the limit.
+    /// Returns an error for bytes that are not a message, and for a name that exceeds the limit.
     pub fn read(bytes: &'a [u8]) -> Result<Option<Head<'a>>, Malformed> {
+        crate::work::add(1);
         match bytes {
             [] => Ok(None),
             [COMPACT, ..] => read_compact(bytes),
@@ -98,7 +99,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Appends it; `len` is of no interest.
+    /// Appends the head; `len` is ignored.
     pub fn write(&self, out: &mut impl BufMut) {
         let name_len = (self.name.len() as u32).to_be_bytes();
         match self.form {
@@ -123,7 +124,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Writes a message with this struct behind it, in a frame or without one.
+    /// Writes a message with this struct, in a frame if `framed`.
     pub(super) fn put(&self, framed: bool, body: Outgoing<'_>, out: &mut Outbox) {
         let tail = out.tail();
         tail.reserve(32 + self.name.len() + body.len().min(BODY_USUAL));
@@ -140,7 +141,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Room for a struct that is copied behind its head is made once for both.
+/// Largest struct that is copied behind its head, with memory reserved once for both, in bytes.
 const BODY_USUAL: usize = 8 << 10;
 
 fn read_strict(bytes: &[u8]) -> Result<Option<Head<'_>>, Malformed> {
@@ -174,7 +175,7 @@ fn read_compact(bytes: &[u8]) -> Result<Option<Head<'_>>, Malformed> {
     }
     let kind = Kind::of(second >> 5)?;
     let Some((sequence, sequence_len)) = varint(&bytes[2..])? else { return Ok(None) };
-    // Writers extend a negative number to 64 bits.
+    // Writers sign-extend a negative number to 64 bits.
     let sequence = sequence as u32 as i32;
     let Some((len, len_len)) = varint(&bytes[2 + sequence_len..])? else { return Ok(None) };
     let name_len = name_len(len)?;

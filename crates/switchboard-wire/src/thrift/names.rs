@@ -1,21 +1,21 @@
-//! Which method a name means.
+//! Lookup of methods by name.
 
-use crate::{Kind, MethodId, MethodTable, Status};
+use crate::{Found, Kind, MethodTable, Status};
 
-/// The service of learned methods that were called without one.
+/// Service of undeclared methods that were called without a service.
 const NAMELESS: &str = "thrift";
 
-/// The method that a message names: `Service:method`, with or without the package of the service, or the method alone,
-/// which then is that of the first service that has one of the name. `Service/method` can be an alias. What no service
-/// has is learned, where such calls are taken.
+/// Finds the method that a message names. `Service:method` may have the package of the service or not. The method alone
+/// means the first service with a method of this name. `Service/method` may be an alias. A name that no service has is
+/// used unchanged, if such calls are accepted.
 ///
 /// # Errors
-/// `Unimplemented` with what there is instead.
-pub(super) fn find(table: &MethodTable, name: &[u8]) -> Result<MethodId, Status> {
+/// `Unimplemented` with the methods that exist.
+pub(super) fn find(table: &MethodTable, name: &[u8]) -> Result<Found, Status> {
     let Ok(name) = std::str::from_utf8(name) else {
         return Err(Status::unimplemented("the name of a method is not UTF-8"));
     };
-    // Names of services have no colon, names of methods neither.
+    // Names of services and methods contain no colon.
     let (service, method) = match name.rsplit_once(':') {
         Some((service, method)) => (Some(service), method),
         None => (None, name),
@@ -23,7 +23,7 @@ pub(super) fn find(table: &MethodTable, name: &[u8]) -> Result<MethodId, Status>
     if let Some(service) = service
         && let Some(id) = table.find(&format!("{service}/{method}"))
     {
-        return Ok(id);
+        return Ok(id.into());
     }
     let meant = |known: &str| match service {
         None => true,
@@ -34,18 +34,19 @@ pub(super) fn find(table: &MethodTable, name: &[u8]) -> Result<MethodId, Status>
     let services = table.services().iter().filter(|known| meant(known.name));
     let found = services.clone().find_map(|known| {
         known.methods.iter().find(|info| info.name == method)?;
-        // Those that are hidden have no name there.
+        // Hidden methods are not found.
         table.find(&format!("{}/{method}", known.name))
     });
     if let Some(found) = found {
-        return Ok(found);
+        return Ok(found.into());
     }
     match (service, services.clone().next()) {
         (Some(_), Some(known)) => Err(table.unknown(&format!("{}/{method}", known.name))),
-        (Some(service), None) => table
-            .learn(&format!("{service}/{method}"), Kind::Unary)
-            .ok_or_else(|| Status::unimplemented(format!("unknown service {service}"))),
-        (None, _) => table.learn(&format!("{NAMELESS}/{method}"), Kind::Unary).ok_or_else(|| {
+        (Some(service), None) => {
+            let full = format!("{service}/{method}");
+            table.other(&full, Kind::Unary).ok_or_else(|| table.unknown(&full))
+        }
+        (None, _) => table.other(&format!("{NAMELESS}/{method}"), Kind::Unary).ok_or_else(|| {
             Status::unimplemented(format!("unknown method {method}: no service here has one"))
         }),
     }

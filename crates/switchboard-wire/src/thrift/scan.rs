@@ -1,18 +1,18 @@
-//! Where a struct ends that no frame encloses, found while its bytes arrive.
+//! Finds the end of an unframed struct while its bytes arrive.
 
 use super::{
     DEPTH_MAX, Encoded, Malformed, Type,
     compact::{binary_type, varint},
 };
 
-/// Finds the end of one struct; goes on where it stopped for want of bytes, so that a struct which arrives byte by byte
-/// is looked at once.
+/// Finds the end of one struct. It continues where it stopped for lack of bytes, so that a struct that arrives byte by
+/// byte is scanned once.
 #[derive(Debug)]
 pub struct Scanner {
     encoded: Encoded,
-    /// What has begun, the innermost last.
+    /// Open structs and containers, the innermost last.
     levels: Vec<Level>,
-    /// Bytes that were looked at or are to be stepped over; can be beyond what has arrived.
+    /// Bytes that were scanned or can be skipped; may be beyond the received bytes.
     at: usize,
 }
 
@@ -20,25 +20,26 @@ pub struct Scanner {
 enum Level {
     /// Fields follow.
     Struct,
-    /// So many elements follow, by turns of the two types.
+    /// This many elements follow, alternating between the two types.
     Elements { left: u64, kinds: [Type; 2] },
     /// A value of this type follows.
     Value(Type),
 }
 
 impl Scanner {
-    /// At the beginning of a struct.
+    /// Creates a scanner at the beginning of a struct.
     pub fn new(encoded: Encoded) -> Scanner {
         Scanner { encoded, levels: vec![Level::Struct], at: 0 }
     }
 
-    /// The length of the struct at the front of `bytes`, which begin as they did in every call before; none if more
-    /// bytes are needed.
+    /// Returns the length of the struct at the front of `bytes`, which must begin with the bytes of every call before;
+    /// `None` if more bytes are needed.
     ///
     /// # Errors
-    /// Bytes that are no struct, or one of more than `max` bytes.
+    /// Returns an error for bytes that are not a struct, and for a struct of more than `max` bytes.
     pub fn scan(&mut self, bytes: &[u8], max: usize) -> Result<Option<usize>, Malformed> {
         while let Some(level) = self.levels.last().copied() {
+            crate::work::add(1);
             if self.at > max {
                 return Err(Malformed(
                     format!("a message of more than {max} bytes (message_bytes_max)").into(),
@@ -171,7 +172,7 @@ impl Scanner {
         Ok(len)
     }
 
-    /// Elements follow; those of one fixed size are stepped over at once.
+    /// Begins elements; those of constant size are skipped at once.
     fn elements(&mut self, left: u64, kinds: [Type; 2]) -> Result<(), Malformed> {
         if left == 0 {
             return Ok(());
@@ -197,7 +198,7 @@ impl Scanner {
     }
 }
 
-/// Element type, count and length of what precedes the elements of a compact list.
+/// Reads element type, count and length of the head of a compact list.
 fn list_head(rest: &[u8]) -> Result<Option<(Type, u64, usize)>, Malformed> {
     let Some(head) = rest.first().copied() else { return Ok(None) };
     let (count, len) = match head >> 4 {
@@ -211,7 +212,7 @@ fn list_head(rest: &[u8]) -> Result<Option<(Type, u64, usize)>, Malformed> {
     Ok(Some((kind, count, len)))
 }
 
-/// Types, count and length of what precedes the pairs of a compact map.
+/// Reads types, count and length of the head of a compact map.
 fn map_head(rest: &[u8]) -> Result<Option<([Type; 2], u64, usize)>, Malformed> {
     let Some((count, len)) = varint(rest)? else { return Ok(None) };
     if count == 0 {

@@ -1,8 +1,11 @@
-//! The server's side of a connection.
+//! The server side of a connection.
 //!
 //! Clients of Thrift read replies in the order of their requests, so a reply that is ready early waits for those before
-//! it. Only those behind THeader, which match replies by number, get them as they are ready. The number is nothing but
-//! an echo: many clients send 0 with every call.
+//! it. Clients with THeader match replies by number and get each reply when it is ready. Without THeader the number is
+//! only repeated in the reply: many clients send 0 with every call.
+//!
+//! Only calls with a reply have an entry. One-way calls have none, and calls with THeader keep theirs until their
+//! reply, independent of the calls before them.
 
 use super::{
     Encoded, Malformed,
@@ -13,8 +16,9 @@ use super::{
     names, transcode,
 };
 use crate::{
-    Codec, Fatal, Input, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Status, method,
-    wire::{CallId, Encoding, Opened, ServerEvent, ServerWire},
+    Codec, Fatal, Found, Input, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Status, method,
+    pending::{Entry, PendingCalls},
+    wire::{CallId, Encoding, Kept, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{
@@ -23,48 +27,54 @@ use std::{
     time::Duration,
 };
 
-/// What a reply that waits costs beside its bytes.
+/// Memory that a waiting reply is charged for beside its bytes.
 const WAITING_BYTES: usize = 128;
+/// Marks the ids of calls with THeader; the bit above it marks calls without a reply.
+const HEADED: CallId = 1 << 30;
+/// Mask for the ids of calls whose replies are ordered.
+const ORDERED: CallId = HEADED - 1;
 
-/// The machine of a connection.
+/// State machine of a server connection.
 #[derive(Debug)]
 pub struct Server {
     limits: Limits,
     table: Arc<MethodTable>,
     frames: Frames,
-    /// Methods by the names that callers used.
-    methods: HashMap<Box<[u8]>, MethodId>,
-    /// Requests from the oldest that is not answered, and those behind it.
-    pending: VecDeque<Pending>,
-    /// The number of the first of them.
+    /// Cache of methods by the names that callers used.
+    methods: HashMap<Box<[u8]>, Found>,
+    /// Calls whose replies are ordered, beginning with the oldest pending one.
+    ordered: VecDeque<Ordered>,
+    /// Id of the first of them.
     first: CallId,
+    /// Bytes that their entries refer to.
+    ordered_bytes: usize,
+    /// Calls with THeader, whose replies are sent when they are ready.
+    headed: PendingCalls<Caller>,
     /// Bytes of replies that wait for earlier ones.
     held: usize,
     refusing: bool,
 }
 
+/// Fields that the reply to a call needs.
 #[derive(Debug)]
-struct Pending {
+struct Caller {
     name: Name,
     sequence: i32,
     form: Form,
     framed: bool,
-    /// What the frame of the reply is to say.
+    /// Header of the reply frame.
     header: Option<Box<Header>>,
-    state: State,
 }
 
+/// A call whose reply is ordered.
 #[derive(Debug)]
-enum State {
-    /// The handler has it.
-    Waiting,
-    /// The reply waits for those before it.
-    Done(Kind, Bytes),
-    /// Nothing follows.
-    Over,
+struct Ordered {
+    caller: Caller,
+    /// The reply, if it waits for earlier ones; `None` while the handler runs.
+    reply: Option<(Kind, Bytes)>,
 }
 
-/// The name in a reply: that of the request, without the service.
+/// Method name in a reply: that of the request, without the service.
 #[derive(Debug)]
 enum Name {
     Known(&'static str),
@@ -81,26 +91,28 @@ impl Name {
 }
 
 impl Server {
-    /// A connection on which nothing was said.
+    /// Creates the state machine of a newly accepted connection.
     pub fn new(limits: Limits, table: Arc<MethodTable>) -> Server {
         Server {
             limits,
             table,
             frames: Frames::default(),
             methods: HashMap::new(),
-            pending: VecDeque::new(),
+            ordered: VecDeque::new(),
             first: 0,
+            ordered_bytes: 0,
+            headed: PendingCalls::default(),
             held: 0,
             refusing: false,
         }
     }
 
-    /// Largest struct of a request.
+    /// Returns the largest struct of a request, in bytes.
     fn body_max(&self) -> usize {
         self.table.largest_message(self.limits.message_bytes_max) as usize
     }
 
-    /// Says why the connection ends, where the bytes name a call to answer.
+    /// Ends the connection, with an error response if the bytes name a call.
     fn broken(&self, broken: Broken, input: &Input, out: &mut Outbox) -> Fatal {
         let framed = self.framed();
         let (text, status, at) = match broken {
@@ -138,7 +150,7 @@ impl Server {
         self.frames.framed() == Some(true)
     }
 
-    /// Looks at a whole message: begins a call or answers it.
+    /// Processes a complete message: starts a call or rejects it.
     fn message(&mut self, unit: Unit, out: &mut Outbox) -> Result<ServerEvent, Fatal> {
         let Unit { message, header } = unit;
         let head = Head::read(&message).map_err(fatal)?;
@@ -146,25 +158,27 @@ impl Server {
         let body = message.slice(head.len..);
         let max = self.body_max();
         let headers = header.as_ref().map_or(0, |header| header.metadata.encoded_len());
-        let begun = match head.kind {
+        let started = match head.kind {
             Kind::Call | Kind::Oneway if headers > self.limits.metadata_bytes_max as usize => {
                 let max = self.limits.metadata_bytes_max;
                 let text =
                     format!("{headers} bytes of headers are over the limit of {max} (metadata_bytes_max)");
-                Err(Begun::Refused(None, Status::resource_exhausted(text)))
+                Err(Rejection::Refused(None, Status::resource_exhausted(text)))
             }
             Kind::Call | Kind::Oneway => self.begin(&head, &body, max),
-            Kind::Reply | Kind::Exception => Err(Begun::Wrong),
+            Kind::Reply | Kind::Exception => Err(Rejection::NotARequest),
         };
-        let (method, body) = match begun {
-            Ok((method, body)) => (Some(method), Ok(body)),
-            Err(Begun::Refused(method, status)) => (method, Err(exception::write(&status))),
-            Err(Begun::Wrong) => {
-                let text = "a server takes calls, no replies";
+        let (found, body) = match started {
+            Ok((found, body)) => (Some(found), Ok(body)),
+            Err(Rejection::Refused(method, status)) => {
+                (method.map(Found::from), Err(exception::write(&status)))
+            }
+            Err(Rejection::NotARequest) => {
+                let text = "a server accepts calls, not replies";
                 (None, Err(exception::write_parts(text, INVALID_MESSAGE_TYPE)))
             }
         };
-        let info = method.map(|method| self.table.info(method));
+        let info = found.as_ref().map(|found| self.table.info(found.method));
         let name = match info {
             Some(info) if info.name.as_bytes() == bare(head.name) => Name::Known(info.name),
             _ => Name::Other(bare(head.name).into()),
@@ -179,37 +193,38 @@ impl Server {
                 (metadata, Some(Box::new(header)))
             }
         };
-        let state = if oneway { State::Over } else { State::Waiting };
-        let framed = self.framed();
-        let id = self.first.wrapping_add(self.pending.len() as u32);
-        self.pending.push_back(Pending { name, sequence, form, framed, header, state });
-        match (method, body) {
-            (Some(method), Ok(body)) => {
+        let caller = Caller { name, sequence, form, framed: self.framed(), header };
+        let id = match oneway {
+            true => self.headed.unanswered(),
+            false => self.enter(caller),
+        };
+        match (found, body) {
+            (Some(Found { method, called }), Ok(body)) => {
                 let timeout = metadata.text(header::TIMEOUT).and_then(|text| text.parse().ok());
                 let head = crate::wire::Head {
                     method,
+                    called,
                     codec: Codec::Thrift,
                     encoding: Encoding::Identity,
                     timeout: timeout.filter(|ms| *ms > 0).map(Duration::from_millis),
                     metadata,
                     oneway,
                 };
-                self.advance(out);
                 Ok(ServerEvent::Open { id, head, first: Some(body), compressed: false, more: false })
             }
             (_, body) => {
                 let body = body.err().unwrap_or_default();
                 self.finish(id, Kind::Exception, Outgoing::Lent(&body), out);
-                self.advance(out);
                 Ok(ServerEvent::Handled)
             }
         }
     }
 
     /// Finds the method, and its arguments in the binary protocol.
-    fn begin(&mut self, head: &Head<'_>, body: &Bytes, max: usize) -> Result<(MethodId, Bytes), Begun> {
-        let method = self.find(head.name).map_err(|status| Begun::Refused(None, status))?;
-        let refused = |status| Begun::Refused(Some(method), status);
+    fn begin(&mut self, head: &Head<'_>, body: &Bytes, max: usize) -> Result<(Found, Bytes), Rejection> {
+        let found = self.find(head.name).map_err(|status| Rejection::Refused(None, status))?;
+        let method = found.method;
+        let refused = |status| Rejection::Refused(Some(method), status);
         if self.refusing {
             let status = Status::unavailable("the server is going away");
             return Err(refused(status.with_retry(crate::Retry::Safe)));
@@ -232,73 +247,100 @@ impl Server {
             let bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
             return Err(refused(self.table.too_large(method, bytes, self.limits.message_bytes_max)));
         }
-        Ok((method, body))
+        Ok((found, body))
     }
 
-    fn find(&mut self, name: &[u8]) -> Result<MethodId, Status> {
-        if let Some(method) = self.methods.get(name) {
-            return Ok(*method);
+    fn find(&mut self, name: &[u8]) -> Result<Found, Status> {
+        if let Some(found) = self.methods.get(name) {
+            return Ok(found.clone());
         }
-        let method = names::find(&self.table, name)?;
+        let found = names::find(&self.table, name)?;
         if self.methods.len() < usize::from(self.limits.methods_max) {
-            self.methods.insert(name.into(), method);
+            self.methods.insert(name.into(), found.clone());
         }
-        Ok(method)
+        Ok(found)
     }
 
-    /// Ends a call; its reply goes out if it is its turn.
+    /// Stores the fields that the reply needs, and returns the id of the call.
+    fn enter(&mut self, caller: Caller) -> CallId {
+        if caller.header.is_some() {
+            return HEADED | self.headed.enter(caller);
+        }
+        let id = self.first.wrapping_add(self.ordered.len() as u32) & ORDERED;
+        self.ordered_bytes += caller.bytes();
+        self.ordered.push_back(Ordered { caller, reply: None });
+        id
+    }
+
+    /// Ends a call; its reply is sent if all replies before it have been sent.
     fn finish(&mut self, id: CallId, kind: Kind, body: Outgoing<'_>, out: &mut Outbox) {
-        let at = id.wrapping_sub(self.first) as usize;
-        let Some(pending) = self.pending.get_mut(at) else { return };
-        if !matches!(pending.state, State::Waiting) {
+        match id & !ORDERED {
+            0 => {}
+            HEADED => {
+                if let Some(caller) = self.headed.leave(id & ORDERED) {
+                    caller.write(kind, body, out);
+                }
+                return;
+            }
+            _ => return,
+        }
+        let at = (id.wrapping_sub(self.first) & ORDERED) as usize;
+        let Some(call) = self.ordered.get_mut(at).filter(|call| call.reply.is_none()) else { return };
+        if at > 0 {
+            self.held += waiting_bytes(&call.caller, body.len());
+            call.reply = Some((kind, body.to_bytes()));
             return;
         }
-        if at == 0 || pending.header.is_some() {
-            pending.write(kind, body, out);
-            pending.state = State::Over;
-        } else {
-            self.held += body.len() + WAITING_BYTES;
-            pending.state = State::Done(kind, body.to_bytes());
+        call.caller.write(kind, body, out);
+        self.pop();
+        while let Some(Ordered { caller, reply: Some((kind, body)) }) = self.ordered.front() {
+            self.held -= waiting_bytes(caller, body.len());
+            caller.write(*kind, body.into(), out);
+            self.pop();
         }
-        self.advance(out);
+        if self.ordered.is_empty() && self.ordered.capacity() > 1024 {
+            self.ordered = VecDeque::new();
+        }
     }
 
-    /// Writes the replies whose turn it is.
-    fn advance(&mut self, out: &mut Outbox) {
-        while let Some(pending) = self.pending.front() {
-            match &pending.state {
-                State::Waiting => return,
-                State::Over => {}
-                State::Done(kind, body) => {
-                    self.held -= body.len() + WAITING_BYTES;
-                    pending.write(*kind, body.into(), out);
-                }
-            }
-            self.pending.pop_front();
-            self.first = self.first.wrapping_add(1);
-        }
-        if self.pending.capacity() > 1024 {
-            self.pending = VecDeque::new();
+    /// Removes the entry of the oldest call.
+    fn pop(&mut self) {
+        if let Some(call) = self.ordered.pop_front() {
+            self.ordered_bytes -= call.caller.bytes();
+            self.first = self.first.wrapping_add(1) & ORDERED;
         }
     }
 }
 
-/// Why a message begins no call.
-enum Begun {
+/// Memory charged for a waiting reply, in bytes.
+fn waiting_bytes(caller: &Caller, body: usize) -> usize {
+    WAITING_BYTES + caller.bytes() + body
+}
+
+/// Reason why a message starts no call.
+enum Rejection {
     Refused(Option<MethodId>, Status),
-    /// It is no request.
-    Wrong,
+    /// The body is not a valid request.
+    NotARequest,
 }
 
-impl Pending {
+impl Caller {
     fn write(&self, kind: Kind, body: Outgoing<'_>, out: &mut Outbox) {
-        let Pending { name, sequence, form, framed, header, .. } = self;
+        let Caller { name, sequence, form, framed, header } = self;
         write(name, *sequence, *form, *framed, header.as_deref(), kind, body, out);
     }
 }
 
+impl Entry for Caller {
+    #[inline]
+    fn bytes(&self) -> usize {
+        let name = if let Name::Other(name) = &self.name { name.len() } else { 0 };
+        name + self.header.as_ref().map_or(0, |_| size_of::<Header>())
+    }
+}
+
 /// Writes a message with this struct of the binary protocol.
-#[expect(clippy::too_many_arguments, reason = "one message, and all that is around it")]
+#[expect(clippy::too_many_arguments, reason = "a message has this many parts")]
 fn write(
     name: &Name,
     sequence: i32,
@@ -316,7 +358,7 @@ fn write(
             Ok((compact, _)) => Bytes::from(compact),
             Err(malformed) => {
                 kind = Kind::Exception;
-                let text = format!("the result is no struct of Thrift: {malformed}");
+                let text = format!("the result is not a Thrift struct: {malformed}");
                 let body = exception::write(&Status::internal(text));
                 transcode::to_compact(&body).map(|(compact, _)| compact).unwrap_or_default().into()
             }
@@ -333,7 +375,7 @@ fn write(
     out.put(&frame.into());
 }
 
-/// Answers a frame of which nothing but the number is known, and ends the connection.
+/// Responds to a frame of which only the number is readable, and ends the connection.
 fn unreadable(frame: &[u8], number: i32, text: String, out: &mut Outbox) -> Fatal {
     if let Some(sequence) = frame.get(4..8).and_then(|bytes| bytes.first_chunk()) {
         let sequence = u32::from_be_bytes(*sequence);
@@ -346,7 +388,7 @@ fn unreadable(frame: &[u8], number: i32, text: String, out: &mut Outbox) -> Fata
     Fatal(text)
 }
 
-/// The name of the method behind that of the service.
+/// Returns the method name without the service.
 fn bare(name: &[u8]) -> &[u8] {
     match name.iter().rposition(|byte| *byte == b':') {
         Some(at) => &name[at + 1..],
@@ -363,7 +405,7 @@ impl ServerWire for Server {
         "thrift"
     }
 
-    /// Framed messages in strict binary to methods that were called before.
+    /// Fast path for framed messages in strict binary to methods that were called before.
     fn next_call(&mut self, input: &mut Input) -> Option<Opened> {
         if !self.framed() || self.refusing || self.table.has_limits() {
             return None;
@@ -372,16 +414,15 @@ impl ServerWire for Server {
         let len = u32::from_be_bytes(*rest.first_chunk()?) as usize;
         let message = rest.get(4..4usize.checked_add(len)?).filter(|message| message.starts_with(&STRICT))?;
         let head = Head::read(message).ok()??;
-        let method = *self.methods.get(head.name)?;
+        let Found { method, called: None } = *self.methods.get(head.name)? else { return None };
         let info = self.table.info(method);
         let plain = head.kind == Kind::Call && info.kind == method::Kind::Unary && !info.oneway;
         if !plain || bare(head.name) != info.name.as_bytes() || len - head.len > self.body_max() {
             return None;
         }
         let (sequence, form, head_len) = (head.sequence, head.form, head.len);
-        let id = self.first.wrapping_add(self.pending.len() as u32);
-        let (name, state) = (Name::Known(info.name), State::Waiting);
-        self.pending.push_back(Pending { name, sequence, form, framed: true, header: None, state });
+        let name = Name::Known(info.name);
+        let id = self.enter(Caller { name, sequence, form, framed: true, header: None });
         input.skip(4 + head_len);
         Some(Opened { id, method, codec: Codec::Thrift, timeout: None, len: len - head_len })
     }
@@ -399,8 +440,9 @@ impl ServerWire for Server {
     }
 
     fn head(&mut self, id: CallId, metadata: &Metadata, _out: &mut Outbox) {
-        let at = id.wrapping_sub(self.first) as usize;
-        if let Some(header) = self.pending.get_mut(at).and_then(|pending| pending.header.as_mut()) {
+        if id & !ORDERED == HEADED
+            && let Some(header) = self.headed.get_mut(id & ORDERED).and_then(|caller| caller.header.as_mut())
+        {
             header.metadata.extend(metadata.clone());
         }
     }
@@ -418,7 +460,7 @@ impl ServerWire for Server {
 
     fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox) {
         match end {
-            // An empty struct, should a method have ended without a word.
+            // An empty struct, for a method that ended without a reply.
             Ok(_) => self.finish(id, Kind::Reply, Outgoing::Lent(&[0]), out),
             Err(status) => {
                 self.head(id, status.metadata(), out);
@@ -433,5 +475,11 @@ impl ServerWire for Server {
 
     fn held(&self) -> usize {
         self.held
+    }
+
+    fn kept(&self) -> Kept {
+        let ordered = self.ordered.len() * size_of::<Ordered>() + self.ordered_bytes;
+        let Kept { calls, bytes } = self.headed.kept();
+        Kept { calls: calls + self.ordered.len(), bytes: bytes + ordered }
     }
 }

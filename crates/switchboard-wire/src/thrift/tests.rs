@@ -1,4 +1,4 @@
-//! Vectors, and conversations byte by byte.
+//! Recorded and constructed messages, and conversations byte by byte.
 #![allow(clippy::unwrap_used)]
 
 use super::{
@@ -45,7 +45,7 @@ fn server(limits: Limits) -> Server {
     Server::new(limits, Arc::new(table))
 }
 
-/// Feeds bytes one by one and answers each call with its own body.
+/// Feeds bytes one by one and replies to each call with its own body.
 fn echoes(server: &mut Server, bytes: &[u8]) -> (Vec<Bytes>, Vec<u8>, Option<String>) {
     let (mut input, mut out, mut seen) = (Input::default(), Outbox::new(), Vec::new());
     for byte in bytes {
@@ -69,7 +69,7 @@ fn echoes(server: &mut Server, bytes: &[u8]) -> (Vec<Bytes>, Vec<u8>, Option<Str
 }
 
 #[test]
-fn every_form_is_read_byte_by_byte_and_answered_in_kind() {
+fn every_form_is_read_byte_by_byte_and_gets_a_reply_in_the_same_form() {
     let strict = format!("80010001 00000003616464 00000007 {BODY}");
     let compact = format!("8221 07 03616464 {BODY_COMPACT}");
     let old = format!("00000003 616464 01 00000007 {BODY}");
@@ -97,7 +97,7 @@ fn every_form_is_read_byte_by_byte_and_answered_in_kind() {
     }
     let (seen, answers, fatal) = echoes(&mut server(Limits::default()), &header(&strict));
     assert_eq!((seen, fatal), (vec![Bytes::from(hex(BODY))], None));
-    // What the reply says of itself is not what the request said.
+    // The header of the reply does not repeat the metadata and transforms of the request.
     assert_eq!(answers[4..14], hex("0fff 0000 00000007 0001"));
     assert_eq!(answers[14..18], hex("00000000"));
     assert_eq!(answers[18..], reply(hex(&strict), 3, 2));
@@ -125,7 +125,7 @@ fn structs_go_from_one_protocol_to_the_other_and_back() {
 }
 
 #[test]
-fn what_is_no_call_is_answered_as_an_exception() {
+fn invalid_calls_get_an_exception() {
     let body = "00";
     for (name, code, text) in [
         ("nope", 1, "unknown method nope"),
@@ -157,7 +157,12 @@ fn multiplexed_and_bare_names_find_their_service() {
     table.add(&CALC).unwrap();
     table.add(&OTHER).unwrap();
     table.alias("Old/plus", "demo.Other/add").unwrap();
-    let find = |name: &str| names::find(&table, name.as_bytes()).map(|id| table.full_name(id));
+    let find = |name: &str| {
+        let found = names::find(&table, name.as_bytes())?;
+        Ok::<_, Status>(
+            found.called.map_or_else(|| table.full_name(found.method), |called| called.to_string()),
+        )
+    };
     assert_eq!(find("add").unwrap(), "demo.Calc/add");
     assert_eq!(find("Other:add").unwrap(), "demo.Other/add");
     assert_eq!(find("demo.Other:add").unwrap(), "demo.Other/add");
@@ -166,10 +171,10 @@ fn multiplexed_and_bare_names_find_their_service() {
 }
 
 #[test]
-fn hostile_sizes_end_the_connection_with_an_answer() {
+fn hostile_sizes_end_the_connection_with_an_error() {
     let limits = Limits { message_bytes_max: 100, ..Limits::default() };
     let call = "80010001 00000003616464 00000001";
-    // A frame over the limit, a list of 2^31-1 booleans and a string of a negative length without a frame.
+    // A frame over the limit, and unframed: a list of 2^31-1 booleans and a string of negative length.
     let frame = [hex("00ffffff"), hex(call)].concat();
     let list = hex(&format!("{call} 0f0001 02 7fffffff"));
     let string = hex(&format!("{call} 0b0001 ffffffff"));
@@ -187,7 +192,7 @@ fn hostile_sizes_end_the_connection_with_an_answer() {
 }
 
 #[test]
-fn what_is_nested_too_deep_is_refused() {
+fn too_deep_nesting_is_rejected() {
     let deep = |levels: usize| [hex("0c0001").repeat(levels), vec![0; levels + 1]].concat();
     for (levels, fits) in [(63, true), (64, false)] {
         let bytes = Bytes::from(deep(levels));
@@ -258,7 +263,7 @@ fn values_survive_and_fields_of_other_types_are_skipped() {
     }
     assert_eq!((one, two, three), (Some(map), Some(uuid), None));
     assert_eq!(uuid.to_string(), "123e4567-e89b-12d3-a456-426614174000");
-    // Containers of no type are empty; a list of other elements than expected is none.
+    // Containers without an element type are empty; a list with unexpected elements is skipped.
     let mut odd = Vec::new();
     put_field_head(&mut odd, Type::MAP, 1);
     odd.extend(hex("0000 00000000"));
@@ -287,6 +292,50 @@ fn elements_may_not_take_more_memory_than_the_budget() {
     let list = Bytes::from(list);
     let refused = Vec::<Wide>::read(&mut Reader::new(&list)).unwrap_err();
     assert!(refused.to_string().contains("bytes of memory"), "{refused}");
+}
+
+#[test]
+fn a_reply_that_names_another_method_fails_its_call() {
+    let reply = |name: &str, sequence: u8| {
+        let body = hex(BODY);
+        let len = 12 + name.len() + body.len();
+        let head = [&(len as u32).to_be_bytes()[..], &[0x80, 1, 0, 2, 0, 0, 0, name.len() as u8]].concat();
+        [&head[..], name.as_bytes(), &[0, 0, 0, sequence], &body].concat()
+    };
+    let settings = Settings { multiplexed: true, ..Settings::default() };
+    let mut client = Client::new(Limits::default(), settings);
+    let (mut out, body) = (Outbox::new(), Bytes::from(hex(BODY)));
+    client.method(0, "demo.Calc/add", None, &mut out);
+    let open = Open {
+        method: 0,
+        codec: Codec::Thrift,
+        timeout: None,
+        metadata: &Metadata::new(),
+        oneway: false,
+        more: false,
+        encoding: Encoding::Identity,
+        compressed: false,
+        rest: &[],
+    };
+    for (id, name) in ["Calc:add", "add", ""].into_iter().enumerate() {
+        let mut input = Input::default();
+        client.open(id as u64, open, Some((&body).into()), &mut out).unwrap();
+        input.extend(&reply(name, id as u8));
+        assert_eq!(client.take_reply(&mut input), Some((id as u64, body.clone())), "{name:?}");
+    }
+    let mut input = Input::default();
+    client.open(7, open, Some((&body).into()), &mut out).unwrap();
+    input.extend(&reply("note", 7));
+    assert!(client.take_reply(&mut input).is_none());
+    let Some(ClientEvent::End { id: 7, end: Err(status) }) = client.recv(&mut input, &mut out).unwrap()
+    else {
+        panic!()
+    };
+    assert!(
+        status.message().contains("names the method \"note\", but its call is of \"Calc:add\""),
+        "{status}"
+    );
+    assert!(input.is_empty(), "the connection continues");
 }
 
 #[test]

@@ -1,25 +1,26 @@
-//! Structs from one protocol to the other, without a schema: both say the type of every value.
+//! Conversion of structs between the protocols, without a schema: both contain the type of every value.
 
 use super::{
     DEPTH_MAX, Malformed, Type,
     compact::{binary_type, compact_type, least, put_varint, unzigzag, varint, zigzag},
 };
 
-/// The struct at the front of `compact` in the binary protocol, in at most `max` bytes, and how many bytes of `compact`
-/// it took.
+/// Converts the struct at the front of `compact` to the binary protocol, with at most `max` bytes; returns it and the
+/// number of bytes of `compact` that it used.
 ///
 /// # Errors
-/// Bytes that are no struct, and one that is larger.
+/// Returns an error for bytes that are not a struct, and for a result over `max`.
 pub fn to_binary(compact: &[u8], max: usize) -> Result<(Vec<u8>, usize), Malformed> {
     let mut from = FromCompact { rest: compact, out: Vec::with_capacity(compact.len() * 2), max };
     from.structure(1)?;
     Ok((from.out, compact.len() - from.rest.len()))
 }
 
-/// The struct at the front of `binary` in the compact protocol, and how many bytes of `binary` it took.
+/// Converts the struct at the front of `binary` to the compact protocol; returns it and the number of bytes of `binary`
+/// that it used.
 ///
 /// # Errors
-/// Bytes that are no struct.
+/// Returns an error for bytes that are not a struct.
 pub fn to_compact(binary: &[u8]) -> Result<(Vec<u8>, usize), Malformed> {
     let mut from = FromBinary { rest: binary, out: Vec::with_capacity(binary.len()) };
     from.structure(1)?;
@@ -61,7 +62,7 @@ impl<'a> FromCompact<'a> {
         }
     }
 
-    /// A value that is not a field of type `BOOL`.
+    /// Converts a value other than a field of type `BOOL`.
     fn value(&mut self, kind: Type, depth: usize) -> Result<(), Malformed> {
         match kind {
             Type::BOOL => {
@@ -144,13 +145,13 @@ impl<'a> FromCompact<'a> {
         Ok(())
     }
 
-    /// What is compact can be 8 times as large in binary.
+    /// Checks the size of the result: a compact struct can be 8 times as large in binary.
     fn check_size(&self) -> Result<(), Malformed> {
         if self.out.len() <= self.max {
             return Ok(());
         }
         Err(Malformed(
-            format!("more than {} bytes (message_bytes_max) once it is not compact", self.max).into(),
+            format!("more than {} bytes (message_bytes_max) in the binary protocol", self.max).into(),
         ))
     }
 
@@ -174,7 +175,7 @@ impl<'a> FromCompact<'a> {
         Ok(number)
     }
 
-    /// A number of elements of at least so many bytes.
+    /// Reads a number of elements of at least `least` bytes each.
     fn size(&mut self, least: usize) -> Result<usize, Malformed> {
         let count = self.varint()?;
         self.fits(count, least)
@@ -271,7 +272,7 @@ impl<'a> FromBinary<'a> {
         check_depth(depth)?;
         let kind = Type(self.array::<1>()?[0]);
         let count = self.size(kind.least().unwrap_or(1))?;
-        // An empty list may be of no type; of the compact one every reader knows this type.
+        // An empty list may have no type; every reader of compact supports this type.
         let compact = if count == 0 { compact_type(kind).unwrap_or(3) } else { compact_type(kind)? };
         match count {
             0..=14 => self.out.push((count as u8) << 4 | compact),

@@ -1,4 +1,4 @@
-//! Values in the binary protocol: what generated code reads and writes.
+//! Values in the binary protocol, for generated code.
 
 use super::{DEPTH_MAX, Malformed, Type};
 use bytes::Bytes;
@@ -11,16 +11,16 @@ use std::{
     str::FromStr,
 };
 
-/// Bytes of memory that the elements of a message's containers may take: an empty struct is one byte on the wire and
+/// Memory that the elements of a message's containers may use, in bytes: an empty struct is one byte on the wire and
 /// can be hundreds in memory.
 const ELEMENTS_MAX: usize = 64 << 20;
 
-/// A value that fields, elements, arguments and results can have.
+/// A type of fields, elements, arguments and results.
 pub trait Value: Sized {
-    /// Its type on the wire.
+    /// Type on the wire.
     const TYPE: Type;
 
-    /// The only field of a struct, if that is a struct and always there.
+    /// Number of the only field of a struct, if that field is a struct and always present.
     const SOLE: Option<i16> = None;
 
     /// Appends the value.
@@ -29,10 +29,10 @@ pub trait Value: Sized {
     /// Reads the value.
     ///
     /// # Errors
-    /// Bytes that are none.
+    /// Returns an error for bytes that are not such a value.
     fn read(input: &mut Reader<'_>) -> Result<Self, Malformed>;
 
-    /// What a result without a value is, if it may be without one.
+    /// Returns the value of a missing result, if the type allows one.
     fn absent() -> Option<Self> {
         None
     }
@@ -44,22 +44,22 @@ pub struct Reader<'a> {
     whole: &'a Bytes,
     rest: &'a [u8],
     depth: usize,
-    /// Bytes of memory that elements may still take.
+    /// Bytes of memory that elements may still use.
     budget: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from the front of `whole`; binary values are shares of it.
+    /// Reads from the front of `whole`; binary values are slices of it.
     pub fn new(whole: &'a Bytes) -> Reader<'a> {
         Reader { whole, rest: whole, depth: 0, budget: ELEMENTS_MAX }
     }
 
-    /// How many bytes have not been read.
+    /// Returns the number of bytes that have not been read.
     pub fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// What has not been read.
+    /// Returns the bytes that have not been read.
     pub fn rest(&self) -> Bytes {
         self.whole.slice_ref(self.rest)
     }
@@ -77,26 +77,26 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    /// Begins a struct or container.
+    /// Enters a struct or container.
     ///
     /// # Errors
-    /// Too many of them in each other.
+    /// Returns an error if they are nested too deep.
     #[inline]
     pub fn enter(&mut self) -> Result<(), Malformed> {
         self.depth += 1;
         if self.depth > DEPTH_MAX { Err(Malformed::deep()) } else { Ok(()) }
     }
 
-    /// Ends it.
+    /// Leaves a struct or container.
     #[inline]
     pub fn leave(&mut self) {
         self.depth -= 1;
     }
 
-    /// The type and number of the next field; none at the end of the struct.
+    /// Reads the type and number of the next field; `None` at the end of the struct.
     ///
     /// # Errors
-    /// Bytes that end before the struct.
+    /// Returns an error if the bytes end within the struct.
     #[inline]
     pub fn field(&mut self) -> Result<Option<(Type, i16)>, Malformed> {
         let [kind] = self.array()?;
@@ -106,10 +106,10 @@ impl<'a> Reader<'a> {
         Ok(Some((Type(kind), i16::from_be_bytes(self.array()?))))
     }
 
-    /// Reads the value of a field into `place`; one of another type is skipped, as every library of Thrift does.
+    /// Reads the value of a field into `place`; a value of another type is skipped, as in every Thrift library.
     ///
     /// # Errors
-    /// Bytes that are no such value.
+    /// Returns an error for bytes that are not a value of type `kind`.
     #[inline]
     pub fn known<T: Value>(&mut self, kind: Type, place: &mut Option<T>) -> Result<(), Malformed> {
         if kind == T::TYPE {
@@ -120,10 +120,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Steps over a value.
+    /// Skips a value.
     ///
     /// # Errors
-    /// Bytes that are no such value.
+    /// Returns an error for bytes that are not such a value.
     pub fn skip(&mut self, kind: Type) -> Result<(), Malformed> {
         if let Some(len) = kind.fixed() {
             return self.take(len).map(drop);
@@ -173,35 +173,35 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The type of the elements of a list or set, and how many follow.
+    /// Reads the element type of a list or set, and the number of elements.
     ///
     /// # Errors
-    /// More of them than there are bytes, and a type that is none.
+    /// Returns an error for more elements than there are bytes, and for an unknown type.
     pub fn list(&mut self) -> Result<(Type, usize), Malformed> {
         let [kind] = self.array()?;
         Ok((Type(kind), self.count(&[Type(kind)])?))
     }
 
-    /// The types of the keys and values of a map, and how many pairs follow.
+    /// Reads the types of the keys and values of a map, and the number of pairs.
     ///
     /// # Errors
-    /// More of them than there are bytes, and a type that is none.
+    /// Returns an error for more pairs than there are bytes, and for an unknown type.
     pub fn map(&mut self) -> Result<([Type; 2], usize), Malformed> {
         let kinds = self.array::<2>()?.map(Type);
         Ok((kinds, self.count(&kinds)?))
     }
 
-    /// The length of a string.
+    /// Reads the length of a string.
     fn length(&mut self) -> Result<usize, Malformed> {
         let len = i32::from_be_bytes(self.array()?);
         usize::try_from(len).ok().filter(|len| *len <= self.rest.len()).ok_or_else(|| Malformed::size(len))
     }
 
-    /// The number of elements of these types, checked against the bytes that are left.
+    /// Reads the number of elements of these types, and checks it against the remaining bytes.
     fn count(&mut self, kinds: &[Type]) -> Result<usize, Malformed> {
         let count = i32::from_be_bytes(self.array()?);
         if count == 0 {
-            // Empty containers may be of no type at all.
+            // Empty containers may have no element type.
             return Ok(0);
         }
         let mut least = 0;
@@ -212,7 +212,8 @@ impl<'a> Reader<'a> {
         usize::try_from(count).ok().filter(fits).ok_or_else(|| Malformed::size(count))
     }
 
-    /// The number of elements of a list or set of `T`; none if what came is of another type, and skipped.
+    /// Reads the number of elements of a list or set of `T`; `None` if the elements are of another type, which are
+    /// skipped.
     fn elements<T: Value>(&mut self) -> Result<Option<usize>, Malformed> {
         let (kind, count) = self.list()?;
         if count > 0 && kind != T::TYPE {
@@ -223,7 +224,7 @@ impl<'a> Reader<'a> {
         Ok(Some(count))
     }
 
-    /// Counts the memory of elements.
+    /// Charges the memory of elements.
     fn charge<T>(&mut self, count: usize) -> Result<(), Malformed> {
         let bytes = count.saturating_mul(size_of::<T>());
         match self.budget.checked_sub(bytes) {
@@ -246,7 +247,7 @@ pub fn put_field<T: Value>(out: &mut Vec<u8>, id: i16, value: &T) {
     value.write(out);
 }
 
-/// Writes what precedes the value of a field.
+/// Writes type and number before the value of a field.
 #[inline]
 pub fn put_field_head(out: &mut Vec<u8>, kind: Type, id: i16) {
     let [high, low] = id.to_be_bytes();
@@ -259,7 +260,7 @@ pub fn put_stop(out: &mut Vec<u8>) {
     out.push(0);
 }
 
-/// Lengths of what we write are those of memory; what is too large for the wire is refused where messages are sent.
+/// Lengths are not checked here; messages that are too large for the wire are rejected when they are sent.
 fn put_len(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(&i32::try_from(len).unwrap_or(i32::MAX).to_be_bytes());
 }
@@ -284,7 +285,7 @@ macro_rules! numbers {
 
 numbers!(i8: I8, i16: I16, i32: I32, i64: I64, f64: DOUBLE);
 
-/// No value: what a method without a result returns.
+/// No value: the result of a method that returns nothing.
 impl Value for () {
     const TYPE: Type = Type::VOID;
 
@@ -429,7 +430,7 @@ impl<K: Ord + Value, V: Value> Value for BTreeMap<K, V> {
     }
 }
 
-/// A double that can be in a set or the key of a map: ordered as IEEE 754 orders all of them, NaN included.
+/// A double that can be an element of a set or the key of a map: IEEE 754 total order, NaN included.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct Double(pub f64);
@@ -491,9 +492,9 @@ impl fmt::Display for Uuid {
 impl FromStr for Uuid {
     type Err = Malformed;
 
-    /// Reads 32 hexadecimal digits; hyphens may be anywhere between bytes.
+    /// Parses 32 hexadecimal digits; hyphens may be anywhere between bytes.
     fn from_str(text: &str) -> Result<Uuid, Malformed> {
-        let wrong = || Malformed(format!("{text:?} is no UUID: 32 hexadecimal digits").into());
+        let wrong = || Malformed(format!("{text:?} is not a UUID; expected 32 hexadecimal digits").into());
         let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
         if digits.len() != 32 || !digits.iter().all(u8::is_ascii_hexdigit) {
             return Err(wrong());

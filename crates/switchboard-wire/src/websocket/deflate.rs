@@ -1,12 +1,12 @@
 //! Compression of messages: the extension permessage-deflate of RFC 7692.
 //!
-//! [`Deflate`] is what two sides have agreed on in their handshake. Neither ever keeps its window from one message to
-//! the next (`server_no_context_takeover` and `client_no_context_takeover` are always part of it), so that a connection
-//! holds no compressor at all and a decompressor only while a compressed message is arriving: some 50 KiB. What
-//! compresses belongs to the thread.
+//! [`Deflate`] is the result of the negotiation in the handshake. Neither side keeps its window from one message to the
+//! next (`server_no_context_takeover` and `client_no_context_takeover` are always negotiated). A connection therefore
+//! holds no compressor, and a decompressor of about 50 KiB only while a compressed message is arriving. Compressors
+//! belong to the thread.
 //!
-//! The sizes of compressed messages tell something about their content. Where secrets and what an attacker can choose
-//! travel in one message, that may be too much, so nothing of this happens unless it is asked for.
+//! The size of a compressed message depends on its content. If secrets and attacker-controlled data are in one message,
+//! the size can reveal the secrets, so compression is off by default.
 
 #[cfg(test)]
 mod messages;
@@ -17,25 +17,25 @@ pub(super) use streams::{Inflate, OUT_MAX};
 
 use offer::Parameters;
 
-/// What a client offers. It takes a limit on its own window too.
+/// Extension that a client offers. It also accepts a limit on its own window.
 pub(super) const OFFER: &str =
     "permessage-deflate; server_no_context_takeover; client_no_context_takeover; client_max_window_bits";
-/// Shorter messages would gain next to nothing.
+/// Smallest message that is compressed, in bytes; shorter ones would gain next to nothing.
 const COMPRESS_MIN: usize = 256;
-/// The smallest window that can be compressed with. A side that agreed on less sends its messages as they are.
+/// Smallest window for compression, in bits. A side that agreed on less sends its messages uncompressed.
 const WINDOW_BITS_MIN: u8 = 9;
 const WINDOW_BITS_MAX: u8 = 15;
 
-/// What two sides agreed on.
+/// Negotiated parameters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Deflate {
-    /// The window for what this side sends, a power of two.
+    /// Window of the compressor of this side: the base-2 logarithm of its size.
     window_bits: u8,
 }
 
 impl Deflate {
-    /// What a server makes of the headers `Sec-WebSocket-Extensions` of a request, and the same header of its answer:
-    /// the first offer that it can take. None if there is none; the connection then goes without compression.
+    /// Negotiates at a server: takes the first acceptable offer in the headers `Sec-WebSocket-Extensions` of a request,
+    /// and returns it with the header of the response. `None` if there is none; the connection then has no compression.
     pub fn answer<'a>(headers: impl Iterator<Item = &'a str>) -> Option<(Deflate, String)> {
         let wanted = headers.flat_map(offer::split).find_map(|text| Parameters::read(text).ok()?)?;
         let mut answer =
@@ -46,20 +46,20 @@ impl Deflate {
         Some((Deflate { window_bits: wanted.server_max_window_bits.unwrap_or(WINDOW_BITS_MAX) }, answer))
     }
 
-    /// What a client makes of the headers `Sec-WebSocket-Extensions` of the answer to its offer; none if the server
-    /// goes without compression.
+    /// Negotiates at a client: reads the headers `Sec-WebSocket-Extensions` of the response to its offer; `None` if the
+    /// server declines compression.
     ///
     /// # Errors
-    /// An answer that does not fit the offer.
+    /// Returns an error if the response does not match the offer.
     pub(super) fn accepted<'a>(headers: impl Iterator<Item = &'a str>) -> Result<Option<Deflate>, String> {
         let mut agreed = None;
         for text in headers.flat_map(offer::split) {
-            let wrong = |why: &str| format!("the server answers with the extension {text:?}: {why}");
+            let wrong = |why: &str| format!("extension {text:?} in the response of the server: {why}");
             let Some(parameters) = Parameters::read(text).map_err(|why| wrong(&why))? else {
                 return Err(wrong("it was not offered"));
             };
             if !parameters.server_no_context_takeover {
-                return Err(wrong("server_no_context_takeover was asked for"));
+                return Err(wrong("server_no_context_takeover is missing"));
             }
             let window_bits = match parameters.client_max_window_bits {
                 None => WINDOW_BITS_MAX,
@@ -67,18 +67,18 @@ impl Deflate {
                 Some(Some(bits)) => bits,
             };
             if agreed.replace(Deflate { window_bits }).is_some() {
-                return Err(wrong("it comes twice"));
+                return Err(wrong("it is repeated"));
             }
         }
         Ok(agreed)
     }
 
-    /// Whether messages of `len` bytes are worth the work.
+    /// Returns true if messages of `len` bytes are worth compressing.
     pub(super) fn compresses(self, len: usize) -> bool {
         len >= COMPRESS_MIN && self.window_bits >= WINDOW_BITS_MIN
     }
 
-    /// Hands the compressed payload of a message of these parts to `write`, unless it would not be shorter.
+    /// Passes the compressed payload of a message of these parts to `write`, unless it would not be shorter.
     pub(super) fn compress(self, parts: &[&[u8]], write: impl FnOnce(&[u8])) -> bool {
         let len = parts.iter().map(|part| part.len()).sum();
         self.compresses(len) && streams::compress(self.window_bits, parts, len, write)
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_takes_what_fits_its_offer() {
+    fn a_client_accepts_responses_that_match_its_offer() {
         let accepted = |answer: &str| Deflate::accepted([answer].into_iter());
         assert_eq!(Deflate::accepted([].into_iter()), Ok(None));
         for (answer, window_bits) in [
@@ -138,7 +138,7 @@ mod tests {
             assert_eq!(accepted(answer), Ok(Some(Deflate { window_bits })), "{answer}");
         }
         for (answer, why) in [
-            ("permessage-deflate", "server_no_context_takeover was asked for"),
+            ("permessage-deflate", "server_no_context_takeover is missing"),
             ("permessage-deflate; server_no_context_takeover; client_max_window_bits", "has no value"),
             (
                 "permessage-deflate; server_no_context_takeover; server_max_window_bits",
@@ -148,7 +148,7 @@ mod tests {
             ("x-other", "not offered"),
             (
                 "permessage-deflate; server_no_context_takeover, permessage-deflate; server_no_context_takeover",
-                "twice",
+                "repeated",
             ),
         ] {
             assert!(accepted(answer).unwrap_err().contains(why), "{answer}");

@@ -1,8 +1,8 @@
-//! Frames of section 5.2: the header both ways, and masking.
+//! Frames of section 5.2: reading and writing of headers, and masking.
 
 use bytes::{BufMut, BytesMut};
 
-/// What a message is.
+/// Kind of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// Bytes.
@@ -24,7 +24,7 @@ pub(super) enum Opcode {
 /// The longest payload of CLOSE, PING and PONG.
 pub(super) const CONTROL_MAX: usize = 125;
 
-/// The reserved bit that says that a message is compressed (RFC 7692, section 6).
+/// Reserved bit that marks a message as compressed (RFC 7692, section 6).
 pub(super) const COMPRESSED_BIT: u8 = 0x40;
 
 /// A frame before its payload.
@@ -36,7 +36,7 @@ pub(super) struct Header {
     pub(super) opcode: Opcode,
     pub(super) mask: Option<[u8; 4]>,
     pub(super) len: u64,
-    /// Bytes of the header itself.
+    /// Size of the header in bytes.
     pub(super) bytes: usize,
 }
 
@@ -75,13 +75,13 @@ impl Opcode {
 }
 
 impl Header {
-    /// Reads a header; none means that more bytes are needed. What is wrong is said as soon as its byte is there.
-    /// Data frames may be `compressible`.
+    /// Reads a header; `None` if more bytes are needed. An error is returned as soon as its byte has arrived. Data
+    /// frames may be `compressible`.
     pub(super) fn read(bytes: &[u8], compressible: bool) -> Result<Option<Header>, String> {
         let Some(&first) = bytes.first() else { return Ok(None) };
         let compressed = first & COMPRESSED_BIT != 0;
         if first & 0x30 != 0 || (compressed && !compressible) {
-            return Err("a reserved bit is set, and no extension was agreed on that knows it".into());
+            return Err("a reserved bit is set without a negotiated extension".into());
         }
         let number = first & 0x0F;
         let opcode = Opcode::from_number(number).ok_or_else(|| format!("opcode {number} is reserved"))?;
@@ -155,8 +155,8 @@ impl From<Kind> for Opcode {
     }
 }
 
-/// Masks or unmasks `bytes`, which begin `offset` bytes into the payload. Eight bytes at a time: a byte at a time
-/// would be the largest cost of a frame.
+/// Masks or unmasks `bytes`, which begin `offset` bytes into the payload. It processes eight bytes at a time: a byte at
+/// a time would be the largest cost of a frame.
 pub(super) fn apply_mask(bytes: &mut [u8], mask: [u8; 4], offset: usize) {
     let mut turned = mask;
     turned.rotate_left(offset % 4);

@@ -1,4 +1,4 @@
-//! The state of one connection: frames in order, messages in fragments, the closing handshake.
+//! State of a connection: frames in order, messages in fragments, the closing handshake.
 
 use super::{
     close,
@@ -12,49 +12,51 @@ use bytes::{BufMut, BytesMut};
 /// Compressed bytes that are unmasked at once.
 const COMPRESSED_MAX: usize = 2 << 10;
 
-/// Which side this is. Frames of a client are masked, those of a server are not.
+/// Role of this side. Frames of a client are masked, those of a server are not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Role {
-    /// The masks follow from `seed`, which must be random: they keep intermediaries from reading payload as requests.
+    /// The masks are derived from `seed`, which must be random: they prevent intermediaries from reading payload as
+    /// requests.
     Client {
-        /// Where the masks begin.
+        /// Seed of the masks.
         seed: u64,
     },
-    /// The side that was connected to.
+    /// The side that accepted the connection.
     Server,
 }
 
-/// What a peer may send. Sizes are bytes of payload.
+/// Limits on the input. Sizes are bytes of payload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// Largest frame, as it is sent.
+    /// Largest frame in its wire form.
     pub frame_bytes_max: u64,
-    /// Largest message, all of its frames together, compressed and as it was before.
+    /// Largest message, all of its frames together, both compressed and decompressed.
     pub message_bytes_max: u64,
 }
 
-/// What arrived.
+/// Event from the peer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
-    /// The peer closed the connection, in order; the answer is in the outbox. Nothing follows.
+    /// The peer closed the connection in order; the response is in the outbox. Nothing follows.
     Closed(Option<Close>),
-    /// Payload of a message was appended to the buffer; with `last` the message is whole.
+    /// Payload of a message was appended to the buffer; with `last` the message is complete. Without `last` the payload
+    /// may be empty, if the consumed bytes decompress to nothing.
     Data {
-        /// What the message is.
+        /// Kind of the message.
         kind: Kind,
-        /// Whether the message ends here.
+        /// The message ends here.
         last: bool,
     },
-    /// The peer answered a ping.
+    /// The peer responded to a ping.
     Pong,
 }
 
-/// Why a connection was closed.
+/// Reason why a connection was closed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Close {
-    /// The number, see section 7.4.
+    /// Close code, see section 7.4.
     pub code: u16,
-    /// For people.
+    /// Human-readable text.
     pub reason: String,
 }
 
@@ -64,11 +66,11 @@ pub struct WebSocket {
     masks: Option<Masks>,
     limits: Limits,
     deflate: Option<Deflate>,
-    /// Text need not be text.
+    /// Text messages may contain any bytes.
     any_text: bool,
-    /// The data frame whose payload is coming.
+    /// The data frame whose payload is arriving.
     frame: Option<Open>,
-    /// The message whose frames are coming.
+    /// The message whose frames are arriving.
     message: Option<Message>,
     close_sent: bool,
     closed: bool,
@@ -85,26 +87,25 @@ struct Open {
 #[derive(Debug)]
 struct Message {
     kind: Kind,
-    /// As they are sent.
+    /// Bytes in wire form.
     bytes: u64,
-    /// After decompression.
+    /// Bytes after decompression.
     inflated: u64,
     inflate: Option<Inflate>,
     utf8: Utf8,
 }
 
-/// A mistake of the peer: the close code and what is wrong.
-type Mistake = (u16, String);
+/// A protocol error of the peer: the close code and the reason.
+type ProtocolError = (u16, String);
 
-/// How far a frame was looked at.
+/// Progress of reading a frame.
 enum Step {
     Event(Event),
     More,
-    Next,
 }
 
 impl WebSocket {
-    /// A connection whose handshake has succeeded.
+    /// Creates the state machine of a connection whose handshake has succeeded.
     pub fn new(role: Role, limits: Limits) -> WebSocket {
         let masks = match role {
             Role::Client { seed } => Some(Masks(seed)),
@@ -122,25 +123,26 @@ impl WebSocket {
         }
     }
 
-    /// Compresses messages as the handshake agreed, and takes compressed ones.
+    /// Compresses messages as negotiated, and accepts compressed ones.
     #[must_use]
     pub fn with_deflate(mut self, agreed: Option<Deflate>) -> WebSocket {
         self.deflate = agreed;
         self
     }
 
-    /// Takes text messages of any bytes, against RFC 6455, 8.1: for peers whose library calls everything text.
+    /// Accepts text messages with any bytes, against RFC 6455, 8.1: for peers whose library sends every message as
+    /// text.
     #[must_use]
     pub fn with_any_text(mut self) -> WebSocket {
         self.any_text = true;
         self
     }
 
-    /// Takes what it can from `input`; payload goes unmasked to the end of `payload`, answers to `out`. None means
-    /// that more bytes are needed, or that the connection is closed.
+    /// Processes bytes of `input`. Payload is unmasked and appended to `payload`, responses to `out`. `None` means that
+    /// more bytes are needed, or that the connection is closed.
     ///
     /// # Errors
-    /// What the peer did wrong. A CLOSE that says so is in `out`; the connection is over.
+    /// Returns the protocol error of the peer. A CLOSE with its code is in `out`; the connection is finished.
     pub fn recv(
         &mut self,
         input: &mut Input,
@@ -156,7 +158,6 @@ impl WebSocket {
                 match self.data(input, payload) {
                     Ok(Step::Event(event)) => return Ok(Some(event)),
                     Ok(Step::More) => return Ok(None),
-                    Ok(Step::Next) => continue,
                     Err((code, why)) => return Err(self.fail(code, &why, out)),
                 }
             }
@@ -201,8 +202,8 @@ impl WebSocket {
         }
     }
 
-    /// Takes payload of the frame that is open.
-    fn data(&mut self, input: &mut Input, payload: &mut BytesMut) -> Result<Step, Mistake> {
+    /// Takes payload of the open frame.
+    fn data(&mut self, input: &mut Input, payload: &mut BytesMut) -> Result<Step, ProtocolError> {
         let (Some(open), Some(message)) = (&mut self.frame, &mut self.message) else { return Ok(Step::More) };
         let begin = payload.len();
         let took = match &mut message.inflate {
@@ -212,13 +213,13 @@ impl WebSocket {
                 open.inflate(inflate, left, input, payload)?
             }
         };
-        if took == Took::TooMuch {
+        if took == Progress::TooMuch {
             return Err(too_large(self.limits.message_bytes_max));
         }
-        let came = payload.len() - begin;
-        message.inflated = message.inflated.saturating_add(came as u64);
-        let (kind, last) = (message.kind, took == Took::All && open.fin);
-        if took == Took::All {
+        let produced = payload.len() - begin;
+        message.inflated = message.inflated.saturating_add(produced as u64);
+        let (kind, last) = (message.kind, took == Progress::All && open.fin);
+        if took == Progress::All {
             self.frame = None;
         }
         if kind == Kind::Text
@@ -229,22 +230,22 @@ impl WebSocket {
         }
         if last {
             self.message = None;
-        } else if came == 0 {
-            return Ok(if took == Took::Nothing { Step::More } else { Step::Next });
+        } else if took == Progress::Nothing {
+            return Ok(Step::More);
         }
         Ok(Step::Event(Event::Data { kind, last }))
     }
 
     /// Checks a data frame against its message and the limits.
-    fn begin(&mut self, header: &Header) -> Result<(), Mistake> {
+    fn begin(&mut self, header: &Header) -> Result<(), ProtocolError> {
         let wrong = |why: &str| Err((close::PROTOCOL, why.to_owned()));
         match (header.opcode, &self.message) {
-            (Opcode::Continuation, None) => return wrong("a continuation continues nothing"),
+            (Opcode::Continuation, None) => return wrong("a continuation without a message"),
             (Opcode::Continuation, Some(_)) if header.compressed => {
                 return wrong("the first reserved bit is set in a continuation");
             }
             (Opcode::Continuation, Some(_)) => {}
-            (_, Some(_)) => return wrong("a message begins before the one before it has ended"),
+            (_, Some(_)) => return wrong("a message begins before the previous one has ended"),
             (opcode, None) => {
                 let kind = if opcode == Opcode::Text { Kind::Text } else { Kind::Binary };
                 let inflate = header.compressed.then(Inflate::new);
@@ -253,7 +254,7 @@ impl WebSocket {
         }
         let (len, Limits { frame_bytes_max, message_bytes_max }) = (header.len, self.limits);
         let Some(message) = &mut self.message else { return Ok(()) };
-        // What cannot be compressed becomes a little longer.
+        // Compression makes incompressible data slightly longer.
         let more =
             |max: u64| if message.inflate.is_some() { max.saturating_add(max / 256 + 64) } else { max };
         let (frame_max, message_max) = (more(frame_bytes_max), more(message_bytes_max));
@@ -271,7 +272,7 @@ impl WebSocket {
         Ok(())
     }
 
-    /// The peer closes: answers with its code, unless this side closed first.
+    /// Handles a CLOSE of the peer: responds with its code, unless this side closed first.
     fn closed(&mut self, body: &[u8], out: &mut Outbox) -> Result<Event, Fatal> {
         let close = match body {
             [] => None,
@@ -279,7 +280,7 @@ impl WebSocket {
             [high, low, reason @ ..] => {
                 let code = u16::from_be_bytes([*high, *low]);
                 if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
-                    return Err(self.fail(close::PROTOCOL, &format!("{code} is no close code"), out));
+                    return Err(self.fail(close::PROTOCOL, &format!("{code} is not a close code"), out));
                 }
                 let Ok(reason) = std::str::from_utf8(reason) else {
                     return Err(self.fail(close::INVALID, "the reason of a CLOSE is not UTF-8", out));
@@ -301,7 +302,7 @@ impl WebSocket {
         Fatal(format!("websocket: {why}"))
     }
 
-    /// Says that this side is done, once; the peer answers. `reason` is for people and cut at 123 bytes.
+    /// Sends a CLOSE, once; the peer responds. `reason` is human-readable and truncated to 123 bytes.
     pub fn close(&mut self, code: u16, reason: &str, out: &mut Outbox) {
         if !std::mem::replace(&mut self.close_sent, true) {
             let reason = &reason[..reason.floor_char_boundary(CONTROL_MAX - 2)];
@@ -309,24 +310,24 @@ impl WebSocket {
         }
     }
 
-    /// Whether a CLOSE was sent: no messages can follow.
+    /// Returns true if a CLOSE was sent: no messages can follow.
     pub fn is_closing(&self) -> bool {
         self.close_sent
     }
 
-    /// Whether nothing more will be taken.
+    /// Returns true if no more input is accepted.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Asks the peer for a sign of life.
+    /// Sends a PING.
     pub fn ping(&mut self, out: &mut Outbox) {
         if !self.close_sent {
             self.write(Opcode::Ping, &[], out);
         }
     }
 
-    /// Sends a message of these parts in one frame; nothing once the connection closes.
+    /// Sends a message of these parts in one frame; nothing once the connection is closing.
     pub fn send(&mut self, kind: Kind, parts: &[&[u8]], out: &mut Outbox) {
         if self.close_sent {
             return;
@@ -340,13 +341,13 @@ impl WebSocket {
         }
     }
 
-    /// Whether a message of `len` bytes would be compressed, which only [`send`](Self::send) can.
+    /// Returns true if a message of `len` bytes would be compressed, which only [`send`](Self::send) can do.
     pub fn compresses(&self, len: usize) -> bool {
         self.deflate.is_some_and(|deflate| deflate.compresses(len))
     }
 
-    /// Sends the head of a message of `len` bytes, for a server to append the payload without a copy; false once the
-    /// connection closes.
+    /// Sends the head of a message of `len` bytes, for a server to append the payload without a copy; returns false
+    /// once the connection is closing.
     #[must_use]
     pub fn head(&mut self, kind: Kind, len: usize, out: &mut Outbox) -> bool {
         debug_assert!(self.masks.is_none(), "the payload of a client is masked");
@@ -376,50 +377,50 @@ impl WebSocket {
     }
 }
 
-/// What became of the payload of a frame.
+/// Result of taking the payload of a frame.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Took {
-    /// All of it was taken and given.
+enum Progress {
+    /// All of it was consumed and appended.
     All,
     Nothing,
     Some,
-    /// More would come than may.
+    /// The message exceeds its limit.
     TooMuch,
 }
 
-fn too_large(message_bytes_max: u64) -> Mistake {
+fn too_large(message_bytes_max: u64) -> ProtocolError {
     (close::TOO_BIG, format!("a message is over the limit of {message_bytes_max} bytes (message_bytes_max)"))
 }
 
 impl Open {
-    fn take(&mut self, input: &mut Input, payload: &mut BytesMut) -> Took {
+    fn take(&mut self, input: &mut Input, payload: &mut BytesMut) -> Progress {
         let count = usize::try_from(self.left).unwrap_or(usize::MAX).min(input.len());
         if count == 0 && self.left > 0 {
-            return Took::Nothing;
+            return Progress::Nothing;
         }
         let begin = payload.len();
         payload.extend_from_slice(&input.rest()[..count]);
         self.taken(count, input, &mut payload[begin..]);
-        if self.left == 0 { Took::All } else { Took::Some }
+        if self.left == 0 { Progress::All } else { Progress::Some }
     }
 
-    /// Takes compressed bytes, and gives a part of what they are: of many small ones that stand for many large ones
-    /// the rest stays where it is.
+    /// Consumes compressed bytes and appends a part of their content. Input that decompresses to much more than its
+    /// size stays in `input` for the next call.
     fn inflate(
         &mut self,
         inflate: &mut Inflate,
         left: u64,
         input: &mut Input,
         payload: &mut BytesMut,
-    ) -> Result<Took, Mistake> {
+    ) -> Result<Progress, ProtocolError> {
         let invalid = |why| (close::INVALID, why);
         let mut room = [0; OUT_MAX];
-        // One byte more than may come tells that too much does.
+        // One more byte than allowed detects that the limit is exceeded.
         let room = &mut room[..usize::try_from(left).unwrap_or(usize::MAX).min(OUT_MAX - 1) + 1];
         let count = usize::try_from(self.left).unwrap_or(usize::MAX).min(input.len()).min(COMPRESSED_MAX);
-        let (came, took) = if self.left > 0 || !inflate.is_drained() {
+        let (produced, took) = if self.left > 0 || !inflate.is_drained() {
             if count == 0 && self.left > 0 && inflate.is_drained() {
-                return Ok(Took::Nothing);
+                return Ok(Progress::Nothing);
             }
             let mut bytes = [0; COMPRESSED_MAX];
             let bytes = &mut bytes[..count];
@@ -428,17 +429,17 @@ impl Open {
             let inflated = inflate.push(bytes, room).map_err(invalid)?;
             self.taken(inflated.taken, input, &mut []);
             let whole = self.left == 0 && inflate.is_drained() && !self.fin;
-            (inflated.came, if whole { Took::All } else { Took::Some })
+            (inflated.produced, if whole { Progress::All } else { Progress::Some })
         } else if self.fin {
-            let (came, done) = inflate.finish(room).map_err(invalid)?;
-            (came, if done { Took::All } else { Took::Some })
+            let (produced, done) = inflate.finish(room).map_err(invalid)?;
+            (produced, if done { Progress::All } else { Progress::Some })
         } else {
-            (0, Took::All)
+            (0, Progress::All)
         };
-        if came as u64 > left {
-            return Ok(Took::TooMuch);
+        if produced as u64 > left {
+            return Ok(Progress::TooMuch);
         }
-        payload.extend_from_slice(&room[..came]);
+        payload.extend_from_slice(&room[..produced]);
         Ok(took)
     }
 
@@ -448,7 +449,7 @@ impl Open {
         }
     }
 
-    /// Counts bytes that were taken, and unmasks their copy.
+    /// Counts consumed bytes and unmasks their copy.
     fn taken(&mut self, count: usize, input: &mut Input, copy: &mut [u8]) {
         input.skip(count);
         self.unmask(copy);
@@ -457,7 +458,7 @@ impl Open {
     }
 }
 
-/// The masks of a client, one after the other: SplitMix64.
+/// Generator of the masks of a client: SplitMix64.
 #[derive(Debug)]
 struct Masks(u64);
 

@@ -1,6 +1,6 @@
-//! SHA-1 (RFC 3174), which the handshake asks for: an echo of the key, no secret hangs on it.
+//! SHA-1 (RFC 3174), which the handshake requires: it only echoes the key and protects no secret.
 
-/// The digest of `message`.
+/// Computes the digest of `message`.
 pub(super) fn sha1(message: &[u8]) -> [u8; 20] {
     let mut state: [u32; 5] = [0x6745_2301, 0xEFCD_AB89, 0x98BA_DCFE, 0x1032_5476, 0xC3D2_E1F0];
     let mut padded = message.to_vec();

@@ -4,7 +4,7 @@ use bytes::BytesMut;
 
 pub(super) const LIMITS: Limits = Limits { frame_bytes_max: 70_000, message_bytes_max: 100_000 };
 
-/// What a server makes of these bytes: events, payload, what it wrote, and how it ended.
+/// Returns the result of a server for these bytes: events, payload, output, and whether it ended with an error.
 fn serve(bytes: &[u8], step: usize) -> (Vec<Event>, Vec<u8>, Vec<u8>, bool) {
     run(WebSocket::new(Role::Server, LIMITS), bytes, step)
 }
@@ -16,7 +16,7 @@ pub(super) fn run(mut machine: WebSocket, bytes: &[u8], step: usize) -> (Vec<Eve
         input.extend(piece);
         loop {
             match machine.recv(&mut input, &mut payload, &mut out) {
-                // Parts of a message depend on how its bytes arrive.
+                // Parts of a message depend on the split of its bytes.
                 Ok(Some(Event::Data { last: false, .. })) => {}
                 Ok(Some(event)) => events.push(event),
                 Ok(None) => break,
@@ -27,7 +27,7 @@ pub(super) fn run(mut machine: WebSocket, bytes: &[u8], step: usize) -> (Vec<Eve
     (events, payload.to_vec(), out.take_all(), false)
 }
 
-/// A frame of a client, masked.
+/// Builds a masked frame of a client.
 pub(super) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mask = [0x37, 0xFA, 0x21, 0x3D];
     let mut bytes = vec![first];
@@ -56,7 +56,7 @@ fn closed(code: u16) -> Event {
 }
 
 #[test]
-fn messages_arrive_whatever_their_size_and_split() {
+fn messages_arrive_for_any_size_and_split() {
     for size in [0, 1, 125, 126, 127, 65_535, 65_536, 70_000] {
         let sent: Vec<u8> = (0..size).map(|n| n as u8).collect();
         let bytes = frame(0x82, &sent);
@@ -75,7 +75,7 @@ fn the_samples_of_the_rfc_are_understood() {
     assert_eq!(frame(0x81, b"Hello"), masked_hello);
     let (events, _, out, _) = serve(b"\x89\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58", 4);
     assert_eq!((events, &out[..]), (vec![], &b"\x8a\x05Hello"[..]));
-    // A client gets frames that are not masked.
+    // A client receives unmasked frames.
     let mut machine = WebSocket::new(Role::Client { seed: 1 }, LIMITS);
     let (mut input, mut payload, mut out) = (Input::default(), BytesMut::new(), Outbox::new());
     input.extend(b"\x01\x03Hel\x80\x02lo\x8a\x05Hello");
@@ -102,13 +102,13 @@ fn fragments_make_one_message_with_control_frames_in_between() {
         assert_eq!(payload, "κόσμε".as_bytes());
         assert_eq!(out, b"\x8a\x01x");
     }
-    // An empty last fragment still ends the message.
+    // An empty last fragment ends the message.
     let (events, payload, ..) = serve(&[frame(2, b"ab"), frame(0x80, b"")].concat(), 100);
     assert_eq!((events, &payload[..]), (vec![whole(Kind::Binary)], &b"ab"[..]));
 }
 
 #[test]
-fn mistakes_close_with_their_code() {
+fn protocol_errors_close_with_their_code() {
     let unmasked = b"\x81\x05Hello".to_vec();
     let ping_of_126 = frame(0x89, &[0; 126]);
     let too_long_len = [&b"\x82\xff\x80\0\0\0\0\0\0\0"[..], &[0; 4]].concat();
@@ -186,7 +186,7 @@ fn after_its_own_close_a_side_sends_nothing_more() {
     assert!(!machine.head(Kind::Text, 4, &mut out));
     let written = out.take_all();
     assert_eq!((&written[..4], written.len()), (&b"\x88\x7c\x03\xe9"[..], 2 + 124));
-    // What the peer sent before it saw the close still arrives; its close ends the connection.
+    // Messages that the peer sent before it received the CLOSE still arrive; its CLOSE ends the connection.
     input.extend(&[frame(0x89, b""), frame(0x81, b"x"), frame(0x88, &1001u16.to_be_bytes())].concat());
     let mut next = || machine.recv(&mut input, &mut payload, &mut out).unwrap();
     assert_eq!(next(), Some(whole(Kind::Text)));
@@ -195,7 +195,7 @@ fn after_its_own_close_a_side_sends_nothing_more() {
 }
 
 #[test]
-fn what_a_client_sends_a_server_understands() {
+fn messages_of_a_client_are_read_by_a_server() {
     let mut client = WebSocket::new(Role::Client { seed: 7 }, LIMITS);
     let mut out = Outbox::new();
     client.send(Kind::Text, &[b"one ", b"message"], &mut out);

@@ -1,15 +1,15 @@
-//! UTF-8 that arrives in pieces, refused at the first byte that no continuation could mend.
+//! UTF-8 validation of text that arrives in pieces; it fails at the first byte that makes the text invalid.
 
-/// What was checked of a text so far.
+/// Validation state of a text.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Utf8 {
-    /// The beginning of a character whose rest has not come.
+    /// Beginning of a character whose rest has not arrived.
     partial: [u8; 4],
     len: usize,
 }
 
 impl Utf8 {
-    /// Checks the next piece; false when the text cannot become UTF-8 any more.
+    /// Checks the next piece; returns false if the text cannot become valid UTF-8.
     #[must_use]
     pub(super) fn push(&mut self, mut piece: &[u8]) -> bool {
         while self.len > 0 {
@@ -35,7 +35,7 @@ impl Utf8 {
         }
     }
 
-    /// Whether the text may end here.
+    /// Returns true if the text may end here.
     pub(super) fn is_whole(&self) -> bool {
         self.len == 0
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_judged_as_the_whole_whatever_the_split() {
+    fn pieces_are_validated_like_the_whole_for_any_split() {
         let texts: [&[u8]; 8] = [
             "κόσμε𐍈 a".as_bytes(),
             b"\xce\xba\xe1\xbd\xb9\xed\xa0\x80 edited",
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn hopeless_beginnings_are_refused_before_their_end() {
+    fn invalid_beginnings_are_rejected_before_their_end() {
         let mut utf8 = Utf8::default();
         assert!(utf8.push(b"\xf4"));
         assert!(!utf8.push(b"\x90"));

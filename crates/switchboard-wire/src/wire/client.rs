@@ -1,74 +1,109 @@
-//! The client's side of a protocol.
+//! The client side of a protocol.
 
-use super::{CallId, ClientEvent, Codec, Encoding, Fatal};
-use crate::{Input, Metadata, Outbox, Outgoing, SchemaId, Status};
+use super::{ClientEvent, Codec, Encoding, Fatal};
+use crate::{Input, Kind, Metadata, Outbox, Outgoing, SchemaId, Status};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// What a client says of a call before its first message.
+/// Properties of a call that a client sends before its first message.
 #[derive(Clone, Copy, Debug)]
 pub struct Open<'a> {
-    /// Number that [`ClientWire::method`] gave to the method.
+    /// Number that [`ClientWire::method`] assigned to the method.
     pub method: u16,
-    /// How the messages are written.
+    /// Codec of the messages.
     pub codec: Codec,
-    /// Time that is left for the call; how finely it is carried is the wire's to say, never shorter than it is.
+    /// Time that is left for the call. The wire decides on the resolution and never rounds down.
     pub timeout: Option<Duration>,
-    /// What the caller adds.
+    /// Metadata of the caller.
     pub metadata: &'a Metadata,
-    /// No reply is wanted.
+    /// The call has no reply.
     pub oneway: bool,
-    /// Whether messages follow after the first.
+    /// True if more messages follow the first.
     pub more: bool,
-    /// How messages may be compressed, both ways; one that the server [takes](ClientWire::takes).
+    /// Encoding of compressed messages, in both directions; one that the server [accepts](ClientWire::takes).
     pub encoding: Encoding,
-    /// Whether the first message is compressed.
+    /// True if the first message is compressed.
     pub compressed: bool,
-    /// What the first message goes on with, if it is large and not in one piece.
+    /// Further parts of the first message, if it is large and in several parts.
     pub rest: &'a [Bytes],
 }
 
-/// One connection's machine, of one protocol.
+/// Id of a call that a client opens, unique on its connection according to [`CallIds`].
+pub type ClientCallId = u64;
+
+/// Rule by which the driver chooses the ids of calls, so that a late reply never reaches another call.
 ///
-/// The driver chooses the numbers of calls and methods, and knows which calls are in flight. A number is that of no
-/// other call while its call is in flight; the number of an ended call is not used again soon.
+/// Ids count up from 0 and wrap at the width of the field that carries them. Ids of calls in flight are skipped.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CallIds {
+    /// The field has 64 bits: ids are below 2^63 and never repeat on a connection.
+    Wide,
+    /// The field has 32 bits, and the server sends nothing for a call after it has read its
+    /// [`cancel`](ClientWire::cancel). An id repeats after 2^32 calls, whose frames the server has then read.
+    Canceled,
+    /// The field has 32 bits, of which 31 are used, and the server responds to each call, canceled or not: the id of an
+    /// abandoned call stays reserved until its reply has arrived.
+    Reserved,
+}
+
+impl CallIds {
+    /// Returns the bits that ids use.
+    pub const fn mask(self) -> ClientCallId {
+        match self {
+            CallIds::Wide => i64::MAX as ClientCallId,
+            CallIds::Canceled => u32::MAX as ClientCallId,
+            CallIds::Reserved => i32::MAX as ClientCallId,
+        }
+    }
+}
+
+/// State machine of a client connection, of one protocol.
+///
+/// The driver chooses the numbers of methods and the ids of calls according to [`call_ids`](Self::call_ids), and tracks
+/// the calls in flight.
 pub trait ClientWire: Send {
-    /// The name in messages.
+    /// Returns the name in messages.
     fn name(&self) -> &'static str;
 
-    /// Writes what a connection begins with, if it does with more than its first call; once, before anything else.
+    /// Writes the beginning of a connection, if it is more than the first call; called once, before anything else.
     fn greet(&mut self, _out: &mut Outbox) {}
 
-    /// Gives `name`, which is `package.Service/Method`, the number `number` on this connection; once, before the first
-    /// call of the method. Calls on postcard are refused by a server that was built from another `schema`.
+    /// Returns the rule for ids of calls on this wire.
+    fn call_ids(&self) -> CallIds;
+
+    /// Assigns the number `number` to the method `name` (`package.Service/Method`) on this connection; called once,
+    /// before the first call of the method. A server that was built from another `schema` rejects calls on postcard.
     fn method(&mut self, number: u16, name: &str, schema: Option<SchemaId>, out: &mut Outbox);
 
-    /// The method of this number streams, in one direction or both; said after its name.
-    fn streams(&mut self, _number: u16) {}
+    /// Declares that the method with this number streams, in one direction or both; called after
+    /// [`method`](Self::method).
+    fn streams(&mut self, _number: u16, _kind: Kind) {}
 
-    /// The method of this number has this place in its service, from 0, as a `.proto` file says; said after its name.
+    /// Sets the index of the method with this number in its service, from 0, as in a `.proto` file; called after
+    /// [`method`](Self::method).
     fn index(&mut self, _number: u16, _index: u16) {}
 
     /// Begins a call, with its first message if it has one.
     ///
     /// # Errors
-    /// A message larger than the peer takes, metadata over the limit, or a call of a kind that the wire cannot carry.
-    /// Nothing was written then.
+    /// Returns an error for a message larger than the peer accepts, for metadata over the limit, and for a kind of call
+    /// that the wire cannot carry. Nothing is written then.
     fn open(
         &mut self,
-        id: CallId,
+        id: ClientCallId,
         open: Open<'_>,
         first: Option<Outgoing<'_>>,
         out: &mut Outbox,
     ) -> Result<(), Status>;
 
-    /// Sends a further message, as it is or `compressed` with the encoding of the call; only on a wire with streams.
+    /// Sends a further message, `compressed` with the encoding of the call or uncompressed; only on a wire with
+    /// streams.
     ///
     /// # Errors
-    /// A message larger than the peer takes.
+    /// Returns an error for a message larger than the peer accepts.
     fn item(
         &mut self,
-        _id: CallId,
+        _id: ClientCallId,
         _item: &Bytes,
         _compressed: bool,
         _out: &mut Outbox,
@@ -76,83 +111,97 @@ pub trait ClientWire: Send {
         Err(no_streams(self.name()))
     }
 
-    /// Says that no more messages follow; nothing on a wire without streams.
-    fn half_close(&mut self, _id: CallId, _out: &mut Outbox) {}
+    /// Announces that no more messages follow; has no effect on a wire without streams.
+    fn half_close(&mut self, _id: ClientCallId, _out: &mut Outbox) {}
 
-    /// Gives up on a call; nothing on a wire that cannot say it, where a late answer is dropped.
-    fn cancel(&mut self, _id: CallId, _out: &mut Outbox) {}
+    /// Cancels a call; has no effect on a wire without cancellation, which drops a late reply.
+    fn cancel(&mut self, _id: ClientCallId, _out: &mut Outbox) {}
 
-    /// Lets the server send `bytes` more of a stream; nothing on a wire without credit.
-    fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
+    /// Lets the server send `bytes` more of a stream; has no effect on a wire without credit.
+    fn credit(&mut self, _id: ClientCallId, _bytes: u32, _out: &mut Outbox) {}
 
-    /// Asks the server for a sign of life, if it [answers](Self::answers_pings).
+    /// Sends a ping, if the server [responds to pings](Self::answers_pings).
     fn ping(&mut self, _out: &mut Outbox) {}
 
-    /// Whether servers answer a [`ping`](Self::ping). Where they cannot, silence proves nothing while calls run.
+    /// Returns true if servers respond to a [`ping`](Self::ping). Otherwise silence does not mean that a connection
+    /// with running calls is dead.
     fn answers_pings(&self) -> bool {
         false
     }
 
-    /// Calls that may be in flight: the least of both sides' limits.
+    /// Bytes of calls that the machine holds until the server has responded; they count as waiting to be written.
+    fn held_back(&self) -> usize {
+        0
+    }
+
+    /// Number of calls that may be in flight: the lower of both sides' limits.
     fn calls_max(&self) -> u32;
 
-    /// Methods that may be named: their numbers are below this.
+    /// Number of methods that may be named: their numbers are below this.
     fn methods_max(&self) -> u16 {
         u16::MAX
     }
 
-    /// Whether the server has said what it takes, or never does.
+    /// Returns true if the settings of the server have arrived, or if the wire has none.
     fn knows_server(&self) -> bool {
         true
     }
 
-    /// Whether the server reads messages in this encoding; only plain ones until it has said so.
+    /// Returns true if the server accepts messages in this encoding; only uncompressed ones until its settings arrive.
     fn takes(&self, encoding: Encoding) -> bool;
 
-    /// Whether it [takes](Self::takes) them in streams too.
+    /// Returns true if the server [accepts](Self::takes) compressed messages in streams too.
     fn compresses_streams(&self) -> bool {
         true
     }
 
-    /// Largest message that the server takes, in bytes before compression.
+    /// Largest message that the server accepts, in bytes before compression.
     fn message_bytes_max(&self) -> u32;
 
-    /// Bytes that may be sent of a new stream before the server gave credit; `u32::MAX` on a wire without credit.
+    /// Bytes that may be sent of a new stream before the server grants credit; `u32::MAX` on a wire without credit.
     fn send_window(&self) -> u32 {
         u32::MAX
     }
 
-    /// Bytes of a stream that a server may send ahead of its reader, where servers are told so many: more on a wire
-    /// that tells them nothing, and whose servers keep a window of their own.
-    fn receive_window(&self, told: u32) -> u32 {
-        told
+    /// Bytes of a stream that a server may send ahead of its reader, where `configured` is the configured window. The
+    /// result is larger on a wire that does not announce it and whose servers have a window of their own.
+    fn receive_window(&self, configured: u32) -> u32 {
+        configured
     }
 
-    /// Whether the [attachment](Metadata::attachment) of a call has a place. Calls with one fail where it has not.
+    /// Returns true if the wire announces the number of bytes of a stream that servers may send. A server that exceeds
+    /// the window then breaks the protocol, and its call ends. If servers have windows of their own, nothing more is
+    /// read until the reader has consumed enough.
+    fn announces_windows(&self) -> bool {
+        true
+    }
+
+    /// Returns true if the wire carries the [attachment](Metadata::attachment) of a call. Otherwise calls with one
+    /// fail.
     fn carries_attachments(&self) -> bool {
         false
     }
 
-    /// Goes to the message of the next reply if that is what comes next and all of it is there; everything else is for
-    /// [`recv`](Self::recv). Its length is that of the message, which the caller takes from `input`, straight to where
-    /// it is to be. Replies come in runs, and an event costs more than the reply itself.
-    fn next_reply(&mut self, _input: &mut Input) -> Option<(CallId, usize)> {
+    /// Reads the next reply up to its message if it is next and completely received; everything else is left to
+    /// [`recv`](Self::recv). Returns the length of the message, which the caller takes from `input`, directly to its
+    /// destination. Replies come in runs, and an event costs more than the reply itself.
+    fn next_reply(&mut self, _input: &mut Input) -> Option<(ClientCallId, usize)> {
         None
     }
 
-    /// The same with its message.
-    fn take_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
+    /// Reads the next reply like [`next_reply`](Self::next_reply), and takes its message.
+    fn take_reply(&mut self, input: &mut Input) -> Option<(ClientCallId, Bytes)> {
         self.next_reply(input).map(|(id, len)| (id, input.take(len)))
     }
 
-    /// Takes the next whole unit from `input`; none means that more bytes are needed.
+    /// Takes the next complete unit from `input`; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// Bytes after which the stream cannot be followed any more.
+    /// Returns an error for bytes after which the connection cannot continue.
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal>;
 }
 
-/// The answer of a wire without streams to a call that has more than one message.
+/// Creates the status of a wire without streams for a call that has more than one message.
 pub(crate) fn no_streams(wire: &str) -> Status {
     Status::unimplemented(format!("{wire} carries no streams; the native wire, gRPC and Connect do"))
 }

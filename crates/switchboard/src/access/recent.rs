@@ -1,4 +1,4 @@
-//! The last calls that the logs took, for the page `/recent` of the admin listener.
+//! Ring buffer of the last logged calls, for the page `/recent` of the admin listener.
 
 use super::Entry;
 use crate::{Code, trace::Trace};
@@ -8,10 +8,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// Calls that are kept, each in a few hundred bytes.
+/// Maximum number of calls kept; each takes a few hundred bytes.
 const KEPT_MAX: usize = 1000;
 
-/// A ring of calls. Who finds another at it leaves theirs out: calls do not wait for a page.
+/// A ring of calls. A call that finds the lock taken is not recorded: calls do not wait for a page.
 #[derive(Debug, Default)]
 pub(crate) struct Recent(Mutex<VecDeque<Seen>>);
 
@@ -22,12 +22,13 @@ pub(crate) struct Seen {
     pub(crate) method: String,
     pub(crate) wire: &'static str,
     pub(crate) peer: String,
+    pub(crate) caller: Option<String>,
     pub(crate) code: Code,
     pub(crate) took: Duration,
     pub(crate) received: u64,
     pub(crate) sent: u64,
     pub(crate) trace: Option<String>,
-    /// It was kept for the time that it took, not by chance.
+    /// The call was kept because it was slow, not because it was sampled.
     pub(crate) is_slow: bool,
 }
 
@@ -38,6 +39,7 @@ impl Recent {
             method: entry.method,
             wire: entry.peer.wire,
             peer: entry.peer.address.clone(),
+            caller: entry.caller.map(str::to_owned),
             code: entry.code,
             took,
             received: entry.received,
@@ -59,7 +61,7 @@ impl Recent {
         ring.push_back(seen);
     }
 
-    /// All of them, the last one first.
+    /// Returns all kept calls, the latest first.
     pub(crate) fn newest_first(&self) -> Vec<Seen> {
         let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         ring.iter().rev().cloned().collect()
@@ -79,6 +81,7 @@ mod tests {
                 method: "a.B/C".to_owned(),
                 wire: "native",
                 peer: "local".to_owned(),
+                caller: None,
                 code: Code::Ok,
                 took: Duration::ZERO,
                 received: number,

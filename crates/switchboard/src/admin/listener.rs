@@ -1,9 +1,9 @@
-//! The admin listener: HTTP/1.1 on a socket of its own, few connections, small requests.
+//! The socket of the admin listener: HTTP/1.1 with few connections and small requests.
 
 use super::{
     Admin, PageOf,
     page::Form,
-    pages::{self, Answer},
+    pages::{self, PageResponse},
 };
 use crate::{
     Address, Error,
@@ -27,24 +27,24 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-/// Connections at once; more wait to be accepted.
+/// Maximum number of connections; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 64;
-/// Time for the head of a request, and between two.
+/// Time limit for the head of a request, and for the pause between two requests.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// After a failed accept, usually for want of file descriptors.
+/// Pause after a failed accept, which usually means that there are no free file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What every request is answered from.
+/// State that request handling reads.
 pub(super) struct View {
     pub(super) shared: Arc<Shared>,
     pub(super) pages: Vec<(String, PageOf)>,
     token: Option<String>,
 }
 
-/// Binds, and answers until it is aborted.
+/// Binds the listener and serves requests until the task is aborted.
 ///
 /// # Errors
-/// An address that cannot be bound.
+/// Fails if the address cannot be bound.
 pub(crate) async fn start(
     admin: Admin,
     address: &Address,
@@ -59,7 +59,7 @@ pub(crate) async fn start(
 
 async fn accept(mut listener: Listener, view: Arc<View>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    // Its connections end with this task.
+    // Dropping the set when this task ends closes the connections.
     let mut connections = JoinSet::new();
     loop {
         let Ok(place) = room.clone().acquire_owned().await else { return };
@@ -84,7 +84,7 @@ async fn serve(pipe: Pipe, peer: String, view: Arc<View>) {
     let Ok(io) = pipe.adopt() else { return };
     let service = service_fn(|request| {
         let (view, peer) = (view.clone(), peer.clone());
-        async move { Ok::<_, Infallible>(view.answer(request, &peer).await) }
+        async move { Ok::<_, Infallible>(view.respond(request, &peer).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -96,23 +96,23 @@ async fn serve(pipe: Pipe, peer: String, view: Arc<View>) {
 }
 
 impl View {
-    async fn answer(&self, request: Request<Incoming>, peer: &str) -> Response<Full<Bytes>> {
+    async fn respond(&self, request: Request<Incoming>, peer: &str) -> Response<Full<Bytes>> {
         let form = form(request.uri().query().unwrap_or_default(), request.headers());
         let is_head = request.method() == Method::HEAD;
-        let answer = match self.may(&request) {
-            Err((status, why)) => Answer::failure(status, why),
+        let page = match self.may(&request) {
+            Err((status, why)) => PageResponse::failure(status, why),
             Ok(()) => match *request.method() {
                 Method::GET | Method::HEAD => pages::show(self, &request, form).await,
                 Method::POST => pages::change(self, request.uri(), peer),
-                _ => Answer::failure(StatusCode::METHOD_NOT_ALLOWED, "pages take GET, and flags POST"),
+                _ => PageResponse::failure(StatusCode::METHOD_NOT_ALLOWED, "pages take GET, and flags POST"),
             },
         };
-        let content = if is_head { Bytes::new() } else { answer.content };
+        let content = if is_head { Bytes::new() } else { page.content };
         let mut response = Response::new(Full::new(content));
-        *response.status_mut() = answer.status;
+        *response.status_mut() = page.status;
         let headers = response.headers_mut();
         let fixed: [(HeaderName, &str); 4] = [
-            (CONTENT_TYPE, answer.kind),
+            (CONTENT_TYPE, page.kind),
             (CACHE_CONTROL, "no-store"),
             (X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (
@@ -121,7 +121,7 @@ impl View {
             ),
         ];
         headers.extend(fixed.map(|(name, value)| (name, HeaderValue::from_static(value))));
-        match answer.status {
+        match page.status {
             StatusCode::METHOD_NOT_ALLOWED => {
                 headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
             }
@@ -133,7 +133,7 @@ impl View {
         response
     }
 
-    /// Whether a request may be answered; why not otherwise.
+    /// Checks whether a request is allowed; returns the status and the reason if it is not.
     fn may<B>(&self, request: &Request<B>) -> Result<(), (StatusCode, &'static str)> {
         let headers = request.headers();
         let host = headers.get(HOST).map_or("", |host| host.to_str().unwrap_or("?"));
@@ -145,7 +145,8 @@ impl View {
                     return Err((StatusCode::UNAUTHORIZED, "send authorization: Bearer TOKEN"));
                 }
             }
-            // A name may be made to point here by whoever owns it, to let a page of theirs in.
+            // DNS rebinding: the owner of a name can point it to this host, so that their web page passes as
+            // same-origin.
             None if !is_own(host) => {
                 let why = "name this host by its address, or as localhost";
                 return Err((StatusCode::MISDIRECTED_REQUEST, why));
@@ -159,12 +160,12 @@ impl View {
     }
 }
 
-/// Takes as long for any bytes of the same length.
+/// Compares in constant time for inputs of equal length.
 fn is_same(sent: &[u8], token: &[u8]) -> bool {
     sent.len() == token.len() && sent.iter().zip(token).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
 
-/// Whether a host is an address or `localhost`, with a port or without.
+/// Returns whether a host is an address or `localhost`, with or without a port.
 fn is_own(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next(),
@@ -180,7 +181,7 @@ fn is_same_origin(headers: &HeaderMap, host: &str) -> bool {
     origin.is_some_and(|(_, authority)| authority == host)
 }
 
-/// What was asked for: by `?format=`, else by `Accept`.
+/// Selects the format of the response: by `?format=`, else by `Accept`.
 fn form(query: &str, headers: &HeaderMap) -> Form {
     match query.split('&').find_map(|part| part.strip_prefix("format=")) {
         Some("json") => return Form::Json,
@@ -203,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_others_are_not_ours() {
+    fn foreign_host_names_are_rejected() {
         for own in ["", "localhost", "localhost:9090", "127.0.0.1:1", "[::1]:1", "[::1]", "10.0.0.1"] {
             assert!(is_own(own), "{own}");
         }

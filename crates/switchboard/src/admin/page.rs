@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 
-/// What a page shows. One content, three forms: text for terminals, JSON for programs, HTML for browsers.
+/// Content of a page, which is rendered as text for terminals, JSON for programs or HTML for browsers.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     title: String,
@@ -23,9 +23,9 @@ pub struct Table {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Cell {
-    /// Nothing is known.
+    /// No value.
     None,
-    /// A number; its unit is in the name of the column.
+    /// A number; the name of the column states its unit.
     Number(f64),
     /// A text.
     Text(String),
@@ -61,7 +61,7 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
     }
 }
 
-/// How a page is sent.
+/// Format of a response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Form {
     Html,
@@ -70,7 +70,7 @@ pub(super) enum Form {
 }
 
 impl Page {
-    /// An empty page.
+    /// Creates an empty page.
     pub fn new(title: impl Into<String>) -> Page {
         Page { title: title.into(), ..Page::default() }
     }
@@ -142,17 +142,17 @@ impl Page {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub fn new<const N: usize>(name: impl Into<String>, columns: [&str; N]) -> Table {
         Table { name: name.into(), columns: columns.map(str::to_owned).into(), rows: Vec::new() }
     }
 
-    /// Names and values, one object in JSON.
+    /// Creates a table of names and values, rendered as one object in JSON.
     pub fn facts(name: impl Into<String>) -> Table {
         Table { name: name.into(), columns: Vec::new(), rows: Vec::new() }
     }
 
-    /// Adds a row: as many cells as there are columns.
+    /// Adds a row with one cell for each column.
     pub fn push<const N: usize>(&mut self, row: [Cell; N]) {
         self.rows.push(row.into());
     }
@@ -228,7 +228,7 @@ impl Table {
         for row in &self.rows {
             let cells = row.iter().map(|cell| match cell {
                 Cell::Number(_) => format!("<td class=\"n\">{}</td>", cell.text()),
-                // Paths of this listener, which the index lists, are links.
+                // Paths of this listener, which the index lists, become links.
                 Cell::Text(text) if is_link(text) => {
                     format!("<td><a href=\"{0}\">{0}</a></td>", escaped(text))
                 }
@@ -262,7 +262,7 @@ impl Cell {
     }
 }
 
-/// A path of this listener: not the beginning of another host.
+/// Returns whether the text is a path of this listener, and not a reference to another host such as `//host`.
 fn is_link(text: &str) -> bool {
     text.starts_with('/') && !text.starts_with("//") && !text.contains([' ', '"'])
 }

@@ -1,4 +1,4 @@
-//! What the pages show, and the one thing that they change.
+//! Content of the built-in pages, and the request that changes a flag.
 
 use super::{
     listener::View,
@@ -19,9 +19,9 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// Rows of a page.
+/// Maximum number of rows on a page.
 const ROWS_MAX: usize = 1000;
-/// How long connections have to tell which calls wait.
+/// Time limit for connections to report their parked calls.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -34,7 +34,7 @@ table{border-collapse:collapse;font:13px/1.4 ui-monospace,monospace}\
 th,td{text-align:left;padding:.15rem .9rem .15rem 0;border-bottom:1px solid #8884;vertical-align:top}\
 td.n{text-align:right}@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}a{color:#8bf}}";
 
-/// The pages of every server, with what they show.
+/// Built-in pages of every server, with their descriptions.
 const INDEX: [(&str, &str); 12] = [
     ("/status", "methods with calls, failures and percentiles; connections by protocol"),
     ("/vars", "every counter by name; ?filter=TEXT"),
@@ -42,43 +42,43 @@ const INDEX: [(&str, &str); 12] = [
     ("/calls", "calls that wait in handlers, the oldest first"),
     ("/recent", "calls that the logs took, the last one first; ?filter=TEXT&slower=TIME"),
     ("/peers", "callers by address, the busiest first"),
-    ("/limits", "limits in force, and who set them"),
+    ("/limits", "current limits and their sources"),
     ("/flags", "what may be changed while the server runs"),
-    ("/registry", "where the server is announced"),
+    ("/registry", "registrations of the server with registries"),
     ("/health", "for probes: /health/live, /health/started, /health/ready"),
     ("/metrics", "for Prometheus"),
     ("/version", "what runs here"),
 ];
 
-/// What a request gets.
-pub(super) struct Answer {
+/// Response to a request for a page.
+pub(super) struct PageResponse {
     pub(super) status: StatusCode,
     pub(super) kind: &'static str,
     pub(super) content: Bytes,
 }
 
-impl Answer {
-    pub(super) fn failure(status: StatusCode, why: impl std::fmt::Display) -> Answer {
-        Answer { status, kind: TEXT, content: format!("{why}\n").into() }
+impl PageResponse {
+    pub(super) fn failure(status: StatusCode, why: impl std::fmt::Display) -> PageResponse {
+        PageResponse { status, kind: TEXT, content: format!("{why}\n").into() }
     }
 
-    fn of(page: &Page, form: Form) -> Answer {
+    fn of(page: &Page, form: Form) -> PageResponse {
         let kind = match form {
             Form::Html => HTML,
             Form::Json => JSON,
             Form::Text => TEXT,
         };
-        Answer { status: StatusCode::OK, kind, content: page.render(form).into() }
+        PageResponse { status: StatusCode::OK, kind, content: page.render(form).into() }
     }
 }
 
-/// Answers a request for a page.
-pub(super) async fn show<B>(view: &View, request: &Request<B>, form: Form) -> Answer {
+/// Responds to a request for a page.
+pub(super) async fn show<B>(view: &View, request: &Request<B>, form: Form) -> PageResponse {
     let shared = &view.shared;
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
     let name = path.strip_prefix('/').unwrap_or(path);
     if let Some((_, page)) = view.pages.iter().find(|(known, _)| known == name) {
-        return Answer::of(&page(), form);
+        return PageResponse::of(&page(), form);
     }
     let page = match path {
         "/" => index(view),
@@ -88,50 +88,55 @@ pub(super) async fn show<B>(view: &View, request: &Request<B>, form: Form) -> An
         "/calls" => calls(shared).await,
         "/recent" => match recent(&shared.access, query) {
             Ok(page) => page,
-            Err(answer) => return answer,
+            Err(response) => return response,
         },
         "/peers" => peers(shared),
         "/limits" => limits(shared),
         "/flags" => flags(shared),
-        "/registry" => Page::new("registry").note("this server is announced nowhere"),
+        "/registry" => Page::new("registry").note("this server is not registered with a registry"),
         "/version" => Page::new("version").table(about(shared)),
         "/health" | "/health/ready" | "/health/started" | "/health/live" => {
             return health(shared.phase(), path, form);
         }
         "/metrics" => return metrics(shared, request),
         "/style.css" => {
-            return Answer { status: StatusCode::OK, kind: "text/css", content: STYLE.into() };
+            return PageResponse { status: StatusCode::OK, kind: "text/css", content: STYLE.into() };
         }
-        _ => return Answer::failure(StatusCode::NOT_FOUND, format!("no page is at {path}; / lists them")),
+        _ => {
+            return PageResponse::failure(
+                StatusCode::NOT_FOUND,
+                format!("no page is at {path}; / lists them"),
+            );
+        }
     };
-    Answer::of(&page, form)
+    PageResponse::of(&page, form)
 }
 
 /// Changes a flag: `POST /flags/NAME?value=VALUE&expires=TIME&by=WHO`.
-pub(super) fn change(view: &View, uri: &Uri, peer: &str) -> Answer {
+pub(super) fn change(view: &View, uri: &Uri, peer: &str) -> PageResponse {
     let Some(name) = uri.path().strip_prefix("/flags/") else {
-        return Answer::failure(StatusCode::NOT_FOUND, "POST goes to /flags/NAME?value=VALUE");
+        return PageResponse::failure(StatusCode::NOT_FOUND, "POST goes to /flags/NAME?value=VALUE");
     };
     let query = uri.query().unwrap_or_default();
     let Some(value) = parameter(query, "value") else {
-        return Answer::failure(StatusCode::BAD_REQUEST, "value=VALUE is missing");
+        return PageResponse::failure(StatusCode::BAD_REQUEST, "value=VALUE is missing");
     };
     let expires = parameter(query, "expires").map(|text| Unit::Milliseconds.parse(text)).transpose();
     let expires = match expires {
         Ok(expires) => expires.map(Duration::from_millis),
-        Err(error) => return Answer::failure(StatusCode::BAD_REQUEST, format!("expires: {error}")),
+        Err(error) => return PageResponse::failure(StatusCode::BAD_REQUEST, format!("expires: {error}")),
     };
     let by = match parameter(query, "by") {
         Some(who) => format!("{who} ({peer})"),
         None => peer.to_owned(),
     };
     match view.shared.flags.set(name, value, expires, &by) {
-        Ok(flag) => Answer::of(&Page::new("flags").table(flag_table([&flag])), Form::Json),
-        Err(error) => Answer::failure(StatusCode::BAD_REQUEST, error),
+        Ok(flag) => PageResponse::of(&Page::new("flags").table(flag_table([&flag])), Form::Json),
+        Err(error) => PageResponse::failure(StatusCode::BAD_REQUEST, error),
     }
 }
 
-/// The value of a parameter, as it stands there.
+/// Returns the raw value of a query parameter, without percent-decoding.
 pub(super) fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
     let mut parts = query.split('&').filter_map(|part| part.split_once('='));
     parts.find(|(known, _)| *known == name).map(|(_, value)| value)
@@ -274,7 +279,7 @@ fn connections(shared: &Shared) -> Page {
             now.saturating_duration_since(open.began).as_secs().into(),
             (open.waiting() as u64).into(),
             (held as u64).into(),
-            paused.then_some("for want of room").into(),
+            paused.then_some("memory_bytes_max").into(),
             count(|counts| counts.started),
             count(|counts| counts.lost),
             count(|counts| counts.received),
@@ -313,7 +318,7 @@ async fn calls(shared: &Shared) -> Page {
     let page = match missing {
         0 => page,
         _ => page
-            .note(format!("{missing} connections did not answer within {PATIENCE:?}: their worker is busy")),
+            .note(format!("{missing} connections did not respond within {PATIENCE:?}: their worker is busy")),
     };
     if all > calls.len() { page.note(format!("{} of {all}", calls.len())) } else { page }
 }
@@ -371,8 +376,8 @@ fn flag_table<'a>(flags: impl IntoIterator<Item = &'a Flag>) -> Table {
     table
 }
 
-/// Probes look at the status alone.
-fn health(phase: Phase, path: &str, form: Form) -> Answer {
+/// Probes read only the HTTP status.
+fn health(phase: Phase, path: &str, form: Form) -> PageResponse {
     let is_well = match path {
         "/health/live" => true,
         "/health/started" => phase != Phase::Starting,
@@ -381,10 +386,10 @@ fn health(phase: Phase, path: &str, form: Form) -> Answer {
     let word = if is_well { "SERVING" } else { "NOT_SERVING" };
     let page = Page::new(word).table(Table::facts("health").fact("status", word).fact("state", phase.name()));
     let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    Answer { status, ..Answer::of(&page, form) }
+    PageResponse { status, ..PageResponse::of(&page, form) }
 }
 
-fn metrics<B>(shared: &Shared, request: &Request<B>) -> Answer {
+fn metrics<B>(shared: &Shared, request: &Request<B>) -> PageResponse {
     let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let stats = shared.stats();
     let (kind, content) = if accept.contains("application/openmetrics-text") {
@@ -392,5 +397,5 @@ fn metrics<B>(shared: &Shared, request: &Request<B>) -> Answer {
     } else {
         ("text/plain; version=0.0.4; charset=utf-8", stats.prometheus())
     };
-    Answer { status: StatusCode::OK, kind, content: content.into() }
+    PageResponse { status: StatusCode::OK, kind, content: content.into() }
 }

@@ -1,23 +1,23 @@
-//! The page `/recent`: calls that have ended, as far as the logs took them.
+//! The page `/recent`: ended calls that the access log or the slow-call log recorded.
 
 use super::{
     page::{Page, Table},
-    pages::{Answer, parameter},
+    pages::{PageResponse, parameter},
 };
 use crate::{access::Access, limits::Unit};
 use ::http::StatusCode;
 use std::time::{Duration, SystemTime};
 
-/// The calls that the query leaves: `filter=TEXT` is part of their method, peer, code or trace, and they took at least
-/// `slower=TIME`.
+/// Builds the page from the calls that match the query: `filter=TEXT` matches part of the method, peer, code
+/// or trace; `slower=TIME` selects calls that took at least this time.
 ///
 /// # Errors
-/// The answer to a time that is none.
-pub(super) fn recent(access: &Access, query: &str) -> Result<Page, Answer> {
+/// Returns the response to send if the time is invalid.
+pub(super) fn recent(access: &Access, query: &str) -> Result<Page, PageResponse> {
     let filter = parameter(query, "filter").unwrap_or_default();
     let slower = parameter(query, "slower").map(|text| Unit::Milliseconds.parse(text)).transpose();
     let slower = slower
-        .map_err(|error| Answer::failure(StatusCode::BAD_REQUEST, format!("slower: {error}")))?
+        .map_err(|error| PageResponse::failure(StatusCode::BAD_REQUEST, format!("slower: {error}")))?
         .map_or(Duration::ZERO, Duration::from_millis);
     let mut table = Table::new(
         "calls",
@@ -28,6 +28,7 @@ pub(super) fn recent(access: &Access, query: &str) -> Result<Page, Answer> {
             "method",
             "wire",
             "peer",
+            "caller",
             "received_bytes",
             "sent_bytes",
             "trace",
@@ -49,6 +50,7 @@ pub(super) fn recent(access: &Access, query: &str) -> Result<Page, Answer> {
             seen.method.into(),
             seen.wire.into(),
             seen.peer.into(),
+            seen.caller.into(),
             seen.received.into(),
             seen.sent.into(),
             seen.trace.into(),

@@ -1,18 +1,18 @@
 //! Names and passwords, RFC 7617.
 
-use super::{Auth, Caller, Checked, Credentials, secrets::Secrets};
+use super::{Auth, Caller, Checked, Credential, Credentials, secrets::Secrets};
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 /// Names and passwords, sent as `authorization: Basic …` (RFC 7617).
 ///
-/// Only for connections inside TLS, or that nobody else can read: whoever reads one call has the password.
+/// Use it only inside TLS or on connections that cannot be intercepted: every call contains the password.
 #[derive(Debug, Default)]
 pub struct Basic {
     secrets: Secrets,
 }
 
 impl Basic {
-    /// Whoever sends this name and this password is this caller. A name has no colon.
+    /// Maps this name and password to a caller. The name must not contain a colon.
     #[must_use]
     pub fn user(mut self, name: &str, password: &str, caller: Caller) -> Basic {
         self.secrets.insert(format!("{name}:{password}"), caller);
@@ -20,7 +20,7 @@ impl Basic {
     }
 }
 
-/// What a client sends as `authorization`.
+/// Returns the value of `authorization` that a client sends.
 pub(crate) fn authorization(name: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
 }
@@ -28,6 +28,10 @@ pub(crate) fn authorization(name: &str, password: &str) -> String {
 impl Auth for Basic {
     fn name(&self) -> &str {
         "basic"
+    }
+
+    fn credential(&self) -> Option<Credential> {
+        Some(Credential::Authorization("Basic".into()))
     }
 
     fn check(&self, credentials: &Credentials<'_>) -> Checked<'_> {

@@ -1,14 +1,14 @@
 //! JSON Web Tokens, RFC 7519, signed as RFC 7518 says: HS256, RS256, ES256 and EdDSA.
 //!
-//! The key says which algorithm is meant, never the token. Tokens that were good are remembered until they expire, so
-//! that a caller's second call costs no signature.
+//! The key determines the algorithm, never the token. Verified tokens are cached until they expire, so
+//! further calls with the same token need no signature verification.
 
 mod claims;
 mod keys;
 #[cfg(feature = "web")]
 mod remote;
 
-use super::{Auth, Caller, Checked, Credentials, secrets::same, signature::seconds};
+use super::{Auth, Caller, Checked, Credential, Credentials, secrets::same, signature::seconds};
 use crate::Error;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use claims::Claims;
@@ -24,8 +24,9 @@ use std::{
 
 /// JSON Web Tokens, sent as `authorization: Bearer TOKEN`.
 ///
-/// A token needs `sub`, who becomes the [caller's](Caller) name, and `exp`; `nbf` is looked at, `iss` and `aud` if
-/// they are set here. Roles are the words of `scope` and the entries of `roles`.
+/// A token needs `sub`, which becomes the [caller's](Caller) name, and `exp`. `nbf` is checked if present;
+/// `iss` and `aud` are checked if they are configured here. Roles are the words of `scope` and the entries of
+/// `roles`.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), switchboard::Error> {
@@ -37,7 +38,7 @@ use std::{
 /// # }
 /// ```
 pub struct Jwt {
-    /// Shared with checks that wait for keys.
+    /// Shared with asynchronous checks that wait for keys.
     verifier: Arc<Verifier>,
 }
 
@@ -48,20 +49,20 @@ struct Verifier {
     audience: Option<String>,
     leeway: Duration,
     secret: RandomState,
-    /// Tokens that were good.
-    known: Mutex<HashMap<u64, Known>>,
+    /// Cache of verified tokens, by hash.
+    cache: Mutex<HashMap<u64, CachedToken>>,
 }
 
-/// Where the keys came from.
+/// Source of the keys.
 enum Source {
-    /// They do not change.
+    /// Fixed keys.
     Fixed,
     File(File),
     #[cfg(feature = "web")]
     Remote(Box<remote::Remote>),
 }
 
-struct Known {
+struct CachedToken {
     token: Box<str>,
     claims: Claims,
     caller: Arc<Caller>,
@@ -73,56 +74,59 @@ struct File {
     state: Mutex<(Instant, Option<SystemTime>)>,
 }
 
-/// Longer tokens are refused unread.
+/// Maximum length of a token in bytes; longer ones are rejected without parsing.
 const TOKEN_MAX: usize = 8 << 10;
-/// Tokens that are remembered.
-const KNOWN_MAX: usize = 4096;
-/// How often it is looked whether the file has changed.
+/// Maximum number of cached tokens.
+const CACHED_MAX: usize = 4096;
+/// Interval between checks for a changed key file.
 const LOOK: Duration = Duration::from_secs(5);
 
 impl Jwt {
-    /// Tokens signed with this shared secret, HS256; of at least 32 bytes, or it can be guessed from any token.
+    /// Verifies tokens that are signed with this shared secret (HS256). The secret needs at least 32 bytes;
+    /// shorter ones can be guessed from any token.
     ///
     /// # Errors
-    /// A secret that is too short.
+    /// Fails if the secret is too short.
     pub fn secret(secret: &[u8]) -> Result<Jwt, Error> {
         Ok(Jwt::new(Keys::secret(secret)?, Source::Fixed))
     }
 
-    /// Tokens signed with the private key that belongs to the public key in this PEM file: RS256, ES256 or EdDSA, as
-    /// the key is. When the file changes its new key holds.
+    /// Verifies tokens with the public key in this PEM file: RS256, ES256 or EdDSA, depending on the key. The
+    /// key is reloaded when the file changes.
     ///
     /// # Errors
-    /// A file that cannot be read or has no such key.
+    /// Fails if the file cannot be read or has no such key.
     pub fn key_file(path: impl AsRef<Path>) -> Result<Jwt, Error> {
         Jwt::of_file(path.as_ref(), Keys::read_pem)
     }
 
-    /// Tokens signed with one of the keys of this set (RFC 7517). When the file changes its new keys hold; keys that
-    /// cannot be used here are left out.
+    /// Verifies tokens with the keys of the key set (RFC 7517) in this file. The set is reloaded when the
+    /// file changes; unsupported keys are skipped.
     ///
     /// # Errors
-    /// A file that cannot be read or has no key that can be used.
+    /// Fails if the file cannot be read or has no supported key.
     pub fn jwks_file(path: impl AsRef<Path>) -> Result<Jwt, Error> {
         Jwt::of_file(path.as_ref(), Keys::read_jwks)
     }
 
-    /// Tokens signed with one of the keys of the set at this URL, as OpenID providers publish it (`jwks_uri`). `ca` are
-    /// the roots to trust with `https`, those of the machine without.
+    /// Verifies tokens with the key set at this URL, as OpenID providers publish it (`jwks_uri`). `ca`
+    /// contains the trusted roots for `https`; without it the roots of the machine are used.
     ///
-    /// The set is fetched with the first token, again after 5 min of calls, and when a token names a key that is not in
-    /// it, but every 10 s at most. While it cannot be fetched, known keys go on to hold, and a warning says
-    /// so; calls before the first fetch are refused with `Unavailable`. An answer has 256 KiB at most, within 5 s.
-    /// Callers wait for a fetch only when the key of their token is not known.
+    /// The set is fetched with the first token, again after 5 min if calls arrive, and when a token names a
+    /// key that is not in the set, but at most every 10 s. If a fetch fails, the current keys remain valid
+    /// and a warning is logged; calls before the first successful fetch are rejected with `Unavailable`. A
+    /// response is limited to 256 KiB and 5 s. Calls wait for a fetch only if the key of their token is not
+    /// in the set.
     ///
     /// # Errors
-    /// A URL that is none of `http` and `https`, and roots that cannot be used.
+    /// Fails if the URL is not `http` or `https`, or if the roots cannot be used.
     #[cfg(feature = "web")]
     pub fn jwks_url(url: &str, ca: Option<&Path>) -> Result<Jwt, Error> {
         Ok(Jwt::new(Keys::none(), Source::Remote(Box::new(remote::Remote::new(url, ca)?))))
     }
 
-    /// How long it is between two fetches at least, whatever tokens name; 10 s unless set. Of keys by URL.
+    /// Sets the minimum time between two fetches of keys by URL, also for tokens with unknown keys; default
+    /// 10 s.
     #[cfg(feature = "web")]
     #[must_use]
     pub fn jwks_pause(mut self, pause: Duration) -> Jwt {
@@ -146,37 +150,37 @@ impl Jwt {
             audience: None,
             leeway: Duration::from_secs(30),
             secret: RandomState::new(),
-            known: Mutex::default(),
+            cache: Mutex::default(),
         };
         Jwt { verifier: Arc::new(verifier) }
     }
 
     fn settings(&mut self) -> &mut Verifier {
-        Arc::get_mut(&mut self.verifier).expect("it is shared by checks alone, which come later")
+        Arc::get_mut(&mut self.verifier).expect("only checks share it, and they start later")
     }
 
-    /// Only tokens with this `iss`.
+    /// Accepts only tokens with this `iss`.
     #[must_use]
     pub fn issuer(mut self, issuer: impl Into<String>) -> Jwt {
         self.settings().issuer = Some(issuer.into());
         self
     }
 
-    /// Only tokens with this `aud`, or one of them.
+    /// Accepts only tokens whose `aud` is or contains this audience.
     #[must_use]
     pub fn audience(mut self, audience: impl Into<String>) -> Jwt {
         self.settings().audience = Some(audience.into());
         self
     }
 
-    /// How far clocks may be off; 30 s unless set.
+    /// Sets the tolerated clock difference; default 30 s.
     #[must_use]
     pub fn leeway(mut self, leeway: Duration) -> Jwt {
         self.settings().leeway = leeway;
         self
     }
 
-    /// Whose token it is, at `now` in seconds since 1970.
+    /// Verifies a token at `now`, in seconds since 1970, and returns its caller.
     #[cfg(test)]
     fn verify(&self, token: &str, now: u64) -> Result<Arc<Caller>, &'static str> {
         self.verifier.verify(token, now)
@@ -184,45 +188,45 @@ impl Jwt {
 }
 
 impl Verifier {
-    /// Whose token it is, at `now` in seconds since 1970.
+    /// Verifies a token at `now`, in seconds since 1970, and returns its caller.
     fn verify(&self, token: &str, now: u64) -> Result<Arc<Caller>, &'static str> {
         if token.len() > TOKEN_MAX {
             return Err("the token is too long");
         }
         self.look();
         let hash = self.secret.hash_one(token);
-        if let Some(known) =
-            self.known().get(&hash).filter(|known| same(known.token.as_bytes(), token.as_bytes()))
+        if let Some(cached) =
+            self.cache().get(&hash).filter(|cached| same(cached.token.as_bytes(), token.as_bytes()))
         {
-            known.claims.check_time(now, self.leeway.as_secs())?;
-            return Ok(known.caller.clone());
+            cached.claims.check_time(now, self.leeway.as_secs())?;
+            return Ok(cached.caller.clone());
         }
-        let (signed, signature) = token.rsplit_once('.').ok_or("the token is no JWT")?;
-        let (header, payload) = signed.split_once('.').ok_or("the token is no JWT")?;
-        let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| "the token is no JWT");
+        let (signed, signature) = token.rsplit_once('.').ok_or("the token is not a JWT")?;
+        let (header, payload) = signed.split_once('.').ok_or("the token is not a JWT")?;
+        let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| "the token is not a JWT");
         let (header, signature) = (decode(header)?, decode(signature)?);
         self.keys().verify(&header, signed.as_bytes(), &signature)?;
         let (claims, caller) = Claims::read(&decode(payload)?)?;
         claims.check(&caller, self.issuer.as_deref(), self.audience.as_deref())?;
         claims.check_time(now, self.leeway.as_secs())?;
         let caller = Arc::new(caller);
-        let mut known = self.known();
-        if known.len() >= KNOWN_MAX {
-            // All at once: those in use are back with their next call.
-            known.clear();
+        let mut cache = self.cache();
+        if cache.len() >= CACHED_MAX {
+            // Clearing the whole cache is enough: tokens in use return with their next call.
+            cache.clear();
         }
-        known.insert(hash, Known { token: token.into(), claims, caller: caller.clone() });
+        cache.insert(hash, CachedToken { token: token.into(), claims, caller: caller.clone() });
         Ok(caller)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> std::sync::MutexGuard<'_, HashMap<u64, CachedToken>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the keys again if their file has changed; what cannot be used changes nothing.
+    /// Reloads the keys if their file has changed. A file that cannot be used is ignored with a warning.
     fn look(&self) {
         let Source::File(file) = &self.source else { return };
-        // Whoever comes meanwhile goes on with the keys that are there.
+        // Concurrent calls continue with the current keys.
         let Ok(mut state) = file.state.try_lock() else { return };
         if state.0.elapsed() < LOOK {
             return;
@@ -235,7 +239,7 @@ impl Verifier {
         state.1 = now;
         match (file.read)(&file.path) {
             Ok(keys) => self.replace(keys),
-            Err(error) => tracing::warn!("going on with the keys from before: {error}"),
+            Err(error) => tracing::warn!("keeping the previous keys: {error}"),
         }
     }
 }
@@ -245,10 +249,10 @@ impl Verifier {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on these keys hold.
+    /// Replaces the keys and clears the cache of verified tokens.
     fn replace(&self, keys: Keys) {
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
-        self.known().clear();
+        self.cache().clear();
     }
 }
 
@@ -261,9 +265,13 @@ impl Auth for Jwt {
         "jwt"
     }
 
+    fn credential(&self) -> Option<Credential> {
+        Some(Credential::Authorization("Bearer".into()))
+    }
+
     fn check(&self, credentials: &Credentials<'_>) -> Checked<'_> {
         let Some(token) = credentials.authorization("Bearer") else { return Checked::Absent };
-        // A token that is not even of three parts may be known to somebody else.
+        // A token without three parts is not a JWT and may belong to another [`Auth`].
         if token.split('.').count() != 3 {
             return Checked::Absent;
         }

@@ -1,6 +1,6 @@
-//! Secrets that are sent as they are: tokens and API keys.
+//! Secrets that callers send unmodified: tokens and API keys.
 
-use super::{Auth, Caller, Checked, Credentials};
+use super::{Auth, Caller, Checked, Credential, Credentials};
 use foldhash::quality::RandomState;
 use std::{
     cell::Cell,
@@ -28,7 +28,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Whoever sends this token is this caller.
+    /// Maps this token to a caller.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>, caller: Caller) -> Tokens {
         self.secrets.insert(token.into(), caller);
@@ -41,15 +41,19 @@ impl Auth for Tokens {
         "token"
     }
 
+    fn credential(&self) -> Option<Credential> {
+        Some(Credential::Authorization("Bearer".into()))
+    }
+
     fn check(&self, credentials: &Credentials<'_>) -> Checked<'_> {
         match credentials.authorization_bytes("Bearer") {
             None => Checked::Absent,
-            Some(token) => self.secrets.check(token, "the token is not known here"),
+            Some(token) => self.secrets.check(token, "the token is not valid"),
         }
     }
 }
 
-/// API keys, sent in metadata of their own, `x-api-key` unless another name is set.
+/// API keys, sent in a metadata entry of their own; its default name is `x-api-key`.
 #[derive(Debug)]
 pub struct ApiKeys {
     name: String,
@@ -63,12 +67,12 @@ impl Default for ApiKeys {
 }
 
 impl ApiKeys {
-    /// Keys that are sent in the metadata `name`.
+    /// Reads keys from the metadata entry `name`.
     pub fn in_metadata(name: impl Into<String>) -> ApiKeys {
         ApiKeys { name: name.into().to_ascii_lowercase(), secrets: Secrets::default() }
     }
 
-    /// Whoever sends this key is this caller.
+    /// Maps this key to a caller.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>, caller: Caller) -> ApiKeys {
         self.secrets.insert(key.into(), caller);
@@ -81,26 +85,30 @@ impl Auth for ApiKeys {
         "api key"
     }
 
+    fn credential(&self) -> Option<Credential> {
+        Some(Credential::Metadata(self.name.clone().into()))
+    }
+
     fn check(&self, credentials: &Credentials<'_>) -> Checked<'_> {
         match credentials.metadata().value(&self.name) {
             None => Checked::Absent,
-            Some(key) => self.secrets.check(key, "the API key is not known here"),
+            Some(key) => self.secrets.check(key, "the API key is not valid"),
         }
     }
 }
 
-/// Secrets and whose they are. They are found by a hash with a key of this process, so that how long it takes says
-/// nothing of those that are known, and then compared in constant time.
+/// Secrets with their callers. The lookup uses a hash with a key of this process, so its duration reveals
+/// nothing about the stored secrets; the candidate is then compared in constant time.
 #[derive(Default)]
 pub(super) struct Secrets {
     key: RandomState,
-    known: Vec<(String, Known)>,
+    entries: Vec<(String, SharedCaller)>,
     by_hash: HashMap<u64, Vec<usize>, RandomState>,
 }
 
-/// A caller, once for each of a few groups of threads: each call counts its reference to one up and down, and cores
-/// that did so in the same place would wait for each other.
-struct Known {
+/// A caller in several copies, one for each group of threads. Each call increments and decrements the
+/// reference count of one copy, so that cores do not contend for one cache line.
+struct SharedCaller {
     caller: Caller,
     copies: [OnceLock<Arc<Caller>>; COPIES],
 }
@@ -108,21 +116,21 @@ struct Known {
 const COPIES: usize = 8;
 
 thread_local! {
-    /// Which copy this thread takes.
+    /// Index of the copy that this thread uses.
     static COPY: usize = NEXT.fetch_add(1, Ordering::Relaxed) % COPIES;
-    /// Which secret this thread found last: whoever calls sends the same again and again.
+    /// Index of the secret that this thread found last: consecutive calls often send the same secret.
     static LAST: Cell<usize> = const { Cell::new(0) };
 }
 
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-impl Known {
-    fn of(caller: Caller) -> Known {
-        Known { caller, copies: Default::default() }
+impl SharedCaller {
+    fn of(caller: Caller) -> SharedCaller {
+        SharedCaller { caller, copies: Default::default() }
     }
 
     fn shared(&self) -> &Arc<Caller> {
-        // Threads that end take any.
+        // A thread that is shutting down uses the first copy.
         let copy = COPY.try_with(|copy| *copy).unwrap_or(0);
         self.copies[copy].get_or_init(|| Arc::new(self.caller.clone()))
     }
@@ -131,20 +139,20 @@ impl Known {
 impl Secrets {
     pub(super) fn insert(&mut self, secret: String, caller: Caller) {
         let hash = self.hash(secret.as_bytes());
-        self.by_hash.entry(hash).or_default().push(self.known.len());
-        self.known.push((secret, Known::of(caller)));
+        self.by_hash.entry(hash).or_default().push(self.entries.len());
+        self.entries.push((secret, SharedCaller::of(caller)));
     }
 
     pub(super) fn find(&self, secret: &[u8]) -> Option<&Arc<Caller>> {
         let whose = |at: usize| {
-            let (known, caller) = self.known.get(at)?;
-            same(known.as_bytes(), secret).then_some(caller)
+            let (stored, caller) = self.entries.get(at)?;
+            same(stored.as_bytes(), secret).then_some(caller)
         };
         let caller = whose(LAST.get()).or_else(|| {
             let all = self.by_hash.get(&self.hash(secret))?;
             all.iter().find_map(|at| whose(*at).inspect(|_| LAST.set(*at)))
         });
-        caller.map(Known::shared)
+        caller.map(SharedCaller::shared)
     }
 
     fn hash(&self, secret: &[u8]) -> u64 {
@@ -160,11 +168,11 @@ impl Secrets {
 
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} secrets", self.known.len())
+        write!(f, "{} secrets", self.entries.len())
     }
 }
 
-/// Compares in a time that depends on the lengths alone.
+/// Compares in a time that depends only on the lengths.
 pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
         return false;
@@ -174,7 +182,7 @@ pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
             == 0;
     };
     let words = one.as_chunks().0.iter().zip(other.as_chunks().0);
-    // The last word overlaps the one before it, unless that ends where it does.
+    // The last word may overlap the previous one, so that no bytes remain.
     let differs = words.chain([(one_last, other_last)]).fold(0, |differs, (one, other)| {
         black_box(differs | (u64::from_ne_bytes(*one) ^ u64::from_ne_bytes(*other)))
     });

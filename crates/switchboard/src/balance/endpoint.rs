@@ -1,4 +1,4 @@
-//! One server of a fleet as balancers see it: what is said of it, and what was seen of it.
+//! One server of a fleet as balancers see it: its instance as registered, and the statistics of its calls.
 
 use super::{Outcome, breaker::Breakers};
 use crate::discover::{self, Instance};
@@ -21,54 +21,58 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint that is connected and of which nothing was seen.
+    /// Creates an endpoint that is connected and has no calls yet.
     pub fn new(instance: Instance) -> Endpoint {
         let stats = Stats::default();
         stats.set_state(State::Up, 0);
-        let degrees = |name| instance.tags.get(name).and_then(|text: &String| text.parse().ok());
+        let degrees = |name| {
+            let degrees = instance.tags.get(name).and_then(|text: &String| text.parse().ok());
+            // The parser accepts `NaN` and `inf`, which are not valid degrees.
+            degrees.filter(|degrees: &f64| degrees.abs() <= 360.0)
+        };
         let position = degrees("latitude").zip(degrees("longitude"));
         let weight = if instance.state == discover::State::Up { instance.weight } else { 0 };
         Endpoint { instance, weight, position, stats: Arc::new(stats) }
     }
 
-    /// Has been seen before under another description.
+    /// Continues with the statistics of an earlier description of the same endpoint.
     pub(crate) fn with_stats(mut self, stats: Arc<Stats>) -> Endpoint {
         self.stats = stats;
         self
     }
 
-    /// What is known of it beforehand.
+    /// The instance as discovery describes it.
     pub fn instance(&self) -> &Instance {
         &self.instance
     }
 
-    /// Its name in the set; sets are sorted by it.
+    /// Its id in the set; sets are sorted by it.
     pub fn id(&self) -> &str {
         &self.instance.id
     }
 
-    /// Where it is, as a URL.
+    /// Its address as a URL.
     pub fn address(&self) -> &str {
         &self.instance.address
     }
 
-    /// Its share of the traffic; 100 is usual, 0 takes none. That of an instance that is not up is 0.
+    /// Its share of the traffic; 100 is usual, 0 takes none. The weight of an instance that is not up is 0.
     #[inline]
     pub fn weight(&self) -> u32 {
         self.weight
     }
 
-    /// The group that it belongs to, or nothing.
+    /// Its group, or the empty string.
     pub fn group(&self) -> &str {
         &self.instance.group
     }
 
-    /// The zone that it is in, or nothing.
+    /// Its zone, or the empty string.
     pub fn zone(&self) -> &str {
         &self.instance.zone
     }
 
-    /// What a tag says.
+    /// The value of a tag.
     pub fn tag(&self, name: &str) -> Option<&str> {
         self.instance.tags.get(name).map(String::as_str)
     }
@@ -78,42 +82,42 @@ impl Endpoint {
         self.position
     }
 
-    /// Calls that it has and has not answered, of this channel.
+    /// Calls of this channel in flight on it.
     #[inline]
     pub fn in_flight(&self) -> u32 {
         self.stats.in_flight.load(Relaxed)
     }
 
-    /// Calls that it got in all.
+    /// Calls sent to it in all.
     pub fn calls(&self) -> u64 {
         self.stats.calls.load(Relaxed)
     }
 
-    /// Calls that ended in a way that speaks against it.
+    /// Calls that ended with a failure of the endpoint.
     pub fn failures(&self) -> u64 {
         self.stats.failures.load(Relaxed)
     }
 
-    /// How long its answers take: rises at once, falls over seconds, and fades while nothing is seen. Zero while it has
-    /// answered nothing.
+    /// Smoothed latency of its responses: rises at once, falls over seconds, and decays while there are no responses.
+    /// Zero before the first response.
     pub fn latency(&self, now_ns: u64) -> Duration {
         Duration::from_nanos(self.stats.latency_ns(now_ns) as u64)
     }
 
-    /// Whether it is connected, and not put aside for its failures.
+    /// Returns true when it is connected and not ejected.
     #[inline]
     pub fn is_well(&self, now_ns: u64) -> bool {
         self.stats.is_well(now_ns)
     }
 
-    /// From nearly 0, when it has just come up, to 1 after `ramp_ns`.
-    pub(crate) fn warmth(&self, now_ns: u64, ramp_ns: u64) -> f64 {
+    /// Slow-start factor of its weight: 0.1 when it has just come up, rising to 1 after `ramp_ns`.
+    pub(crate) fn slow_start_factor(&self, now_ns: u64, ramp_ns: u64) -> f64 {
         let age = now_ns.saturating_sub(self.stats.up_since.load(Relaxed));
-        // Somebody has to warm it up.
+        // The minimum of 0.1 gives an endpoint some calls during its warm-up.
         (age as f64 / ramp_ns as f64).clamp(0.1, 1.0)
     }
 
-    /// Tells endpoints of one process apart; the same while it is known under its id.
+    /// Number that is unique among the endpoints of this process; it stays the same while the id is known.
     #[inline]
     pub(crate) fn number(&self) -> u64 {
         self.stats.number
@@ -137,7 +141,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// What was seen of an endpoint. Alone on its cache lines: every call writes here.
+/// Statistics of an endpoint. Aligned to its own cache lines, because every call writes here.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Stats {
@@ -146,33 +150,33 @@ pub(crate) struct Stats {
     in_flight: AtomicU32,
     calls: AtomicU64,
     failures: AtomicU64,
-    /// The smoothed latency in ns, a number with a fraction as its bits, and when it was last brought up to date.
+    /// The smoothed latency in ns as the bits of an `f64`; `latency_at` is the time of its last update.
     latency: AtomicU64,
     latency_at: AtomicU64,
     up_since: AtomicU64,
     ejected_until: AtomicU64,
-    /// Failures since the last answer.
+    /// Failures since the last response.
     streak: AtomicU32,
     breakers: Breakers,
 }
 
-/// Whether calls can go to an endpoint.
+/// Connection state of an endpoint.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub(crate) enum State {
-    /// A connection is being made; nobody knows yet.
+    /// A connection is being made; the result is not known yet.
     Connecting = 0,
-    /// The last try to connect failed.
+    /// The last attempt to connect failed.
     Down = 1,
     /// It is connected.
     Up = 2,
 }
 
-/// In this time two thirds of the way to what is seen, or to nothing, are gone. Short enough that an endpoint with one
-/// slow answer is asked again within seconds.
-const FADE_NS: f64 = 2e9;
+/// Time constant of the latency in ns: after it, two thirds of the distance to the new value, or to zero, are covered.
+/// Short enough that an endpoint with one slow response gets calls again within seconds.
+const DECAY_NS: f64 = 2e9;
 
-/// Failures alone make an endpoint look no slower than this.
+/// Failures alone raise the latency of an endpoint to this value at most.
 const FAILED_NS_MAX: f64 = 1e9;
 
 impl Default for Stats {
@@ -195,21 +199,21 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// A call begins.
+    /// Records the begin of a call.
     #[inline]
     pub(crate) fn begun(&self) {
         self.in_flight.fetch_add(1, Relaxed);
         self.calls.fetch_add(1, Relaxed);
     }
 
-    /// A call that was counted has ended.
+    /// Records the end of a call that [`begun`](Self::begun) counted.
     #[inline]
     pub(crate) fn ended(&self, outcome: &Outcome, now_ns: u64) {
         self.in_flight.fetch_sub(1, Relaxed);
         let took = outcome.took.as_nanos() as f64;
         match outcome.code {
             crate::Code::Canceled => {
-                // It would have taken longer.
+                // The call would have taken longer, so its duration is a lower bound.
                 if took > self.latency_ns(now_ns) {
                     self.observe(took, now_ns);
                 }
@@ -220,8 +224,8 @@ impl Stats {
             _ if outcome.is_fault() => {
                 self.failures.fetch_add(1, Relaxed);
                 self.streak.fetch_add(1, Relaxed);
-                // A server that fails quickly must not look like a quick server, and neither like one that is never
-                // to be asked again, however often it failed.
+                // A server that fails quickly must not appear fast. The limit lets it get calls again, however often it
+                // failed.
                 let known = self.latency_ns(now_ns);
                 let slower = (2.0 * known + 1e6).min(FAILED_NS_MAX).max(known);
                 self.observe(took.max(slower), now_ns);
@@ -235,14 +239,14 @@ impl Stats {
         }
     }
 
-    /// The smoothed latency, in ns.
+    /// Smoothed latency in ns.
     #[inline]
     pub(crate) fn latency_ns(&self, now_ns: u64) -> f64 {
         let latency = f64::from_bits(self.latency.load(Relaxed));
-        latency * fading(now_ns.saturating_sub(self.latency_at.load(Relaxed)))
+        latency * decay(now_ns.saturating_sub(self.latency_at.load(Relaxed)))
     }
 
-    /// Callers that come here at the same time may overwrite each other: of two samples one is as good as the other.
+    /// Concurrent callers may overwrite each other's sample; any of the samples is good enough.
     #[inline]
     fn observe(&self, took: f64, now_ns: u64) {
         let known = f64::from_bits(self.latency.load(Relaxed));
@@ -250,10 +254,10 @@ impl Stats {
         let latency = if took >= known {
             took
         } else {
-            let keep = fading(age);
+            let keep = decay(age);
             known * keep + took * (1.0 - keep)
         };
-        if known == 0.0 || took >= known || age > FADE_NS as u64 / 1000 {
+        if known == 0.0 || took >= known || age > DECAY_NS as u64 / 1000 {
             self.latency.store(latency.to_bits(), Relaxed);
             self.latency_at.store(now_ns, Relaxed);
         }
@@ -267,7 +271,8 @@ impl Stats {
         }
     }
 
-    /// Says what it was before. One that was down and comes up is a new server as far as anybody knows.
+    /// Sets the state and returns the previous one. An endpoint that was down and comes up is treated as a new server:
+    /// its latency, failures and breakers are reset.
     pub(crate) fn set_state(&self, state: State, now_ns: u64) -> State {
         let before = self.state();
         if state == State::Up && before != State::Up {
@@ -283,18 +288,18 @@ impl Stats {
         before
     }
 
-    /// Puts it aside for its failures.
+    /// Ejects the endpoint for its failures until this time.
     pub(crate) fn eject(&self, until_ns: u64) {
         self.ejected_until.store(until_ns, Relaxed);
     }
 
-    /// How long it is still put aside, if it is.
+    /// Remaining time of its ejection, if it is ejected.
     pub(crate) fn ejected_for(&self, now_ns: u64) -> Option<Duration> {
         let left = self.ejected_until.load(Relaxed).saturating_sub(now_ns);
         (left > 0).then(|| Duration::from_nanos(left))
     }
 
-    /// Whether it was connected anew after this time.
+    /// Returns true when it was connected again after this time.
     pub(crate) fn is_up_since(&self, ns: u64) -> bool {
         self.up_since.load(Relaxed) > ns
     }
@@ -308,7 +313,7 @@ impl Stats {
         self.state.load(Relaxed) == State::Up as u8 && !self.is_ejected(now_ns)
     }
 
-    /// Whether it is well, also for calls of this method.
+    /// Returns true when it is connected, not ejected, and its breaker admits calls of this method.
     #[inline]
     pub(crate) fn admits(&self, method: &str, now_ns: u64) -> bool {
         self.is_well(now_ns) && self.breakers.admit(method, now_ns)
@@ -318,18 +323,18 @@ impl Stats {
         &self.breakers
     }
 
-    /// Failures since the last answer, of any method.
+    /// Failures of any method since the last response.
     pub(crate) fn streak(&self) -> u32 {
         self.streak.load(Relaxed)
     }
 }
 
-/// What is left of a latency after this time.
+/// Fraction of a latency that remains after this time.
 #[inline]
-fn fading(age_ns: u64) -> f64 {
+fn decay(age_ns: u64) -> f64 {
     let age = age_ns as f64;
-    // Most calls come within a millisecond of the last: a straight line is exact enough, and cheaper.
-    if age < FADE_NS / 100.0 { 1.0 - age / FADE_NS } else { (-age / FADE_NS).exp() }
+    // Most calls come within a millisecond of the last: the linear approximation is exact enough, and cheaper.
+    if age < DECAY_NS / 100.0 { 1.0 - age / DECAY_NS } else { (-age / DECAY_NS).exp() }
 }
 
 #[cfg(test)]
@@ -337,7 +342,7 @@ mod tests {
     use super::*;
     use crate::Code;
 
-    fn answered(stats: &Stats, took: Duration, now_ns: u64) {
+    fn succeeded(stats: &Stats, took: Duration, now_ns: u64) {
         stats.begun();
         stats.ended(&Outcome::new(took, Code::Ok), now_ns);
     }
@@ -346,62 +351,62 @@ mod tests {
     fn latency_rises_at_once_and_falls_slowly() {
         let stats = Stats::default();
         let (fast, slow) = (Duration::from_millis(1), Duration::from_millis(100));
-        answered(&stats, fast, 0);
+        succeeded(&stats, fast, 0);
         assert!((stats.latency_ns(0) - 1e6).abs() < 1.0);
-        answered(&stats, slow, 1_000_000);
+        succeeded(&stats, slow, 1_000_000);
         assert!((stats.latency_ns(1_000_000) - 1e8).abs() < 1.0);
         let mut now = 1_000_000;
         for _ in 0..100 {
             now += 10_000_000;
-            answered(&stats, fast, now);
+            succeeded(&stats, fast, now);
         }
-        // Half of the fading time later.
+        // Half of `DECAY_NS` later.
         let latency = stats.latency_ns(now) / 1e6;
         assert!((55.0..66.0).contains(&latency), "{latency} ms");
-        assert!(stats.latency_ns(now + 20 * FADE_NS as u64) < 1e4, "fades while nothing is seen");
+        assert!(stats.latency_ns(now + 20 * DECAY_NS as u64) < 1e4, "decays without responses");
     }
 
     #[test]
-    fn failing_quickly_looks_slow_and_giving_up_counts_as_waiting() {
+    fn fast_failures_raise_the_latency_and_late_cancellation_counts_as_waiting() {
         let stats = Stats::default();
-        answered(&stats, Duration::from_millis(10), 0);
+        succeeded(&stats, Duration::from_millis(10), 0);
         stats.begun();
         stats.ended(&Outcome::new(Duration::from_micros(1), Code::Internal), 0);
         assert!(stats.latency_ns(0) >= 2e7);
         assert_eq!((stats.failures.load(Relaxed), stats.calls.load(Relaxed)), (1, 2));
         stats.begun();
         stats.ended(&Outcome::new(Duration::from_micros(1), Code::Canceled), 0);
-        assert!(stats.latency_ns(0) >= 2e7, "a caller that gave up at once says nothing");
+        assert!(stats.latency_ns(0) >= 2e7, "an immediate cancellation is no sample");
         stats.begun();
         stats.ended(&Outcome::new(Duration::from_secs(1), Code::Canceled), 0);
         assert!(stats.latency_ns(0) >= 9e8);
     }
 
     #[test]
-    fn many_failures_look_no_slower_than_can_be_forgotten() {
+    fn latency_of_many_failures_is_limited() {
         let stats = Stats::default();
         for _ in 0..2000 {
             stats.begun();
             stats.ended(&Outcome::new(Duration::from_millis(1), Code::Internal), 0);
         }
         assert!(stats.latency_ns(0) <= FAILED_NS_MAX, "{}", stats.latency_ns(0));
-        assert!(stats.latency_ns(10 * FADE_NS as u64) < 1e6, "{}", stats.latency_ns(10 * FADE_NS as u64));
-        answered(&stats, Duration::from_secs(9), 0);
+        assert!(stats.latency_ns(10 * DECAY_NS as u64) < 1e6, "{}", stats.latency_ns(10 * DECAY_NS as u64));
+        succeeded(&stats, Duration::from_secs(9), 0);
         stats.begun();
         stats.ended(&Outcome::new(Duration::from_millis(1), Code::Internal), 0);
-        assert!(stats.latency_ns(0) >= 8.9e9, "what was seen stays");
+        assert!(stats.latency_ns(0) >= 8.9e9, "a measured latency above the limit stays");
     }
 
     #[test]
-    fn comes_up_as_new() {
+    fn statistics_are_reset_when_it_comes_up_again() {
         let endpoint = Endpoint::new(Instance::new("a.B", "tcp://a:1"));
-        answered(endpoint.stats(), Duration::from_secs(1), 5);
+        succeeded(endpoint.stats(), Duration::from_secs(1), 5);
         endpoint.stats().set_state(State::Down, 6);
         assert!(!endpoint.is_well(6));
         assert_eq!(endpoint.stats().set_state(State::Up, 1000), State::Down);
         assert!(endpoint.is_well(1000) && endpoint.latency(1000).is_zero());
-        assert_eq!(endpoint.warmth(1000, 1000), 0.1);
-        assert_eq!(endpoint.warmth(1500, 1000), 0.5);
-        assert_eq!(endpoint.warmth(9000, 1000), 1.0);
+        assert_eq!(endpoint.slow_start_factor(1000, 1000), 0.1);
+        assert_eq!(endpoint.slow_start_factor(1500, 1000), 0.5);
+        assert_eq!(endpoint.slow_start_factor(9000, 1000), 1.0);
     }
 }

@@ -1,10 +1,10 @@
-//! Jump consistent hashing (Lamping and Veach, 2014), as rpcx has it: no memory, and even to the last call; but an
-//! endpoint that goes moves the keys of those behind it, too, so it is for fleets that grow and shrink at the end.
+//! Jump consistent hashing (Lamping and Veach, 2014), compatible with rpcx. It needs no memory and spreads keys evenly;
+//! but removing an endpoint also moves the keys of those after it, so it is for fleets that grow and shrink at the end.
 
 use super::{Balance, Endpoints, Pick, fnv1a, mix};
 
-/// The same endpoint for the same key, by jump consistent hashing over the endpoints in the order of their ids. Calls
-/// without a key go anywhere.
+/// Selects the same endpoint for the same key, by jump consistent hashing over the endpoints in the order of their ids.
+/// Calls without a key go to an endpoint at random, by weight.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Jump;
 
@@ -15,7 +15,7 @@ impl Balance for Jump {
             return None;
         }
         let mut hash = fnv1a(key);
-        // Where the first choice does not take it, the key has a second, and so on: always the same ones.
+        // When the first choice does not take the call, further choices follow, always the same ones for a key.
         for _ in 0..8 {
             let at = jump(hash, set.len());
             if pick.takes(&set[at]) {
@@ -28,12 +28,12 @@ impl Balance for Jump {
     }
 }
 
-/// Which of `count` partitions, which are not 0, a key belongs to.
+/// Returns which of `count` partitions a key belongs to; `count` must not be 0.
 pub(crate) fn partition_of(key: &[u8], count: usize) -> usize {
     jump(fnv1a(key), count)
 }
 
-/// The bucket of this key, of `count`.
+/// Returns the bucket of this key among `count`.
 fn jump(mut key: u64, count: usize) -> usize {
     let (mut bucket, mut next) = (0i64, 0i64);
     while next < count as i64 {
@@ -50,11 +50,11 @@ mod tests {
 
     #[test]
     fn contract() {
-        keeps_the_contract(&Jump);
+        check_contract(&Jump);
     }
 
     #[test]
-    fn buckets_are_those_that_everybody_finds() {
+    fn buckets_match_published_vectors() {
         for (key, count, bucket) in [
             (1, 1, 0),
             (42, 57, 43),
@@ -69,9 +69,9 @@ mod tests {
         }
     }
 
-    /// What rpcx 1.9's `JumpConsistentHash` gives for these keys: service, method and arguments, joined by slashes.
+    /// Values of rpcx 1.9's `JumpConsistentHash` for these keys: service, method and arguments, joined by slashes.
     #[test]
-    fn partitions_are_those_of_rpcx() {
+    fn partitions_match_rpcx() {
         for (key, count, at) in [
             ("/Arith/Mul/1", 8, 6),
             ("/Arith/Mul/2", 8, 1),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_spread_evenly_and_move_only_to_the_new_one() {
+    fn keys_spread_evenly_and_move_only_to_the_new_endpoint() {
         let (small, large) = (fleet(&[100; 9]), fleet(&[100; 10]));
         let (mut shares, mut moved) = (vec![0; 10], 0);
         for key in 0..20_000u32 {

@@ -1,15 +1,16 @@
-//! Consistent hashing on a ring, as libketama has it: an endpoint that comes or goes moves its own share of the keys
-//! and no others. Clients of any language that build the same ring choose the same servers.
+//! Consistent hashing on a ring, compatible with libketama: adding or removing an endpoint moves only its own share of
+//! the keys. Clients of any language that build the same ring choose the same servers.
 
 use super::{Balance, Endpoint, Endpoints, Pick, md5};
 
-/// The same endpoint for the same key, on the ring of libketama: the points of a server are those of the MD5 digests of
-/// `host:port-0`, `host:port-1` and so on, four to a digest, and a key belongs to the first point not below the first
-/// four bytes of its own digest. Calls without a key go anywhere.
+/// Selects the same endpoint for the same key, on the ring of libketama: the points of a server come from the MD5
+/// digests of `host:port-0`, `host:port-1` and so on, four points per digest, and a key belongs to the first point not
+/// below the first four bytes of its own digest. An endpoint with a weight above 0 has at least four points, also where
+/// libketama gives none to a light one. Calls without a key go to an endpoint at random, by weight.
 #[derive(Clone, Copy, Debug)]
 pub struct Ketama {
     points: u32,
-    /// How far over the mean of calls in flight an endpoint may be.
+    /// Maximum ratio of an endpoint's calls in flight to its share.
     bound: Option<f64>,
 }
 
@@ -20,12 +21,12 @@ impl Default for Ketama {
 }
 
 impl Ketama {
-    /// 160 points to a server of the mean weight, as libketama and libmemcached have them.
+    /// Creates a ring with 160 points per server of mean weight, like libketama and libmemcached.
     pub fn new() -> Ketama {
         Ketama { points: 160, bound: None }
     }
 
-    /// Another number of points, 4 to 4000; brpc has 100.
+    /// Sets the number of points per server of mean weight, 4 to 4000; brpc has 100.
     #[must_use]
     pub fn with_points(mut self, points: u32) -> Ketama {
         self.points = points.clamp(4, 4000);
@@ -33,7 +34,7 @@ impl Ketama {
     }
 
     /// Sends calls for an endpoint that has more than `factor` times its share of all calls in flight to the next on
-    /// the ring ("consistent hashing with bounded loads"); 1.25 is usual, less than 1 is taken as 1.
+    /// the ring ("consistent hashing with bounded loads"); 1.25 is usual, values below 1 mean 1.
     #[must_use]
     pub fn bounded(mut self, factor: f64) -> Ketama {
         self.bound = Some(factor.max(1.0));
@@ -48,7 +49,7 @@ impl Balance for Ketama {
         let most = self.bound.map(|factor| Bound::new(set, pick, factor));
         let mut owners = ring.from(hash_of(key));
         let within = |at: usize| most.as_ref().is_none_or(|most| most.takes(&set[at]));
-        // All may be at their bound, which was counted a moment ago.
+        // All endpoints may be at their bound, because the counts change between the two reads.
         owners
             .clone()
             .find(|at| pick.takes(&set[*at]) && within(*at))
@@ -56,7 +57,7 @@ impl Balance for Ketama {
     }
 }
 
-/// Calls in flight that an endpoint may have.
+/// Limit of calls in flight per unit of weight.
 struct Bound {
     per_weight: f64,
 }
@@ -74,7 +75,7 @@ impl Bound {
     }
 }
 
-/// Points in order, each with the place of its endpoint.
+/// Points in ascending order, each with the index of its endpoint.
 struct Ring(Vec<(u32, u32)>);
 
 impl Ring {
@@ -83,8 +84,10 @@ impl Ring {
         let mut ring = Vec::with_capacity(set.len() * points as usize);
         for (at, endpoint) in set.iter().enumerate() {
             let share = f64::from(endpoint.weight()) * set.len() as f64 / weights;
-            // What libketama rounds down here rounds a fifth of 40 to 7 when it is computed inexactly.
-            let digests = (share * f64::from(points / 4) + 1e-9) as u32;
+            // libketama rounds down; the small addend keeps inexact arithmetic from rounding a fifth of 40 to 7. At
+            // least one digest: where libketama rounds to none, an endpoint that takes calls would get none.
+            let digests =
+                ((share * f64::from(points / 4) + 1e-9) as u32).max(u32::from(endpoint.weight() > 0));
             let name = host_and_port(endpoint.address());
             for number in 0..digests {
                 let digest = md5::digest(format!("{name}-{number}").as_bytes());
@@ -95,7 +98,7 @@ impl Ring {
         Ring(ring)
     }
 
-    /// The owners of the points from `hash` on, once around.
+    /// Yields the owners of the points from `hash` on, once around the ring.
     fn from(&self, hash: u32) -> impl Iterator<Item = usize> + Clone {
         let first = self.0.partition_point(|(point, _)| *point < hash);
         let (before, behind) = self.0.split_at(first);
@@ -103,10 +106,10 @@ impl Ring {
     }
 }
 
-/// What others hash of an address: without scheme, path and options.
+/// The part of an address that other implementations hash: without scheme, path and options.
 fn host_and_port(address: &str) -> &str {
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
-    // The path of a Unix socket is all that tells it from others.
+    // Only the path distinguishes a Unix socket from others.
     if address.starts_with("unix:") { rest } else { &rest[..rest.find(['/', '?']).unwrap_or(rest.len())] }
 }
 
@@ -125,8 +128,8 @@ mod tests {
 
     #[test]
     fn contract() {
-        keeps_the_contract(&Ketama::new());
-        keeps_the_contract(&Ketama::new().bounded(1.25));
+        check_contract(&Ketama::new());
+        check_contract(&Ketama::new().bounded(1.25));
     }
 
     fn ring_of(addresses: impl Iterator<Item = String>) -> Endpoints {
@@ -152,7 +155,7 @@ mod tests {
     const FIRST_POINT: u32 = 762_113;
 
     #[test]
-    fn owners_are_those_of_libketama_and_brpc() {
+    fn owners_match_libketama_and_brpc() {
         let set = || ring_of((1..=8).map(|at| format!("tcp://10.0.1.{at}:11211?timeout=1s")));
         let (of_160, of_100) = (set(), set());
         for (key, ketama, brpc) in VECTORS {
@@ -164,9 +167,9 @@ mod tests {
         assert_eq!((ring.0.len(), ring.0[0].0), (8 * 160, FIRST_POINT));
     }
 
-    /// The ring that RFC 26 of Couchbase's clients publishes, from its beginning.
+    /// First points of the ring that RFC 26 of Couchbase's clients publishes.
     #[test]
-    fn points_are_those_that_others_publish() {
+    fn points_match_published_ones() {
         let set = ring_of((1..=4).map(|at| format!("tcp://192.168.1.10{at}:11210")));
         let ring = Ring::new(&set, 160);
         let host = |at: u32| set[at as usize].address()[18..19].parse::<u32>().unwrap();
@@ -178,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_spread_and_only_those_of_the_missing_move() {
+    fn keys_spread_and_only_keys_of_the_removed_endpoint_move() {
         let all = ring_of((0..10).map(|at| format!("tcp://10.0.0.{at}:1")));
         let less = ring_of((0..9).map(|at| format!("tcp://10.0.0.{at}:1")));
         let mut shares = vec![0; 10];
@@ -200,10 +203,26 @@ mod tests {
     }
 
     #[test]
-    fn bounded_load_moves_on_what_is_too_much() {
+    fn light_endpoint_has_one_digest_and_takes_calls_when_others_do_not() {
+        for (weights, points) in [(&[1, 1000][..], 160), (&[2, 100], 160), (&[100, 50, 100], 4)] {
+            let set = fleet(weights);
+            let light = (0..set.len()).min_by_key(|at| set[*at].weight()).unwrap();
+            (0..set.len()).filter(|at| *at != light).for_each(|at| set[at].stats().eject(u64::MAX));
+            let pick = Pick::new("a.B/C", 0, 0).with_key(Some(b"k"));
+            assert_eq!(Ketama::new().with_points(points).pick(&set, &pick), Some(light), "{weights:?}");
+            assert_eq!(Ring::new(&set, points).0.iter().filter(|point| point.1 == light as u32).count(), 4);
+        }
+        assert!(
+            Ring::new(&fleet(&[0, 100]), 160).0.iter().all(|point| point.1 == 1),
+            "a weight of 0 has no points"
+        );
+    }
+
+    #[test]
+    fn bounded_load_moves_excess_calls_to_the_next_endpoint() {
         let set = fleet(&[100; 4]);
         let balance = Ketama::new().bounded(1.25);
-        // One key that everybody asks for.
+        // All calls have the same key.
         for _ in 0..400 {
             let at = balance.pick(&set, &Pick::new("a.B/C", 0, 0).with_key(Some(b"hot"))).unwrap();
             set[at].stats().begun();

@@ -1,9 +1,9 @@
-//! Whoever has the least to do.
+//! Selection by calls in flight.
 
 use super::{Balance, Endpoints, Pick};
 
-/// The endpoint with the fewest calls in flight for its weight; among equals by chance. Looks at all of them, which is
-/// for fleets of some dozens; [`P2c`](super::P2c) is nearly as good with any number.
+/// Selects the endpoint with the fewest calls in flight for its weight; at random among equals. Reads all endpoints,
+/// which suits fleets of some dozens; [`P2c`](super::P2c) is nearly as good with any number.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastActive;
 
@@ -20,7 +20,7 @@ mod tests {
 
     #[test]
     fn contract() {
-        keeps_the_contract(&LeastActive);
+        check_contract(&LeastActive);
     }
 
     #[test]

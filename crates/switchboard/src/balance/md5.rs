@@ -1,6 +1,6 @@
-//! MD5 (RFC 1321), for rings that others have built with it. Not for secrets.
+//! MD5 (RFC 1321), for rings compatible with other implementations. Not for secrets.
 
-/// The digest of `bytes`.
+/// Computes the digest of `bytes`.
 pub(super) fn digest(bytes: &[u8]) -> [u8; 16] {
     let mut state = [0x6745_2301u32, 0xEFCD_AB89, 0x98BA_DCFE, 0x1032_5476];
     let mut blocks = bytes.chunks_exact(64);
@@ -23,7 +23,7 @@ pub(super) fn digest(bytes: &[u8]) -> [u8; 16] {
     digest
 }
 
-/// By how much the four steps of each round are rotated, in turns.
+/// Rotation counts of the four steps of each round, repeated in turn.
 const ROTATIONS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
 
 fn round(state: &mut [u32; 4], block: &[u8]) {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_are_those_of_the_rfc() {
+    fn digests_match_the_rfc() {
         let hex = |text: &str| digest(text.as_bytes()).map(|byte| format!("{byte:02x}")).concat();
         assert_eq!(hex(""), "d41d8cd98f00b204e9800998ecf8427e");
         assert_eq!(hex("abc"), "900150983cd24fb0d6963f7d28e17f72");

@@ -1,27 +1,28 @@
-//! The better of two: two endpoints by chance and weight, and of these the one that would answer sooner.
+//! Power of two choices: draws two endpoints at random by weight, and selects the one with the lower expected latency.
 //!
-//! What an endpoint costs is its latency, which rises at once and falls slowly ("peak EWMA", as in Finagle), times the
-//! calls that it has for its weight, and this one. Chance keeps callers that all see the same numbers from all choosing
-//! the same server, and decides where the costs hardly differ: one late answer must not move all traffic.
+//! The cost of an endpoint is its latency, which rises at once and falls slowly ("peak EWMA", as in Finagle), times one
+//! plus its calls in flight for its weight. The random draw keeps callers that all see the same numbers from choosing
+//! the same server, and decides where the costs differ by less than a factor: one late response must not move all
+//! traffic.
 
 use super::{Balance, Endpoint, Endpoints, Pick};
 
-/// The better of two endpoints by latency and calls in flight; the default.
+/// Selects the better of two random endpoints by latency and calls in flight; the default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct P2c;
 
-/// Added to latencies, in ns: what is less than this is noise of schedulers, and calls in flight say more.
+/// Added to latencies, in ns: differences below this are scheduler noise, and calls in flight are the better measure.
 const NOISE: f64 = 1e6;
-/// Costs that differ by less than this factor are the same.
-const ALIKE: f64 = 2.0;
-/// What an endpoint costs that has calls and has answered none: more than any that has.
+/// Costs that differ by less than this factor are treated as equal.
+const SIMILAR: f64 = 2.0;
+/// Cost of an endpoint with calls in flight and no response yet: higher than that of any with a response.
 const UNKNOWN: f64 = 1e15;
 
 impl Balance for P2c {
     #[inline]
     fn pick(&self, set: &Endpoints, pick: &Pick<'_>) -> Option<usize> {
         let count = set.len();
-        if count > 1 && set.is_alike(pick) {
+        if count > 1 && set.has_equal_weights(pick) {
             let first = pick.below(count);
             let mut second = pick.below(count - 1);
             second += usize::from(second >= first);
@@ -37,9 +38,9 @@ impl Balance for P2c {
 
 #[inline]
 fn better(set: &Endpoints, pick: &Pick<'_>, first: usize, second: usize) -> usize {
-    if cost(&set[second], pick) * ALIKE <= cost(&set[first], pick) {
+    if cost(&set[second], pick) * SIMILAR <= cost(&set[first], pick) {
         second
-    } else if cost(&set[first], pick) * ALIKE <= cost(&set[second], pick) || pick.random() & 1 == 0 {
+    } else if cost(&set[first], pick) * SIMILAR <= cost(&set[second], pick) || pick.random() & 1 == 0 {
         first
     } else {
         second
@@ -67,10 +68,10 @@ mod tests {
 
     #[test]
     fn contract() {
-        keeps_the_contract(&P2c);
+        check_contract(&P2c);
     }
 
-    /// Calls at a steady rate against servers of these latencies, in simulated time; shares of each server.
+    /// Simulates calls at a steady rate against servers of these latencies; returns the share of each server.
     fn simulate(set: &Endpoints, latencies_us: &[u64], calls: u64, every_us: u64) -> Vec<usize> {
         let mut shares = vec![0; set.len()];
         let mut ends = BinaryHeap::new();
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_server_gets_less_and_comes_back() {
+    fn slow_server_gets_fewer_calls_but_not_none() {
         let set = fleet(&[100; 5]);
         let mut latencies = [1000; 5];
         latencies[2] = 50_000;
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn new_server_is_not_flooded_before_its_first_answer() {
+    fn new_server_gets_few_calls_before_its_first_response() {
         let set = fleet(&[100; 4]);
         for at in 0..3 {
             set[at].stats().begun();
@@ -133,7 +134,7 @@ mod tests {
                 set[at].stats().begun();
             }
         }
-        // Two only if it was compared with itself.
+        // Two only if both draws chose it.
         assert!((1..=2).contains(&shares[3]), "{shares:?}");
     }
 }

@@ -1,10 +1,10 @@
-//! By round-trip time, as rpcx's `WeightedICMP`; the times are those of the calls, so no right to send pings is needed
-//! and a server that is slow inside counts as slow.
+//! Selection by round-trip time, as rpcx's `WeightedICMP`. The times are measured on the calls, so no privilege to send
+//! ICMP is needed, and processing time in the server counts.
 
 use super::{Balance, Endpoints, Pick, weighted::Turns};
 
-/// Takes turns by round-trip time, with the weights of rpcx: 191 up to 10 ms, then 201 less the milliseconds up to
-/// 200, 1 up to a second, beyond that none while another is left.
+/// Weighted round robin by round-trip time, with the weights of rpcx: 191 up to 10 ms, then 201 less the milliseconds
+/// up to 200, 1 up to a second, beyond that 0. When every weight is 0, it selects at random.
 #[derive(Debug, Default)]
 pub struct PingWeighted {
     turns: Turns,
@@ -36,11 +36,11 @@ mod tests {
 
     #[test]
     fn contract() {
-        keeps_the_contract(&PingWeighted::default());
+        check_contract(&PingWeighted::default());
     }
 
     #[test]
-    fn weights_are_those_of_rpcx() {
+    fn weights_match_rpcx() {
         for (millis, weight) in
             [(0, 191), (10, 191), (11, 190), (100, 101), (200, 1), (201, 1), (999, 1), (1000, 0)]
         {
@@ -55,7 +55,7 @@ mod tests {
             set[at].stats().begun();
             set[at].stats().ended(&Outcome::new(Duration::from_millis(millis), Code::Ok), 0);
         }
-        // Within a millisecond, so that nothing fades.
+        // Within a millisecond, so that latencies do not decay.
         let shares = shares(&PingWeighted::default(), &set, 1000);
         let ratio = shares[0] as f64 / shares[1] as f64;
         assert!((1.9..2.1).contains(&ratio), "{shares:?}");

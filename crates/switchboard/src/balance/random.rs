@@ -1,8 +1,8 @@
-//! By chance and weight.
+//! Random selection by weight.
 
 use super::{Balance, Endpoints, Pick};
 
-/// Any endpoint, by chance and weight.
+/// Selects an endpoint at random, by weight.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Random;
 
@@ -18,7 +18,7 @@ mod tests {
 
     #[test]
     fn contract() {
-        keeps_the_contract(&Random);
+        check_contract(&Random);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! One after the other, whatever the weights.
+//! Round robin without weights.
 
 use super::{Balance, Endpoints, Pick};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One endpoint after the other; a weight only matters when it is 0.
+/// Selects one endpoint after the other; a weight matters only when it is 0.
 #[derive(Debug, Default)]
 pub struct RoundRobin {
     next: AtomicUsize,
@@ -12,11 +12,12 @@ pub struct RoundRobin {
 impl Balance for RoundRobin {
     fn pick(&self, set: &Endpoints, pick: &Pick<'_>) -> Option<usize> {
         let count = set.len();
-        // Those in between are skipped for good: their turn must not go to their neighbour each time.
+        // Skipped endpoints lose their turn; otherwise their neighbour would get it each time.
         let turns = (0..count).map(|_| self.next.fetch_add(1, Ordering::Relaxed) % count);
         let mut turns = turns.filter(|at| pick.takes(&set[*at]));
         turns.next().or_else(|| {
-            // Others took turns in the meantime; nobody is to be missed for that.
+            // Concurrent callers took turns in the meantime, so this search may have missed an endpoint that takes the
+            // call.
             (0..count).find(|at| pick.takes(&set[*at]))
         })
     }
@@ -28,7 +29,7 @@ mod tests {
 
     #[test]
     fn contract() {
-        keeps_the_contract(&RoundRobin::default());
+        check_contract(&RoundRobin::default());
     }
 
     #[test]

@@ -12,17 +12,17 @@ use std::{
     },
 };
 
-/// A set of endpoints, sorted by id. It never changes: a change of the fleet makes another set.
+/// Set of endpoints, sorted by id. It is immutable: a change of the fleet creates another set.
 pub struct Endpoints {
     list: Vec<Arc<Endpoint>>,
     generation: u64,
-    /// All have the same weight, which is not 0.
-    alike: bool,
+    /// True when all have the same weight, which is not 0.
+    equal_weights: bool,
     prepared: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl Endpoints {
-    /// A set of these.
+    /// Creates a set of these endpoints.
     pub fn new(endpoints: Vec<Endpoint>) -> Endpoints {
         Endpoints::shared(endpoints.into_iter().map(Arc::new).collect())
     }
@@ -31,34 +31,39 @@ impl Endpoints {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         list.sort_by(|a, b| a.id().cmp(b.id()));
         let first = list.first().map_or(0, |endpoint| endpoint.weight());
-        let alike = first > 0 && list.iter().all(|endpoint| endpoint.weight() == first);
+        let equal_weights = first > 0 && list.iter().all(|endpoint| endpoint.weight() == first);
         let generation = NEXT.fetch_add(1, Ordering::Relaxed);
-        Endpoints { list, generation, alike, prepared: OnceLock::new() }
+        Endpoints { list, generation, equal_weights, prepared: OnceLock::new() }
     }
 
-    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn shared_list(&self) -> Vec<Arc<Endpoint>> {
+        self.list.clone()
+    }
+
+    /// Number of endpoints.
     #[inline]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there is none.
+    /// Returns true when there is no endpoint.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Each of them, by id.
+    /// Iterates over the endpoints, by id.
     pub fn iter(&self) -> impl Iterator<Item = &Endpoint> {
         self.list.iter().map(|endpoint| &**endpoint)
     }
 
-    /// Tells sets of one process apart.
+    /// Number that is unique among the sets of this process.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// What the balancer of this set made of it at its first call, such as a ring of hashes. There is room for one such
-    /// thing, of one type; for another type there is none.
+    /// Returns the data that the balancer made of this set at its first call, such as a ring of hashes. A set holds one
+    /// value of one type; returns `None` for another type.
     pub fn prepared<T: Any + Send + Sync>(&self, make: impl FnOnce(&Endpoints) -> T) -> Option<&T> {
         let prepared = match self.prepared.get() {
             Some(prepared) => prepared,
@@ -70,16 +75,16 @@ impl Endpoints {
         prepared.downcast_ref()
     }
 
-    /// Whether each endpoint is to get as much as the next.
+    /// Returns true when all endpoints get equal shares.
     #[inline]
-    pub(super) fn is_alike(&self, pick: &Pick<'_>) -> bool {
-        self.alike && pick.starts_at_once()
+    pub(super) fn has_equal_weights(&self, pick: &Pick<'_>) -> bool {
+        self.equal_weights && pick.has_full_weights()
     }
 
-    /// Any endpoint that takes the call, by chance and weight.
+    /// Selects an endpoint that takes the call at random, by weight.
     pub fn any(&self, pick: &Pick<'_>) -> Option<usize> {
-        if self.is_alike(pick) {
-            // Nearly always somebody of the first few takes it.
+        if self.has_equal_weights(pick) {
+            // One of the first few draws nearly always takes the call.
             for _ in 0..4 {
                 let at = pick.below(self.len());
                 if pick.takes(&self.list[at]) {
@@ -101,7 +106,7 @@ impl Endpoints {
         last
     }
 
-    /// Those of the endpoints that take the call for which `cost` is least; among equals by chance.
+    /// Selects, among the endpoints that take the call, the one with the lowest `cost`; at random among equals.
     pub fn least(&self, pick: &Pick<'_>, mut cost: impl FnMut(&Endpoint) -> f64) -> Option<usize> {
         let mut best: Option<(usize, f64)> = None;
         let mut equals = 0;
@@ -111,7 +116,7 @@ impl Endpoints {
                 Some((_, least)) if cost > least => {}
                 Some((_, least)) if cost == least => {
                     equals += 1;
-                    // Each of the equals is as likely to stay in the end.
+                    // Each of the equals has the same probability to remain in the end.
                     if pick.below(equals) == 0 {
                         best = Some((at, cost));
                     }
@@ -140,15 +145,15 @@ impl fmt::Debug for Endpoints {
     }
 }
 
-/// The ids of `size` servers that a client with this number connects to, where it does not need all. Clients that are
-/// numbered on from 0 load the servers evenly: every server is in the subset of as many of them, give or take one
-/// round. One that comes or goes changes the subsets of few.
+/// Returns the ids of the `size` servers that the client with this number connects to, when it need not connect to all.
+/// Clients numbered from 0 load the servers evenly: every server is in the subset of equally many clients, give or take
+/// one round. Adding or removing a server changes few subsets.
 pub(crate) fn subset<'a>(ids: impl Iterator<Item = &'a str>, client: u64, size: usize) -> HashSet<&'a str> {
     let mut ids: Vec<_> = ids.collect();
     if ids.len() <= size || size == 0 {
         return ids.into_iter().collect();
     }
-    // Clients of one round share the servers out among themselves; each round has an order of its own.
+    // The clients of one round divide the servers among themselves; each round has its own order.
     let rounds = (ids.len() / size) as u64;
     let round = client / rounds;
     ids.sort_by_key(|id| mix(fnv1a(id.as_bytes()) ^ mix(round)));
@@ -173,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn any_leaves_out_who_is_not_well() {
+    fn any_skips_ejected_endpoints() {
         let set = fleet(&[100; 100]);
         for endpoint in set.iter().skip(1) {
             endpoint.stats().eject(10);
@@ -185,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_prepared_is_made_once() {
+    fn prepared_data_is_made_once() {
         let set = fleet(&[1, 1]);
         assert_eq!(set.prepared(Endpoints::len), Some(&2));
         assert_eq!(set.prepared(|_| 7usize), Some(&2));

@@ -1,4 +1,4 @@
-//! The same endpoint for as long as it is well.
+//! Selection of the same endpoint for as long as it is healthy.
 
 use super::{Balance, Endpoint, Endpoints, Outcome, Pick};
 use std::sync::{
@@ -6,15 +6,15 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// Stays with the endpoint that another balancer chose first, until that is not well any more or has gone.
+/// Stays with the endpoint that another balancer chose first, until that is no longer healthy or has left the set.
 pub struct Sticky {
     inner: Arc<dyn Balance>,
-    /// The number of the endpoint, 0 before the first call.
+    /// Number of the endpoint, 0 before the first call.
     chosen: AtomicU64,
 }
 
 impl Sticky {
-    /// Chooses as `inner` does, seldom.
+    /// Creates a balancer that uses `inner` for its rare choices.
     pub fn new(inner: Arc<dyn Balance>) -> Sticky {
         Sticky { inner, chosen: AtomicU64::new(0) }
     }
@@ -28,7 +28,7 @@ impl Balance for Sticky {
             return Some(at);
         }
         let at = self.inner.pick(set, pick)?;
-        // What was only refused for this call, because it was tried, stays the choice for others.
+        // An endpoint that did not take only this call, because it was tried, stays the choice for other calls.
         if known.is_none_or(|at| !set[at].is_well(pick.now_ns()) || set[at].weight() == 0) {
             self.chosen.store(set[at].number(), Ordering::Relaxed);
         }
@@ -47,11 +47,11 @@ mod tests {
 
     #[test]
     fn contract() {
-        keeps_the_contract(&Sticky::new(Arc::new(Random)));
+        check_contract(&Sticky::new(Arc::new(Random)));
     }
 
     #[test]
-    fn stays_until_it_cannot() {
+    fn stays_until_the_endpoint_is_ejected() {
         let (balance, set) = (Sticky::new(Arc::new(Random)), fleet(&[100; 5]));
         let pick = |seed| Pick::new("a.B/C", 5, mix(seed));
         let first = balance.pick(&set, &pick(0)).unwrap();
@@ -65,6 +65,6 @@ mod tests {
         let second = balance.pick(&set, &pick(3)).unwrap();
         assert_ne!(second, first);
         set[first].stats().eject(0);
-        assert_eq!(balance.pick(&set, &pick(4)), Some(second), "there is no way back");
+        assert_eq!(balance.pick(&set, &pick(4)), Some(second), "does not return to the first");
     }
 }

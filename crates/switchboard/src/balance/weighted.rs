@@ -1,4 +1,4 @@
-//! Smooth weighted round robin, as nginx has it: shares are exact, and the turns of a heavy endpoint are spread out.
+//! Smooth weighted round robin, as in nginx: shares are exact, and the turns of a heavy endpoint are spread out.
 
 use super::{Balance, Endpoint, Endpoints, Pick};
 use std::sync::{Mutex, PoisonError};
@@ -15,13 +15,14 @@ impl Balance for WeightedRoundRobin {
     }
 }
 
-/// Whose turn it is: each call adds its weight to every endpoint's credit and takes the sum of all from the winner's.
+/// Credits of weighted round robin: each call adds its weight to every endpoint's credit, selects the highest credit,
+/// and subtracts the sum of the weights from it.
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<Credits>);
 
 #[derive(Debug, Default)]
 struct Credits {
-    /// Of this set.
+    /// Generation of the set that the credits belong to.
     generation: u64,
     of: Vec<f64>,
 }
@@ -35,7 +36,7 @@ impl Turns {
     ) -> Option<usize> {
         let mut credits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if credits.generation != set.generation() {
-            // Credits begin anew with a set: at most one turn each is lost.
+            // Credits start again with each set: an endpoint loses at most one turn.
             *credits = Credits { generation: set.generation(), of: vec![0.0; set.len()] };
         }
         let mut total = 0.0;
@@ -62,11 +63,11 @@ mod tests {
 
     #[test]
     fn contract() {
-        keeps_the_contract(&WeightedRoundRobin::default());
+        check_contract(&WeightedRoundRobin::default());
     }
 
     #[test]
-    fn turns_are_those_of_nginx() {
+    fn turns_match_nginx() {
         let (balance, set) = (WeightedRoundRobin::default(), fleet(&[5, 1, 1]));
         let picks: Vec<_> = (0..7).map(|_| balance.pick(&set, &Pick::new("a.B/C", 0, 0)).unwrap()).collect();
         assert_eq!(picks, [0, 0, 1, 0, 2, 0, 0]);

@@ -1,4 +1,4 @@
-//! The end of a reply, for layers that want to know it.
+//! Notifies layers of the end of a reply.
 
 use super::Reply;
 use crate::{Metadata, Result, Status, compression::Message, stream::Items};
@@ -7,28 +7,28 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Told how a reply has ended: with which trailers, or why it failed.
-type Told = Box<dyn FnOnce(Result<&Metadata, &Status>) + Send>;
+/// Callback for the end of a reply: its trailers, or the status with which it failed.
+type OnEnd = Box<dyn FnOnce(Result<&Metadata, &Status>) + Send>;
 
 impl Reply {
-    /// Calls `ended` once the reply has ended: now if it is one message, with its last message or failure if it is a
-    /// stream, and with `Canceled` if nobody reads that to its end. What a stream's handler added to its trailers is
-    /// told after its last message alone.
+    /// Calls `ended` once the reply has ended. A reply of one message has ended already. A stream ends with its last
+    /// message or with its failure; if it is dropped before, `ended` gets `Canceled`. The trailers of a stream's
+    /// handler are passed only after its last message.
     #[must_use]
     pub fn when_ended(self, ended: impl FnOnce(Result<&Metadata, &Status>) + Send + 'static) -> Reply {
         if !self.is_many() {
             ended(Ok(&self.parts().trailers));
             return self;
         }
-        self.map_items(|items| Box::pin(Ended { items, told: Some(Box::new(ended)), trailers: None }))
+        self.map_items(|items| Box::pin(Ended { items, on_end: Some(Box::new(ended)), trailers: None }))
     }
 }
 
-/// A stream whose end somebody waits for.
+/// A stream with a callback for its end.
 struct Ended {
     items: Pin<Box<dyn Items>>,
-    told: Option<Told>,
-    /// Taken from the stream when it ended, for whoever asks next.
+    on_end: Option<OnEnd>,
+    /// Taken from the stream when it ended, for the next reader of the trailers.
     trailers: Option<Metadata>,
 }
 
@@ -41,14 +41,18 @@ impl Items for Ended {
             Poll::Ready(Some(Err(status))) => Err(status),
             _ => return item,
         };
-        if let Some(told) = this.told.take() {
-            told(outcome);
+        if let Some(on_end) = this.on_end.take() {
+            on_end(outcome);
         }
         item
     }
 
     fn next_made(self: Pin<&mut Self>) -> Option<Message> {
         self.get_mut().items.as_mut().next_made()
+    }
+
+    fn poll_ahead(self: Pin<&mut Self>, cx: &mut Context<'_>) {
+        self.get_mut().items.as_mut().poll_ahead(cx);
     }
 
     fn held(&self) -> usize {
@@ -59,6 +63,10 @@ impl Items for Ended {
         self.items.head()
     }
 
+    fn is_head_complete(&self) -> bool {
+        self.items.is_head_complete()
+    }
+
     fn trailers(&self) -> Metadata {
         self.trailers.clone().unwrap_or_else(|| self.items.trailers())
     }
@@ -66,8 +74,8 @@ impl Items for Ended {
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        if let Some(told) = self.told.take() {
-            told(Err(&Status::canceled("nobody read the replies to their end")));
+        if let Some(on_end) = self.on_end.take() {
+            on_end(Err(&Status::canceled("the stream of replies was dropped before its end")));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The messages of a call and its reply as layers see them: encoded, not yet or no longer compressed.
+//! The messages of a call and its reply as layers see them: encoded and uncompressed.
 
 use super::{Call, Cx, Reply, ReplyBody, RequestBody, Streamed};
 use crate::{
@@ -12,12 +12,11 @@ use std::{
     task::{Context, Poll},
 };
 
-/// What a layer does with the messages of a stream.
+/// Changes the messages of a stream, for a layer.
 pub(crate) type Change = Box<dyn FnMut(Bytes) -> Result<Bytes> + Send + Sync>;
 
 impl Call {
-    /// The request message of a call that has one, encoded as [`codec`](Self::codec) says; none of a call whose
-    /// requests are a stream.
+    /// Returns the request message, encoded in [`codec`](Self::codec); `None` if the requests are a stream.
     pub fn message(&self) -> Option<&Bytes> {
         match self.body() {
             RequestBody::One(bytes) => Some(bytes),
@@ -25,8 +24,8 @@ impl Call {
         }
     }
 
-    /// The same call once more, for a layer that tries it again; none where the requests are a stream, whose messages
-    /// are read once. What is added to the reply of one is not in that of the other.
+    /// Clones the call, for a layer that retries it; `None` if the requests are a stream, whose messages can be read
+    /// only once. Metadata that is added to the reply of one call does not appear in that of the other.
     pub fn again(&self) -> Option<Call> {
         let RequestBody::One(bytes) = self.body() else { return None };
         let context = self.cx.context();
@@ -43,13 +42,14 @@ impl Call {
         Some(Call { method: self.method, cx })
     }
 
-    /// Passes every request message through `change` on its way to the handler, the only one at once, those of a
+    /// Passes every request message through `change` before the handler gets it: a single message at once, those of a
     /// stream as the handler reads them.
     ///
-    /// What it makes has to be a message of the method in the same [codec](Self::codec).
+    /// The result must be a message of the method in the same [codec](Self::codec).
     ///
     /// # Errors
-    /// That of `change` for the only message; for one of a stream the handler gets it in its place, and no other after.
+    /// The error of `change` for a single message. For a message of a stream, the handler gets the error instead of the
+    /// message, and the stream ends.
     pub fn each_message(
         &mut self,
         mut change: impl FnMut(Bytes) -> Result<Bytes> + Send + Sync + 'static,
@@ -61,18 +61,18 @@ impl Call {
         Ok(())
     }
 
-    /// Decompresses the only request message, and has the handler answer without compression; how it would have
-    /// compressed is for [`Reply::packed`].
+    /// Decompresses the only request message, and makes the handler reply uncompressed. Returns the compression of the
+    /// reply for [`Reply::packed`].
     ///
     /// # Errors
-    /// Those of a message that is too large or broken.
+    /// The message is too large or malformed.
     pub(crate) fn unpack(&mut self) -> Result<Packing> {
         self.unpack_message()?;
         let context = self.cx.context_mut();
         Ok(std::mem::replace(&mut context.packing, Packing::OFF))
     }
 
-    /// Whether the only request message is compressed.
+    /// Returns whether the only request message is compressed.
     pub(crate) fn is_compressed(&self) -> bool {
         self.cx.context().compressed
     }
@@ -80,20 +80,20 @@ impl Call {
     /// Decompresses the only request message.
     ///
     /// # Errors
-    /// Those of a message that is too large or broken.
+    /// The message is too large or malformed.
     pub(crate) fn unpack_message(&mut self) -> Result<()> {
         let context = self.cx.context_mut();
         let packing = context.packing;
         let compressed = std::mem::take(&mut context.compressed);
         if let RequestBody::One(bytes) = self.body_mut() {
-            *bytes = packing.unpack(Message { bytes: std::mem::take(bytes), compressed })?;
+            *bytes = packing.unpack(Message { bytes: std::mem::take(bytes), compressed, codec: None })?;
         }
         Ok(())
     }
 }
 
 impl Reply {
-    /// The message of a reply that has one, encoded; none of a stream.
+    /// Returns the message of a reply that has one, encoded; `None` for a stream.
     pub fn message(&self) -> Option<&Bytes> {
         match self.body() {
             ReplyBody::Compressed(bytes) => Some(bytes),
@@ -102,16 +102,17 @@ impl Reply {
         }
     }
 
-    /// Metadata that goes before the message of a reply that has one; handlers add it with
+    /// Returns the metadata that is sent before the message of a reply that has one; handlers add it with
     /// [`Cx::reply_metadata`](crate::Cx::reply_metadata).
     pub fn metadata_mut(&mut self) -> &mut Metadata {
         &mut self.parts_mut().metadata
     }
 
-    /// Passes every message through `change` on its way out, the only one at once, those of a stream as they are sent.
+    /// Passes every message through `change` before it is sent: a single message at once, those of a stream as they are
+    /// sent.
     ///
     /// # Errors
-    /// That of `change` for the only message; for one of a stream it ends the stream.
+    /// The error of `change` for a single message; for a message of a stream, the error ends the stream.
     pub fn each_message(
         self,
         mut change: impl FnMut(Bytes) -> Result<Bytes> + Send + 'static,
@@ -128,7 +129,7 @@ impl Reply {
         })
     }
 
-    /// Compresses what was answered without it, see [`Call::unpack`].
+    /// Compresses an uncompressed reply; see [`Call::unpack`].
     pub(crate) fn packed(self, packing: Packing) -> Reply {
         if !packing.packs() {
             return self;
@@ -159,6 +160,10 @@ impl Changed {
 impl Passing for Changed {
     fn items(&self) -> &dyn Items {
         &*self.items
+    }
+
+    fn items_mut(self: Pin<&mut Self>) -> Pin<&mut (dyn Items + 'static)> {
+        self.get_mut().items.as_mut()
     }
 
     fn poll_passed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {

@@ -1,4 +1,4 @@
-//! What a handler answered, on its way to the wire.
+//! The reply of a handler.
 
 use super::{Cx, ReplyMetadata};
 use crate::{
@@ -13,20 +13,20 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// What a handler answered.
+/// The reply of a handler.
 ///
-/// Two words, since it passes through a dozen hands on its way to the wire.
-pub struct Reply(Held);
+/// It is two words, because many functions move it before it reaches the wire.
+pub struct Reply(ReplyStorage);
 
-/// Where a reply is.
-enum Held {
+/// The storage of a reply.
+enum ReplyStorage {
     /// In the context of its call.
     Context(Cx),
-    /// By itself, where the context is still in use or there is none.
+    /// In an allocation, if the context is still in use or there is none.
     Apart(Box<ReplyParts>),
 }
 
-/// What a reply is made of.
+/// The parts of a reply.
 pub(crate) struct ReplyParts {
     pub(crate) metadata: Metadata,
     pub(crate) trailers: Metadata,
@@ -35,78 +35,78 @@ pub(crate) struct ReplyParts {
 
 /// The messages of a reply.
 pub(crate) enum ReplyBody {
-    /// The only one, compressed as its caller asked for.
+    /// A single message, compressed as its caller requested.
     Compressed(Bytes),
-    /// The only one.
+    /// A single message.
     One(Payload),
-    /// As they are made.
+    /// A stream of messages, as they are produced.
     Many(Streamed),
 }
 
 /// The messages of a stream.
 ///
-/// The context of a call is shared by reference, a stream is not: the lock is never taken.
+/// The context of a call is shared by reference, but the stream is not shared: the lock is never taken.
 pub(crate) struct Streamed(Mutex<Pin<Box<dyn Items>>>);
 
 impl Reply {
-    /// A reply of one message, with the metadata that the handler added to `cx`.
+    /// Creates a reply of one message, with the metadata that the handler added to `cx`.
     #[inline]
     pub fn one(message: impl Into<Payload>, mut cx: Cx) -> Reply {
         let message = message.into();
         let context = cx.context_mut();
         let packing = context.packing;
-        let ReplyMetadata { head, trailers } = context.reply.take();
+        let ReplyMetadata { head, trailers, .. } = context.reply.take();
         let body = match packing.packs() {
             false => ReplyBody::One(message),
             true => compressed(packing, message.into_whole()),
         };
-        context.answered = Some(ReplyParts { metadata: head, trailers, body });
-        Reply(Held::Context(cx))
+        context.stored_reply = Some(ReplyParts { metadata: head, trailers, body });
+        Reply(ReplyStorage::Context(cx))
     }
 
-    /// A reply of a stream of messages.
+    /// Creates a reply of a stream of messages.
     pub(crate) fn many(items: Pin<Box<dyn Items>>) -> Reply {
         let body = ReplyBody::Many(Streamed::new(items));
         ReplyParts { metadata: Metadata::new(), trailers: Metadata::new(), body }.into()
     }
 
-    /// What it is made of.
+    /// Returns its parts.
     #[inline]
     pub(crate) fn parts(&self) -> &ReplyParts {
         match &self.0 {
-            Held::Context(cx) => cx.context().answered.as_ref().expect(ANSWERED),
-            Held::Apart(parts) => parts,
+            ReplyStorage::Context(cx) => cx.context().stored_reply.as_ref().expect(STORED),
+            ReplyStorage::Apart(parts) => parts,
         }
     }
 
-    /// The same, to be changed.
+    /// Returns its parts, mutably.
     pub(crate) fn parts_mut(&mut self) -> &mut ReplyParts {
         match &mut self.0 {
-            Held::Context(cx) => cx.context_mut().answered.as_mut().expect(ANSWERED),
-            Held::Apart(parts) => parts,
+            ReplyStorage::Context(cx) => cx.context_mut().stored_reply.as_mut().expect(STORED),
+            ReplyStorage::Apart(parts) => parts,
         }
     }
 
-    /// The same, taken apart.
+    /// Takes the reply apart.
     pub(crate) fn into_parts(self) -> ReplyParts {
         match self.0 {
-            Held::Context(mut cx) => cx.context_mut().answered.take().expect(ANSWERED),
-            Held::Apart(parts) => *parts,
+            ReplyStorage::Context(mut cx) => cx.context_mut().stored_reply.take().expect(STORED),
+            ReplyStorage::Apart(parts) => *parts,
         }
     }
 
-    /// Its messages.
+    /// Returns its messages.
     #[inline]
     pub(crate) fn body(&self) -> &ReplyBody {
         &self.parts().body
     }
 
-    /// Whether it is a stream.
+    /// Returns whether it is a stream.
     pub(crate) fn is_many(&self) -> bool {
         matches!(self.body(), ReplyBody::Many(_))
     }
 
-    /// Puts another in the place of its stream, if it is one.
+    /// Replaces its stream, if it is one.
     pub(crate) fn map_items(self, change: impl FnOnce(Pin<Box<dyn Items>>) -> Pin<Box<dyn Items>>) -> Reply {
         self.map(|body| match body {
             ReplyBody::Many(items) => ReplyBody::Many(Streamed::new(change(items.into_items()))),
@@ -114,17 +114,17 @@ impl Reply {
         })
     }
 
-    /// Puts others in the place of its messages, where the reply is.
+    /// Replaces its messages in place.
     pub(crate) fn map(mut self, change: impl FnOnce(ReplyBody) -> ReplyBody) -> Reply {
         let body = &mut self.parts_mut().body;
         *body = change(mem::replace(body, ReplyBody::Compressed(Bytes::new())));
         self
     }
 
-    /// The same with what may fail.
+    /// Replaces its messages in place, with a function that may fail.
     ///
     /// # Errors
-    /// That of `change`.
+    /// The error of `change`.
     pub(crate) fn try_map(mut self, change: impl FnOnce(ReplyBody) -> Result<ReplyBody>) -> Result<Reply> {
         let body = &mut self.parts_mut().body;
         *body = change(mem::replace(body, ReplyBody::Compressed(Bytes::new())))?;
@@ -132,15 +132,15 @@ impl Reply {
     }
 }
 
-/// Nobody else takes it out of the context.
-const ANSWERED: &str = "a reply in its context is there until it is taken apart";
+/// No other code takes the reply out of the context.
+const STORED: &str = "a reply is taken from its context only once";
 
 impl Streamed {
     pub(crate) fn new(items: Pin<Box<dyn Items>>) -> Streamed {
         Streamed(Mutex::new(items))
     }
 
-    /// What comes.
+    /// Returns the stream.
     pub(crate) fn into_items(self) -> Pin<Box<dyn Items>> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
@@ -148,14 +148,14 @@ impl Streamed {
 
 impl From<ReplyParts> for Reply {
     fn from(parts: ReplyParts) -> Reply {
-        Reply(Held::Apart(Box::new(parts)))
+        Reply(ReplyStorage::Apart(Box::new(parts)))
     }
 }
 
-/// The only message, compressed if that is wanted and pays.
+/// Compresses the only message, if that is requested and makes it smaller.
 #[cold]
 pub(crate) fn compressed(packing: Packing, message: Bytes) -> ReplyBody {
-    let Message { bytes, compressed } = packing.pack(message);
+    let Message { bytes, compressed, .. } = packing.pack(message);
     if compressed { ReplyBody::Compressed(bytes) } else { ReplyBody::One(bytes.into()) }
 }
 

@@ -1,4 +1,4 @@
-//! Channel URLs: several addresses, then options.
+//! Parsing of channel URLs: several addresses, then options.
 
 use crate::{Result, Status};
 
@@ -7,7 +7,7 @@ use crate::{Result, Status};
 pub(super) fn split(url: &str) -> Result<(Vec<String>, Vec<(&str, &str)>)> {
     let (addresses, options) =
         url.split_once('?').map_or((url, ""), |(addresses, options)| (addresses, options));
-    // A scheme before the first address holds for those that name none.
+    // The scheme of the first address applies to addresses without one.
     let scheme = addresses.find("://").map_or("", |end| &addresses[..end + 3]);
     let mut list = Vec::new();
     for address in addresses.split(',') {
@@ -23,7 +23,7 @@ pub(super) fn split(url: &str) -> Result<(Vec<String>, Vec<(&str, &str)>)> {
     Ok((list, self::options(options, url)?))
 }
 
-/// Splits `x=1&y=2`, which is a part of `url`.
+/// Splits `x=1&y=2`, which is a part of `url` (for messages).
 pub(super) fn options<'a>(options: &'a str, url: &str) -> Result<Vec<(&'a str, &'a str)>> {
     let options = options.split('&').filter(|option| !option.is_empty());
     let options = options.map(|option| {
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_share_the_scheme_and_options_are_named() {
+    fn addresses_share_the_scheme_and_options_are_split() {
         let (addresses, options) = split("tcp://a:1,b:2?connections=4&timeout=1s").unwrap();
         assert_eq!(addresses, ["tcp://a:1", "tcp://b:2"]);
         assert_eq!(options, [("connections", "4"), ("timeout", "1s")]);

@@ -1,8 +1,8 @@
-//! Channels made of channels, as brpc has them: a call goes to all of them at once ([`Parallel`]), to one and on
+//! Channels that combine channels, like those of brpc: a call goes to all of them at once ([`Parallel`]), to one and on
 //! failure to another ([`Selective`]), or to the one that its key belongs to ([`Partitioned`]).
 //!
-//! What comes out is a [`Channel`]: generated clients work on it, and it can be part of another combination. A call's
-//! metadata, deadline and options hold for what it becomes; to drop the call is to drop all of that.
+//! The result is a [`Channel`]: generated clients work on it, and it can be part of another combination. The metadata,
+//! deadline and options of a call apply to all calls made for it; dropping the call drops these.
 
 mod parallel;
 mod partitioned;
@@ -12,7 +12,7 @@ pub use parallel::{Parallel, Part};
 pub use partitioned::Partitioned;
 pub use selective::Selective;
 
-use super::{Asked, Begin, Channel, Way, calls::Answer, streaming::Begun, unary};
+use super::{Begin, CallOptions, Channel, ChannelKind, calls::RawResponse, streaming::StartedStream, unary};
 use crate::{Codec, Result, Status, stream::Queue};
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Instant};
@@ -26,12 +26,12 @@ pub(super) enum Combined {
 
 impl Combined {
     /// # Errors
-    /// `InvalidArgument` for a combination of nothing.
+    /// `InvalidArgument` for a combination without channels.
     fn into_channel(self) -> Result<Channel> {
         if self.channels().is_empty() {
-            return Err(Status::invalid_argument("a combination of channels needs at least one"));
+            return Err(Status::invalid_argument("a combination of channels needs at least one channel"));
         }
-        Ok(Channel(Arc::new(Way::Combined(self))))
+        Ok(Channel(Arc::new(ChannelKind::Combined(self))))
     }
 
     pub(super) fn channels(&self) -> &[Channel] {
@@ -42,13 +42,13 @@ impl Combined {
         }
     }
 
-    /// The codec that all channels can write: where they differ, that of those that cannot write the preferred one.
+    /// The codec that all channels support: where they differ, that of a channel that does not support `preferred`.
     pub(super) fn codec(&self, preferred: Codec) -> Codec {
         let codecs = self.channels().iter().map(|channel| channel.codec(preferred));
         codecs.into_iter().find(|codec| *codec != preferred).unwrap_or(preferred)
     }
 
-    pub(super) async fn unary(&self, begin: Begin, request: Bytes) -> Result<Answer> {
+    pub(super) async fn unary(&self, begin: Begin, request: Bytes) -> Result<RawResponse> {
         match self {
             Combined::Parallel(parallel) => parallel.unary(&begin, &request).await,
             Combined::Partitioned(partitioned) => {
@@ -75,11 +75,11 @@ impl Combined {
         begin: Begin,
         message: Option<Bytes>,
         outbound: Option<Arc<Queue>>,
-    ) -> Result<Begun> {
+    ) -> Result<StartedStream> {
         match self {
             Combined::Parallel(_) => {
                 let text =
-                    "streams do not go through parallel channels, only calls with one request and one reply";
+                    "parallel channels do not support streams: use calls with one request and one reply";
                 Err(Status::unimplemented(text))
             }
             Combined::Partitioned(partitioned) => {
@@ -92,12 +92,12 @@ impl Combined {
 }
 
 impl Begin {
-    /// The same call on one of the channels, until `deadline`, or that channel's own.
+    /// Creates this call on one of the channels, with the earlier of `deadline` and that channel's own timeout.
     fn part(&self, channel: &Channel, deadline: Option<Instant>) -> Begin {
         let mut part = channel.begin(self.method, self.codec);
         let own = std::mem::replace(&mut part.metadata, self.metadata.clone());
         for (name, value) in own.iter().filter(|(name, _)| self.metadata.value(name).is_none()) {
-            // Too much of both together is what the call has, and not what the channel adds.
+            // When both together exceed the limit, the metadata of the call is kept and that of the channel left out.
             let _ = part.metadata.insert(name, value.clone());
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(crate::clock::now()));
@@ -109,11 +109,13 @@ impl Begin {
             part.compression = self.compression;
         }
         part.reply_bytes_max = self.reply_bytes_max;
-        if let Some(Asked { hash_key, idempotent, keyed, trail: _, oneway: _ }) = self.asked.as_deref() {
-            let asked = part.asked();
-            asked.hash_key = hash_key.clone();
-            asked.idempotent |= idempotent;
-            asked.keyed |= keyed;
+        if let Some(CallOptions { hash_key, idempotent, keyed, attempt_log: _, oneway: _ }) =
+            self.options.as_deref()
+        {
+            let options = part.options();
+            options.hash_key = hash_key.clone();
+            options.idempotent |= idempotent;
+            options.keyed |= keyed;
         }
         part
     }

@@ -1,32 +1,40 @@
 //! One connection of a client: many callers, one task.
 //!
-//! Callers encode into the outbox under a short lock and wake the task; the task writes what all of them left in
-//! one system call, reads the replies of all of them under one lock, and wakes them. The lock is never held across
-//! a system call, and on pinned workers nobody contends for it.
+//! Callers encode into the outbox under a short lock and wake the task. The task writes the requests of all callers in
+//! one system call, reads all replies under one lock, and wakes the callers. The lock is never held across a system
+//! call, and there is no contention for it on pinned workers.
 
 mod ending;
+#[cfg(test)]
+mod late_replies;
+mod numbers;
+#[cfg(test)]
+mod outbox_limit;
 mod packed;
 mod task;
 mod wire;
 
-pub(super) use ending::Ended;
+pub(super) use ending::ConnectionEnd;
 pub(super) use task::Task;
 
 use super::{
-    Channel, ClientMethod, Way,
-    calls::{Answer, Calls, State, Stream},
+    Channel, ChannelKind, ClientMethod,
+    calls::{ABANDONED_MAX, Calls, RawResponse, State, Stream},
     options::Options,
 };
 use crate::{
-    Code, Codec, Kind, Metadata, Pushes, Result, Retry, Status,
+    Code, Codec, Metadata, Pushes, Result, Retry, Status,
     compression::Message,
     driver::{CallWaker, Wakes},
     net::{self, Io},
     stream::{self, Batch, Queue},
 };
 use bytes::{Bytes, BytesMut};
-use ending::Talk;
+use ending::Activity;
+use numbers::NumberedMethod;
 use std::{
+    fmt,
+    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -35,95 +43,130 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_wire::{
-    Encoding, Input, Outbox, Outgoing,
+    Encoding, Fatal, Input, Outbox, Outgoing,
     native::Client,
-    wire::{CallId, ClientEvent, ClientWire, Open},
+    wire::{ClientCallId, ClientEvent, ClientWire, Open},
 };
+use tokio::sync::Notify;
 use wire::Wire;
 
-/// Requests wait in the stream's queue while more than this waits to be written.
+/// While more bytes than this wait to be written, requests stay in the queue of their stream.
 const OUTBOX_HIGH: usize = 256 << 10;
+/// Source of the status of a call that was rejected because too many bytes wait to be written.
+#[derive(Debug)]
+struct OutboxFull;
+
+impl fmt::Display for OutboxFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the outbox of the connection is full")
+    }
+}
+
+impl std::error::Error for OutboxFull {}
 
 pub(super) struct Connection {
     inner: Mutex<Inner>,
     wakes: Arc<Wakes>,
-    /// Whether new calls may use it.
+    /// True while new calls may use the connection.
     usable: AtomicBool,
-    way: Weak<Way>,
-    /// Smaller messages are not compressed.
+    /// Wakes calls that wait for space in the outbox; see [`room`](Self::room).
+    room: Notify,
+    owner: Weak<ChannelKind>,
+    /// Minimum size of a message that is compressed.
     compression_bytes_min: u32,
-    /// Largest message that is taken.
+    /// Maximum size of a message that is accepted.
     message_bytes_max: u32,
+}
+
+/// Returns true when a call was not sent because the outbox of its connection was [full](Connection::room).
+#[cold]
+pub(super) fn is_full(status: &Status) -> bool {
+    std::error::Error::source(status).is_some_and(<dyn std::error::Error>::is::<OutboxFull>)
 }
 
 struct Inner {
     wire: Wire,
     out: Outbox,
+    /// Bytes that the task has taken from `out` and not written yet.
+    unwritten: usize,
+    outbox_bytes_max: usize,
+    /// Number of calls that wait for space in the outbox.
+    waiting: usize,
     calls: Calls,
-    /// By number: the method that has it on this connection.
-    methods: Vec<&'static ClientMethod>,
+    /// Methods by their number on this connection.
+    methods: Vec<NumberedMethod>,
+    /// Number of calls of methods by names in metadata, to find the least recently used number.
+    named_calls: u64,
     task: Option<Waker>,
-    /// The task was woken and has not looked yet.
+    /// True when the task was woken and has not run since.
     woken: bool,
-    /// No new calls: the server said so, or the connection has ended.
+    /// The reason why new calls are rejected: the server said so, or the connection has ended.
     closed: Option<Status>,
-    /// Who waits for what the server says of itself.
-    settling: Option<Waker>,
-    /// Calls whose timeout the task has to turn into a deadline: it reads the clock once for all of them.
-    fresh: Vec<(CallId, Duration)>,
-    /// Streams that may have something to send: they got credit, or the outbox was full.
-    due: Vec<CallId>,
-    /// Bytes that a server may send of a stream ahead of its reader.
+    /// Waker of the caller that waits for the settings of the server.
+    settings_waker: Option<Waker>,
+    /// Calls with a timeout that the task turns into a deadline: it reads the clock once for all of them.
+    fresh: Vec<(ClientCallId, Duration)>,
+    /// Low bits of the ids of streams that may have something to send: they got credit, or the outbox was full.
+    due: Vec<u32>,
+    /// Bytes that a server may send on a stream ahead of its reader.
     window: u32,
-    /// Who reads what nobody asked for.
+    /// The call whose slow reader stops the connection from reading.
+    held_back: Option<ClientCallId>,
+    /// Queue for the pushes of the server.
     pushes: Option<Pushes>,
     earliest: Option<Instant>,
 }
 
-/// What a call says when it is sent.
+/// Parameters of a call that is sent.
 pub(super) struct Request<'a> {
     pub(super) method: &'static ClientMethod,
     pub(super) codec: Codec,
     pub(super) timeout: Option<Duration>,
     pub(super) metadata: &'a Metadata,
     pub(super) encoding: Encoding,
-    /// Whether its first message is compressed.
+    /// True when its first message is compressed.
     pub(super) compressed: bool,
-    /// What its first message goes on with, if it is not in one piece.
+    /// Further parts of its first message, if it is not contiguous.
     pub(super) rest: &'a [Bytes],
 }
 
 impl Connection {
-    /// Takes over an opened pipe; the task has to be spawned.
+    /// Creates a connection over an opened transport; the caller must spawn the task.
     pub(super) fn new(
         io: Box<dyn Io>,
         peer: String,
         options: &Options,
-        way: Weak<Way>,
+        owner: Weak<ChannelKind>,
     ) -> (Arc<Connection>, Task) {
         let (limits, keepalive) = (options.limits.wire(), options.keepalive);
-        let mut wire = match &options.foreign {
+        let mut wire = match &options.wire_config {
             None => Wire::Native(Client::new(limits)),
-            Some(foreign) => Wire::Foreign(foreign.machine(&options.limits)),
+            Some(wire_config) => Wire::Dyn(wire_config.machine(&options.limits)),
         };
         let mut out = Outbox::new();
         wire.greet(&mut out);
-        // Of those that begin with a call.
+        // True on wires that begin with a call.
         let silent = out.is_empty();
         let wakes = Arc::new(Wakes::default());
         let window = wire.receive_window(limits.stream_window_bytes);
+        let calls = Calls::new(wire.call_ids());
         let inner = Inner {
             wire,
             out,
-            calls: Calls::default(),
+            unwritten: 0,
+            outbox_bytes_max: options.limits.outbox_bytes_max(),
+            waiting: 0,
+            calls,
             methods: Vec::new(),
+            named_calls: 0,
             task: None,
             woken: false,
             closed: None,
-            settling: None,
+            settings_waker: None,
             fresh: Vec::new(),
             due: Vec::new(),
             window,
+            held_back: None,
             pushes: options.pushes.clone(),
             earliest: None,
         };
@@ -131,7 +174,8 @@ impl Connection {
             inner: Mutex::new(inner),
             wakes,
             usable: AtomicBool::new(true),
-            way,
+            room: Notify::new(),
+            owner,
             compression_bytes_min: options.compression.bytes_min,
             message_bytes_max: limits.message_bytes_max,
         });
@@ -147,10 +191,12 @@ impl Connection {
             ready: Vec::new(),
             wake: Vec::new(),
             last_read: now,
-            talk: Talk::default(),
+            activity: Activity::default(),
             unused: silent.then(|| Box::pin(tokio::time::sleep(ending::UNUSED_MAX))),
             pinged: None,
-            alarm: None,
+            held_since: None,
+            stall_timeout: options.limits.stream_stall_timeout(),
+            timer: None,
             sleep: None,
         };
         (connection, task)
@@ -164,21 +210,50 @@ impl Connection {
         self.usable.load(Ordering::Relaxed)
     }
 
-    /// The channel that a call goes to once more when it failed with `status` because this connection takes none
-    /// any more, and it surely did not begin.
+    /// Returns the channel for a retry of a call that failed with `status`, when this connection takes no more calls
+    /// and the call has not begun.
     #[cold]
-    pub(super) fn other_way(&self, status: &Status) -> Option<Channel> {
+    pub(super) fn retry_channel(&self, status: &Status) -> Option<Channel> {
         let moved = status.code() == Code::Unavailable && status.retry() == Retry::Safe && !self.is_usable();
-        if moved { self.way.upgrade().map(Channel) } else { None }
+        if moved { self.owner.upgrade().map(Channel) } else { None }
     }
 
-    /// The channel that it is of.
+    /// The channel that owns the connection.
     #[cold]
     pub(super) fn channel(&self) -> Option<Channel> {
-        self.way.upgrade().map(Channel)
+        self.owner.upgrade().map(Channel)
     }
 
-    /// Takes no further call; the connection closes when those in flight have ended.
+    /// Completes when the outbox has space for another call, or the connection takes no more calls. Each turn of the
+    /// task wakes one waiting call; the call that is sent wakes the next turn.
+    #[cold]
+    pub(super) async fn room(&self) {
+        struct Waiting<'a>(&'a Connection);
+
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.lock().waiting -= 1;
+                // Lets the next waiting call check again, also when this call was dropped just after it was woken.
+                self.0.room.notify_one();
+            }
+        }
+
+        self.lock().waiting += 1;
+        let _waiting = Waiting(self);
+        loop {
+            let mut woken = pin!(self.room.notified());
+            woken.as_mut().enable();
+            {
+                let inner = self.lock();
+                if inner.closed.is_some() || inner.has_room() {
+                    return;
+                }
+            }
+            woken.await;
+        }
+    }
+
+    /// Rejects further calls; the connection closes when those in flight have ended.
     pub(super) fn retire(&self) {
         self.usable.store(false, Ordering::Relaxed);
         let mut inner = self.lock();
@@ -186,26 +261,26 @@ impl Connection {
         inner.wake();
     }
 
-    /// Sends a unary call; its number is for [`poll_unary`](Self::poll_unary) and [`cancel`](Self::cancel).
+    /// Sends a unary call; returns its id for [`poll_unary`](Self::poll_unary) and [`cancel`](Self::cancel).
     #[inline]
     pub(super) fn unary(
         &self,
         request: &Request<'_>,
         message: Outgoing<'_>,
         waker: &Waker,
-    ) -> Result<CallId> {
+    ) -> Result<ClientCallId> {
         let mut inner = self.lock();
         inner.open(request, Some(message), false, false, || State::Waiting(Some(waker.clone())))
     }
 
-    /// Sends a unary call, whose message is large and comes in several parts.
+    /// Sends a unary call with a large message in several parts.
     #[cold]
     pub(super) fn unary_parts(
         &self,
         request: &Request<'_>,
         parts: &[Bytes],
         waker: &Waker,
-    ) -> Result<CallId> {
+    ) -> Result<ClientCallId> {
         let mut inner = self.lock();
         let (first, rest) =
             parts.split_first().map_or((None, parts), |(first, rest)| (Some(first.into()), rest));
@@ -220,14 +295,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a call with streams; requests are taken from `outbound`, replies put into `inbound`.
+    /// Sends a call with streams; requests are taken from `outbound`, replies are pushed into `inbound`.
     pub(super) fn stream(
         &self,
         request: &Request<'_>,
         message: Option<Outgoing<'_>>,
         inbound: &Arc<Queue>,
         outbound: Option<Arc<Queue>>,
-    ) -> Result<CallId> {
+    ) -> Result<ClientCallId> {
         let mut inner = self.lock();
         let credit = i64::from(inner.wire.send_window());
         let more = outbound.is_some();
@@ -242,42 +317,46 @@ impl Connection {
         };
         let id = inner.open(request, message, more, false, state)?;
         drop(inner);
-        // The task looks after the queues of the call when this waker fires: now, for requests that wait already,
-        // and whenever the reader takes a reply.
-        let waker = Waker::from(CallWaker::new(id, self.wakes.clone()));
+        // This waker makes the task process the queues of the call: now, for requests that already wait, and whenever
+        // the reader takes a reply.
+        let waker = Waker::from(CallWaker::new(id as u32, self.wakes.clone()));
         inbound.watch_consumer(&waker);
         waker.wake();
         Ok(id)
     }
 
-    /// The reply to a unary call that succeeded without metadata, if it is there; its number is free then.
+    /// Returns the reply to a unary call that succeeded without metadata, if it has arrived; this frees its id.
     #[inline(always)]
-    pub(super) fn take_plain_reply(&self, id: CallId) -> Option<Bytes> {
-        self.lock().calls.take_answered(id)
+    pub(super) fn take_plain_reply(&self, id: ClientCallId) -> Option<Bytes> {
+        self.lock().calls.take_reply(id)
     }
 
-    /// The answer to a unary call, once it is there.
+    /// Returns the reply to a unary call, once it has arrived.
     #[inline]
-    pub(super) fn poll_unary(&self, id: CallId, cx: &Context<'_>) -> Poll<Result<Answer>> {
+    pub(super) fn poll_unary(&self, id: ClientCallId, cx: &Context<'_>) -> Poll<Result<RawResponse>> {
         let mut inner = self.lock();
-        let Some(place) = inner.calls.get_mut(id) else {
-            return Poll::Ready(Err(Status::internal("a call lost its place")));
+        let Some(slot) = inner.calls.get_mut(id) else {
+            return Poll::Ready(Err(Status::internal("a call in flight has no slot")));
         };
-        let waker = match &mut place.state {
+        let waker = match &mut slot.state {
             State::Waiting(waker) => waker.as_mut(),
-            State::Unusual(parts) if parts.end.is_none() => parts.waker.as_mut(),
+            State::PartialReply(parts) if parts.end.is_none() => parts.waker.as_mut(),
             _ => None,
         };
         if let Some(waker) = waker {
             waker.clone_from(cx.waker());
             return Poll::Pending;
         }
-        let parts = match inner.calls.remove(id) {
-            Some(State::Answered(item)) => {
+        let removed = inner.calls.remove(id);
+        let parts = match removed {
+            Some(State::Replied(item)) => {
                 let (head, trailers) = (Metadata::new(), Metadata::new());
-                return Poll::Ready(Ok(Answer { item: item.into(), head, trailers, attempts: 1 }));
+                return Poll::Ready(Ok(RawResponse { item: item.into(), head, trailers, attempts: 1 }));
             }
-            Some(State::Unusual(parts)) => *parts,
+            Some(State::PartialReply(parts)) => {
+                self.replace_if_abandoned(&mut inner);
+                *parts
+            }
             _ => {
                 return Poll::Ready(Err(Status::internal(
                     "a call of another kind was polled as a unary one",
@@ -286,22 +365,41 @@ impl Connection {
         };
         Poll::Ready(match (parts.end, parts.item) {
             (Some(Err(status)), _) => Err(status),
-            (_, Some(item)) => Ok(Answer { item, head: parts.head, trailers: parts.trailers, attempts: 1 }),
+            (_, Some(item)) => {
+                Ok(RawResponse { item, head: parts.head, trailers: parts.trailers, attempts: 1 })
+            }
             (_, None) => Err(Status::internal("the server ended a unary call without a reply")),
         })
     }
 
-    /// Gives up on a call; nothing when it has ended.
-    pub(super) fn cancel(&self, id: CallId) {
+    /// Cancels a call; does nothing when it has ended.
+    pub(super) fn cancel(&self, id: ClientCallId) {
         let mut inner = self.lock();
         match inner.calls.remove(id) {
-            None | Some(State::Answered(_)) => {}
-            Some(State::Unusual(parts)) if parts.end.is_some() => {}
+            None | Some(State::Replied(_)) => {}
+            Some(State::PartialReply(parts)) if parts.end.is_some() => {}
             Some(_) => {
                 let Inner { wire, out, .. } = &mut *inner;
                 wire.cancel(id, out);
+                self.replace_if_abandoned(&mut inner);
                 inner.wake();
             }
+        }
+    }
+
+    /// Rejects further calls when more than [`ABANDONED_MAX`] abandoned calls hold reserved ids: the next call opens
+    /// another connection.
+    fn replace_if_abandoned(&self, inner: &mut Inner) {
+        if inner.calls.abandoned() > ABANDONED_MAX {
+            self.usable.store(false, Ordering::Relaxed);
+            inner.closed.get_or_insert_with(|| {
+                Status::unavailable(format!(
+                    "the server has not replied to {} canceled calls, {} has no cancel, and at most \
+                     {ABANDONED_MAX} ids are reserved on a connection: it is replaced",
+                    inner.calls.abandoned(),
+                    inner.wire.name()
+                ))
+            });
         }
     }
 }
@@ -315,7 +413,7 @@ impl Inner {
         more: bool,
         oneway: bool,
         state: impl FnOnce() -> State,
-    ) -> Result<CallId> {
+    ) -> Result<ClientCallId> {
         if let Some(status) = &self.closed {
             return Err(status.clone().with_retry(Retry::Safe));
         }
@@ -323,17 +421,23 @@ impl Inner {
         if request.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(Status::deadline_exceeded("the deadline passed before the call was sent"));
         }
+        if !self.has_room() {
+            return Err(self.full());
+        }
         if self.calls.len() >= self.wire.calls_max() as usize {
             let text = format!("{} calls are in flight on this connection (calls_max)", self.calls.len());
             return Err(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }
-        let method = self.number_of(request.method)?;
+        let method = match request.method.is_called() {
+            false => self.number_of(request.method)?,
+            true => self.number_of_called(request.method, request.metadata)?,
+        };
         let id = self.calls.insert(state());
         let (codec, timeout) = (request.codec, request.timeout);
         let Request { metadata, encoding, compressed, rest, .. } = *request;
         let open = Open { method, codec, timeout, metadata, oneway, more, encoding, compressed, rest };
         if let Err(status) = self.wire.open(id, open, message, &mut self.out) {
-            self.calls.remove(id);
+            self.calls.remove_unsent(id);
             return Err(status);
         }
         if let Some(timeout) = request.timeout {
@@ -343,29 +447,33 @@ impl Inner {
         Ok(id)
     }
 
-    /// The number of the method on this connection; names it first if it has none.
+    /// Returns true when fewer bytes wait to be written than allowed. One message may exceed the limit.
     #[inline]
-    fn number_of(&mut self, method: &'static ClientMethod) -> Result<u16> {
-        if let Some(number) = self.methods.iter().position(|known| std::ptr::eq(*known, method)) {
-            return Ok(number as u16);
-        }
-        let max = self.wire.methods_max();
-        let number = u16::try_from(self.methods.len()).ok().filter(|number| *number < max);
-        let number = number.ok_or_else(|| {
-            Status::resource_exhausted(format!("more than {max} methods on one connection (methods_max)"))
-        })?;
-        self.methods.push(method);
-        self.wire.method(number, method.path, method.schema(), &mut self.out);
-        if method.kind() != Kind::Unary {
-            self.wire.streams(number);
-        }
-        if let Some(place) = method.place() {
-            self.wire.index(number, place);
-        }
-        Ok(number)
+    fn has_room(&self) -> bool {
+        self.unwritten + self.out.len() + self.wire.held_back() < self.outbox_bytes_max
     }
 
-    /// Wakes the task, once until it has looked.
+    #[cold]
+    fn full(&self) -> Status {
+        let bytes = self.unwritten + self.out.len() + self.wire.held_back();
+        let text = format!(
+            "{bytes} bytes wait to be written to the server, over the limit of {} bytes (outbox_bytes_max): the server \
+             does not read",
+            self.outbox_bytes_max
+        );
+        Status::resource_exhausted(text).with_source(OutboxFull).with_retry(Retry::Safe)
+    }
+
+    /// Records how many bytes the task has yet to write, and wakes a call that waits for space.
+    #[inline]
+    fn note_unwritten(&mut self, bytes: usize, room: &Notify) {
+        self.unwritten = bytes;
+        if self.waiting > 0 && (self.closed.is_some() || self.has_room()) {
+            room.notify_one();
+        }
+    }
+
+    /// Wakes the task, once until it has run.
     #[inline]
     fn wake(&mut self) {
         if !std::mem::replace(&mut self.woken, true)
@@ -375,39 +483,61 @@ impl Inner {
         }
     }
 
-    /// Puts a reply where its caller looks for it.
+    /// Handles all input; returns the error after which the connection cannot continue, if any. Wakers go into `wake`.
+    #[inline]
+    fn receive(&mut self, input: &mut Input, wake: &mut Vec<Waker>) -> Option<Fatal> {
+        loop {
+            while let Some((id, len)) = self.wire.next_reply(input) {
+                self.next_reply(id, len, input, wake);
+            }
+            match self.wire.recv(input, &mut self.out) {
+                Ok(Some(event)) => {
+                    self.event(event, wake);
+                    if self.held_back.is_some() {
+                        return None;
+                    }
+                }
+                Ok(None) => return None,
+                Err(fatal) => return Some(fatal),
+            }
+        }
+    }
+
+    /// Stores a reply for its caller.
     #[inline(always)]
-    fn reply(&mut self, id: CallId, item: Bytes, wake: &mut Vec<Waker>) {
-        let Some(place) = self.calls.get_mut(id) else { return };
-        match &mut place.state {
+    fn reply(&mut self, id: ClientCallId, item: Bytes, wake: &mut Vec<Waker>) {
+        let Some(slot) = self.calls.get_mut(id) else { return self.calls.reply_late(id) };
+        match &mut slot.state {
             State::Waiting(waker) => {
                 wake.extend(waker.take());
-                place.state = State::Answered(item);
+                slot.state = State::Replied(item);
             }
             State::Stream(stream) => {
                 stream.inbound.push_now(item);
                 self.end_stream(id, Ok(Metadata::new()));
             }
             state => {
-                // What comes after the end is the server's mistake, or was refused here.
-                if let Some(parts) = state.unusual() {
-                    parts.item = Some(item.into());
+                // A message after the end violates the protocol, or the call was rejected here.
+                if let Some(parts) = state.partial_reply() {
+                    parts.item = Some(Message { bytes: item, compressed: false, codec: parts.codec });
                     parts.end = Some(Ok(()));
                     wake.extend(parts.waker.take());
+                } else {
+                    self.calls.reply_late(id);
                 }
             }
         }
     }
 
-    /// Takes a reply of `len` bytes from `input`, in the usual case straight to its place: a message that goes through
-    /// several hands waits in each until the last has written it.
+    /// Takes a reply of `len` bytes from `input`; a plain one goes straight to its slot, because each further move of
+    /// the message would wait until the previous one is written.
     #[inline]
-    fn next_reply(&mut self, id: CallId, len: usize, input: &mut Input, wake: &mut Vec<Waker>) {
-        if let Some(place) = self.calls.get_mut(id)
-            && let State::Waiting(waker) = &mut place.state
+    fn next_reply(&mut self, id: ClientCallId, len: usize, input: &mut Input, wake: &mut Vec<Waker>) {
+        if let Some(slot) = self.calls.get_mut(id)
+            && let State::Waiting(waker) = &mut slot.state
         {
             wake.extend(waker.take());
-            place.state = State::Answered(input.take(len));
+            slot.state = State::Replied(input.take(len));
             return;
         }
         self.reply(id, input.take(len), wake);
@@ -419,23 +549,24 @@ impl Inner {
         match event {
             ClientEvent::Reply { id, item, compressed: false } => self.reply(id, item, wake),
             ClientEvent::Reply { id, item, compressed: true } => self.compressed_reply(id, item, wake),
-            ClientEvent::Head { id, metadata } => {
-                match self.calls.get_mut(id).map(|place| &mut place.state) {
-                    Some(State::Stream(stream)) => stream.inbound.set_head(metadata),
-                    Some(state) => {
-                        if let Some(parts) = state.unusual() {
-                            parts.head = metadata;
-                        }
+            ClientEvent::Head { id, metadata } => match self.calls.get_mut(id).map(|slot| &mut slot.state) {
+                Some(State::Stream(stream)) => stream.inbound.set_head(metadata),
+                Some(state) => {
+                    if let Some(parts) = state.partial_reply() {
+                        parts.head = metadata;
                     }
-                    None => {}
                 }
-            }
+                None => {}
+            },
             ClientEvent::Item { id, item, compressed } => {
-                match self.calls.get_mut(id).map(|place| &mut place.state) {
+                match self.calls.get_mut(id).map(|slot| &mut slot.state) {
                     Some(State::Stream(stream)) => {
-                        let ahead = stream.inbound.push_now(Message { bytes: item, compressed });
-                        // One message may overdraw the window, further ones are the server's fault.
-                        if ahead >= self.window as usize {
+                        let ahead = stream.inbound.push_now(Message { bytes: item, compressed, codec: None });
+                        // One message may exceed the window.
+                        let is_ahead = ahead >= self.window as usize;
+                        if is_ahead && !self.wire.announces_windows() {
+                            self.held_back = Some(id);
+                        } else if is_ahead {
                             self.wire.cancel(id, &mut self.out);
                             let text =
                                 format!("{ahead} bytes sent ahead of the reader (stream_window_bytes)");
@@ -443,40 +574,48 @@ impl Inner {
                         }
                     }
                     Some(state) => {
-                        if let Some(parts) = state.unusual() {
+                        if let Some(parts) = state.partial_reply() {
                             if parts.item.is_some() {
                                 self.wire.cancel(id, &mut self.out);
-                                let text = "the server answers with a stream, and the call has one reply";
+                                let text = "the server replied with a stream to a call with one reply";
                                 parts.end = Some(Err(Status::unimplemented(text)));
+                                parts.awaiting_reply = true;
                                 wake.extend(parts.waker.take());
                                 return;
                             }
-                            parts.item = Some(Message { bytes: item, compressed });
+                            parts.item = Some(Message { bytes: item, compressed, codec: None });
                         }
                     }
                     None => {}
                 }
             }
-            ClientEvent::End { id, end } => match self.calls.get_mut(id).map(|place| &mut place.state) {
+            ClientEvent::Written { id, codec } => {
+                if let Some(parts) = self.calls.get_mut(id).and_then(|slot| slot.state.partial_reply()) {
+                    parts.codec = Some(codec);
+                }
+            }
+            ClientEvent::End { id, end } => match self.calls.get_mut(id).map(|slot| &mut slot.state) {
                 Some(State::Stream(_)) => self.end_stream(id, end),
                 Some(state) => {
-                    if let Some(parts) = state.unusual() {
+                    if let Some(parts) = state.partial_reply() {
                         wake.extend(parts.waker.take());
                         parts.end = Some(end.map(|trailers| parts.trailers = trailers));
+                    } else {
+                        self.calls.reply_late(id);
                     }
                 }
-                None => {}
+                None => self.calls.reply_late(id),
             },
             ClientEvent::Credit { id, bytes } => {
-                if let Some(State::Stream(stream)) = self.calls.get_mut(id).map(|place| &mut place.state) {
+                if let Some(State::Stream(stream)) = self.calls.get_mut(id).map(|slot| &mut slot.state) {
                     stream.credit = stream.credit.saturating_add(i64::from(bytes));
                     stream.note_due(id, &mut self.due);
                 }
             }
             ClientEvent::Settings { window_growth } => {
-                wake.extend(self.settling.take());
-                for (id, place) in self.calls.iter_mut() {
-                    if let State::Stream(stream) = &mut place.state {
+                wake.extend(self.settings_waker.take());
+                for (id, slot) in self.calls.iter_mut() {
+                    if let State::Stream(stream) = &mut slot.state {
                         stream.credit = stream.credit.saturating_add(i64::from(window_growth));
                         stream.note_due(id, &mut self.due);
                     }
@@ -492,7 +631,7 @@ impl Inner {
         }
     }
 
-    fn end_stream(&mut self, id: CallId, end: Result<Metadata>) {
+    fn end_stream(&mut self, id: ClientCallId, end: Result<Metadata>) {
         if let Some(State::Stream(stream)) = self.calls.remove(id) {
             if let Some(outbound) = &stream.outbound {
                 let text = "the call has ended";
@@ -502,21 +641,24 @@ impl Inner {
         }
     }
 
-    /// Sends what a stream has to send: requests while there is credit and room, and credit for its reader.
+    /// Sends the pending data of a stream: requests while there is credit and space, and credit for its reader.
     ///
-    /// A stream that stops for want of credit goes on with the next CREDIT, one that stops before a full
-    /// outbox with the next turn, and one that has nothing to send when `waker` says so.
-    fn pump(&mut self, id: CallId, waker: &Waker) {
+    /// A stream without credit continues with the next CREDIT, one stopped by a full outbox with the next turn, and one
+    /// without requests when `waker` is called.
+    fn pump(&mut self, low: u32, waker: &Waker) {
+        let Some(id) = self.calls.with_low_bits(low) else { return };
         let Inner { wire, out, calls, due, window, .. } = self;
-        let Some(State::Stream(stream)) = calls.get_mut(id).map(|place| &mut place.state) else { return };
+        let Some(State::Stream(stream)) = calls.get_mut(id).map(|slot| &mut slot.state) else { return };
         stream.due = false;
         stream.inbound.watch_consumer(waker);
         if stream.inbound.is_closed() {
-            // The reader was dropped: nobody wants the rest.
+            // The reader was dropped, so the remaining replies are not needed.
             wire.cancel(id, out);
             return self.end_stream(id, Err(Status::canceled("the caller dropped the stream")));
         }
-        if let Some(bytes) = stream.inbound.take_credit(*window / 4) {
+        // A server with its own window may have a small one, and waits for credit for every byte.
+        let least = if wire.announces_windows() { *window / 4 } else { 1 };
+        if let Some(bytes) = stream.inbound.take_credit(least) {
             wire.credit(id, bytes, out);
         }
         let Some(outbound) = stream.outbound.clone() else { return };
@@ -548,14 +690,40 @@ impl Inner {
         }
     }
 
-    /// Gives new calls their deadlines.
+    /// Returns true when the connection may be read: the reader that held it back has taken enough.
+    fn may_read(&mut self) -> bool {
+        let Some(id) = self.held_back else { return true };
+        if let Some(State::Stream(stream)) = self.calls.get_mut(id).map(|slot| &mut slot.state)
+            && stream.inbound.bytes() >= self.window as usize
+        {
+            return false;
+        }
+        self.held_back = None;
+        true
+    }
+
+    /// Ends the call whose stream has held back the connection for longer than `timeout`.
+    #[cold]
+    fn end_stalled(&mut self, timeout: Duration) {
+        let Some(id) = self.held_back.take() else { return };
+        let text = format!(
+            "no reply was taken for {timeout:?} (stream_stall_timeout) while {} bytes waited for the reader \
+             (stream_window_bytes); on {} that holds back all calls of the connection",
+            self.window,
+            self.wire.name()
+        );
+        self.wire.cancel(id, &mut self.out);
+        self.end_stream(id, Err(Status::resource_exhausted(text)));
+    }
+
+    /// Sets the deadlines of new calls.
     fn stamp(&mut self, now: Instant) {
         let Inner { fresh, calls, earliest, .. } = self;
         for (id, timeout) in fresh.drain(..) {
-            let Some(place) = calls.get_mut(id) else { continue };
-            // A time that no clock reaches is none.
+            let Some(slot) = calls.get_mut(id) else { continue };
+            // A timeout beyond the range of the clock means no deadline.
             let Some(deadline) = now.checked_add(timeout) else { continue };
-            place.deadline = Some(deadline);
+            slot.deadline = Some(deadline);
             if earliest.is_none_or(|earliest| deadline < earliest) {
                 *earliest = Some(deadline);
             }
@@ -566,30 +734,32 @@ impl Inner {
     fn expire(&mut self, now: Instant, wake: &mut Vec<Waker>) {
         let mut next = None::<Instant>;
         let mut overdue = Vec::new();
-        for (id, place) in self.calls.iter_mut() {
-            let Some(deadline) = place.deadline else { continue };
+        for (id, slot) in self.calls.iter_mut() {
+            let Some(deadline) = slot.deadline else { continue };
             if deadline <= now {
                 overdue.push(id);
+                slot.deadline = None;
             } else if next.is_none_or(|next| deadline < next) {
                 next = Some(deadline);
             }
         }
         self.earliest = next;
         for id in overdue {
-            let text = "no answer within the call's deadline";
+            let text = "no response within the call's deadline";
             self.fail(id, Status::deadline_exceeded(text), wake);
             self.wire.cancel(id, &mut self.out);
         }
     }
 
-    /// Ends one call with a status that was made here.
-    fn fail(&mut self, id: CallId, status: Status, wake: &mut Vec<Waker>) {
-        match self.calls.get_mut(id).map(|place| &mut place.state) {
+    /// Ends one call with a status created here.
+    fn fail(&mut self, id: ClientCallId, status: Status, wake: &mut Vec<Waker>) {
+        match self.calls.get_mut(id).map(|slot| &mut slot.state) {
             Some(State::Stream(_)) => self.end_stream(id, Err(status)),
             Some(state) => {
-                if let Some(parts) = state.unusual() {
+                if let Some(parts) = state.partial_reply() {
                     wake.extend(parts.waker.take());
                     parts.end = Some(Err(status));
+                    parts.awaiting_reply = true;
                 }
             }
             None => {}

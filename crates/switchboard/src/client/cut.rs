@@ -1,4 +1,4 @@
-//! Ending connections of channels that are not to be used any more.
+//! Aborts connections of channels that are no longer used.
 
 use crate::{Result, Retry, Status};
 use std::{
@@ -7,11 +7,11 @@ use std::{
 };
 use tokio::task::AbortHandle;
 
-/// Ends the connections of channels at once, whatever goes over them. Clones are the same.
+/// Aborts the connections of channels at once, with all calls on them. Clones share their state.
 ///
-/// A channel that is dropped closes its connections when the calls on them have ended, however long these take. Whoever
-/// replaces a channel by another gives the old one a time with this. Costs calls nothing: connections are counted when
-/// they open.
+/// A channel that is dropped closes its connections when the calls on them have ended, however long these take. To
+/// replace a channel within a limited time, abort the connections of the old one with this. There is no cost per call:
+/// connections are counted when they open.
 ///
 /// ```
 /// use switchboard::{Channel, client::Cut};
@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 /// let cut = Cut::new();
 /// let channel = Channel::builder("tcp://127.0.0.1:8080").cut_by(&cut).lazy()?;
 /// drop(channel);
-/// // Calls that are still under way end here.
+/// // Calls that are still in flight end here.
 /// assert_eq!(cut.now(), 0);
 /// # Ok(())
 /// # }
@@ -31,18 +31,18 @@ pub struct Cut(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     is_cut: bool,
-    /// The tasks that drive connections, or open them.
+    /// Tasks that drive or open connections.
     tasks: Vec<AbortHandle>,
 }
 
 impl Cut {
-    /// For channels that are made with it; it ends nothing yet.
+    /// Creates an instance for channels made with it.
     pub fn new() -> Cut {
         Cut::default()
     }
 
-    /// Ends all connections, and lets channels open no others: calls end with `Unavailable`, those under way too. Says
-    /// how many connections there were.
+    /// Aborts all connections, and keeps channels from opening others: calls end with `Unavailable`, also those in
+    /// flight. Returns the number of connections.
     pub fn now(&self) -> usize {
         let tasks = {
             let mut state = self.lock();
@@ -54,19 +54,19 @@ impl Cut {
         open
     }
 
-    /// Connections that are open, or being opened.
+    /// Number of connections that are open or being opened.
     pub fn connections(&self) -> usize {
         self.lock().tasks.iter().filter(|task| !task.is_finished()).count()
     }
 
-    /// Ends this task with the others.
+    /// Adds a task to those that are aborted.
     pub(super) fn hold(&self, task: AbortHandle) {
         let mut state = self.lock();
         if state.is_cut {
             task.abort();
             return;
         }
-        // Those that have ended give their places away before the list grows.
+        // Removes finished tasks before the list grows.
         if state.tasks.len() == state.tasks.capacity() {
             state.tasks.retain(|task| !task.is_finished());
         }
@@ -74,10 +74,13 @@ impl Cut {
     }
 
     /// # Errors
-    /// `Unavailable` once it has cut.
+    /// `Unavailable` after [`now`](Self::now).
     pub(super) fn check(&self) -> Result<()> {
         match self.lock().is_cut {
-            true => Err(Status::unavailable("the channel was cut").with_retry(Retry::Safe)),
+            true => {
+                Err(Status::unavailable("the connections of the channel were aborted")
+                    .with_retry(Retry::Safe))
+            }
             false => Ok(()),
         }
     }

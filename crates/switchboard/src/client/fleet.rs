@@ -1,15 +1,15 @@
-//! Fleets: channels to a set of servers, with a choice for each call, retries elsewhere, and breakers.
+//! Fleets: channels to a set of servers, with load balancing, retries on other servers, and circuit breakers.
 //!
-//! A fleet has a *member* for each endpoint: a channel of its own, to any wire, and what was seen of it. Members come
-//! in sets that never change; another set takes the place of the last one as a whole, and calls in flight end on what
-//! they have. A member is connected before calls go to it: a connection that breaks puts it aside at once, and a task
-//! dials again until there is one.
+//! A fleet has a *member* for each endpoint: a channel of its own, to any wire, with its statistics. Members come in
+//! immutable sets; a new set replaces the old one as a whole, and calls in flight end on the set that they started
+//! with. A member is connected before calls go to it: a broken connection takes it out of the selection at once, and a
+//! task dials again until it is connected.
 //!
-//! # What a call costs
+//! # Cost of a call
 //!
-//! A unary call whose endpoint has a ready connection of the native wire is chosen for and sent in one poll, without an
-//! allocation: two looks at the clock, a read lock, and the counters of the endpoint. All else (HTTP, a first
-//! connection, retries, hedges) goes through [`calls`] in a box.
+//! A unary call whose endpoint has a ready connection of the native wire is selected and sent in one poll, without an
+//! allocation: two readings of the clock, a read lock, and the counters of the endpoint. All other calls (HTTP, a first
+//! connection, retries, hedges) go through [`calls`] in a box.
 
 mod budget;
 mod builder;
@@ -21,27 +21,28 @@ mod hedging;
 mod link;
 mod members;
 mod policy;
+mod retry_state;
 mod spread;
 mod stats;
 mod streams;
-mod tries;
 mod working;
 
 pub(super) use budget::Budget;
 #[cfg(feature = "http")]
 pub(super) use calls::ATTEMPT;
 pub(super) use calls::{First, unary};
-pub(super) use explain::Trail;
+pub(super) use explain::AttemptLog;
 pub use explain::{Attempt, Candidate, Explained, Explanation};
-pub(super) use link::Ticket;
+pub(super) use link::EndpointPermit;
 pub use policy::FailMode;
 pub(super) use policy::Policy;
+pub(crate) use policy::distance;
+pub(super) use retry_state::{may_repeat, with_text};
 pub use spread::Receipt;
 pub use stats::EndpointStats;
 pub(super) use streams::{oneway, stream};
-pub(super) use tries::{may_repeat, reworded};
 
-use super::{Begin, Channel, ChannelBuilder, Tells, Way, connection::Connection};
+use super::{Begin, Channel, ChannelBuilder, ChannelKind, RequiredCallShape, connection::Connection};
 use crate::{
     Codec, Compression, Result, Status,
     balance::{Balance, Demand, Pick, State},
@@ -60,55 +61,57 @@ use std::{
 };
 use tokio::{sync::Notify, task::AbortHandle};
 
-/// The members of a channel and how calls go to them.
+/// The members of a channel, and the dispatch of calls to them.
 pub(super) struct Fleet {
     shared: Arc<Shared>,
-    /// Keeps the set up to date.
+    /// Task that keeps the set up to date.
     following: Option<AbortHandle>,
 }
 
-/// What calls hold on to.
+/// State that calls share with the fleet.
 pub(super) struct Shared {
     policy: Policy,
     balance: Arc<dyn Balance>,
-    /// What the channels of members are made with.
+    /// Builder of the channels of members.
     base: ChannelBuilder,
     set: RwLock<Arc<Set>>,
-    /// Whether its set has [one](Set::foreign).
+    /// True when the fleet was dropped and accepts no further set. Written under the lock of `set`.
+    closed: AtomicBool,
+    /// True when its set has a [member](Set::foreign) on the wire of another framework.
     has_foreign: AtomicBool,
-    /// A member came up or failed, or there is another set.
+    /// Notified when a member connects or fails, or the set is replaced.
     changed: Notify,
     budget: Budget,
     ejection: Ejection,
     latencies: Latencies,
-    /// Where the members are found, if that is no list.
+    /// Discovery of the members; `None` for a fixed list.
     source: Option<Source>,
 }
 
-/// Where members are found.
+/// Discovery of members.
 struct Source {
     watch: Watch,
-    /// There was an answer.
-    answered: AtomicBool,
+    /// True after the first response.
+    responded: AtomicBool,
 }
 
-/// What was found for a call without waiting.
-pub(super) enum Found {
-    /// A place and a connection that is ready.
-    Ready(Ticket, Arc<Connection>),
-    /// A place; the rest takes a while.
-    Chosen(Ticket),
-    /// Nobody is connected.
-    Nobody,
-    /// It is not to be sent.
-    Refused(Status),
+/// Result of the selection for a call, without waiting.
+pub(super) enum Selection {
+    /// A permit and a connection that is ready.
+    Ready(EndpointPermit, Arc<Connection>),
+    /// A permit; connecting takes a while.
+    Chosen(EndpointPermit),
+    /// No endpoint is connected.
+    NoEndpoint,
+    /// The call must not be sent.
+    Rejected(Status),
 }
 
 impl Fleet {
-    /// A fleet of these.
+    /// Creates a fleet of these instances.
     ///
     /// # Errors
-    /// `InvalidArgument` for an address or option that cannot be used.
+    /// `InvalidArgument` for an invalid address or option.
     pub(super) fn fixed(policy: Policy, base: ChannelBuilder, instances: Vec<Instance>) -> Result<Fleet> {
         let shared = Shared::new(policy, base, None)?;
         let set = shared.next_set(instances, true)?;
@@ -116,18 +119,18 @@ impl Fleet {
         Ok(Fleet { shared, following: None })
     }
 
-    /// A fleet of those that are found.
+    /// Creates a fleet of the instances that `watch` reports.
     ///
     /// # Errors
-    /// `InvalidArgument` for an option that cannot be used.
+    /// `InvalidArgument` for an invalid option.
     pub(super) fn following(policy: Policy, base: ChannelBuilder, watch: Watch) -> Result<Fleet> {
-        let source = Source { watch: watch.clone(), answered: AtomicBool::new(false) };
+        let source = Source { watch: watch.clone(), responded: AtomicBool::new(false) };
         let shared = Shared::new(policy, base, Some(source))?;
         let following = crate::runtime::spawn(follow(Arc::downgrade(&shared), watch));
         Ok(Fleet { shared, following: Some(following.abort_handle()) })
     }
 
-    /// What every call brings.
+    /// Metadata that every call has.
     pub(super) fn metadata(&self) -> crate::Metadata {
         self.shared.base.options().metadata.0.clone()
     }
@@ -136,20 +139,29 @@ impl Fleet {
         self.shared.base.options().timeout
     }
 
-    /// Whether calls get keys that have none.
+    /// Returns true when calls without a key get a random one.
     #[inline]
     pub(super) fn gives_keys(&self) -> bool {
         self.shared.policy.gives_keys
     }
 
-    /// How calls of this method are compressed.
+    /// Compression of calls of this method.
     #[inline]
     pub(super) fn compression(&self, method: &str) -> Compression {
         self.shared.base.options().compression.of(method)
     }
 
-    pub(super) fn tells(&self) -> Tells {
-        self.shared.base.options().tells()
+    #[cfg(feature = "auth")]
+    /// Adds the hosts of its members.
+    pub(super) fn add_hosts(&self, hosts: &mut Vec<String>) {
+        let set = self.shared.set().clone();
+        for member in &set.members {
+            member.link.channel.add_hosts(hosts);
+        }
+    }
+
+    pub(super) fn required_shape(&self) -> RequiredCallShape {
+        self.shared.base.options().required_shape()
     }
 
     pub(super) fn codec(&self, preferred: Codec) -> Codec {
@@ -172,24 +184,24 @@ impl Fleet {
 
     /// Connects to all members and waits for the first.
     pub(super) async fn connect(&self) -> Result<()> {
-        // Each try ends with the connect timeout, and the wait with the last of the first tries.
-        self.shared.somebody(None).await
+        // Each attempt ends with the connect timeout, so this wait ends with the last of the first attempts.
+        self.shared.wait_connected(None).await
     }
 
-    /// Chooses an endpoint for a call that is sent now.
+    /// Selects an endpoint for a call that is sent now.
     #[inline]
-    pub(super) fn find(&self, begin: &Begin, request: &[u8]) -> Found {
-        if let Err(status) = self.shared.spare(begin.method.path) {
-            return Found::Refused(status);
+    pub(super) fn find(&self, begin: &Begin, request: &[u8]) -> Selection {
+        if let Err(status) = self.shared.check_min_working(begin.method.path) {
+            return Selection::Rejected(status);
         }
-        let Some(ticket) = self.shared.choose(begin, request, &[]) else { return Found::Nobody };
+        let Some(permit) = self.shared.choose(begin, request, &[]) else { return Selection::NoEndpoint };
         if !self.shared.policy.hedges()
-            && let Way::Remote(pool) = &*ticket.member().link.channel.0
+            && let ChannelKind::Remote(pool) = &*permit.member().link.channel.0
             && let Some(connection) = pool.ready()
         {
-            return Found::Ready(ticket, connection);
+            return Selection::Ready(permit, connection);
         }
-        Found::Chosen(ticket)
+        Selection::Chosen(permit)
     }
 }
 
@@ -198,12 +210,12 @@ impl Drop for Fleet {
         if let Some(following) = &self.following {
             following.abort();
         }
-        // Members know the fleet that they are of; calls in flight keep theirs to the end.
-        self.shared.replace(Set::default());
+        // Members hold a reference to their fleet, so the set must be removed; calls in flight keep theirs to the end.
+        self.shared.close();
     }
 }
 
-/// Makes a set of every snapshot.
+/// Creates a set from every snapshot.
 async fn follow(shared: Weak<Shared>, mut watch: Watch) {
     loop {
         let snapshot = watch.changed().await;
@@ -211,15 +223,17 @@ async fn follow(shared: Weak<Shared>, mut watch: Watch) {
         match shared.next_set(snapshot.instances.clone(), false) {
             Ok(set) => {
                 if let Some(source) = &shared.source {
-                    source.answered.store(true, Ordering::Release);
+                    source.responded.store(true, Ordering::Release);
                 }
-                // Connected before the first call that could use them.
+                // Connects members before the first call that could use them.
                 for member in &set.members {
-                    member.keep();
+                    member.keep_connected();
                 }
                 shared.replace(set);
             }
-            Err(status) => tracing::warn!(fleet = shared.base.name(), %status, "snapshot not used"),
+            Err(status) => {
+                tracing::warn!(fleet = shared.base.name(), %status, "cannot use a snapshot of the registry");
+            }
         }
     }
 }
@@ -232,6 +246,7 @@ impl Shared {
             policy,
             base,
             set: RwLock::new(Arc::new(Set::default())),
+            closed: AtomicBool::new(false),
             has_foreign: AtomicBool::new(false),
             changed: Notify::new(),
             ejection: Ejection::default(),
@@ -245,35 +260,58 @@ impl Shared {
         self.set.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Replaces the set. A dropped fleet accepts none: the members would refer to it, and it to them.
     fn replace(&self, set: Set) {
+        let mut current = self.set.write().unwrap_or_else(PoisonError::into_inner);
+        if self.closed.load(Ordering::Relaxed) {
+            drop(current);
+            return;
+        }
         self.has_foreign.store(set.foreign.is_some(), Ordering::Relaxed);
-        let before =
-            std::mem::replace(&mut *self.set.write().unwrap_or_else(PoisonError::into_inner), Arc::new(set));
-        // Channels may close here, which must not hold anybody up.
+        let before = std::mem::replace(&mut *current, Arc::new(set));
+        drop(current);
+        // Channels may close here, while no lock is held.
         drop(before);
         self.changed.notify_waiters();
     }
 
-    /// Chooses an endpoint that is connected, and counts the call there.
+    /// Removes all members permanently.
+    fn close(&self) {
+        let mut current = self.set.write().unwrap_or_else(PoisonError::into_inner);
+        self.closed.store(true, Ordering::Relaxed);
+        self.has_foreign.store(false, Ordering::Relaxed);
+        let before = std::mem::take(&mut *current);
+        drop(current);
+        drop(before);
+        self.changed.notify_waiters();
+    }
+
+    /// Selects an endpoint that is connected, and counts the call there.
     #[inline]
-    fn choose(&self, begin: &Begin, request: &[u8], tried: &[u64]) -> Option<Ticket> {
+    fn choose(&self, begin: &Begin, request: &[u8], tried: &[u64]) -> Option<EndpointPermit> {
         match self.policy.key_of(begin, request) {
             None => self.choose_by(begin, None, tried, Demand::Connected),
             Some(key) => self.choose_by(begin, Some(&key), tried, Demand::Connected),
         }
     }
 
-    /// The best that there is, and at `least` this.
+    /// Selects the best endpoint that meets at least the demand `least`.
     #[inline]
-    fn choose_by(&self, begin: &Begin, key: Option<&[u8]>, tried: &[u64], least: Demand) -> Option<Ticket> {
+    fn choose_by(
+        &self,
+        begin: &Begin,
+        key: Option<&[u8]>,
+        tried: &[u64],
+        least: Demand,
+    ) -> Option<EndpointPermit> {
         let now_ns = clock::now();
         let set = self.set();
-        let (at, _) = self.place_in(&set, begin.method.path, key, tried, least, now_ns)?;
-        Some(Ticket::new(set.members[at].clone(), begin.method.path, now_ns))
+        let (at, _) = self.select_index_in(&set, begin.method.path, key, tried, least, now_ns)?;
+        Some(EndpointPermit::new(set.members[at].clone(), begin.method.path, now_ns))
     }
 
-    /// The place of the endpoint that a call would go to now, and what it fulfils.
-    fn place(
+    /// Returns the index of the endpoint that a call would go to now, and the demand that it meets.
+    fn select_index(
         &self,
         method: &str,
         key: Option<&[u8]>,
@@ -281,11 +319,11 @@ impl Shared {
         least: Demand,
     ) -> Option<(usize, Demand)> {
         let set = self.set().clone();
-        self.place_in(&set, method, key, tried, least, clock::now())
+        self.select_index_in(&set, method, key, tried, least, clock::now())
     }
 
     #[inline]
-    fn place_in(
+    fn select_index_in(
         &self,
         set: &Set,
         method: &str,
@@ -294,15 +332,15 @@ impl Shared {
         least: Demand,
         now_ns: u64,
     ) -> Option<(usize, Demand)> {
-        let mut demand = if self.policy.zone.is_empty() { Demand::Well } else { Demand::Near };
+        let mut demand = if self.policy.zone.is_empty() { Demand::Healthy } else { Demand::SameZone };
         loop {
-            let pick = Pick::new(method, now_ns, clock::chance())
+            let pick = Pick::new(method, now_ns, clock::random())
                 .with_key(key)
                 .tried(tried)
                 .slow_start(self.policy.slow_start_ns)
                 .demanding(demand, &self.policy.zone);
             let at = self.balance.pick(&set.endpoints, &pick);
-            // A balancer of the user may name whom it likes.
+            // A custom balancer may return any index.
             if let Some(at) = at.filter(|at| *at < set.members.len() && pick.takes(&set.endpoints[*at])) {
                 return Some((at, demand));
             }
@@ -310,28 +348,28 @@ impl Shared {
                 return None;
             }
             demand = match demand {
-                Demand::Near => Demand::Well,
-                Demand::Well => Demand::Connected,
+                Demand::SameZone => Demand::Healthy,
+                Demand::Healthy => Demand::Connected,
                 Demand::Connected | Demand::Untried => Demand::Untried,
             };
         }
     }
 
-    /// Ends once an endpoint is connected.
+    /// Completes when an endpoint is connected.
     ///
     /// # Errors
-    /// Why none is, once all have been tried; at the deadline, that there is none yet.
-    async fn somebody(self: &Arc<Self>, deadline: Option<Instant>) -> Result<()> {
-        let asked_at = crate::clock::now();
+    /// The reason why no endpoint is connected, once all have been tried; `DeadlineExceeded` at the deadline.
+    async fn wait_connected(self: &Arc<Self>, deadline: Option<Instant>) -> Result<()> {
+        let started = crate::clock::now();
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // From here on nothing is missed.
+            // Registers the waiter, so that no later notification is lost.
             changed.as_mut().enable();
             let set = self.set().clone();
             for member in &set.members {
-                member.keep();
+                member.keep_connected();
             }
-            // Those that take no new calls are nobody, unless there are no others: callers are told that.
+            // Members that take no new calls count only when there are no others: the error then says so.
             let takes = |member: &link::Member| member.endpoint.weight() > 0;
             let any_takes = set.members.iter().any(|member| takes(member));
             let counts = |member: &&Arc<link::Member>| takes(member) || !any_takes;
@@ -339,19 +377,19 @@ impl Shared {
             if state(State::Up) {
                 return Ok(());
             }
-            let asking = self.source.as_ref().filter(|source| !source.answered.load(Ordering::Acquire));
-            if !state(State::Connecting) && asking.is_none() {
-                return Err(set.why_nobody(&self.base));
+            let awaited = self.source.as_ref().filter(|source| !source.responded.load(Ordering::Acquire));
+            if !state(State::Connecting) && awaited.is_none() {
+                return Err(set.connect_error(&self.base));
             }
             if tokio::runtime::Handle::try_current().is_err() {
                 return Err(Status::failed_precondition(
                     "no tokio runtime on this thread; call from switchboard::run, or use switchboard::blocking",
                 ));
             }
-            let patient = asking.map(|_| asked_at + self.base.options().connect_timeout);
-            let until = match (deadline, patient) {
-                (Some(deadline), Some(patient)) => Some(deadline.min(patient)),
-                (deadline, patient) => deadline.or(patient),
+            let latest = awaited.map(|_| crate::clock::after(started, self.base.options().connect_timeout));
+            let until = match (deadline, latest) {
+                (Some(deadline), Some(latest)) => Some(deadline.min(latest)),
+                (deadline, latest) => deadline.or(latest),
             };
             let Some(until) = until else {
                 changed.await;
@@ -360,10 +398,10 @@ impl Shared {
             if tokio::time::timeout_at(until.into(), changed).await.is_ok() {
                 continue;
             }
-            let trouble = asking.and_then(|source| source.watch.state().trouble);
-            let why = trouble.unwrap_or_else(|| set.why_nobody(&self.base));
+            let error = awaited.and_then(|source| source.watch.state().error);
+            let why = error.unwrap_or_else(|| set.connect_error(&self.base));
             if deadline.is_none_or(|deadline| until < deadline) {
-                let text = format!("{} is not known yet: {}", self.base.name(), why.message());
+                let text = format!("no instance of {} is known yet: {}", self.base.name(), why.message());
                 return Err(Status::unavailable(text).with_retry(crate::Retry::Safe));
             }
             let text = format!("no connection within the call's deadline: {}", why.message());
@@ -387,21 +425,40 @@ impl Channel {
     async fn open(&self) -> Result<()> {
         match &*self.0 {
             #[cfg(feature = "http")]
-            Way::Http(http) => http.connect().await,
-            Way::Fleet(fleet) => Box::pin(fleet.connect()).await,
-            // Made of channels that look after themselves.
-            Way::Combined(_) | Way::Local(_) => Ok(()),
-            Way::Remote(pool) => pool.connect().await,
+            ChannelKind::Http(http) => http.connect().await,
+            ChannelKind::Fleet(fleet) => Box::pin(fleet.connect()).await,
+            // These consist of channels that connect on their own.
+            ChannelKind::Combined(_) | ChannelKind::Local(_) => Ok(()),
+            ChannelKind::Remote(pool) => pool.connect().await,
         }
     }
 
-    /// Whether a call could be sent now.
+    /// Returns true when a call could be sent now.
     fn is_ready(&self) -> bool {
         match &*self.0 {
             #[cfg(feature = "http")]
-            Way::Http(http) => http.is_ready(),
-            Way::Combined(_) | Way::Fleet(_) | Way::Local(_) => true,
-            Way::Remote(pool) => pool.ready().is_some(),
+            ChannelKind::Http(http) => http.is_ready(),
+            ChannelKind::Combined(_) | ChannelKind::Fleet(_) | ChannelKind::Local(_) => true,
+            ChannelKind::Remote(pool) => pool.ready().is_some(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Simulates `follow` on another thread while the fleet is dropped: it has created a set and not yet installed it.
+    #[tokio::test]
+    async fn a_set_installed_while_the_fleet_is_dropped_leaks_nothing() {
+        let instances = || vec![Instance::new("a", "memory://no-listener-here")];
+        let base = Channel::builder("memory://no-listener-here");
+        let fleet = Fleet::fixed(Policy::default(), base, instances()).unwrap();
+        let (shared, weak) = (fleet.shared().clone(), Arc::downgrade(fleet.shared()));
+        let set = shared.next_set(instances(), true).unwrap();
+        drop(fleet);
+        shared.replace(set);
+        drop(shared);
+        assert!(weak.upgrade().is_none(), "members and their fleet reference each other");
     }
 }

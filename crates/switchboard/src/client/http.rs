@@ -1,20 +1,20 @@
-//! Channels on HTTP: the same clients and calls, to any gRPC, gRPC-Web or Connect server.
+//! Channels on HTTP: calls to any gRPC, gRPC-Web or Connect server.
 //!
-//! A call is written by its dialect ([`head`], [`upload`]), goes through a connection that all callers of a worker
-//! share ([`link`]), and is read back by [`replies`] or, for Connect's unary form, [`unary`]. On HTTP/2 a caller works
-//! on its stream itself, so a unary call needs no task and no queue; a call with streams has one task.
+//! A call is encoded by its dialect ([`head`], [`upload`]), sent over a connection that all callers of a worker share
+//! ([`link`]), and its response is read by [`replies`] or, for Connect's unary form, [`unary`]. On HTTP/2 a caller
+//! drives its stream itself, so a unary call needs no task and no queue; a call with streams has one task.
 //!
-//! # What a unary call costs
+//! # Cost of a unary call
 //!
 //! Beside the payloads: the boxed future of the call, the request in its envelope, the header maps of request and
-//! answer, and what `h2` keeps of a stream. Addresses of methods are made once a connection.
+//! response, and the state of a stream in `h2`. URIs of methods are built once per connection.
 //!
-//! # What is as on the native wire
+//! # Common behaviour with the native wire
 //!
-//! Places, back-off and reconnecting, the keepalive (on HTTP/2, by PING), deadlines, cancelling by drop, and the texts
-//! of statuses. Calls that surely did not begin, because the server refused the stream, named a last one before it
-//! (GOAWAY) or closed an idle connection, are sent once more, of any kind. `stream_window_bytes` is the window of a
-//! stream on HTTP/2; `methods_max` and `outbox_bytes_max` have no meaning here.
+//! Connection slots, back-off and reconnecting, the keepalive (on HTTP/2, by PING), deadlines, cancellation by drop,
+//! and the texts of statuses. Calls that surely did not begin, because the server refused the stream, named a last one
+//! before it (GOAWAY) or closed an idle connection, are retried once, of any kind. `stream_window_bytes` is the window
+//! of a stream on HTTP/2; `methods_max` and `outbox_bytes_max` do not apply.
 
 mod codes;
 mod compression;
@@ -38,7 +38,7 @@ mod upload;
 
 pub(super) use settings::{Dialect, Settings};
 
-use super::{Begin, Tells, Way, calls, options::Options, pool::Pool};
+use super::{Begin, ChannelKind, RequiredCallShape, calls, options::Options, pool::Pool};
 use crate::{
     Code, Codec, Origin, Result, Retry, Status,
     net::{Address, Carries},
@@ -55,7 +55,7 @@ use std::{
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
-use streaming::{Conversation, Queues};
+use streaming::{Queues, StreamCall};
 use texts::Texts;
 use tokio::runtime::Handle;
 use upload::{Requests, Upload};
@@ -63,18 +63,23 @@ use upload::{Requests, Upload};
 /// The connections of a channel on HTTP.
 pub(super) struct Http {
     pool: Pool<Link>,
-    /// Instead of that for JSON-RPC in WebSockets.
+    /// Connections of JSON-RPC in WebSockets, used instead of `pool`.
     texts: Option<Box<Pool<Texts>>>,
     terms: Terms,
 }
 
 impl Http {
-    pub(super) fn new(addresses: Vec<Address>, dialect: Dialect, options: Options, way: Weak<Way>) -> Http {
+    pub(super) fn new(
+        addresses: Vec<Address>,
+        dialect: Dialect,
+        options: Options,
+        owner: Weak<ChannelKind>,
+    ) -> Http {
         let terms = options.http.terms(dialect, &options.limits);
         let over_websocket = options.dialling.carries == Carries::JsonRpc;
         let texts =
-            over_websocket.then(|| Box::new(Pool::new(addresses.clone(), options.clone(), way.clone())));
-        Http { pool: Pool::new(addresses, options, way), texts, terms }
+            over_websocket.then(|| Box::new(Pool::new(addresses.clone(), options.clone(), owner.clone())));
+        Http { pool: Pool::new(addresses, options, owner), texts, terms }
     }
 
     /// Opens the first connection.
@@ -85,13 +90,13 @@ impl Http {
         }
     }
 
-    /// What is held for calls.
+    /// Resources held for calls.
     #[cfg(test)]
     pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
         self.pool.usable().map(|link| ("calls", link.in_flight())).collect()
     }
 
-    /// Whether a call could be sent now.
+    /// Returns true when a call could be sent now.
     pub(super) fn is_ready(&self) -> bool {
         match &self.texts {
             Some(texts) => texts.ready().is_some(),
@@ -99,7 +104,7 @@ impl Http {
         }
     }
 
-    /// What every call brings.
+    /// Metadata that every call has.
     #[inline]
     pub(super) fn metadata(&self) -> crate::Metadata {
         self.pool.metadata()
@@ -109,22 +114,27 @@ impl Http {
         self.pool.timeout()
     }
 
-    /// How calls of this method are compressed.
+    /// Compression of calls of this method.
     pub(super) fn compression(&self, method: &str) -> crate::Compression {
         self.pool.compression(method)
     }
 
-    pub(super) fn tells(&self) -> Tells {
-        self.pool.options().tells()
+    #[cfg(feature = "auth")]
+    pub(super) fn add_hosts(&self, hosts: &mut Vec<String>) {
+        self.pool.add_hosts(hosts);
     }
 
-    /// How messages are written where generated code would write them as `preferred`.
+    pub(super) fn required_shape(&self) -> RequiredCallShape {
+        self.pool.options().required_shape()
+    }
+
+    /// The codec that calls use where generated code prefers `preferred`.
     pub(super) fn codec(&self, preferred: Codec) -> Codec {
         self.pool.options().http.codec(preferred)
     }
 
-    /// Sends a unary call and waits for its answer; dropped before, it is cancelled.
-    pub(super) async fn unary(&self, begin: &Begin, message: &Bytes) -> Result<calls::Answer> {
+    /// Sends a unary call and waits for its reply; dropping the future cancels the call.
+    pub(super) async fn unary(&self, begin: &Begin, message: &Bytes) -> Result<calls::RawResponse> {
         if let Some(texts) = &self.texts {
             return Box::pin(texts::unary(texts, begin, message)).await;
         }
@@ -132,9 +142,9 @@ impl Http {
         let terms = self.terms.compressed(begin.compression)?;
         let called = pin!(async {
             let (link, left) = match self.pool.ready() {
-                // No time has passed: as it was set, it is the same in every call, which HTTP/2 writes in a byte.
+                // No time has passed: an unchanged timeout is the same in every call, which HTTP/2 encodes in one byte.
                 Some(link) => (link.enter()?, begin.time_left()),
-                // Boxed: the usual call should not be as large as the rare one.
+                // Boxed, to keep the future of a call on a ready connection small.
                 None => (Box::pin(self.connect_and_enter(deadline)).await?, time_left(deadline)),
             };
             let first = unary::call(terms, &link, outgoing(begin, left), message).await;
@@ -153,7 +163,7 @@ impl Http {
         within(deadline, NO_ANSWER, called).await
     }
 
-    /// Sends a call with streams; requests are taken from `outbound`, replies put into `inbound`.
+    /// Sends a call with streams; requests are taken from `outbound`, replies are pushed into `inbound`.
     pub(super) async fn stream(
         &self,
         begin: &Begin,
@@ -167,9 +177,9 @@ impl Http {
         if self.terms.dialect.posts() {
             let (wire, instead) = match self.terms.dialect {
                 Dialect::Thrift => ("Thrift", ""),
-                _ => ("JSON-RPC over POST", "; over ws:// it carries those of replies"),
+                _ => ("JSON-RPC over POST", "; over ws:// it supports streams of replies"),
             };
-            let text = format!("{} has streams, which {wire} cannot carry{instead}", begin.method.path);
+            let text = format!("{} has streams, which {wire} does not support{instead}", begin.method.path);
             return Err(Status::unimplemented(text));
         }
         let deadline = begin.deadline_if_any();
@@ -200,12 +210,12 @@ impl Http {
         let (link, exchange) = within(deadline, NO_ANSWER, pin!(start)).await?;
         let wanted = outgoing(begin, None).content_type(&terms)?;
         needs_runtime("streams on HTTP")?;
-        let conversation = Conversation { terms, wanted, link, exchange };
-        crate::runtime::spawn(conversation.run(Queues::new(inbound.clone(), outbound), deadline));
+        let stream_call = StreamCall { terms, wanted, link, exchange };
+        crate::runtime::spawn(stream_call.run(Queues::new(inbound.clone(), outbound), deadline));
         Ok(())
     }
 
-    /// A connection, opened if need be, with this call counted.
+    /// Returns a connection, opened if needed, with this call counted.
     async fn enter(&self, deadline: Option<Instant>) -> Result<InFlight> {
         match self.pool.ready() {
             Some(link) => link.enter(),
@@ -225,17 +235,17 @@ fn time_left(deadline: Option<Instant>) -> Option<Duration> {
 }
 
 fn outgoing(begin: &Begin, left: Option<Duration>) -> OutgoingRequest<'_> {
-    let oneway = begin.asked.as_ref().is_some_and(|asked| asked.oneway);
+    let oneway = begin.options.as_ref().is_some_and(|options| options.oneway);
     OutgoingRequest { method: begin.method, codec: begin.codec, left, metadata: &begin.metadata, oneway }
 }
 
-/// Whether the call may be sent again although nobody knows what its method does.
+/// Returns true when the call surely did not begin, so that it may be retried whatever its method does.
 fn surely_not_begun(status: &Status) -> bool {
     status.code() == Code::Unavailable && status.retry() == Retry::Safe && status.origin() == Origin::Path
 }
 
-/// What callers read at their deadline.
-const NO_ANSWER: &str = "no answer within the call's deadline";
+/// Message of a call that ends at its deadline.
+const NO_ANSWER: &str = "no response within the call's deadline";
 
 /// # Errors
 /// `FailedPrecondition` on a thread without a tokio runtime.
@@ -246,7 +256,7 @@ fn needs_runtime(what: &str) -> Result<()> {
     }
 }
 
-/// Runs `work`, dropped at the deadline. Deadlines need the timer of a tokio runtime.
+/// Runs `work` until the deadline, then drops it. Deadlines need the timer of a tokio runtime.
 async fn within<T>(
     deadline: Option<Instant>,
     late: &str,
@@ -257,7 +267,7 @@ async fn within<T>(
     let late = || Err(Status::deadline_exceeded(late));
     match tokio::time::timeout_at(deadline.into(), work).await {
         Err(_) => late(),
-        // The server's clock was faster: at the deadline it resets the stream.
+        // The server's clock was faster: it resets the stream at the deadline.
         Ok(Err(status))
             if status.code() == Code::Canceled
                 && status.origin() == Origin::Path
@@ -303,10 +313,10 @@ mod tests {
             timeout: None,
             reply_bytes_max: 0,
             metadata: Metadata::new(),
-            mistake: None,
-            asked: None,
+            early_error: None,
+            options: None,
         };
-        // Moved into its box with every call: what is rare lies in boxes of its own.
+        // The future is moved into its box with every call: rare state is in boxes of its own.
         let bytes = size_of_val(&http.unary(&begin, &Bytes::new()));
         assert!(bytes <= 2048, "{bytes}");
     }

@@ -1,25 +1,25 @@
-//! Methods that a program gets to know while it runs: from reflection, a descriptor set, a configuration.
+//! Methods that a program learns at run time: from reflection, a descriptor set, a configuration.
 
 use super::ClientMethod;
 use crate::{Idempotency, Kind, MethodInfo, Result, ServiceInfo, Status};
 use std::sync::{Mutex, PoisonError};
 
-/// Methods that one process may make in this way: they are never freed.
+/// Maximum number of interned methods of a process: they are never freed.
 const INTERNED_MAX: usize = 4096;
-/// Servers of the native wire refuse longer names.
+/// Maximum length of a path; servers of the native wire reject longer names.
 const PATH_BYTES_MAX: usize = 1024;
 
 static INTERNED: Mutex<Vec<&'static ClientMethod>> = Mutex::new(Vec::new());
 
 impl ClientMethod {
-    /// The method `path`, as in `package.Service/Method`, for calls without generated code; the bytes of messages are
-    /// then those of the codec.
+    /// Returns the method `path`, such as `package.Service/Method`, for calls without generated code; messages are then
+    /// the encoded bytes.
     ///
-    /// The same arguments give the same method again. A process holds 4096 of them at most and never frees them, so
-    /// `path` should not come from whoever calls the process.
+    /// Equal arguments return the same method. A process holds 4096 of them at most and never frees them, so `path`
+    /// should not come from callers of the process.
     ///
     /// # Errors
-    /// `InvalidArgument` when `path` is no name of a method, `ResourceExhausted` when there are too many.
+    /// `InvalidArgument` when `path` is not a valid name of a method, `ResourceExhausted` when there are too many.
     ///
     /// ```no_run
     /// # async fn f() -> switchboard::Result<()> {
@@ -44,7 +44,9 @@ impl ClientMethod {
             return Ok(method);
         }
         if interned.len() == INTERNED_MAX {
-            let text = format!("{path} is one more than {INTERNED_MAX} methods known only at run time");
+            let text = format!(
+                "cannot intern {path}: the process has {INTERNED_MAX} interned methods, which is the limit"
+            );
             return Err(Status::resource_exhausted(text));
         }
         let info = MethodInfo::new(leak(name), kind).idempotency(idempotency);
@@ -64,7 +66,7 @@ fn split(path: &str) -> Result<(&str, &str)> {
     path.split_once('/')
         .filter(|(service, method)| path.len() <= PATH_BYTES_MAX && named(service) && named(method))
         .ok_or_else(|| {
-            Status::invalid_argument(format!("{path:?} is no method: expected package.Service/Method"))
+            Status::invalid_argument(format!("{path:?} is not a method: expected package.Service/Method"))
         })
 }
 
@@ -90,11 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_of_a_method_is_refused() {
+    fn invalid_names_of_methods_are_rejected() {
         let long = format!("a/{}", "b".repeat(PATH_BYTES_MAX));
         for path in ["", "a", "/a", "a/", "a/b/c", "a b/c", "a/b?c", "ä/b", &long] {
-            let refused = ClientMethod::intern(path, Kind::Unary, Idempotency::Unknown).unwrap_err();
-            assert_eq!(refused.code(), Code::InvalidArgument, "{path:?}");
+            let rejected = ClientMethod::intern(path, Kind::Unary, Idempotency::Unknown).unwrap_err();
+            assert_eq!(rejected.code(), Code::InvalidArgument, "{path:?}");
         }
     }
 }

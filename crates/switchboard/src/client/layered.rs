@@ -1,8 +1,8 @@
-//! Layers around the calls of a channel: what a server has around its handlers, on the side of the caller.
+//! Layers around the calls of a channel: like the layers around the handlers of a server, on the client side.
 
 use super::{
-    Asked, Begin, BidiCall, Channel, ClientMethod, ClientStreamCall, OnewayCall, ServerStreamCall, Way,
-    calls::Answer, unary,
+    Begin, BidiCall, CallOptions, Channel, ChannelKind, ClientMethod, ClientStreamCall, OnewayCall,
+    ServerStreamCall, unary,
 };
 use crate::{
     Call, Codec, Compression, Cx, Kind, Layer, Metadata, Next, Receiver, Reply, Result, Sender, Status,
@@ -15,92 +15,125 @@ use crate::{
 use bytes::Bytes;
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-/// A channel and what its calls pass before it.
+/// A channel and the layers around its calls.
 pub(super) struct Layered {
     pub(super) channel: Channel,
     pub(super) layers: Vec<Arc<dyn Layer>>,
 }
 
 impl Layered {
-    /// Takes a call through the layers to the channel.
+    /// Passes a call through the layers to the channel.
     pub(super) fn call(
         self: &Arc<Self>,
         call: Call,
         begin: &Begin,
     ) -> Pin<Box<dyn Future<Output = Result<Reply>> + Send>> {
-        let onward = Onward {
+        let channel_end = ChannelEnd {
             channel: self.channel.clone(),
             method: begin.method,
             codec: begin.codec,
             compression: begin.compression,
             timeout: begin.timeout,
-            asked: begin.asked.as_deref().cloned(),
+            options: begin.options.as_deref().cloned(),
         };
         let layered = self.clone();
-        Box::pin(async move { Next::new(&layered.layers, &onward).call(call).await })
+        Box::pin(async move { Next::new(&layered.layers, &channel_end).call(call).await })
     }
 }
 
-/// How much a channel's wire wants to know of a call before its messages.
+/// Properties of a call that a channel's wire must know before its first message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Tells {
-    /// Nothing: every kind of call looks the same.
-    Nothing,
-    /// Whether there is one request or a stream of them.
+pub(crate) enum RequiredCallShape {
+    /// None: every kind of call looks the same.
+    None,
+    /// The kind of requests: one or a stream.
     Requests,
-    /// Whether there is one message either way.
+    /// The kind of the call: one message or a stream, in each direction.
     Kind,
 }
 
 impl Channel {
-    /// Hands a call on as one of `method`, written as `codec`, with what the channel adds to its calls. `ahead` are
-    /// requests that were taken out of its stream already.
-    pub(crate) async fn hand_on(
+    /// Forwards a call as a call of `method`, encoded with `codec`, with the metadata and options of the channel.
+    /// `ahead` holds requests that were already taken from its stream.
+    pub(crate) async fn forward(
         &self,
         method: &'static ClientMethod,
         codec: Codec,
         mut call: Call,
         ahead: Vec<Bytes>,
     ) -> Result<Reply> {
-        let Begin { metadata, compression, timeout, asked, .. } = self.begin(method, codec);
+        let Begin { metadata, compression, timeout, options, .. } = self.begin(method, codec);
         let carried = call.cx_mut().metadata_mut();
         for (name, _) in metadata.iter() {
             carried.remove(name);
         }
         carried.extend(metadata);
-        let mut asked = asked.map(|asked| *asked);
+        let mut options = options.map(|options| *options);
         if call.cx().is_oneway() && method.kind() == Kind::Unary {
-            asked.get_or_insert_default().oneway = true;
+            options.get_or_insert_default().oneway = true;
         }
-        let onward = Onward { channel: self.clone(), method, codec, compression, timeout, asked };
-        onward.send(call, ahead).await
+        let channel_end = ChannelEnd { channel: self.clone(), method, codec, compression, timeout, options };
+        channel_end.send(call, ahead).await
     }
 
-    /// What has to be known of a call that goes through this channel.
-    pub(crate) fn tells(&self) -> Tells {
+    #[cfg(feature = "auth")]
+    /// The hosts that its servers may name for second connections: their own, and those set with
+    /// [`file_hosts`](super::ChannelBuilder::file_hosts).
+    pub(crate) fn hosts(&self) -> Vec<String> {
+        let mut hosts = Vec::new();
+        self.add_hosts(&mut hosts);
+        hosts.sort();
+        hosts.dedup();
+        hosts
+    }
+
+    #[cfg(feature = "auth")]
+    pub(super) fn add_hosts(&self, hosts: &mut Vec<String>) {
         match &*self.0 {
-            Way::Combined(_) => Tells::Kind,
+            ChannelKind::Combined(combined) => {
+                for channel in combined.channels() {
+                    channel.add_hosts(hosts);
+                }
+            }
             #[cfg(feature = "http")]
-            Way::Http(http) => http.tells(),
-            Way::Fleet(fleet) => fleet.tells(),
-            Way::Local(local) => local.behind().map_or(Tells::Kind, |layered| layered.channel.tells()),
-            Way::Remote(pool) => pool.options().tells(),
+            ChannelKind::Http(http) => http.add_hosts(hosts),
+            ChannelKind::Fleet(fleet) => fleet.add_hosts(hosts),
+            ChannelKind::Local(local) => match local.behind() {
+                Some(layered) => layered.channel.add_hosts(hosts),
+                // A service in this process listens on this machine.
+                None => hosts.push("localhost".to_owned()),
+            },
+            ChannelKind::Remote(pool) => pool.add_hosts(hosts),
+        }
+    }
+
+    /// Properties that must be known of a call through this channel.
+    pub(crate) fn required_shape(&self) -> RequiredCallShape {
+        match &*self.0 {
+            ChannelKind::Combined(_) => RequiredCallShape::Kind,
+            #[cfg(feature = "http")]
+            ChannelKind::Http(http) => http.required_shape(),
+            ChannelKind::Fleet(fleet) => fleet.required_shape(),
+            ChannelKind::Local(local) => {
+                local.behind().map_or(RequiredCallShape::Kind, |layered| layered.channel.required_shape())
+            }
+            ChannelKind::Remote(pool) => pool.options().required_shape(),
         }
     }
 }
 
-/// What comes after the last layer of a call: its channel, and what else was asked for.
+/// The end of the layers of a call: its channel, and the options of the call.
 #[derive(Clone)]
-struct Onward {
+struct ChannelEnd {
     channel: Channel,
     method: &'static ClientMethod,
     codec: Codec,
     compression: Compression,
     timeout: Option<Duration>,
-    asked: Option<Asked>,
+    options: Option<CallOptions>,
 }
 
-impl End for Onward {
+impl End for ChannelEnd {
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Reply>> {
         Box::pin(self.send(call, Vec::new()))
     }
@@ -110,10 +143,10 @@ impl End for Onward {
     }
 }
 
-impl Onward {
+impl ChannelEnd {
     async fn send(&self, mut call: Call, ahead: Vec<Bytes>) -> Result<Reply> {
         let begin = self.begin(call.cx_mut());
-        if self.asked.as_ref().is_some_and(|asked| asked.oneway) {
+        if self.options.as_ref().is_some_and(|options| options.oneway) {
             let (message, _) = call.into_one()?;
             OnewayCall::new(begin, Ok(message)).await?;
             return Ok(one(Bytes::new(), Metadata::new(), Metadata::new()));
@@ -121,15 +154,16 @@ impl Onward {
         match self.method.kind() {
             Kind::Unary => {
                 let (message, _) = call.into_one()?;
-                let Answer { item, head, trailers, .. } = unary::run(begin, message).await?;
-                Ok(one(item.bytes, head, trailers))
+                let mut response = unary::run(begin, message).await?;
+                let message = response.message_in(self.codec)?;
+                Ok(one(message, response.head, response.trailers))
             }
             Kind::ServerStream => {
                 let (message, cx) = call.into_one()?;
                 let replies = ServerStreamCall::new(begin, Ok(message), decode).await?;
-                let hand =
-                    move |cx: Arc<Cx>, into: Sender<Bytes>| async move { hand_on(&cx, &into, replies).await };
-                Ok(stream_reply(cx, self.codec, encode, hand))
+                let forward =
+                    move |cx: Arc<Cx>, into: Sender<Bytes>| async move { forward(&cx, &into, replies).await };
+                Ok(stream_reply(cx, self.codec, encode, forward))
             }
             Kind::ClientStream => {
                 let (requests, _) = call.into_many();
@@ -140,7 +174,7 @@ impl Onward {
                     let _ = upload.send(message).await;
                 }
                 while let Some(message) = requests.next().await? {
-                    // Why it has ended is what `finish` tells.
+                    // `finish` returns the reason.
                     if upload.send(message).await.is_err() {
                         break;
                     }
@@ -152,15 +186,15 @@ impl Onward {
                 let (requests, cx) = call.into_many();
                 let requests = Receiver::of_request(requests, self.codec, decode);
                 let (up, replies) = BidiCall::new(begin, encode, decode).await?;
-                let hand = move |cx: Arc<Cx>, into: Sender<Bytes>| async move {
+                let forward = move |cx: Arc<Cx>, into: Sender<Bytes>| async move {
                     both(&cx, &into, up, (ahead, requests), replies).await
                 };
-                Ok(stream_reply(cx, self.codec, encode, hand))
+                Ok(stream_reply(cx, self.codec, encode, forward))
             }
         }
     }
 
-    /// The call on the channel, with the metadata that the layers leave.
+    /// Creates the call on the channel, with the metadata as the layers have left it.
     fn begin(&self, cx: &mut Cx) -> Begin {
         let mut metadata = std::mem::take(cx.metadata_mut());
         if let Some(trace) = context::trace() {
@@ -174,16 +208,16 @@ impl Onward {
             codec: self.codec,
             compression: self.compression,
             timeout: self.timeout,
-            // Looked at where the reply is read.
+            // Checked where the reply is decoded.
             reply_bytes_max: usize::MAX,
             metadata,
-            mistake: None,
-            asked: self.asked.clone().map(Box::new),
+            early_error: None,
+            options: self.options.clone().map(Box::new),
         }
     }
 }
 
-/// Requests up and replies down, until the replies end.
+/// Forwards requests and replies until the replies end.
 async fn both(
     cx: &Cx,
     into: &Sender<Bytes>,
@@ -198,14 +232,14 @@ async fn both(
             let _ = up.send(message).await;
         }
         while let Some(message) = requests.next().await? {
-            // Why the call has ended is what its replies tell.
+            // The replies end with the reason.
             if up.send(message).await.is_err() {
                 break;
             }
         }
         Ok::<(), Status>(())
     };
-    let replying = hand_on(cx, into, replies);
+    let replying = forward(cx, into, replies);
     tokio::pin!(sending, replying);
     loop {
         tokio::select! {
@@ -218,11 +252,12 @@ async fn both(
     }
 }
 
-/// Replies as they come, with what goes before and after them.
-async fn hand_on(cx: &Cx, into: &Sender<Bytes>, mut replies: Receiver<Bytes>) -> Result<()> {
+/// Forwards replies as they arrive, with the metadata before and after them.
+async fn forward(cx: &Cx, into: &Sender<Bytes>, mut replies: Receiver<Bytes>) -> Result<()> {
     for (name, value) in replies.metadata().await.iter() {
         cx.reply_metadata(name, value.clone())?;
     }
+    cx.complete_reply_head();
     while let Some(message) = replies.next().await? {
         into.send(message).await?;
     }

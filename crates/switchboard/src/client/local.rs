@@ -1,4 +1,4 @@
-//! The direct path: a call handed to a service of this process, without a connection, or to the layers of a channel.
+//! Direct calls: to a service of this process without a connection, or to the layers of a channel.
 
 use super::{Begin, Channel, layered::Layered};
 use crate::{
@@ -17,7 +17,7 @@ pub(super) struct Local {
     message_bytes_max: usize,
 }
 
-/// Who gets the calls.
+/// Receiver of the calls.
 enum End {
     Layers(Arc<Layered>),
     Service(Arc<dyn ErasedService>),
@@ -30,14 +30,15 @@ impl Local {
         Local { end, peer: peer("local".to_owned()), message_bytes_max }
     }
 
-    /// This channel behind these layers, the first of them outermost. What is too large is the channel's to say.
+    /// Wraps the channel in these layers, the first of them outermost. Only the channel itself limits the size of
+    /// messages.
     pub(super) fn layered(channel: Channel, layers: Vec<Arc<dyn Layer>>) -> Local {
         let peer = peer(format!("{channel:?}"));
         let end = End::Layers(Arc::new(Layered { channel, layers }));
         Local { end, peer, message_bytes_max: usize::MAX }
     }
 
-    /// The channel behind the layers, if this is no service.
+    /// The channel behind the layers, or `None` for a service.
     pub(super) fn behind(&self) -> Option<&Layered> {
         match &self.end {
             End::Layers(layered) => Some(layered),
@@ -56,7 +57,7 @@ impl Local {
         }
     }
 
-    /// Runs one call; it ends with its deadline. Deadlines need the timer of a tokio runtime.
+    /// Runs one call, until its deadline at most. Deadlines need the timer of a tokio runtime.
     pub(super) fn call(
         &self,
         begin: &mut Begin,
@@ -67,8 +68,8 @@ impl Local {
             End::Layers(_) => begin.method.service,
             End::Service(service) => service.info(),
         };
-        let known = begin.method.service.name == info.name;
-        let method = info.methods.get(usize::from(begin.method.index)).filter(|_| known);
+        let same_service = begin.method.service.name == info.name;
+        let method = info.methods.get(usize::from(begin.method.index)).filter(|_| same_service);
         let metadata = std::mem::take(&mut begin.metadata);
         let max = self.message_bytes_max;
         let mut trace = None;
@@ -91,7 +92,7 @@ impl Local {
                 }
             }
             (None, _) => Err(Status::unimplemented(format!(
-                "{} is not served here; {} is",
+                "method {} not found on this channel; it has the service {}",
                 begin.method.path, info.name
             ))),
         };
@@ -119,8 +120,10 @@ fn peer(address: String) -> Arc<Peer> {
         wires: Wires::ALL,
         counts: None,
         tally: None,
+        memory: None,
         connection: 0,
         pusher: None,
+        strict_fields: false,
     })
 }
 
@@ -129,11 +132,11 @@ async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = Result<
         None => work.await,
         Some(deadline) => tokio::time::timeout_at(deadline.into(), work)
             .await
-            .unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer within the call's deadline"))),
+            .unwrap_or_else(|_| Err(Status::deadline_exceeded("no response within the call's deadline"))),
     }
 }
 
-/// Moves the replies of a handler into the queue of their reader; a task, since both may wait for each other.
+/// Moves the replies of a handler into the queue of their reader; in a task, because both may wait for each other.
 pub(super) fn pump(
     reply: Reply,
     into: &Arc<Queue>,
@@ -148,15 +151,15 @@ pub(super) fn pump(
             into.finish(Ok(trailers));
             return Ok(());
         }
-        // Nobody asked for it: messages of this process have no wire.
+        // Only messages for a wire are compressed; calls within the process request none.
         ReplyBody::Compressed(_) => {
-            return Err(Status::internal("a reply inside the process that was prepared for a wire"));
+            return Err(Status::internal("a local call got a reply compressed for a wire"));
         }
         ReplyBody::Many(items) => items.into_items(),
     };
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Status::failed_precondition(
-            "streams in the process need a tokio runtime on this thread",
+            "streams of local channels need a tokio runtime on this thread",
         ));
     }
     let (into, trace) = (into.clone(), context::trace());
@@ -165,15 +168,23 @@ pub(super) fn pump(
         let pumped = within(deadline, async {
             loop {
                 let next = |cx: &mut std::task::Context<'_>| {
-                    context::scope(deadline, trace.as_ref(), || guarded_next(items.as_mut(), cx))
+                    let next = context::scope(deadline, trace.as_ref(), || guarded_next(items.as_mut(), cx));
+                    if next.is_pending()
+                        && !head_sent
+                        && let Some(head) = items.early_head()
+                    {
+                        head_sent = true;
+                        into.set_head(head);
+                    }
+                    next
                 };
                 let item = poll_fn(next).await;
                 if !std::mem::replace(&mut head_sent, true) {
                     into.set_head(items.head());
                 }
-                let Some(item) = item else { return Ok(items.trailers()) };
+                let Some(item) = item else { return Ok(items.late_head_and_trailers()) };
                 let mut item = Some(item.map_err(|mut status| {
-                    status.metadata_mut().extend(items.trailers());
+                    status.metadata_mut().extend(items.late_head_and_trailers());
                     status
                 })?);
                 if let Some(item) = item.as_ref().filter(|item| item.bytes.len() > message_bytes_max) {

@@ -1,13 +1,13 @@
-//! Options of a channel: the builder for code, the URL for configuration, both ending in the same struct.
+//! Options of a channel: a builder for code and a URL for configuration, both of which set the same struct.
 
 #[cfg(feature = "http")]
 use super::http::{Dialect, Http};
 use super::{
-    Channel, Cut, Way, address_list,
-    fleet::Policy,
-    layered::Tells,
+    Channel, ChannelKind, Cut, address_list,
+    fleet::{Policy, distance},
+    layered::RequiredCallShape,
     pool::Pool,
-    wires::{self, Foreign},
+    wires::{self, WireConfig},
 };
 #[cfg(feature = "http")]
 use crate::net::Carries;
@@ -35,18 +35,18 @@ pub struct ChannelBuilder {
     pub(super) options: Options,
     #[cfg(feature = "tls")]
     pub(super) tls: TlsOptions,
-    mistake: Option<Status>,
-    /// How several servers are used; there for one only if that was asked for.
+    config_error: Option<Status>,
+    /// Options of fleets; for a single server `None` unless one of them was set.
     pub(super) fleet: Option<Box<Policy>>,
-    /// Where the servers are found; the URL is then the name of the service.
-    pub(super) registry: Option<Found>,
+    /// The registry of the servers; the URL is then the name of the service.
+    pub(super) registry: Option<RegistryHandle>,
 }
 
-/// A registry to be asked.
+/// The registry of a fleet.
 #[derive(Clone)]
-pub(super) struct Found(pub(super) Arc<dyn Registry>);
+pub(super) struct RegistryHandle(pub(super) Arc<dyn Registry>);
 
-impl fmt::Debug for Found {
+impl fmt::Debug for RegistryHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.name())
     }
@@ -61,23 +61,29 @@ pub(super) struct Options {
     pub(super) timeout: Option<Duration>,
     pub(super) limits: Limits,
     pub(super) compression: Calling,
-    pub(super) metadata: Always,
-    /// Who reads what servers send without having been asked.
+    pub(super) metadata: DefaultMetadata,
+    /// Queue for the pushes of servers.
     pub(super) pushes: Option<Pushes>,
-    /// What may end its connections.
+    /// Hosts beside its own to which rpcx servers may direct their callers.
+    #[cfg_attr(
+        not(feature = "auth"),
+        allow(dead_code, reason = "rpcx files and streams need the feature auth")
+    )]
+    pub(super) file_hosts: Vec<String>,
+    /// Aborts its connections on request.
     pub(super) cut: Option<Cut>,
-    /// The wire of another framework; none for the native one and for those on HTTP.
-    pub(super) foreign: Option<Arc<dyn Foreign>>,
+    /// The wire of another framework; `None` for the native one and those on HTTP.
+    pub(super) wire_config: Option<Arc<dyn WireConfig>>,
     #[cfg(feature = "http")]
     pub(super) http: super::http::Settings,
     pub(super) dialling: Dialling,
 }
 
-/// Metadata of every call, of which the values may be secret.
+/// Metadata of every call; its values may be secret and are not printed.
 #[derive(Clone, Default)]
-pub(super) struct Always(pub(super) Metadata);
+pub(super) struct DefaultMetadata(pub(super) Metadata);
 
-impl fmt::Debug for Always {
+impl fmt::Debug for DefaultMetadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
     }
@@ -85,7 +91,7 @@ impl fmt::Debug for Always {
 
 #[cfg(feature = "tls")]
 impl Options {
-    /// What is asked for inside TLS.
+    /// Protocol names for ALPN.
     fn alpn(&self) -> &'static [u8] {
         #[cfg(feature = "http")]
         if self.http.dialect.is_some() {
@@ -96,25 +102,25 @@ impl Options {
 }
 
 impl Options {
-    /// What the wire wants to know of calls.
-    pub(super) fn tells(&self) -> Tells {
-        if self.foreign.is_some() {
-            return Tells::Kind;
+    /// Properties of calls that the wire must know.
+    pub(super) fn required_shape(&self) -> RequiredCallShape {
+        if self.wire_config.is_some() {
+            return RequiredCallShape::Kind;
         }
         #[cfg(feature = "http")]
         if let Some(dialect) = self.http.dialect {
             return match dialect {
-                Dialect::Grpc | Dialect::GrpcWeb => Tells::Nothing,
-                Dialect::Connect | Dialect::JsonRpc | Dialect::Thrift => Tells::Kind,
+                Dialect::Grpc | Dialect::GrpcWeb => RequiredCallShape::None,
+                Dialect::Connect | Dialect::JsonRpc | Dialect::Thrift => RequiredCallShape::Kind,
             };
         }
-        Tells::Requests
+        RequiredCallShape::Requests
     }
 
-    /// How messages are written where generated code would write them as `preferred`.
+    /// The codec that calls use where generated code prefers `preferred`.
     pub(super) fn codec(&self, preferred: Codec) -> Codec {
-        if let Some(foreign) = &self.foreign {
-            return foreign.codec(preferred);
+        if let Some(wire_config) = &self.wire_config {
+            return wire_config.codec(preferred);
         }
         #[cfg(feature = "http")]
         if self.http.dialect.is_some() {
@@ -136,24 +142,25 @@ impl ChannelBuilder {
                 timeout: None,
                 limits: Limits::default(),
                 compression: Calling::default(),
-                metadata: Always::default(),
+                metadata: DefaultMetadata::default(),
                 pushes: None,
+                file_hosts: Vec::new(),
                 cut: None,
-                foreign: None,
+                wire_config: None,
                 #[cfg(feature = "http")]
                 http: super::http::Settings::default(),
                 dialling: Dialling::default(),
             },
             #[cfg(feature = "tls")]
             tls: TlsOptions::default(),
-            mistake: None,
+            config_error: None,
             fleet: None,
             registry: None,
         }
     }
 
     pub(super) fn of_registry(registry: Arc<dyn Registry>, service: &str) -> ChannelBuilder {
-        ChannelBuilder { registry: Some(Found(registry)), ..ChannelBuilder::new(service) }
+        ChannelBuilder { registry: Some(RegistryHandle(registry)), ..ChannelBuilder::new(service) }
     }
 
     #[cfg(all(test, feature = "http"))]
@@ -161,48 +168,49 @@ impl ChannelBuilder {
         self.options
     }
 
-    /// Connections to each address, shared by all callers; 1 to 1024, by default one per worker thread.
+    /// Sets the number of connections to each address, shared by all callers; 1 to 1024, by default one per worker
+    /// thread.
     pub fn connections(mut self, connections: usize) -> ChannelBuilder {
         self.options.connections = connections.clamp(1, 1024);
         self
     }
 
-    /// How long a connection may take to open; by default 5 s.
+    /// Sets the time limit for opening a connection; the default is 5 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> ChannelBuilder {
         self.options.connect_timeout = timeout;
         self
     }
 
-    /// The longest pause between tries to reconnect, which begin at 50 ms and double, less a random part; by
-    /// default 5 s.
+    /// Sets the longest pause between attempts to reconnect. Pauses begin at 50 ms and double, less a random part; the
+    /// default is 5 s.
     pub fn backoff_max(mut self, pause: Duration) -> ChannelBuilder {
         self.options.backoff_max = pause;
         self
     }
 
-    /// With calls in flight and nothing heard for so long, the server is asked for a sign of life, and the
-    /// connection given up when none comes in the same time again; by default 20 s.
+    /// Sets the keepalive time: with calls in flight and no data received for this time, the client pings the server,
+    /// and closes the connection when no data arrives within the same time again; the default is 20 s.
     pub fn keepalive(mut self, silence: Duration) -> ChannelBuilder {
         self.options.keepalive = silence.max(Duration::from_millis(10));
         self
     }
 
-    /// The timeout of calls that do not set their own; by default none.
+    /// Sets the timeout of calls that do not set their own; by default there is none.
     pub fn timeout(mut self, timeout: Duration) -> ChannelBuilder {
         self.options.timeout = Some(timeout);
         self
     }
 
-    /// Trusts only servers whose certificates one of those in this PEM file issued; by default those of the roots that
-    /// this machine trusts. This file and those of [`identity`](Self::identity) are looked at again before each
-    /// new connection.
+    /// Trusts only servers with a certificate issued by one of those in this PEM file; by default those of the system's
+    /// roots. This file and those of [`identity`](Self::identity) are read again before a new connection when they have
+    /// changed.
     #[cfg(feature = "tls")]
     pub fn ca(mut self, roots: impl AsRef<Path>) -> ChannelBuilder {
         self.tls.ca = Some(roots.as_ref().into());
         self
     }
 
-    /// Shows this certificate to servers that ask for one; PEM files.
+    /// Presents this certificate to servers that request one; PEM files.
     #[cfg(feature = "tls")]
     pub fn identity(mut self, certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> ChannelBuilder {
         self.tls.certificate = Some(certificate.as_ref().into());
@@ -210,7 +218,7 @@ impl ChannelBuilder {
         self
     }
 
-    /// The name that the servers' certificate must have, and that the servers are asked for (SNI); by default the
+    /// Sets the name that the servers' certificates must have, which is also sent to the servers (SNI); by default the
     /// host of each address.
     #[cfg(feature = "tls")]
     pub fn server_name(mut self, name: impl Into<String>) -> ChannelBuilder {
@@ -221,42 +229,41 @@ impl ChannelBuilder {
     /// Sets a limit, in its [unit](Limit::unit).
     pub fn limit(mut self, limit: Limit, value: u64) -> ChannelBuilder {
         if let Err(error) = self.options.limits.set(limit, value, Source::Channel) {
-            self.mistake.get_or_insert(error.into());
+            self.config_error.get_or_insert(error.into());
         }
         self
     }
 
-    /// Adds metadata to every call. A refused name or value is an error of [`connect`](Self::connect).
+    /// Adds metadata to every call. A rejected name or value is an error of [`connect`](Self::connect).
     pub fn meta(mut self, name: &str, value: impl Into<bytes::Bytes>) -> ChannelBuilder {
         if let Err(refused) = self.options.metadata.0.insert(name, value) {
-            self.mistake.get_or_insert(refused.into());
+            self.config_error.get_or_insert(refused.into());
         }
         self
     }
 
-    /// Shows this token with every call, as `authorization: Bearer TOKEN`; see [`auth`](crate::auth) for the other
-    /// side.
+    /// Sends this token with every call, as `authorization: Bearer TOKEN`; see [`auth`](crate::auth) for servers.
     pub fn token(self, token: &str) -> ChannelBuilder {
         self.meta("authorization", format!("Bearer {token}"))
     }
 
-    /// Shows this name and password with every call, as `authorization: Basic …` (RFC 7617). A name has no colon.
+    /// Sends this name and password with every call, as `authorization: Basic …` (RFC 7617). A name has no colon.
     #[cfg(feature = "auth")]
     pub fn basic(self, name: &str, password: &str) -> ChannelBuilder {
         self.meta("authorization", crate::auth::authorization(name, password))
     }
 
-    /// How calls are compressed, by default not at all. On the native wire servers say what they take; to one that
-    /// does not take this, messages go as they are. On HTTP a caller has to know, and [`Lz4`](Compression::Lz4) and
-    /// [`Snappy`](Compression::Snappy) are refused: no wire on HTTP has them.
+    /// Sets the compression of calls; by default none. On the native wire, servers announce the algorithms that they
+    /// support; messages to a server without this one go uncompressed. On HTTP the caller must know, and
+    /// [`Lz4`](Compression::Lz4) and [`Snappy`](Compression::Snappy) are rejected: no wire on HTTP has them.
     ///
-    /// A connection of such a channel waits for what its server says before its first call.
+    /// A connection of such a channel waits for the settings of its server before its first call.
     pub fn compression(mut self, compression: Compression) -> ChannelBuilder {
         self.options.compression.compression = compression;
         self
     }
 
-    /// The same for one method, `package.Service/Method`, in place of what holds for the channel.
+    /// Sets the compression of one method, `package.Service/Method`, instead of that of the channel.
     pub fn method_compression(
         mut self,
         method: impl Into<String>,
@@ -266,30 +273,39 @@ impl ChannelBuilder {
         self
     }
 
-    /// Requests of fewer bytes are not compressed on the native wire; 512 unless set.
+    /// Sets the minimum size of a compressed request in bytes on the native wire; the default is 512.
     pub fn compression_bytes_min(mut self, bytes: u32) -> ChannelBuilder {
         self.options.compression.bytes_min = bytes;
         self
     }
 
-    /// Lets `cut` end the connections, at any time and also after the channel was dropped.
+    /// Lets `cut` abort the connections, at any time and also after the channel was dropped.
     pub fn cut_by(mut self, cut: &Cut) -> ChannelBuilder {
         self.options.cut = Some(cut.clone());
         self
     }
 
-    /// Puts what servers send without having been asked into `pushes`; it is dropped otherwise. Only servers of rpcx
-    /// and eRPC, and ours to their clients, send any: for other wires this is an error of [`connect`](Self::connect).
+    /// Delivers pushes of servers, messages without a request, into `pushes`; they are dropped otherwise. Only servers
+    /// of rpcx and eRPC, and Switchboard to such clients, send pushes: for other wires this is an error of
+    /// [`connect`](Self::connect).
     pub fn pushes(mut self, pushes: &Pushes) -> ChannelBuilder {
         self.options.pushes = Some(pushes.clone());
         self
     }
 
-    /// Sets options as they stand behind the `?` of a URL: `balance=round_robin&timeout=1s`. What has no URL of its
-    /// own, a [fleet](Channel::fleet), is configured so.
+    /// Allows rpcx servers to name these hosts, IP addresses or names, for [files and streams](crate::rpcx). Without it
+    /// they may name only the hosts of this channel, because the address comes from the server, and this process
+    /// connects to it from inside its own network.
+    pub fn file_hosts<H: Into<String>>(mut self, hosts: impl IntoIterator<Item = H>) -> ChannelBuilder {
+        self.options.file_hosts = hosts.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets options in the syntax after the `?` of a URL: `balance=round_robin&timeout=1s`. For channels without a URL,
+    /// such as a [fleet](Channel::fleet).
     ///
     /// # Errors
-    /// `InvalidArgument` for an option that is not known, or a value that it cannot have.
+    /// `InvalidArgument` for an unknown option or an invalid value.
     pub fn url_options(mut self, options: &str) -> Result<ChannelBuilder> {
         for (name, value) in address_list::options(options, options)? {
             self.option(name, value)?;
@@ -297,31 +313,31 @@ impl ChannelBuilder {
         Ok(self)
     }
 
-    /// The channel, once it has a connection.
+    /// Builds the channel and waits for its first connection.
     ///
     /// # Errors
-    /// `InvalidArgument` for a wrong URL or files of TLS that cannot be used, `Unavailable` when no address answers
-    /// within [`connect_timeout`](Self::connect_timeout) or the handshake of TLS fails.
+    /// `InvalidArgument` for an invalid URL or unusable TLS files, `Unavailable` when no address responds within
+    /// [`connect_timeout`](Self::connect_timeout) or the TLS handshake fails.
     pub async fn connect(self) -> Result<Channel> {
         let channel = self.lazy()?;
         match &*channel.0 {
             #[cfg(feature = "http")]
-            Way::Http(http) => http.connect().await?,
-            Way::Fleet(fleet) => fleet.connect().await?,
-            Way::Remote(pool) => pool.connect().await?,
-            Way::Combined(_) | Way::Local(_) => {}
+            ChannelKind::Http(http) => http.connect().await?,
+            ChannelKind::Fleet(fleet) => fleet.connect().await?,
+            ChannelKind::Remote(pool) => pool.connect().await?,
+            ChannelKind::Combined(_) | ChannelKind::Local(_) => {}
         }
         Ok(channel)
     }
 
-    /// The channel; its first call connects.
+    /// Builds the channel; its first call connects.
     ///
     /// # Errors
-    /// `InvalidArgument` for a wrong URL or files of TLS that cannot be used.
+    /// `InvalidArgument` for an invalid URL or unusable TLS files.
     pub fn lazy(mut self) -> Result<Channel> {
-        if let Some(Found(registry)) = self.registry.take() {
-            return match self.mistake.take() {
-                Some(mistake) => Err(mistake),
+        if let Some(RegistryHandle(registry)) = self.registry.take() {
+            return match self.config_error.take() {
+                Some(config_error) => Err(config_error),
                 None => self.into_followed(&*registry),
             };
         }
@@ -332,62 +348,61 @@ impl ChannelBuilder {
             self.options.http.dialect = Some(Dialect::Connect);
         }
         let mut rest = Vec::new();
-        let foreign = wires::of_options(&url, &options, &mut rest)?;
+        let wire_config = wires::of_options(&url, &options, &mut rest)?;
         #[cfg(feature = "http")]
-        let foreign = match foreign.as_ref().and_then(|foreign| foreign.posted()) {
+        let wire_config = match wire_config.as_ref().and_then(|wire_config| wire_config.posted()) {
             Some(written) => {
                 self.options.http.post_thrift(written);
                 None
             }
-            None => foreign,
+            None => wire_config,
         };
-        if foreign.is_some() {
-            self.options.foreign = foreign;
+        if wire_config.is_some() {
+            self.options.wire_config = wire_config;
         }
         for (name, value) in rest {
             self.option(name, value)?;
         }
-        if let Some(mistake) = self.mistake.take() {
-            return Err(mistake);
+        if let Some(config_error) = self.config_error.take() {
+            return Err(config_error);
         }
         if let Some(missing) = self.options.compression.all().find(|compression| !compression.is_here()) {
-            let text = format!(
-                "compression {missing} needs the feature http, which is off; lz4 and snappy are there"
-            );
+            let text =
+                format!("compression {missing} needs the feature http, which is off; use lz4 or snappy");
             return Err(Status::invalid_argument(text));
         }
         let mut addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
-        if let Some(foreign) = &self.options.foreign
+        if let Some(wire_config) = &self.options.wire_config
             && addresses.iter().any(Address::is_websocket)
         {
-            let wrong = |why: &str| Status::invalid_argument(format!("the wire of {url:?} {why}"));
-            let (carries, usual_path) = foreign.in_websockets().map_err(wrong)?;
+            let invalid = |why: &str| Status::invalid_argument(format!("the wire of {url:?} {why}"));
+            let (carries, usual_path) = wire_config.in_websockets().map_err(invalid)?;
             self.options.dialling.carries = carries;
             for address in &mut addresses {
                 address.or_path(usual_path);
             }
         }
-        let hears_pushes = self.options.foreign.as_ref().is_some_and(|foreign| foreign.hears_pushes());
-        if self.options.pushes.is_some() && !hears_pushes {
-            let text = format!("the wire of {url:?} has no place for pushes; wire=rpcx and wire=erpc have");
+        let receives_pushes =
+            self.options.wire_config.as_ref().is_some_and(|wire_config| wire_config.receives_pushes());
+        if self.options.pushes.is_some() && !receives_pushes {
+            let text = format!("the wire of {url:?} does not support pushes; use wire=rpcx or wire=erpc");
             return Err(Status::invalid_argument(text));
         }
         #[cfg(feature = "tls")]
         if addresses.iter().any(Address::is_tls) {
             let (inside, bare) = (Address::is_websocket, |address: &Address| !address.is_websocket());
             let alpn = match (addresses.iter().any(inside), addresses.iter().any(bare)) {
-                (true, true) if self.options.foreign.is_none() => {
-                    let text =
-                        format!("{url:?} mixes wss:// with others: give each kind a channel of its own");
+                (true, true) if self.options.wire_config.is_none() => {
+                    let text = format!("{url:?} mixes wss:// with others: use a channel for each kind");
                     return Err(Status::invalid_argument(text));
                 }
-                // That is where their handshake is.
+                // The ALPN applies to the handshake of the WebSocket, which is HTTP/1.1.
                 (true, _) => crate::net::tls::ALPN_HTTP1,
                 (false, _) => self.options.alpn(),
             };
-            // Other frameworks have no name of their own there.
-            let alpn = if self.options.foreign.is_some() { &[][..] } else { &[alpn][..] };
-            // That of a fleet is the same for all that were listed.
+            // Other frameworks have no ALPN name.
+            let alpn = if self.options.wire_config.is_some() { &[][..] } else { &[alpn][..] };
+            // A fleet shares one connector among all listed members.
             if self.options.dialling.tls.is_none() {
                 self.options.dialling.tls = Some(Arc::new(Connector::new(self.tls.clone(), alpn)?));
             }
@@ -411,40 +426,43 @@ impl ChannelBuilder {
                 if over_websocket {
                     self.options.dialling.carries = Carries::JsonRpc;
                 }
-                let make =
-                    |way: &Weak<Way>| Way::Http(Http::new(addresses, dialect, self.options, way.clone()));
+                let make = |owner: &Weak<ChannelKind>| {
+                    ChannelKind::Http(Http::new(addresses, dialect, self.options, owner.clone()))
+                };
                 return Ok(Channel(Arc::new_cyclic(make)));
             }
         }
-        Ok(Channel(Arc::new_cyclic(|way| Way::Remote(Pool::new(addresses, self.options, way.clone())))))
+        Ok(Channel(Arc::new_cyclic(|owner| {
+            ChannelKind::Remote(Pool::new(addresses, self.options, owner.clone()))
+        })))
     }
 
-    /// Whether the option is one of fleets.
+    /// Applies an option of fleets; returns false for other options.
     fn fleet_option(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let mut policy = self.fleet.clone().unwrap_or_default();
-        let known = policy.set(name, value)?;
-        // Options of other kinds make no fleet.
-        if known {
+        let applied = policy.set(name, value)?;
+        // Other options do not make the channel a fleet.
+        if applied {
             self.fleet = Some(policy);
         }
-        Ok(known)
+        Ok(applied)
     }
 
     fn option(&mut self, name: &str, value: &str) -> Result<()> {
         let url = self.url.clone();
-        let wrong = |expected: &str| {
+        let invalid = |expected: &str| {
             Status::invalid_argument(format!("{name}={value} in {url:?}: expected {expected}"))
         };
-        if self.fleet_option(name, value).map_err(|expected| wrong(&expected))? {
+        if self.fleet_option(name, value).map_err(|expected| invalid(&expected))? {
             return Ok(());
         }
         match name {
             "connections" => {
                 let count = value.parse().ok().filter(|count| (1..=1024).contains(count));
-                self.options.connections = count.ok_or_else(|| wrong("1 to 1024"))?;
+                self.options.connections = count.ok_or_else(|| invalid("1 to 1024"))?;
             }
             "timeout" | "connect_timeout" | "backoff_max" | "keepalive" => {
-                let span = duration(value).ok_or_else(|| wrong("a number with ms or s"))?;
+                let span = duration(value).ok_or_else(|| invalid("a number with ms or s"))?;
                 match name {
                     "timeout" => self.options.timeout = Some(span),
                     "connect_timeout" => self.options.connect_timeout = span,
@@ -463,31 +481,87 @@ impl ChannelBuilder {
             "compression" => self.options.compression.compression = value.parse()?,
             "compression_bytes_min" => {
                 let bytes = value.parse().ok();
-                self.options.compression.bytes_min = bytes.ok_or_else(|| wrong("a number of bytes"))?;
+                self.options.compression.bytes_min = bytes.ok_or_else(|| invalid("a number of bytes"))?;
             }
             #[cfg(feature = "http")]
             "codec" | "deflate" | "get" | "http" | "path" | "wire" => {
                 self.options.http.set(name, value).map_err(|expected| match name {
-                    "wire" => wrong(&format!("{expected}{}", wires::names())),
-                    _ => wrong(expected),
+                    "wire" => invalid(&format!("{expected}{}", wires::names())),
+                    _ => invalid(expected),
                 })?;
             }
             #[cfg(not(feature = "http"))]
             "deflate" => match value {
                 "true" | "false" => self.options.dialling.deflate = value == "true",
-                _ => return Err(wrong("true or false")),
+                _ => return Err(invalid("true or false")),
             },
             #[cfg(not(feature = "http"))]
             "wire" if value == "native" => {}
             #[cfg(not(feature = "http"))]
-            "wire" => return Err(wrong(&format!("native{}, since the feature http is off", wires::names()))),
+            "wire" => {
+                return Err(invalid(&format!("native{}, since the feature http is off", wires::names())));
+            }
+            _ if !Limit::ALL.iter().any(|limit| limit.name() == name) => {
+                return Err(unknown_option(name, &url));
+            }
             _ => self.options.limits.parse(&format!("{name}={value}"), Source::Channel)?,
         }
         Ok(())
     }
 }
 
-/// `250ms` or `2s`.
+/// Options of every channel and of fleets, beside those of one wire and the limits.
+const OPTIONS: [&str; 36] = [
+    "backoff_max",
+    "balance",
+    "breaker",
+    "budget",
+    "ca",
+    "cert",
+    "codec",
+    "compression",
+    "compression_bytes_min",
+    "connect_timeout",
+    "connections",
+    "deflate",
+    "eject",
+    "fail",
+    "get",
+    "group",
+    "hash",
+    "hedge",
+    "http",
+    "idempotency_keys",
+    "keepalive",
+    "key",
+    "latitude",
+    "longitude",
+    "min_working",
+    "path",
+    "points",
+    "retries",
+    "server_name",
+    "slow_start",
+    "sticky",
+    "subset",
+    "tag",
+    "timeout",
+    "wire",
+    "zone",
+];
+
+/// The status for an unknown option, with the most similar known one.
+fn unknown_option(name: &str, url: &str) -> Status {
+    let limits = Limit::ALL.iter().map(|limit| limit.name());
+    let near = OPTIONS.into_iter().chain(limits).map(|known| (distance(name, known), known)).min();
+    let hint = match near.filter(|(distance, _)| *distance <= 3.min(name.len() / 2)) {
+        Some((_, near)) => format!("did you mean {near}?"),
+        None => format!("options are {}, and the limits", OPTIONS.join(", ")),
+    };
+    Status::invalid_argument(format!("{name:?} in {url:?} is not a channel option or limit; {hint}"))
+}
+
+/// Parses `250ms` or `2s`.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     let (digits, factor) = match text.strip_suffix("ms") {
         Some(digits) => (digits, 1),

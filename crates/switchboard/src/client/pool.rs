@@ -1,12 +1,12 @@
 //! The connections of a channel: a bounded group per address, shared by all callers.
 //!
-//! Each worker thread has its place in the group, so that a call and its connection live on one thread. A place
-//! without a connection is filled by the first call that needs it; while that is under way others wait for it, and
-//! after a failure calls fail at once until the back-off has passed.
+//! Each worker thread has its slot in the group, so that a call and its connection run on one thread. The first call
+//! that needs a slot without a connection opens one; concurrent calls wait for it, and after a failure calls fail at
+//! once until the back-off has passed.
 
 use super::{
-    Way,
-    connection::{Connection, Ended, Task},
+    ChannelKind,
+    connection::{Connection, ConnectionEnd, Task},
     options::Options,
 };
 use crate::{
@@ -20,52 +20,52 @@ use std::{
     future::poll_fn,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::Poll,
     time::{Duration, Instant},
 };
 use tokio::{runtime::Handle, sync::OwnedMutexGuard, task::JoinHandle};
 
-/// The first pause after a failed connect; it doubles from there.
+/// First pause after a failed connect; it doubles from there.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 
 pub(super) struct Pool<C: Link = Connection> {
     addresses: Vec<Address>,
-    /// For each address `connections` places.
-    places: Vec<Arc<Place<C>>>,
+    /// `connections` slots for each address.
+    slots: Vec<Arc<ConnectionSlot<C>>>,
     options: Options,
-    /// What the pool is part of.
-    way: Weak<Way>,
+    /// The channel that owns the pool.
+    owner: Weak<ChannelKind>,
 }
 
-/// What a place holds: a connection that many callers share.
+/// A connection in a slot, which many callers share.
 pub(super) trait Link: Send + Sync + Sized + 'static {
-    /// Drives the connection and ends with it.
-    type Task: Future<Output = Ended> + Send + 'static;
+    /// Future that drives the connection and ends with it.
+    type Task: Future<Output = ConnectionEnd> + Send + 'static;
 
-    /// Takes over an opened pipe to `address`.
+    /// Creates a connection over an opened transport to `address`.
     fn open(
         io: Box<dyn Io>,
         address: &Address,
         options: &Options,
-        way: Weak<Way>,
+        owner: Weak<ChannelKind>,
     ) -> impl Future<Output = Result<(Arc<Self>, Self::Task)>> + Send;
 
-    /// Whether new calls may use it.
+    /// Returns true when new calls may use it.
     fn is_usable(&self) -> bool;
 
-    /// Takes no further call; the connection closes when those in flight have ended.
+    /// Rejects further calls; the connection closes when those in flight have ended.
     fn retire(&self);
 
-    /// What this thread has found for the place of this key, or else what `find` finds.
+    /// Returns the connection that this thread has cached for the slot with this key, or else the result of `find`.
     #[inline]
-    fn near(_key: usize, find: impl FnOnce() -> Option<Arc<Self>>) -> Option<Arc<Self>> {
+    fn cached(_key: usize, find: impl FnOnce() -> Option<Arc<Self>>) -> Option<Arc<Self>> {
         find()
     }
 
-    /// Ends once the server said what it takes, or the connection is over.
-    fn settled(&self) -> impl Future<Output = ()> + Send {
+    /// Completes when the server has sent its settings, or the connection has ended.
+    fn settings_received(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 }
@@ -77,13 +77,13 @@ impl Link for Connection {
         io: Box<dyn Io>,
         address: &Address,
         options: &Options,
-        way: Weak<Way>,
+        owner: Weak<ChannelKind>,
     ) -> Result<(Arc<Connection>, Task)> {
-        Ok(Connection::new(io, address.to_string(), options, way))
+        Ok(Connection::new(io, address.to_string(), options, owner))
     }
 
-    async fn settled(&self) {
-        poll_fn(|cx| self.poll_settled(cx)).await;
+    async fn settings_received(&self) {
+        poll_fn(|cx| self.poll_settings(cx)).await;
     }
 
     #[inline]
@@ -96,37 +96,44 @@ impl Link for Connection {
     }
 
     #[inline]
-    fn near(key: usize, find: impl FnOnce() -> Option<Arc<Connection>>) -> Option<Arc<Connection>> {
-        NEAR.with_borrow_mut(|near| {
-            // Places are some cache lines apart.
-            let near = &mut near[key / 64 % NEAR_PLACES];
-            // A connection that is usable is still that of its place: the next is only made when it is not.
-            if near.0 == key
-                && let Some(connection) = near.1.upgrade()
+    fn cached(key: usize, find: impl FnOnce() -> Option<Arc<Connection>>) -> Option<Arc<Connection>> {
+        CACHED.with_borrow_mut(|cached| {
+            // Slots are some cache lines apart.
+            let cached = &mut cached[key / 64 % CACHED_SLOTS];
+            // A usable connection is still that of its slot: the next one is only opened when it is not.
+            if cached.0 == key
+                && let Some(connection) = cached.1.upgrade()
                 && connection.is_usable()
             {
                 return Some(connection);
             }
             let found = find()?;
-            *near = (key, Arc::downgrade(&found));
+            *cached = (key, Arc::downgrade(&found));
             Some(found)
         })
     }
 }
 
-/// Places of which a thread remembers the connection.
-const NEAR_PLACES: usize = 8;
+/// Number of slots whose connection a thread caches.
+const CACHED_SLOTS: usize = 8;
 
-struct Place<C> {
+struct ConnectionSlot<C> {
     current: Mutex<Option<Arc<C>>>,
+    /// True when the pool was dropped: a connection that is being opened closes. Written under the lock of `current`.
+    dropped: AtomicBool,
     /// Held while a connection is being opened.
     dial: Arc<tokio::sync::Mutex<()>>,
     backoff: Mutex<Backoff>,
 }
 
-impl<C> Default for Place<C> {
+impl<C> Default for ConnectionSlot<C> {
     fn default() -> Self {
-        Place { current: Mutex::default(), dial: Arc::default(), backoff: Mutex::default() }
+        ConnectionSlot {
+            current: Mutex::default(),
+            dropped: AtomicBool::new(false),
+            dial: Arc::default(),
+            backoff: Mutex::default(),
+        }
     }
 }
 
@@ -138,27 +145,29 @@ struct Backoff {
 }
 
 thread_local! {
-    /// Which place of a group this thread uses, and which address comes next.
-    static SEAT: usize = runtime::worker_index().unwrap_or_else(|| NEXT_SEAT.fetch_add(1, Ordering::Relaxed));
-    static TURN: Cell<usize> = const { Cell::new(0) };
-    /// Connections by the address of their place, found without a lock.
-    static NEAR: RefCell<[(usize, Weak<Connection>); NEAR_PLACES]> =
-        const { RefCell::new([const { (0, Weak::new()) }; NEAR_PLACES]) };
+    /// Index of the slot in each group that this thread uses, and the counter that selects the address.
+    static SLOT_INDEX: usize = runtime::worker_index().unwrap_or_else(|| {
+        NEXT_SLOT_INDEX.fetch_add(1, Ordering::Relaxed)
+    });
+    static NEXT_ADDRESS: Cell<usize> = const { Cell::new(0) };
+    /// Connections by the address of their slot, found without a lock.
+    static CACHED: RefCell<[(usize, Weak<Connection>); CACHED_SLOTS]> =
+        const { RefCell::new([const { (0, Weak::new()) }; CACHED_SLOTS]) };
 }
 
-static NEXT_SEAT: AtomicUsize = AtomicUsize::new(0);
+static NEXT_SLOT_INDEX: AtomicUsize = AtomicUsize::new(0);
 
 impl<C: Link> Pool<C> {
-    pub(super) fn new(addresses: Vec<Address>, options: Options, way: Weak<Way>) -> Pool<C> {
-        let places = (0..addresses.len() * options.connections).map(|_| Arc::default()).collect();
-        Pool { addresses, places, options, way }
+    pub(super) fn new(addresses: Vec<Address>, options: Options, owner: Weak<ChannelKind>) -> Pool<C> {
+        let slots = (0..addresses.len() * options.connections).map(|_| Arc::default()).collect();
+        Pool { addresses, slots, options, owner }
     }
 
     pub(super) fn options(&self) -> &Options {
         &self.options
     }
 
-    /// What every call brings.
+    /// Metadata that every call has.
     #[inline]
     pub(super) fn metadata(&self) -> crate::Metadata {
         self.options.metadata.0.clone()
@@ -168,27 +177,41 @@ impl<C: Link> Pool<C> {
         self.options.timeout
     }
 
-    /// How calls of this method are compressed.
+    /// Compression of calls of this method.
     #[inline]
     pub(super) fn compression(&self, method: &str) -> Compression {
         self.options.compression.of(method)
     }
 
-    /// A connection that is ready now; the addresses take turns.
+    #[cfg(feature = "auth")]
+    /// Adds the hosts of its servers, and those that they may name for second connections.
+    pub(super) fn add_hosts(&self, hosts: &mut Vec<String>) {
+        hosts.extend(self.addresses.iter().map(|address| match address {
+            Address::Tcp(host, _)
+            | Address::Tls(host, _)
+            | Address::WebSocket(host, ..)
+            | Address::WebSocketTls(host, ..) => host.clone(),
+            // Both are on this machine.
+            Address::Memory(_) | Address::Unix(_) => "localhost".to_owned(),
+        }));
+        hosts.extend(self.options.file_hosts.iter().cloned());
+    }
+
+    /// Returns a connection that is ready now; the addresses are used in turn.
     #[inline]
     pub(super) fn ready(&self) -> Option<Arc<C>> {
-        let mut seat = SEAT.with(|seat| *seat);
+        let mut slot_index = SLOT_INDEX.with(|slot_index| *slot_index);
         // A division costs as much as the rest.
-        if seat >= self.options.connections {
-            seat %= self.options.connections;
+        if slot_index >= self.options.connections {
+            slot_index %= self.options.connections;
         }
-        let mut at = seat;
+        let mut at = slot_index;
         if self.addresses.len() > 1 {
-            let turn = TURN.replace(TURN.get().wrapping_add(1)) % self.addresses.len();
+            let turn = NEXT_ADDRESS.replace(NEXT_ADDRESS.get().wrapping_add(1)) % self.addresses.len();
             at += turn * self.options.connections;
         }
-        let place = &self.places[at];
-        C::near(Arc::as_ptr(place).addr(), || place.usable())
+        let slot = &self.slots[at];
+        C::cached(Arc::as_ptr(slot).addr(), || slot.usable())
     }
 
     /// Opens the first connection.
@@ -196,22 +219,22 @@ impl<C: Link> Pool<C> {
         self.connection().await.map(drop)
     }
 
-    /// A connection, opened if need be. One that is ready for any address is taken at once, so that an address that
-    /// does not answer slows nobody down; else every address is tried, all at the same time.
+    /// Returns a connection, opened if needed. A ready connection to any address is used at once, so that an address
+    /// that does not respond delays no call; otherwise all addresses are tried at the same time.
     pub(super) async fn connection(&self) -> Result<Arc<C>> {
-        let seat = SEAT.with(|seat| *seat) % self.options.connections;
-        let (first, count) = (TURN.get(), self.addresses.len());
-        let places = (0..count).map(|turn| (first + turn) % count);
-        let places: Vec<_> =
-            places.map(|at| (at, &self.places[at * self.options.connections + seat])).collect();
-        if let Some(connection) = places.iter().find_map(|(_, place)| place.usable()) {
-            for (address, place) in places {
-                self.open_beside(address, place);
+        let slot_index = SLOT_INDEX.with(|slot_index| *slot_index) % self.options.connections;
+        let (first, count) = (NEXT_ADDRESS.get(), self.addresses.len());
+        let slots = (0..count).map(|turn| (first + turn) % count);
+        let slots: Vec<_> =
+            slots.map(|at| (at, &self.slots[at * self.options.connections + slot_index])).collect();
+        if let Some(connection) = slots.iter().find_map(|(_, slot)| slot.usable()) {
+            for (address, slot) in slots {
+                self.open_beside(address, slot);
             }
             return Ok(connection);
         }
         let mut opening: Vec<_> =
-            places.into_iter().map(|(address, place)| Box::pin(self.open(address, place))).collect();
+            slots.into_iter().map(|(address, slot)| Box::pin(self.open(address, slot))).collect();
         let mut last = None;
         poll_fn(|cx| {
             let mut at = 0;
@@ -233,15 +256,15 @@ impl<C: Link> Pool<C> {
         .await
     }
 
-    async fn open(&self, address: usize, place: &Arc<Place<C>>) -> Result<Arc<C>> {
-        if let Some(connection) = place.usable() {
+    async fn open(&self, address: usize, slot: &Arc<ConnectionSlot<C>>) -> Result<Arc<C>> {
+        if let Some(connection) = slot.usable() {
             return Ok(connection);
         }
-        let dialling = place.dial.clone().lock_owned().await;
-        if let Some(connection) = place.usable() {
+        let dialling = slot.dial.clone().lock_owned().await;
+        if let Some(connection) = slot.usable() {
             return Ok(connection);
         }
-        if let Some(last) = place.backoff().pausing() {
+        if let Some(last) = slot.backoff().pausing() {
             return Err(last);
         }
         if Handle::try_current().is_err() {
@@ -249,31 +272,33 @@ impl<C: Link> Pool<C> {
                 "no tokio runtime on this thread; call from switchboard::run, or use switchboard::blocking",
             ));
         }
-        let dialled = self.dial(address, place.clone(), dialling);
+        let dialled = self.dial(address, slot.clone(), dialling);
         dialled.await.unwrap_or_else(|_| {
-            Err(Status::unavailable("the runtime ended while connecting, or the channel was cut"))
+            Err(Status::unavailable(
+                "the runtime ended while connecting, or the connections of the channel were aborted",
+            ))
         })
     }
 
-    /// Begins to open the connection of `place` without waiting for it, unless that is under way or has to pause.
-    fn open_beside(&self, address: usize, place: &Arc<Place<C>>) {
-        if place.usable().is_some() || place.backoff().pausing().is_some() || Handle::try_current().is_err() {
+    /// Starts opening the connection of `slot` without waiting for it, unless it is being opened or in back-off.
+    fn open_beside(&self, address: usize, slot: &Arc<ConnectionSlot<C>>) {
+        if slot.usable().is_some() || slot.backoff().pausing().is_some() || Handle::try_current().is_err() {
             return;
         }
-        if let Ok(dialling) = place.dial.clone().try_lock_owned() {
-            drop(self.dial(address, place.clone(), dialling));
+        if let Ok(dialling) = slot.dial.clone().try_lock_owned() {
+            drop(self.dial(address, slot.clone(), dialling));
         }
     }
 
-    /// A task of its own: a caller with a short deadline must not begin again what it cannot finish.
+    /// Connects in its own task, so that a caller with a short deadline does not abort the attempt.
     fn dial(
         &self,
         address: usize,
-        place: Arc<Place<C>>,
+        slot: Arc<ConnectionSlot<C>>,
         dialling: OwnedMutexGuard<()>,
     ) -> JoinHandle<Result<Arc<C>>> {
-        let (address, options, way) =
-            (self.addresses[address].clone(), self.options.clone(), self.way.clone());
+        let (address, options, owner) =
+            (self.addresses[address].clone(), self.options.clone(), self.owner.clone());
         let cut = self.options.cut.clone();
         let dialled = crate::runtime::spawn(async move {
             let _dialling = dialling;
@@ -282,26 +307,26 @@ impl<C: Link> Pool<C> {
             }
             let opened = async {
                 let io = net::dial(&address, &options.dialling, options.connect_timeout).await?;
-                C::open(io, &address, &options, way).await
+                C::open(io, &address, &options, owner).await
             };
             let (connection, task) =
-                opened.await.inspect_err(|status| place.backoff().failed(status, options.backoff_max))?;
-            let (at, max) = (place.clone(), options.backoff_max);
+                opened.await.inspect_err(|status| slot.backoff().failed(status, options.backoff_max))?;
+            let (at, max) = (slot.clone(), options.backoff_max);
             let driven = crate::runtime::spawn(async move {
-                // A server that accepts and closes has not answered either.
+                // A server that accepts and closes without a response counts as failed.
                 match task.await {
-                    Ended::Unheard(status) => at.backoff().failed(&status, max),
-                    Ended::Heard => *at.backoff() = Backoff::default(),
+                    ConnectionEnd::Silent(status) => at.backoff().failed(&status, max),
+                    ConnectionEnd::Responded => *at.backoff() = Backoff::default(),
                 }
             });
             if let Some(cut) = &options.cut {
                 cut.hold(driven.abort_handle());
             }
             if options.compression.is_on() {
-                // One that says nothing gets plain messages.
-                let _ = tokio::time::timeout(options.connect_timeout, connection.settled()).await;
+                // A server that sends no settings gets uncompressed messages.
+                let _ = tokio::time::timeout(options.connect_timeout, connection.settings_received()).await;
             }
-            *place.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.clone());
+            slot.set(&connection);
             Ok(connection)
         });
         if let Some(cut) = cut {
@@ -315,7 +340,7 @@ impl<C: Link> Pool<C> {
 impl<C: Link> Pool<C> {
     /// The connections that take calls now.
     pub(super) fn usable(&self) -> impl Iterator<Item = Arc<C>> {
-        self.places.iter().filter_map(|place| place.usable())
+        self.slots.iter().filter_map(|slot| slot.usable())
     }
 }
 
@@ -328,18 +353,30 @@ impl Pool {
 
 impl<C: Link> Drop for Pool<C> {
     fn drop(&mut self) {
-        // Calls in flight go on to their end; then their connections close.
-        for place in &self.places {
-            if let Some(connection) = place.current.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        // Calls in flight continue to their end; then their connections close.
+        for slot in &self.slots {
+            let mut current = slot.current.lock().unwrap_or_else(PoisonError::into_inner);
+            slot.dropped.store(true, Ordering::Relaxed);
+            if let Some(connection) = current.take() {
                 connection.retire();
             }
         }
     }
 }
 
-impl<C: Link> Place<C> {
+impl<C: Link> ConnectionSlot<C> {
     fn backoff(&self) -> MutexGuard<'_, Backoff> {
         self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the connection of the slot; when the pool was dropped meanwhile, the connection closes.
+    fn set(&self, connection: &Arc<C>) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.dropped.load(Ordering::Relaxed) {
+            connection.retire();
+        } else {
+            *current = Some(connection.clone());
+        }
     }
 
     #[inline]
@@ -352,20 +389,21 @@ impl<C: Link> Place<C> {
 impl Backoff {
     fn failed(&mut self, status: &Status, max: Duration) {
         self.failures += 1;
-        self.until = Some(crate::clock::now() + pause(self.failures, max));
+        self.until = Some(crate::clock::after(crate::clock::now(), pause(self.failures, max)));
         self.last = Some(status.clone().with_retry(Retry::Safe));
     }
 
-    /// Why the last try failed, while the next has to wait.
+    /// The error of the last attempt, while the next one has to wait.
     fn pausing(&self) -> Option<Status> {
         self.last.as_ref().filter(|_| self.until.is_some_and(|until| crate::clock::now() < until)).cloned()
     }
 }
 
-/// Doubles with each failure up to `max`; between half of it and the whole, so that clients do not come in step.
+/// Returns the back-off pause, which doubles with each failure up to `max`; random between half of it and the whole, so
+/// that clients do not synchronize.
 pub(crate) fn pause(failures: u32, max: Duration) -> Duration {
     let whole = BACKOFF_MIN.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(max);
-    whole / 2 + whole.mul_f64(crate::clock::fraction() / 2.0)
+    (whole / 2).saturating_add(whole.mul_f64(crate::clock::fraction() / 2.0))
 }
 
 impl<C: Link> fmt::Display for Pool<C> {
@@ -382,7 +420,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_the_most_and_differ() {
+    fn pauses_double_up_to_the_maximum() {
         let max = Duration::from_secs(5);
         for failures in 1..40 {
             let pause = pause(failures, max);

@@ -1,10 +1,10 @@
 //! Calls with streams of requests, of replies, or both.
 
 use super::{
-    Begin, Target, Way, call_options,
-    connection::{Connection, Request},
+    Begin, ChannelKind, Target, call_options,
+    connection::{Connection, Request, is_full},
     fleet, local,
-    unary::{Response, answer_of},
+    unary::{Response, response_of},
 };
 use crate::{
     Codec, Receiver, Result, Sender, Status,
@@ -19,13 +19,13 @@ use std::{
     sync::Arc,
 };
 
-/// Requests that a sender may queue before the connection takes them.
+/// Bytes of requests that a sender may queue before the connection takes them.
 const ROOM: usize = 64 << 10;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl Begin {
-    /// Sends a call whose requests are still to come.
+    /// Sends a call whose requests follow.
     async fn streams<Q, R>(
         self,
         encode: fn(&Q, Codec) -> Result<Bytes>,
@@ -33,19 +33,19 @@ impl Begin {
     ) -> Result<(Sender<Q>, Receiver<R>)> {
         let (codec, bytes_max) = (self.codec, self.reply_bytes_max);
         let outbound = Arc::new(Queue::new(ROOM));
-        let Begun { inbound, packing, follow } = self.stream(None, Some(outbound.clone())).await?;
+        let StartedStream { inbound, packing, follow } = self.stream(None, Some(outbound.clone())).await?;
         let sender = Sender::new(outbound, codec, encode, true, packing);
         Ok((sender, Receiver::new(inbound, codec, decode, bytes_max).followed_by(follow)))
     }
 
-    /// Sends the call with its queues; replies arrive in the one that is returned, requests are to be packed so.
+    /// Sends the call with its queues; returns the queue of replies and the compression of requests.
     pub(super) async fn stream(
         mut self,
         message: Option<Bytes>,
         outbound: Option<Arc<Queue>>,
-    ) -> Result<Begun> {
-        if let Some(mistake) = self.mistake.take() {
-            return Err(mistake);
+    ) -> Result<StartedStream> {
+        if let Some(early_error) = self.early_error.take() {
+            return Err(early_error);
         }
         let inbound = Arc::new(Queue::new(ROOM));
         let channel = match &self.target {
@@ -53,28 +53,29 @@ impl Begin {
             Target::Connection(_) | Target::Nowhere => None,
         };
         match channel.as_ref().map(|channel| &*channel.0) {
-            None | Some(Way::Remote(_)) => {
-                let connection = self.connection().await?;
-                return match self.send_stream(&connection, message.as_ref(), outbound.clone()) {
-                    Err(status) => {
-                        // Not sent: the connection was closed between the choice and now.
-                        self.target = Target::Channel(connection.other_way(&status).ok_or(status)?);
-                        let connection = self.connection().await?;
-                        self.send_stream(&connection, message.as_ref(), outbound)
+            None | Some(ChannelKind::Remote(_)) => {
+                loop {
+                    let connection = self.connection().await?;
+                    match self.send_stream(&connection, message.as_ref(), outbound.clone()) {
+                        Err(status) if is_full(&status) => self.room(&connection).await?,
+                        // Not sent: the connection was closed between its selection and now.
+                        Err(status) => {
+                            self.target = Target::Channel(connection.retry_channel(&status).ok_or(status)?);
+                        }
+                        sent => return sent,
                     }
-                    sent => sent,
-                };
+                }
             }
             #[cfg(feature = "http")]
-            Some(Way::Http(http)) => http.stream(&self, message, outbound, &inbound).await?,
-            Some(Way::Combined(combined)) => {
+            Some(ChannelKind::Http(http)) => http.stream(&self, message, outbound, &inbound).await?,
+            Some(ChannelKind::Combined(combined)) => {
                 return Box::pin(combined.stream(self, message, outbound)).await;
             }
-            Some(Way::Fleet(fleet)) => {
+            Some(ChannelKind::Fleet(fleet)) => {
                 let shared = fleet.shared().clone();
                 return Box::pin(fleet::stream(shared, self, message, outbound)).await;
             }
-            Some(Way::Local(way)) => {
+            Some(ChannelKind::Local(local)) => {
                 let deadline = self.deadline(crate::clock::now());
                 let body = match (message, outbound) {
                     (Some(message), _) => RequestBody::One(message),
@@ -82,26 +83,26 @@ impl Begin {
                         RequestBody::Many(outbound.unwrap_or_else(|| Arc::new(Queue::new(ROOM))))
                     }
                 };
-                let called = way.call(&mut self, body);
+                let called = local.call(&mut self, body);
                 if self.method.kind() == crate::Kind::ClientStream {
-                    // The handler's answer comes after the requests, which the caller has yet to send.
+                    // The handler replies after the requests, which the caller has yet to send.
                     let into = inbound.clone();
                     crate::runtime::spawn(async move {
-                        match called.await.and_then(answer_of) {
-                            Ok(answer) => {
-                                into.set_head(answer.head);
-                                into.push_now(answer.item);
-                                into.finish(Ok(answer.trailers));
+                        match called.await.and_then(response_of) {
+                            Ok(response) => {
+                                into.set_head(response.head);
+                                into.push_now(response.item);
+                                into.finish(Ok(response.trailers));
                             }
                             Err(status) => into.finish(Err(status)),
                         }
                     });
                 } else {
-                    local::pump(called.await?, &inbound, deadline, way.message_bytes_max())?;
+                    local::pump(called.await?, &inbound, deadline, local.message_bytes_max())?;
                 }
             }
         }
-        Ok(Begun { inbound, packing: Packing::OFF, follow: None })
+        Ok(StartedStream { inbound, packing: Packing::OFF, follow: None })
     }
 
     /// Sends the call on a connection of the native wire.
@@ -110,7 +111,7 @@ impl Begin {
         connection: &Connection,
         message: Option<&Bytes>,
         outbound: Option<Arc<Queue>>,
-    ) -> Result<Begun> {
+    ) -> Result<StartedStream> {
         let packing = connection.packing(self.method, self.compression);
         let message = message.map(|message| packing.pack(message.clone()));
         let compressed = message.as_ref().is_some_and(|message| message.compressed);
@@ -122,17 +123,17 @@ impl Begin {
             &inbound,
             outbound,
         )?;
-        Ok(Begun { inbound, packing, follow: None })
+        Ok(StartedStream { inbound, packing, follow: None })
     }
 }
 
 /// A call with streams that was sent.
-pub(super) struct Begun {
-    /// Where its replies arrive.
+pub(super) struct StartedStream {
+    /// Queue in which its replies arrive.
     pub(super) inbound: Arc<Queue>,
-    /// How its messages are compressed.
+    /// Compression of its messages.
     pub(super) packing: Packing,
-    /// Who chose its server.
+    /// Observer of a fleet, which selected its server.
     pub(super) follow: Option<Box<dyn Follow>>,
 }
 
@@ -159,7 +160,7 @@ impl<R: 'static> IntoFuture for ServerStreamCall<R> {
     fn into_future(self) -> Self::IntoFuture {
         let (codec, bytes_max) = (self.begin.codec, self.begin.reply_bytes_max);
         Box::pin(async move {
-            let Begun { inbound, follow, .. } = self.begin.stream(Some(self.request?), None).await?;
+            let StartedStream { inbound, follow, .. } = self.begin.stream(Some(self.request?), None).await?;
             Ok(Receiver::new(inbound, codec, self.decode, bytes_max).followed_by(follow))
         })
     }
@@ -197,7 +198,7 @@ impl<Q: 'static, R: 'static> IntoFuture for ClientStreamCall<Q, R> {
     }
 }
 
-/// The requests of a client stream and, at the end, its reply. Dropping it before ends the call on both sides.
+/// The requests of a client stream and, at the end, its reply. Dropping it earlier ends the call on both sides.
 #[derive(Debug)]
 pub struct Upload<Q, R> {
     sender: Sender<Q>,
@@ -205,10 +206,10 @@ pub struct Upload<Q, R> {
 }
 
 impl<Q, R> Upload<Q, R> {
-    /// Sends one request; waits while the server is behind. Cancel safe as [`Sender::send`].
+    /// Sends one request; waits while the server is slower. Cancel safe as [`Sender::send`].
     ///
     /// # Errors
-    /// What ended the call; [`finish`](Self::finish) tells the same.
+    /// The status that ended the call; [`finish`](Self::finish) returns the same.
     pub async fn send(&self, message: Q) -> Result<()> {
         self.sender.send(message).await
     }
@@ -216,7 +217,7 @@ impl<Q, R> Upload<Q, R> {
     /// Ends the requests and waits for the reply.
     ///
     /// # Errors
-    /// Why the call ended.
+    /// The status with which the call ended.
     pub async fn finish(self) -> Result<Response<R>> {
         let Upload { sender, mut receiver } = self;
         sender.finish();
@@ -224,7 +225,7 @@ impl<Q, R> Upload<Q, R> {
         match only(&mut receiver).await {
             Ok(message) => Ok(Response { message, metadata, trailers: receiver.trailers(), attempts: 1 }),
             Err(mut status) => {
-                // As with a unary call: what came before the failure is not lost.
+                // As for a unary call, metadata received before the failure is kept.
                 let trailers = std::mem::replace(status.metadata_mut(), metadata);
                 status.metadata_mut().extend(trailers);
                 Err(status)
@@ -233,7 +234,7 @@ impl<Q, R> Upload<Q, R> {
     }
 }
 
-/// The only reply.
+/// Returns the only reply.
 async fn only<R>(receiver: &mut Receiver<R>) -> Result<R> {
     let message = receiver.next().await?;
     let message =

@@ -1,4 +1,4 @@
-//! Wires of other frameworks that a channel speaks: one file each, and a line in [`WIRES`].
+//! Wires of other frameworks that a channel supports: one file each, and a line in [`WIRES`].
 
 mod baidu;
 mod erpc;
@@ -10,62 +10,62 @@ use crate::{Codec, Limits, Result, Status, net::Carries};
 use std::{fmt, sync::Arc};
 use switchboard_wire::wire::ClientWire;
 
-/// A wire as a URL asked for it.
-pub(super) trait Foreign: fmt::Debug + Send + Sync {
-    /// Takes an option of the URL; false for one that it does not know.
+/// Configuration of a wire, from the options of a URL.
+pub(super) trait WireConfig: fmt::Debug + Send + Sync {
+    /// Applies an option of the URL; returns false for an unknown one.
     ///
     /// # Errors
-    /// What was expected instead of `value`.
+    /// The values that were expected instead of `value`.
     fn set(&mut self, name: &str, value: &str) -> std::result::Result<bool, &'static str>;
 
-    /// Whether the options fit together.
+    /// Checks that the options are compatible with each other.
     ///
     /// # Errors
-    /// What does not, and what to do.
+    /// The conflict, and the fix.
     fn check(&self) -> std::result::Result<(), String> {
         Ok(())
     }
 
-    /// Takes note that the address is one of HTTP; false where that is no place for the wire.
+    /// Records that the address is one of HTTP; returns false when the wire does not run over HTTP.
     fn set_http(&mut self) -> bool {
         false
     }
 
-    /// What WebSockets carry then, and their path where the address has none.
+    /// The content of WebSockets with this wire, and their path when the address has none.
     ///
     /// # Errors
-    /// Why the wire goes through none.
+    /// The reason why the wire does not run in WebSockets.
     fn in_websockets(&self) -> std::result::Result<(Carries, &'static str), &'static str> {
-        Err("does not go through WebSockets: use tcp://, tls://, unix: or memory://")
+        Err("does not run in WebSockets: use tcp://, tls://, unix: or memory://")
     }
 
-    /// How Thrift is written, where it goes by POST.
+    /// Settings of Thrift over HTTP POST, when it is used.
     #[cfg(feature = "http")]
     fn posted(&self) -> Option<switchboard_wire::thrift::Settings> {
         None
     }
 
-    /// How messages are written where generated code would write them as `preferred`.
+    /// The codec that calls use where generated code prefers `preferred`.
     fn codec(&self, preferred: Codec) -> Codec;
 
-    /// Whether servers see the metadata of a call, and by its key one that they know.
+    /// Returns true when servers see the metadata of a call, including its idempotency key.
     fn carries_metadata(&self) -> bool {
         true
     }
 
-    /// Whether servers may send what nobody asked for.
-    fn hears_pushes(&self) -> bool {
+    /// Returns true when servers may send pushes, messages without a request.
+    fn receives_pushes(&self) -> bool {
         false
     }
 
-    /// The machine of a new connection.
+    /// Creates the protocol state machine of a new connection.
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire>;
 }
 
-/// Makes a wire with its usual options.
-type Make = fn() -> Box<dyn Foreign>;
+/// Creates a wire with its default options.
+type Make = fn() -> Box<dyn WireConfig>;
 
-/// The one list, by the names that `wire=` takes.
+/// All wires, by their names for `wire=`.
 const WIRES: &[(&str, Make)] = &[
     ("baidu_std", || Box::<baidu::Baidu>::default()),
     ("erpc", || Box::<erpc::Erpc>::default()),
@@ -76,35 +76,35 @@ const WIRES: &[(&str, Make)] = &[
     ("thrift", || Box::<thrift::Thrift>::default()),
 ];
 
-/// The wire that the options of `url` ask for, if it is one of these; its own options are set, and the others are in
-/// `rest`.
+/// Creates the wire that the options of `url` select, if it is one of these, and applies its options; the other options
+/// go into `rest`.
 ///
 /// # Errors
-/// `InvalidArgument` that says what was expected instead.
+/// `InvalidArgument` that names the expected values.
 pub(super) fn of_options<'a>(
     url: &str,
     options: &[(&'a str, &'a str)],
     rest: &mut Vec<(&'a str, &'a str)>,
-) -> Result<Option<Arc<dyn Foreign>>> {
-    let asked = options.iter().rev().find(|(name, _)| *name == "wire");
-    let known = asked.and_then(|(_, value)| WIRES.iter().find(|(name, _)| name == value));
-    let Some((wire, make)) = known else {
+) -> Result<Option<Arc<dyn WireConfig>>> {
+    let requested = options.iter().rev().find(|(name, _)| *name == "wire");
+    let found = requested.and_then(|(_, value)| WIRES.iter().find(|(name, _)| name == value));
+    let Some((wire, make)) = found else {
         rest.extend_from_slice(options);
         return Ok(None);
     };
-    let mut foreign = make();
+    let mut wire_config = make();
     let (bare, tls) = (url.starts_with("http://"), url.starts_with("https://"));
-    // For wires that HTTP does not carry, `https` is one more name of `tls`.
-    let posts = (bare || tls) && foreign.set_http();
+    // For wires that do not run over HTTP, `https` is another name of `tls`.
+    let posts = (bare || tls) && wire_config.set_http();
     if bare && !posts {
-        let text = format!("wire={wire} in {url:?} does not go over HTTP: use tcp://");
+        let text = format!("wire={wire} in {url:?} does not run over HTTP: use tcp://");
         return Err(Status::invalid_argument(text));
     }
     for (name, value) in options {
         if *name == "wire" {
             continue;
         }
-        match foreign.set(name, value) {
+        match wire_config.set(name, value) {
             Ok(true) => {}
             Ok(false) => rest.push((name, value)),
             Err(expected) => {
@@ -113,11 +113,11 @@ pub(super) fn of_options<'a>(
             }
         }
     }
-    foreign.check().map_err(|why| Status::invalid_argument(format!("wire={wire} in {url:?}: {why}")))?;
-    Ok(Some(foreign.into()))
+    wire_config.check().map_err(|why| Status::invalid_argument(format!("wire={wire} in {url:?}: {why}")))?;
+    Ok(Some(wire_config.into()))
 }
 
-/// The names that `wire=` takes, each after a comma.
+/// The names of the wires for `wire=`, each after a comma.
 pub(super) fn names() -> String {
     WIRES.iter().map(|(name, _)| format!(", {name}")).collect()
 }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn servers_that_ask_who_is_there_cut_no_connection_that_waits_for_its_first_call() {
+    async fn servers_that_detect_the_wire_close_no_connection_before_its_first_call() {
         for wire in ["baidu_std", "rpcx", "thrift"] {
             for (kind, options) in [("one", ""), ("fleet", "&balance=random")] {
                 let address = format!("memory://silent-{wire}-{kind}");
@@ -158,7 +158,7 @@ mod tests {
                 let channel = Channel::connect(&format!("{address}?wire={wire}{options}")).await.unwrap();
                 for _ in 0..2 {
                     tokio::time::sleep(Duration::from_secs(60)).await;
-                    // A struct without fields, in Thrift.
+                    // An empty struct in Thrift.
                     let (codec, message) = (channel.codec(Codec::Proto), Bytes::from_static(&[0]));
                     let call = channel.unary(&SHOW, codec, Ok(message.clone()), |_, reply| Ok(reply));
                     let reply = call.await.unwrap();

@@ -1,28 +1,28 @@
-//! Memory for small messages that somebody shares, those of streams above all: pieces of a block, so that encoding one
-//! costs no allocation. Messages that are written at once lie in a [`Payload`](super::Payload) of their own.
+//! Memory for small shared messages, mainly those of streams: slices of a block, so that encoding one needs no
+//! allocation. Messages that are written at once have a [`Payload`](super::Payload) of their own.
 //!
-//! A message is gone from memory as soon as it is in an outbox, or its call has ended, and a block is used again from
-//! its start when all of its messages are gone. One that stays, with a caller who keeps it or in the queue of a slow
-//! stream, keeps its whole block; so a thread has only so many blocks, and while all of them are kept, messages get
-//! memory of their own.
+//! A message is dropped when it is copied into an outbox or when its call has ended. A block is reused from its start
+//! when all of its messages are dropped. One message that is kept, by a caller or in the queue of a slow stream, keeps
+//! its whole block. Therefore a thread has a limited number of blocks, and while all of them are in use, messages get
+//! separate memory.
 
 use super::OFFSET;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::cell::RefCell;
 
-/// Larger messages get memory of their own.
+/// Larger messages get separate memory.
 const MESSAGE_MAX: usize = 4 << 10;
-/// Small enough to stay in the nearest cache beside what is written from it.
+/// Small enough to stay in the L1 cache together with the data that is written from it.
 const BLOCK_BYTES: usize = 16 << 10;
-/// Blocks beside the current one that still have messages: no more than 256 KiB a thread can be kept by the few
-/// messages that somebody keeps.
+/// Blocks besides the current one that still have messages: a few messages that are kept can hold at most 256 KiB per
+/// thread.
 const FULL_MAX: usize = 16;
 
 thread_local! {
     static BLOCKS: RefCell<Blocks> = RefCell::new(Blocks::new());
 }
 
-/// A message of `len` bytes that `write` appends. `write` must not encode other messages.
+/// Encodes a message of `len` bytes that `write` appends. `write` must not encode other messages.
 #[inline]
 pub(super) fn encode(len: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
     if len <= MESSAGE_MAX {
@@ -48,9 +48,9 @@ pub(super) fn alone(len: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
 
 struct Blocks {
     current: BytesMut,
-    /// No room is left in them, and messages of theirs were there when they were last looked at.
+    /// Full blocks that still had messages at the last check.
     full: Vec<BytesMut>,
-    /// Bytes of messages to go until they are looked at again.
+    /// Bytes of messages before the next check.
     rest: usize,
 }
 
@@ -59,7 +59,7 @@ impl Blocks {
         Blocks { current: BytesMut::with_capacity(BLOCK_BYTES), full: Vec::new(), rest: 0 }
     }
 
-    /// Makes the current block one with room; false when the message of `len` bytes is to have its own memory.
+    /// Provides a current block with room; returns false if the message of `len` bytes must get separate memory.
     #[cold]
     fn renew(&mut self, len: usize) -> bool {
         if self.rest > 0 {
@@ -67,7 +67,7 @@ impl Blocks {
             return false;
         }
         if self.current.try_reclaim(BLOCK_BYTES) {
-            // More than is needed now; one at a time, since needs come in waves.
+            // More than is needed now; released one at a time, because demand varies.
             self.full.pop_if(|block| block.try_reclaim(BLOCK_BYTES));
             return true;
         }
@@ -94,7 +94,7 @@ mod tests {
         encode(len, |into| into.resize(len, 7))
     }
 
-    /// Blocks of this thread.
+    /// Returns the number of blocks of this thread.
     fn blocks() -> usize {
         BLOCKS.with_borrow(|blocks| 1 + blocks.full.len())
     }
@@ -112,13 +112,13 @@ mod tests {
 
     #[test]
     fn messages_that_are_kept_keep_a_few_blocks_only() {
-        // One of every block, and then all of them.
+        // One message of every block, so that all blocks are kept.
         let mut kept: Vec<_> = (0..100_000).map(|_| message(1000)).step_by(15).collect();
         assert_eq!(blocks(), 1 + FULL_MAX);
         kept.extend((0..10_000).map(|_| message(1000)));
         assert_eq!(blocks(), 1 + FULL_MAX);
         assert!(kept.iter().all(|message| *message == vec![7; 1000]));
-        // What is gone is used again, and given back when it is not needed.
+        // Unused blocks are reused, and released when they are not needed.
         drop(kept);
         for _ in 0..100 * BLOCK_BYTES / 1000 {
             message(1000);
@@ -132,7 +132,7 @@ mod tests {
         let mut before = round();
         let most = blocks();
         for _ in 0..50 {
-            // Each caller has one under way: the next is encoded when the last is gone.
+            // Each caller has one message in flight: it encodes the next when the last is dropped.
             for message in &mut before {
                 *message = Bytes::new();
                 *message = self::message(581);

@@ -1,4 +1,4 @@
-//! Protobuf messages that stay encoded: read in place, answered without being built.
+//! Protobuf messages that stay encoded: read in place, and sent without building the message.
 
 use super::{PARTS_FROM, Payload, proto, short_name};
 use crate::{Codec, Cx, Result};
@@ -9,10 +9,9 @@ use std::{fmt, marker::PhantomData};
 
 /// A protobuf message in its encoded form.
 ///
-/// Building a message costs an allocation for every string in it. A handler that is marked
-/// `(switchboard.encoded)` answers with one of these instead, made from a view of the request or of anything else;
-/// a caller gets one with [`UnaryCall::encoded`](crate::UnaryCall::encoded) and looks at it with
-/// [`view`](Self::view).
+/// Building a message costs an allocation for every string in it. A handler that is marked `(switchboard.encoded)`
+/// returns one of these instead, made from a view of the request or of any other message. A caller gets one with
+/// [`UnaryCall::encoded`](crate::UnaryCall::encoded) and reads it with [`view`](Self::view).
 pub struct Encoded<M> {
     codec: Codec,
     bytes: Payload,
@@ -23,7 +22,7 @@ impl<M: Message + Serialize + DeserializeOwned + HasMessageView> Encoded<M> {
     /// Encodes `message` for the caller of `cx`.
     ///
     /// # Errors
-    /// Those of [`proto::encode`].
+    /// The errors of [`proto::encode`].
     #[inline]
     pub fn new(message: &M, cx: &Cx) -> Result<Encoded<M>> {
         Ok(Encoded {
@@ -36,7 +35,7 @@ impl<M: Message + Serialize + DeserializeOwned + HasMessageView> Encoded<M> {
     /// Encodes `view` for the caller of `cx`.
     ///
     /// # Errors
-    /// Those of [`proto::encode`].
+    /// The errors of [`proto::encode`].
     #[inline]
     pub fn of_view<'a, V>(view: &V, cx: &Cx) -> Result<Encoded<M>>
     where
@@ -53,7 +52,7 @@ impl<M: Message + Serialize + DeserializeOwned + HasMessageView> Encoded<M> {
         let len = view.compute_size(&mut sizes);
         proto::check_len::<M>(len)?;
         let bytes = if len as usize >= PARTS_FROM {
-            // What the view borrows from the request is not copied.
+            // Bytes that the view borrows from the request are not copied.
             proto::gather(len, cx.request(), |into| view.write_to(&mut sizes, into))
         } else {
             Payload::encode(len as usize, |into| view.write_to(&mut sizes, into))
@@ -61,18 +60,18 @@ impl<M: Message + Serialize + DeserializeOwned + HasMessageView> Encoded<M> {
         Ok(Encoded { codec: Codec::Proto, bytes, message: PhantomData })
     }
 
-    /// What came as an answer, so that it can be viewed: in protobuf, whatever it came as.
+    /// Wraps a received reply so that it can be viewed: in protobuf, regardless of the codec in which it arrived.
     #[inline]
     pub(crate) fn received(codec: Codec, bytes: Bytes) -> Result<Encoded<M>> {
         let bytes = proto::view_bytes::<M>(codec, bytes)?;
         Ok(Encoded { codec: Codec::Proto, bytes: bytes.into(), message: PhantomData })
     }
 
-    /// The message, read in place.
+    /// Returns a view of the message, read in place.
     ///
     /// # Errors
-    /// `InvalidArgument` for bytes that are no such message, `Unimplemented` if it was encoded as something else
-    /// than protobuf, as for a caller that asked for JSON.
+    /// `InvalidArgument` for bytes that are not such a message, `Unimplemented` if it was encoded in a codec other than
+    /// protobuf, as for a caller that requested JSON.
     #[inline]
     pub fn view<'a>(&'a self) -> Result<M::View<'a>>
     where
@@ -84,30 +83,30 @@ impl<M: Message + Serialize + DeserializeOwned + HasMessageView> Encoded<M> {
         }
     }
 
-    /// The message, built.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// Those of [`proto::decode`].
+    /// The errors of [`proto::decode`].
     pub fn decode(&self) -> Result<M> {
         proto::decode(self.codec, self.bytes.whole().clone())
     }
 
-    /// The bytes for a reply to the caller of `codec`; for generated code.
+    /// Returns the bytes for a reply to the caller of `codec`; for generated code.
     ///
     /// # Errors
-    /// Those of [`proto::decode`] and [`proto::encode`], if it was encoded for another caller.
+    /// The errors of [`proto::decode`] and [`proto::encode`], if it was encoded for another caller.
     #[doc(hidden)]
     #[inline]
     pub fn into_reply(self, codec: Codec) -> Result<Payload> {
         if self.codec == codec { Ok(self.bytes) } else { proto::encode_payload(&self.decode()?, codec) }
     }
 
-    /// Reads a message that was kept or came by other means, without looking at it yet.
+    /// Wraps a message that was stored or received elsewhere, without checking it yet.
     pub fn from_bytes(bytes: Bytes) -> Encoded<M> {
         Encoded { codec: Codec::Proto, bytes: bytes.into(), message: PhantomData }
     }
 
-    /// The encoded message.
+    /// Returns the encoded message.
     pub fn bytes(&self) -> &Bytes {
         self.bytes.whole()
     }
@@ -144,8 +143,10 @@ mod tests {
             wires: crate::guard::Wires::ALL,
             counts: None,
             tally: None,
+            memory: None,
             connection: 0,
             pusher: None,
+            strict_fields: false,
         };
         let cx = Cx::new(&Arc::new(peer), &SERVICE, &METHOD, None, Metadata::new());
         Call::new(0, codec, RequestBody::One(Bytes::new()), cx).into_one().expect("one message").1

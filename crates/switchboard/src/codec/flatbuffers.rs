@@ -1,6 +1,6 @@
 //! Types of `.fbs` files: FlatBuffers, JSON and MessagePack.
 //!
-//! gRPC without a subtype says protobuf, and the generated code of FlatBuffers calls so: for these types protobuf means
+//! gRPC without a subtype means protobuf, and the generated code of FlatBuffers uses it: for these types protobuf means
 //! FlatBuffers.
 
 use super::{foreign, malformed, serde, short_name};
@@ -10,13 +10,13 @@ use bytes::Bytes;
 pub use switchboard_wire::flatbuffers::{Inline, Malformed, Place, Referred, Slot, Table, Union, Writer};
 use switchboard_wire::flatbuffers::{read, write};
 
-/// What such types are written as.
+/// Codecs of these types.
 const KNOWN: &str = "flatbuffers, json and msgpack";
 
-/// Writes a message.
+/// Encodes a message.
 ///
 /// # Errors
-/// `Internal` when the type refuses to be written, `ResourceExhausted` for one too large for FlatBuffers,
+/// `Internal` if the type cannot be serialized, `ResourceExhausted` for a message too large for FlatBuffers,
 /// `Unimplemented` for other codecs.
 pub fn encode<T: Serialize + Referred>(message: &T, codec: Codec) -> Result<Bytes> {
     match codec {
@@ -39,18 +39,18 @@ pub fn encode<T: Serialize + Referred>(message: &T, codec: Codec) -> Result<Byte
     }
 }
 
-/// As [`encode`], in the shape that generated code wants.
+/// Encodes a message as [`encode`] does, with the signature that generated code needs.
 ///
 /// # Errors
-/// Those of [`encode`].
+/// The errors of [`encode`].
 pub fn encode_payload<T: Serialize + Referred>(message: &T, codec: Codec) -> Result<Payload> {
     encode(message, codec).map(Payload::from)
 }
 
-/// Reads a message.
+/// Decodes a message.
 ///
 /// # Errors
-/// `InvalidArgument` for bytes that are no such message, `Unimplemented` for other codecs.
+/// `InvalidArgument` for bytes that are not such a message, `Unimplemented` for other codecs.
 pub fn decode<T: DeserializeOwned + Referred>(codec: Codec, bytes: Bytes) -> Result<T> {
     match codec {
         Codec::FlatBuffers | Codec::Proto => {
@@ -60,5 +60,22 @@ pub fn decode<T: DeserializeOwned + Referred>(codec: Codec, bytes: Bytes) -> Res
         Codec::Postcard | Codec::Raw | Codec::Thrift | Codec::ThriftStruct => {
             Err(foreign(short_name::<T>(), codec, KNOWN))
         }
+    }
+}
+
+/// Reads a message of a request and refuses fields that the type does not have, where fields are written by name;
+/// `names` are those of the message.
+///
+/// # Errors
+/// Those of [`decode`], and `InvalidArgument` for such a field.
+#[doc(hidden)]
+pub fn decode_strict<T: DeserializeOwned + Referred>(
+    codec: Codec,
+    bytes: Bytes,
+    names: &'static [&'static str],
+) -> Result<T> {
+    match codec {
+        Codec::Json | Codec::MsgPack => serde::decode_strict(codec, bytes, names),
+        _ => decode(codec, bytes),
     }
 }

@@ -1,4 +1,4 @@
-//! Messages to bytes and back, one file a family of types.
+//! Encodes and decodes messages, with one file per family of types.
 
 pub mod flatbuffers;
 pub mod msgpack;
@@ -10,8 +10,10 @@ pub mod thrift;
 mod arena;
 #[cfg(feature = "proto")]
 mod encoded;
+mod located;
 mod payload;
 mod raw;
+mod request;
 #[cfg(feature = "proto")]
 mod segments;
 
@@ -19,32 +21,97 @@ mod segments;
 pub use encoded::Encoded;
 pub use payload::Payload;
 pub(crate) use payload::Pieces;
+#[doc(hidden)]
+pub use request::{read_request, receive_request};
 #[cfg(feature = "proto")]
 pub(crate) use segments::MESSAGE_MIN as PARTS_FROM;
 
 use crate::{Codec, Status};
+use ::serde::de::DeserializeOwned;
 use std::fmt;
 
-/// Where a message with memory of its own begins in it.
+/// Offset of a message in memory of its own.
 ///
-/// Allocators give large memory at the same place of a page, and what is copied into a message usually lies at the
-/// start of such memory as well. Behind a few bytes of tag and length the copy then goes to a place 1 to 15 bytes
-/// further in its page than where it comes from, at which `rep movsb`, with which C libraries and the kernel copy,
-/// takes 13 times as long on some processors (AMD Zen 3 to 5: 3.5 instead of 47 GB/s).
+/// Allocators return large memory at the same offset in a page, and the source of a copy usually lies at the start of
+/// such memory as well. After a few bytes of tag and length, the copy goes to an offset 1 to 15 bytes further in its
+/// page than its source. In that case `rep movsb`, which C libraries and the kernel use for copies, takes 13 times as
+/// long on some processors (AMD Zen 3 to 5: 3.5 instead of 47 GB/s).
 const OFFSET: usize = 128;
 
-/// The status for bytes that cannot be read as the message.
+/// Returns the status for bytes that cannot be decoded as the message.
 fn malformed(type_name: &str, codec: Codec, error: &dyn fmt::Display) -> Status {
     Status::invalid_argument(format!("the {codec} message is no {type_name}: {error}"))
 }
 
-/// The status for a codec that the type does not have.
-fn foreign(type_name: &str, codec: Codec, known: &str) -> Status {
-    Status::unimplemented(format!("{type_name} cannot be read or written as {codec}; it speaks {known}"))
+/// Decodes JSON. The error names the field by its path: `items[1].price`.
+#[inline]
+fn read_json<T: DeserializeOwned>(bytes: &[u8], type_name: &str, codec: Codec) -> Result<T, Status> {
+    serde_json::from_slice(bytes).map_err(|error| json_error::<T>(bytes, type_name, codec, &error))
 }
 
-/// The last part of a type's path, for messages.
+/// Decodes the JSON again for the path of the field at which it fails.
+#[cold]
+fn json_error<T: DeserializeOwned>(
+    bytes: &[u8],
+    type_name: &str,
+    codec: Codec,
+    error: &serde_json::Error,
+) -> Status {
+    match located::read::<T, _>(&mut serde_json::Deserializer::from_slice(bytes), false) {
+        Err(failure) => malformed(type_name, codec, &failure),
+        // Something is behind the message.
+        Ok(_) => malformed(type_name, codec, error),
+    }
+}
+
+/// Decodes JSON and refuses fields that the type does not have. The error suggests a near name among the fields of the
+/// type, or among `names`, the fields of the message, where the type does not list its fields.
+fn read_strict_json<T: DeserializeOwned>(
+    bytes: &[u8],
+    type_name: &str,
+    codec: Codec,
+    names: &[&'static str],
+) -> Result<T, Status> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let message = located::read(&mut reader, true);
+    let message = message.map_err(|failure| malformed(type_name, codec, &failure.near(names)))?;
+    reader.end().map_err(|error| malformed(type_name, codec, &error))?;
+    Ok(message)
+}
+
+/// Returns the status for a codec that the type does not support.
+fn foreign(type_name: &str, codec: Codec, known: &str) -> Status {
+    Status::unimplemented(format!("{type_name} cannot be read or written as {codec}; use {known}"))
+}
+
+/// Returns the last part of a type's path, for error texts.
 fn short_name<T>() -> &'static str {
     let name = std::any::type_name::<T>();
     name.split('<').next().and_then(|path| path.rsplit("::").next()).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_json_name_the_path_of_the_field() {
+        #[derive(Debug, ::serde::Deserialize)]
+        #[allow(dead_code, reason = "it is only read")]
+        struct Order {
+            items: Vec<Item>,
+        }
+        #[derive(Debug, ::serde::Deserialize)]
+        #[allow(dead_code, reason = "it is only read")]
+        struct Item {
+            price: i32,
+        }
+        let json = br#"{"items": [{"price": 1}, {"price": "x"}]}"#;
+        let status = read_json::<Order>(json, "Order", Codec::Json).unwrap_err();
+        let wanted = "the json message is no Order: field items[1].price: invalid type: string \"x\", expected i32 \
+            at line 1 column 38";
+        assert_eq!(status.message(), wanted);
+        let status = read_json::<Order>(b"{\"items\": [", "Order", Codec::Json).unwrap_err();
+        assert!(status.message().contains("EOF while parsing"), "{status}");
+    }
 }

@@ -1,8 +1,9 @@
-//! MessagePack: structures are maps by the names of their fields, as every other language has them.
+//! MessagePack: structures are maps by the names of their fields, as in the libraries of other languages.
 
 #[cfg(feature = "proto")]
 mod json;
 
+use super::located::{self, Failure};
 use rmp_serde::{
     Deserializer,
     config::BytesMode,
@@ -11,26 +12,49 @@ use rmp_serde::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Deepest nesting that is read, that of JSON here.
+/// Deepest nesting that is decoded, equal to that of JSON.
 const DEPTH_MAX: usize = 128;
 
-/// Appends a message. Sequences of bytes are written as such, as Go writes and reads a `[]byte`.
+/// Appends a message. Sequences of bytes are written as byte strings, which Go writes and reads as `[]byte`.
 pub(super) fn write<T: Serialize>(into: &mut Vec<u8>, message: &T) -> Result<(), encode::Error> {
     let mut serializer =
         rmp_serde::Serializer::new(into).with_struct_map().with_bytes(BytesMode::ForceIterables);
     message.serialize(&mut serializer)
 }
 
-/// Reads a message, all of `bytes`.
-pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, decode::Error> {
-    read_all(bytes, |deserializer| T::deserialize(deserializer))
+/// Decodes a message that must use all of `bytes`. The failure has the path of the field.
+pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure<decode::Error>> {
+    read_all(bytes, |deserializer| T::deserialize(deserializer)).map_err(|error| failure::<T>(bytes, error))
 }
 
-/// The JSON that has the same values as all of `bytes`: byte strings as base64, `NaN` and infinities as texts, as the
-/// JSON mapping of protobuf has them.
+/// Decodes like [`read`], and refuses fields that the type does not have.
+pub(super) fn read_strict<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure<decode::Error>> {
+    let mut failed = None;
+    let read = read_all(bytes, |deserializer| {
+        located::read(deserializer, true).map_err(|failure| {
+            failed = Some(failure);
+            decode::Error::Uncategorized(String::new())
+        })
+    });
+    read.map_err(|error| failed.unwrap_or_else(|| Failure::outermost(error)))
+}
+
+/// Decodes the message again for the path of the field at which it fails.
+#[cold]
+fn failure<T: DeserializeOwned>(bytes: &[u8], error: decode::Error) -> Failure<decode::Error> {
+    let mut failed = None;
+    let _ = read_all(bytes, |deserializer| {
+        failed = located::read::<T, _>(deserializer, false).err();
+        Ok(())
+    });
+    failed.unwrap_or_else(|| Failure::outermost(error))
+}
+
+/// Converts all of `bytes` to JSON with the same values: byte strings as base64, `NaN` and infinities as texts, as in
+/// protobuf JSON.
 ///
 /// # Errors
-/// `InvalidArgument` for bytes that are no MessagePack, values more than 128 deep, and names that are neither text nor
+/// `InvalidArgument` for bytes that are not MessagePack, values more than 128 deep, and names that are neither text nor
 /// number.
 #[cfg(feature = "proto")]
 pub fn to_json(bytes: &[u8]) -> crate::Result<Vec<u8>> {
@@ -55,7 +79,7 @@ fn read_all<'a, T>(
     drop(deserializer);
     match rest.len() {
         0 => Ok(message),
-        left => Err(decode::Error::Uncategorized(format!("{left} bytes are left behind it"))),
+        left => Err(decode::Error::Uncategorized(format!("{left} bytes follow the value"))),
     }
 }
 
@@ -98,13 +122,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_an_error() {
+    fn malformed_values_are_errors() {
         for (bytes, part) in [
             (&b""[..], "read"),
-            (b"\xc0\xc0", "1 bytes are left"),
+            (b"\xc0\xc0", "1 bytes follow"),
             (b"\x92\x01", "read"),
             (&[0x91; 1000][..], "depth limit"),
-            // A list is no name of a field.
+            // A list cannot be the name of a field.
             (b"\x81\x90\x01", "key must be a string"),
         ] {
             let error = json_of(bytes).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Encoded messages on their way out: small ones in memory that is used again, the large parts of others not copied.
+//! Encoded messages to be sent: small ones in reused memory, the large parts of others without copies.
 
 use super::arena;
 use bytes::{Bytes, BytesMut};
@@ -10,72 +10,72 @@ use std::{
 };
 use switchboard_wire::Outgoing;
 
-/// Larger messages get memory of their own.
+/// Larger messages get separate memory.
 const SMALL_MAX: usize = 4 << 10;
-/// Places that a thread keeps, with room for a small message each.
+/// Buffers that a thread keeps, with room for a small message each.
 const KEPT_MAX: usize = 128;
 
 /// An encoded message that is to be sent.
 ///
-/// A small one lies in memory that the thread uses again, since it is written once and then gone: counting references
-/// to it would cost more than the copy that puts it behind its frame's head. A large protobuf message whose `bytes`
-/// fields lie in memory that can be shared (a [`Bytes`], or the request that a view borrows from) is a list of parts:
-/// the native wire writes them one after the other, and everything else joins them.
+/// A small message lies in memory that the thread reuses, because it is written once and then dropped: counting
+/// references to it would cost more than the copy that puts it after the head of its frame. A large protobuf message
+/// whose `bytes` fields lie in memory that can be shared (a [`Bytes`], or the request that a view borrows from) is a
+/// list of parts: the native wire writes them one after the other, and all other wires join them.
 ///
-/// One word, since it passes through many hands.
-pub struct Payload(Place);
+/// It is one word, because many functions move it.
+pub struct Payload(PooledBuffer);
 
-/// The place of a message; there until it is dropped, and kept for the next one then.
-struct Place(Option<Box<Held>>);
+/// The buffer of a message; set until it is dropped, and then kept for the next message.
+struct PooledBuffer(Option<Box<Buffer>>);
 
-/// What is held of a message: what is shared, else its parts, else its few bytes.
+/// The content of a message: shared bytes, otherwise parts, otherwise a few bytes.
 #[derive(Default)]
-struct Held {
+struct Buffer {
     shared: Option<Bytes>,
     parts: Vec<Bytes>,
     small: BytesMut,
-    /// The parts, or the few bytes, in one piece that can be kept, once somebody wanted that.
+    /// The parts, or the few bytes, joined into one shareable piece at the first call that needs it.
     joined: OnceLock<Bytes>,
 }
 
-/// A message as wires take it.
+/// A message in the form that wires expect.
 pub(crate) enum Pieces<'a> {
-    /// In one piece.
+    /// One piece.
     One(Outgoing<'a>),
-    /// In several, none of which is empty.
+    /// Several pieces, none of which is empty.
     Parts(&'a [Bytes]),
 }
 
 thread_local! {
-    #[expect(clippy::vec_box, reason = "what a message holds is the box")]
-    static FREE: RefCell<Vec<Box<Held>>> = const { RefCell::new(Vec::new()) };
+    #[expect(clippy::vec_box, reason = "a message holds the box itself")]
+    static FREE: RefCell<Vec<Box<Buffer>>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Payload {
-    /// A message of `len` bytes that `write` appends.
+    /// Encodes a message of `len` bytes that `write` appends.
     #[inline]
     pub(super) fn encode(len: usize, write: impl FnOnce(&mut BytesMut)) -> Payload {
         if len > SMALL_MAX {
             return arena::alone(len, write).into();
         }
-        let mut place = Place::free();
-        place.small.reserve(len);
-        write(&mut place.small);
-        Payload(place)
+        let mut buffer = PooledBuffer::free();
+        buffer.small.reserve(len);
+        write(&mut buffer.small);
+        Payload(buffer)
     }
 
-    /// A message of these parts, none of which is empty.
+    /// Creates a message of these parts, none of which is empty.
     #[cfg(feature = "proto")]
     pub(super) fn of_parts(mut parts: Vec<Bytes>) -> Payload {
         if parts.len() == 1 {
             return parts.remove(0).into();
         }
-        let mut place = Place::free();
-        place.parts = parts;
-        Payload(place)
+        let mut buffer = PooledBuffer::free();
+        buffer.parts = parts;
+        Payload(buffer)
     }
 
-    /// The length of the message in bytes.
+    /// Returns the length of the message in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         match self.pieces() {
@@ -84,12 +84,12 @@ impl Payload {
         }
     }
 
-    /// Whether there is no byte in the message.
+    /// Returns whether the message has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The message as wires take it.
+    /// Returns the message in the form that wires expect.
     #[inline]
     pub(crate) fn pieces(&self) -> Pieces<'_> {
         let held = &*self.0;
@@ -100,7 +100,7 @@ impl Payload {
         }
     }
 
-    /// The message, if it is in one piece.
+    /// Returns the message, if it is in one piece.
     #[inline]
     pub(crate) fn one(&self) -> Option<Outgoing<'_>> {
         match self.pieces() {
@@ -109,13 +109,13 @@ impl Payload {
         }
     }
 
-    /// The message in one piece that can be kept; what is small or in parts is copied the first time.
+    /// Returns the message as one shareable piece; a small message or one in parts is copied the first time.
     pub fn whole(&self) -> &Bytes {
         let held = &*self.0;
         held.shared.as_ref().unwrap_or_else(|| held.joined.get_or_init(|| held.join()))
     }
 
-    /// The message in one piece that can be kept; what is small or in parts is copied.
+    /// Converts the message to one shareable piece; a small message or one in parts is copied.
     #[inline]
     pub fn into_whole(mut self) -> Bytes {
         let held = &mut *self.0;
@@ -123,7 +123,7 @@ impl Payload {
     }
 }
 
-impl Held {
+impl Buffer {
     #[cold]
     fn join(&self) -> Bytes {
         if self.parts.is_empty() {
@@ -135,32 +135,32 @@ impl Held {
     }
 }
 
-impl Place {
+impl PooledBuffer {
     #[inline]
-    fn free() -> Place {
-        // A thread that ends keeps nothing any more.
+    fn free() -> PooledBuffer {
+        // A thread that exits keeps no buffers.
         let kept = FREE.try_with(|free| free.borrow_mut().pop()).ok().flatten();
-        Place(Some(kept.unwrap_or_default()))
+        PooledBuffer(Some(kept.unwrap_or_default()))
     }
 }
 
-impl Deref for Place {
-    type Target = Held;
+impl Deref for PooledBuffer {
+    type Target = Buffer;
 
     #[inline]
-    fn deref(&self) -> &Held {
+    fn deref(&self) -> &Buffer {
         self.0.as_deref().expect("taken when it is dropped")
     }
 }
 
-impl DerefMut for Place {
+impl DerefMut for PooledBuffer {
     #[inline]
-    fn deref_mut(&mut self) -> &mut Held {
+    fn deref_mut(&mut self) -> &mut Buffer {
         self.0.as_deref_mut().expect("taken when it is dropped")
     }
 }
 
-impl Drop for Place {
+impl Drop for PooledBuffer {
     #[inline]
     fn drop(&mut self) {
         let Some(mut held) = self.0.take() else { return };
@@ -193,9 +193,9 @@ impl From<Vec<u8>> for Payload {
 impl From<Bytes> for Payload {
     #[inline]
     fn from(bytes: Bytes) -> Payload {
-        let mut place = Place::free();
-        place.shared = Some(bytes);
-        Payload(place)
+        let mut buffer = PooledBuffer::free();
+        buffer.shared = Some(bytes);
+        Payload(buffer)
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
 
     #[cfg(feature = "proto")]
     #[test]
-    fn parts_are_joined_when_one_piece_is_asked_for() {
+    fn parts_are_joined_when_one_piece_is_requested() {
         let payload = Payload::of_parts(vec![Bytes::from_static(b"ab"), Bytes::from_static(b"c")]);
         assert!(payload.one().is_none() && payload.len() == 3);
         assert_eq!(payload.whole(), "abc");

@@ -1,6 +1,9 @@
-//! Protobuf messages: their own bytes, canonical JSON, or the same mapping in MessagePack.
+//! Protobuf messages: binary, protobuf JSON, or the same mapping in MessagePack.
 
-use super::{PARTS_FROM, Payload, arena, foreign, malformed, msgpack, segments::Segments, short_name};
+use super::{
+    PARTS_FROM, Payload, arena, foreign, malformed, msgpack, read_json, read_strict_json, segments::Segments,
+    short_name,
+};
 use crate::{Codec, Result};
 use buffa::{
     DEFAULT_ELEMENT_MEMORY_LIMIT, DEFAULT_UNKNOWN_FIELD_LIMIT, DecodeContext, DecodeError, Message,
@@ -11,14 +14,14 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 use std::cell::Cell;
 
-/// What the lengths of protobuf can express.
+/// Largest length that protobuf can express.
 const MESSAGE_BYTES_MAX: u32 = i32::MAX as u32;
 
-/// Writes a message.
+/// Encodes a message.
 ///
 /// # Errors
-/// `Internal` when it is too large for protobuf, `Unimplemented` for other codecs than protobuf, which raw bytes are
-/// too, JSON and MessagePack.
+/// `Internal` if it is too large for protobuf, `Unimplemented` for codecs other than protobuf (which includes raw
+/// bytes), JSON and MessagePack.
 #[inline]
 pub fn encode<M: Message + Serialize>(message: &M, codec: Codec) -> Result<Bytes> {
     match codec {
@@ -32,10 +35,11 @@ pub fn encode<M: Message + Serialize>(message: &M, codec: Codec) -> Result<Bytes
     }
 }
 
-/// As [`encode`], for messages that are sent at once: large fields of type [`Bytes`] are not copied.
+/// Encodes a message as [`encode`] does, for messages that are sent at once: large fields of type [`Bytes`] are not
+/// copied.
 ///
 /// # Errors
-/// Those of [`encode`].
+/// The errors of [`encode`].
 #[inline]
 pub fn encode_payload<M: Message + Serialize>(message: &M, codec: Codec) -> Result<Payload> {
     if !matches!(codec, Codec::Proto | Codec::Raw) {
@@ -57,7 +61,7 @@ pub(super) fn gather(len: u32, backing: Option<Bytes>, write: impl FnOnce(&mut S
     segments.finish()
 }
 
-/// Writes a message, or a view of one, by the names of its fields; other codecs are refused.
+/// Encodes a message, or a view of one, by the names of its fields; other codecs are refused.
 pub(super) fn encode_json<T: Serialize>(message: &T, codec: Codec) -> Result<Bytes> {
     let refused = |error: &dyn std::fmt::Display| {
         crate::Status::internal(format!("{} cannot be written as {codec}: {error}", short_name::<T>()))
@@ -78,7 +82,7 @@ pub(super) fn encode_json<T: Serialize>(message: &T, codec: Codec) -> Result<Byt
     }
 }
 
-/// What protobuf messages are written as.
+/// Codecs of protobuf messages.
 const KNOWN: &str = "proto, json and msgpack";
 
 /// # Errors
@@ -92,24 +96,22 @@ pub(super) fn check_len<M>(len: u32) -> Result<()> {
     Err(crate::Status::resource_exhausted(text))
 }
 
-/// Reads a message into a value that owns its parts.
+/// Decodes a message into a value that owns its parts.
 ///
 /// # Errors
-/// `InvalidArgument` for bytes that are no such message, `Unimplemented` for other codecs.
+/// `InvalidArgument` for bytes that are not such a message, `Unimplemented` for other codecs.
 #[inline]
 pub fn decode<M: Message + DeserializeOwned>(codec: Codec, mut bytes: Bytes) -> Result<M> {
     match codec {
         Codec::Proto | Codec::Raw => {
-            // From the shared bytes, not a slice: `bytes` fields become shares of them.
-            M::decode(&mut bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))
+            // Decoded from the shared bytes, not from a slice: `bytes` fields share the memory.
+            merge(&mut bytes).map_err(|failure| malformed(short_name::<M>(), codec, &failure))
         }
-        Codec::Json => {
-            serde_json::from_slice(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))
-        }
+        Codec::Json => read_json(&bytes, short_name::<M>(), codec),
         Codec::MsgPack => {
             let json =
                 msgpack::json_of(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))?;
-            serde_json::from_slice(&json).map_err(|error| malformed(short_name::<M>(), codec, &error))
+            read_json(&json, short_name::<M>(), codec)
         }
         Codec::FlatBuffers | Codec::Postcard | Codec::Thrift | Codec::ThriftStruct => {
             Err(foreign(short_name::<M>(), codec, KNOWN))
@@ -117,10 +119,11 @@ pub fn decode<M: Message + DeserializeOwned>(codec: Codec, mut bytes: Bytes) -> 
     }
 }
 
-/// The bytes that a view of `M` can borrow from: those of the request if it is protobuf, else written anew.
+/// Returns the bytes that a view of `M` can borrow from: those of the request if it is protobuf, otherwise encoded
+/// again.
 ///
 /// # Errors
-/// Those of [`decode`].
+/// The errors of [`decode`].
 #[inline]
 pub fn view_bytes<M: Message + DeserializeOwned>(codec: Codec, bytes: Bytes) -> Result<Bytes> {
     match codec {
@@ -129,10 +132,48 @@ pub fn view_bytes<M: Message + DeserializeOwned>(codec: Codec, bytes: Bytes) -> 
     }
 }
 
-/// Reads a view that borrows from `bytes`.
+/// Decodes a message of a request and refuses fields that the type does not have, where fields are written by name;
+/// `names` are those of the message.
 ///
 /// # Errors
-/// `InvalidArgument` for bytes that are no such message.
+/// Those of [`decode`], and `InvalidArgument` for such a field.
+#[doc(hidden)]
+pub fn decode_strict<M: Message + DeserializeOwned>(
+    codec: Codec,
+    bytes: Bytes,
+    names: &'static [&'static str],
+) -> Result<M> {
+    match codec {
+        Codec::Json => read_strict_json(&bytes, short_name::<M>(), codec, names),
+        Codec::MsgPack => {
+            let json =
+                msgpack::json_of(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))?;
+            read_strict_json(&json, short_name::<M>(), codec, names)
+        }
+        _ => decode(codec, bytes),
+    }
+}
+
+/// Does for [`view_bytes`] what [`decode_strict`] does for [`decode`].
+///
+/// # Errors
+/// Those of [`decode_strict`].
+#[doc(hidden)]
+pub fn view_bytes_strict<M: Message + DeserializeOwned>(
+    codec: Codec,
+    bytes: Bytes,
+    names: &'static [&'static str],
+) -> Result<Bytes> {
+    match codec {
+        Codec::Proto | Codec::Raw => Ok(bytes),
+        _ => Ok(decode_strict::<M>(codec, bytes, names)?.encode_to_bytes()),
+    }
+}
+
+/// Decodes a view that borrows from `bytes`.
+///
+/// # Errors
+/// `InvalidArgument` for bytes that are not such a message.
 #[inline]
 pub fn view<'a, V: MessageView<'a> + Default>(bytes: &'a [u8]) -> Result<V> {
     let mut view = V::default();
@@ -140,26 +181,64 @@ pub fn view<'a, V: MessageView<'a> + Default>(bytes: &'a [u8]) -> Result<V> {
     Ok(view)
 }
 
-/// Reads into a view that stays where it is; for generated code. A view of many fields is large, and is moved by each
-/// result that it goes through.
+/// Decodes into a view in place; for generated code. A view of many fields is large, and each function that returns it
+/// moves it.
 ///
 /// # Errors
-/// Those of [`view`].
+/// The errors of [`view`].
 #[doc(hidden)]
 #[inline]
 pub fn read_view<'a, V: MessageView<'a>>(view: &mut V, bytes: &'a [u8]) -> Result<()> {
-    fields(view, bytes).map_err(|error| malformed(short_name::<V::Owned>(), Codec::Proto, &error))
+    fields(view, bytes).map_err(|failure| malformed(short_name::<V::Owned>(), Codec::Proto, &failure))
 }
 
-/// What [`MessageView::decode_view`] does, with tags of two bytes read in place: those of every field above the 15th.
-fn fields<'a, V: MessageView<'a>>(view: &mut V, mut rest: &'a [u8]) -> std::result::Result<(), DecodeError> {
+/// Bytes that are no message.
+struct Failure {
+    /// The field of the outermost message, if its tag could be read.
+    field: Option<u32>,
+    /// Where that begins.
+    at: usize,
+    error: DecodeError,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(number) = self.field {
+            write!(f, "field {number} ")?;
+        }
+        write!(f, "at byte {}: {}", self.at, self.error)
+    }
+}
+
+/// Does what [`Message::decode`] does, and knows the field at which it fails.
+#[inline]
+fn merge<M: Message>(bytes: &mut Bytes) -> std::result::Result<M, Failure> {
+    let unknown_fields = Cell::new(DEFAULT_UNKNOWN_FIELD_LIMIT);
+    let elements = Cell::new(DEFAULT_ELEMENT_MEMORY_LIMIT);
+    let limits = DecodeContext::new(RECURSION_LIMIT, &unknown_fields).with_element_memory(&elements);
+    let (mut message, len) = (M::default(), bytes.len());
+    while !bytes.is_empty() {
+        let at = len - bytes.len();
+        let tag = Tag::decode(bytes).map_err(|error| Failure { field: None, at, error })?;
+        let merged = message.merge_field(tag, bytes, limits);
+        merged.map_err(|error| Failure { field: Some(tag.field_number()), at, error })?;
+    }
+    Ok(message)
+}
+
+/// Decodes like [`MessageView::decode_view`], with tags of two bytes read in place: those of every field above the
+/// 15th.
+fn fields<'a, V: MessageView<'a>>(view: &mut V, bytes: &'a [u8]) -> std::result::Result<(), Failure> {
+    let mut rest = bytes;
     let unknown_fields = Cell::new(DEFAULT_UNKNOWN_FIELD_LIMIT);
     let elements = Cell::new(DEFAULT_ELEMENT_MEMORY_LIMIT);
     let limits = DecodeContext::new(RECURSION_LIMIT, &unknown_fields).with_element_memory(&elements);
     while !rest.is_empty() {
         let from_tag = rest;
-        let tag = take_tag(&mut rest)?;
-        rest = view.merge_view_field(tag, rest, from_tag, limits)?;
+        let failed = |field, error| Failure { field, at: bytes.len() - from_tag.len(), error };
+        let tag = take_tag(&mut rest).map_err(|error| failed(None, error))?;
+        let merged = view.merge_view_field(tag, rest, from_tag, limits);
+        rest = merged.map_err(|error| failed(Some(tag.field_number()), error))?;
     }
     Ok(())
 }
@@ -180,7 +259,7 @@ fn take_tag(from: &mut &[u8]) -> std::result::Result<Tag, DecodeError> {
         _ => return Tag::decode(from),
     };
     if number < 8 {
-        // No field has the number 0.
+        // The field number 0 is invalid.
         return Tag::decode(from);
     }
     *from = after;
@@ -191,6 +270,25 @@ fn take_tag(from: &mut &[u8]) -> std::result::Result<Tag, DecodeError> {
 mod tests {
     use super::*;
     use buffa::bytes::Buf;
+
+    #[test]
+    fn errors_name_the_field_and_the_byte() {
+        use buffa_types::google::protobuf::{FieldMask, StringValue};
+        for (bytes, place) in [
+            (&b"\x0a\x01a\x0a\x05b"[..], "field 1 at byte 3: "),
+            (b"\x0a\x01\xff", "field 1 at byte 0: "),
+            (b"\x0a\x01a\xff", "at byte 3: "),
+        ] {
+            let wanted = format!("the proto message is no FieldMask: {place}");
+            let owned = decode::<FieldMask>(Codec::Proto, Bytes::from_static(bytes)).unwrap_err();
+            assert!(owned.message().starts_with(&wanted), "{owned}");
+            let viewed = view::<buffa_types::google::protobuf::FieldMaskView<'_>>(bytes);
+            let Err(viewed) = viewed else { panic!("{bytes:?} was read") };
+            assert_eq!(viewed.message(), owned.message());
+        }
+        let status = decode::<StringValue>(Codec::Proto, Bytes::from_static(b"\xff")).unwrap_err();
+        assert!(status.message().contains("no StringValue: at byte 0: "), "{status}");
+    }
 
     #[test]
     fn every_tag_is_read_as_the_library_reads_it() {

@@ -1,4 +1,4 @@
-//! Raw bytes: a message that is nothing but one value of bytes or text, or nothing at all.
+//! Raw bytes: a message that consists of one value of bytes or text, or is empty.
 //!
 //! The arguments of a method are a structure, which may have one field; the result is the value itself.
 
@@ -13,9 +13,9 @@ use serde::{
 };
 use std::iter;
 
-/// The bytes of a message; none for one that is more than that.
+/// Returns the bytes of a message; `None` for a message with other content.
 pub(super) fn write<T: Serialize>(message: &T) -> Option<Vec<u8>> {
-    // MessagePack says where the bytes are, whatever type has them.
+    // MessagePack shows where the bytes are, regardless of their type.
     let mut packed = Vec::new();
     msgpack::write(&mut packed, message).ok()?;
     let start = payload(&packed)?;
@@ -23,7 +23,7 @@ pub(super) fn write<T: Serialize>(message: &T) -> Option<Vec<u8>> {
     Some(packed)
 }
 
-/// Where the bytes begin in a message of MessagePack, which they end.
+/// Returns where the bytes begin in a MessagePack message, at whose end they are.
 fn payload(packed: &[u8]) -> Option<usize> {
     let length = |from: usize, size: usize| {
         let bytes = packed.get(from..from + size)?;
@@ -41,7 +41,7 @@ fn payload(packed: &[u8]) -> Option<usize> {
         at = start + name;
     }
     let (start, bytes) = match packed.get(at)? {
-        // No value, no fields, and no bytes: those of none may be a row of anything.
+        // No value, no fields, and no bytes: an empty array may have elements of any type.
         0xC0 | 0x80 | 0x90 => (at + 1, 0),
         short @ 0xA0..=0xBF => (at + 1, usize::from(short & 0x1F)),
         0xC4 | 0xD9 => length(at + 1, 1)?,
@@ -52,7 +52,7 @@ fn payload(packed: &[u8]) -> Option<usize> {
     (start + bytes == packed.len()).then_some(start)
 }
 
-/// Reads a message of which these are the bytes.
+/// Decodes a message from these bytes.
 pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     T::deserialize(Raw(bytes))
 }
@@ -63,8 +63,7 @@ struct Raw<'a>(&'a [u8]);
 impl Raw<'_> {
     fn none(self) -> Result<(), Error> {
         let left = self.0.len();
-        let error =
-            || serde::de::Error::custom(format_args!("{left} bytes, where there is no place for any"));
+        let error = || serde::de::Error::custom(format_args!("{left} bytes, and the type allows none"));
         if left == 0 { Ok(()) } else { Err(error()) }
     }
 }

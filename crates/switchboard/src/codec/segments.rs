@@ -1,21 +1,22 @@
-//! Where large protobuf messages are written to: what lies in shared memory already is not copied.
+//! Writes large protobuf messages without copying the parts that lie in shared memory.
 
 use super::{OFFSET, payload::Payload};
 use buffa::EncodeSink;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// Messages from this size on are gathered from parts: below, a copy costs less than parts do.
+/// Messages from this size on are gathered from parts: for smaller ones, a copy costs less than parts.
 pub(crate) const MESSAGE_MIN: usize = 32 << 10;
 
-/// Fields from this size on are parts of their own.
+/// Fields from this size on are separate parts.
 const PART_MIN: usize = 16 << 10;
 
-/// Gathers a message: the large fields as shares of where they are, the rest in memory of its own.
+/// Gathers a message: large fields share their memory, the rest is in separate memory.
 pub(super) struct Segments {
     parts: Vec<Bytes>,
-    /// What was written since the last part; room for the whole message, which costs nothing where nobody writes.
+    /// Bytes that were written since the last part. It has room for the whole message; pages that are not written cost
+    /// nothing.
     tail: BytesMut,
-    /// What large slices may be shares of: the request that a view borrows from.
+    /// Memory that large slices may share: the request that a view borrows from.
     backing: Option<Bytes>,
 }
 
@@ -38,7 +39,7 @@ impl Segments {
         }
     }
 
-    /// `slice` as a share of the backing, if it lies there.
+    /// Returns `slice` as a share of the backing, if it lies in it.
     fn share(&self, slice: &[u8]) -> Option<Bytes> {
         let backing = self.backing.as_ref()?;
         let (whole, part) = (backing.as_ptr_range(), slice.as_ptr_range());

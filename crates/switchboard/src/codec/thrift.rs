@@ -1,11 +1,11 @@
 //! Types of `.thrift` files: Thrift's binary protocol, JSON and postcard.
 //!
-//! Written as Thrift, a request is the struct of a method's arguments and a reply that of its result, in which field 0
-//! is the value and others are the exceptions that the method declares. In JSON and postcard the arguments have names,
-//! and the reply is the value. As a struct on its own, which rpcx has, a request is the only argument if that is a
-//! struct, and a reply is the value if that is one; others are as in Thrift. Beside Thrift itself an exception is a
-//! [`Status`] with the exception as its detail, whose type name is that of the exception and whose value is its struct
-//! in the binary protocol.
+//! In Thrift, a request is the struct of a method's arguments and a reply that of its result, in which field 0 is the
+//! value and others are the exceptions that the method declares. In JSON and postcard the arguments have names, and the
+//! reply is the value. As a plain struct, which rpcx uses, a request is the only argument if that is a struct, and a
+//! reply is the value if that is one; others are as in Thrift. In all codecs except Thrift an exception is a [`Status`]
+//! with the exception as its detail, whose type name is that of the exception and whose value is its struct in the
+//! binary protocol.
 
 #[cfg(feature = "http")]
 mod messages;
@@ -25,13 +25,13 @@ pub use switchboard_wire::thrift::{
 
 /// An exception of a `.thrift` file.
 ///
-/// A handler fails with it, `Err(exception.into())`, where the method declares it; a caller asks the status that its
-/// call ended with: `NotFound::of(&status)`. It arrives typed on every wire that carries details, and in Thrift itself.
+/// A handler fails with it, `Err(exception.into())`, if the method declares it. A caller reads it from the status of
+/// its call: `NotFound::of(&status)`. It arrives typed on every wire that carries details, and in Thrift itself.
 pub trait Exception: Into<Status> + Value {
-    /// The name with the package, as the status has it.
+    /// The name with the package, as in the detail of the status.
     const NAME: &'static str;
 
-    /// The exception that a call ended with, if it is this one.
+    /// Returns the exception that a call ended with, if it is this one.
     fn of(status: &Status) -> Option<Self> {
         let detail = status.details().iter().find(|detail| detail.type_name == Self::NAME)?;
         Self::read(&mut Reader::new(&detail.value)).ok()
@@ -45,28 +45,28 @@ pub struct Throw {
     pub id: i16,
     /// [`Exception::NAME`].
     pub name: &'static str,
-    /// Makes a status of it.
+    /// Reads it and returns it as a status.
     pub read: fn(&mut Reader<'_>) -> std::result::Result<Status, Malformed>,
 }
 
 impl Throw {
-    /// The exception `E` in this field of the result.
+    /// Describes the exception `E` in this field of the result.
     pub const fn new<E: Exception>(id: i16) -> Throw {
         Throw { id, name: E::NAME, read: |input| E::read(input).map(Into::into) }
     }
 }
 
-/// The status of an exception; for generated code.
+/// Returns the status of an exception; for generated code.
 pub fn status<E: Exception>(exception: &E, code: crate::Code, text: &str) -> Status {
     let mut value = Vec::new();
     exception.write(&mut value);
     Status::new(code, text).with_detail(E::NAME, value)
 }
 
-/// Writes a message.
+/// Encodes a message.
 ///
 /// # Errors
-/// `Internal` when the type refuses to be written, `ResourceExhausted` for one too large for Thrift, `Unimplemented`
+/// `Internal` if the type cannot be serialized, `ResourceExhausted` for a message too large for Thrift, `Unimplemented`
 /// for protobuf.
 pub fn encode<T: Serialize + Value>(message: &T, codec: Codec) -> Result<Bytes> {
     match codec {
@@ -79,10 +79,10 @@ pub fn encode<T: Serialize + Value>(message: &T, codec: Codec) -> Result<Bytes> 
     }
 }
 
-/// Reads a message.
+/// Decodes a message.
 ///
 /// # Errors
-/// `InvalidArgument` for bytes that are no such message, `Unimplemented` for protobuf.
+/// `InvalidArgument` for bytes that are not such a message, `Unimplemented` for protobuf.
 pub fn decode<T: DeserializeOwned + Value>(codec: Codec, bytes: Bytes) -> Result<T> {
     let whole = match (codec, T::SOLE) {
         (Codec::ThriftStruct, Some(id)) => {
@@ -95,10 +95,39 @@ pub fn decode<T: DeserializeOwned + Value>(codec: Codec, bytes: Bytes) -> Result
         (Codec::Thrift | Codec::ThriftStruct, _) => bytes,
         _ => return serde::decode(codec, bytes),
     };
-    T::read(&mut Reader::new(&whole)).map_err(|error| malformed(short_name::<T>(), codec, &error))
+    let mut input = Reader::new(&whole);
+    T::read(&mut input).map_err(|error| unreadable::<T>(&whole, input.left(), codec, &error))
 }
 
-/// What is said of a result that says nothing.
+/// The status for a struct that cannot be read further than to its last `left` bytes.
+#[cold]
+fn unreadable<T>(whole: &Bytes, left: usize, codec: Codec, error: &Malformed) -> Status {
+    let at = whole.len() - left;
+    let place = match switchboard_wire::thrift::field_at(whole, at) {
+        fields if fields.is_empty() => format!("at byte {at}"),
+        fields => format!("field {fields} at byte {at}"),
+    };
+    malformed(short_name::<T>(), codec, &format_args!("{place}: {error}"))
+}
+
+/// Reads a message of a request and refuses fields that the type does not have, where fields are written by name;
+/// `names` are those of the message.
+///
+/// # Errors
+/// Those of [`decode`], and `InvalidArgument` for such a field.
+#[doc(hidden)]
+pub fn decode_strict<T: DeserializeOwned + Value>(
+    codec: Codec,
+    bytes: Bytes,
+    names: &'static [&'static str],
+) -> Result<T> {
+    match codec {
+        Codec::Thrift | Codec::ThriftStruct => decode(codec, bytes),
+        _ => serde::decode_strict(codec, bytes, names),
+    }
+}
+
+/// Error text for an empty result.
 const NOTHING: &str = "the result has neither a value nor an exception that the method declares";
 
 /// Bytes before the struct in a field: type and number.
@@ -106,10 +135,10 @@ const FIELD_HEAD: usize = 3;
 /// Bytes behind the last field.
 const STOP: usize = 1;
 
-/// Writes what a method returned, or one of the exceptions that it declares.
+/// Encodes the value that a method returned, or one of the exceptions that it declares.
 ///
 /// # Errors
-/// Those of [`encode`], and what the method failed with if that is nothing that Thrift can say.
+/// The errors of [`encode`], and the status of the method if Thrift cannot express it.
 pub fn encode_result<T: Serialize + Value>(
     outcome: Result<T>,
     codec: Codec,
@@ -144,10 +173,10 @@ pub fn encode_result<T: Serialize + Value>(
     }
 }
 
-/// Reads what a method returned.
+/// Decodes the result of a method.
 ///
 /// # Errors
-/// The exception that it threw, those of [`decode`], and `Internal` for a result with neither value nor exception.
+/// The exception that it threw, the errors of [`decode`], and `Internal` for a result with neither value nor exception.
 pub fn decode_result<T: DeserializeOwned + Value>(codec: Codec, bytes: Bytes, throws: &[Throw]) -> Result<T> {
     if codec == Codec::ThriftStruct && T::TYPE == Type::STRUCT {
         return T::read(&mut Reader::new(&bytes))
@@ -182,7 +211,7 @@ fn read_result<T: Value>(bytes: &Bytes, throws: &[Throw]) -> Read<T> {
     }
 }
 
-/// What `write` writes, in one allocation of its size.
+/// Returns the output of `write`, in one allocation of its size.
 fn written<T>(write: impl FnOnce(&mut Vec<u8>)) -> Result<Bytes> {
     let mut scratch = serde::scratch();
     write(&mut scratch);

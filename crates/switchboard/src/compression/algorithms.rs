@@ -1,4 +1,4 @@
-//! The algorithms behind the encodings, and how far each may inflate a message.
+//! Compression algorithms by encoding, with bounds on decompression.
 
 use super::blocks;
 use bytes::Bytes;
@@ -8,13 +8,13 @@ use connectrpc::{CompressionRegistry, ErrorCode};
 use std::sync::LazyLock;
 use switchboard_wire::Encoding;
 
-/// Why a message cannot be decompressed.
+/// Reason why a message cannot be decompressed.
 pub(super) enum Unreadable {
     Broken(String),
     TooLarge,
 }
 
-/// None for what cannot be compressed.
+/// Compresses a message; returns `None` if the message cannot be compressed.
 pub(super) fn compress(encoding: Encoding, message: &[u8]) -> Option<Bytes> {
     match encoding {
         Encoding::Lz4 => blocks::lz4(message),
@@ -26,7 +26,7 @@ pub(super) fn compress(encoding: Encoding, message: &[u8]) -> Option<Bytes> {
     }
 }
 
-/// A message of at most `bytes_max`.
+/// Decompresses a message to at most `bytes_max` bytes.
 pub(super) fn decompress(encoding: Encoding, message: Bytes, bytes_max: u32) -> Result<Bytes, Unreadable> {
     if message.is_empty() {
         return Err(Unreadable::Broken("it is empty".into()));
@@ -38,7 +38,7 @@ pub(super) fn decompress(encoding: Encoding, message: Bytes, bytes_max: u32) -> 
     }
 }
 
-/// The compressions of HTTP; the providers keep what they work with for the next message.
+/// Algorithms of HTTP; the providers reuse their working memory for the next message.
 #[cfg(feature = "http")]
 pub(crate) static REGISTRY: LazyLock<CompressionRegistry> =
     LazyLock::new(|| CompressionRegistry::default().register(crate::http::deflate::Deflate));

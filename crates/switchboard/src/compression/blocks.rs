@@ -1,20 +1,20 @@
-//! Snappy and LZ4: whole messages that say first how long they will be.
+//! Snappy and LZ4: block formats that start with the decompressed length.
 //!
-//! The tables that find repetitions, and the space that is written to, are kept by each thread, so that a message
-//! costs one allocation, of its compressed size. What a message says of its length is believed only as far as the
-//! bytes that came could ever inflate to: otherwise a few of them would make us reserve `message_bytes_max`.
+//! Each thread keeps the match tables and the output space, so that a message costs one allocation, of its
+//! compressed size. The length in a message is accepted only up to the maximum expansion of the received
+//! bytes: otherwise a few bytes could make the receiver reserve `message_bytes_max`.
 
 use super::algorithms::Unreadable;
 use bytes::Bytes;
 use std::cell::RefCell;
 
-/// More space is not kept for the next message; in bytes.
+/// Maximum size in bytes of the output space that is kept for the next message.
 const SPACE_KEPT: usize = 64 << 10;
-/// Of a Snappy copy of 3 bytes come 64 at most.
+/// A Snappy copy element of 3 bytes expands to 64 bytes at most.
 const SNAPPY_RATIO_MAX: usize = 22;
-/// Each byte that continues a length of LZ4 stands for 255 at most.
+/// Each continuation byte of an LZ4 length adds 255 at most.
 const LZ4_RATIO_MAX: usize = 255;
-/// The length before a block of LZ4.
+/// Bytes of the length field before an LZ4 block.
 const LENGTH: usize = 4;
 
 thread_local! {
@@ -31,7 +31,7 @@ struct Workshop {
     space: Vec<u8>,
 }
 
-/// A message in the raw format of Snappy; none if it is too large for it.
+/// Compresses to the raw Snappy format; returns `None` if the message is too large for it.
 pub(super) fn snappy(message: &[u8]) -> Option<Bytes> {
     let room = match snap::raw::max_compress_len(message.len()) {
         0 => return None,
@@ -40,7 +40,7 @@ pub(super) fn snappy(message: &[u8]) -> Option<Bytes> {
     written(room, |workshop, space| workshop.snappy.compress(message, space).ok())
 }
 
-/// A message as a block of LZ4 behind its length; none if it is too large for it.
+/// Compresses to an LZ4 block after its length; returns `None` if the message is too large for it.
 pub(super) fn lz4(message: &[u8]) -> Option<Bytes> {
     let length = u32::try_from(message.len()).ok()?;
     let room = LENGTH + lz4_flex::block::get_maximum_output_size(message.len());
@@ -52,7 +52,7 @@ pub(super) fn lz4(message: &[u8]) -> Option<Bytes> {
     })
 }
 
-/// What `write` left in the first bytes of the space that it was given.
+/// Returns a copy of the bytes that `write` has written to the start of the thread's output space.
 fn written(room: usize, write: impl FnOnce(&mut Workshop, &mut [u8]) -> Option<usize>) -> Option<Bytes> {
     WORKSHOP.with_borrow_mut(|workshop| {
         let mut space = std::mem::take(&mut workshop.space);
@@ -87,7 +87,7 @@ pub(super) fn from_lz4(message: &[u8], bytes_max: u32) -> Result<Bytes, Unreadab
     whole(space, written)
 }
 
-/// Space for a message that says it has `length` bytes, and came in `sent`.
+/// Allocates space for a message with the stated decompressed `length` that arrived in `sent` bytes.
 fn room(length: usize, sent: usize, ratio_max: usize, bytes_max: u32) -> Result<Vec<u8>, Unreadable> {
     if length > bytes_max as usize {
         return Err(Unreadable::TooLarge);
@@ -135,10 +135,10 @@ mod tests {
     #[test]
     fn other_libraries_agree() {
         let text = b"Ada ".repeat(16);
-        // A literal of 4 bytes, and a copy of 60 from 4 before.
+        // A literal of 4 bytes, and a copy of 60 bytes at offset 4.
         let raw = b"\x40\x0cAda \xee\x04\x00";
         assert!(from_snappy(raw, 64).ok().unwrap() == text);
-        // The length, a literal of 4, a copy of 4 + 15 + 36 from 4 before, and the last 5 bytes as they are.
+        // The length, a literal of 4 bytes, a copy of 4 + 15 + 36 bytes at offset 4, and the last 5 bytes as literals.
         let block = b"\x40\0\0\0\x4fAda \x04\x00\x24\x50 Ada ";
         assert!(from_lz4(block, 64).ok().unwrap() == text);
     }
@@ -150,7 +150,7 @@ mod tests {
         for unreadable in [snappy, lz4] {
             assert!(matches!(unreadable, Err(Unreadable::Broken(why)) if why.contains("cannot be")));
         }
-        // Shorter than it says.
+        // Shorter than its stated length.
         assert!(matches!(from_lz4(b"\x05\0\0\0\x10x", 100), Err(Unreadable::Broken(_))));
     }
 }

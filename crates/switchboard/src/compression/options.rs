@@ -1,12 +1,12 @@
-//! What is set for servers, channels and methods.
+//! Compression options of servers, channels and methods.
 
 use super::{BYTES_MIN, Compression, ENCODINGS, Packing, Worth};
 use switchboard_wire::{Encoding, Encodings, MethodId};
 
-/// What a server does.
+/// Compression options of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Serving {
-    /// Compressed messages are taken, and answered in kind.
+    /// Accepts compressed requests, and compresses the replies to them.
     pub(crate) on: bool,
     pub(crate) bytes_min: u32,
     /// Methods whose replies are not compressed.
@@ -20,12 +20,13 @@ impl Default for Serving {
 }
 
 impl Serving {
-    /// What is taken from callers.
+    /// Returns the encodings that the server accepts.
     pub(crate) fn encodings(&self) -> Encodings {
         if self.on { ENCODINGS } else { Encodings::NONE }
     }
 
-    /// What is done with a call that named `encoding`, of the method that is described at this address.
+    /// Returns the settings for a call that named `encoding`, of the method that is described at this
+    /// address.
     #[cold]
     pub(crate) fn packing(
         &self,
@@ -40,12 +41,12 @@ impl Serving {
     }
 }
 
-/// What a channel does.
+/// Compression options of a channel.
 #[derive(Clone, Debug)]
 pub(crate) struct Calling {
     pub(crate) compression: Compression,
     pub(crate) bytes_min: u32,
-    /// Methods that differ, by their full names.
+    /// Overrides by full method name.
     pub(crate) methods: Vec<(String, Compression)>,
 }
 
@@ -56,7 +57,7 @@ impl Default for Calling {
 }
 
 impl Calling {
-    /// What calls of this method get that do not set their own.
+    /// Returns the compression for calls of this method that do not set their own.
     #[inline]
     pub(crate) fn of(&self, method: &str) -> Compression {
         if self.methods.is_empty() { self.compression } else { self.look_up(method) }
@@ -68,12 +69,12 @@ impl Calling {
         own.map_or(self.compression, |(_, compression)| *compression)
     }
 
-    /// Whether calls may be compressed without asking for it themselves.
+    /// Returns whether calls may be compressed without setting it themselves.
     pub(crate) fn is_on(&self) -> bool {
         self.all().any(|compression| compression != Compression::None)
     }
 
-    /// What is set, for the channel and for its methods.
+    /// Returns all configured settings: of the channel and of its methods.
     pub(crate) fn all(&self) -> impl Iterator<Item = Compression> {
         [self.compression].into_iter().chain(self.methods.iter().map(|(_, compression)| *compression))
     }

@@ -1,39 +1,42 @@
-//! Whether compressing pays: measured by method, direction and encoding, for the whole process.
+//! Statistics of whether compression pays, by method, direction and encoding, for the whole process.
 //!
-//! Messages of one method are alike. After some in a row that did not get smaller by a useful share, the next ones are
-//! sent as they are, then one is tried again; each failure doubles the pause up to a bound, and the first success ends
-//! it. All of it is one atomic in a table that never grows, written without order: a count that two threads lose does
-//! no harm. There is no lock, no allocation, and nothing to give back.
+//! Messages of one method are alike. After several consecutive messages that did not shrink by a useful
+//! share, the next ones are sent uncompressed, then one is tried again. Each failure doubles the pause up to
+//! a bound; the first success ends it. The state is one atomic per entry of a fixed table, accessed with
+//! relaxed ordering: a lost update between two threads is harmless. There is no lock and no allocation, and
+//! nothing has to be released.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use switchboard_wire::Encoding;
 
-/// A message that does not get smaller by an eighth costs its reader more time than it saves in sending.
+/// Minimum saving, as a divisor: a message that shrinks by less than an eighth costs its reader more time
+/// than it saves in sending.
 const USEFUL_SHARE: usize = 8;
-/// Failures in a row after which there is a pause.
+/// Consecutive failures that start a pause.
 const FAILURES: u64 = 8;
-/// Messages in the first pause.
+/// Length of the first pause in messages.
 const PAUSE: u64 = 64;
-/// The pause is doubled so often: 1024 messages then.
+/// Maximum number of doublings of the pause, to 1024 messages.
 const DOUBLINGS: u64 = 4;
-/// Methods, directions and encodings that are told apart; two that meet in one place start anew in turns, and so are
-/// compressed as if nothing had been measured.
+/// Number of entries for distinct methods, directions and encodings. Two keys that share an entry reset each
+/// other and are compressed as if without statistics.
 const PLACES: usize = 1024;
 
-/// Each place: the rest of its key in the upper half, then 24 bits of messages left in the pause, then 8 of failures.
+/// Layout of an entry: the rest of its key in the upper half, then 24 bits for the messages left in the
+/// pause, then 8 bits for failures.
 static TABLE: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 
-/// What is known of one method's messages in one direction and encoding.
+/// Handle to the statistics of one method's messages in one direction and encoding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
     key: u32,
 }
 
 impl Worth {
-    /// Of calls that are not compressed.
+    /// For calls without compression.
     pub(super) const NEVER: Worth = Worth { key: 0 };
 
-    /// Of the method at this address: of its replies, or of its requests.
+    /// Returns the handle for the method at this address, for its replies or its requests.
     pub(super) fn of(method: usize, encoding: Encoding, replies: bool) -> Worth {
         let kind = (encoding as u64) << 1 | u64::from(replies);
         let mixed = (method as u64 ^ kind << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -44,7 +47,7 @@ impl Worth {
         &TABLE[self.key as usize % PLACES]
     }
 
-    /// What the place knows of this key.
+    /// Returns the state of the entry for this key.
     fn known(self) -> u64 {
         let known = self.place().load(Relaxed);
         if known >> 32 == u64::from(self.key) { known & 0xffff_ffff } else { 0 }
@@ -54,7 +57,7 @@ impl Worth {
         self.place().store(u64::from(self.key) << 32 | known, Relaxed);
     }
 
-    /// Whether the next message should be tried; counts it if not.
+    /// Returns whether to try compressing the next message; counts the message towards the pause if not.
     pub(super) fn tries(self) -> bool {
         let known = self.known();
         if known >> 8 == 0 {
@@ -64,11 +67,11 @@ impl Worth {
         false
     }
 
-    /// Notes whether one that was tried got small enough.
+    /// Records whether a tried message shrank enough.
     pub(super) fn note(self, paid: bool) {
         let known = self.known();
         if paid {
-            // The usual case writes nothing that threads share.
+            // The common case writes nothing that threads share.
             if known != 0 {
                 self.set(0);
             }
@@ -80,7 +83,7 @@ impl Worth {
     }
 }
 
-/// Whether a message that has become this small is worth to be decompressed.
+/// Returns whether the saving justifies the cost of decompression.
 pub(super) fn pays(before: usize, after: usize) -> bool {
     after <= before - before / USEFUL_SHARE && after < before
 }
@@ -89,7 +92,7 @@ pub(super) fn pays(before: usize, after: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// How many of the next messages are not tried.
+    /// Counts the messages until the next try.
     fn pause(worth: Worth) -> u64 {
         (0..).find(|_| worth.tries()).expect("it is tried again")
     }
@@ -108,7 +111,7 @@ mod tests {
         worth.note(true);
         worth.note(false);
         assert_eq!(pause(worth), 0);
-        // A success in between: they do not add up.
+        // A success in between resets the count of failures.
         for n in 0..100 {
             worth.note(n % FAILURES == 0);
             assert_eq!(pause(worth), 0);
@@ -116,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn directions_encodings_and_methods_are_told_apart() {
+    fn directions_encodings_and_methods_have_separate_statistics() {
         let sick = Worth::of(78, Encoding::Zstd, true);
         for _ in 0..FAILURES {
             sick.note(false);
@@ -128,7 +131,7 @@ mod tests {
         ] {
             assert!(other.tries());
         }
-        // Another key in the same place takes it over.
+        // Another key of the same entry takes the entry over.
         let twin = Worth { key: sick.key ^ 1 << 31 };
         assert!(twin.tries() && !sick.tries());
         twin.note(false);

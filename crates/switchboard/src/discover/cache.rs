@@ -1,4 +1,4 @@
-//! The last snapshot of a service on the disk.
+//! Cache of the last snapshot of a service on disk.
 
 use super::{Instance, Options, Snapshot, escape};
 use serde::{Deserialize, Serialize};
@@ -11,22 +11,22 @@ use std::{
     sync::Arc,
 };
 
-/// One file; what cannot be read or written is told in the log and does no harm.
+/// One cache file. Read and write errors are logged and otherwise ignored.
 pub(super) struct Cache {
     file: PathBuf,
     service: String,
     bytes_max: u64,
 }
 
-/// What the file holds, as JSON.
+/// Content of the file, as JSON.
 #[derive(Deserialize, Serialize)]
 struct Content<'a> {
-    /// Long names share a file when they begin alike; then it is of no use to the other.
+    /// Long names that begin alike share a file; the service that does not match ignores its content.
     service: Cow<'a, str>,
     instances: Cow<'a, [Instance]>,
 }
 
-/// File names end here; most file systems take 255 bytes.
+/// Length limit of file names; most file systems take 255 bytes.
 const NAME_BYTES_MAX: usize = 200;
 
 impl Cache {
@@ -37,7 +37,7 @@ impl Cache {
         Cache { file: folder.join(name + ".json"), service: service.to_owned(), bytes_max: bytes_max as u64 }
     }
 
-    /// The snapshot that was written last, if there is one that can be used.
+    /// Returns the snapshot written last, if it exists and is valid.
     pub(super) async fn read(&self) -> Option<Snapshot> {
         let (file, bytes_max, service) = (self.file.clone(), self.bytes_max, self.service.clone());
         let read = move || -> io::Result<Option<Snapshot>> {
@@ -53,10 +53,10 @@ impl Cache {
             Ok((content.service == service).then(|| Snapshot::new(instances)))
         };
         let read = tokio::task::spawn_blocking(read).await;
-        self.told("read", read.unwrap_or_else(|error| Err(io::Error::other(error)))).flatten()
+        self.log_error("read", read.unwrap_or_else(|error| Err(io::Error::other(error)))).flatten()
     }
 
-    /// Replaces the file as a whole: who reads it sees the old one or the new one, after a crash too.
+    /// Replaces the file atomically: a reader sees the old or the new content, also after a crash.
     pub(super) async fn write(&self, snapshot: Arc<Snapshot>) {
         let (file, service) = (self.file.clone(), self.service.clone());
         let write = move || -> io::Result<()> {
@@ -75,15 +75,15 @@ impl Cache {
             written.inspect_err(|_| drop(fs::remove_file(&new)))
         };
         let written = tokio::task::spawn_blocking(write).await;
-        self.told("write", written.unwrap_or_else(|error| Err(io::Error::other(error))));
+        self.log_error("write", written.unwrap_or_else(|error| Err(io::Error::other(error))));
     }
 
-    fn told<T>(&self, what: &str, outcome: io::Result<T>) -> Option<T> {
-        let told = |error: &io::Error| {
+    fn log_error<T>(&self, what: &str, outcome: io::Result<T>) -> Option<T> {
+        let log = |error: &io::Error| {
             let (file, service) = (self.file.display(), &self.service);
             tracing::warn!(%file, service, %error, "cannot {what} the cache of discovered instances");
         };
-        outcome.inspect_err(told).ok()
+        outcome.inspect_err(log).ok()
     }
 }
 
@@ -96,14 +96,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_written_is_read_and_the_rest_does_no_harm() {
+    async fn written_snapshots_are_read_and_invalid_files_are_ignored() {
         let folder = folder("roundtrip");
         let cache = Cache::new(&folder, "a/b", &Options::new());
         assert_eq!(cache.read().await, None);
         let snapshot = Arc::new(Snapshot::new([Instance::new("a/b", "tcp://h:1").tag("x", "y")]));
         cache.write(snapshot.clone()).await;
         assert_eq!(cache.read().await.as_ref(), Some(&*snapshot));
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing stays beside it");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "no temporary file remains");
         fs::write(&cache.file, b"{\"service\":\"a/b\",\"inst").unwrap();
         assert_eq!(cache.read().await, None);
         fs::write(&cache.file, b"{\"service\":\"other\",\"instances\":[]}").unwrap();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_that_cannot_be_made_does_no_harm() {
+    async fn a_folder_that_cannot_be_created_is_ignored() {
         let folder = folder("file");
         fs::write(&folder, b"a file").unwrap();
         let cache = Cache::new(&folder, "a", &Options::new());

@@ -1,7 +1,7 @@
-//! The rules of every registry, around a back end that knows where instances are kept.
+//! The rules of every registry, around a back end that stores the instances.
 
 use super::{
-    BoxFuture, Instance, Known, Lease, Options, Registry, Snapshot, Watch, WatchState, cache, lease,
+    BoxFuture, Instance, Lease, Options, Registry, Snapshot, SnapshotSource, Watch, WatchState, cache, lease,
     settle::Settle,
 };
 use crate::{Code, Result, Status, client};
@@ -18,54 +18,62 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-/// A place where instances are kept: what a new registry has to bring. [`Discovery`] does the rest.
+/// Storage of instances: the part that each kind of registry implements. [`Discovery`] does the rest.
 pub trait Backend: Send + Sync + 'static {
-    /// For texts: `etcd 127.0.0.1:2379`.
+    /// Name for messages, such as `etcd 127.0.0.1:2379`.
     fn name(&self) -> &str;
 
-    /// Reads a service from scratch and follows it: every whole list goes to [`Feed::publish`]. It is dropped when
-    /// nobody watches any more, or to be called anew. It need not have limits for the list itself, but must not hold
-    /// answers of any size.
+    /// Reads a service from scratch and follows it: every whole list goes to [`Feed::publish`]. The future is dropped
+    /// when the last watch is dropped, or to call this method again. An implementation need not limit the number of
+    /// instances, but must limit the bytes of a response that it buffers.
     ///
     /// # Errors
-    /// Why it cannot go on, which is its only end; it is then called again after a pause.
+    /// The reason why it cannot continue. The future has no other end; it is called again after a pause.
     fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>>;
 
-    /// Whether it may have lost registrations while it did not answer, those that are not renewed yet: true unless what
-    /// it has is written down elsewhere, as records and files are.
+    /// Returns true when the back end may lose registrations while it is unreachable, until they are renewed. Back ends
+    /// with persistent storage, such as DNS records and files, return false.
     fn forgets(&self) -> bool {
         true
     }
 
-    /// Keeps `instance` for at least `ttl` from now, in place of one with the same service and id. It may be called
-    /// again for one that is held already, when renewing failed.
+    /// Stores `instance` for at least `ttl` from now, in place of one with the same service and id. It may be called
+    /// again for a stored one after a failed renewal.
     fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>>;
 }
 
-/// A registration in a [`Backend`]. Dropping it leaves the rest to its time.
+/// A registration in a [`Backend`]. Dropping it leaves the registration until its TTL ends.
 pub trait Held: Send + Sync {
-    /// Keeps it for another `ttl`. An error makes [`Backend::hold`] be called again, so it need not mend anything.
+    /// Extends the registration by another `ttl`. After an error, [`Backend::hold`] is called again, so it need not
+    /// repair anything.
     fn renew(&mut self) -> BoxFuture<'_, Result<()>>;
 
-    /// Ends it now.
+    /// Removes the registration now, unless [a newer one](Self::is_superseded) has replaced it. Where the registry can
+    /// compare and delete atomically, the implementation does so.
     fn release(&mut self) -> BoxFuture<'_, Result<()>>;
+
+    /// Returns true when a newer registration with the same service and id has replaced this one. It is called before
+    /// each replacement and release; a newer registration is neither replaced nor released.
+    fn is_superseded(&mut self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async { Ok(false) })
+    }
 }
 
-/// A registry: a back end, and the rules that hold for every one.
+/// A registry: a back end with the common rules.
 pub struct Discovery {
     backend: Arc<dyn Backend>,
     options: Options,
-    /// Each service is followed once, however many watch it.
+    /// Each service is followed once, also when several watches use it.
     followed: Mutex<HashMap<String, Weak<Following>>>,
 }
 
 impl Discovery {
-    /// A registry of this back end.
+    /// Creates a registry of this back end.
     pub fn new(backend: impl Backend, options: Options) -> Discovery {
         Discovery { backend: Arc::new(backend), options, followed: Mutex::default() }
     }
 
-    /// What was set.
+    /// The options of this registry.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -73,8 +81,8 @@ impl Discovery {
     fn follow(&self, service: &str) -> Arc<Following> {
         let feed = Arc::new(Feed::new(self.backend.name(), service, self.options.clone()));
         let mut driving = Box::pin(drive(self.backend.clone(), feed.clone()));
-        // What is at hand, like a list or a file, is there when the watch is returned. The task polls it again, so
-        // nothing is lost by a waker that does nothing.
+        // A source that needs no waiting, like a list or a file, publishes before the watch is returned. The task polls
+        // the future again, so the no-op waker loses nothing.
         let _ = driving.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let task = crate::runtime::spawn(driving).abort_handle();
         Arc::new(Following { feed, task })
@@ -86,17 +94,17 @@ impl Discovery {
 
     pub(super) fn watch_service(&self, service: &str) -> Watch {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = followed.get(service).and_then(Weak::upgrade);
-        // Its task ends with its runtime, which may be before the registry's end.
-        let known = known.filter(|following| !following.task.is_finished());
-        let following = known.unwrap_or_else(|| {
+        let following = followed.get(service).and_then(Weak::upgrade);
+        // The task ends with its runtime, which may be before the end of the registry.
+        let following = following.filter(|following| !following.task.is_finished());
+        let following = following.unwrap_or_else(|| {
             followed.retain(|_, following| following.strong_count() > 0);
             let following = self.follow(service);
             followed.insert(service.to_owned(), Arc::downgrade(&following));
             following
         });
         let mut snapshots = following.feed.snapshots.subscribe();
-        if following.state().known != Known::Nothing {
+        if following.state().source != SnapshotSource::None {
             snapshots.mark_changed();
         }
         Watch { following, snapshots }
@@ -114,7 +122,7 @@ impl Registry for Discovery {
     }
 }
 
-/// What the watches of one service share.
+/// State that the watches of one service share.
 pub(super) struct Following {
     feed: Arc<Feed>,
     task: AbortHandle,
@@ -132,7 +140,7 @@ impl Following {
     pub(super) fn confirm_gone(&self, id: &str) {
         let mut inner = self.feed.lock();
         if let Some(snapshot) = inner.settle.confirm_gone(id, Instant::now()) {
-            tracing::info!(service = %self.feed.service, id, "an instance is gone: a connection to it failed");
+            tracing::info!(service = %self.feed.service, id, "instance removed: a connection to it failed");
             self.feed.send(&mut inner, snapshot);
         }
     }
@@ -152,25 +160,25 @@ impl Drop for Following {
     }
 }
 
-/// Where a [`Backend`] puts what it reads of one service.
+/// Receives the lists that a [`Backend`] reads for one service.
 pub struct Feed {
     registry: String,
     service: String,
     options: Options,
     snapshots: watch::Sender<Arc<Snapshot>>,
     inner: Mutex<Inner>,
-    /// Something was published.
+    /// Notified after each published list.
     published: Notify,
-    /// The back end gave up.
+    /// Notified when [`Backend::follow`] has ended with an error.
     failed: Notify,
 }
 
 struct Inner {
     settle: Settle,
     state: WatchState,
-    /// Lists that were taken.
-    answers: u64,
-    /// Whether watchers were told anything yet; an empty first list is news too.
+    /// Number of accepted lists.
+    lists: u64,
+    /// True once a snapshot was sent to the watches; an empty first list is sent too.
     sent: bool,
 }
 
@@ -182,31 +190,31 @@ impl Feed {
             service: service.to_owned(),
             options,
             snapshots: watch::Sender::default(),
-            inner: Mutex::new(Inner { settle, state: WatchState::default(), answers: 0, sent: false }),
+            inner: Mutex::new(Inner { settle, state: WatchState::default(), lists: 0, sent: false }),
             published: Notify::new(),
             failed: Notify::new(),
         }
     }
 
-    /// The most bytes of an encoded instance, for [`Instance::decode`].
+    /// Maximum number of bytes of an encoded instance, for [`Instance::decode`].
     pub fn instance_bytes_max(&self) -> usize {
         self.options.instance_bytes_max
     }
 
-    /// The most instances of a list. Who reads a longer one may stop at one more.
+    /// Maximum number of instances of a list. An implementation may stop reading after one more.
     pub fn instances_max(&self) -> usize {
         self.options.instances_max
     }
 
-    /// The most bytes of an answer with a whole list: a registry's own names beside ours take about as much again, and
-    /// 256 MiB are enough for any.
+    /// Maximum number of bytes of a response with a whole list: twice the limits of the instances, because a registry
+    /// adds names of its own, and at most 256 MiB.
     pub fn answer_bytes_max(&self) -> usize {
         let ours = self.options.instances_max.saturating_mul(self.options.instance_bytes_max);
         ours.saturating_mul(2).min(256 << 20)
     }
 
-    /// The registry's whole list as it is now. Instances of other services are left out, and so are those that cannot
-    /// be used, with a warning. A list that is too long is refused: the last one stays.
+    /// Publishes the registry's whole list as it is now. Instances of other services are skipped, and so are invalid
+    /// ones, with a warning. A list over [`instances_max`](Self::instances_max) is rejected: the last good list stays.
     pub fn publish(&self, instances: impl IntoIterator<Item = Result<Instance>>) {
         let (mut good, mut bad) = (Vec::new(), None);
         for instance in instances {
@@ -226,9 +234,9 @@ impl Feed {
             }
         }
         let mut inner = self.lock();
-        inner.answers += 1;
-        inner.state.known = Known::Registry;
-        self.set_trouble(&mut inner, bad);
+        inner.lists += 1;
+        inner.state.source = SnapshotSource::Registry;
+        self.set_error(&mut inner, bad);
         let held_before = inner.settle.held().count();
         let snapshot = inner.settle.offer(Snapshot::new(good), Instant::now());
         let held = inner.settle.held().count();
@@ -237,7 +245,7 @@ impl Feed {
                 registry = self.registry,
                 service = self.service,
                 held,
-                "most instances have vanished at once: kept until that is confirmed"
+                "more than half of the instances vanished at once: kept until confirmed"
             );
         }
         self.send(&mut inner, snapshot);
@@ -245,39 +253,39 @@ impl Feed {
         self.published.notify_one();
     }
 
-    /// Tells what is wrong without ending [`Backend::follow`]; the last good list stays.
+    /// Reports an error without ending [`Backend::follow`]; the last good list stays.
     pub fn fail(&self, why: Status) {
         let mut inner = self.lock();
-        self.set_trouble(&mut inner, Some(why));
+        self.set_error(&mut inner, Some(why));
     }
 
-    /// Says what is wrong once, not with every try.
-    fn set_trouble(&self, inner: &mut Inner, trouble: Option<Status>) {
-        match (&inner.state.trouble, &trouble) {
+    /// Sets the error of the watch state and logs it when it changes, not with every retry.
+    fn set_error(&self, inner: &mut Inner, error: Option<Status>) {
+        match (&inner.state.error, &error) {
             (Some(before), Some(now)) if before.message() == now.message() => {}
             (_, Some(now)) => tracing::warn!(
                 registry = self.registry,
                 service = self.service,
-                trouble = %now,
-                "what is known stays as it is"
+                error = %now,
+                "discovery failed: keeping the last snapshot"
             ),
             (Some(_), None) => {
                 tracing::info!(
                     registry = self.registry,
                     service = self.service,
-                    "the registry is well again"
+                    "the registry responds again"
                 );
             }
             (None, None) => {}
         }
-        inner.state.trouble = trouble;
+        inner.state.error = error;
     }
 
-    /// Publishes what the disk has, if the registry has not answered.
+    /// Publishes the cached snapshot, if the registry has not responded yet.
     fn publish_cached(&self, snapshot: Snapshot) {
         let mut inner = self.lock();
-        if inner.state.known == Known::Nothing {
-            inner.state.known = Known::Disk;
+        if inner.state.source == SnapshotSource::None {
+            inner.state.source = SnapshotSource::Disk;
             let snapshot = inner.settle.offer(snapshot, Instant::now());
             self.send(&mut inner, snapshot);
         }
@@ -295,16 +303,18 @@ impl Feed {
         });
     }
 
-    fn answers(&self) -> u64 {
-        self.lock().answers
+    fn lists(&self) -> u64 {
+        self.lock().lists
     }
 
-    /// Ready when the service is to be read from scratch, because instances are held back.
-    async fn doubt(&self, asked: Option<Instant>) {
+    /// Completes when the service must be read from scratch, because instances are held back.
+    async fn reread_due(&self, last_reread: Option<Instant>) {
         let pause = self.options.confirm_after;
         loop {
             let due = self.lock().settle.due();
-            match due.max(due.and(asked.map(|asked| asked + pause))) {
+            match due.max(due.and(
+                last_reread.map(|last_reread| crate::clock::after(last_reread.into_std(), pause).into()),
+            )) {
                 Some(at) => tokio::select! {
                     () = sleep_until(at) => return,
                     () = self.published.notified() => {}
@@ -319,50 +329,50 @@ impl Feed {
     }
 }
 
-/// What a follow that lasted this long after an answer has proved: the registry is well, and the next pause is short.
-const WELL_AFTER: Duration = Duration::from_secs(1);
+/// A follow that lasts this long after a list resets the backoff: the next pause is short.
+const STABLE_AFTER: Duration = Duration::from_secs(1);
 
-/// A registry that has not answered after this time is down, as far as a start is concerned.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time after which a registry that has not responded is treated as down at startup, so that the cache is read.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Follows a service for as long as somebody watches it.
+/// Follows a service until the task is aborted, when the last watch is dropped.
 async fn drive(backend: Arc<dyn Backend>, feed: Arc<Feed>) {
-    tokio::join!(follow_on(&*backend, &feed), keep_on_disk(&feed));
+    tokio::join!(follow_with_backoff(&*backend, &feed), maintain_cache(&feed));
 }
 
-async fn follow_on(backend: &dyn Backend, feed: &Feed) {
-    let (mut failures, mut asked) = (0, None);
+async fn follow_with_backoff(backend: &dyn Backend, feed: &Feed) {
+    let (mut failures, mut last_reread) = (0, None);
     loop {
-        let (answers, started) = (feed.answers(), Instant::now());
+        let (lists, started) = (feed.lists(), Instant::now());
         let Err(why) = tokio::select! {
             ended = backend.follow(&feed.service, feed) => ended,
-            () = feed.doubt(asked) => {
-                asked = Some(Instant::now());
+            () = feed.reread_due(last_reread) => {
+                last_reread = Some(Instant::now());
                 continue;
             }
         };
         feed.fail(why);
         if backend.forgets() {
-            feed.lock().settle.away();
+            feed.lock().settle.registry_failed();
         }
         feed.failed.notify_one();
-        let was_well = feed.answers() > answers && started.elapsed() >= WELL_AFTER;
-        failures = if was_well { 1 } else { failures + 1 };
+        let was_stable = feed.lists() > lists && started.elapsed() >= STABLE_AFTER;
+        failures = if was_stable { 1 } else { failures + 1 };
         sleep(client::pause(failures, feed.options.retry_max)).await;
     }
 }
 
-/// Reads the last snapshot from the disk if the registry does not answer, and writes those that it has.
-async fn keep_on_disk(feed: &Feed) {
+/// Reads the last snapshot from the disk if the registry does not respond, and writes each snapshot of the registry.
+async fn maintain_cache(feed: &Feed) {
     let Some(folder) = &feed.options.cache else { return };
     let cache = cache::Cache::new(folder, &feed.service, &feed.options);
     let mut snapshots = feed.snapshots.subscribe();
     tokio::select! {
         _ = snapshots.changed() => {}
         () = feed.failed.notified() => {}
-        () = sleep(PATIENCE) => {}
+        () = sleep(STARTUP_TIMEOUT) => {}
     }
-    if feed.lock().state.known == Known::Nothing
+    if feed.lock().state.source == SnapshotSource::None
         && let Some(snapshot) = cache.read().await
     {
         feed.publish_cached(snapshot);
@@ -371,11 +381,11 @@ async fn keep_on_disk(feed: &Feed) {
     loop {
         let latest = snapshots.borrow_and_update().clone();
         let is_new = written.as_ref() != Some(&latest);
-        if is_new && feed.lock().state.known == Known::Registry {
+        if is_new && feed.lock().state.source == SnapshotSource::Registry {
             cache.write(latest.clone()).await;
             written = Some(latest);
         }
-        // The sender is in the feed.
+        // `changed` cannot fail: the sender is in the feed.
         let _ = snapshots.changed().await;
     }
 }

@@ -12,7 +12,8 @@ use std::{
 };
 use tokio::{task::spawn_blocking, time::sleep};
 
-/// Instances in a file, JSON or, with feature `toml`, TOML when its name ends so. It is looked at once a second.
+/// Registry in a file of JSON or, with feature `toml` and a name that ends in `.toml`, of TOML. The file is read once a
+/// second.
 ///
 /// ```json
 /// {"instances": [
@@ -21,16 +22,16 @@ use tokio::{task::spawn_blocking, time::sleep};
 /// ]}
 /// ```
 ///
-/// In TOML each is an `[[instances]]`. The fields are those of [`Instance`]; only `service` and `address` are needed,
-/// and a name that is none of them is a mistake. A file with a mistake, or one that is gone, changes nothing: what was
-/// read last stays, and the log and [`Watch::state`](super::Watch::state) say why. Replace it by renaming another over
-/// it, so that it is never seen half written.
+/// In TOML each instance is an `[[instances]]`. The fields are those of [`Instance`]; only `service` and `address` are
+/// required, and an unknown field is an error. A file that is invalid or missing changes nothing: the content read last
+/// stays, and the log and [`Watch::state`](super::Watch::state) give the reason. Replace the file by renaming another
+/// over it, so that it is never read half written.
 pub struct File {
     discovery: Discovery,
 }
 
 impl File {
-    /// A registry in this file, which need not be there yet.
+    /// Creates a registry of this file, which need not exist yet.
     pub fn new(path: impl Into<PathBuf>, options: Options) -> File {
         let path = path.into();
         let bytes_max = options.instances_max.saturating_mul(options.instance_bytes_max) as u64;
@@ -51,8 +52,8 @@ struct Listed {
     bytes_max: u64,
 }
 
-/// How often the file is looked at: by content, as links are switched and times set back.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval between reads of the file. Changes are found by content, because links can be switched and times set back.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Backend for Listed {
     fn name(&self) -> &str {
@@ -61,7 +62,7 @@ impl Backend for Listed {
 
     fn follow<'a>(&'a self, _service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
         Box::pin(async move {
-            // The first time at once and here: it is one file, and who starts wants to know who there is.
+            // The first read is immediate and blocks: it is one file, and a starting process needs its instances.
             let mut content = read(&self.path, self.bytes_max)?;
             loop {
                 match parse(&self.path, &content) {
@@ -69,7 +70,7 @@ impl Backend for Listed {
                     Err(error) => feed.fail(error),
                 }
                 loop {
-                    sleep(LOOK_EVERY).await;
+                    sleep(POLL_INTERVAL).await;
                     let (path, bytes_max) = (self.path.clone(), self.bytes_max);
                     match spawn_blocking(move || read(&path, bytes_max)).await {
                         Ok(Ok(same)) if same == content => {}
@@ -93,7 +94,7 @@ impl Backend for Listed {
 
     fn hold<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
         Box::pin(async {
-            let text = format!("{} takes no registrations: write the instance into it", self.name);
+            let text = format!("{} does not accept registrations: add the instance to the file", self.name);
             Err(Status::unimplemented(text))
         })
     }
@@ -106,7 +107,7 @@ fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     file.take(bytes_max.saturating_add(1)).read_to_end(&mut content).map_err(failed)?;
     if content.len() as u64 > bytes_max {
         let text = format!(
-            "{} has over {bytes_max} bytes, instances_max times instance_bytes_max: shorten it or set more",
+            "{} has over {bytes_max} bytes, instances_max times instance_bytes_max: shorten it or raise these limits",
             path.display()
         );
         return Err(Status::new(Code::ResourceExhausted, text));
@@ -114,14 +115,14 @@ fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     Ok(content)
 }
 
-/// The file as a whole.
+/// Content of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
     instances: Vec<Strict>,
 }
 
-/// An instance that somebody wrote by hand: a name that is not known is a slip, not a later version.
+/// An instance in a hand-written file: an unknown field is a typing error, not a field of a later version.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Strict {
@@ -142,26 +143,26 @@ struct Strict {
 }
 
 fn parse(path: &Path, content: &[u8]) -> Result<Vec<Instance>> {
-    let wrong = |error: &dyn std::fmt::Display| {
-        let text = format!("{}: {error}; what was read before stays", path.display());
+    let invalid = |error: &dyn std::fmt::Display| {
+        let text = format!("{}: {error}; the last valid content stays", path.display());
         Status::new(Code::InvalidArgument, text)
     };
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     #[cfg(feature = "toml")]
     let content: Content = if is_toml {
-        let text = str::from_utf8(content).map_err(|error| wrong(&error))?;
-        toml::from_str(text).map_err(|error| wrong(&error))?
+        let text = str::from_utf8(content).map_err(|error| invalid(&error))?;
+        toml::from_str(text).map_err(|error| invalid(&error))?
     } else {
-        serde_json::from_slice(content).map_err(|error| wrong(&error))?
+        serde_json::from_slice(content).map_err(|error| invalid(&error))?
     };
     #[cfg(not(feature = "toml"))]
     let content: Content = if is_toml {
-        return Err(wrong(&"this program reads no TOML: build it with feature `toml`, or write JSON"));
+        return Err(invalid(&"this build does not support TOML: enable feature `toml`, or write JSON"));
     } else {
-        serde_json::from_slice(content).map_err(|error| wrong(&error))?
+        serde_json::from_slice(content).map_err(|error| invalid(&error))?
     };
     let instances = content.instances.into_iter().map(Instance::from);
-    instances.map(|instance| instance.check().map(|()| instance).map_err(|error| wrong(&error))).collect()
+    instances.map(|instance| instance.check().map(|()| instance).map_err(|error| invalid(&error))).collect()
 }
 
 impl From<Strict> for Instance {
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_are_told_with_the_file_and_the_place() {
+    fn errors_name_the_file_and_the_position() {
         for (name, text, part) in [
             (
                 "a.json",
@@ -204,7 +205,7 @@ mod tests {
 
     #[cfg(feature = "toml")]
     #[test]
-    fn toml_says_the_same_as_json() {
+    fn toml_gives_the_same_instances_as_json() {
         let toml = "[[instances]]\nservice = 's'\naddress = 'tcp://h:1'\nweight = 7\nstate = 'down'\ntags = { x = 'y' }";
         let json = r#"{"instances":[{"service":"s","address":"tcp://h:1","weight":7,"state":"down","tags":{"x":"y"}}]}"#;
         let parsed = parse(Path::new("a.toml"), toml.as_bytes()).unwrap();
@@ -214,7 +215,7 @@ mod tests {
 
     #[cfg(not(feature = "toml"))]
     #[test]
-    fn toml_without_its_feature_is_named() {
+    fn toml_without_the_feature_is_an_error() {
         assert!(parse(Path::new("a.toml"), b"").unwrap_err().message().contains("feature `toml`"));
     }
 }

@@ -1,4 +1,4 @@
-//! A list that the program itself has: instances known beforehand, and a registry within one process.
+//! A list in memory: instances that the program knows, and a registry within one process.
 
 use super::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry};
 use crate::Result;
@@ -10,9 +10,9 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Instances that the program lists, and those that it registers while it runs.
+/// Instances that the program lists, and instances that it registers while it runs.
 ///
-/// What is said here is believed at once: the list is the program's own, so nothing is held back.
+/// Changes apply at once: the list belongs to the program, so no instance is held back.
 ///
 /// ```
 /// use switchboard::discover::{Fixed, Instance, Registry};
@@ -30,7 +30,7 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// A registry with these instances, of any services.
+    /// Creates a registry with these instances, of any services.
     pub fn new(instances: impl IntoIterator<Item = Instance>) -> Fixed {
         let list = List::default();
         list.replace(instances);
@@ -38,12 +38,12 @@ impl Fixed {
         Fixed { discovery, list }
     }
 
-    /// One service at these addresses, each with weight 100.
+    /// Creates a registry of one service at these addresses, each with weight 100.
     pub fn addresses<A: Into<String>>(service: &str, addresses: impl IntoIterator<Item = A>) -> Fixed {
         Fixed::new(addresses.into_iter().map(|address| Instance::new(service, address)))
     }
 
-    /// Lists these from now on, and no others.
+    /// Replaces all instances by these.
     pub fn replace(&self, instances: impl IntoIterator<Item = Instance>) {
         self.list.replace(instances);
     }
@@ -55,7 +55,7 @@ impl Registry for Fixed {
     }
 }
 
-/// The list, by service and id.
+/// Instances by service and id.
 #[derive(Clone, Default)]
 struct List {
     shared: Arc<Shared>,
@@ -98,7 +98,7 @@ impl Backend for List {
                     of_service.cloned().map(Ok).collect()
                 };
                 feed.publish(listed);
-                // The sender is in the list, which outlives this future.
+                // `changed` cannot fail: the sender is in the list, which outlives this future.
                 let _ = changed.changed().await;
             }
         })
@@ -118,7 +118,7 @@ impl Backend for List {
     }
 }
 
-/// A registration; it has no time, as nobody but this process could forget it.
+/// A registration; it has no TTL, because only this process can remove it.
 struct Listed {
     shared: Arc<Shared>,
     key: (String, String),
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_list_is_there_at_once_and_changes_are_seen() {
+    async fn the_list_is_published_at_once_and_changes_follow() {
         let list = Fixed::addresses("a", ["tcp://h:1", "tcp://h:2"]);
         let mut watch = list.watch("a");
         assert_eq!(watch.latest().instances.len(), 2);
@@ -157,13 +157,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unknown_service_is_known_to_be_empty() {
+    async fn an_unknown_service_has_an_empty_snapshot() {
         let mut watch = Fixed::addresses("ab", ["tcp://h:1"]).watch("a");
         assert!(watch.changed().await.instances.is_empty());
     }
 
     #[tokio::test]
-    async fn doubts_may_last_for_ever() {
+    async fn confirm_after_may_be_unlimited() {
         let list = List::default();
         let registry = Discovery::new(list.clone(), Options::new().confirm_after(Duration::MAX));
         list.replace([Instance::new("a", "tcp://h:1")]);
@@ -187,12 +187,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_registered_is_refused() {
+    async fn invalid_instances_are_rejected() {
         let list = Fixed::new([]);
-        let refused = list.register(Instance::new("a", "")).await.unwrap_err();
-        assert_eq!(refused.code(), crate::Code::InvalidArgument);
+        let rejected = list.register(Instance::new("a", "")).await.unwrap_err();
+        assert_eq!(rejected.code(), crate::Code::InvalidArgument);
         let lease = list.register(Instance::new("a", "tcp://h:1")).await.unwrap();
-        let refused = lease.replace(Instance::new("b", "tcp://h:1")).await.unwrap_err();
-        assert!(refused.message().contains("register that one"), "{refused}");
+        let rejected = lease.replace(Instance::new("b", "tcp://h:1")).await.unwrap_err();
+        assert!(rejected.message().contains("register that one"), "{rejected}");
     }
 }

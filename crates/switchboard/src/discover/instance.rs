@@ -1,4 +1,4 @@
-//! What registries hold: the instances of a service, and the whole set of them at one moment.
+//! The content of registries: instances of a service, and the whole set of them at one moment.
 
 use crate::{Code, Result, Status};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use std::{
     fmt::{self, Write as _},
 };
 
-/// One place where a service is served.
+/// One endpoint of a service.
 ///
 /// ```
 /// use switchboard::discover::Instance;
@@ -18,35 +18,35 @@ use std::{
 #[serde(default)]
 #[non_exhaustive]
 pub struct Instance {
-    /// What tells it from others of its service; the same after a restart, so that the new one replaces the old.
-    /// The address unless set.
+    /// Identifies the instance among those of its service. Keep it across restarts, so that the new registration
+    /// replaces the old one. Defaults to the address.
     pub id: String,
     /// The full name of the service, `package.Service`.
     pub service: String,
-    /// One URL as [`Channel::connect`](crate::Channel::connect) takes it, options of wire and TLS included.
+    /// One URL as [`Channel::connect`](crate::Channel::connect) accepts it, including options of wire and TLS.
     pub address: String,
     /// Its share of the traffic: 100 is usual, 0 takes none.
     pub weight: u32,
-    /// A name for some of the instances, which callers may ask for; empty is none.
+    /// Name of a subset of the instances, which callers can select; empty means none.
     pub group: String,
-    /// Where it runs, so that callers may prefer what is near; empty is unknown.
+    /// Zone where it runs, so that callers may prefer near instances; empty means unknown.
     pub zone: String,
-    /// The version of what it runs; empty is unknown.
+    /// Version of the program that it runs; empty means unknown.
     pub version: String,
-    /// Whether it takes calls.
+    /// State of the instance: it takes calls only when up.
     pub state: State,
-    /// Anything else. `latitude` and `longitude`, in degrees, are what balancing by distance reads.
+    /// Further properties. Balancing by distance reads `latitude` and `longitude`, in degrees.
     pub tags: BTreeMap<String, String>,
 }
 
-/// Whether an instance takes calls.
+/// State of an instance: `Up` takes calls, the others do not.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum State {
-    /// Not to be called; somebody has said so.
+    /// Takes no calls; set by an operator.
     Down,
-    /// Ends soon: no new calls, those in flight go on.
+    /// Shuts down soon: takes no new calls, calls in flight continue.
     Draining,
     /// Takes calls.
     #[default]
@@ -60,7 +60,7 @@ impl Default for Instance {
 }
 
 impl Instance {
-    /// An instance of `service` at `address`, which is its id too.
+    /// Creates an instance of `service` at `address`, which is also its id.
     pub fn new(service: impl Into<String>, address: impl Into<String>) -> Instance {
         let address = address.into();
         Instance {
@@ -125,8 +125,8 @@ impl Instance {
         self
     }
 
-    /// As registries that hold bytes keep it: a JSON object with the fields of this type; those with their usual
-    /// value may be left out, and unknown ones are ignored.
+    /// Encodes the instance as a JSON object with the fields of this type, for registries that store bytes. A reader
+    /// accepts objects without the fields that have their default value, and ignores unknown fields.
     ///
     /// # Errors
     /// `InvalidArgument` when it has over `bytes_max` bytes, or no id, service or address.
@@ -150,40 +150,40 @@ impl Instance {
         Ok(json)
     }
 
-    /// Reads what [`encode`](Instance::encode) writes.
+    /// Decodes the result of [`encode`](Instance::encode).
     ///
     /// # Errors
-    /// `InvalidArgument` for what is too long, no such JSON, or has no id, service or address.
+    /// `InvalidArgument` for bytes that are too long or no such JSON, or an instance without id, service or address.
     pub fn decode(bytes: &[u8], bytes_max: usize) -> Result<Instance> {
-        let wrong = |what: String| Status::new(Code::InvalidArgument, what);
+        let invalid = |text: String| Status::new(Code::InvalidArgument, text);
         if bytes.len() > bytes_max {
             let bytes = bytes.len();
-            return Err(wrong(format!(
+            return Err(invalid(format!(
                 "an instance of {bytes} bytes is more than instance_bytes_max {bytes_max}"
             )));
         }
-        let instance: Instance =
-            serde_json::from_slice(bytes).map_err(|error| wrong(format!("an instance as json: {error}")))?;
+        let instance: Instance = serde_json::from_slice(bytes)
+            .map_err(|error| invalid(format!("an instance as json: {error}")))?;
         instance.check()?;
         Ok(instance)
     }
 
-    /// Whether it can be registered.
+    /// Checks that the instance can be registered.
     ///
     /// # Errors
-    /// `InvalidArgument` when id, service or address are empty, or the first two have control characters or over 256
+    /// `InvalidArgument` when id, service or address is empty, or when id or service has control characters or over 256
     /// bytes: they become keys and file names.
     pub fn check(&self) -> Result<()> {
-        let wrong = |what: String| Err(Status::new(Code::InvalidArgument, what));
+        let invalid = |text: String| Err(Status::new(Code::InvalidArgument, text));
         for (name, value) in [("service", &self.service), ("id", &self.id), ("address", &self.address)] {
             if value.is_empty() {
-                return wrong(format!(
+                return invalid(format!(
                     "an instance of {:?} at {:?} has no {name}",
                     self.service, self.address
                 ));
             }
             if name != "address" && (value.len() > NAME_BYTES_MAX || value.chars().any(char::is_control)) {
-                return wrong(format!(
+                return invalid(format!(
                     "the {name} of an instance at {:?} has over {NAME_BYTES_MAX} bytes or control characters",
                     self.address
                 ));
@@ -192,13 +192,13 @@ impl Instance {
         Ok(())
     }
 
-    /// Whether callers may send it new calls.
+    /// Returns true when callers may send it new calls: it is up and its weight is above 0.
     pub fn takes_calls(&self) -> bool {
         self.state == State::Up && self.weight > 0
     }
 }
 
-/// More than any name in use; with every byte escaped it is still a key that etcd, ZooKeeper and Redis take.
+/// Longer than any name in use; with every byte escaped it is still a valid key of etcd, ZooKeeper and Redis.
 const NAME_BYTES_MAX: usize = 256;
 
 impl fmt::Display for State {
@@ -211,7 +211,7 @@ impl fmt::Display for State {
     }
 }
 
-/// All instances of one service at one moment: sorted by id, each id once.
+/// All instances of one service at one moment, sorted by id and with unique ids.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -220,7 +220,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Sorts; of several instances with one id the last stays.
+    /// Sorts the instances; of several with one id the last stays.
     pub fn new(instances: impl IntoIterator<Item = Instance>) -> Snapshot {
         let by_id: BTreeMap<String, Instance> =
             instances.into_iter().map(|instance| (instance.id.clone(), instance)).collect();
@@ -234,8 +234,8 @@ impl Snapshot {
     }
 }
 
-/// A name as one part of a key, path or file name: letters, digits and `- . _ : @` stay, other bytes become `%XX`, and
-/// so does a leading point.
+/// Escapes a name as one part of a key, path or file name: letters, digits and `- . _ : @` stay, other bytes become
+/// `%XX`, and so does a leading dot.
 pub fn escape(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     for (at, byte) in name.bytes().enumerate() {
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_keeps_all_and_fills_in_what_is_usual() {
+    fn json_round_trips_and_missing_fields_get_defaults() {
         let instance = Instance::new("a.B", "tcp://h:1?x=y").group("g").zone("z").version("1").weight(7);
         let instance = instance.tag("latitude", "1.5").state(State::Draining);
         assert_eq!(Instance::decode(&instance.encode(1024).unwrap(), 1024).unwrap(), instance);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused_by_name() {
+    fn rejections_name_the_rule() {
         let long = Instance::new("a.B", "tcp://h:1").tag("t", "x".repeat(2000));
         assert!(long.encode(1024).unwrap_err().message().contains("instance_bytes_max 1024"));
         for (bytes, part) in [
@@ -272,13 +272,13 @@ mod tests {
             (br#"{"service":"s","address":"a"}"#, "no id"),
             (br#"{"service":"s","address":"a","id":"\u0000"}"#, "control characters"),
         ] {
-            let refused = Instance::decode(bytes, 1024).unwrap_err();
-            assert!(refused.message().contains(part), "{refused}");
+            let rejected = Instance::decode(bytes, 1024).unwrap_err();
+            assert!(rejected.message().contains(part), "{rejected}");
         }
     }
 
     #[test]
-    fn names_become_parts_of_keys() {
+    fn names_are_escaped_for_keys() {
         assert_eq!(escape("shop.Cart"), "shop.Cart");
         assert_eq!(escape("tcp://[::1]:80"), "tcp:%2F%2F%5B::1%5D:80");
         assert_eq!(escape(".."), "%2E.");

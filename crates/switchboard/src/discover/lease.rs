@@ -1,4 +1,4 @@
-//! Leases: a registration that is kept until its holder ends.
+//! Leases: registrations that are renewed until their holder ends.
 
 use super::{Backend, Held, Instance, Options};
 use crate::{Code, Result, Retry, Status, client};
@@ -11,17 +11,18 @@ use tokio::{
 
 /// A registration that is renewed in the background; made by [`Registry::register`](super::Registry::register).
 ///
-/// Dropping it deregisters without waiting, if the runtime goes on for long enough; [`end`](Lease::end) is surer.
+/// Dropping it deregisters in the background, if the runtime continues for long enough; [`end`](Lease::end) waits for
+/// the confirmation.
 #[must_use = "dropping a lease deregisters"]
 pub struct Lease {
     id: String,
     service: String,
-    orders: mpsc::Sender<Order>,
+    commands: mpsc::Sender<Command>,
     held: watch::Receiver<bool>,
     task: AbortHandle,
 }
 
-enum Order {
+enum Command {
     End(oneshot::Sender<Result<()>>),
     Replace(Box<Instance>, oneshot::Sender<Result<()>>),
 }
@@ -37,18 +38,19 @@ impl Lease {
         &self.service
     }
 
-    /// Whether the registry has confirmed it in time; it is tried again and again while not.
+    /// Returns true while the registry has confirmed the registration in time; failed renewals are retried.
     pub fn is_held(&self) -> bool {
         *self.held.borrow()
     }
 
-    /// Says something else of the same instance: another state or weight, say.
+    /// Replaces the content of the same instance, for example its state or weight.
     ///
-    /// Cancel safe: dropped before its end, it may or may not be done.
+    /// Cancel safe: if dropped before its end, the replacement may or may not happen.
     ///
     /// # Errors
-    /// `InvalidArgument` for another id or service and what cannot be kept; what the registry says. The lease goes on
-    /// in any case, and later renewals bring the new content after an error of the registry.
+    /// `InvalidArgument` for another id or service or an instance that cannot be registered; otherwise the error of the
+    /// registry. The lease continues in any case; after an error of the registry, later renewals register the new
+    /// content.
     pub async fn replace(&self, instance: Instance) -> Result<()> {
         if (&instance.id, &instance.service) != (&self.id, &self.service) {
             return Err(Status::new(
@@ -59,20 +61,20 @@ impl Lease {
                 ),
             ));
         }
-        let (done, answer) = oneshot::channel();
-        self.order(Order::Replace(Box::new(instance), done), answer).await
+        let (done, result) = oneshot::channel();
+        self.command(Command::Replace(Box::new(instance), done), result).await
     }
 
     /// Deregisters, and returns when the registry has confirmed it.
     ///
-    /// Cancel safe: dropped before its end, it goes on in the background.
+    /// Cancel safe: if dropped before its end, deregistering continues in the background.
     ///
     /// # Errors
-    /// What the registry says, or `Unavailable` after a third of the TTL, at least 2 s: it ends with its
-    /// time then.
+    /// The error of the registry, or `Unavailable` after a third of the TTL, at least 2 s: the registration then ends
+    /// with its TTL.
     pub async fn end(self) -> Result<()> {
-        let (done, answer) = oneshot::channel();
-        self.order(Order::End(done), answer).await
+        let (done, result) = oneshot::channel();
+        self.command(Command::End(done), result).await
     }
 
     /// Stops renewing without deregistering, as a crash would; for tests.
@@ -80,10 +82,10 @@ impl Lease {
         self.task.abort();
     }
 
-    async fn order(&self, order: Order, answer: oneshot::Receiver<Result<()>>) -> Result<()> {
+    async fn command(&self, command: Command, result: oneshot::Receiver<Result<()>>) -> Result<()> {
         let ended = || Status::unavailable("the runtime that kept the lease has ended");
-        self.orders.send(order).await.map_err(|_| ended())?;
-        answer.await.map_err(|_| ended())?
+        self.commands.send(command).await.map_err(|_| ended())?;
+        result.await.map_err(|_| ended())?
     }
 }
 
@@ -95,36 +97,37 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// Registers once and keeps it from then on.
+/// Registers the instance once and starts the task that renews it.
 pub(super) async fn register(
     backend: Arc<dyn Backend>,
     instance: Instance,
     options: &Options,
 ) -> Result<Lease> {
-    let limit = patience(options.ttl);
+    let limit = request_timeout(options.ttl);
     let held = limited(limit, &*backend, backend.hold(&instance, options.ttl)).await?;
-    // Few orders are given, and who gives one waits.
-    let (orders, received) = mpsc::channel(4);
+    // Commands are rare, and each sender waits for its result.
+    let (commands, received) = mpsc::channel(4);
     let (is_held, holds) = watch::channel(true);
     let (id, service) = (instance.id.clone(), instance.service.clone());
     let keeper = Keeper { backend, instance, options: options.clone(), held: Some(held), is_held };
     let task = crate::runtime::spawn(keeper.run(received)).abort_handle();
-    Ok(Lease { id, service, orders, held: holds, task })
+    Ok(Lease { id, service, commands, held: holds, task })
 }
 
-/// For registering and deregistering: a third of the TTL, but a registry with a short one may be slow all the same.
-fn patience(ttl: Duration) -> Duration {
+/// Time limit for registering and deregistering: a third of the TTL, and at least 2 s, because a registry with a short
+/// TTL may be slow too.
+fn request_timeout(ttl: Duration) -> Duration {
     (ttl / 3).max(Duration::from_secs(2))
 }
 
-/// No registry may hold us for longer than one renewal may take.
+/// Limits a request to the registry; returns `Unavailable` when it takes longer than `limit`.
 async fn limited<T>(
     limit: Duration,
     backend: &dyn Backend,
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     timeout(limit, work).await.unwrap_or_else(|_| {
-        let text = format!("{} did not answer within {limit:?}", backend.name());
+        let text = format!("{} did not respond within {limit:?}", backend.name());
         Err(Status::unavailable(text).with_retry(Retry::Safe))
     })
 }
@@ -134,31 +137,31 @@ struct Keeper {
     backend: Arc<dyn Backend>,
     instance: Instance,
     options: Options,
-    /// None while the registry is down or has forgotten it.
+    /// `None` while the registry is down or has lost the registration.
     held: Option<Box<dyn Held>>,
     is_held: watch::Sender<bool>,
 }
 
 impl Keeper {
-    async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+    async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         let share = self.options.ttl / 3;
         let (mut failures, mut pause) = (0, share);
         loop {
-            let order = tokio::select! {
-                order = orders.recv() => Some(order),
+            let command = tokio::select! {
+                command = commands.recv() => Some(command),
                 () = sleep(pause) => None,
             };
-            let kept = match order {
+            let kept = match command {
                 None => self.keep().await,
-                Some(Some(Order::Replace(instance, done))) => {
+                Some(Some(Command::Replace(instance, done))) => {
                     self.instance = *instance;
-                    let outcome = self.hold().await;
+                    let outcome = self.hold_unless_superseded().await;
                     let kept = outcome.clone();
-                    // Nobody waits any more: then nobody needs to know.
+                    // The receiver may be gone; the result is then not needed.
                     let _ = done.send(outcome);
                     kept
                 }
-                Some(Some(Order::End(done))) => {
+                Some(Some(Command::End(done))) => {
                     let _ = done.send(self.release().await);
                     return;
                 }
@@ -172,7 +175,7 @@ impl Keeper {
             failures = if kept.is_ok() { 0 } else { failures + 1 };
             pause =
                 if kept.is_ok() { share } else { client::pause(failures, self.options.retry_max.min(share)) };
-            self.tell(kept);
+            self.report(kept);
         }
     }
 
@@ -181,36 +184,135 @@ impl Keeper {
         let Some(held) = &mut self.held else { return self.hold().await };
         match limited(share, &*self.backend, held.renew()).await {
             Ok(()) => Ok(()),
-            // The registry may have forgotten it, after a restart, say.
-            Err(_) => self.hold().await,
+            // The registry may have lost the registration, for example after a restart.
+            Err(_) => self.hold_unless_superseded().await,
         }
+    }
+
+    /// Registers again. A newer registration with the same service and id stays: it is renewed by its own process.
+    async fn hold_unless_superseded(&mut self) -> Result<()> {
+        if self.is_superseded().await.unwrap_or(false) {
+            return Ok(());
+        }
+        self.hold().await
+    }
+
+    async fn is_superseded(&mut self) -> Result<bool> {
+        let Some(held) = &mut self.held else { return Ok(false) };
+        limited(request_timeout(self.options.ttl), &*self.backend, held.is_superseded()).await
     }
 
     async fn hold(&mut self) -> Result<()> {
         let ttl = self.options.ttl;
         self.held = None;
         self.instance.encode(self.options.instance_bytes_max)?;
-        let held = limited(patience(ttl), &*self.backend, self.backend.hold(&self.instance, ttl)).await?;
+        let held =
+            limited(request_timeout(ttl), &*self.backend, self.backend.hold(&self.instance, ttl)).await?;
         self.held = Some(held);
         Ok(())
     }
 
     async fn release(&mut self) -> Result<()> {
+        // When the check fails, the registration is left until its TTL ends: releasing it could remove a newer one.
+        if self.is_superseded().await? {
+            return Ok(());
+        }
         match &mut self.held {
-            Some(held) => limited(patience(self.options.ttl), &*self.backend, held.release()).await,
+            Some(held) => limited(request_timeout(self.options.ttl), &*self.backend, held.release()).await,
             None => Ok(()),
         }
     }
 
-    fn tell(&self, kept: Result<()>) {
+    fn report(&self, kept: Result<()>) {
         let was_held = self.is_held.send_replace(kept.is_ok());
         let (id, service, registry) = (&self.instance.id, &self.instance.service, self.backend.name());
         match kept {
             Ok(()) if !was_held => tracing::info!(registry, service, id, "registered again"),
             Err(error) if was_held => {
-                tracing::warn!(registry, service, id, %error, "cannot keep the registration: trying on");
+                tracing::warn!(registry, service, id, %error, "cannot keep the registration: retrying");
             }
             _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discover::{BoxFuture, Feed, State};
+    use std::{
+        convert::Infallible,
+        sync::{Mutex, atomic::AtomicBool, atomic::Ordering},
+    };
+
+    /// A back end for one registration, which records the requests it gets.
+    #[derive(Clone, Default)]
+    struct Recorder {
+        requests: Arc<Mutex<Vec<&'static str>>>,
+        is_superseded: Arc<AtomicBool>,
+    }
+
+    impl Recorder {
+        fn record<T: Send + 'static>(
+            &self,
+            request: &'static str,
+            result: Result<T>,
+        ) -> BoxFuture<'static, Result<T>> {
+            self.requests.lock().unwrap().push(request);
+            Box::pin(async { result })
+        }
+
+        fn take(&self) -> Vec<&'static str> {
+            std::mem::take(&mut *self.requests.lock().unwrap())
+        }
+    }
+
+    impl Backend for Recorder {
+        fn name(&self) -> &str {
+            "a recorder"
+        }
+
+        fn follow<'a>(&'a self, _: &'a str, _: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn hold<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+            self.record("hold", Ok(Box::new(self.clone()) as Box<dyn Held>))
+        }
+    }
+
+    impl Held for Recorder {
+        fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
+            self.record("renew", Err(Status::not_found("the registration is lost")))
+        }
+
+        fn release(&mut self) -> BoxFuture<'_, Result<()>> {
+            self.record("release", Ok(()))
+        }
+
+        fn is_superseded(&mut self) -> BoxFuture<'_, Result<bool>> {
+            let is_superseded = self.is_superseded.load(Ordering::SeqCst);
+            Box::pin(async move { Ok(is_superseded) })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_newer_registration_is_neither_replaced_nor_released() {
+        let options = Options::new().ttl(Duration::from_secs(9));
+        let instance = Instance::new("s", "tcp://h:1");
+        for (is_superseded, renewed, replaced, ended) in
+            [(false, &["renew", "hold"][..], &["hold"][..], &["release"][..]), (true, &["renew"], &[], &[])]
+        {
+            let recorder = Recorder::default();
+            let lease = register(Arc::new(recorder.clone()), instance.clone(), &options).await.unwrap();
+            assert_eq!(recorder.take(), ["hold"]);
+            recorder.is_superseded.store(is_superseded, Ordering::SeqCst);
+            sleep(Duration::from_millis(3_500)).await;
+            assert_eq!(recorder.take(), renewed);
+            lease.replace(instance.clone().state(State::Draining)).await.unwrap();
+            assert_eq!(recorder.take(), replaced);
+            lease.end().await.unwrap();
+            assert_eq!(recorder.take(), ended);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What can be set for every registry.
+//! Options of every registry.
 
 use std::{path::PathBuf, time::Duration};
 
-/// How a [`Discovery`](super::Discovery) behaves, whatever its back end.
+/// Options of a [`Discovery`](super::Discovery), for any back end.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Options {
@@ -20,11 +20,11 @@ impl Default for Options {
     }
 }
 
-/// More would overflow clocks.
+/// Limit of durations; more would overflow clocks.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Options {
-    /// What is usual.
+    /// Creates the default options.
     pub fn new() -> Options {
         Options {
             cache: None,
@@ -36,60 +36,60 @@ impl Options {
         }
     }
 
-    /// A folder that keeps the last snapshot of each service, one file each, for a start while the registry is down;
-    /// none unless set. It is made if it is not there. Each registry needs a folder of its own; processes may share
-    /// one. Files are replaced as a whole.
+    /// Sets the folder that keeps the last snapshot of each service, one file each, for a start while the registry is
+    /// down; by default there is none. The folder is created when missing. Each registry needs a folder of its own;
+    /// processes may share one. Files are replaced atomically.
     pub fn cache(mut self, folder: impl Into<PathBuf>) -> Options {
         self.cache = Some(folder.into());
         self
     }
 
-    /// How long instances that vanish all at once are kept; 10 s unless set, zero believes everything, and more than a
-    /// year is a year.
+    /// Sets how long instances that vanish all at once are kept; the default is 10 s, zero publishes every snapshot as
+    /// it is, and more than a year is a year.
     ///
-    /// The exact rule. An instance is *lost* when it was published as `Up` and a later snapshot of the registry does
-    /// not have it, or has it as `Down`; one that was `Draining` may end without being lost. Let `lost` be those that
-    /// were lost within `confirm_after`, and `up` those that are published as `Up` now. A snapshot that loses `new`
-    /// more is believed while `lost + new` is at most half of `lost + up`; otherwise the `new` ones are *held back*:
-    /// they stay published as they were, beside all that the snapshot has. After the registry did not answer, those
-    /// that it has not shown again are held back, too, however few they are: one that was restarted may know only those
-    /// who have registered again by then, unless it [never forgets](super::Backend::forgets). Held back instances
-    ///
+    /// The exact rule: an instance is *lost* when it was published as `Up` and a later snapshot of the registry does
+    /// not have it, or has it as `Down`; one that was `Draining` may end without being lost. Let `lost` be the
+    /// instances lost within `confirm_after`, and `up` those published as `Up` now. A snapshot that loses `new` more is
+    /// accepted while `lost + new` is at most half of `lost + up`; otherwise the `new` ones are *held back*: they stay
+    /// published as they were, beside all instances of the snapshot. When the registry responds again after an outage,
+    /// the instances that it has not listed again are held back, too, however few they are: a restarted registry may
+    /// only know the instances that have registered again by then, unless it [never forgets](super::Backend::forgets).
+    /// Instances that are held back
     /// - are as before when the registry has them again;
-    /// - are gone when a snapshot that comes `confirm_after` later or after that still lacks them: the service is
-    ///   then read from scratch, so that silence is no confirmation;
-    /// - are gone at once when [`Watch::confirm_gone`](super::Watch::confirm_gone) names them, or has named them
+    /// - are removed when a snapshot that comes `confirm_after` later or after that still lacks them: the service is
+    ///   then read from scratch, so that a missing update is no confirmation;
+    /// - are removed at once when [`Watch::confirm_gone`](super::Watch::confirm_gone) names them, or has named them
     ///   within `confirm_after` before.
     ///
-    /// What was confirmed does not count as lost any more.
+    /// Confirmed instances no longer count as lost.
     pub fn confirm_after(mut self, time: Duration) -> Options {
         self.confirm_after = time.min(YEAR);
         self
     }
 
-    /// The largest encoded instance; 8 KiB unless set. Larger ones cannot be registered, and are left out with a
-    /// warning where they are found.
+    /// Sets the maximum size of an encoded instance in bytes; the default is 8 KiB. Larger ones cannot be registered,
+    /// and are skipped with a warning when a registry has them.
     pub fn instance_bytes_max(mut self, bytes: usize) -> Options {
         self.instance_bytes_max = bytes;
         self
     }
 
-    /// The most instances of one service; 10 000 unless set. Larger snapshots are refused: the last good one stays,
-    /// and the watch says so.
+    /// Sets the maximum number of instances of one service; the default is 10 000. Larger snapshots are rejected: the
+    /// last good one stays, and the watch state has the error.
     pub fn instances_max(mut self, instances: usize) -> Options {
         self.instances_max = instances;
         self
     }
 
-    /// The longest pause between two tries to reach a registry that is down; 10 s unless set. Pauses begin at 50 ms
-    /// and double, and each is by chance between half of that and the whole.
+    /// Sets the longest pause between two attempts to reach a registry that is down; the default is 10 s. Pauses begin
+    /// at 50 ms and double, and each is random between half of that and the whole.
     pub fn retry_max(mut self, pause: Duration) -> Options {
         self.retry_max = pause;
         self
     }
 
-    /// How long a registration is kept after its process was last heard of; 15 s unless set, renewed after a third of
-    /// it. Back ends round it to what they can do.
+    /// Sets how long a registration is kept after its last renewal; the default is 15 s. It is renewed after a third of
+    /// it. Back ends round it to the values that they support.
     pub fn ttl(mut self, time: Duration) -> Options {
         self.ttl = time;
         self

@@ -1,6 +1,7 @@
-//! Never below half at once without confirmation: which snapshot to publish when the registry has a new one.
+//! Protection against sudden loss: decides which snapshot to publish when the registry has a new one. Never less than
+//! half of the instances at once without confirmation.
 //!
-//! Pure: time is an argument. The rule is told at [`Options::confirm_after`](super::Options::confirm_after).
+//! Pure: time is an argument. [`Options::confirm_after`](super::Options::confirm_after) describes the rule.
 
 use super::{Instance, Snapshot, State};
 use std::{
@@ -9,20 +10,20 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// What was published, and what is in doubt of it.
+/// The published instances, and those of them that are unconfirmed.
 pub(super) struct Settle {
     confirm_after: Duration,
     published: BTreeMap<String, Instance>,
-    /// Published though the registry does not have them, and since when.
+    /// Published although the registry does not have them, with the time of the loss.
     held: BTreeMap<String, Instant>,
-    /// Lost and believed, and when.
+    /// Instances that were lost and removed, with the time of the loss.
     lost: BTreeMap<String, Instant>,
-    /// Published, but a connection failed, and when.
+    /// Published instances with a failed connection, with its time.
     gone: BTreeMap<String, Instant>,
-    /// The registry has not answered since.
-    away: bool,
-    /// Those that the registry has not shown again since it was away.
-    unseen: BTreeSet<String>,
+    /// True when the registry has failed since the last snapshot.
+    registry_failed: bool,
+    /// Instances that the registry has not listed again since it failed.
+    unlisted: BTreeSet<String>,
 }
 
 impl Settle {
@@ -33,17 +34,18 @@ impl Settle {
             held: BTreeMap::new(),
             lost: BTreeMap::new(),
             gone: BTreeMap::new(),
-            away: false,
-            unseen: BTreeSet::new(),
+            registry_failed: false,
+            unlisted: BTreeSet::new(),
         }
     }
 
-    /// The registry does not answer: one that is back may have forgotten those who have not registered again yet.
-    pub(super) fn away(&mut self) {
-        self.away = true;
+    /// Records that the registry does not respond: when it is back, it may lack instances that have not registered
+    /// again yet.
+    pub(super) fn registry_failed(&mut self) {
+        self.registry_failed = true;
     }
 
-    /// What to publish now that the registry says `snapshot`.
+    /// Returns the snapshot to publish after the registry has delivered `snapshot`.
     pub(super) fn offer(&mut self, snapshot: Snapshot, now: Instant) -> Snapshot {
         let mut next: BTreeMap<String, Instance> =
             snapshot.instances.into_iter().map(|instance| (instance.id.clone(), instance)).collect();
@@ -51,18 +53,18 @@ impl Settle {
         let is_there = |id: &str| next.get(id).is_some_and(|instance| instance.state != State::Down);
         self.gone.retain(|_, at| recent(at));
         self.lost.retain(|id, at| recent(at) && !is_there(id));
-        if std::mem::take(&mut self.away) {
-            self.unseen = self.up().map(str::to_owned).collect();
+        if std::mem::take(&mut self.registry_failed) {
+            self.unlisted = self.up().map(str::to_owned).collect();
         }
-        self.unseen.retain(|id| !is_there(id) && self.published.contains_key(id));
+        self.unlisted.retain(|id| !is_there(id) && self.published.contains_key(id));
         let missing: Vec<String> = self.up().filter(|id| !is_there(id)).map(str::to_owned).collect();
         let (mut stay, mut new) = (BTreeMap::new(), Vec::new());
         for id in missing.into_iter().filter(|id| !self.gone.contains_key(id)) {
             match self.held.get(&id) {
                 Some(since) if recent(since) => drop(stay.insert(id, *since)),
-                // It was missing for long enough.
+                // It was missing for `confirm_after`.
                 Some(_) => {}
-                None if self.unseen.contains(&id) => drop(stay.insert(id, now)),
+                None if self.unlisted.contains(&id) => drop(stay.insert(id, now)),
                 None => new.push((id, now)),
             }
         }
@@ -83,30 +85,30 @@ impl Settle {
         self.snapshot()
     }
 
-    /// A connection to this instance failed: what to publish, if that changes.
+    /// Records that a connection to this instance failed; returns the snapshot to publish, if that changes.
     pub(super) fn confirm_gone(&mut self, id: &str, now: Instant) -> Option<Snapshot> {
         if self.held.remove(id).is_some() {
             self.published.remove(id);
             return Some(self.snapshot());
         }
-        // Nothing is kept for names that nobody knows, so that callers cannot fill it.
+        // Unknown ids are not stored, so that callers cannot exhaust memory.
         if self.published.contains_key(id) {
             self.gone.insert(id.to_owned(), now);
         }
         None
     }
 
-    /// A connection to this instance succeeded: that one failed before says nothing any more.
+    /// Records that a connection to this instance succeeded, which revokes an earlier failure.
     pub(super) fn confirm_back(&mut self, id: &str) {
         self.gone.remove(id);
     }
 
-    /// When the registry is to be read again because instances are in doubt.
+    /// Time when the registry must be read again because instances are held back.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.held.values().min().map(|since| *since + self.confirm_after)
+        self.held.values().min().map(|since| crate::clock::after(since.into_std(), self.confirm_after).into())
     }
 
-    /// The ids that stay without being in the registry.
+    /// The ids that stay published although the registry lacks them.
     pub(super) fn held(&self) -> impl Iterator<Item = &str> {
         self.held.keys().map(String::as_str)
     }
@@ -127,7 +129,7 @@ mod tests {
 
     const AFTER: Duration = Duration::from_secs(10);
 
-    /// What `settle` publishes, as ids, when the registry has `ids` after `seconds`.
+    /// Feeds a `Settle` with lists of ids at given seconds.
     struct Case {
         settle: Settle,
         start: Instant,
@@ -142,7 +144,8 @@ mod tests {
             self.start + Duration::from_secs(seconds)
         }
 
-        /// Ids with a `-` are draining, with a `!` down.
+        /// Offers a snapshot after `seconds` and returns the published ids. Ids with a `-` are draining, with a `!`
+        /// down.
         fn offer(&mut self, seconds: u64, ids: &str) -> String {
             let make = |id: &str| {
                 let state = match id.as_bytes().last() {
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn half_may_go_more_than_half_stay() {
+    fn half_may_leave_and_more_than_half_are_held_back() {
         let mut case = Case::new();
         assert_eq!(case.offer(0, "a b c d"), "a b c d");
         assert_eq!(case.offer(1, "a b"), "a b");
@@ -189,38 +192,38 @@ mod tests {
     }
 
     #[test]
-    fn who_was_gone_and_is_back_stays_as_the_others_do() {
+    fn a_reconnected_instance_is_held_back_like_the_others() {
         let mut case = Case::new();
         case.offer(0, "a b c d");
         assert_eq!(case.confirm(1, "a"), None);
         assert_eq!(case.confirm(1, "b"), None);
         case.settle.confirm_back("a");
-        assert_eq!(case.offer(2, ""), "a c d", "a registry that has just started knows nobody");
+        assert_eq!(case.offer(2, ""), "a c d", "a restarted registry has no instances");
     }
 
     #[test]
-    fn a_registry_that_was_away_is_doubted_until_it_has_shown_who_was_there() {
+    fn after_an_outage_missing_instances_are_held_back() {
         let mut case = Case::new();
         case.offer(0, "a b c d");
-        case.settle.away();
+        case.settle.registry_failed();
         assert_eq!(case.offer(1, "a b c"), "a b c d", "one of four has not registered again");
         assert_eq!(case.settle.held().collect::<Vec<_>>(), ["d"]);
-        assert_eq!(case.offer(2, "a b d"), "a b d", "and one has left");
+        assert_eq!(case.offer(2, "a b d"), "a b d", "one has left");
         assert_eq!(case.settle.due(), None);
-        case.settle.away();
+        case.settle.registry_failed();
         assert_eq!(case.offer(3, "a b"), "a b d");
         assert_eq!(case.confirm(4, "d").as_deref(), Some("a b"));
-        case.settle.away();
+        case.settle.registry_failed();
         assert_eq!(case.offer(5, "a"), "a b");
-        assert_eq!(case.offer(15, "a"), "a", "it was missing for long enough");
+        assert_eq!(case.offer(15, "a"), "a", "it was missing for confirm_after");
         let mut case = Case { settle: Settle::new(Duration::ZERO), start: Instant::now() };
         case.offer(0, "a b c");
-        case.settle.away();
+        case.settle.registry_failed();
         assert_eq!(case.offer(0, "a"), "a");
     }
 
     #[test]
-    fn losses_of_long_ago_do_not_count() {
+    fn old_losses_do_not_count() {
         let mut case = Case::new();
         case.offer(0, "a b c d");
         assert_eq!(case.offer(1, "a b"), "a b");
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_is_as_before() {
+    fn a_returning_instance_is_published_as_before() {
         let mut case = Case::new();
         case.offer(0, "a b c");
         case.offer(1, "");
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn joiners_are_there_while_others_are_held_back() {
+    fn new_instances_are_published_while_others_are_held_back() {
         let mut case = Case::new();
         case.offer(0, "a b");
         assert_eq!(case.offer(1, "c d"), "a b c d");
@@ -265,12 +268,12 @@ mod tests {
         assert_eq!(case.confirm(1, "a"), None, "the registry still has it");
         assert_eq!(case.offer(2, ""), "b c");
         assert_eq!(case.confirm(3, "c").as_deref(), Some("b"));
-        assert_eq!(case.confirm(3, "nobody"), None);
+        assert_eq!(case.confirm(3, "unknown"), None);
         assert_eq!(case.offer(4, ""), "b");
     }
 
     #[test]
-    fn a_failed_connection_of_long_ago_confirms_nothing() {
+    fn an_old_failed_connection_confirms_nothing() {
         let mut case = Case::new();
         case.offer(0, "a");
         case.confirm(1, "a");
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_that_it_drains_may_go() {
+    fn draining_instances_may_leave() {
         let mut case = Case::new();
         case.offer(0, "a b");
         case.offer(1, "a- b-");
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_that_calls_all_down_is_doubted() {
+    fn instances_that_all_go_down_are_held_back() {
         let mut case = Case::new();
         case.offer(0, "a b c");
         case.offer(1, "a! b! c!");
@@ -298,15 +301,15 @@ mod tests {
     }
 
     #[test]
-    fn without_a_time_everything_is_believed() {
+    fn zero_confirm_after_accepts_every_snapshot() {
         let mut case = Case { settle: Settle::new(Duration::ZERO), start: Instant::now() };
         case.offer(0, "a b c");
         assert_eq!(case.offer(0, ""), "");
     }
 
-    /// Whatever the registry says within ten seconds, at least half as many are up as were at any moment of them.
+    /// For any snapshots within ten seconds, at least half of the maximum number of instances stays up.
     #[test]
-    fn never_below_half_of_what_was_up() {
+    fn never_below_half_of_the_instances_up() {
         let mut seed = 7_u64;
         let mut random = move |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,11 +1,11 @@
-//! A watch: the newest snapshot of a service, and how good it is.
+//! A watch: the newest snapshot of a service, and its quality.
 
 use super::{Snapshot, discovery::Following};
 use crate::Status;
 use std::{fmt, sync::Arc};
 use tokio::sync::watch;
 
-/// Follows one service; made by [`Registry::watch`](super::Registry::watch). Dropping it and its clones ends it.
+/// Follows one service; made by [`Registry::watch`](super::Registry::watch). Dropping it and its clones ends the watch.
 #[derive(Clone)]
 pub struct Watch {
     pub(super) following: Arc<Following>,
@@ -23,35 +23,37 @@ impl Watch {
         self.following.registry()
     }
 
-    /// The newest snapshot; empty until something is [known](Watch::state). Takes a short lock: who asks for each call
-    /// keeps the snapshot until [`changed`](Watch::changed).
+    /// The newest snapshot; empty until there is [one](Watch::state). Takes a short lock: callers on a hot path keep
+    /// the snapshot until [`changed`](Watch::changed).
     pub fn latest(&self) -> Arc<Snapshot> {
         self.snapshots.borrow().clone()
     }
 
-    /// Waits for a snapshot that this watch has not returned from here yet, and returns the newest. The first is one
-    /// that the registry, or the disk, has answered with, which may be empty; a clone begins where its origin was.
+    /// Waits for a snapshot that this method has not returned yet on this watch, and returns the newest. The first is
+    /// the first response of the registry or the disk, which may be empty; a clone continues from the position of its
+    /// origin.
     ///
     /// Cancel safe.
     pub async fn changed(&mut self) -> Arc<Snapshot> {
-        // The sender is part of what this watch holds, so it cannot be gone.
+        // `changed` cannot fail: this watch holds the sender.
         let _ = self.snapshots.changed().await;
         self.snapshots.borrow_and_update().clone()
     }
 
-    /// Reports that a connection to an instance failed: it is then believed when the registry loses it, even with
-    /// most of the others, or has lost it. Unknown ids are ignored.
+    /// Reports that a connection to an instance failed: when the registry then loses the instance, even together with
+    /// most of the others, or has lost it already, the instance is removed. Unknown ids are ignored.
     pub fn confirm_gone(&self, id: &str) {
         self.following.confirm_gone(id);
     }
 
-    /// Reports that there is a connection to an instance: what [`confirm_gone`](Self::confirm_gone) said of it before
-    /// is over. A server that was restarted is then not taken for dead when the registry is restarted after it.
+    /// Reports that a connection to an instance succeeded, which revokes an earlier
+    /// [`confirm_gone`](Self::confirm_gone). A restarted server is then not treated as dead when the registry is
+    /// restarted after it.
     pub fn confirm_back(&self, id: &str) {
         self.following.confirm_back(id);
     }
 
-    /// What is known, from where, and what is wrong.
+    /// The source of the snapshot, the current error, and the ids that are held back.
     pub fn state(&self) -> WatchState {
         self.following.state()
     }
@@ -65,26 +67,26 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// How good the snapshot of a [`Watch`] is.
+/// Source and quality of the snapshot of a [`Watch`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct WatchState {
-    /// Where the snapshot comes from.
-    pub known: Known,
-    /// Why the registry does not answer, or why its last answer was refused; none while all is well.
-    pub trouble: Option<Status>,
-    /// Ids of instances that the registry has lost and that stay until it is confirmed.
+    /// Source of the snapshot.
+    pub source: SnapshotSource,
+    /// Why the registry does not respond, or why its last response was rejected; `None` without an error.
+    pub error: Option<Status>,
+    /// Ids of instances that the registry has lost and that stay until their loss is confirmed.
     pub held_back: Vec<String>,
 }
 
-/// Where a snapshot comes from.
+/// Source of a snapshot.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Known {
-    /// The registry has not answered yet, and nothing was on the disk.
+pub enum SnapshotSource {
+    /// None: the registry has not responded yet, and the disk has no snapshot.
     #[default]
-    Nothing,
-    /// The disk: the registry has not answered since the start of this process.
+    None,
+    /// The disk: the registry has not responded since the start of this process.
     Disk,
     /// The registry.
     Registry,

@@ -1,20 +1,27 @@
-//! The calls of one connection that did not end in the turn that began them.
+//! Table of the calls of one connection that did not finish in the turn that started them.
 
 use super::wakes::{CallWaker, Wakes};
 use crate::{
+    Caller,
     stream::{Items, Queue},
     trace::Trace,
 };
-use std::{collections::HashMap, pin::Pin, sync::Arc, task::Waker, time::Instant};
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::Arc,
+    task::Waker,
+    time::{Duration, Instant},
+};
 use switchboard_wire::{MethodId, wire::CallId};
 
-/// A table of parked calls: by index for wakers, by number for the wire.
+/// Table of parked calls, indexed by slot for wakers and by call number for the wire.
 pub(super) struct Calls {
     wakes: Arc<Wakes>,
     entries: Vec<Entry>,
     free: Vec<u32>,
     by_id: HashMap<CallId, u32>,
-    /// The place that was found last.
+    /// Index that the last lookup returned.
     last: u32,
 }
 
@@ -28,29 +35,80 @@ struct Entry {
 pub(super) struct Parked {
     pub(super) id: CallId,
     pub(super) method: MethodId,
+    /// Name of a method that no service declares.
+    pub(super) called: Option<Arc<str>>,
     pub(super) oneway: bool,
     pub(super) began: Instant,
-    /// Bytes of its messages so far.
+    /// Bytes of request messages received so far.
     pub(super) received: u64,
     pub(super) sent: u64,
-    /// Bytes that its request and its queues hold.
+    /// Bytes of the call itself: its entry, its context and its metadata.
+    pub(super) entry: usize,
+    /// Bytes that the call, its request and its queues hold.
     pub(super) held: usize,
     pub(super) deadline: Option<Instant>,
     pub(super) trace: Option<Arc<Trace>>,
-    /// Requests that are still coming.
+    /// Queue of a request stream that is still open.
     pub(super) inbound: Option<Arc<Queue>>,
-    /// Bytes of replies that the peer takes now; a message may overdraw it.
+    /// Set while the call waits for its turn to send replies.
+    pub(super) stalled: bool,
+    /// Bytes of replies that the peer accepts now; a message may overdraw it.
     pub(super) credit: i64,
     pub(super) stage: Stage,
+    /// Present for calls that start while one of the call logs is on.
+    pub(super) watched: Option<Box<Watched>>,
 }
 
-/// What the call waits for.
+/// Fields of the call logs that are not counters.
+pub(super) struct Watched {
+    /// The access log has sampled the call.
+    pub(super) is_picked: bool,
+    pub(super) caller: Option<Arc<Caller>>,
+    /// Arrival of the last request message before the first reply message.
+    requested_at: Instant,
+    /// Time from `requested_at` to the first reply message.
+    waited: Option<Duration>,
+    /// Longest turn of the handler.
+    longest_turn: Duration,
+}
+
+impl Watched {
+    pub(super) fn new(is_picked: bool, caller: Option<Arc<Caller>>, began: Instant, now: Instant) -> Watched {
+        let longest_turn = now.saturating_duration_since(began);
+        Watched { is_picked, caller, requested_at: began, waited: None, longest_turn }
+    }
+
+    /// Records a request message.
+    pub(super) fn requested(&mut self, now: Instant) {
+        if self.waited.is_none() {
+            self.requested_at = now;
+        }
+    }
+
+    /// Records a reply message.
+    pub(super) fn replied(&mut self, now: Instant) {
+        self.waited.get_or_insert_with(|| now.saturating_duration_since(self.requested_at));
+    }
+
+    /// Records how long the handler ran.
+    pub(super) fn turned(&mut self, ran: Duration) {
+        self.longest_turn = self.longest_turn.max(ran);
+    }
+
+    /// Returns the duration of a stream that is compared with the slow-call threshold.
+    pub(super) fn slowest(&self, now: Instant) -> Duration {
+        let waited = self.waited.unwrap_or_else(|| now.saturating_duration_since(self.requested_at));
+        waited.max(self.longest_turn)
+    }
+}
+
+/// State of a parked call.
 pub(super) enum Stage {
-    /// The handler, in this slot of this service.
+    /// Waits for the handler, in this slot of this service.
     Handler { service: u16, slot: u32 },
-    /// Being polled right now.
+    /// The handler is being polled.
     Polled,
-    /// The replies, as the peer's credit allows.
+    /// Sends replies as the peer's credit allows.
     Replies { items: Pin<Box<dyn Items>>, head_sent: bool },
 }
 
@@ -59,24 +117,28 @@ impl Calls {
         Calls { wakes, entries: Vec::new(), free: Vec::new(), by_id: HashMap::new(), last: 0 }
     }
 
-    /// How many calls are parked.
+    /// Returns the number of parked calls.
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// A free place, for the waker of a call that is about to be polled.
+    /// Reserves an index, for the waker of a call that is about to be polled.
     #[inline]
     pub(super) fn reserve(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             let index = self.entries.len() as u32;
             let call_waker = CallWaker::new(index, self.wakes.clone());
             let waker = Waker::from(call_waker.clone());
+            if index == 0 {
+                // Most connections have one call at a time; `push` would make room for four.
+                self.entries.reserve_exact(1);
+            }
             self.entries.push(Entry { call_waker, waker, parked: None });
             index
         })
     }
 
-    /// Gives a reserved place back.
+    /// Releases a reserved index.
     #[inline]
     pub(super) fn release(&mut self, index: u32) {
         self.free.push(index);
@@ -87,14 +149,14 @@ impl Calls {
         &self.entries[index as usize].waker
     }
 
-    /// Parks a call at its reserved place.
+    /// Parks a call at its reserved index.
     pub(super) fn park(&mut self, index: u32, parked: Parked) {
         self.by_id.insert(parked.id, index);
         self.entries[index as usize].parked = Some(parked);
         self.wakes.set_parked(self.by_id.len());
     }
 
-    /// The place of the call with this number. Messages of a stream come in runs, which are looked up once.
+    /// Returns the index of the call with this number. Consecutive messages of one stream share a lookup.
     #[inline]
     pub(super) fn find(&mut self, id: CallId) -> Option<u32> {
         if self.get_mut(self.last).is_none_or(|parked| parked.id != id) {
@@ -107,14 +169,14 @@ impl Calls {
         self.entries.get_mut(index as usize)?.parked.as_mut()
     }
 
-    /// The call and its waker, for polling; wakes from now on queue it again.
+    /// Returns the call and its waker for polling; later wakes queue the call again.
     pub(super) fn poll_parts(&mut self, index: u32) -> Option<(&mut Parked, &Waker)> {
         let entry = self.entries.get_mut(index as usize)?;
         entry.call_waker.rearm();
         Some((entry.parked.as_mut()?, &entry.waker))
     }
 
-    /// Takes a call out; its place is free.
+    /// Removes a call and frees its index.
     pub(super) fn remove(&mut self, index: u32) -> Option<Parked> {
         let parked = self.entries.get_mut(index as usize)?.parked.take()?;
         self.by_id.remove(&parked.id);
@@ -123,7 +185,7 @@ impl Calls {
         Some(parked)
     }
 
-    /// Places of the calls whose deadline has passed, and the next deadline after them.
+    /// Returns the indices of the calls whose deadline has passed, and the next deadline after them.
     pub(super) fn overdue(&self, now: Instant) -> (Vec<u32>, Option<Instant>) {
         let mut overdue = Vec::new();
         let mut next = None;
@@ -138,22 +200,22 @@ impl Calls {
         (overdue, next)
     }
 
-    /// All parked calls.
+    /// Returns all parked calls.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Parked> {
         self.entries.iter().filter_map(|entry| entry.parked.as_ref())
     }
 
-    /// Places of all parked calls.
+    /// Returns the indices of all parked calls.
     pub(super) fn all(&self) -> Vec<u32> {
         self.by_id.values().copied().collect()
     }
 
-    /// Whether places were made.
+    /// Returns whether the table has allocated entries.
     pub(super) fn has_room(&self) -> bool {
         !self.entries.is_empty()
     }
 
-    /// Gives memory back when nothing is parked.
+    /// Releases memory if no call is parked.
     pub(super) fn shrink(&mut self) {
         if self.by_id.is_empty() {
             self.entries = Vec::new();

@@ -1,9 +1,9 @@
-//! From an untyped call to the future of a service, kept in a recycled slot.
+//! Dispatch of an untyped call to the future of a service, which is kept in a recycled slot.
 //!
-//! The only erased seam: one `Dispatch` per connection and service. A slot is a future that answers one call after
-//! the other and is never made anew: the state of a handler can have kilobytes, and building it where it stays saves
-//! the copy that putting it into a slot would cost. What goes in and out of a slot passes through this thread's
-//! hands ([`CALL`], [`ANSWER`]) within one poll, so it needs no lock.
+//! This is the only type-erased boundary: one `Dispatch` per connection and service. A slot is a future that
+//! serves one call after the other and is created once: the state of a handler can have kilobytes, and
+//! building it in place saves the copy into the slot. Input and output of a slot pass through thread-locals
+//! ([`CALL`], [`REPLY`]) within one poll, so no lock is needed.
 
 #[cfg(feature = "http")]
 mod thrift;
@@ -11,7 +11,7 @@ mod thrift;
 use crate::{
     Call, Reply, Result, Service, Status,
     call::with_left,
-    guard::{Begun, Chain},
+    guard::{Admission, Chain},
     layer::{self, End},
     runtime,
 };
@@ -29,28 +29,29 @@ use switchboard_wire::ServiceInfo;
 
 /// Starts and polls the calls of one service on one connection.
 pub(crate) trait Dispatch: Send {
-    /// Begins a call in a free slot and polls it once; says which slot when it is pending.
+    /// Starts a call in a free slot and polls it once; returns the slot if the call is pending.
     fn start(&mut self, call: Call, cx: &mut Context<'_>) -> Result<Result<Reply>, u32>;
-    /// Polls the call in `slot`; the slot is free once it is ready.
+    /// Polls the call in `slot`; the slot is free once the result is ready.
     fn poll(&mut self, slot: u32, cx: &mut Context<'_>) -> Poll<Result<Reply>>;
     /// Drops the call in `slot`.
     fn cancel(&mut self, slot: u32);
-    /// Gives the memory of free slots back.
+    /// Releases the memory of free slots.
     fn shrink(&mut self);
 }
 
-/// A service without its type.
+/// A service with its type erased.
 pub(crate) trait ErasedService: Send + Sync {
     fn info(&self) -> &'static ServiceInfo;
-    /// For connections that this driver runs.
+    /// Creates a dispatcher for a connection that this driver runs.
     fn dispatch(&self) -> Box<dyn Dispatch>;
-    /// For wires that bring their own tasks, and for calls inside the process.
+    /// Starts a call as a boxed future, for wires that bring their own tasks and for calls inside the
+    /// process.
     fn call(&self, call: Call) -> BoxFuture<Result<Reply>>;
-    /// The same service behind these guards and layers.
+    /// Wraps the service with these guards and layers.
     fn guarded(&self, chain: Option<Arc<Chain>>) -> Arc<dyn ErasedService>;
 }
 
-/// A service, and what its calls pass before they reach it.
+/// A service with the guards and layers that its calls pass first.
 pub(crate) struct Erased<S> {
     service: Arc<S>,
     chain: Option<Arc<Chain>>,
@@ -86,7 +87,7 @@ impl<S> Clone for Erased<S> {
     }
 }
 
-/// The futures crate's name for it, without the crate.
+/// `BoxFuture` as in the `futures` crate, without the dependency.
 pub(crate) mod futures {
     pub(crate) type BoxFuture<T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send>>;
 }
@@ -97,14 +98,14 @@ impl<S: Service> ErasedService for Erased<S> {
     }
 
     fn dispatch(&self) -> Box<dyn Dispatch> {
-        // A counter of this connection: clones per slot touch nothing that another core touches.
+        // A reference count of this connection: cloning it for a slot touches no cache line of another core.
         let service = Arc::new(self.clone());
         Box::new(Slots { make: move || serve(service.clone()), slots: Vec::new(), free: Vec::new() })
     }
 
     fn call(&self, call: Call) -> BoxFuture<Result<Reply>> {
         let service = self.clone();
-        let mut future = Box::pin(async move { answer(&service, call).await });
+        let mut future = Box::pin(async move { respond(&service, call).await });
         Box::pin(poll_fn(move |cx| match catch(|| future.as_mut().poll(cx)) {
             Ok(poll) => poll,
             Err(status) => Poll::Ready(Err(status)),
@@ -116,55 +117,55 @@ impl<S: Service> ErasedService for Erased<S> {
     }
 }
 
-/// Takes a call through its guards and layers to its handler.
+/// Passes a call through its guards and layers to its handler.
 #[inline]
-async fn answer<S: Service>(erased: &Erased<S>, mut call: Call) -> Result<Reply> {
+async fn respond<S: Service>(erased: &Erased<S>, mut call: Call) -> Result<Reply> {
     #[cfg(feature = "http")]
     if thrift::is_of_messages(&call) && !erased.service.takes_thrift() {
-        return thrift::answer(erased, &erased.thrift, call).await;
+        return thrift::respond(erased, &erased.thrift, call).await;
     }
     let Some(chain) = &erased.chain else {
         if call.cx().method().spawn {
             return handle(&erased.service, call).await;
         }
-        // The usual case as in `handle`, and not by it: each future in between moves the reply once more.
+        // The common case of `handle`, repeated here because each nested future moves the reply once more.
         let number = call.cx_mut().keep_reply();
         return erased.service.call(call).await.map_err(|status| with_left(status, number));
     };
-    if chain.is_asked(call.cx()) {
-        return Box::pin(answer_and_tell(erased, chain, call)).await;
+    if chain.wants_report(call.cx()) {
+        return Box::pin(respond_with_report(erased, chain, call)).await;
     }
     let permit = match chain.begin(&mut call) {
-        Begun::Go(permit) => permit,
-        Begun::Refused(status) => return Err(status),
-        Begun::Wait(waiting) => waiting.await?,
+        Admission::Admitted(permit) => permit,
+        Admission::Rejected(status) => return Err(status),
+        Admission::Queued(waiting) => waiting.await?,
     };
     if chain.has_layers() {
-        return permit.end(chain.layered(call, erased).await);
+        return chain.layered(call, erased, permit).await;
     }
     permit.end(handle(&erased.service, call).await)
 }
 
-/// The same for a caller that wants to know what the limits did.
+/// Like [`respond`], for a caller that requests a report on the limits.
 #[cold]
-async fn answer_and_tell<S: Service>(
+async fn respond_with_report<S: Service>(
     erased: &Erased<S>,
     chain: &Arc<Chain>,
     mut call: Call,
 ) -> Result<Reply> {
-    let mut told = chain.tell(&call);
+    let mut report = chain.limits_report(&call);
     let admitted = match chain.begin(&mut call) {
-        Begun::Go(permit) => Ok(permit),
-        Begun::Refused(status) => Err(status),
-        Begun::Wait(waiting) => waiting.await,
+        Admission::Admitted(permit) => Ok(permit),
+        Admission::Rejected(status) => Err(status),
+        Admission::Queued(waiting) => waiting.await,
     };
-    told.decided(&admitted);
+    report.decided(chain, call.cx(), &admitted);
     let result = match admitted {
-        // The future of layers is as good as one around the handler alone.
-        Ok(permit) => permit.end(chain.layered(call, erased).await),
+        // This path is rare, so it always uses the future of the layers.
+        Ok(permit) => chain.layered(call, erased, permit).await,
         Err(status) => Err(status),
     };
-    told.add_to(result)
+    report.add_to(result)
 }
 
 impl<S: Service> End for Erased<S> {
@@ -191,25 +192,25 @@ async fn handle<S: Service>(service: &Arc<S>, mut call: Call) -> Result<Reply> {
     service.call(call).await.map_err(|status| with_left(status, number))
 }
 
-/// A panic ends the call, not the connection; its text stays in this process.
+/// Turns a panic into an error: it ends the call, not the connection, and its text is not sent to the peer.
 #[inline]
 fn catch<T>(poll: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(poll)).map_err(|_| Status::internal("handler panicked"))
 }
 
 thread_local! {
-    /// A call on its way into the slot that is being polled.
+    /// Passes a call into the slot that is being polled.
     static CALL: Cell<Option<Call>> = const { Cell::new(None) };
-    /// The answer on its way out of it.
-    static ANSWER: Cell<Option<Result<Reply>>> = const { Cell::new(None) };
+    /// Passes the response out of the slot.
+    static REPLY: Cell<Option<Result<Reply>>> = const { Cell::new(None) };
 }
 
-/// One slot: answers calls, one after the other. The counter belongs to one connection.
+/// Runs one slot, which serves calls one after the other. The reference count belongs to one connection.
 async fn serve<S: Service>(service: Arc<Erased<S>>) -> Infallible {
     loop {
         let call = poll_fn(|_| CALL.take().map_or(Poll::Pending, Poll::Ready)).await;
-        let answer = answer(&service, call).await;
-        ANSWER.with(|hand| hand.set(Some(answer)));
+        let reply = respond(&service, call).await;
+        REPLY.with(|slot| slot.set(Some(reply)));
     }
 }
 
@@ -230,7 +231,7 @@ where
             self.slots.push(Box::pin((self.make)()));
             self.slots.len() as u32 - 1
         });
-        CALL.with(|hand| hand.set(Some(call)));
+        CALL.with(|slot| slot.set(Some(call)));
         match self.poll(slot, cx) {
             Poll::Ready(result) => Ok(result),
             Poll::Pending => Err(slot),
@@ -239,26 +240,26 @@ where
 
     fn poll(&mut self, slot: u32, cx: &mut Context<'_>) -> Poll<Result<Reply>> {
         let future = self.slots[slot as usize].as_mut();
-        let answer = match catch(|| future.poll(cx)) {
+        let reply = match catch(|| future.poll(cx)) {
             Ok(Poll::Ready(never)) => match never {},
-            Ok(Poll::Pending) => ANSWER.take(),
+            Ok(Poll::Pending) => REPLY.take(),
             Err(status) => {
-                // What panicked cannot be polled again.
+                // A future that panicked cannot be polled again.
                 self.slots[slot as usize] = Box::pin((self.make)());
                 Some(Err(status))
             }
         };
-        match answer {
-            Some(answer) => {
+        match reply {
+            Some(reply) => {
                 self.free.push(slot);
-                Poll::Ready(answer)
+                Poll::Ready(reply)
             }
             None => Poll::Pending,
         }
     }
 
     fn cancel(&mut self, slot: u32) {
-        // The only way to drop a handler is to drop the slot that is busy with it.
+        // Dropping the slot is the only way to drop the handler that runs in it.
         self.slots[slot as usize] = Box::pin((self.make)());
         self.free.push(slot);
     }

@@ -1,4 +1,4 @@
-//! The one loop that runs every wire on the server side.
+//! The server driver: one loop that runs every sans-io wire.
 //!
 //! ```text
 //! read until it would block ─► wire.recv ─► events ─► handler, polled once where its bytes were parsed
@@ -14,5 +14,7 @@ mod server;
 mod wakes;
 
 pub(crate) use dispatch::{Dispatch, Erased, ErasedService};
+#[cfg(feature = "http")]
+pub(crate) use pause::Pause;
 pub(crate) use server::{Accepted, Connection, guarded_next};
 pub(crate) use wakes::{CallWaker, Wakes};

@@ -1,12 +1,14 @@
-//! One connection of a server: owned by one task, which alone touches its machine, calls and buffers.
+//! Driver of one server connection: one task owns it and is the only user of its machine, calls and buffers.
 //!
-//! Cost of a unary call whose handler is ready at once: no system call of its own, no lock, no wake-up; the request
-//! is a share of the read buffer, the reply is encoded once and copied once into the outbox. What parks costs a hash
-//! insert and a wake-up.
+//! Cost of a unary call whose handler is ready at once: no system call of its own, no lock, no wake-up; the
+//! request is a slice of the read buffer, the reply is encoded once and copied once into the outbox. A parked
+//! call costs a hash insert and a wake-up.
 
-mod answer;
-mod holding;
+mod memory;
+mod respond;
 mod streams;
+#[cfg(test)]
+mod turns;
 
 pub(crate) use streams::guarded_next;
 
@@ -17,21 +19,23 @@ use super::{
 };
 use crate::{
     Metadata, Peer, Pusher, Status,
+    clock::after,
     compression::Message,
-    guard::Batch,
+    guard::BatchScope,
     metrics::{Carrier, Tally, Wire},
     net::{self, Io},
     runtime,
     server::{Flight, SHOWN_MAX, Shared, going_away},
 };
 use bytes::BytesMut;
-use holding::Holding;
+use memory::ConnectionMemory;
 use std::{
+    collections::VecDeque,
     future::Future,
     io::IoSlice,
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
-    task::{Context, Poll},
+    task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
 use switchboard_wire::{
@@ -40,33 +44,33 @@ use switchboard_wire::{
 };
 use tokio::{io::AsyncReadExt, sync::mpsc, time::Sleep};
 
-/// A turn ends after this long even if there is more to do, so that neighbours on the worker get theirs.
-const TURN_MAX: Duration = Duration::from_millis(1);
-/// The outbox is written in the middle of a turn once it holds this much.
+/// Number of input units between two checks of the turn's time.
+const UNITS: u32 = 16;
+/// Outbox size above which it is written in the middle of a turn.
 const FLUSH_BYTES: usize = 64 << 10;
-/// Parts of one vectored write.
+/// Maximum number of parts of one vectored write.
 const PARTS_MAX: usize = 64;
-/// After so long without traffic a connection gives back what its calls used.
-const CALM: Duration = Duration::from_secs(1);
-/// Reads of a turn that are thrown away, so that neighbours get theirs.
+/// Time without traffic after which a connection releases the memory of its calls.
+const RELEASE_AFTER: Duration = Duration::from_secs(1);
+/// Maximum number of discarded reads per turn, so that other connections run.
 const DISCARDS_MAX: usize = 16;
-/// How long a client has to hear that the server drains, before calls that it sends all the same are refused; and how
-/// long it gets after that, with no call in flight, to close the connection.
+/// Time that a client has to receive the drain notice before its new calls are refused, and afterwards,
+/// without calls in flight, to close the connection.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// The driver of one accepted connection; its future ends with the connection.
+/// Driver of one accepted connection; the future ends with the connection.
 pub(crate) struct Connection<W: ?Sized> {
     io: Box<dyn Io>,
     shared: Arc<Shared>,
     peer: Arc<Peer>,
     limits: Limits,
-    /// The limits of the listener, of which `limits` is the part of the wire.
+    /// Limits of the listener; `limits` is their part for the wire.
     settings: Arc<crate::Limits>,
-    /// Where this worker counts.
+    /// Index of this worker's counters.
     shard: usize,
-    /// What its calls and bytes count for.
+    /// Wire and protocol that the counters attribute calls and bytes to.
     counted: (Wire, Carrier),
-    /// What the counters of the peer were not told yet.
+    /// Counts that are not yet added to the counters of the peer.
     tally: Tally,
     input: BytesMut,
     sharing: net::Sharing,
@@ -74,44 +78,52 @@ pub(crate) struct Connection<W: ?Sized> {
     dispatches: Vec<Option<Box<dyn Dispatch>>>,
     calls: Calls,
     wakes: Arc<Wakes>,
-    /// Between turns that were over the budget.
+    /// Pause between two turns, if the last one used up its time.
     pause: Pause,
+    /// Calls that were woken and not polled yet.
     ready: Vec<u32>,
-    /// Streams whose replies wait for the outbox to shrink.
-    stalled: Vec<u32>,
-    /// What all of it comes to.
-    holding: Holding,
-    /// When the clock was last read.
+    /// Streams whose replies wait until the outbox shrinks or the next turn starts; each is listed once.
+    stalled: VecDeque<u32>,
+    /// Memory that the connection holds.
+    memory: ConnectionMemory,
+    /// Time of the last clock reading.
     now: Instant,
-    /// Calls that were ready at once since then, all of one method.
-    window: Option<Window>,
+    /// Time at which this turn ends.
+    turn_end: Instant,
+    /// Input units since the last clock reading, of those that do not read the clock.
+    unclocked: u32,
+    /// Calls of one method since the last clock reading that were ready at once.
+    clock_batch: Option<ClockBatch>,
     last_read: Instant,
-    /// When the peer was asked for a sign of life that has not come.
+    /// Time of a keepalive PING without a response so far.
     pinged: Option<Instant>,
-    /// Places of calls may be left; an alarm is set for giving them back.
+    /// The call table may have free entries; a timer is set to release their memory.
     roomy: bool,
     alarm: Option<Instant>,
+    /// Time at which the machine may release the ends of streams that it holds.
+    ends_due: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
     draining: Option<Instant>,
-    /// Whole units may be left in the input because the outbox was over its high mark.
+    /// The input may contain whole units, because the outbox was over its high mark.
     held: bool,
-    /// No more bytes come in: the peer closed its side, or the machine is finished.
-    deaf: bool,
-    /// When the last words were said.
+    /// No more bytes are read: the peer closed its side, or the machine has finished.
+    read_closed: bool,
+    /// Time at which the last bytes of the connection were queued.
     closing: Option<Instant>,
-    /// The peer is to answer them.
+    /// The peer must respond to them.
     awaits_close: bool,
-    /// What the peer still sends is of no interest.
+    /// Further input is read and discarded.
     discards: bool,
-    /// The last, so that it may be of a [kind that is not known](Foreign).
+    /// Last field, so that it may be [unsized](DynWire).
     wire: W,
 }
 
-/// The wire of another framework. One driver runs them all: each of its own would be a tenth of the program.
-pub(crate) type Foreign = dyn ServerWire + Unpin;
+/// A wire of another framework. One driver runs all of them: a driver compiled for each wire would take a
+/// tenth of the binary each.
+pub(crate) type DynWire = dyn ServerWire + Unpin;
 
 /// Calls of one method that were ready at once.
-struct Window {
+struct ClockBatch {
     method: MethodId,
     calls: u32,
     /// Bytes of their messages.
@@ -119,28 +131,29 @@ struct Window {
     sent: u64,
 }
 
+/// Result of a read.
 enum Read {
-    /// Something was read and handled.
+    /// Bytes were read and handled.
     Some,
-    /// Nothing is there.
+    /// The read would block.
     Blocked,
     /// The outbox is over its high mark.
     Held,
-    /// The peer has closed its side, or broke the protocol.
+    /// The peer closed its side or violated the protocol.
     Over,
 }
 
-/// What the acceptor knows of a connection once its protocol is known.
+/// State of an accepted connection after its protocol was detected.
 pub(crate) struct Accepted {
     pub(crate) io: Box<dyn Io>,
-    /// What was read to find out the protocol.
+    /// Bytes that were read to detect the protocol.
     pub(crate) input: BytesMut,
     pub(crate) peer: Peer,
-    /// The limits of the listener.
+    /// Limits of the listener.
     pub(crate) settings: Arc<crate::Limits>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) wakes: Arc<Wakes>,
-    /// Where its worker counts.
+    /// Index of its worker's counters.
     pub(crate) shard: usize,
 }
 
@@ -163,7 +176,7 @@ impl<W: ServerWire> Connection<W> {
         };
         let mut limits = settings.wire();
         limits.stream_window_bytes = wire.receive_window(limits.stream_window_bytes);
-        // What the sniffer read.
+        // The bytes that the sniffer read.
         shared.metrics.received(shard, counted.1, input.len());
         Connection {
             io,
@@ -180,18 +193,21 @@ impl<W: ServerWire> Connection<W> {
             pause: Pause::default(),
             wakes,
             ready: Vec::new(),
-            stalled: Vec::new(),
-            holding: Holding::new(&settings),
+            stalled: VecDeque::new(),
+            memory: ConnectionMemory::new(&settings),
             now,
-            window: None,
+            turn_end: now,
+            unclocked: 0,
+            clock_batch: None,
             last_read: now,
             pinged: None,
             roomy: false,
-            alarm: Some(now + settings.idle_timeout()),
+            alarm: Some(after(now, settings.idle_timeout())),
+            ends_due: None,
             sleep: None,
             draining: None,
             held: false,
-            deaf: false,
+            read_closed: false,
             closing: None,
             awaits_close: false,
             discards: false,
@@ -201,15 +217,16 @@ impl<W: ServerWire> Connection<W> {
         }
     }
 
-    /// What goes over it counts for WebSockets.
+    /// Counts the traffic of this connection for WebSockets.
     #[cfg(feature = "http")]
     pub(crate) fn inside_websocket(mut self) -> Connection<W> {
         self.counted = (Wire::WebSocket, Carrier::WebSocket);
         self
     }
 
-    /// As one of any wire. Boxed, since most connections are native ones, and would have room for each of the others.
-    pub(crate) fn foreign(self) -> Box<Connection<Foreign>>
+    /// Erases the wire's type. Boxed, because most connections are native and would otherwise reserve space
+    /// for every other wire.
+    pub(crate) fn foreign(self) -> Box<Connection<DynWire>>
     where
         W: Unpin + 'static,
     {
@@ -218,14 +235,13 @@ impl<W: ServerWire> Connection<W> {
 }
 
 impl<W: ServerWire + ?Sized> Connection<W> {
-    /// One pass: timers, woken calls, reads with their calls, and the write. `None` while the connection lives.
+    /// Runs one turn: timers, woken calls, reads with their calls, and the write. Returns pending while the
+    /// connection lives.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.pause.is_on() {
-            return Poll::Pending;
-        }
+        ready!(self.pause.poll(cx));
         self.now = crate::clock::now();
-        let end = self.now + TURN_MAX;
-        self.wakes.take(cx.waker(), &mut self.ready);
+        self.turn_end = after(self.now, self.settings.connection_turn_max());
+        self.take_woken(cx.waker());
         self.look();
         self.out.adopt(net::lend);
         if self.draining.is_none() {
@@ -237,14 +253,15 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         } else if self.calls.len() > 0 && self.shared.ending.load(Ordering::Relaxed) {
             self.end_all();
         }
-        if let Some(tell) = self.wakes.asked() {
-            self.show_calls(&tell);
+        if let Some(report) = self.wakes.take_report_request() {
+            self.report_calls(&report);
         }
         let silent = self.alarm.is_some_and(|alarm| alarm <= self.now) && self.alarmed();
         self.poll_ready();
+        self.read_on();
         self.send_pushes();
         // Bytes that the sniffer read come first.
-        if !self.input.is_empty() && !self.deaf && !self.is_full() {
+        if !self.input.is_empty() && !self.read_closed && !self.is_full() {
             self.handle_input();
         }
         loop {
@@ -254,31 +271,33 @@ impl<W: ServerWire + ?Sized> Connection<W> {
                 self.resume_stalled();
                 self.send_pushes();
             }
-            match read {
-                Read::Some if self.now < end => continue,
-                Read::Some => {
-                    // Over the budget: the neighbours first.
-                    self.pause.begin(&self.wakes);
-                    break;
-                }
-                Read::Held if flushed && !self.is_full() => continue,
+            let again = match read {
+                Read::Some => true,
+                Read::Held if flushed && !self.is_full() => true,
                 Read::Over if self.out.is_empty() && self.calls.len() == 0 => {
                     if self.lingers(cx) {
                         break;
                     }
                     return Poll::Ready(());
                 }
-                _ if !self.out.is_empty() && flushed => continue,
-                _ => break,
+                _ => flushed && (!self.out.is_empty() || self.can_resume()),
+            };
+            if !again && self.ready.is_empty() {
+                break;
+            }
+            if !again || self.is_over() {
+                // Over the time budget: other connections run first.
+                self.pause.begin(cx);
+                break;
             }
         }
-        // What came while nothing ran here, however long that was, has been read by now.
+        // All input that arrived while this task did not run has been read by now.
         if silent && self.pinged.is_some() {
             return Poll::Ready(());
         }
-        if self
-            .draining
-            .is_some_and(|began| self.calls.len() == 0 && self.out.is_empty() && self.now > began + LINGER)
+        if self.draining.is_some_and(|began| {
+            self.calls.len() == 0 && self.out.is_empty() && self.now > after(began, LINGER)
+        }) && !self.wire.holds_ends()
             && !self.closes(cx)
         {
             return Poll::Ready(());
@@ -288,7 +307,8 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         self.arm(cx)
     }
 
-    /// Says the last words of a drained connection; whether there is something to wait for before it ends.
+    /// Queues the last bytes of a drained connection; returns whether the connection must wait before it
+    /// ends.
     fn closes(&mut self, cx: &mut Context<'_>) -> bool {
         if self.closing.is_none() && self.wire.close(&mut self.out) {
             self.closing = Some(self.now);
@@ -298,12 +318,13 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         self.lingers(cx)
     }
 
-    /// Whether there is something to wait for before the connection ends: the peer's answer to the machine's last
-    /// words, those of the transport, or what the peer still sends after a mistake. Bytes that nobody has read would
-    /// make the system throw away the last ones that we wrote.
+    /// Returns whether the connection must wait before it ends: for the peer's response to the last bytes of
+    /// the machine, for those of the transport, or for input that the peer still sends after a protocol
+    /// error. If the socket is closed with unread input, the system may discard the last bytes that were
+    /// written.
     fn lingers(&mut self, cx: &mut Context<'_>) -> bool {
         let began = *self.closing.get_or_insert(self.now);
-        if self.now > began + LINGER {
+        if self.now > after(began, LINGER) {
             return false;
         }
         if self.awaits_close || Pin::new(&mut *self.io).poll_shutdown(cx).is_pending() {
@@ -330,16 +351,16 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         true
     }
 
-    /// Tells the peer to begin no further call here.
+    /// Sends the peer a notice to start no further calls on this connection.
     #[cold]
     fn drain(&mut self, reason: &str) {
         self.draining = Some(self.now);
         self.wire.drain(reason, &mut self.out);
-        let linger = self.now + LINGER;
+        let linger = after(self.now, LINGER);
         self.alarm = Some(self.alarm.map_or(linger, |alarm| alarm.min(linger)));
     }
 
-    /// Ends the calls that had their time to end: the server stops.
+    /// Ends all calls whose grace period is over, because the server stops.
     #[cold]
     fn end_all(&mut self) {
         for index in self.calls.all() {
@@ -347,9 +368,9 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         }
     }
 
-    /// Tells which calls wait.
+    /// Reports the parked calls.
     #[cold]
-    fn show_calls(&self, tell: &mpsc::Sender<Vec<Flight>>) {
+    fn report_calls(&self, report: &mpsc::Sender<Vec<Flight>>) {
         let shown = self.calls.iter().take(SHOWN_MAX).map(|parked| Flight {
             method: parked.method,
             wire: self.counted.0,
@@ -358,36 +379,36 @@ impl<W: ServerWire + ?Sized> Connection<W> {
             deadline: parked.deadline,
             stage: if let Stage::Replies { .. } = parked.stage { "replies" } else { "handler" },
         });
-        // There is room for one answer of each connection; nobody may be waiting any more.
-        let _ = tell.try_send(shown.collect());
+        // The channel has capacity for one report of each connection; its receiver may have gone.
+        let _ = report.try_send(shown.collect());
     }
 
-    /// Sends what the peer did not ask for, as long as it takes it.
+    /// Sends server push messages while the peer accepts them.
     #[inline]
     fn send_pushes(&mut self) {
         let Some(pusher) = &self.peer.pusher else { return };
         while pusher.any()
-            && self.out.len() + self.holding.weight <= self.holding.limit
+            && self.out.len() + self.memory.weight <= self.memory.limit
             && let Some(push) = pusher.next()
         {
             self.wire.push(&push, &mut self.out);
         }
     }
 
-    /// Reads once and handles what came.
+    /// Reads once and handles the bytes.
     fn read(&mut self, cx: &mut Context<'_>) -> Read {
-        if self.deaf {
+        if self.read_closed {
             return Read::Over;
         }
         if self.is_full() {
-            return Read::Held;
+            return self.pause_reads();
         }
         if self.held {
             self.handle_input();
-            return if self.deaf { Read::Over } else { Read::Some };
+            return if self.read_closed { Read::Over } else { Read::Some };
         }
         if self.lacks_room() {
-            return self.cut_off();
+            return self.close_for_memory();
         }
         if self.input.capacity() == 0 {
             self.input = net::lend();
@@ -405,53 +426,116 @@ impl<W: ServerWire + ?Sized> Connection<W> {
                 runtime::traffic(self.now);
                 self.handle_input();
                 self.trickled();
-                if self.deaf { Read::Over } else { Read::Some }
+                if self.read_closed { Read::Over } else { Read::Some }
             }
             Poll::Ready(_) => {
-                self.hang_up();
+                self.close_read();
                 Read::Over
             }
         }
     }
 
-    /// Whether more waits to be written than one peer may have waiting, or it holds too much while room is scarce.
-    #[inline]
-    fn is_full(&self) -> bool {
-        self.out.len() + self.wire.held() + self.holding.weight > self.holding.limit
+    /// Reads nothing until there is room. Detects within a second that the peer has closed its side, once the outbox is
+    /// empty; the calls then end as at the end of the peer's bytes.
+    #[cold]
+    fn pause_reads(&mut self) -> Read {
+        if self.calls.len() > 0 && self.out.is_empty() {
+            if self.io.is_read_closed() {
+                self.close_read();
+                return Read::Over;
+            }
+            let again = after(self.now, RELEASE_AFTER);
+            self.alarm = Some(self.alarm.map_or(again, |alarm| alarm.min(again)));
+        }
+        Read::Held
     }
 
-    /// Takes every whole unit from the input, as long as the peer takes the answers.
+    /// Returns whether the outbox is over its limit for one peer, or the connection holds too much while
+    /// memory is short.
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.out.len() + self.wire.held() + self.memory.weight > self.memory.limit
+    }
+
+    /// Returns whether the turn has used up its time.
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.now >= self.turn_end
+    }
+
+    /// Returns whether the turn has used up its time, estimated by the number of input units handled in it.
+    #[inline]
+    fn has_spent(&mut self, handled: &mut u32) -> bool {
+        *handled += 1;
+        if *handled < UNITS {
+            return false;
+        }
+        *handled = 0;
+        if self.unclocked > 0 {
+            self.tick();
+        }
+        self.is_over()
+    }
+
+    /// Reads the clock for input units that do not read it themselves.
+    fn tick(&mut self) {
+        self.unclocked = 0;
+        match self.clock_batch {
+            Some(_) => self.close_clock_batch(),
+            None => self.now = crate::clock::now(),
+        }
+    }
+
+    /// Takes the woken calls and queues them behind those that the last turn left.
+    #[inline]
+    fn take_woken(&mut self, task: &Waker) {
+        if self.ready.is_empty() {
+            return self.wakes.take(task, &mut self.ready);
+        }
+        let mut woken = Vec::new();
+        self.wakes.take(task, &mut woken);
+        self.ready.append(&mut woken);
+    }
+
+    /// Handles whole units of the input while the outbox has room and the turn lasts.
     fn handle_input(&mut self) {
         let mut input = Input::new(std::mem::take(&mut self.input)).sharing(self.sharing.allowed());
         self.held = false;
         self.out.adopt(net::lend);
-        let batch = Batch::begin();
+        let batch = BatchScope::begin();
+        let (mut handled, mut spent) = (0, false);
         loop {
             while !self.is_full()
+                && !spent
                 && let Some(Opened { id, method, codec, timeout, len }) = self.wire.next_call(&mut input)
             {
                 let (encoding, metadata) = (Encoding::Identity, Metadata::new());
-                let head = Head { method, codec, encoding, timeout, metadata, oneway: false };
+                let head = Head { method, called: None, codec, encoding, timeout, metadata, oneway: false };
                 self.open(id, head, Some(input.take(len)), false);
+                spent = self.has_spent(&mut handled);
             }
-            if self.is_full() {
+            if self.is_full() || spent {
                 self.held = true;
-                self.close_window();
+                self.close_clock_batch();
                 break;
             }
             match self.wire.recv(&mut input, &mut self.out) {
-                Ok(Some(event)) => self.event(event),
+                Ok(Some(event)) => {
+                    self.unclocked += 1;
+                    self.event(event);
+                    spent = self.has_spent(&mut handled);
+                }
                 Ok(None) => {
-                    self.close_window();
+                    self.close_clock_batch();
                     break;
                 }
                 Err(fatal) => {
-                    self.close_window();
+                    self.close_clock_batch();
                     self.shared.metrics.protocol_errors.fetch_add(1, Ordering::Relaxed);
                     tracing::debug!(peer = %self.peer.address, wire = self.wire.name(), "closed: {fatal}");
                     self.wire.drain(&fatal.to_string(), &mut self.out);
                     self.discards = true;
-                    self.hang_up();
+                    self.close_read();
                     break;
                 }
             }
@@ -460,9 +544,9 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         self.input = input.into_buffer();
     }
 
-    /// Nothing more comes from the peer, and nobody waits for the calls in flight.
-    fn hang_up(&mut self) {
-        self.deaf = true;
+    /// Stops reading from the peer and drops the calls in flight: their callers are gone.
+    fn close_read(&mut self) {
+        self.read_closed = true;
         self.awaits_close = false;
         for index in self.calls.all() {
             self.forget(index);
@@ -478,7 +562,9 @@ impl<W: ServerWire + ?Sized> Connection<W> {
             ServerEvent::Open { id, head, first, compressed: true, more } => {
                 self.open_compressed(id, head, first, more);
             }
-            ServerEvent::Item { id, item, compressed } => self.item(id, Message { bytes: item, compressed }),
+            ServerEvent::Item { id, item, compressed } => {
+                self.item(id, Message { bytes: item, compressed, codec: None });
+            }
             ServerEvent::HalfClose { id } => {
                 if let Some(queue) = self.inbound(id) {
                     queue.finish(Ok(Metadata::new()));
@@ -504,24 +590,31 @@ impl<W: ServerWire + ?Sized> Connection<W> {
                 self.wire.end(id, Err(&status), &mut self.out);
             }
             ServerEvent::Pong | ServerEvent::Handled => {}
-            ServerEvent::Closed => self.hang_up(),
+            ServerEvent::Closed => self.close_read(),
         }
     }
 
-    /// Timers are due: ends overdue calls, asks a silent peer for a sign of life. True when the connection is over,
-    /// unless there is one to be read.
+    /// Handles due timers: ends overdue calls and pings a silent peer. Returns true if the connection is
+    /// over, unless a read follows.
     fn alarmed(&mut self) -> bool {
         let (overdue, next) = self.calls.overdue(self.now);
         for index in overdue {
             let Some(parked) = self.calls.get_mut(index) else { continue };
-            let allowed = parked.deadline.map_or(Duration::ZERO, |deadline| deadline - parked.began);
+            let allowed = parked
+                .deadline
+                .map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(parked.began));
             let text = format!("the deadline of {} ms has passed on the server", allowed.as_millis());
             self.finish(index, Err(Status::deadline_exceeded(text)));
         }
+        if self.ends_due.is_some_and(|due| due <= self.now) {
+            self.ends_due = None;
+            self.wire.release_ends(&mut self.out);
+        }
+        self.end_stalled();
         let idle = self.settings.idle_timeout();
-        let mut silent = self.last_read + idle;
+        let mut silent = after(self.last_read, idle);
         if silent <= self.now && self.calls.len() > 0 && !self.wire.answers_pings() && !self.is_full() {
-            silent = self.now + idle;
+            silent = after(self.now, idle);
         }
         if silent <= self.now {
             let pinged = match self.pinged {
@@ -534,42 +627,42 @@ impl<W: ServerWire + ?Sized> Connection<W> {
                     *self.pinged.insert(self.now)
                 }
             };
-            silent = pinged + self.settings.keepalive_timeout();
+            silent = after(pinged, self.settings.keepalive_timeout());
         }
         let is_over = silent <= self.now;
         if let Some(began) = self.draining {
-            silent = silent.min(began + LINGER);
-            if began + LINGER <= self.now {
+            silent = silent.min(after(began, LINGER));
+            if after(began, LINGER) <= self.now {
                 self.wire.refuse();
-                silent = self.now + LINGER;
+                silent = after(self.now, LINGER);
             }
         }
         let mut alarm = next.map_or(silent, |next| next.min(silent));
         if self.roomy {
-            if self.last_read + CALM <= self.now && self.calls.len() == 0 {
+            if after(self.last_read, RELEASE_AFTER) <= self.now && self.calls.len() == 0 {
                 self.shrink();
             } else {
-                alarm = alarm.min(self.now + CALM);
+                alarm = alarm.min(after(self.now, RELEASE_AFTER));
             }
         }
         self.alarm = Some(alarm);
         is_over
     }
 
-    /// Gives back what the calls used; the next one begins anew.
+    /// Releases the memory of calls; the next call allocates again.
     fn shrink(&mut self) {
         self.roomy = false;
-        self.tell_peer();
+        self.flush_tally();
         self.calls.shrink();
         for dispatch in self.dispatches.iter_mut().flatten() {
             dispatch.shrink();
         }
         self.ready = Vec::new();
-        self.stalled = Vec::new();
+        self.stalled = VecDeque::new();
     }
 
-    /// Writes the outbox; says whether everything went out. While more input is at hand only a large outbox is
-    /// written, so that many replies share a system call.
+    /// Writes the outbox; returns whether it is empty afterwards. While more input is available, only a large
+    /// outbox is written, so that many replies share a system call.
     fn flush(&mut self, cx: &mut Context<'_>, more_input: bool) -> std::io::Result<bool> {
         if self.out.is_empty() {
             return Ok(true);
@@ -593,7 +686,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         Ok(true)
     }
 
-    /// Gives buffers back that the connection does not need while it waits.
+    /// Releases buffers that the connection does not need while it waits.
     fn rest(&mut self) {
         if self.input.is_empty() && self.input.capacity() > 0 {
             self.sharing.take_back(std::mem::take(&mut self.input));
@@ -603,16 +696,24 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         }
     }
 
-    /// Makes the next timer wake the task.
+    /// Registers the task with the next timer.
     fn arm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.roomy && self.calls.has_room() {
             self.roomy = true;
-            let calm = self.now + CALM;
-            self.alarm = Some(self.alarm.map_or(calm, |alarm| alarm.min(calm)));
+            let release_at = after(self.now, RELEASE_AFTER);
+            self.alarm = Some(self.alarm.map_or(release_at, |alarm| alarm.min(release_at)));
         }
         if self.draining.is_some() && self.calls.len() == 0 || self.closing.is_some() {
-            let linger = self.now + LINGER;
+            let linger = after(self.now, LINGER);
             self.alarm = Some(self.alarm.map_or(linger, |alarm| alarm.min(linger)));
+        }
+        if let Some((_, since)) = self.memory.held_back {
+            let due = after(since, self.settings.stream_stall_timeout());
+            self.alarm = Some(self.alarm.map_or(due, |alarm| alarm.min(due)));
+        }
+        if self.wire.holds_ends() {
+            let due = *self.ends_due.get_or_insert(after(self.now, self.settings.stream_end_delay()));
+            self.alarm = Some(self.alarm.map_or(due, |alarm| alarm.min(due)));
         }
         let Some(alarm) = self.alarm else { return Poll::Pending };
         let alarm = tokio::time::Instant::from_std(alarm);
@@ -637,7 +738,7 @@ impl<W: ServerWire + Unpin + ?Sized> Future for Connection<W> {
 
 impl<W: ?Sized> Drop for Connection<W> {
     fn drop(&mut self) {
-        self.tell_peer();
+        self.flush_tally();
         self.release();
         if let Some(pusher) = &self.peer.pusher {
             pusher.close();

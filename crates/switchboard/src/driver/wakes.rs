@@ -1,4 +1,4 @@
-//! Which of a connection's parked calls want to be polled, and how its task is woken.
+//! Wake-ups of a connection: the parked calls that must be polled, and the waker of its task.
 
 use crate::server::Flight;
 use std::{
@@ -10,21 +10,24 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// The connection is to drain, whatever the server does.
+/// The connection must drain, independently of the server.
 const RETIRED: u8 = 1;
-/// Somebody wants to see its calls.
-const ASKED: u8 = 2;
+/// A report of the parked calls was requested.
+const REPORT_CALLS: u8 = 2;
 
-/// Shared by a connection's task and the wakers of its calls.
+/// State shared by a connection's task and the wakers of its calls.
 #[derive(Default)]
 pub(crate) struct Wakes {
     state: Mutex<State>,
-    told: AtomicU8,
-    /// Calls that wait; written by the connection alone.
+    flags: AtomicU8,
+    /// Number of parked calls; written only by the connection.
     parked: AtomicUsize,
-    /// What the connection holds; as above.
+    /// Number of waiting calls on HTTP, where the connection has no table of them.
+    #[cfg(feature = "http")]
+    streams: AtomicUsize,
+    /// Bytes that the connection holds; written only by the connection.
     held: AtomicUsize,
-    /// It is not read, for want of room; as above.
+    /// Set while reading is paused because memory is short; written only by the connection.
     paused: AtomicBool,
 }
 
@@ -32,7 +35,7 @@ pub(crate) struct Wakes {
 struct State {
     ready: Vec<u32>,
     task: Option<Waker>,
-    asked: Option<mpsc::Sender<Vec<Flight>>>,
+    report_to: Option<mpsc::Sender<Vec<Flight>>>,
 }
 
 impl Wakes {
@@ -40,7 +43,7 @@ impl Wakes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the waker of the connection's task and swaps the ready calls into `into`, which is empty.
+    /// Stores the waker of the connection's task, and swaps the ready calls into `into`, which must be empty.
     pub(crate) fn take(&self, task: &Waker, into: &mut Vec<u32>) {
         let mut state = self.lock();
         std::mem::swap(&mut state.ready, into);
@@ -49,47 +52,63 @@ impl Wakes {
         }
     }
 
-    /// Tells the connection to drain, whatever the server does.
+    /// Makes the connection drain, independently of the server.
     pub(crate) fn retire(&self) {
-        self.told.fetch_or(RETIRED, Ordering::Relaxed);
+        self.flags.fetch_or(RETIRED, Ordering::Relaxed);
         self.wake();
     }
 
-    /// Whether the connection was told to drain.
+    /// Returns whether the connection must drain.
     pub(crate) fn is_retired(&self) -> bool {
-        self.told.load(Ordering::Relaxed) & RETIRED != 0
+        self.flags.load(Ordering::Relaxed) & RETIRED != 0
     }
 
-    /// Asks the connection for the calls that wait; it answers in its next turn.
+    /// Requests a report of the parked calls; the connection sends it in its next turn.
     #[cfg(feature = "http")]
-    pub(crate) fn ask(&self, tell: mpsc::Sender<Vec<Flight>>) {
-        // A question that was not answered yet is dropped, which its asker sees.
-        self.lock().asked = Some(tell);
-        self.told.fetch_or(ASKED, Ordering::Relaxed);
+    pub(crate) fn request_report(&self, report: mpsc::Sender<Vec<Flight>>) {
+        // A pending request is replaced: dropping its sender notifies its receiver.
+        self.lock().report_to = Some(report);
+        self.flags.fetch_or(REPORT_CALLS, Ordering::Relaxed);
         self.wake();
     }
 
-    /// Whom to tell about the calls that wait.
+    /// Takes the sender for a requested report of the parked calls.
     #[inline]
-    pub(crate) fn asked(&self) -> Option<mpsc::Sender<Vec<Flight>>> {
-        if self.told.load(Ordering::Relaxed) & ASKED == 0 {
+    pub(crate) fn take_report_request(&self) -> Option<mpsc::Sender<Vec<Flight>>> {
+        if self.flags.load(Ordering::Relaxed) & REPORT_CALLS == 0 {
             return None;
         }
-        self.told.fetch_and(!ASKED, Ordering::Relaxed);
-        self.lock().asked.take()
+        self.flags.fetch_and(!REPORT_CALLS, Ordering::Relaxed);
+        self.lock().report_to.take()
     }
 
-    /// How many calls wait.
+    /// Returns the number of parked calls.
     #[cfg(feature = "http")]
     pub(crate) fn parked(&self) -> usize {
         self.parked.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of waiting calls of the connection, on any wire.
+    #[cfg(feature = "http")]
+    pub(crate) fn waiting(&self) -> usize {
+        self.parked() + self.streams.load(Ordering::Relaxed)
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn park_stream(&self) {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn unpark_stream(&self) {
+        self.streams.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn set_parked(&self, calls: usize) {
         self.parked.store(calls, Ordering::Relaxed);
     }
 
-    /// Bytes that the connection holds for its peer.
+    /// Returns the bytes that the connection holds for its peer.
     #[cfg(feature = "http")]
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
@@ -99,7 +118,7 @@ impl Wakes {
         self.held.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether the connection is not read, for want of room.
+    /// Returns whether reading is paused because memory is short.
     #[cfg(feature = "http")]
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Relaxed)
@@ -109,7 +128,7 @@ impl Wakes {
         self.paused.store(paused, Ordering::Relaxed);
     }
 
-    /// Wakes the connection's task for something that is not a call.
+    /// Wakes the connection's task for a reason other than a call.
     pub(crate) fn wake(&self) {
         let task = self.lock().task.clone();
         if let Some(task) = task {
@@ -118,8 +137,8 @@ impl Wakes {
     }
 }
 
-/// The waker of one slot; it outlives the calls that use the slot, so making one costs no allocation per call.
-/// A late wake of a call that has ended polls its successor once for nothing.
+/// Waker of one slot. It outlives the calls that use the slot, so that a call allocates no waker. A late wake
+/// of a call that has ended causes one empty poll of the next call.
 pub(crate) struct CallWaker {
     index: u32,
     queued: AtomicBool,
@@ -131,7 +150,7 @@ impl CallWaker {
         Arc::new(CallWaker { index, queued: AtomicBool::new(false), wakes })
     }
 
-    /// Lets the call be queued again; before it is polled, so that no wake is lost.
+    /// Allows the call to be queued again. Called before the poll, so that no wake is lost.
     pub(crate) fn rearm(&self) {
         self.queued.store(false, Ordering::Release);
     }
@@ -148,7 +167,8 @@ impl Wake for CallWaker {
         }
         let mut state = self.wakes.lock();
         state.ready.push(self.index);
-        // Only the first wake needs to reach the task: the others ride along. The waker stays for the next.
+        // Only the first wake must reach the task; the task then polls all queued calls. The waker is kept
+        // for later wakes.
         let task = if state.ready.len() == 1 { state.task.clone() } else { None };
         drop(state);
         if let Some(task) = task {

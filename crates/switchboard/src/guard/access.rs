@@ -1,10 +1,13 @@
-//! Who may come at all: networks of addresses, and rules by method.
+//! Access rules: allowed networks, and rules by method.
 
 use super::pattern;
-use crate::{Caller, Cx, Error, Result, Status};
+use crate::{Caller, Error, Peer, Result, Status};
 use std::{fmt, net::IpAddr, str::FromStr};
 
-/// A network of addresses: `10.0.0.0/8`, `2001:db8::/32`, `192.0.2.7`.
+/// Name of the OpenAPI document in rules and signatures.
+pub(crate) const OPENAPI: &str = "openapi.json";
+
+/// An address range: `10.0.0.0/8`, `2001:db8::/32`, `192.0.2.7`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Network {
     address: IpAddr,
@@ -12,7 +15,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether the address is in it; IPv4 addresses that are written as IPv6 are what they were.
+    /// Returns whether the network contains the address. IPv4-mapped IPv6 addresses are compared as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
@@ -26,7 +29,7 @@ impl Network {
     }
 }
 
-/// Whether the first `bits` of `width` are the same.
+/// Returns whether the first `bits` of `width` bits are equal.
 fn same(one: u128, other: u128, width: u32, bits: u8) -> bool {
     let shift = width - u32::from(bits);
     (one ^ other).checked_shr(shift).unwrap_or(0) == 0
@@ -38,7 +41,7 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Network, Error> {
         let wrong = || {
             Error::config(format!(
-                "{text:?} is no network: expected 10.0.0.0/8, 2001:db8::/32 or one address"
+                "{text:?} is not a network: expected 10.0.0.0/8, 2001:db8::/32 or one address"
             ))
         };
         let (address, bits) =
@@ -59,7 +62,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// Which addresses may connect.
+/// Addresses that may connect.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Addresses {
     pub(crate) allowed: Vec<Network>,
@@ -67,7 +70,8 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// Whether a peer at this address may connect. What has no address, such as a Unix socket, always may.
+    /// Returns whether a peer at this address may connect. Peers without an address, such as those on Unix
+    /// sockets, always may.
     pub(crate) fn admits(&self, address: Option<IpAddr>) -> bool {
         let Some(address) = address else { return true };
         let listed = |list: &[Network]| list.iter().any(|network| network.contains(address));
@@ -75,7 +79,7 @@ impl Addresses {
     }
 }
 
-/// Who may call which methods, see [`Server::rule`](crate::Server::rule).
+/// Access rule for a set of methods, see [`Server::rule`](crate::Server::rule).
 ///
 /// ```
 /// use switchboard::guard::Rule;
@@ -96,8 +100,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// For these methods, `package.Service/Method`, in which a star stands for anything: their callers have to be
-    /// known, and what else the rule says.
+    /// Creates a rule for the methods `package.Service/Method` that match the pattern, in which a star
+    /// matches any text. Their callers must be authenticated and meet the further conditions of the rule.
     pub fn methods(pattern: impl Into<String>) -> Rule {
         let methods = pattern.into();
         Rule {
@@ -110,39 +114,45 @@ impl Rule {
         }
     }
 
-    /// Callers need not be known.
+    /// Admits callers without credentials.
     pub fn public(mut self) -> Rule {
         self.public = true;
         self
     }
 
-    /// Nobody may.
+    /// Denies all calls.
     pub fn deny(mut self) -> Rule {
         self.denied = true;
         self
     }
 
-    /// Only these callers, by name.
+    /// Admits only callers with these names.
     pub fn callers(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Rule {
         self.callers.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Only callers with one of these roles.
+    /// Admits only callers with one of these roles.
     pub fn roles(mut self, roles: impl IntoIterator<Item = impl Into<String>>) -> Rule {
         self.roles.extend(roles.into_iter().map(Into::into));
         self
     }
 
-    /// Only from these networks, `10.0.0.0/8`, or addresses. Peers without an address, on Unix sockets, pass.
+    /// Admits only these networks, such as `10.0.0.0/8`, or addresses. Peers without an address, on Unix
+    /// sockets, pass.
     pub fn addresses(mut self, networks: impl IntoIterator<Item = impl Into<String>>) -> Rule {
         self.addresses.extend(networks.into_iter().map(Into::into));
         self
     }
 
-    /// Whether it is for this method.
+    /// Returns whether the rule applies to this method.
     pub(super) fn is_for(&self, method: &str) -> bool {
         pattern::matches(&self.methods, method)
+    }
+
+    /// Returns true for a rule that names a part of the description of the server: health, reflection, OpenAPI.
+    pub(super) fn is_of_discovery(&self) -> bool {
+        self.methods.starts_with("grpc.") || self.methods == OPENAPI
     }
 
     pub(super) fn pattern(&self) -> &str {
@@ -161,10 +171,10 @@ impl Rule {
     }
 }
 
-/// What holds for one method.
+/// Combined rules of one method.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Check {
-    /// Its callers have to be known.
+    /// Callers must be authenticated.
     known: bool,
     denied: bool,
     callers: Vec<String>,
@@ -173,27 +183,39 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// Of a method without a rule.
+    /// Creates the check of a method without a rule.
     pub(super) fn of_all(known: bool) -> Check {
         Check { known, ..Check::default() }
     }
 
-    /// What can be said before it is known who calls.
+    /// Checks the conditions that do not depend on the caller.
     ///
     /// # Errors
-    /// `PermissionDenied` for an address, or anybody.
-    pub(super) fn before(&self, cx: &Cx) -> Result<()> {
+    /// `PermissionDenied` for a denied address, or if the rule denies every call.
+    pub(super) fn before(&self, peer: &Peer) -> Result<()> {
         if self.denied {
-            return Err(Status::permission_denied("nobody may call this method"));
+            return Err(Status::permission_denied("a rule denies all calls to this method"));
         }
-        if !self.addresses.admits(cx.peer().socket.map(|socket| socket.ip())) {
+        if !self.addresses.admits(peer.socket.map(|socket| socket.ip())) {
             return Err(Status::permission_denied("this method may not be called from this address"));
         }
         Ok(())
     }
 
+    /// Returns true if every caller from every address passes.
+    pub(super) fn is_open(&self) -> bool {
+        !self.known && !self.denied && self.addresses.allowed.is_empty()
+    }
+
+    /// Returns true if the caller must have credentials.
+    #[cfg(feature = "http")]
+    pub(super) fn needs_caller(&self) -> bool {
+        self.known
+    }
+
     /// # Errors
-    /// `Unauthenticated` for nobody where somebody is wanted, `PermissionDenied` for somebody else than who is.
+    /// `Unauthenticated` for a missing caller where one is required; `PermissionDenied` for a caller that the
+    /// rule does not admit.
     pub(super) fn after(&self, caller: Option<&Caller>) -> Result<()> {
         let Some(caller) = caller else {
             return match self.known {
@@ -233,7 +255,7 @@ mod tests {
             assert_eq!(network.contains(address.parse().unwrap()), expected, "{network} {address}");
         }
         for text in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "a/8", "10.0.0.0/-1", "10.0.0.0/"] {
-            assert!(text.parse::<Network>().unwrap_err().to_string().contains("is no network"), "{text}");
+            assert!(text.parse::<Network>().unwrap_err().to_string().contains("is not a network"), "{text}");
         }
     }
 

@@ -1,133 +1,147 @@
-//! What a worker keeps from one call to the next of a batch, the calls that one read brought: the places in limits,
-//! and tokens of rates that it took ahead. Cores that fetch and return these for each call wait for each other.
+//! Permits and tokens that a worker keeps between the calls of one batch, which are the calls that one read
+//! delivered: permits of limits, and tokens of rates taken in advance. Without this, cores that take and
+//! return them for each call contend for the cache lines.
 //!
-//! What a call had that was ready at once is for the next one of the same method. The rest is given back when the batch
-//! ends, before a reply is written: nobody who has a reply sees more calls running than run.
+//! The permits of a call that was ready at once pass to the next call of the same method. The remaining
+//! permits are released when the batch ends, before a reply is written: a caller that has received its reply
+//! is no longer counted as running.
 
-use super::{Chain, rate::Ahead};
-use crate::{Call, Result};
+use super::{Chain, Permit, rate::Ahead};
 use std::{cell::Cell, sync::Arc};
 
 thread_local! {
     static IS_ON: Cell<bool> = const { Cell::new(false) };
-    static KEPT: Cell<Option<Box<Kept>>> = const { Cell::new(None) };
-    /// Memory for what is kept next.
-    static SPARE: Cell<Option<Box<Kept>>> = const { Cell::new(None) };
-    /// Calls that had the places of another.
+    static CURRENT: Cell<Option<Box<PermitBatch>>> = const { Cell::new(None) };
+    /// Reusable memory for the next `PermitBatch`.
+    static SPARE: Cell<Option<Box<PermitBatch>>> = const { Cell::new(None) };
+    /// Number of calls that reused the permits of another call.
     static RESUMED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Calls that follow each other on this thread, for as long as it lives.
-pub(crate) struct Batch(());
+/// Scope of a batch of consecutive calls on this thread.
+pub(crate) struct BatchScope(());
 
-impl Batch {
+impl BatchScope {
     #[inline]
-    pub(crate) fn begin() -> Batch {
+    pub(crate) fn begin() -> BatchScope {
         IS_ON.set(true);
-        Batch(())
+        BatchScope(())
     }
 }
 
-impl Drop for Batch {
+impl Drop for BatchScope {
     #[inline]
     fn drop(&mut self) {
         IS_ON.set(false);
-        if let Some(kept) = KEPT.take() {
-            kept.give_back();
+        if let Some(batch) = CURRENT.take() {
+            batch.release_all();
         }
     }
 }
 
-/// What calls of one method had that has not been given back.
+/// Permits and tokens of one method that have not been released.
 #[derive(Default)]
-pub(super) struct Kept {
-    /// None once it has been given back.
+pub(super) struct PermitBatch {
+    /// `None` after the release.
     chain: Option<Arc<Chain>>,
     method: u16,
-    /// It has all places that a call of the method needs; else they are with a call that runs.
-    has_places: bool,
-    /// Calls that had them after the one that took them.
+    /// The batch holds all permits that a call of the method needs; otherwise a running call holds them.
+    has_permits: bool,
+    /// Number of calls that reused the permits after the call that took them.
     calls: u32,
-    /// Of the first rates of the method.
+    /// Tokens of the first rates of the method.
     tokens: [Ahead; RATES],
 }
 
-/// Rates of a method of which tokens are taken ahead.
+/// Number of rates per method for which tokens are taken in advance.
 const RATES: usize = 2;
 
-impl Kept {
-    /// What is kept for this method.
+impl PermitBatch {
+    /// Returns the batch of this method; releases a batch of another method.
     #[inline]
-    pub(super) fn of(chain: &Arc<Chain>, method: u16) -> Option<Box<Kept>> {
-        let kept = KEPT.take()?;
-        if kept.is_of(chain, method) {
-            return Some(kept);
+    pub(super) fn of(chain: &Arc<Chain>, method: u16) -> Option<Box<PermitBatch>> {
+        let batch = CURRENT.take()?;
+        if batch.is_of(chain, method) {
+            return Some(batch);
         }
-        kept.give_back();
+        batch.release_all();
         None
     }
 
-    /// Takes tokens for a call of every rate of its method.
+    /// Returns the tokens in advance of the rate at this index of the method.
     #[inline]
-    pub(super) fn take_tokens(&mut self, chain: &Chain, call: &Call) -> Result<()> {
-        let rates = &chain.method(self.method).rates;
-        let ahead = self.tokens.iter_mut().map(Some).chain(std::iter::repeat_with(|| None));
-        rates.iter().zip(ahead).try_for_each(|(rate, ahead)| rate.take(call, ahead))
+    pub(super) fn ahead(&mut self, rate: usize) -> Option<&mut Ahead> {
+        self.tokens.get_mut(rate)
     }
 
-    /// Lends the places to a call, if they are here; says whether it is to be timed.
+    /// Moves the permits to a call, if the batch holds them.
     #[inline]
-    pub(super) fn lend_places(&mut self, chain: &Chain) -> Option<bool> {
-        if !std::mem::take(&mut self.has_places) {
-            return None;
+    pub(super) fn lend_permits(&mut self, chain: &Chain, permit: &mut Permit<'_>) -> bool {
+        if !std::mem::take(&mut self.has_permits) {
+            return false;
         }
         self.calls += 1;
         let number = RESUMED.get().wrapping_add(1);
         RESUMED.set(number);
-        Some(chain.method(self.method).limiters.iter().any(|limiter| limiter.times(number)))
+        permit.entered_all(chain.method(self.method).limiters.iter().any(|limiter| limiter.times(number)));
+        true
     }
 
-    /// Goes on to be kept.
+    /// Stores the batch for the next call.
     #[inline]
     pub(super) fn keep(self: Box<Self>) {
-        KEPT.set(Some(self));
+        CURRENT.set(Some(self));
     }
 
     fn is_of(&self, chain: &Arc<Chain>, method: u16) -> bool {
-        self.method == method && self.chain.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, chain))
+        self.method == method && self.chain.as_ref().is_some_and(|batch| Arc::ptr_eq(batch, chain))
     }
 
-    /// Gives all back.
-    pub(super) fn give_back(mut self: Box<Self>) {
+    /// Releases permits and tokens, and keeps the memory for reuse.
+    pub(super) fn release_all(mut self: Box<Self>) {
+        self.release();
+        SPARE.set(Some(self));
+    }
+
+    fn release(&mut self) {
         let Some(chain) = self.chain.take() else { return };
         let method = chain.method(self.method);
         for limiter in &method.limiters {
-            limiter.count(self.calls, self.has_places);
+            limiter.count(self.calls, self.has_permits);
         }
         for (rate, ahead) in method.rates.iter().zip(&mut self.tokens) {
-            rate.give_back(std::mem::take(ahead));
+            rate.return_tokens(std::mem::take(ahead));
         }
-        if self.has_places
+        if self.has_permits
             && let Some(queue) = &chain.queue
         {
             queue.released(None);
         }
-        SPARE.set(Some(self));
     }
 }
 
-/// Keeps the places of a call that has ended, all that its method needs; false if somebody else has to take them back.
+impl Drop for PermitBatch {
+    /// A panic in a guard drops the batch that its call had taken.
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Stores the permits of a call that has ended, which are all that its method needs; returns false if the
+/// caller must release them.
 #[inline]
-pub(super) fn keep_places(chain: &Arc<Chain>, method: u16) -> bool {
+pub(super) fn keep_permits(chain: &Arc<Chain>, method: u16) -> bool {
     if !IS_ON.get() {
         return false;
     }
-    let mut kept = Kept::of(chain, method).unwrap_or_else(|| {
-        let mut kept = SPARE.take().unwrap_or_default();
-        *kept = Kept { chain: Some(chain.clone()), method, ..Kept::default() };
-        kept
+    let mut batch = PermitBatch::of(chain, method).unwrap_or_else(|| {
+        let mut batch = SPARE.take().unwrap_or_default();
+        // The batch was released, so overwriting its fields loses nothing.
+        (batch.chain, batch.method) = (Some(chain.clone()), method);
+        (batch.has_permits, batch.calls, batch.tokens) = (false, 0, Default::default());
+        batch
     });
-    let has_them_now = !std::mem::replace(&mut kept.has_places, true);
-    kept.keep();
+    let has_them_now = !std::mem::replace(&mut batch.has_permits, true);
+    batch.keep();
     has_them_now
 }

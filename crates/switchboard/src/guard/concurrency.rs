@@ -1,4 +1,4 @@
-//! How many calls run at once: in a server, a service, a method.
+//! Limits on concurrent calls of a server, a service or a method.
 
 mod auto;
 mod gradient;
@@ -21,42 +21,43 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How many calls may run at once; what is above is refused before it begins, see
+/// Limit on concurrent calls; calls above it are rejected before they start, see
 /// [`Server::concurrency`](crate::Server::concurrency).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Concurrency {
-    /// As many as the server does best with, found out from the peak of its throughput and its least latency.
+    /// Adapts to the peak of throughput and the lowest latency.
     Auto(AutoLimit),
-    /// So many, at least one.
+    /// A fixed limit of at least one.
     Fixed(u32),
-    /// As many as the [flag](crate::Flag) says when a call comes; 0 is no limit. Calls are counted in any case, so that
-    /// a limit that is set while they run holds at once.
+    /// Reads the limit from a [flag](crate::Flag) on each call; 0 is no limit. Calls are counted in any case,
+    /// so that a limit set while they run takes effect at once.
     Flag(Flag),
-    /// As many as keep latency what it usually is.
+    /// Adapts so that latency stays near its lowest value.
     Gradient(GradientLimit),
-    /// So many, and no call whose deadline is nearer than calls of late have taken: it would only be late. A call
-    /// without a deadline is not concerned, and one that comes while none runs is let in, to find out.
+    /// A fixed limit that also rejects calls whose deadline is nearer than the recent duration of calls,
+    /// because they would end too late. Calls without a deadline are not affected, and a call that arrives
+    /// while none runs is admitted, to measure the duration.
     InTime(u32),
 }
 
 impl Concurrency {
-    /// [`Auto`](Concurrency::Auto) within the usual bounds.
+    /// Returns [`Auto`](Concurrency::Auto) with the default bounds.
     pub fn auto() -> Concurrency {
         Concurrency::Auto(AutoLimit::default())
     }
 
-    /// [`Gradient`](Concurrency::Gradient) within the usual bounds.
+    /// Returns [`Gradient`](Concurrency::Gradient) with the default bounds.
     pub fn gradient() -> Concurrency {
         Concurrency::Gradient(GradientLimit::default())
     }
 
-    /// [`InTime`](Concurrency::InTime) with at most so many calls.
+    /// Returns [`InTime`](Concurrency::InTime) with at most this many calls.
     pub fn in_time(calls: u32) -> Concurrency {
         Concurrency::InTime(calls)
     }
 
-    /// Whether it is in the way of calls with too little time.
+    /// Returns whether the limit rejects calls with too little time.
     pub(super) fn is_in_time(&self) -> bool {
         matches!(self, Concurrency::InTime(_))
     }
@@ -74,14 +75,14 @@ impl From<Flag> for Concurrency {
     }
 }
 
-/// Finds out how many calls may run at once, from how long they take. Pure: the clock is the caller's.
+/// Adapts a concurrency limit to the duration of calls. Pure: the caller passes the time.
 pub(super) trait Adaptive: Send {
-    /// A call ended at `now`, which counts from any beginning; `ended` counts all calls that ended since then, sampled
-    /// or not, and `in_flight` those that run. Says the limit from now on.
+    /// Processes a call that ended at `now`, relative to any fixed start, and returns the new limit. `ended`
+    /// counts all calls that ended since that start, sampled or not; `in_flight` counts running calls.
     fn sample(&mut self, sample: Sample) -> u32;
 }
 
-/// What an adaptive limit learns of a call.
+/// Measurements of a call for an adaptive limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) now: Duration,
@@ -91,42 +92,43 @@ pub(super) struct Sample {
     pub(super) in_flight: u32,
 }
 
-/// The numbers of one limit.
+/// Statistics of one limit.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConcurrencyStats {
-    /// What is limited: `server`, `service demo.Chat`, `method demo.Chat/Say`.
+    /// Scope: `server`, `service demo.Chat`, `method demo.Chat/Say`.
     pub what: String,
-    /// How: `fixed`, `auto`, `gradient`, `in time`.
+    /// Kind: `fixed`, `auto`, `gradient`, `in time`.
     pub how: &'static str,
-    /// Calls that may run at once, now; `u32::MAX` where a flag says that there is no limit.
+    /// Current maximum number of concurrent calls; `u32::MAX` if a flag turns the limit off.
     pub limit: u32,
-    /// Calls that run.
+    /// Number of running calls.
     pub in_flight: u32,
-    /// Calls that were refused.
+    /// Number of rejected calls.
     pub refused: u64,
 }
 
-/// One limit that is in force.
+/// An active limit.
 pub(super) struct Limiter {
-    /// What is limited, for people.
+    /// Scope of the limit, for messages.
     what: String,
     how: &'static str,
-    /// Calls that began, above, and calls that run, below, in one word: [`ONE`] counts in both.
+    /// Started calls in the upper half and running calls in the lower half of one word: [`ONE`] increments
+    /// both.
     calls: AtomicU64,
     limit: AtomicU32,
-    /// What says the limit instead.
+    /// Flag that provides the limit, if configured.
     flag: Option<Flag>,
     refused: AtomicU64,
-    /// Nanoseconds that calls took of late.
+    /// Moving average of call durations in nanoseconds.
     took_ns: AtomicU64,
     began: Instant,
-    /// One call in so many is timed, a power of two.
+    /// Sampling stride: one call in this many is timed; a power of two.
     stride: AtomicU32,
     learner: Option<Mutex<Learner>>,
 }
 
-/// When a call ran, and whether it went well; none if it was cut.
+/// Time of a call and whether it succeeded; `None` if it was canceled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timed {
     pub(super) began: Instant,
@@ -134,26 +136,26 @@ pub(super) struct Timed {
     pub(super) outcome: Option<bool>,
 }
 
-/// An adaptive limit, and how fast its samples come.
+/// An adaptive limit, and the pace of its samples.
 struct Learner {
     adaptive: Box<dyn Adaptive>,
     samples: u32,
-    /// When the samples were last counted.
+    /// Time when the samples were last counted.
     counted: Duration,
 }
 
 const STARTED: u64 = 1 << 32;
-/// A call that begins.
+/// Increment for a call that starts.
 const ONE: u64 = STARTED + 1;
-/// Of a fixed limit every so many calls are timed, to tell refused callers when to come back.
+/// Sampling stride of a fixed limit, whose durations are used for retry hints to rejected callers.
 const TIMED: u32 = 16;
-/// Of an adaptive one so many that a sample comes every 50 to 400 us, where calls come that fast: what more would tell
-/// is not worth two readings of the clock a call. Looked at after each 64.
+/// Interval, in samples, of adjusting the stride of an adaptive limit. The stride aims at a sample every 50
+/// to 400 us, if calls arrive that fast: more samples would not justify two clock readings per call.
 const COUNTED: u32 = 64;
 const GAP_LEAST: Duration = Duration::from_micros(50);
 const GAP_MOST: Duration = Duration::from_micros(400);
 const STRIDE_MOST: u32 = 256;
-/// The pauses that refused callers are asked for lie between these.
+/// Range of the retry delay that is sent to rejected callers.
 const PAUSE_LEAST: Duration = Duration::from_millis(1);
 const PAUSE_MOST: Duration = Duration::from_secs(1);
 
@@ -189,19 +191,26 @@ impl Limiter {
         }
     }
 
-    /// Takes a place; says whether the call is to be timed.
+    /// Replaces the algorithm of the limit.
+    #[cfg(test)]
+    pub(super) fn learning_by(self, adaptive: Box<dyn Adaptive>) -> Limiter {
+        let learner = Mutex::new(Learner { adaptive, samples: 0, counted: Duration::ZERO });
+        Limiter { learner: Some(learner), ..self }
+    }
+
+    /// Takes a permit; returns whether the call must be timed.
     ///
     /// # Errors
-    /// `ResourceExhausted` when there is none.
+    /// `ResourceExhausted` if the limit is reached.
     #[inline]
     pub(super) fn enter(&self) -> Result<bool> {
         self.try_enter().ok_or_else(|| self.refuse())
     }
 
-    /// The same, none when there is none.
+    /// Like `enter`, but returns `None` if the limit is reached.
     #[inline]
     pub(super) fn try_enter(&self) -> Option<bool> {
-        // Looked at first: what is refused in a flood should not make the others wait for the cache line.
+        // Read first: calls rejected in a flood should not write the cache line that others wait for.
         let Load { limit, in_flight: running } = self.load();
         if running >= limit {
             return None;
@@ -214,32 +223,32 @@ impl Limiter {
         Some(self.times((before / STARTED) as u32))
     }
 
-    /// Whether the call of this number is to be timed.
+    /// Returns whether the call with this number must be timed.
     #[inline]
     pub(super) fn times(&self, number: u32) -> bool {
         number & (self.stride.load(Ordering::Relaxed) - 1) == 0
     }
 
-    /// Gives a place back.
+    /// Releases a permit.
     #[inline]
     pub(super) fn leave(&self) {
         self.calls.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Counts calls that had a place which another had taken, and gives it back, if it is to be.
+    /// Counts calls that reused the permit of another call, and releases the permit if `releases` is set.
     #[inline]
-    pub(super) fn count(&self, calls: u32, gives_back: bool) {
-        if calls == 0 && !gives_back {
+    pub(super) fn count(&self, calls: u32, releases: bool) {
+        if calls == 0 && !releases {
             return;
         }
         let started = u64::from(calls) * STARTED;
-        self.calls.fetch_add(started.wrapping_sub(u64::from(gives_back)), Ordering::SeqCst);
+        self.calls.fetch_add(started.wrapping_sub(u64::from(releases)), Ordering::SeqCst);
     }
 
-    /// Whether a call has the time that calls take.
+    /// Checks that a call has as much time as calls recently took.
     ///
     /// # Errors
-    /// `ResourceExhausted` when it has not, and others run.
+    /// `ResourceExhausted` if it has less time and other calls run.
     pub(super) fn check_time(&self, deadline: Option<Instant>) -> Result<()> {
         let Some(deadline) = deadline else { return Ok(()) };
         let took = Duration::from_nanos(self.took_ns.load(Ordering::Relaxed));
@@ -249,32 +258,34 @@ impl Limiter {
         }
         self.count_refused();
         let text = format!(
-            "calls of the {} take {took:.0?} of late, and {left:.0?} are left until the deadline of this one",
+            "calls of the {} recently took {took:.0?}, and {left:.0?} are left until the deadline of this one",
             self.what
         );
         Err(Status::resource_exhausted(text).with_retry(Retry::After(self.pause())))
     }
 
-    /// Takes note of a call that has its place yet.
-    pub(super) fn learn(&self, Timed { began, ended: now, outcome }: Timed) {
+    /// Records the duration of a call that has ended. `released` is 1 if its permit has been released, and 0
+    /// if the permit remains with the batch for the next call.
+    pub(super) fn learn(&self, Timed { began, ended: now, outcome }: Timed, released: u32) {
         let before = self.calls.load(Ordering::SeqCst);
         let took = now.saturating_duration_since(began);
         let known = self.took_ns.load(Ordering::Relaxed);
         let took_ns = took.as_nanos() as u64;
-        // Somebody changed their mind. What took longer was given up because it did, by its deadline or its caller, and
-        // a limit that did not hear of those would never sink under a load at which all calls are late.
+        // The caller canceled the call early. A call that ran longer than usual was given up because of its
+        // duration, by its deadline or its caller; without these samples the limit would never drop under a
+        // load at which all calls are late.
         if outcome.is_none() && took_ns <= known {
             return;
         }
-        // Where a limit learns from those that are cut, they must not become what is usual.
+        // An adaptive limit learns from canceled calls; their durations must not enter the average.
         if outcome.is_some() || self.learner.is_none() {
-            // Lost updates do no harm to a mean.
+            // Lost updates do not distort an average.
             let mean = if known == 0 { took_ns } else { known - known / 8 + took_ns / 8 };
             self.took_ns.store(mean, Ordering::Relaxed);
         }
         let is_ok = outcome == Some(true);
         let Some(learner) = &self.learner else { return };
-        // A sample that comes while another is taken is left out.
+        // A sample is skipped while another one is processed.
         let mut learner = match learner.try_lock() {
             Ok(learner) => learner,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -282,6 +293,8 @@ impl Limiter {
         };
         let in_flight = in_flight(before);
         let ended = (before / STARTED).wrapping_sub(u64::from(in_flight)) & u64::from(u32::MAX);
+        // Includes this call.
+        let in_flight = in_flight.saturating_add(released);
         let now = now.saturating_duration_since(self.began);
         let limit = learner.adaptive.sample(Sample { now, took, is_ok, ended, in_flight });
         self.limit.store(limit.max(1), Ordering::Relaxed);
@@ -299,7 +312,7 @@ impl Limiter {
         Status::resource_exhausted(text).with_retry(Retry::After(self.pause()))
     }
 
-    /// The limit, and the calls that run.
+    /// Returns the limit and the number of running calls.
     #[inline]
     pub(super) fn load(&self) -> Load {
         let in_flight = in_flight(self.calls.load(Ordering::SeqCst));
@@ -321,7 +334,7 @@ impl Limiter {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// When a place may be free.
+    /// Returns the expected time until a permit is free.
     pub(super) fn pause(&self) -> Duration {
         Duration::from_nanos(self.took_ns.load(Ordering::Relaxed)).clamp(PAUSE_LEAST, PAUSE_MOST)
     }
@@ -338,7 +351,7 @@ impl Limiter {
 }
 
 impl Learner {
-    /// Another stride, if samples come too fast or too slowly.
+    /// Returns a new stride if samples arrive too fast or too slowly.
     fn pace(&mut self, now: Duration, stride: u32) -> Option<u32> {
         self.samples += 1;
         if self.samples < COUNTED {
@@ -370,12 +383,12 @@ mod tests {
     use crate::Code;
 
     fn ended(limiter: &Limiter, sample: Option<Timed>) {
-        sample.into_iter().for_each(|sample| limiter.learn(sample));
         limiter.leave();
+        sample.into_iter().for_each(|sample| limiter.learn(sample, 1));
     }
 
     #[test]
-    fn places_are_given_back() {
+    fn permits_are_released() {
         let limiter = Limiter::new("server".into(), &2.into());
         let now = crate::clock::now();
         assert!(limiter.enter().unwrap(), "the first is timed");
@@ -402,17 +415,17 @@ mod tests {
         let took_ms = |took, outcome| Some(Timed { began, ended: began + ms(took), outcome });
         let check = |left| limiter.check_time(Some(crate::clock::now() + ms(left)));
         assert!(limiter.enter().unwrap(), "all are timed");
-        check(1).expect("nobody knows yet what calls take");
+        check(1).expect("no durations are measured yet");
         assert!(limiter.enter().unwrap());
         ended(&limiter, took_ms(10_000, Some(true)));
         let status = check(5_000).unwrap_err();
         assert_eq!(status.code(), Code::ResourceExhausted);
         let text = status.message();
-        assert!(text.starts_with("calls of the method a.B/C take 10s of late, and 5s are left"), "{text}");
+        assert!(text.starts_with("calls of the method a.B/C recently took 10s, and 5s are left"), "{text}");
         assert_eq!(status.retry(), Retry::After(PAUSE_MOST));
         check(60_000).unwrap();
         limiter.check_time(None).unwrap();
-        // Those that were cut for their time say how long calls take, too: at least so long.
+        // Calls that were canceled by their deadline provide a lower bound of the duration.
         for _ in 0..100 {
             limiter.enter().unwrap();
             ended(&limiter, took_ms(100_000, None));
@@ -434,8 +447,9 @@ mod tests {
             let mut now = limiter.began;
             for _ in 0..10_000 {
                 let timed = limiter.enter().unwrap();
+                let began = now;
                 now += Duration::from_millis(1);
-                let sample = Timed { began: now - Duration::from_millis(1), ended: now, outcome: Some(true) };
+                let sample = Timed { began, ended: now, outcome: Some(true) };
                 ended(&limiter, timed.then_some(sample));
             }
             assert!((1..=2).contains(&limiter.stats().limit), "{:?}", limiter.stats());
@@ -457,7 +471,7 @@ mod tests {
             cut(Duration::from_millis(20));
         }
         assert!(limiter.stats().limit < first, "{:?}", limiter.stats());
-        // Those that end before others do say nothing.
+        // Calls that were canceled earlier than the average are ignored.
         let limiter = Limiter::new("server".into(), &Concurrency::auto());
         limiter.enter().unwrap();
         ended(
@@ -480,8 +494,9 @@ mod tests {
             for _ in 0..calls {
                 let is_timed = limiter.enter().unwrap();
                 timed += u32::from(is_timed);
+                let began = now;
                 now += gap;
-                let sample = Timed { began: now - gap, ended: now, outcome: Some(true) };
+                let sample = Timed { began, ended: now, outcome: Some(true) };
                 ended(&limiter, is_timed.then_some(sample));
             }
             timed
@@ -490,6 +505,20 @@ mod tests {
         assert!((5_000..60_000).contains(&fast), "{fast} of a million");
         run(100_000, Duration::from_millis(1));
         assert_eq!(run(1000, Duration::from_millis(1)), 1000);
+    }
+
+    #[test]
+    fn permits_stay_counted_when_calls_are_sampled_out_of_order() {
+        let limiter = Limiter::new("server".into(), &Concurrency::auto());
+        let began = Instant::now() + Duration::from_secs(1);
+        let sample = |ms| Timed { began, ended: began + Duration::from_millis(ms), outcome: Some(true) };
+        for ms in (0..2000).rev() {
+            limiter.enter().unwrap();
+            ended(&limiter, Some(sample(ms % 7)));
+        }
+        let stats = limiter.stats();
+        assert_eq!(stats.in_flight, 0);
+        assert!(stats.limit <= 400, "{stats:?}");
     }
 
     #[test]

@@ -1,21 +1,21 @@
-//! The longest that calls may take, whatever their callers allow.
+//! Upper bounds of call deadlines, independent of the callers' deadlines.
 
 use super::pattern;
 use crate::{Error, Flag};
 use std::time::{Duration, Instant};
 use switchboard_wire::{MethodId, MethodTable};
 
-/// Caps of deadlines by method; empty without any.
+/// Maximum deadlines by method; empty if none are configured.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     most: Vec<Option<Duration>>,
-    /// What says it, in milliseconds, for methods of which nothing else is known; 0 is no cap.
+    /// Flag with the maximum in milliseconds, for methods without their own; 0 is no maximum.
     flag: Option<Flag>,
 }
 
 impl Deadlines {
     /// # Errors
-    /// Names of methods that are not there.
+    /// Fails on names of methods that do not exist.
     pub(super) fn new(
         general: Option<Duration>,
         flag: Option<Flag>,
@@ -34,10 +34,11 @@ impl Deadlines {
         Ok(Deadlines { most, flag })
     }
 
-    /// The deadline of a call that began at `began`, and whose caller set this one.
+    /// Returns the deadline of a call that started at `began`, limited to the maximum; `deadline` is the
+    /// caller's.
     #[inline]
     pub(crate) fn cap(&self, method: MethodId, began: Instant, deadline: Option<Instant>) -> Option<Instant> {
-        // Learned methods share the last.
+        // Undeclared methods share the last entry.
         let most = match self.most.get(usize::from(method.0)).or(self.most.last()) {
             Some(Some(most)) => *most,
             None | Some(None) => match self.flag.as_ref().map_or(0, Flag::value) {

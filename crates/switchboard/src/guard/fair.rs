@@ -1,9 +1,9 @@
-//! Waiting in turn: when as many calls run as may, further ones wait for a moment, and each tenant gets its share of
-//! the places that become free, however many calls the others send. Who holds more than that leaves a few places free
-//! for the others, see [`places`].
+//! Fair queueing: when the concurrency limit is reached, further calls wait for a short time, and each tenant
+//! gets its share of the released permits, regardless of the number of calls of other tenants. A tenant above
+//! its share leaves some permits free for the others, see [`permits`].
 
 mod line;
-mod places;
+mod permits;
 #[cfg(test)]
 mod simulation;
 mod turns;
@@ -12,7 +12,7 @@ use super::{concurrency::Limiter, key::Key};
 use crate::{Cx, Result, Retry, Status};
 use foldhash::quality::RandomState;
 use line::Line;
-pub(super) use places::Load;
+pub(super) use permits::Load;
 use std::{
     collections::HashMap,
     future::poll_fn,
@@ -25,7 +25,7 @@ use std::{
 };
 use turns::{LEVELS, Pushed};
 
-/// Fair waiting before the server's concurrency limit, see [`Server::fair`](crate::Server::fair).
+/// Fair queue before the server's concurrency limit, see [`Server::fair`](crate::Server::fair).
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,7 +45,8 @@ pub struct Fair {
     wait_max: Duration,
 }
 
-/// In this metadata a caller says how urgent a call is among its own: `critical`, `high`, `normal` or `low`.
+/// Metadata in which a caller sets the priority of a call among its own calls: `critical`, `high`, `normal`
+/// or `low`.
 const PRIORITY: &str = "switchboard-priority";
 const NAMES: [&str; LEVELS] = ["critical", "high", "normal", "low"];
 const NORMAL: usize = 2;
@@ -56,56 +57,58 @@ impl Fair {
         Fair { key, shares: Vec::new(), waiting_max: 100, waiting_total: 10_000, wait_max }
     }
 
-    /// Each authenticated [caller](crate::Cx::caller) is a tenant, and nobody is one.
+    /// Uses each authenticated [caller](crate::Cx::caller) as a tenant; calls without a caller form one more
+    /// tenant.
     pub fn by_caller() -> Fair {
         Fair::new(Key::Caller)
     }
 
-    /// Each value of this metadata is a tenant. Callers choose their metadata: for those that can be trusted in this.
+    /// Uses each value of this metadata as a tenant. Callers choose their metadata: use it only for trusted
+    /// callers.
     pub fn by_metadata(name: impl Into<String>) -> Fair {
         Fair::new(Key::Metadata(name.into().to_ascii_lowercase()))
     }
 
-    /// Each address is a tenant.
+    /// Uses each peer address as a tenant.
     pub fn by_peer() -> Fair {
         Fair::new(Key::Peer)
     }
 
-    /// Gives the tenant of this name, or value, so many places where others get one.
+    /// Sets the share of the tenant with this name or value; the default share is one.
     pub fn share(mut self, tenant: impl Into<String>, share: u32) -> Fair {
         self.shares.push((tenant.into(), share.clamp(1, 1000)));
         self
     }
 
-    /// Calls of one tenant that wait; more are refused, but an urgent one takes the place of one that is less so. 100
-    /// unless set.
+    /// Sets the maximum number of waiting calls of one tenant; default 100. Further calls are rejected,
+    /// except that an urgent call replaces a less urgent one.
     pub fn waiting_max(mut self, calls: u32) -> Fair {
         self.waiting_max = calls.max(1);
         self
     }
 
-    /// Calls of all tenants that wait; 10,000 unless set.
+    /// Sets the maximum number of waiting calls of all tenants; default 10,000.
     pub fn waiting_total(mut self, calls: u32) -> Fair {
         self.waiting_total = calls.max(1);
         self
     }
 
-    /// A call that has waited for so long is refused; 1 s unless set.
+    /// Sets the maximum waiting time, after which a call is rejected; default 1 s.
     pub fn wait_max(mut self, time: Duration) -> Fair {
         self.wait_max = time;
         self
     }
 }
 
-/// The queue in force, before one limit.
+/// The active queue before a limit.
 pub(super) struct Queue {
     fair: Fair,
     limiter: Arc<Limiter>,
     secret: RandomState,
     shares: HashMap<u64, u32, RandomState>,
-    /// What a tenant is told that has too many calls waiting.
+    /// Error text for a tenant with too many waiting calls.
     full: String,
-    /// Calls that wait: looked at by those that come and go.
+    /// Number of waiting calls, readable without the lock.
     waiting: AtomicUsize,
     state: Mutex<State>,
 }
@@ -117,28 +120,28 @@ struct State {
     free: Vec<u32>,
 }
 
-/// A place in the limit.
+/// A permit of the limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    /// Whether the call is to be timed.
+pub(super) struct FairPermit {
+    /// Set if the call must be timed.
     pub(super) timed: bool,
-    /// Whose it is; nobody has to know while half of the places are free.
+    /// Its tenant; `None` if it was taken while half of the permits were free, when tenants are not tracked.
     pub(super) tenant: Option<u64>,
 }
 
-/// What a call got that came.
-pub(super) enum Entered<'a> {
-    Placed(Place),
-    Waits(Waiting<'a>),
+/// Result of entering the queue.
+pub(super) enum FairAdmission<'a> {
+    Admitted(FairPermit),
+    Queued(Waiting<'a>),
 }
 
 #[derive(Default)]
 enum Waiter {
-    /// It has a place, and whether it is to be timed.
+    /// The call has a permit; the flag states whether the call must be timed.
     Admitted(bool),
     #[default]
     Free,
-    /// Another has its place in the queue.
+    /// A more urgent call took its position in the queue.
     Replaced,
     Waits(Option<Waker>),
 }
@@ -147,20 +150,21 @@ impl Queue {
     pub(super) fn new(fair: Fair, limiter: Arc<Limiter>) -> Queue {
         let secret = RandomState::default();
         let shares = fair.shares.iter().map(|(name, share)| (Key::of_name(name, &secret), *share)).collect();
-        let full = format!("{} calls of {} are waiting (waiting_max)", fair.waiting_max, fair.key.whom());
+        let full =
+            format!("{} calls of {} are waiting (waiting_max)", fair.waiting_max, fair.key.description());
         Queue { fair, limiter, secret, shares, full, waiting: AtomicUsize::new(0), state: Mutex::default() }
     }
 
-    /// Takes a place, or one among those that wait: what is refused here costs no future and no timer.
+    /// Takes a permit or a position in the queue. A rejected call costs no future and no timer.
     ///
     /// # Errors
-    /// `ResourceExhausted` when too many wait.
+    /// `ResourceExhausted` if too many calls wait.
     #[inline]
-    pub(super) fn enter(&self, cx: &Cx) -> Result<Entered<'_>> {
+    pub(super) fn enter(&self, cx: &Cx) -> Result<FairAdmission<'_>> {
         if self.is_calm()
             && let Some(timed) = self.limiter.try_enter()
         {
-            return Ok(Entered::Placed(Place { timed, tenant: None }));
+            return Ok(FairAdmission::Admitted(FairPermit { timed, tenant: None }));
         }
         let tenant = self.fair.key.of(cx, &self.secret);
         let share = self.shares.get(&tenant).copied().unwrap_or(1);
@@ -168,26 +172,27 @@ impl Queue {
         self.line_up(tenant, share, level.unwrap_or(NORMAL))
     }
 
-    /// Whether nobody waits, and half of the places are free: then nobody has to know whose the others are.
+    /// Returns whether no calls wait and half of the permits are free. Then the tenants of permits are not
+    /// tracked.
     #[inline]
     pub(super) fn is_calm(&self) -> bool {
         let Load { limit, in_flight } = self.limiter.load();
         in_flight < limit / 2 && self.waiting.load(Ordering::SeqCst) == 0
     }
 
-    /// Calls that wait.
+    /// Returns the number of waiting calls.
     pub(super) fn len(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    fn line_up(&self, tenant: u64, share: u32, level: usize) -> Result<Entered<'_>> {
+    fn line_up(&self, tenant: u64, share: u32, level: usize) -> Result<FairAdmission<'_>> {
         let mut state = self.lock();
         let load = self.limiter.load();
         if state.line.passes(tenant, share, crate::clock::now(), load)
             && let Some(timed) = self.limiter.try_enter()
         {
             state.line.take(tenant, share, load.limit);
-            return Ok(Entered::Placed(Place { timed, tenant: Some(tenant) }));
+            return Ok(FairAdmission::Admitted(FairPermit { timed, tenant: Some(tenant) }));
         }
         if state.line.len() >= self.fair.waiting_total as usize {
             return Err(self.refuse(&format!("{} calls are waiting (waiting_total)", state.line.len())));
@@ -206,12 +211,12 @@ impl Queue {
         }
         state.waiters[number as usize] = Waiter::Waits(None);
         self.waiting.store(state.line.len(), Ordering::SeqCst);
-        // A place that became free before this call was seen to wait is for nobody else to notice.
+        // A permit that was released before this call was visible in `waiting` did not wake the queue.
         self.admit(&mut state);
-        Ok(Entered::Waits(Waiting { queue: self, tenant, number, has_place: true }))
+        Ok(FairAdmission::Queued(Waiting { queue: self, tenant, number, owns_permit: true }))
     }
 
-    /// A place may have become free: that of this tenant, if it is known.
+    /// Assigns permits after a release; `tenant` is the tenant of the released permit, if it was tracked.
     #[inline]
     pub(super) fn released(&self, tenant: Option<u64>) {
         if tenant.is_some() || self.waiting.load(Ordering::SeqCst) > 0 {
@@ -239,7 +244,7 @@ impl Queue {
     #[cold]
     fn refuse(&self, why: &str) -> Status {
         self.limiter.count_refused();
-        let text = format!("{why}: the server does as much as it can");
+        let text = format!("{why}: the server is at its concurrency limit");
         Status::resource_exhausted(text).with_retry(Retry::After(self.limiter.pause()))
     }
 
@@ -249,7 +254,7 @@ impl Queue {
 }
 
 impl State {
-    /// Tells one that waits what became of it.
+    /// Sets the outcome of a waiting call and wakes it.
     fn settle(&mut self, number: u32, outcome: Waiter) {
         if let Waiter::Waits(Some(waker)) = std::mem::replace(&mut self.waiters[number as usize], outcome) {
             waker.wake();
@@ -257,21 +262,21 @@ impl State {
     }
 }
 
-/// A call that waits; dropped, it gives back what it has.
+/// A waiting call. Dropping it releases its permit or leaves the queue.
 pub(super) struct Waiting<'a> {
     queue: &'a Queue,
     tenant: u64,
     number: u32,
-    /// A place that it was given goes with it.
-    has_place: bool,
+    /// On drop, release a permit that was assigned.
+    owns_permit: bool,
 }
 
 impl Waiting<'_> {
-    /// Waits for a place; dropped, it waits no more.
+    /// Waits for a permit; dropping the future leaves the queue.
     ///
     /// # Errors
-    /// `ResourceExhausted` when this has waited for too long.
-    pub(super) async fn admitted(self) -> Result<Place> {
+    /// `ResourceExhausted` after the maximum waiting time.
+    pub(super) async fn admitted(self) -> Result<FairPermit> {
         let queue = self.queue;
         let admitted = poll_fn(|cx| {
             let mut state = queue.lock();
@@ -289,18 +294,18 @@ impl Waiting<'_> {
         let timed = match tokio::time::timeout(queue.fair.wait_max, admitted).await {
             Ok(admitted) => admitted?,
             Err(_) => {
-                let text = format!("no place within {:?} (wait_max)", queue.fair.wait_max);
+                let text = format!("not admitted within {:?} (wait_max)", queue.fair.wait_max);
                 return Err(queue.refuse(&text));
             }
         };
-        let place = Place { timed, tenant: Some(self.tenant) };
+        let permit = FairPermit { timed, tenant: Some(self.tenant) };
         self.end();
-        Ok(place)
+        Ok(permit)
     }
 
-    /// The place is the call's from now on.
+    /// Passes the permit to the call, so that the drop does not release it.
     fn end(mut self) {
-        self.has_place = false;
+        self.owns_permit = false;
     }
 }
 
@@ -309,7 +314,7 @@ impl Drop for Waiting<'_> {
         let queue = self.queue;
         let mut state = queue.lock();
         match std::mem::take(&mut state.waiters[self.number as usize]) {
-            Waiter::Admitted(_) if self.has_place => {
+            Waiter::Admitted(_) if self.owns_permit => {
                 queue.limiter.leave();
                 state.line.leave(self.tenant, queue.limiter.load().limit);
                 queue.admit(&mut state);

@@ -1,4 +1,4 @@
-//! What the application does when connections begin and end.
+//! Hooks of the application for the start and the end of connections.
 
 use crate::{Peer, Result};
 use std::sync::Arc;
@@ -13,21 +13,21 @@ pub(crate) struct Hooks {
     pub(crate) disconnect: Vec<OnDisconnect>,
 }
 
-/// A connection that began; its end is told when it is dropped.
+/// A started connection; its drop runs the hooks for the end.
 pub(crate) struct Connected {
     hooks: Arc<Hooks>,
     peer: Peer,
 }
 
 impl Hooks {
-    /// Tells that a connection begins; none when there is nothing to tell at its end.
+    /// Runs the hooks for the start of a connection; returns `None` if there are no hooks for its end.
     ///
     /// # Errors
-    /// That of the first hook that refuses the connection; those after it are not asked.
+    /// Returns the error of the first hook that rejects the connection; later hooks do not run.
     pub(super) fn connect(hooks: &Arc<Hooks>, peer: &Peer) -> Result<Option<Box<Connected>>> {
         hooks.connect.iter().try_for_each(|hook| hook(peer))?;
-        let tells = !hooks.disconnect.is_empty();
-        Ok(tells.then(|| Box::new(Connected { hooks: hooks.clone(), peer: peer.clone() })))
+        let has_hooks = !hooks.disconnect.is_empty();
+        Ok(has_hooks.then(|| Box::new(Connected { hooks: hooks.clone(), peer: peer.clone() })))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whose calls are taken together.
+//! Keys that group calls for rates and fair queueing.
 
 use crate::Cx;
 use foldhash::quality::RandomState;
@@ -17,34 +17,35 @@ pub(super) enum Key {
 }
 
 impl Key {
-    /// A number for the one who calls, which nobody outside of this process can foresee.
+    /// Returns the hash of the call's group, unpredictable outside of this process.
     pub(super) fn of(&self, cx: &Cx, secret: &RandomState) -> u64 {
         let mut hasher = secret.build_hasher();
         match self {
             Key::All => {}
             Key::Caller => hasher.write(cx.caller().map_or("", |caller| &caller.name).as_bytes()),
             Key::Metadata(name) => hasher.write(cx.metadata().value(name).map_or(&[][..], |value| value)),
-            // One static a method.
+            Key::Method if cx.called().is_some() => hasher.write(cx.called().unwrap_or_default().as_bytes()),
+            // Each method has its own static.
             Key::Method => hasher.write_usize(std::ptr::from_ref(cx.method()) as usize),
             Key::Peer => match cx.peer().socket.map(|socket| socket.ip().to_canonical()) {
                 None => {}
                 Some(IpAddr::V4(address)) => hasher.write(&address.octets()),
-                // A host has all of its network.
+                // A host owns its whole /64 network.
                 Some(IpAddr::V6(address)) => hasher.write(&address.octets()[..8]),
             },
         }
         hasher.finish()
     }
 
-    /// The number of the one with this name, or value.
+    /// Returns the hash of the group with this name or value.
     pub(super) fn of_name(name: &str, secret: &RandomState) -> u64 {
         let mut hasher = secret.build_hasher();
         hasher.write(name.as_bytes());
         hasher.finish()
     }
 
-    /// Whom, for texts.
-    pub(super) fn whom(&self) -> String {
+    /// Returns a description of the groups for messages.
+    pub(super) fn description(&self) -> String {
         match self {
             Key::All => "all callers together".to_owned(),
             Key::Caller => "one caller".to_owned(),

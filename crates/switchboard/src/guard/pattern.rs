@@ -1,12 +1,13 @@
-//! Names of methods with stars in them.
+//! Patterns of method names, with stars.
 
 use crate::Error;
 use switchboard_wire::{MethodId, MethodTable};
 
-/// Whether `name` is what `pattern` means, in which a star stands for any characters, slashes and dots included.
+/// Returns whether `name` matches `pattern`, in which a star matches any characters, including slashes and
+/// dots.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern.as_bytes(), name.as_bytes());
-    // Where to go on when the star has to stand for one more.
+    // Position to resume at when the star must match one more character.
     let mut again: Option<(&[u8], &[u8])> = None;
     loop {
         match (pattern.split_first(), name.split_first()) {
@@ -27,10 +28,10 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The methods that a pattern means; `*` alone means those that no service declares too.
+/// Returns the methods that match a pattern; `*` alone also matches undeclared methods.
 ///
 /// # Errors
-/// One that means none; `setting` says who asked.
+/// Fails if no method matches; `setting` names the option in the error.
 pub(crate) fn find(table: &MethodTable, pattern: &str, setting: &str) -> Result<Vec<MethodId>, Error> {
     let ids = (0..table.slots()).map(|at| MethodId(at as u16));
     let found: Vec<_> = ids.filter(|id| matches(pattern, &table.full_name(*id))).collect();

@@ -1,6 +1,6 @@
-//! What a call holds while it runs, given back however it ends.
+//! Permits that a call holds while it runs, released on any outcome.
 
-use super::{Chain, batch, concurrency::Timed, fair::Place};
+use super::{Chain, batch, concurrency::Timed, fair::FairPermit};
 use crate::{
     Reply, Result,
     compression::Message,
@@ -8,25 +8,25 @@ use crate::{
 };
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Instant,
 };
 
-/// The places of a call in the limits that hold for it.
+/// Permits of a call in all limits that apply to it.
 pub(crate) struct Permit<'a> {
     held: Option<Held<&'a Arc<Chain>>>,
 }
 
-/// The places themselves; dropped, they are given back as those of a call that was canceled.
+/// The held permits. Dropping them releases them as those of a canceled call.
 struct Held<C: std::borrow::Borrow<Arc<Chain>>> {
     chain: C,
     method: u16,
-    /// Limiters that were entered, from the widest on.
+    /// Number of limiters that were entered, from the widest on.
     entered: u16,
-    /// When the call began, if anybody wants to know how long it took.
+    /// Start of the call, if its duration must be measured.
     began: Option<Instant>,
-    /// Whose place in the first limit it is, if that was noted.
+    /// Tenant of the permit in the first limit, if it is tracked.
     tenant: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Permit<'a> {
         Permit { held: Some(Held { chain, method, entered: 0, began: None, tenant: None }) }
     }
 
-    /// The places are those of the call before.
+    /// Takes over the permits of the previous call.
     #[inline]
     pub(super) fn entered_all(&mut self, timed: bool) {
         if let Some(held) = &mut self.held {
@@ -44,7 +44,7 @@ impl<'a> Permit<'a> {
         }
     }
 
-    /// Takes a place in every limit that has not been entered, or in none.
+    /// Takes a permit of every limit that has not been entered, or none.
     #[inline]
     pub(super) fn enter(&mut self) -> Result<()> {
         let Some(held) = &mut self.held else { return Ok(()) };
@@ -59,16 +59,16 @@ impl<'a> Permit<'a> {
         Ok(())
     }
 
-    /// Notes the place that the call got in the first limit, perhaps after a while.
-    pub(super) fn entered(&mut self, place: Place) {
+    /// Records the permit of the first limit, which the call may have waited for.
+    pub(super) fn entered(&mut self, permit: FairPermit) {
         if let Some(held) = &mut self.held {
             held.entered = 1;
-            held.began = place.timed.then(crate::clock::now);
-            held.tenant = place.tenant;
+            held.began = permit.timed.then(crate::clock::now);
+            held.tenant = permit.tenant;
         }
     }
 
-    /// Gives the places back, or leaves them with a stream until it ends.
+    /// Releases the permits, or attaches them to a stream until it ends.
     #[inline]
     pub(crate) fn end(mut self, result: Result<Reply>) -> Result<Reply> {
         let Some(held) = self.held.take().filter(Held::holds) else { return result };
@@ -85,15 +85,38 @@ impl<'a> Permit<'a> {
     }
 }
 
+/// Detaches the permits of a call that outlives its caller.
+pub(crate) trait DetachPermits: Sync {
+    /// Takes the permits, which `self` then no longer releases.
+    fn take(&self) -> Option<Detached>;
+}
+
+impl DetachPermits for Mutex<Permit<'_>> {
+    fn take(&self) -> Option<Detached> {
+        let held = self.lock().unwrap_or_else(PoisonError::into_inner).held.take();
+        held.filter(|held| held.entered > 0).map(|held| Detached(held.owned()))
+    }
+}
+
+/// Permits of a call whose caller is gone; dropping them releases them.
+pub(crate) struct Detached(Held<Arc<Chain>>);
+
+impl Detached {
+    /// Releases the permits of a call that has ended, successfully or not.
+    pub(crate) fn end(self, is_ok: bool) {
+        self.0.end(is_ok);
+    }
+}
+
 impl<C: std::borrow::Borrow<Arc<Chain>>> Held<C> {
-    /// Whether there is anything to give back, or to keep for the next call.
+    /// Returns whether permits must be released or kept for the next call.
     #[inline]
     fn holds(&self) -> bool {
         self.entered > 0 || !self.chain.borrow().method(self.method).rates.is_empty()
     }
 
     fn owned(mut self) -> Held<Arc<Chain>> {
-        // What is taken here is not given back by the drop of `self`.
+        // The drop of `self` must not release them.
         let entered = std::mem::take(&mut self.entered);
         Held {
             chain: self.chain.borrow().clone(),
@@ -109,21 +132,23 @@ impl<C: std::borrow::Borrow<Arc<Chain>>> Held<C> {
         self.leave(Some(is_ok));
     }
 
-    /// `outcome` says whether the call went well; none if it was cut.
+    /// Releases the permits, then passes the duration to the limits: a panic in a limit loses no permit.
+    /// `outcome` states whether the call succeeded; `None` if it was canceled.
     fn leave(&mut self, outcome: Option<bool>) {
-        let entered = usize::from(std::mem::take(&mut self.entered));
         let sample = self.began.take().map(|began| Timed { began, ended: crate::clock::now(), outcome });
+        // The drop must not release it again.
+        let entered = usize::from(std::mem::take(&mut self.entered));
         let chain = self.chain.borrow();
         let limiters = &chain.method(self.method).limiters[..entered];
+        let is_kept = outcome.is_some() && self.tenant.is_none() && batch::keep_permits(chain, self.method);
+        if !is_kept {
+            limiters.iter().for_each(|limiter| limiter.leave());
+            if let Some(queue) = &chain.queue {
+                queue.released(self.tenant);
+            }
+        }
         if let Some(sample) = sample {
-            limiters.iter().for_each(|limiter| limiter.learn(sample));
-        }
-        if outcome.is_some() && self.tenant.is_none() && batch::keep_places(chain, self.method) {
-            return;
-        }
-        limiters.iter().for_each(|limiter| limiter.leave());
-        if let Some(queue) = &chain.queue {
-            queue.released(self.tenant);
+            limiters.iter().for_each(|limiter| limiter.learn(sample, u32::from(!is_kept)));
         }
     }
 }
@@ -132,12 +157,16 @@ impl<C: std::borrow::Borrow<Arc<Chain>>> Drop for Held<C> {
     #[inline]
     fn drop(&mut self) {
         if self.entered > 0 {
+            // During a panic, code that could panic again must not run: that would abort the process.
+            if std::thread::panicking() {
+                self.began = None;
+            }
             self.leave(None);
         }
     }
 }
 
-/// A stream of replies that holds the places of its call.
+/// A stream of replies that holds the permits of its call.
 struct Guarded {
     items: Pin<Box<dyn Items>>,
     held: Option<Held<Arc<Chain>>>,
@@ -146,6 +175,10 @@ struct Guarded {
 impl Passing for Guarded {
     fn items(&self) -> &dyn Items {
         &*self.items
+    }
+
+    fn items_mut(self: Pin<&mut Self>) -> Pin<&mut (dyn Items + 'static)> {
+        self.get_mut().items.as_mut()
     }
 
     fn poll_passed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {

@@ -1,6 +1,6 @@
-//! How many calls a second: of a peer, to a method, with a value of metadata, of a caller.
+//! Limits on calls per second, by peer, method, metadata value or caller.
 //!
-//! A token bucket for each key. Where a key goes depends on a secret of the process.
+//! Each key has a token bucket. The position of a key in the table depends on a secret of the process.
 
 mod buckets;
 
@@ -20,9 +20,9 @@ use std::{
 /// use switchboard::guard::Rate;
 ///
 /// let server = switchboard::Server::new()
-///     // Each address, all methods together.
+///     // Per peer address, for all methods together.
 ///     .rate(Rate::per_second(100.0).burst(200).by_peer())
-///     // Each tenant, these methods together.
+///     // Per tenant, for these methods together.
 ///     .rate(Rate::per_second(1.0).by_metadata("tenant").methods("demo.Reports/*"));
 /// ```
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ use std::{
 pub struct Rate {
     per_second: f64,
     burst: u32,
-    /// What says both instead.
+    /// Flag that provides the rate and the burst, if configured.
     flag: Option<Flag>,
     key: Key,
     pub(super) methods: String,
@@ -38,13 +38,14 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// So many calls a second, of all callers together until a key is set.
+    /// Allows this many calls per second, of all callers together unless a key is set.
     pub fn per_second(calls: f64) -> Rate {
         let burst = if calls >= 1.0 { calls.min(f64::from(u32::MAX)) as u32 } else { 1 };
         Rate { per_second: calls, burst, flag: None, key: Key::All, methods: "*".into(), keys_max: 8192 }
     }
 
-    /// As many calls a second as the flag says when one comes, and as many at once after a pause; 0 is no limit.
+    /// Allows as many calls per second as the flag currently says, and a burst of the same size; 0 is no
+    /// limit.
     ///
     /// ```
     /// use switchboard::{Flag, Server, guard::Rate, limits::Unit};
@@ -56,70 +57,71 @@ impl Rate {
         Rate { flag: Some(calls.clone()), ..Rate::per_second(1.0) }
     }
 
-    /// How many may come at once after a pause; what comes in a second unless set, and at least one. Without effect
-    /// on a rate that a flag says.
+    /// Sets the burst: the number of calls allowed at once after a pause; default is one second's worth, at
+    /// least one. Has no effect on a rate that uses a flag.
     pub fn burst(mut self, calls: u32) -> Rate {
         self.burst = calls.max(1);
         self
     }
 
-    /// Counts the calls of each address apart; those of Unix sockets and of this process together.
+    /// Counts the calls of each address separately; those from Unix sockets and from this process together.
     pub fn by_peer(mut self) -> Rate {
         self.key = Key::Peer;
         self
     }
 
-    /// Counts the calls of each authenticated [caller](crate::Cx::caller) apart, and those of nobody together.
+    /// Counts the calls of each authenticated [caller](crate::Cx::caller) separately, and those without a
+    /// caller together.
     pub fn by_caller(mut self) -> Rate {
         self.key = Key::Caller;
         self
     }
 
-    /// Counts the calls to each method apart.
+    /// Counts the calls to each method separately.
     pub fn by_method(mut self) -> Rate {
         self.key = Key::Method;
         self
     }
 
-    /// Counts the calls with each value of this metadata apart, and those without it together. Callers choose their
-    /// metadata: it is for those that can be trusted in this.
+    /// Counts the calls with each value of this metadata separately, and those without it together. Callers
+    /// choose their metadata: use it only for trusted callers.
     pub fn by_metadata(mut self, name: impl Into<String>) -> Rate {
         self.key = Key::Metadata(name.into().to_ascii_lowercase());
         self
     }
 
-    /// Counts calls to these methods only, `package.Service/Method`, in which a star stands for anything.
+    /// Counts only calls to these methods, `package.Service/Method`, in which a star matches any text.
     pub fn methods(mut self, pattern: impl Into<String>) -> Rate {
         self.methods = pattern.into();
         self
     }
 
-    /// Most keys that are told apart, 24 bytes each; 8192 unless set.
+    /// Sets the maximum number of keys that are counted separately, 24 bytes each; default 8192.
     pub fn keys_max(mut self, keys: u32) -> Rate {
         self.keys_max = keys.clamp(1, 1 << 22);
         self
     }
 }
 
-/// Of a second.
+/// Nanoseconds per second.
 const NANOSECONDS: u64 = 1_000_000_000;
 
-/// Tokens that a worker took ahead, for the next calls of the same key.
+/// Tokens that a worker took in advance for the next calls with the same key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ahead {
     key: u64,
     left: u32,
-    /// What each was worth, in nanoseconds.
+    /// Interval in nanoseconds at which each token was taken.
     interval: u64,
 }
 
-/// So many are taken ahead, where the bucket stays more than half full.
+/// Number of tokens taken in advance, if the bucket stays more than half full.
 const AHEAD: u32 = 16;
 
-/// A rate in force.
+/// An active rate.
 pub(super) struct Limit {
     rate: Rate,
-    /// Nanoseconds from one call to the next, and how far calls may run ahead of that.
+    /// Nanoseconds between two calls at the full rate; the next field is how far calls may run ahead of it.
     interval: u64,
     ahead: u64,
     buckets: Buckets,
@@ -130,11 +132,13 @@ pub(super) struct Limit {
 
 impl Limit {
     /// # Errors
-    /// A rate that is no positive number.
+    /// Fails if the rate is not a positive number.
     pub(super) fn new(rate: Rate) -> Result<Limit, Error> {
         if !rate.per_second.is_finite() || rate.per_second <= 0.0 {
-            let text =
-                format!("rate: {} calls a second is no rate; leave it out for no limit", rate.per_second);
+            let text = format!(
+                "rate: {} calls per second is not a valid rate; omit it for no limit",
+                rate.per_second
+            );
             return Err(Error::config(text));
         }
         let interval = ((1e9 / rate.per_second) as u64).max(1);
@@ -154,7 +158,7 @@ impl Limit {
     /// Takes a token for a call.
     ///
     /// # Errors
-    /// `ResourceExhausted` with the time at which there is one.
+    /// `ResourceExhausted` with the time until a token is available.
     #[inline]
     pub(super) fn take(&self, call: &Call, ahead: Option<&mut Ahead>) -> Result<()> {
         let key = self.rate.key.of(call.cx(), &self.secret);
@@ -167,13 +171,13 @@ impl Limit {
         }
     }
 
-    /// The same from the bucket that all workers share; for a key that comes again with some more.
+    /// Takes a token from the bucket that all workers share, and more in advance if the key repeats.
     fn take_shared(&self, key: u64, call: &Call, mut ahead: Option<&mut Ahead>) -> Result<()> {
         let Some((interval, most)) = self.pace() else { return Ok(()) };
         let mut more = 0;
         if let Some(ahead) = &mut ahead {
             more = if ahead.key == key { AHEAD } else { 0 };
-            self.give_back(std::mem::take(ahead));
+            self.return_tokens(std::mem::take(ahead));
         }
         let now = call.cx().arrived().saturating_duration_since(self.began).as_nanos() as u64;
         let want = Want { key, now, interval, ahead: most, more };
@@ -184,19 +188,31 @@ impl Limit {
         Ok(())
     }
 
-    /// Gives tokens back that no call had.
-    pub(super) fn give_back(&self, ahead: Ahead) {
+    /// Returns unused tokens to the bucket.
+    pub(super) fn return_tokens(&self, ahead: Ahead) {
         if ahead.left > 0 {
-            self.buckets.give_back(ahead.key, u64::from(ahead.left) * ahead.interval);
+            self.buckets.return_tokens(ahead.key, u64::from(ahead.left).saturating_mul(ahead.interval));
         }
     }
 
-    /// Nanoseconds from one call to the next, and how far calls may run ahead; none without a limit.
+    /// Returns the token of a call that another rate or a limit rejected: a call that does not run takes
+    /// nothing.
+    #[cold]
+    pub(super) fn refund(&self, call: &Call, ahead: Option<&mut Ahead>) {
+        let Some((interval, _)) = self.pace() else { return };
+        let key = self.rate.key.of(call.cx(), &self.secret);
+        match ahead {
+            Some(ahead) if ahead.key == key && ahead.left > 0 => ahead.left += 1,
+            _ => self.buckets.refund(key, interval),
+        }
+    }
+
+    /// Returns the nanoseconds between two calls and how far calls may run ahead; `None` without a limit.
     #[inline]
     fn pace(&self) -> Option<(u64, u64)> {
         let Some(flag) = &self.rate.flag else { return Some((self.interval, self.ahead)) };
         let calls = flag.value();
-        // What came before under another rate is at most a second ahead of the clock.
+        // Calls under a previous rate are at most a second ahead of the clock.
         let interval = (NANOSECONDS.checked_div(calls)?).max(1);
         Some((interval, interval.saturating_mul(calls - 1)))
     }
@@ -213,6 +229,6 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Rate { per_second, flag, key, methods, .. } = &self.rate;
         let per_second = flag.as_ref().map_or(*per_second, |flag| flag.value() as f64);
-        write!(f, "{per_second} calls a second of {} to {methods}", key.whom())
+        write!(f, "{per_second} calls a second of {} to {methods}", key.description())
     }
 }

@@ -1,8 +1,8 @@
-//! Answers that are kept for a while, so that a call that comes twice runs once: safe retries of writes.
+//! Result cache: stored responses, so that a repeated call runs once and writes can be retried safely.
 //!
-//! A caller gives a call a key of its own, the metadata `idempotency-key`, and sends it again under the same key when
-//! it does not know what became of it. The first runs, to its end, whatever becomes of its caller; the others get what
-//! it answered. Works on every wire that has metadata.
+//! A caller sends a key with each call, in the metadata `idempotency-key`, and repeats the call under the
+//! same key if its outcome is unknown. The first call runs to its end, even if its caller cancels; the
+//! repeated calls get its response. Works on every wire with metadata.
 
 mod store;
 
@@ -19,9 +19,9 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use store::{Begun, Store};
+use store::{KeyLookup, Store};
 
-/// Answers of these methods that are kept, see [`Server::result_cache`](crate::Server::result_cache).
+/// Stores responses of the selected methods, see [`Server::result_cache`](crate::Server::result_cache).
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,59 +41,63 @@ pub struct ResultCache {
 }
 
 impl ResultCache {
-    /// Keeps what the unary methods among these answer, `package.Service/Method`, in which a star stands for anything:
-    /// 10,000 answers of 16 MiB in all, for five minutes.
+    /// Stores responses of the unary methods that match the pattern, `package.Service/Method`, in which a
+    /// star matches any text. The defaults are 10,000 responses of 16 MiB in all, for five minutes.
     pub fn of(methods: impl Into<String>) -> ResultCache {
         let (entries, bytes, age) = (10_000, 16 << 20, Duration::from_secs(300));
         ResultCache { methods: methods.into(), entries, bytes, age, refuses: false }
     }
 
-    /// So many answers, calls that run included. When there are more, the oldest is forgotten: the same key then runs
-    /// again. While all of them run, further calls with a key are refused with `ResourceExhausted`.
+    /// Sets the maximum number of responses, including running calls. Above it the oldest response is
+    /// dropped, and a call with its key runs again. While all of them are running calls, further calls with a
+    /// key are rejected with `ResourceExhausted`.
     pub fn entries(mut self, most: usize) -> ResultCache {
         self.entries = most.max(1);
         self
     }
 
-    /// So many bytes of answers, keys and metadata included; above, the oldest are forgotten. Of an answer that has
-    /// more than a quarter of it only that it was given is kept: the same key gets `AlreadyExists`.
+    /// Sets the maximum number of bytes of responses, including keys and metadata; above it the oldest are
+    /// dropped. Of a response that needs more than a quarter of it, only the fact that it was sent is stored:
+    /// a call with the same key gets `AlreadyExists`.
     pub fn bytes(mut self, most: usize) -> ResultCache {
         self.bytes = most.max(1024);
         self
     }
 
-    /// For so long, from the end of a call.
+    /// Sets how long a response is stored, from the end of its call.
     pub fn age(mut self, age: Duration) -> ResultCache {
         self.age = age;
         self
     }
 
-    /// Forgets nothing before its time: while there is no room, calls with a key are refused with
-    /// `ResourceExhausted` and the time after which to try again.
+    /// Drops no response before its time: while the cache is full, calls with a key are rejected with
+    /// `ResourceExhausted` and the time after which to retry.
     pub fn refuse_when_full(mut self) -> ResultCache {
         self.refuses = true;
         self
     }
 
-    /// The cache itself.
+    /// Creates the cache.
     pub(super) fn build(&self) -> Arc<Store> {
         Arc::new(Store::new(self.entries, self.bytes, self.age, self.refuses))
     }
 }
 
-/// The metadata with a call's key.
+/// Metadata with a call's key.
 pub(crate) const KEY: &str = "idempotency-key";
-/// Set on answers that were kept.
+/// Metadata that is set on stored responses.
 const REPLAYED: &str = "idempotency-replayed";
-/// Bytes of a key.
+/// Metadata that distinguishes callers where no guard and no layer identifies the caller.
+const CREDENTIALS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "x-api-key"];
+/// Maximum length of a key in bytes.
 const KEY_MAX: usize = 128;
 
-/// The part of a chain that keeps answers of one service.
+/// The layer that stores the responses of one service.
 pub(super) struct Keeper {
     store: Arc<Store>,
-    /// Tells services that share a store apart.
+    /// Distinguishes services that share a store.
     service: u16,
-    /// Which methods, by index.
+    /// Selected methods, by index.
     methods: Vec<bool>,
     seeds: RandomState,
 }
@@ -103,7 +107,7 @@ impl Keeper {
         Keeper { store, service, methods, seeds: RandomState::new() }
     }
 
-    /// Answers a call that has a key.
+    /// Serves a call that has a key.
     async fn answer(&self, call: Call, key: Bytes, next: Next<'_>) -> Result<Reply> {
         if key.is_empty() || key.len() > KEY_MAX {
             let text = format!("{KEY} has {} bytes where 1 to {KEY_MAX} belong", key.len());
@@ -114,15 +118,15 @@ impl Keeper {
         let key = self.key(&call, &key);
         loop {
             match self.store.begin(&key, request, crate::clock::now()) {
-                Begun::First(running) => {
+                KeyLookup::First(running) => {
                     let (deadline, trace) = (call.cx().deadline(), call.cx().shared_trace());
                     let mut work = next.detached(call);
-                    // Nobody who hangs up can stop it half way.
+                    // A canceled call must not stop the work half way.
                     let work = crate::runtime::spawn(async move {
                         let poll = |cx: &mut std::task::Context<'_>| {
                             context::scope(deadline, trace.as_ref(), || work.as_mut().poll(cx))
                         };
-                        match Kept::of(poll_fn(poll).await) {
+                        match StoredResponse::of(poll_fn(poll).await) {
                             Ok(kept) => Ok(running.end(kept)),
                             Err(status) => {
                                 running.not_begun();
@@ -136,30 +140,46 @@ impl Keeper {
                         Err(_) => Err(Status::internal("handler panicked")),
                     };
                 }
-                // Whoever began it gives up its place without an answer when it did not begin.
-                Begun::Runs(mut end) => {
-                    // It never changes, and its end is an error.
+                // If the running call ends without having started its work, this call tries again.
+                KeyLookup::Runs(mut end) => {
+                    // The channel carries no values; its closing signals the end.
                     let _ = end.changed().await;
                 }
-                Begun::Ended(kept) => return kept.reply(true),
-                Begun::Another => {
+                KeyLookup::Ended(kept) => return kept.reply(true),
+                KeyLookup::Another => {
                     let text = format!("this {KEY} belongs to a call with another request");
                     return Err(Status::invalid_argument(text));
                 }
-                Begun::Full(pause) => {
-                    let text = "no room to keep another answer (result_cache)";
+                KeyLookup::Full(pause) => {
+                    let text = "the result cache is full (result_cache); retry later";
                     return Err(Status::resource_exhausted(text).with_retry(Retry::After(pause)));
                 }
             }
         }
     }
 
-    /// Keys belong to a method and to a caller: nobody gets what another one was told.
+    /// Builds the cache key: it includes the method and the caller, so that no caller gets the response of
+    /// another caller's call.
     fn key(&self, call: &Call, key: &[u8]) -> Arc<[u8]> {
-        let caller = call.cx().caller().map_or(&b""[..], |caller| caller.name.as_bytes());
-        let parts = [&self.service.to_le_bytes()[..], &call.method().to_le_bytes()];
+        let cx = call.cx();
+        // A layer that authenticates without `set_caller` does so with metadata of the call, usually one of
+        // these entries.
+        let unnamed = || {
+            let brought = CREDENTIALS.map(|name| cx.metadata().value(name));
+            let identity = cx.peer().identity.as_ref().map(|identity| &identity.subject);
+            self.seeds.hash_one((brought, identity)).to_le_bytes()
+        };
+        let hashed;
+        let (is_named, caller) = match cx.caller() {
+            Some(caller) => (1, caller.name.as_bytes()),
+            None => {
+                hashed = unnamed();
+                (0, &hashed[..])
+            }
+        };
+        let parts = [&self.service.to_le_bytes()[..], &call.method().to_le_bytes(), &[is_named]];
         let length = (caller.len() as u32).to_le_bytes();
-        [parts[0], parts[1], &length, caller, key].concat().into()
+        [parts[0], parts[1], parts[2], &length, caller, key].concat().into()
     }
 }
 
@@ -178,67 +198,68 @@ impl Layer for Keeper {
     }
 }
 
-/// An answer that can be given again.
+/// A stored response.
 #[derive(Debug)]
-enum Kept {
+enum StoredResponse {
     Answer {
         message: Bytes,
         head: Metadata,
         trailers: Metadata,
     },
     Failure(Status),
-    /// It was too large to be kept.
+    /// The response was too large to be stored.
     Bytes(usize),
 }
 
-impl Kept {
-    /// The answer of a call that ran.
+impl StoredResponse {
+    /// Builds the stored response of a call that ran.
     ///
     /// # Errors
-    /// The failure of one that surely did not begin: the next try is to run.
-    fn of(answer: Result<Reply>) -> Result<Kept> {
+    /// Returns the error of a call that certainly did not start: the next attempt must run.
+    fn of(answer: Result<Reply>) -> Result<StoredResponse> {
         match answer.map(Reply::into_parts) {
             Ok(ReplyParts { metadata: head, trailers, body: ReplyBody::One(message) }) => {
-                Ok(Kept::Answer { message: message.into_whole(), head, trailers })
+                Ok(StoredResponse::Answer { message: message.into_whole(), head, trailers })
             }
             Ok(_) => Err(Status::internal("a stream of replies where one belongs")),
             Err(status) if matches!(status.retry(), Retry::Safe | Retry::After(_)) => Err(status),
-            // It would be the same failure again.
-            Err(status) => Ok(Kept::Failure(status.with_retry(Retry::No))),
+            // A retry would fail in the same way.
+            Err(status) => Ok(StoredResponse::Failure(status.with_retry(Retry::No))),
         }
     }
 
     fn reply(&self, again: bool) -> Result<Reply> {
         match self {
-            Kept::Answer { message, head, trailers } => {
+            StoredResponse::Answer { message, head, trailers } => {
                 let mut head = head.clone();
                 if again {
-                    // A full head stays as it is.
+                    // Full metadata is sent unchanged.
                     let _ = head.insert(REPLAYED, "true");
                 }
                 let body = ReplyBody::One(message.clone().into());
                 Ok(ReplyParts { metadata: head, trailers: trailers.clone(), body }.into())
             }
-            Kept::Failure(status) => Err(status.clone()),
-            Kept::Bytes(bytes) => {
-                let text = format!("the call has run; its answer of {bytes} bytes was too large to be kept");
+            StoredResponse::Failure(status) => Err(status.clone()),
+            StoredResponse::Bytes(bytes) => {
+                let text =
+                    format!("the call has run; its response of {bytes} bytes was too large to be stored");
                 Err(Status::new(Code::AlreadyExists, text))
             }
         }
     }
 
-    /// Bytes that it takes.
+    /// Returns the size in bytes.
     fn len(&self) -> usize {
         let of = |metadata: &Metadata| {
             metadata.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
         };
         match self {
-            Kept::Answer { message, head, trailers } => message.len() + of(head) + of(trailers),
-            Kept::Failure(status) => {
+            StoredResponse::Answer { message, head, trailers } => message.len() + of(head) + of(trailers),
+            StoredResponse::Failure(status) => {
                 let details = status.details().iter().map(|detail| detail.value.len()).sum::<usize>();
                 status.message().len() + details + of(status.metadata())
             }
-            Kept::Bytes(_) => 0,
+            StoredResponse::Bytes(_) => 0,
         }
     }
 }

@@ -1,8 +1,9 @@
-//! What the application asked for, and the chains that come of it.
+//! Configuration of the guards, and construction of the chains.
 
 use super::{
     Chain, Concurrency, Fair, Method, Rate, ResultCache, Rule, Wires,
     access::{Addresses, Check},
+    audit,
     concurrency::{ConcurrencyStats, Limiter},
     deadlines::Deadlines,
     fair::Queue,
@@ -10,11 +11,18 @@ use super::{
     pattern, rate,
     results::Keeper,
 };
-use crate::{Error, Flag, Peer, Result, auth::Auth, layer::Layer};
+use crate::{
+    Error, Flag, Peer, Result,
+    auth::{Accepted, Auth},
+    layer::Layer,
+};
 use std::{net::IpAddr, sync::Arc, time::Duration};
 use switchboard_wire::{MethodId, MethodTable};
 
-/// What was asked for, until the server starts.
+/// Name in rules for the response to `switchboard-explain`.
+const EXPLAIN: &str = "switchboard.Limits/Explain";
+
+/// Guard configuration until the server starts.
 #[derive(Default)]
 pub(crate) struct Guards {
     pub(crate) layers: Vec<Arc<dyn Layer>>,
@@ -37,24 +45,27 @@ pub(crate) struct Guards {
     pub(crate) hooks: Hooks,
 }
 
-/// What is in force.
+/// The active guards.
 #[derive(Default)]
 pub(crate) struct Guarding {
-    /// By service; empty without any guard or layer.
+    /// Chains by service; empty without guards and layers.
     chains: Vec<Arc<Chain>>,
     limiters: Vec<Arc<Limiter>>,
     addresses: Addresses,
     pub(crate) deadlines: Deadlines,
     hooks: Option<Arc<Hooks>>,
-    /// Reflection tells what there is to those who may not call it, unless a rule says that it may.
+    /// The configured authentication.
     #[cfg(feature = "http")]
-    closed: bool,
+    pub(super) auth: Arc<[Box<dyn Auth>]>,
+    /// Kinds of credentials that `auth` accepts.
     #[cfg(feature = "http")]
-    rules: Vec<Rule>,
+    pub(crate) accepted: Arc<Accepted>,
+    #[cfg(feature = "http")]
+    pub(super) rules: Vec<Rule>,
 }
 
 impl Guards {
-    /// What calls pass on their way in, in this order, for people.
+    /// Describes the guards that a call passes, in order.
     pub(crate) fn order(&self) -> Vec<String> {
         let mut order = Vec::new();
         let mut push = |present: bool, what: &str| {
@@ -82,19 +93,19 @@ impl Guards {
         let limits = self.concurrency.is_some() || !self.services.is_empty() || !self.methods.is_empty();
         push(self.fair.is_some(), "fair queue");
         push(limits, "concurrency limits");
-        for cache in &self.caches {
-            push(true, &format!("result cache of {}", cache.methods));
-        }
         for layer in &self.layers {
             push(true, &format!("layer {}", layer.name()));
+        }
+        for cache in &self.caches {
+            push(true, &format!("result cache of {}", cache.methods));
         }
         order
     }
 
-    /// Gives methods their other names, and takes those away that are not to be called.
+    /// Applies the aliases of methods, and removes methods that must not be callable.
     ///
     /// # Errors
-    /// Names of methods that are not there.
+    /// Fails on names of methods that do not exist.
     pub(crate) fn name(&self, table: &mut MethodTable) -> Result<(), Error> {
         let mut shown = vec![self.exposed.is_empty(); table.slots()];
         for (patterns, value, setting) in [(&self.exposed, true, "expose"), (&self.hidden, false, "hide")] {
@@ -113,16 +124,15 @@ impl Guards {
         Ok(())
     }
 
-    /// The chains of the services of `table`; `limited` says whether a listener speaks not all wires.
+    /// Builds the chains for the services of `table`; `limited` states whether a listener restricts its
+    /// wires.
     ///
     /// # Errors
-    /// Names of services and methods that are not there, rates and networks that are none.
+    /// Fails on names of services and methods that do not exist, and on invalid rates and networks.
     pub(crate) fn build(mut self, table: &MethodTable, limited: bool) -> Result<Guarding, Error> {
         let mut guarding = Guarding {
             addresses: std::mem::take(&mut self.addresses),
             deadlines: Deadlines::new(self.deadline, self.deadline_flag.take(), &self.deadlines, table)?,
-            #[cfg(feature = "http")]
-            closed: !self.auth.is_empty(),
             ..Guarding::default()
         };
         let hooks = std::mem::take(&mut self.hooks);
@@ -170,33 +180,47 @@ impl Guards {
                 limit(format!("method {}", table.full_name(id)), concurrency, &[id]);
             }
         }
-        // The limit of the server is the first.
+        // The limit of the server comes first.
         let queue = self.fair.map(|fair| Arc::new(Queue::new(fair, guarding.limiters[0].clone())));
+        let accepted = Arc::new(Accepted::by(&self.auth));
         let auth: Arc<[Box<dyn Auth>]> = self.auth.into();
+        let explains = self.rules.iter().find(|rule| rule.is_for(EXPLAIN)).map(Rule::check).transpose()?;
         let mut keepers = keepers(&self.caches, table)?.into_iter();
         let mut methods = methods.into_iter();
         let chain = |count: usize| {
             let methods = methods.by_ref().take(count).collect();
-            // Answers are kept as the layers of the application made them.
-            let mut layers = keepers.next().unwrap_or_default();
-            layers.extend(self.layers.iter().cloned());
+            // Layers may authenticate and reject: they see every call, including calls whose response is
+            // stored.
+            let mut layers = self.layers.clone();
+            layers.extend(keepers.next().unwrap_or_default());
             let auth_reads = auth.iter().any(|auth| auth.reads_message());
-            Arc::new(Chain { methods, auth: auth.clone(), auth_reads, screens, queue: queue.clone(), layers })
+            Arc::new(Chain {
+                methods,
+                auth: auth.clone(),
+                accepted: accepted.clone(),
+                auth_reads,
+                screens,
+                queue: queue.clone(),
+                layers,
+                explains: explains.clone(),
+            })
         };
         let counts = table.services().iter().map(|service| service.methods.len());
         guarding.chains = counts.chain(table.takes_others().then_some(1)).map(chain).collect();
         #[cfg(feature = "http")]
         {
             guarding.rules = self.rules;
+            guarding.auth = auth;
+            guarding.accepted = accepted;
         }
         Ok(guarding)
     }
 
-    /// The methods with what the rules say of them: the first that is for one holds.
+    /// Returns the methods with their rules; the first matching rule applies.
     fn checked(&self, table: &MethodTable, all: &[MethodId]) -> Result<Vec<Method>, Error> {
         for rule in &self.rules {
-            // What the standard services are called is no method of the table.
-            if !rule.pattern().starts_with("grpc.") {
+            // Names of standard services are not in the method table.
+            if !rule.is_of_discovery() && rule.pattern() != EXPLAIN {
                 pattern::find(table, rule.pattern(), "rule")?;
             }
             rule.check()?;
@@ -213,10 +237,10 @@ impl Guards {
     }
 }
 
-/// What keeps the answers of each service.
+/// Returns the layers that store the responses of each service.
 ///
 /// # Errors
-/// Names of methods that are not there.
+/// Fails on names of methods that do not exist.
 fn keepers(caches: &[ResultCache], table: &MethodTable) -> Result<Vec<Vec<Arc<dyn Layer>>>, Error> {
     let mut keepers: Vec<Vec<Arc<dyn Layer>>> = table.services().iter().map(|_| Vec::new()).collect();
     for cache in caches {
@@ -236,34 +260,47 @@ fn keepers(caches: &[ResultCache], table: &MethodTable) -> Result<Vec<Vec<Arc<dy
 }
 
 impl Guarding {
-    /// That of a service.
+    /// Returns the chain of a service.
     pub(crate) fn chain(&self, service: usize) -> Option<Arc<Chain>> {
         self.chains.get(service).cloned()
+    }
+
+    #[cfg(test)]
+    pub(super) fn into_chains(self) -> Vec<Arc<Chain>> {
+        self.chains
     }
 
     pub(crate) fn concurrency(&self) -> Vec<ConcurrencyStats> {
         self.limiters.iter().map(|limiter| limiter.stats()).collect()
     }
 
-    /// Whether a peer at this address may connect; if not, that is written down.
+    /// Returns whether a peer at this address may connect; writes an audit line if not.
     pub(crate) fn admits(&self, peer: &Peer) -> bool {
         let address: Option<IpAddr> = peer.socket.map(|socket| socket.ip());
         let admits = self.addresses.admits(address);
-        if !admits {
-            tracing::warn!(target: "switchboard::audit", peer = peer.address, by = "addresses", "connection denied");
+        if !admits && let Some(left_out) = audit::line() {
+            tracing::warn!(
+                target: "switchboard::audit",
+                left_out,
+                peer = peer.address,
+                by = "addresses",
+                "connection denied"
+            );
         }
         admits
     }
 
-    /// Tells the hooks that a connection begins.
+    /// Runs the hooks for the start of a connection.
     ///
     /// # Errors
-    /// Why it is refused; that is written down.
+    /// Returns the reason of a rejection, which is also written to the audit log.
     pub(crate) fn connect(&self, peer: &Peer) -> Result<Option<Box<Connected>>> {
         let Some(hooks) = &self.hooks else { return Ok(None) };
         Hooks::connect(hooks, peer).inspect_err(|status| {
+            let Some(left_out) = audit::line() else { return };
             tracing::warn!(
                 target: "switchboard::audit",
+                left_out,
                 peer = peer.address,
                 by = "on_connect",
                 "connection denied: {}",
@@ -272,35 +309,20 @@ impl Guarding {
         })
     }
 
-    /// Whether a call of a standard service of HTTP, health or reflection, may go on.
-    ///
-    /// # Errors
-    /// Why not; that is written down.
-    #[cfg(feature = "http")]
-    pub(crate) fn standard(&self, peer: &Peer, method: &str) -> Result<()> {
-        self.admit_standard(peer, method).inspect_err(|status| {
-            tracing::warn!(
-                target: "switchboard::audit",
-                method,
-                peer = peer.address,
-                wire = peer.wire,
-                by = "rule",
-                code = status.code().name(),
-                "denied: {}",
-                status.message()
-            );
-        })
+    /// Removes methods that not every caller may call from the error texts of `table`.
+    pub(crate) fn unlist(&self, table: &mut MethodTable) {
+        for at in 0..table.len() {
+            let id = MethodId(at as u16);
+            if self.check(table, id).is_some_and(|check| !check.is_open()) {
+                table.unlist(id);
+            }
+        }
     }
 
-    #[cfg(feature = "http")]
-    fn admit_standard(&self, peer: &Peer, method: &str) -> Result<()> {
-        peer.wires.admit(peer.wire)?;
-        let rule = self.rules.iter().find(|rule| rule.is_for(method)).map(Rule::check);
-        let public = match rule {
-            Some(Ok(check)) => return check.after(None),
-            _ => !self.closed || method.starts_with("grpc.health."),
-        };
-        let text = "reflection is closed where callers have to be known, unless a rule makes it public";
-        if public { Ok(()) } else { Err(crate::Status::unauthenticated(text)) }
+    /// Returns the rules of a method; `None` if the server has no guards.
+    pub(super) fn check(&self, table: &MethodTable, id: MethodId) -> Option<&Check> {
+        let (service, index) = table.place(id);
+        let chain = self.chains.get(usize::from(service))?;
+        Some(&chain.method(index).check)
     }
 }

@@ -1,4 +1,4 @@
-//! Which wires may be spoken.
+//! Set of enabled wires.
 
 use crate::{Error, Result, Status};
 
@@ -26,20 +26,20 @@ impl Wires {
     pub(crate) const ALL: Wires = Wires(u16::MAX);
 
     /// # Errors
-    /// A name that is no wire, or none at all.
+    /// Fails on an unknown wire, and on an empty set.
     pub(crate) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Wires, Error> {
         let mut wires = Wires(0);
         for name in names {
             let known = NAMES.iter().position(|known| *known == name);
             let known = known.ok_or_else(|| {
-                Error::config(format!("wires: {name:?} is no wire; the wires are {}", NAMES.join(", ")))
+                Error::config(format!("wires: {name:?} is not a wire; the wires are {}", NAMES.join(", ")))
             })?;
             wires.0 |= 1 << known;
         }
         if wires.0 == 0 { Err(Error::config("wires: name at least one")) } else { Ok(wires) }
     }
 
-    /// What is in both.
+    /// Returns the intersection.
     pub(crate) fn and(self, other: Wires) -> Wires {
         Wires(self.0 & other.0)
     }
@@ -58,7 +58,10 @@ impl Wires {
             return Ok(());
         }
         let spoken: Vec<_> = (0..NAMES.len()).filter(has).map(|at| NAMES[at]).collect();
-        Err(Status::unimplemented(format!("{wire} is not spoken here; {} is (wires)", spoken.join(", "))))
+        Err(Status::unimplemented(format!(
+            "{wire} is not enabled on this server; enabled: {} (wires)",
+            spoken.join(", ")
+        )))
     }
 }
 
@@ -67,11 +70,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_admit_what_is_in_them() {
+    fn sets_admit_their_members() {
         let wires = Wires::of(["grpc", "native"]).unwrap();
         assert!(wires.admit("grpc").is_ok() && wires.admit("native").is_ok() && wires.admit("local").is_ok());
         let status = wires.admit("jsonrpc").unwrap_err();
-        assert_eq!(status.message(), "jsonrpc is not spoken here; grpc, native is (wires)");
+        assert_eq!(status.message(), "jsonrpc is not enabled on this server; enabled: grpc, native (wires)");
         assert!(Wires::of(["soap"]).unwrap_err().to_string().contains("the wires are baidu_std, connect, "));
         assert!(Wires::of([]).is_err());
         assert!(wires.and(Wires::of(["grpc"]).unwrap()).admit("native").is_err());

@@ -1,33 +1,40 @@
-//! One HTTP connection: the bytes that were sniffed, hyper, and its graceful end.
+//! One HTTP connection: the bytes read to detect the protocol, hyper, and graceful shutdown.
 
 use super::{
     Standard,
-    asked::Asked,
-    body::{GRPC_MESSAGE, GRPC_STATUS, Reply},
+    body::Reply,
+    connection_memory::{ConnectionMemory, Pause},
     convert::MetadataLimits,
+    cross_site,
+    decoded_body::DecodedBody,
     dispatch::{self, Dispatch},
     envelopes::Envelopes,
-    flatbuffers,
-    holding::{Holding, Pause},
+    field_values, flatbuffers, hosts,
     jsonrpc::{self, JsonRpc},
+    metered_body::MeteredBody,
     pings::Pings,
-    received::Received,
     refusal, rest,
     rpcx::{self, Gateway},
     text::Text,
     thrift::{self, Thrift},
     trailers::Trailers,
+    turn::Turn,
     websocket::{self, Upgrades},
 };
 use crate::{
-    Kind, Limit, Limits, Peer, driver::Accepted, metrics::Carrier, net::Io, runtime, server::Shared,
+    Kind, Limit, Limits, Peer,
+    driver::Accepted,
+    metrics::Carrier,
+    net::Io,
+    runtime,
+    server::{Drain, Shared},
 };
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
-    header::{ACCEPT_ENCODING, CONTENT_TYPE, VARY},
+    header::{ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_TYPE, ORIGIN, VARY, WWW_AUTHENTICATE},
 };
 use bytes::{Buf, Bytes, BytesMut};
-use connectrpc::{ConnectRpcBody, ConnectRpcService, DeadlinePolicy, Protocol};
+use connectrpc::{ConnectRpcBody, ConnectRpcService, DeadlinePolicy, Dispatcher as _, Protocol};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -48,44 +55,49 @@ use tokio::{
 };
 use tower_service::Service as _;
 
-/// Most streams that an HTTP/2 peer may have open; peers queue what is above.
+/// Most streams that an HTTP/2 peer may have open; peers queue the calls above this limit.
 const STREAMS_MAX: u64 = 1000;
-/// Streams that a peer may open and reset before they are looked at: the answer to rapid resets.
+/// Streams that a peer may open and reset before the server accepts them: the defence against rapid resets.
 const RESETS_MAX: usize = 200;
-/// Flow control of HTTP/2: bytes that may be under way to one stream and to the connection.
+/// Flow control of HTTP/2: bytes that may be in flight to one stream and to the connection.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
-/// Bytes of replies that one HTTP/2 stream may have waiting for its peer.
+/// Bytes of replies that one HTTP/2 stream may buffer for its peer.
 const SEND_BUFFER: usize = 256 << 10;
-/// The least buffer that hyper accepts for HTTP/1.1, and what it gets to read bodies beside a head.
+/// The smallest buffer that hyper accepts for HTTP/1.1; also what it gets for reading bodies besides a head.
 const BUFFER_LEAST: usize = 8 << 10;
 const READ_BUFFER: usize = 64 << 10;
-/// What a gRPC envelope adds to its message.
+/// Bytes that a gRPC envelope adds to its message.
 pub(super) const ENVELOPE: usize = 5;
 
-/// Serves one connection to its end, which may be that of the WebSocket that it became.
+/// Serves one connection to its end. If the connection is upgraded to a WebSocket, that is the end of the WebSocket.
 ///
-/// When the server drains, the peer is told and calls that run may end.
+/// When the server drains, the peer is notified and running calls may complete.
 pub(crate) async fn serve(accepted: Accepted) {
     let Accepted { io, input: first, peer, settings, shared, wakes, shard } = accepted;
     let is_http2 = first.starts_with(b"PRI ");
     let drain = shared.drain_http.subscribe();
     let unread_max = if is_http2 { CONNECTION_WINDOW as usize } else { http1_buffer(&settings) };
-    let holding = Holding::new(shared.clone(), wakes.clone(), unread_max);
-    let front = Front::new(&peer, holding.clone(), &settings, shard);
+    let connection_memory = ConnectionMemory::new(shared.clone(), wakes.clone(), unread_max);
+    let front = RequestRouter::new(&peer, connection_memory.clone(), &settings, shard);
     let upgrades = front.upgrades.clone();
     let carrier = if is_http2 { Carrier::Http2 } else { Carrier::Http1 };
     let counts = (shared.clone(), shard, carrier);
     let pings = is_http2.then(|| Pings::new(settings.ping_interval_min()));
-    let io = TokioIo::new(Prefixed { first, io, counts, pings, holding, pause: None });
+    let served = connection_memory.clone();
+    let turn = Turn::new(settings.connection_turn_max());
+    let io = TokioIo::new(Prefixed { first, io, counts, pings, connection_memory, pause: None, turn });
     let ended = if is_http2 {
         let connection = http2(&settings).serve_connection(io, front);
-        let tell = |connection: Pin<&mut http2::Connection<_, _, _>>| connection.graceful_shutdown();
-        until_end(connection, tell, drain, &settings).await
+        let shut_down = |connection: Pin<&mut http2::Connection<_, _, _>>| connection.graceful_shutdown();
+        until_end(connection, shut_down, drain, &settings, &served, || false).await
     } else {
         let connection = http1(&settings).serve_connection(io, front).with_upgrades();
-        let tell = |connection: Pin<&mut http1::UpgradeableConnection<_, _>>| connection.graceful_shutdown();
-        until_end(connection, tell, drain, &settings).await
+        let shut_down =
+            |connection: Pin<&mut http1::UpgradeableConnection<_, _>>| connection.graceful_shutdown();
+        // No request has begun: the buffer is empty or has an incomplete head.
+        let is_unused = || !served.has_requests();
+        until_end(connection, shut_down, drain, &settings, &served, is_unused).await
     };
     if let Some(upgrade) = upgrades.take() {
         return upgrade.run(|io, input| Accepted { io, input, peer, settings, shared, wakes, shard }).await;
@@ -109,7 +121,7 @@ fn http1(limits: &Limits) -> http1::Builder {
     builder
 }
 
-/// The most that hyper reads ahead on HTTP/1.1.
+/// Most bytes that hyper reads ahead on HTTP/1.1.
 fn http1_buffer(limits: &Limits) -> usize {
     (limits.get(Limit::MetadataBytesMax) as usize).max(BUFFER_LEAST) + READ_BUFFER
 }
@@ -118,7 +130,7 @@ fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        // gRPC clients would show it as metadata.
+        // gRPC clients would report the date header as metadata.
         .auto_date_header(false)
         .keep_alive_interval(limits.idle_timeout())
         .keep_alive_timeout(limits.keepalive_timeout())
@@ -131,16 +143,20 @@ fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// Runs the connection; once the server drains, or the connection is old, tells it to finish what it has.
+/// Runs the connection. When the server drains, or the connection reaches its maximum age, starts a graceful shutdown.
+/// A connection that is unused when the server drains is closed, and incomplete bodies are refused when the remaining
+/// calls are aborted.
 async fn until_end<C: Future<Output = hyper::Result<()>>>(
     connection: C,
-    tell: fn(Pin<&mut C>),
-    mut drain: watch::Receiver<bool>,
+    shut_down: fn(Pin<&mut C>),
+    mut drain: watch::Receiver<Drain>,
     limits: &Limits,
+    connection_memory: &ConnectionMemory,
+    is_unused: impl Fn() -> bool,
 ) -> hyper::Result<()> {
     let mut connection = pin!(connection);
     let is_old = {
-        let mut drains = pin!(drain.wait_for(|drains| *drains));
+        let mut drains = pin!(drain.wait_for(|drain| *drain != Drain::Open));
         let mut old = limits.connection_age().map(|age| Box::pin(tokio::time::sleep(age)));
         let first = std::future::poll_fn(|cx| {
             if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
@@ -156,57 +172,76 @@ async fn until_end<C: Future<Output = hyper::Result<()>>>(
             Err(ended) => return ended,
         }
     };
-    tell(connection.as_mut());
-    if is_old {
-        // What has not ended by then is cut.
-        return tokio::time::timeout(limits.drain_timeout(), connection).await.unwrap_or(Ok(()));
+    shut_down(connection.as_mut());
+    if !is_old && is_unused() {
+        return Ok(());
     }
-    connection.await
+    let mut ending = pin!(drain.wait_for(|drain| *drain == Drain::Ending));
+    let mut has_ended = false;
+    let last = std::future::poll_fn(|cx| {
+        if !has_ended && ending.as_mut().poll(cx).is_ready() {
+            has_ended = true;
+            connection_memory.end_bodies();
+        }
+        connection.as_mut().poll(cx)
+    });
+    if is_old {
+        // Calls that have not ended by then are aborted.
+        return tokio::time::timeout(limits.drain_timeout(), last).await.unwrap_or(Ok(()));
+    }
+    last.await
 }
 
-/// What hyper calls for each request.
-struct Front {
+/// The service that hyper calls for each request.
+struct RequestRouter {
     connect: ConnectRpcService<Dispatch>,
-    /// The same for gRPC and gRPC-Web, whose errors differ.
+    /// The service for gRPC and gRPC-Web, whose errors differ.
     grpc: ConnectRpcService<Dispatch>,
-    /// Both for methods that no service declares, where they are taken.
-    others: Option<Box<Others>>,
+    /// The services for methods that no service declares, if there is a fallback for them.
+    others: Option<Box<UndeclaredServices>>,
     rest: rest::Caller,
+    dispatch: Arc<Dispatch>,
     shared: Arc<Shared>,
     jsonrpc: JsonRpc,
     rpcx: Gateway,
     thrift: Thrift,
     upgrades: Upgrades,
+    source: hosts::Source,
     metadata: MetadataLimits,
-    /// For how long nothing may come of a body on HTTP/1.1.
+    /// Longest time without data of a body on HTTP/1.1.
     silence_max: Duration,
-    holding: Arc<Holding>,
+    connection_memory: Arc<ConnectionMemory>,
 }
 
-/// Those for methods of which a server knows no more than what its caller tells.
-struct Others {
-    /// One message goes either way, which the content type of Connect says.
+/// The services for undeclared methods, whose kind the server knows only from the request.
+struct UndeclaredServices {
+    /// For unary calls: the content type of Connect says that one message goes each way.
     connect: ConnectRpcService<Dispatch>,
-    /// Messages may stream.
+    /// For calls whose messages may stream.
     streams: ConnectRpcService<Dispatch>,
     grpc: ConnectRpcService<Dispatch>,
 }
 
-pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>> + Send>>;
+pub(super) type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>> + Send>>;
 
-/// The limits of `connectrpc` for request messages of so many bytes.
+/// The limits of `connectrpc` for request messages of at most `bytes` bytes.
 pub(super) fn message_limits(bytes: usize) -> connectrpc::Limits {
     connectrpc::Limits::default()
         .with_max_message_size(bytes)
         .with_max_request_body_size(bytes.saturating_add(ENVELOPE))
 }
 
-impl Front {
-    fn new(peer: &Peer, holding: Arc<Holding>, limits: &Limits, shard: usize) -> Front {
-        let shared = holding.shared().clone();
+impl RequestRouter {
+    fn new(
+        peer: &Peer,
+        connection_memory: Arc<ConnectionMemory>,
+        limits: &Limits,
+        shard: usize,
+    ) -> RequestRouter {
+        let shared = connection_memory.shared().clone();
         let message = limits.get(Limit::MessageBytesMax) as usize;
         let standard = Standard::of(&shared).clone();
-        let dispatch = Arc::new(Dispatch::new(peer, &holding, limits, shard));
+        let dispatch = Arc::new(Dispatch::new(peer, &connection_memory, limits, shard));
         let rest = rest::Caller::new(shared.clone(), dispatch.clone(), message as u32);
         let service = |dispatch| {
             ConnectRpcService::from_arc(dispatch)
@@ -215,95 +250,118 @@ impl Front {
                 .with_limits(message_limits(message))
         };
         let others = shared.table.takes_others().then(|| {
-            let streams = service(Arc::new(dispatch.learning(Kind::Bidi)));
-            Box::new(Others {
-                connect: service(Arc::new(dispatch.learning(Kind::Unary))),
+            let streams = service(Arc::new(dispatch.taking(Kind::Bidi)));
+            Box::new(UndeclaredServices {
+                connect: service(Arc::new(dispatch.taking(Kind::Unary))),
                 grpc: streams.clone().with_compression(standard.grpc_compression()),
                 streams,
             })
         });
-        let connect = service(dispatch);
-        Front {
+        let connect = service(dispatch.clone());
+        RequestRouter {
             grpc: connect.clone().with_compression(standard.grpc_compression()),
             connect,
             others,
             rest,
-            jsonrpc: JsonRpc::new(peer, &holding, limits, shard),
-            rpcx: Gateway::new(peer, &holding, limits, shard),
-            thrift: Thrift::new(peer, &holding, limits, shard),
+            dispatch,
+            jsonrpc: JsonRpc::new(peer, &connection_memory, limits, shard),
+            rpcx: Gateway::new(peer, &connection_memory, limits, shard),
+            thrift: Thrift::new(peer, &connection_memory, limits, shard),
             upgrades: Upgrades::default(),
+            source: hosts::Source::of(peer),
             metadata: MetadataLimits::new(limits),
             silence_max: limits.idle_timeout(),
-            holding,
+            connection_memory,
             shared,
         }
     }
 }
 
-impl hyper::service::Service<Request<Incoming>> for Front {
+impl hyper::service::Service<Request<Incoming>> for RequestRouter {
     type Response = Response<Reply>;
     type Error = Infallible;
-    type Future = Counted;
+    type Future = MeteredResponse;
 
-    fn call(&self, request: Request<Incoming>) -> Counted {
-        let request = request.map(|body| Received::new(body, &self.holding));
-        let answer = match &self.shared.cors {
-            None => self.answer(request),
-            Some(cors) => cors.around(request, |request| self.answer(request)),
+    fn call(&self, request: Request<Incoming>) -> MeteredResponse {
+        self.connection_memory.begin_request();
+        let request = request.map(|body| MeteredBody::new(body, &self.connection_memory));
+        let response = match (self.shared.hosts.refuse(&request, self.source), &self.shared.cors) {
+            (Some(failure), _) => self.rest.refused(failure, request.uri()),
+            (None, None) => self.route(request),
+            (None, Some(cors)) => cors.around(request, |request| self.route(request)),
         };
-        Counted { answer, holding: Some(self.holding.clone()) }
+        MeteredResponse { response, connection_memory: Some(self.connection_memory.clone()) }
     }
 }
 
-/// An answer whose body counts as held until it is sent.
-struct Counted {
-    answer: Answer,
-    /// Until it is ready.
-    holding: Option<Arc<Holding>>,
+/// A response whose body counts as held until it is sent.
+struct MeteredResponse {
+    response: ResponseFuture,
+    /// Set until the response is ready.
+    connection_memory: Option<Arc<ConnectionMemory>>,
 }
 
-impl Future for Counted {
+impl Future for MeteredResponse {
     type Output = Result<Response<Reply>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Ok(mut response) = ready!(self.answer.as_mut().poll(cx));
-        if let Some(holding) = self.holding.take() {
-            response.body_mut().count_for(holding);
+        let Ok(mut response) = ready!(self.response.as_mut().poll(cx));
+        field_values::trim(response.headers_mut());
+        if let Some(connection_memory) = self.connection_memory.take() {
+            if response.status() == StatusCode::UNAUTHORIZED
+                && !response.headers().contains_key(WWW_AUTHENTICATE)
+            {
+                for challenge in &connection_memory.shared().guarding.accepted.challenges {
+                    response.headers_mut().append(WWW_AUTHENTICATE, challenge.clone());
+                }
+            }
+            response.body_mut().count_for(connection_memory);
         }
         Poll::Ready(Ok(response))
     }
 }
 
-impl Front {
-    fn answer(&self, mut request: Request<Received>) -> Answer {
-        if websocket::is_upgrade(&request) {
-            let answer = self.upgrades.answer(request, &self.shared.websockets, &self.metadata);
-            return Box::pin(std::future::ready(Ok(answer)));
+impl RequestRouter {
+    fn route(&self, mut request: Request<MeteredBody>) -> ResponseFuture {
+        if request.method() == Method::OPTIONS
+            && request.headers().contains_key(ORIGIN)
+            && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+        {
+            let text = "pages of other origins may not call this server: allow their origin (Server::cors)\n";
+            return Box::pin(std::future::ready(Ok(respond(StatusCode::FORBIDDEN, text))));
         }
-        if let Some(page) = self.shared.pages.answer(&request) {
+        // This check is first, so that it applies to every protocol.
+        if let Some(failure) = cross_site::refuse(&request, self.shared.cors.as_deref()) {
+            return self.rest.refused(failure, request.uri());
+        }
+        if websocket::is_upgrade(&request) {
+            let response = self.upgrades.respond(request, &self.shared, &self.metadata);
+            return Box::pin(std::future::ready(Ok(response)));
+        }
+        if let Some(page) = self.shared.pages.respond(&request) {
             return Box::pin(std::future::ready(Ok(page)));
         }
         if rpcx::is_gateway(&request) {
-            let answer = self.rpcx.clone().answer(request);
-            return Box::pin(async move { Ok(answer.await) });
+            let response = self.rpcx.clone().respond(request);
+            return Box::pin(async move { Ok(response.await) });
         }
         if thrift::is_thrift(&request) {
-            let answer = self.thrift.clone().answer(request);
-            return Box::pin(async move { Ok(answer.await) });
+            let response = self.thrift.clone().respond(request);
+            return Box::pin(async move { Ok(response.await) });
         }
         if jsonrpc::is_jsonrpc(&request) {
-            let answer = self.jsonrpc.clone().answer(request);
-            return Box::pin(async move { Ok(answer.await) });
+            let response = self.jsonrpc.clone().respond(request);
+            return Box::pin(async move { Ok(response.await) });
         }
         lower_content_type(request.headers_mut());
         let mut request = match self.rest.call(request) {
-            Ok(answer) => return answer,
+            Ok(response) => return response,
             Err(request) => request,
         };
         if request.version() < Version::HTTP_2 && is_grpc(request.headers()) {
             return Box::pin(std::future::ready(Ok(grpc_needs_http2())));
         }
-        // Clients may insist on the type of content that they sent, with or without a subtype.
+        // Clients may require the content type that they sent, with or without a subtype.
         let kind = request.headers().get(CONTENT_TYPE).filter(|kind| is_without_subtype(kind)).cloned();
         let text = Text::take(request.headers_mut());
         let kind = kind.filter(|_| text.request == text.reply).or_else(|| flatbuffers::take(&mut request));
@@ -312,18 +370,32 @@ impl Front {
         let silence = (request.version() < Version::HTTP_2).then_some(self.silence_max);
         let table = &self.shared.table;
         let declared = table.find_called(path);
-        let kind_told = match (&self.others, declared) {
-            (Some(_), None) => kind_told(&request),
+        let kind_from_request = match (&self.others, declared) {
+            (Some(_), None) => kind_of_request(&request),
             _ => None,
         };
-        let method = declared.or_else(|| dispatch::learn(&self.shared, path, kind_told?));
+        let other = || dispatch::other(&self.shared, path, kind_from_request?);
+        let method = declared.or_else(|| other().map(|found| found.method));
         if let Some(refused) =
             refusal::refuse(&self.shared, method, request.method(), path, request.headers())
         {
-            let reply = finished(refused, None, text, kind);
+            let names = method.is_none() && !self.shared.guarding.is_open();
+            let unknown = names.then(|| (self.dispatch.clone(), path.to_owned()));
             return Box::pin(async move {
+                let refused = match unknown {
+                    None => refused,
+                    // The status lists the methods that the caller may call.
+                    Some((dispatch, path))
+                        if Standard::of(dispatch.shared()).router().lookup(&path).is_none() =>
+                    {
+                        let status = dispatch.unknown(request.headers(), &path).await;
+                        refusal::response(&status, Some(StatusCode::NOT_FOUND), request.headers())
+                    }
+                    Some(_) => refused,
+                };
+                let reply = finished(refused, None, text, kind);
                 if request.version() < Version::HTTP_2 {
-                    refusal::drain(Asked::new(request.into_body(), Text::default(), silence)).await;
+                    refusal::drain(DecodedBody::new(request.into_body(), Text::default(), silence)).await;
                 }
                 Ok(reply)
             });
@@ -338,26 +410,26 @@ impl Front {
         let is_grpc = envelopes.as_ref().is_some_and(|envelopes| envelopes.is_grpc);
         let uploads =
             method.is_some_and(|method| matches!(table.info(method).kind, Kind::Bidi | Kind::ClientStream));
-        let (number, holding) = (request.body().number(), self.holding.clone());
+        let (number, connection_memory) = (request.body().number(), self.connection_memory.clone());
         let sent_as = request.headers().get(CONTENT_TYPE).cloned();
-        let asked = request.map(|body| Asked::new(body, text, silence).checked(envelopes, uploads));
+        let request = request.map(|body| DecodedBody::new(body, text, silence).checked(envelopes, uploads));
         let service = match (&self.others, method.filter(|_| declared.is_none())) {
             (Some(others), Some(_)) if is_grpc => &others.grpc,
-            (Some(others), Some(_)) if kind_told == Some(Kind::Unary) => &others.connect,
+            (Some(others), Some(_)) if kind_from_request == Some(Kind::Unary) => &others.connect,
             (Some(others), Some(_)) => &others.streams,
             _ if is_grpc => &self.grpc,
             _ => &self.connect,
         };
-        let is_get = asked.method() == Method::GET;
-        let answer = service.clone().call(asked);
+        let is_get = request.method() == Method::GET;
+        let response = service.clone().call(request);
         Box::pin(async move {
-            let Ok(mut response) = answer.await;
-            if let Some(status) = holding.was_cut(number) {
+            let Ok(mut response) = response.await;
+            if let Some(status) = connection_memory.take_abort(number) {
                 let headers = sent_as.map(|kind| (CONTENT_TYPE, kind)).into_iter().collect();
-                response = refusal::answer(&status, None, &headers);
+                response = refusal::response(&status, None, &headers);
             }
             if is_get {
-                // Caches keep what is asked with GET, and other callers may not read the coding of this one.
+                // Caches store responses to GET, and other callers may not support the coding of this one.
                 response.headers_mut().append(VARY, ACCEPT_ENCODING.into());
             }
             Ok(finished(response, trailers, text, kind))
@@ -365,27 +437,20 @@ impl Front {
     }
 }
 
-/// What a request of which nobody knows the method tells of its kind; none if it is no call.
-fn kind_told(request: &Request<Received>) -> Option<Kind> {
+/// Returns the kind of an undeclared method as the request indicates it; `None` if the request is not a call.
+fn kind_of_request(request: &Request<MeteredBody>) -> Option<Kind> {
     let detected = Protocol::detect(request.headers()).filter(|_| request.method() == Method::POST)?;
     let is_whole = detected.protocol == Protocol::Connect && !detected.is_streaming;
     Some(if is_whole { Kind::Unary } else { Kind::Bidi })
 }
 
-/// The response as it goes out; `kind` is the type of content that the caller asked for, if `connectrpc` answers with
-/// another subtype.
+/// Completes the response; `kind` is the content type that the caller requires if `connectrpc` uses another subtype.
 fn finished(
     mut response: Response<ConnectRpcBody>,
     trailers: Option<Arc<Trailers>>,
     text: Text,
     kind: Option<HeaderValue>,
 ) -> Response<Reply> {
-    // connectrpc sends the status in the head and again in the trailers; clients that believe the head lose the
-    // metadata of the trailers.
-    if is_grpc(response.headers()) {
-        response.headers_mut().remove(GRPC_STATUS);
-        response.headers_mut().remove(GRPC_MESSAGE);
-    }
     text.mark(response.headers_mut());
     if let Some(kind) = kind
         && let Some(family) = kind.as_bytes().split(|byte| *byte == b'+').next()
@@ -396,7 +461,7 @@ fn finished(
     Reply::of(response, trailers, text.reply)
 }
 
-/// Types of content are the same in any case; `connectrpc` knows them in lower case.
+/// Content types are case-insensitive; `connectrpc` recognises them in lower case.
 fn lower_content_type(headers: &mut HeaderMap) {
     if let Some(kind) = headers.get_mut(CONTENT_TYPE)
         && kind.as_bytes().iter().any(u8::is_ascii_uppercase)
@@ -410,7 +475,7 @@ fn is_without_subtype(kind: &HeaderValue) -> bool {
     matches!(kind.as_bytes(), b"application/grpc" | b"application/grpc-web" | b"application/grpc-web-text")
 }
 
-/// gRPC proper; gRPC-Web lives on HTTP/1.1 as well.
+/// Detects gRPC; gRPC-Web, which also works on HTTP/1.1, is excluded.
 fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     kind.starts_with(b"application/grpc") && !kind.starts_with(b"application/grpc-web")
@@ -421,24 +486,26 @@ fn grpc_needs_http2() -> Response<Reply> {
     respond(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text)
 }
 
-/// A whole response.
+/// Creates a response with a complete body.
 pub(super) fn respond(status: StatusCode, body: impl Into<Bytes>) -> Response<Reply> {
     let mut response = Response::new(Reply::whole(body.into()));
     *response.status_mut() = status;
     response
 }
 
-/// A stream of bytes that first gives back what was read of it to find out its protocol.
+/// A stream of bytes that first returns the bytes that were read to detect its protocol.
 pub(super) struct Prefixed {
     pub(super) first: BytesMut,
     pub(super) io: Box<dyn Io>,
-    /// Where its bytes are counted.
+    /// The counters of its bytes.
     counts: (Arc<Shared>, usize, Carrier),
-    /// Of HTTP/2.
+    /// Ping limits of HTTP/2.
     pings: Option<Box<Pings>>,
-    holding: Arc<Holding>,
-    /// While it is not read for want of room.
+    connection_memory: Arc<ConnectionMemory>,
+    /// Set while the connection is not read for lack of memory.
     pause: Pause,
+    /// Ends when other connections of the worker have had their share.
+    turn: Turn,
 }
 
 impl Prefixed {
@@ -455,13 +522,13 @@ impl Prefixed {
         shared.metrics.received(*shard, *carrier, bytes.len());
         let of_bodies = match &mut self.pings {
             Some(pings) => pings.received(bytes, now),
-            // Heads are among them, which count no more once a body ends.
+            // Heads are included; they stop counting when a body ends.
             None => bytes.len(),
         };
-        self.holding.came(of_bodies);
+        self.connection_memory.came(of_bodies);
     }
 
-    /// Writes what has to go before the connection ends for its pings, and then its end.
+    /// Writes the rest of a frame before the connection ends for too many pings, and then GOAWAY.
     fn poll_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let Some(pings) = &mut self.pings else { return Poll::Ready(Ok(0)) };
         let rest = pings.before_end(bytes.len());
@@ -470,7 +537,7 @@ impl Prefixed {
         }
         let written = ready!(Pin::new(&mut self.io).poll_write(cx, &bytes[..rest]))?;
         pings.sent(&bytes[..written]);
-        // Nobody may have more to write: the end itself is written when this is polled again.
+        // There may be no further write: GOAWAY is written when this is polled again.
         cx.waker().wake_by_ref();
         Poll::Ready(Ok(written))
     }
@@ -487,17 +554,23 @@ impl AsyncRead for Prefixed {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.is_last() {
-            // No more is read, so that there is an end to what is answered.
+            // Reading stops, so that the number of pending responses is finite.
             return self.poll_last(cx, &[]).map_ok(drop);
         }
         let this = &mut *self;
-        ready!(this.holding.poll_read(cx, &mut this.pause))?;
+        ready!(this.turn.poll(cx));
+        ready!(this.connection_memory.poll_read(cx, &mut this.pause))?;
         let before = into.filled().len();
         if self.first.is_empty() {
-            ready!(Pin::new(&mut self.io).poll_read(cx, into))?;
+            let read = Pin::new(&mut self.io).poll_read(cx, into);
+            if read.is_pending() {
+                self.turn.rest();
+            }
+            ready!(read)?;
             if into.filled().len() > before {
                 let now = crate::clock::now();
                 runtime::traffic(now);
+                self.turn.read(now);
                 self.took(&into.filled()[before..], now);
             }
         } else {
@@ -518,6 +591,7 @@ impl AsyncWrite for Prefixed {
         if self.is_last() {
             return self.poll_last(cx, bytes);
         }
+        ready!(self.turn.poll(cx));
         let written = Pin::new(&mut self.io).poll_write(cx, bytes);
         if let (Some(pings), Poll::Ready(Ok(written))) = (&mut self.pings, &written) {
             pings.sent(&bytes[..*written]);
@@ -534,6 +608,7 @@ impl AsyncWrite for Prefixed {
             let first = bytes.iter().find(|slice| !slice.is_empty());
             return self.poll_last(cx, first.map_or(&[], |slice| slice));
         }
+        ready!(self.turn.poll(cx));
         let written = Pin::new(&mut self.io).poll_write_vectored(cx, bytes);
         if let (Some(pings), Poll::Ready(Ok(written))) = (&mut self.pings, &written) {
             let mut left = *written;

@@ -1,6 +1,6 @@
-//! Metadata and statuses as HTTP headers and `connectrpc` errors, both ways.
+//! Converts metadata and statuses to and from HTTP headers and `connectrpc` errors.
 
-use super::reword::reword;
+use super::status_text::reword;
 use crate::{Code, Limit, Limits, Metadata, Result, Retry, Status};
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::{
@@ -11,7 +11,7 @@ use base64::{
 use bytes::Bytes;
 use connectrpc::{ConnectError, ErrorCode, ErrorDetail};
 
-/// Writes no padding and reads both, as gRPC and Connect ask for.
+/// Writes no padding and reads with and without it, as gRPC and Connect specify.
 pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -19,7 +19,7 @@ pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Headers that belong to HTTP or to a dialect, not to the application.
+/// Headers that belong to HTTP or to a protocol, not to the application.
 const RESERVED: [&str; 21] = [
     "accept",
     "accept-encoding",
@@ -44,8 +44,12 @@ const RESERVED: [&str; 21] = [
     "x-user-agent",
 ];
 
-/// Milliseconds after which a caller may try again, as gRPC spells it (gRFC A6).
+/// Milliseconds after which a caller may retry, as gRPC defines it (gRFC A6).
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+
+/// Marks the head of an error whose text comes from a handler, even if it reads like one of `connectrpc`'s. It is
+/// removed before the response is sent.
+pub(super) const OWN_TEXT: HeaderName = HeaderName::from_static("switchboard-own-text");
 
 fn is_reserved(name: &str) -> bool {
     name.starts_with("grpc-")
@@ -55,9 +59,9 @@ fn is_reserved(name: &str) -> bool {
         || RESERVED.binary_search(&name).is_ok()
 }
 
-/// What the caller added to its request.
+/// Returns the metadata that the caller added to its request.
 ///
-/// Headers that are no metadata, such as text beyond ASCII, are left out.
+/// Headers that are not metadata, such as text beyond ASCII, are left out.
 ///
 /// # Errors
 /// `InvalidArgument` for binary values that are not base64, `ResourceExhausted` for too many entries.
@@ -77,14 +81,14 @@ pub(crate) fn metadata(headers: &HeaderMap, limits: &MetadataLimits) -> Result<M
                 metadata.insert(name, value)?;
             }
         } else if metadata.insert(name, Bytes::copy_from_slice(value.as_bytes())).is_err() {
-            tracing::debug!("left out header {name}: it is no metadata");
+            tracing::debug!("left out header {name}: it is not valid metadata");
         }
         limits.check(&metadata)?;
     }
     Ok(metadata)
 }
 
-/// The limits of [`metadata`] that HTTP itself does not enforce.
+/// Limits of [`metadata`] that HTTP itself does not enforce.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetadataLimits {
     entries_max: usize,
@@ -106,7 +110,7 @@ impl MetadataLimits {
     }
 }
 
-/// Metadata as headers; names that belong to HTTP or gRPC are left out.
+/// Converts metadata to headers; names that belong to HTTP or gRPC are left out.
 pub(super) fn headers(metadata: &Metadata) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(metadata.len());
     append(&mut headers, metadata);
@@ -118,18 +122,19 @@ pub(crate) fn append(headers: &mut HeaderMap, metadata: &Metadata) {
     for (name, value) in metadata.iter() {
         let written = match name.ends_with("-bin") {
             true => HeaderValue::try_from(BASE64.encode(value)),
-            false => HeaderValue::from_bytes(value),
+            // HTTP allows no spaces at the ends of a value.
+            false => HeaderValue::from_bytes(value.trim_ascii()),
         };
         match (HeaderName::from_bytes(name.as_bytes()), written) {
             (Ok(header), Ok(value)) if !is_reserved(name) => {
                 headers.append(header, value);
             }
-            _ => tracing::debug!("left out metadata {name}: HTTP keeps that name for itself"),
+            _ => tracing::debug!("left out metadata {name}: the name is reserved by HTTP"),
         }
     }
 }
 
-/// A status as its error; `head` goes before, the status's own metadata and `trailers` with it.
+/// Converts a status to an error. `head` is sent before it; the status's own metadata and `trailers` are sent with it.
 pub(super) fn error(status: &Status, head: &Metadata, trailers: &Metadata) -> ConnectError {
     let mut error = ConnectError::new(code(status.code()), status.message());
     for detail in status.details() {
@@ -139,8 +144,12 @@ pub(super) fn error(status: &Status, head: &Metadata, trailers: &Metadata) -> Co
             debug: None,
         });
     }
-    if !head.is_empty() {
-        error.set_response_headers(headers(head));
+    let mut first = headers(head);
+    if reword(status.message().as_bytes()).is_some() {
+        first.insert(OWN_TEXT, HeaderValue::from_static("1"));
+    }
+    if !first.is_empty() {
+        error.set_response_headers(first);
     }
     let pause = match status.retry() {
         Retry::After(pause) => Some(pause.as_millis().max(1).min(u128::from(u32::MAX)) as u32),
@@ -159,7 +168,7 @@ pub(super) fn error(status: &Status, head: &Metadata, trailers: &Metadata) -> Co
     error
 }
 
-/// What went wrong while a request was read.
+/// Converts the error of reading a request to a status.
 pub(super) fn status(error: &ConnectError) -> Status {
     let code = Code::from_number(error.code.grpc_code() as u16);
     let text = error.message.clone().unwrap_or_default();

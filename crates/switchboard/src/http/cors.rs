@@ -1,9 +1,9 @@
-//! Cross-origin requests: which pages of a browser may call, for every dialect of HTTP.
+//! Cross-origin requests: which web pages may call, for every protocol on HTTP.
 //!
-//! Off unless [`Server::cors`](crate::Server::cors) turns it on: without the headers of this module a browser lets no
-//! page of another origin read an answer. Preflights are answered here and never reach a handler.
+//! Off unless [`Server::cors`](crate::Server::cors) turns it on: without the headers of this module, a browser lets no
+//! page of another origin read a response. Preflight requests are answered here and never reach a handler.
 
-use super::{body::Reply, connection::Answer};
+use super::{body::Reply, connection::ResponseFuture};
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{
@@ -15,7 +15,7 @@ use ::http::{
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
 
-/// What browsers ask of callers in the dialects, beside what a page sets itself.
+/// Headers that the protocols need, in addition to those that a page sets.
 const HEADERS: [&str; 8] = [
     "authorization",
     "connect-protocol-version",
@@ -27,9 +27,9 @@ const HEADERS: [&str; 8] = [
     "x-user-agent",
 ];
 const METHODS: [&str; 6] = ["DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"];
-/// How gRPC-Web says how a call ended.
+/// Headers in which gRPC-Web sends the status of a call.
 const EXPOSED: [&str; 3] = ["grpc-message", "grpc-status", "grpc-status-details-bin"];
-/// Browsers ask again after at most two hours, whatever they are told.
+/// Browsers repeat a preflight after at most two hours, regardless of a larger `max_age`.
 const MAX_AGE: Duration = Duration::from_secs(2 * 3600);
 
 /// Which pages may call from a browser.
@@ -40,12 +40,12 @@ const MAX_AGE: Duration = Duration::from_secs(2 * 3600);
 /// let server = Server::new().cors(Cors::new().origin("https://app.example").header("x-tenant"));
 /// ```
 ///
-/// The headers that gRPC-Web, Connect and HTTP/JSON need are allowed from the start, and pages may read every header
-/// of an answer.
+/// The headers that gRPC-Web, Connect and HTTP/JSON need are always allowed, and pages may read every header of a
+/// response.
 #[derive(Clone, Debug)]
 #[must_use = "give it to `Server::cors`"]
 pub struct Cors {
-    /// None for any.
+    /// `None` allows any origin.
     origins: Option<Vec<String>>,
     methods: Vec<String>,
     headers: Vec<String>,
@@ -60,7 +60,7 @@ impl Default for Cors {
 }
 
 impl Cors {
-    /// For no origin yet: add them with [`origin`](Cors::origin).
+    /// Allows no origin yet: add them with [`origin`](Cors::origin).
     pub fn new() -> Cors {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         Cors {
@@ -72,43 +72,43 @@ impl Cors {
         }
     }
 
-    /// For every page there is: for services that everybody may call anyway.
+    /// Allows every origin: for services that are public anyway.
     pub fn any_origin() -> Cors {
         Cors { origins: None, ..Cors::new() }
     }
 
-    /// Allows pages of this origin: `https://app.example`, with its port unless it is the usual one.
+    /// Allows pages of this origin: `https://app.example`, with its port unless it is the default port.
     pub fn origin(mut self, origin: impl Into<String>) -> Cors {
         self.origins.get_or_insert_default().push(origin.into());
         self
     }
 
-    /// Allows one more HTTP method than DELETE, GET, HEAD, PATCH, POST and PUT.
+    /// Allows one more HTTP method in addition to DELETE, GET, HEAD, PATCH, POST and PUT.
     pub fn method(mut self, method: impl Into<String>) -> Cors {
         self.methods.push(method.into());
         self
     }
 
-    /// Allows pages to send this header, for metadata of your own.
+    /// Allows pages to send this header, for application metadata.
     pub fn header(mut self, name: impl Into<String>) -> Cors {
         self.headers.push(name.into());
         self
     }
 
-    /// Lets browsers send cookies along; not with [`any_origin`](Cors::any_origin).
+    /// Allows browsers to send cookies; not with [`any_origin`](Cors::any_origin).
     pub fn credentials(mut self) -> Cors {
         self.credentials = true;
         self
     }
 
-    /// How long browsers may go by an answer before they ask again; 2 hours unless set.
+    /// Sets how long browsers may cache a preflight response; default 2 hours.
     pub fn max_age(mut self, age: Duration) -> Cors {
         self.max_age = age;
         self
     }
 
     /// # Errors
-    /// What browsers would refuse, and text that cannot be in a header.
+    /// Settings that browsers would refuse, and text that cannot be in a header.
     pub(crate) fn check(&self) -> Result<(), String> {
         match &self.origins {
             None if self.credentials => {
@@ -122,23 +122,23 @@ impl Cors {
         for origin in self.origins.iter().flatten() {
             let host = origin.split_once("://").map(|(_, host)| host);
             if !host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '*', ' ', '?'])) {
-                let what = "write scheme, host and port, as in https://app.example or http://localhost:3000";
-                return Err(format!("`{origin}` is no origin: {what}"));
+                let rule = "write scheme, host and port, as in https://app.example or http://localhost:3000";
+                return Err(format!("`{origin}` is not an origin: {rule}"));
             }
         }
         let is_token = |name: &String| HeaderName::try_from(name.as_str()).is_ok();
         match self.methods.iter().chain(&self.headers).find(|name| !is_token(name)) {
-            Some(name) => Err(format!("`{name}` is no name of a header or method")),
+            Some(name) => Err(format!("`{name}` is not the name of a header or method")),
             None => Ok(()),
         }
     }
 
-    /// Answers preflights, and says to browsers who may read the answers to the rest.
+    /// Answers preflight requests, and adds to other responses the headers that say who may read them.
     pub(super) fn around<B>(
         self: &Arc<Cors>,
         request: Request<B>,
-        next: impl FnOnce(Request<B>) -> Answer,
-    ) -> Answer {
+        next: impl FnOnce(Request<B>) -> ResponseFuture,
+    ) -> ResponseFuture {
         let Some(origin) = request.headers().get(ORIGIN).cloned() else { return next(request) };
         let is_preflight = request.method() == Method::OPTIONS
             && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
@@ -146,9 +146,9 @@ impl Cors {
             return Box::pin(std::future::ready(Ok(self.preflight(&origin))));
         }
         let cors = self.clone();
-        let answer = next(request);
+        let response = next(request);
         Box::pin(async move {
-            let Ok(mut response) = answer.await;
+            let Ok(mut response) = response.await;
             cors.mark(&origin, response.headers_mut());
             Ok(response)
         })
@@ -171,7 +171,7 @@ impl Cors {
         response
     }
 
-    /// Puts the headers of an answer that is no preflight's.
+    /// Sets the headers of a response that is not to a preflight request.
     fn mark(&self, origin: &HeaderValue, headers: &mut HeaderMap) {
         headers.append(VARY, ORIGIN.into());
         if !self.allows(origin) {
@@ -193,7 +193,8 @@ impl Cors {
         }
     }
 
-    fn allows(&self, origin: &HeaderValue) -> bool {
+    /// Returns whether pages of this origin may call.
+    pub(super) fn allows(&self, origin: &HeaderValue) -> bool {
         let known = |known: &String| known.as_bytes().eq_ignore_ascii_case(origin.as_bytes());
         self.origins.as_ref().is_none_or(|origins| origins.iter().any(known))
     }
@@ -210,16 +211,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_browsers_would_refuse_is_refused() {
+    fn settings_that_browsers_refuse_are_rejected() {
         assert_eq!(Cors::any_origin().check(), Ok(()));
         assert_eq!(Cors::new().origin("http://localhost:3000").credentials().check(), Ok(()));
         for (cors, what) in [
             (Cors::new(), "no origin is allowed"),
             (Cors::any_origin().credentials(), "credentials for any origin"),
-            (Cors::new().origin("app.example"), "`app.example` is no origin"),
-            (Cors::new().origin("https://app.example/"), "is no origin"),
-            (Cors::new().origin("https://*.example"), "is no origin"),
-            (Cors::any_origin().header("x y"), "`x y` is no name"),
+            (Cors::new().origin("app.example"), "`app.example` is not an origin"),
+            (Cors::new().origin("https://app.example/"), "is not an origin"),
+            (Cors::new().origin("https://*.example"), "is not an origin"),
+            (Cors::any_origin().header("x y"), "`x y` is not the name"),
         ] {
             let error = cors.check().unwrap_err();
             assert!(error.contains(what), "{error}");

@@ -1,4 +1,4 @@
-//! The compression that HTTP and gRPC call `deflate`: the zlib format. gRPC libraries offer it beside gzip.
+//! The compression that HTTP and gRPC call `deflate`: the zlib format. gRPC libraries offer it besides gzip.
 
 use bytes::Bytes;
 use connectrpc::{CompressionProvider, ConnectError};
@@ -24,7 +24,7 @@ impl CompressionProvider for Deflate {
         Ok(compressed.into())
     }
 
-    /// `connectrpc` reads no more from it than the limit of the message.
+    /// `connectrpc` reads at most the limit of the message from it.
     fn decompressor<'a>(&self, data: &'a [u8]) -> Result<Box<dyn Read + 'a>, ConnectError> {
         Ok(Box::new(ZlibDecoder::new(data)))
     }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_compressed_comes_back_up_to_the_limit() {
+    fn compressed_data_is_restored_up_to_the_limit() {
         let data = vec![7; 100_000];
         let compressed = Deflate.compress(&data).unwrap();
         assert!(compressed.len() < 1000);

@@ -1,22 +1,24 @@
-//! From a call as `connectrpc` has it to the handler, and back.
+//! Converts a call of `connectrpc` for the handler, and the reply for `connectrpc`.
 
 use super::{
     Standard,
+    call_guard::CallGuard,
     connection::message_limits,
+    connection_memory::ConnectionMemory,
     convert::{self, MetadataLimits},
     flatbuffers::FlatBuffers,
-    holding::Holding,
+    health::Shown,
     replies::{Only, Replies},
     requests::Requests,
-    ticket::Ticket,
     trailers::Trailers,
 };
 use crate::{
     Call, Code, Codec, Cx, Idempotency, Kind, Limit, Limits, Metadata, Peer, Reply, Result, Status,
     call::{ReplyBody, ReplyMetadata, ReplyParts, RequestBody},
-    context,
+    guard::Visible,
     server::Shared,
 };
+use ::http::HeaderMap;
 use bytes::Bytes;
 use connectrpc::{
     CodecFormat, ConnectError, Dispatcher, MethodDescriptor, MethodKind, Payload, Protocol, RequestContext,
@@ -27,50 +29,56 @@ use std::{
     future::{Future, poll_fn},
     sync::Arc,
     task::Poll,
+    time::Duration,
 };
-use switchboard_wire::MethodId;
+use switchboard_wire::{Found, MethodId};
 
-/// The services of a server as one connection reaches them.
+/// The services of a server as one connection calls them.
 #[derive(Clone)]
 pub(super) struct Dispatch {
     shared: Arc<Shared>,
     standard: Arc<Standard>,
     shard: usize,
-    holding: Arc<Holding>,
+    connection_memory: Arc<ConnectionMemory>,
     metadata: MetadataLimits,
     message_bytes_max: u32,
-    /// Methods that no service declares are learned as of this kind, if they are.
-    learns: Option<Kind>,
+    /// Kind as which undeclared methods are called, if there is a fallback for them.
+    takes_others: Option<Kind>,
     grpc: Arc<Peer>,
     grpc_web: Arc<Peer>,
     connect: Arc<Peer>,
     http_json: Arc<Peer>,
 }
 
-/// A call that has all but its messages.
-struct Begun {
+/// A call that is complete except for its messages.
+struct PreparedCall {
     service: u16,
     method: u16,
     oneway: bool,
     codec: Codec,
     cx: Cx,
-    ticket: Ticket,
+    call_guard: CallGuard,
     trailers: Option<Arc<Trailers>>,
     protocol: Protocol,
 }
 
 impl Dispatch {
-    pub(super) fn new(peer: &Peer, holding: &Arc<Holding>, limits: &Limits, shard: usize) -> Dispatch {
-        let shared = holding.shared().clone();
+    pub(super) fn new(
+        peer: &Peer,
+        connection_memory: &Arc<ConnectionMemory>,
+        limits: &Limits,
+        shard: usize,
+    ) -> Dispatch {
+        let shared = connection_memory.shared().clone();
         let speaks = |wire| Arc::new(Peer { wire, ..peer.clone() });
         Dispatch {
             standard: Standard::of(&shared).clone(),
             shared,
             shard,
-            holding: holding.clone(),
+            connection_memory: connection_memory.clone(),
             metadata: MetadataLimits::new(limits),
             message_bytes_max: limits.get(Limit::MessageBytesMax) as u32,
-            learns: None,
+            takes_others: None,
             grpc: speaks("grpc"),
             grpc_web: speaks("grpc-web"),
             connect: speaks("connect"),
@@ -78,36 +86,44 @@ impl Dispatch {
         }
     }
 
-    /// The same for callers whose methods are of this kind where no service declares them.
-    pub(super) fn learning(&self, kind: Kind) -> Dispatch {
-        Dispatch { learns: Some(kind), ..self.clone() }
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
-    /// The method at this path.
-    fn find(&self, path: &str) -> Option<MethodId> {
-        let found = self.shared.table.find_called(path);
-        found.or_else(|| learn(&self.shared, path, self.learns?))
+    /// Returns a copy that calls undeclared methods as methods of this kind.
+    pub(super) fn taking(&self, kind: Kind) -> Dispatch {
+        Dispatch { takes_others: Some(kind), ..self.clone() }
+    }
+
+    /// Finds the method at this path.
+    fn find(&self, path: &str) -> Option<Found> {
+        let found = self.shared.table.find_called(path).map(Found::from);
+        found.or_else(|| other(&self.shared, path, self.takes_others?))
     }
 
     fn begin(
         &self,
-        method: MethodId,
+        found: Found,
         context: &RequestContext,
         format: CodecFormat,
         request: usize,
-    ) -> Result<Begun> {
+    ) -> Result<PreparedCall> {
         let table = &self.shared.table;
+        let Found { method, called } = found;
         let (service, index) = table.place(method);
         let (service_info, info) = (table.service(method), table.info(method));
         let peer = self.peer(context);
         let protocol = context.protocol().unwrap_or(Protocol::Connect);
-        let mut ticket = Ticket::new(&self.holding, self.shard, method, context.deadline(), peer, request)?;
-        let deadline = ticket.deadline();
-        let metadata = convert::metadata(context.headers(), &self.metadata)
-            .inspect_err(|status| ticket.end(status.code()))?;
+        let mut call_guard =
+            CallGuard::new(&self.connection_memory, self.shard, method, context.deadline(), peer, request)?;
+        let deadline = call_guard.deadline();
+        call_guard.set_called(called.clone());
+        let mut metadata = convert::metadata(context.headers(), &self.metadata)
+            .inspect_err(|status| call_guard.end(status.code()))?;
+        metadata.set_called(called);
         let cx = Cx::new(peer, service_info, info, deadline, metadata);
-        ticket.set_trace(cx.shared_trace());
-        Ok(Begun {
+        call_guard.set_trace(cx.shared_trace());
+        Ok(PreparedCall {
             service,
             method: index,
             oneway: info.oneway,
@@ -117,13 +133,13 @@ impl Dispatch {
                 None => Codec::Proto,
             },
             cx,
-            ticket,
+            call_guard,
             trailers: context.extensions().get().cloned(),
             protocol,
         })
     }
 
-    /// The peer as it speaks in this call.
+    /// Returns the peer with the protocol of this call.
     fn peer(&self, context: &RequestContext) -> &Arc<Peer> {
         match context.protocol() {
             Some(Protocol::Grpc) => &self.grpc,
@@ -133,83 +149,135 @@ impl Dispatch {
         }
     }
 
-    /// The standard services, for a call that may go on.
-    fn standard(&self, path: &str, context: &RequestContext) -> Result<&connectrpc::Router> {
-        self.shared.guarding.standard(self.peer(context), path)?;
-        Ok(self.standard.router())
+    /// Calls the standard services with the methods that the caller of `path` may see.
+    async fn standard(
+        &self,
+        path: &str,
+        mut context: RequestContext,
+    ) -> Result<(Arc<connectrpc::Router>, RequestContext), ConnectError> {
+        let peer = self.peer(&context).clone();
+        let visible =
+            self.describe(&peer, context.headers(), path).await.map_err(|status| refusal(&status))?;
+        let router = match path.starts_with("grpc.reflection.") {
+            true => self.standard.reflection(&self.shared, &visible),
+            false => self.standard.router().clone(),
+        };
+        if !visible.is_all() {
+            let names = self.shared.table.services().iter().map(|service| service.name);
+            // The empty name means the whole server.
+            let names = names.filter(|name| visible.has_service(&self.shared.table, name)).chain([""]);
+            context.extensions_mut().insert(Shown(names.collect()));
+        }
+        Ok((router, context))
     }
 
-    /// Hands the call over; the future is the handler's.
+    /// Finds the methods that the sender of these headers may see through the description `name`.
+    ///
+    /// # Errors
+    /// The errors of [`Guarding::describe`](crate::guard::Guarding), and of metadata that cannot be parsed.
+    async fn describe(&self, peer: &Arc<Peer>, headers: &HeaderMap, name: &str) -> Result<Visible> {
+        let metadata = convert::metadata(headers, &self.metadata)?;
+        self.shared.guarding.describe(&self.shared.table, peer, metadata, name).await
+    }
+
+    /// Finds the methods that a caller of an HTTP/JSON page may see; see [`Dispatch::describe`].
+    pub(super) async fn describe_page(&self, headers: &HeaderMap, name: &str) -> Result<Visible> {
+        self.describe(&self.http_json, headers, name).await
+    }
+
+    /// Returns the status for an unknown method, which lists the methods that the sender of these headers may call.
+    pub(super) async fn unknown(&self, headers: &HeaderMap, name: &str) -> Status {
+        let table = &self.shared.table;
+        match self.describe_page(headers, name).await {
+            Ok(visible) => table.unknown_where(name, |id| visible.has(id)),
+            Err(_) => table.unknown(name),
+        }
+    }
+
+    /// Checks whether the sender of these headers may call an HTTP/JSON method, before its request is read.
+    ///
+    /// # Errors
+    /// The error with which the call would end.
+    pub(super) async fn may_call(&self, headers: &HeaderMap, method: MethodId) -> Result<()> {
+        let metadata = convert::metadata(headers, &self.metadata)?;
+        self.shared.guarding.may_call(&self.shared.table, &self.http_json, metadata, method).await
+    }
+
+    /// Starts the handler and returns its future.
     fn call(
         &self,
-        begun: Begun,
+        call: PreparedCall,
         body: RequestBody,
         requests: Option<Requests>,
-    ) -> impl Future<Output = Result<Answered>> + Send + 'static + use<> {
-        let Begun { service, method, codec, cx, mut ticket, trailers, protocol, .. } = begun;
+    ) -> impl Future<Output = Result<PendingReply>> + Send + 'static + use<> {
+        let PreparedCall { service, method, codec, cx, mut call_guard, trailers, protocol, .. } = call;
         if let RequestBody::One(message) = &body {
-            ticket.received(message.len());
+            call_guard.received(message.len());
         }
         let mut handler = self.shared.services[usize::from(service)].call(Call::new(method, codec, body, cx));
         let mut requests = requests;
         async move {
-            let deadline = ticket.deadline();
             let reply = poll_fn(|cx| {
-                if let Some(over) = ticket.over(cx) {
+                if let Some(over) = call_guard.over(cx) {
                     return Poll::Ready(Err(over));
                 }
                 if let Some(requests) = &mut requests {
-                    requests.poll(cx, &mut ticket);
+                    requests.poll(cx, &mut call_guard);
                 }
-                let poll = context::scope(deadline, ticket.trace(), || handler.as_mut().poll(cx));
+                let poll = call_guard.poll(|| handler.as_mut().poll(cx));
                 if let Some(requests) = &requests {
-                    ticket.holds(requests.held());
+                    call_guard.holds(requests.held());
                 }
                 if poll.is_pending() {
-                    ticket.park(cx.waker());
+                    call_guard.park(cx.waker());
                 }
                 poll
             })
             .await;
             match reply {
-                Ok(reply) => Ok(Answered { reply, requests, ticket, trailers, protocol }),
+                Ok(reply) => Ok(PendingReply { reply, requests, call_guard, trailers, protocol }),
                 Err(status) => {
-                    ticket.end(status.code());
+                    call_guard.end(status.code());
                     Err(status)
                 }
             }
         }
     }
 
-    fn unary(&self, begun: Result<Begun>, body: RequestBody, requests: Option<Requests>) -> UnaryResult {
-        match begun {
+    fn unary(
+        &self,
+        call: Result<PreparedCall>,
+        body: RequestBody,
+        requests: Option<Requests>,
+    ) -> UnaryResult {
+        match call {
             Err(status) => failed(&status),
-            Ok(begun) if begun.oneway => {
-                let late = begun.ticket.deadline();
-                // Zero bytes are an empty protobuf message, but no JSON.
-                let empty: &[u8] = if begun.codec == Codec::Json { b"{}" } else { b"" };
-                let handler = self.call(begun, body, requests);
+            Ok(call) if call.oneway => {
+                let late = call.call_guard.deadline();
+                // Zero bytes are a valid protobuf message but not valid JSON.
+                let empty: &[u8] = if call.codec == Codec::Json { b"{}" } else { b"" };
+                let handler = self.call(call, body, requests);
                 crate::runtime::spawn(async move {
-                    // Nobody waits for the outcome; the ticket has counted it.
-                    let answered = match late {
+                    // A one-way call has no reply; the call guard has recorded the outcome.
+                    let result = match late {
                         None => handler.await,
                         Some(late) => match tokio::time::timeout_at(late.into(), handler).await {
-                            Ok(answered) => answered,
+                            Ok(result) => result,
                             Err(_) => return,
                         },
                     };
-                    let _ = answered.map(Answered::one);
+                    let _ = result.map(PendingReply::one);
                 });
                 Box::pin(std::future::ready(Ok(Response::new(Bytes::from_static(empty).into()))))
             }
-            Ok(mut begun) => {
-                let reply = begun.cx.share_reply();
-                let handler = self.call(begun, body, requests);
+            Ok(mut call) => {
+                let reply = call.cx.share_reply();
+                let handler = self.call(call, body, requests);
                 Box::pin(async move {
                     match handler.await {
-                        Ok(answered) => answered.one(),
+                        Ok(result) => result.one(),
                         Err(status) => {
-                            let ReplyMetadata { head, trailers } = reply.take();
+                            let ReplyMetadata { head, trailers, .. } = reply.take();
                             Err(convert::error(&status, &head, &trailers))
                         }
                     }
@@ -220,44 +288,44 @@ impl Dispatch {
 
     fn streaming(
         &self,
-        begun: Result<Begun>,
+        call: Result<PreparedCall>,
         body: RequestBody,
         requests: Option<Requests>,
     ) -> StreamingResult {
-        match begun {
+        match call {
             Err(status) => failed(&status),
-            Ok(begun) => {
-                let handler = self.call(begun, body, requests);
+            Ok(call) => {
+                let handler = self.call(call, body, requests);
                 Box::pin(async move { handler.await.map_err(|status| refusal(&status))?.many().await })
             }
         }
     }
 }
 
-/// A reply and what its call needs to its end.
-struct Answered {
+/// A reply, and the state that its call needs until it ends.
+struct PendingReply {
     reply: Reply,
     requests: Option<Requests>,
-    ticket: Ticket,
+    call_guard: CallGuard,
     trailers: Option<Arc<Trailers>>,
     protocol: Protocol,
 }
 
-impl Answered {
+impl PendingReply {
     fn one(mut self) -> Result<connectrpc::EncodedResponse, ConnectError> {
         let ReplyParts { metadata, trailers, body } = self.reply.into_parts();
         let ReplyBody::One(message) = body else {
-            self.ticket.end(Code::Internal);
+            self.call_guard.end(Code::Internal);
             return Err(refusal(&Status::internal(
-                "the handler answered with a stream where one message belongs",
+                "the handler returned a stream for a method with a single reply",
             )));
         };
-        if let Some(status) = self.ticket.drops(message.len()) {
-            self.ticket.end(status.code());
+        if let Some(status) = self.call_guard.drops(message.len()) {
+            self.call_guard.end(status.code());
             return Err(refusal(&status));
         }
-        self.ticket.sent(message.len());
-        self.ticket.end(Code::Ok);
+        self.call_guard.sent(message.len());
+        self.call_guard.end(Code::Ok);
         let mut response = Response::new(message.into_whole().into());
         response.headers = convert::headers(&metadata);
         response.trailers = convert::headers(&trailers);
@@ -268,34 +336,34 @@ impl Answered {
         let ReplyParts { metadata, trailers, body } = self.reply.into_parts();
         let items = match body {
             ReplyBody::Many(items) => items.into_items(),
-            // Of a method that no service declares, nobody knew before.
+            // The kind of an undeclared method is not known before its reply.
             ReplyBody::One(message) => Only::of(message.into_whole(), metadata, trailers),
             ReplyBody::Compressed(_) => {
-                self.ticket.end(Code::Internal);
+                self.call_guard.end(Code::Internal);
                 return Err(refusal(&Status::internal(
-                    "the handler answered with one message where a stream belongs",
+                    "the handler returned one message for a method with streamed replies",
                 )));
             }
         };
-        Replies::new(items, self.requests, self.ticket, self.trailers, self.protocol).start().await
+        Replies::new(items, self.requests, self.call_guard, self.trailers, self.protocol).start().await
     }
 }
 
-/// The method at a path of which no service knows, where such calls are taken. Health is this server's own affair, and
-/// so is reflection if it has services to tell of.
-pub(super) fn learn(shared: &Arc<Shared>, path: &str, kind: Kind) -> Option<MethodId> {
+/// Returns the fallback method for an undeclared path, if there is a fallback. Health never goes to the fallback, and
+/// reflection does not if the server has services to describe.
+pub(super) fn other(shared: &Arc<Shared>, path: &str, kind: Kind) -> Option<Found> {
     let table = &shared.table;
     if !table.takes_others() {
         return None;
     }
     let reflects = path.starts_with("grpc.reflection.") && table.services().is_empty();
     let is_own = !reflects && Standard::of(shared).router().lookup(path).is_some();
-    if is_own { None } else { table.learn(path, kind) }
+    if is_own { None } else { table.other(path, kind) }
 }
 
-/// What a call gets whose time is over.
-pub(super) fn late() -> Status {
-    Status::deadline_exceeded("the deadline has passed on the server")
+/// Status of a call whose deadline has passed; `allowed` is the time that its caller or a limit of the server gave it.
+pub(super) fn late(allowed: Duration) -> Status {
+    Status::deadline_exceeded(format!("the deadline of {} ms has passed on the server", allowed.as_millis()))
 }
 
 fn refusal(status: &Status) -> ConnectError {
@@ -310,7 +378,7 @@ fn failed<T: Send + 'static>(
 
 impl Dispatcher for Dispatch {
     fn lookup(&self, path: &str) -> Option<MethodDescriptor> {
-        let Some(method) = self.find(path) else {
+        let Some(Found { method, .. }) = self.find(path) else {
             return self.standard.router().lookup(path);
         };
         let info = self.shared.table.info(method);
@@ -337,14 +405,17 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> UnaryResult {
         match self.find(path) {
-            None => match self.standard(path, &context) {
-                Ok(standard) => standard.call_unary(path, context, request, format),
-                Err(status) => failed(&status),
-            },
+            None => {
+                let (this, path) = (self.clone(), path.to_owned());
+                Box::pin(async move {
+                    let (standard, context) = this.standard(&path, context).await?;
+                    standard.call_unary(&path, context, request, format).await
+                })
+            }
             Some(method) => match request.encoded() {
                 Ok(message) => {
-                    let begun = self.begin(method, &context, format, message.len());
-                    self.unary(begun, RequestBody::One(message), None)
+                    let call = self.begin(method, &context, format, message.len());
+                    self.unary(call, RequestBody::One(message), None)
                 }
                 Err(error) => Box::pin(std::future::ready(Err(error))),
             },
@@ -359,13 +430,16 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> StreamingResult {
         match self.find(path) {
-            None => match self.standard(path, &context) {
-                Ok(standard) => standard.call_server_streaming(path, context, request, format),
-                Err(status) => failed(&status),
-            },
+            None => {
+                let (this, path) = (self.clone(), path.to_owned());
+                Box::pin(async move {
+                    let (standard, context) = this.standard(&path, context).await?;
+                    standard.call_server_streaming(&path, context, request, format).await
+                })
+            }
             Some(method) => {
-                let begun = self.begin(method, &context, format, request.len());
-                self.streaming(begun, RequestBody::One(request), None)
+                let call = self.begin(method, &context, format, request.len());
+                self.streaming(call, RequestBody::One(request), None)
             }
         }
     }
@@ -378,10 +452,13 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> UnaryResult {
         match self.find(path) {
-            None => match self.standard(path, &context) {
-                Ok(standard) => standard.call_client_streaming(path, context, requests, format),
-                Err(status) => failed(&status),
-            },
+            None => {
+                let (this, path) = (self.clone(), path.to_owned());
+                Box::pin(async move {
+                    let (standard, context) = this.standard(&path, context).await?;
+                    standard.call_client_streaming(&path, context, requests, format).await
+                })
+            }
             Some(method) => {
                 let (requests, body) = Requests::new(requests);
                 self.unary(self.begin(method, &context, format, 0), body, Some(requests))
@@ -397,10 +474,13 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> StreamingResult {
         match self.find(path) {
-            None => match self.standard(path, &context) {
-                Ok(standard) => standard.call_bidi_streaming(path, context, requests, format),
-                Err(status) => failed(&status),
-            },
+            None => {
+                let (this, path) = (self.clone(), path.to_owned());
+                Box::pin(async move {
+                    let (standard, context) = this.standard(&path, context).await?;
+                    standard.call_bidi_streaming(&path, context, requests, format).await
+                })
+            }
             Some(method) => {
                 let (requests, body) = Requests::new(requests);
                 self.streaming(self.begin(method, &context, format, 0), body, Some(requests))

@@ -1,26 +1,26 @@
 //! The envelopes of request messages: a flag and a length before each.
 //!
-//! `connectrpc` looks at the bits of the flag that it knows. A peer that sets another one means something by it, and
-//! what it means would be lost without a word.
+//! `connectrpc` checks only the flag bits that it defines. A peer that sets another bit gives it a meaning, which would
+//! be ignored silently; such a flag is refused here.
 
 use ::http::{HeaderMap, header::CONTENT_TYPE};
 
 /// Bytes before a message: the flag, and the length as a `u32`.
 const HEAD: u8 = 5;
 
-/// Follows the bytes of a body from envelope to envelope; keeps none of them.
+/// Tracks the envelopes in the bytes of a body; stores none of the bytes.
 #[derive(Debug, Default)]
 pub(super) struct Envelopes {
-    /// Those of gRPC and gRPC-Web; if not, those of a stream of Connect.
+    /// Envelopes of gRPC and gRPC-Web; otherwise those of a Connect stream.
     pub(super) is_grpc: bool,
-    /// Bytes of the head that have come.
+    /// Bytes of the envelope head that have arrived.
     head: u8,
-    /// Of the message, once the head is complete.
+    /// Bytes of the message that are still missing, once the head is complete.
     left: u32,
 }
 
 impl Envelopes {
-    /// None for a body without them.
+    /// Returns `None` for a body without envelopes.
     pub(super) fn of(headers: &HeaderMap) -> Option<Envelopes> {
         let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
         let is_grpc = kind.starts_with(b"application/grpc");
@@ -28,15 +28,15 @@ impl Envelopes {
         has_them.then(|| Envelopes { is_grpc, ..Envelopes::default() })
     }
 
-    /// Whether the body may end here.
+    /// Returns whether the body may end here.
     pub(super) fn is_whole(&self) -> bool {
         self.head == 0
     }
 
-    /// Takes the next bytes of the body.
+    /// Processes the next bytes of the body.
     ///
     /// # Errors
-    /// A flag that requests do not have: 0 is a message as it is, 1 a compressed one.
+    /// A flag that requests may not have: 0 is an uncompressed message, 1 a compressed one.
     pub(super) fn take(&mut self, mut bytes: &[u8]) -> Result<(), u8> {
         while let Some((&first, rest)) = bytes.split_first() {
             if self.head == HEAD {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_are_found_wherever_the_bytes_are_cut() {
+    fn flags_are_found_wherever_the_bytes_are_split() {
         let good = [&[0, 0, 0, 1, 1][..], &[9; 257], &[1, 0, 0, 0, 0], &[0, 0, 0, 0, 1, 7]].concat();
         let bad = [&good[..], &[2, 0, 0, 0, 0]].concat();
         for size in 1..=bad.len() {

@@ -1,12 +1,13 @@
-//! FlatBuffers in gRPC. `connectrpc` knows protobuf and JSON alone, and hands the bytes of messages on as they are.
+//! FlatBuffers in gRPC. `connectrpc` supports only protobuf and JSON, and passes the bytes of messages on unchanged.
 
 use ::http::{HeaderValue, Request, header::CONTENT_TYPE};
 
-/// In the extensions of a request whose messages are FlatBuffers.
+/// Marks, in the extensions of a request, that its messages are FlatBuffers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FlatBuffers;
 
-/// Gives such a request a type of content that `connectrpc` knows, and marks it; its own, which the answer is to have.
+/// Gives such a request a content type that `connectrpc` supports, marks it, and returns the original content type for
+/// the response.
 pub(super) fn take<B>(request: &mut Request<B>) -> Option<HeaderValue> {
     let kind = request.headers().get(CONTENT_TYPE)?;
     if kind != "application/grpc+flatbuffers" {

@@ -1,10 +1,12 @@
-//! What `connectrpc` lacks of the service `grpc.health.v1.Health`: methods, and a descriptor, since tools that ask
-//! reflection for each service that it lists, as grpcui does, stop at one that has none.
+//! Parts of the service `grpc.health.v1.Health` that `connectrpc` does not have: methods, and a descriptor. Tools such
+//! as grpcui query reflection for each listed service and stop at one without a descriptor.
 //!
 //! Names, numbers and types are those of the public `grpc/health/v1/health.proto`.
 
 mod list;
 mod watch;
+
+pub(super) use list::Shown;
 
 use buffa::Message;
 use buffa_descriptor::generated::descriptor::{
@@ -19,16 +21,16 @@ use std::sync::Arc;
 const PACKAGE: &str = "grpc.health.v1";
 const STATUS: &str = ".grpc.health.v1.HealthCheckResponse.ServingStatus";
 
-/// By number.
+/// Names of the statuses by number.
 const STATUSES: [&str; 4] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
 
-/// Puts our methods in place of those of `connectrpc`, or beside them.
+/// Replaces methods of `connectrpc`, or adds those that it does not have.
 pub(super) fn install(router: Router, health: &Arc<StaticChecker>) -> Router {
     let router = watch::install(router, health.clone());
     list::install(router, health.clone())
 }
 
-/// An encoded `FileDescriptorSet` of the service.
+/// Returns an encoded `FileDescriptorSet` of the service.
 pub(super) fn descriptors() -> Vec<u8> {
     let request = message("HealthCheckRequest", field("service", 1, Type::TYPE_STRING, None));
     let mut response = message("HealthCheckResponse", field("status", 1, Type::TYPE_ENUM, some(STATUS)));
@@ -72,7 +74,7 @@ fn statuses_by_name() -> DescriptorProto {
     DescriptorProto { nested_type: vec![entry], ..message(name, statuses) }
 }
 
-/// A method and of which messages it is: `Health…Request` and `Health…Response`.
+/// Describes a method with the messages `Health…Request` and `Health…Response`.
 fn method(name: &str, messages: &str) -> MethodDescriptorProto {
     MethodDescriptorProto {
         name: some(name),

@@ -1,13 +1,13 @@
-//! JSON-RPC in the body of a POST. Everything that is JSON-RPC's to say comes with status 200.
+//! JSON-RPC in the body of a POST. Every JSON-RPC response has status 200.
 
 use super::{
     body::Reply,
     connection::respond,
+    connection_memory::ConnectionMemory,
     convert::{self, MetadataLimits},
-    holding::Holding,
-    received::Received,
+    metered_body::MeteredBody,
     timeout,
-    whole::{self, Handler, Whole, notify},
+    unary_call::{self, Handler, UnaryCall, notify},
 };
 use crate::{Codec, Kind, Limit, Limits, Metadata, Peer, Result, Status, server::Shared};
 use ::http::{
@@ -18,50 +18,55 @@ use bytes::Bytes;
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
 use switchboard_wire::jsonrpc::{self, Batch, Body, ErrorObject};
 
-/// Paths of JSON-RPC; a method of a service has a path of two parts.
+/// Paths of JSON-RPC; the path of a method has two parts.
 const PATHS: [&str; 2] = ["/", "/rpc"];
-/// With this header every path is one.
+/// With this header, every path serves JSON-RPC.
 const HEADER: &str = "x-jsonrpc-2.0";
-/// A request of an rpcx gateway, which comes to any path.
+/// Marks a request of an rpcx gateway, which may use any path.
 const RPCX_SERVICE: &str = "x-rpcx-servicepath";
 /// Metadata of rpcx callers, written as a query string.
 const RPCX_META: &str = "x-rpcx-meta";
 const KINDS: [&str; 3] = ["application/json", "application/json-rpc", "application/jsonrequest"];
 
-/// JSON-RPC as one HTTP connection reaches it.
+/// JSON-RPC on one HTTP connection.
 #[derive(Clone)]
 pub(super) struct JsonRpc {
     shared: Arc<Shared>,
-    holding: Arc<Holding>,
+    connection_memory: Arc<ConnectionMemory>,
     shard: usize,
     peer: Arc<Peer>,
     metadata: Arc<MetadataLimits>,
     message_bytes_max: u32,
 }
 
-/// What every call of a request has.
+/// Data that all calls of a request share.
 struct Common {
     metadata: Metadata,
     deadline: Option<Instant>,
 }
 
-/// Whether a request is JSON-RPC's to answer.
+/// Returns whether a request is JSON-RPC.
 pub(super) fn is_jsonrpc<B>(request: &Request<B>) -> bool {
     let headers = request.headers();
     if headers.get(HEADER).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"true")) {
         return true;
     }
     let path = request.uri().path();
-    // What is at `/` for people is not JSON-RPC's.
+    // A request to `/` that is not a POST is not JSON-RPC: the path may have a page for browsers.
     let posts = request.method() == Method::POST || path == PATHS[1];
     PATHS.contains(&path) && posts && !headers.contains_key(RPCX_SERVICE)
 }
 
 impl JsonRpc {
-    pub(super) fn new(peer: &Peer, holding: &Arc<Holding>, limits: &Limits, shard: usize) -> JsonRpc {
+    pub(super) fn new(
+        peer: &Peer,
+        connection_memory: &Arc<ConnectionMemory>,
+        limits: &Limits,
+        shard: usize,
+    ) -> JsonRpc {
         JsonRpc {
-            shared: holding.shared().clone(),
-            holding: holding.clone(),
+            shared: connection_memory.shared().clone(),
+            connection_memory: connection_memory.clone(),
             shard,
             peer: Arc::new(Peer { wire: "jsonrpc", ..peer.clone() }),
             metadata: Arc::new(MetadataLimits::new(limits)),
@@ -69,11 +74,12 @@ impl JsonRpc {
         }
     }
 
-    /// Answers a request. Dropping the future cancels the calls that it waits for.
-    pub(super) async fn answer(self, request: Request<Received>) -> Response<Reply> {
+    /// Responds to a request. Dropping the future cancels the calls that it waits for.
+    pub(super) async fn respond(self, request: Request<MeteredBody>) -> Response<Reply> {
         let (head, body) = request.into_parts();
         if head.method != Method::POST {
-            let mut response = respond(StatusCode::METHOD_NOT_ALLOWED, "JSON-RPC is sent with POST\n");
+            let why = "JSON-RPC is sent with POST".to_owned();
+            let mut response = refused(StatusCode::METHOD_NOT_ALLOWED, why);
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             return response;
         }
@@ -81,9 +87,9 @@ impl JsonRpc {
             return *refused;
         }
         let max = self.shared.table.largest_message(self.message_bytes_max) as usize;
-        let text = match whole::collect(body, max).await {
+        let text = match unary_call::collect(body, max).await {
             Ok(text) => text,
-            Err((status, why)) => return respond(status, why + "\n"),
+            Err((status, why)) => return refused(status, why),
         };
         let common = self.common(&head.headers);
         match Body::read(&text) {
@@ -101,14 +107,15 @@ impl JsonRpc {
             }
             self.metadata.check(&metadata)?;
         }
-        let deadline = timeout::read(headers)?.map(|timeout| crate::clock::now() + timeout);
+        let deadline =
+            timeout::read(headers)?.map(|timeout| crate::clock::after(crate::clock::now(), timeout));
         Ok(Common { metadata, deadline })
     }
 
     async fn one(&self, entry: &Bytes, common: Result<Common>) -> Response<Reply> {
-        let (id, begun) = self.begin(entry, &common);
+        let (id, handler) = self.begin(entry, &common);
         let Some(id) = id else {
-            return match begun {
+            return match handler {
                 Err(Some(error)) => found(jsonrpc::failure(None, &error).into(), &Metadata::new()),
                 Err(None) => nothing(),
                 Ok(handler) => {
@@ -117,7 +124,7 @@ impl JsonRpc {
                 }
             };
         };
-        let (text, metadata) = match begun {
+        let (text, metadata) = match handler {
             Err(None) => return nothing(),
             Err(Some(error)) => (jsonrpc::failure(Some(&id), &error), Metadata::new()),
             Ok(handler) => match handler.await {
@@ -132,37 +139,37 @@ impl JsonRpc {
     }
 
     async fn batch(&self, entries: &[Bytes], common: &Result<Common>) -> Response<Reply> {
-        let mut answers = Batch::new(self.message_bytes_max);
+        let mut responses = Batch::new(self.message_bytes_max);
         let mut running = Vec::new();
         for entry in entries {
             match self.begin(entry, common) {
                 (_, Err(None)) => {}
-                (id, Err(Some(error))) => answers.fail(id.as_deref(), &error),
+                (id, Err(Some(error))) => responses.fail(id.as_deref(), &error),
                 (None, Ok(handler)) => notify(handler),
                 (Some(id), Ok(handler)) => running.push((id, handler)),
             }
         }
-        // All at once; a wake looks at each of at most a hundred.
+        // All calls run at once; each wake polls all of them, at most a hundred.
         poll_fn(|cx| {
             running.retain_mut(|(id, handler)| match handler.as_mut().poll(cx) {
                 Poll::Pending => true,
                 Poll::Ready(result) => {
                     let result =
                         result.map(|(result, _)| result).map_err(|status| ErrorObject::from(&status));
-                    answers.push(id, &result);
+                    responses.push(id, &result);
                     false
                 }
             });
             if running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        match answers.finish() {
+        match responses.finish() {
             Some(text) => found(text, &Metadata::new()),
             None => nothing(),
         }
     }
 
-    /// The id of an entry and its handler, or why it has none; nothing for a notification that fails.
+    /// Returns the id of an entry and its handler or its error; `None` for a notification that fails.
     fn begin(
         &self,
         entry: &Bytes,
@@ -172,18 +179,19 @@ impl JsonRpc {
             Ok(request) => request,
             Err(invalid) => return (invalid.id, Err(Some(invalid.error))),
         };
-        let begun = match common {
+        let handler = match common {
             Ok(common) => self.call(&request, common),
             Err(status) => Err(status.clone()),
         };
-        let answered = request.id.is_some();
-        (request.id, begun.map_err(|status| answered.then(|| ErrorObject::from(&status))))
+        let has_reply = request.id.is_some();
+        (request.id, handler.map_err(|status| has_reply.then(|| ErrorObject::from(&status))))
     }
 
-    /// Checks a call and hands it over.
+    /// Checks a call and starts its handler.
     fn call(&self, request: &jsonrpc::Request, common: &Common) -> Result<Handler> {
         let table = &self.shared.table;
-        let method = jsonrpc::find(table, &request.method)?;
+        let found = jsonrpc::find(table, &request.method)?;
+        let method = found.method;
         let info = table.info(method);
         if info.kind != Kind::Unary {
             return Err(Status::unimplemented(format!(
@@ -196,11 +204,11 @@ impl JsonRpc {
             return Err(table.too_large(method, message.len() as u32, self.message_bytes_max));
         }
         let Common { metadata, deadline } = common;
-        Whole {
-            holding: &self.holding,
+        UnaryCall {
+            connection_memory: &self.connection_memory,
             shard: self.shard,
             peer: &self.peer,
-            method,
+            method: found,
             codec: Codec::Json,
             message,
             metadata: metadata.clone(),
@@ -213,19 +221,19 @@ impl JsonRpc {
 fn check_kind(headers: &HeaderMap) -> Result<(), Box<Response<Reply>>> {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
-    // Browsers ask before they send these types or this header to somebody else's server.
+    // Browsers send a preflight before they send these types or this header to a server of another origin.
     if !headers.contains_key(HEADER) && !KINDS.iter().any(|known| known.eq_ignore_ascii_case(kind)) {
-        let why = "JSON-RPC is sent as application/json\n";
-        return Err(Box::new(respond(StatusCode::UNSUPPORTED_MEDIA_TYPE, why)));
+        let why = "JSON-RPC is sent as application/json".to_owned();
+        return Err(Box::new(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, why)));
     }
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        let why = "JSON-RPC is taken without compression\n";
-        return Err(Box::new(respond(StatusCode::UNSUPPORTED_MEDIA_TYPE, why)));
+        let why = "JSON-RPC requests must not be compressed".to_owned();
+        return Err(Box::new(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, why)));
     }
     Ok(())
 }
 
-/// A part of a query string without its escapes; those that are none stay.
+/// Decodes a part of a query string; invalid escapes stay as they are.
 pub(super) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -245,6 +253,19 @@ pub(super) fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// Creates the error response, with an HTTP status, for a request that is refused before its entries are read.
+fn refused(http: StatusCode, why: String) -> Response<Reply> {
+    let status = match http {
+        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::TOO_MANY_REQUESTS => Status::resource_exhausted(why),
+        StatusCode::SERVICE_UNAVAILABLE => Status::unavailable(why),
+        _ => Status::invalid_argument(why),
+    };
+    let text = jsonrpc::failure(None, &ErrorObject::from(&status));
+    let mut response = found(text.into(), &Metadata::new());
+    *response.status_mut() = http;
+    response
+}
+
 fn found(text: Bytes, metadata: &Metadata) -> Response<Reply> {
     let mut response = respond(StatusCode::OK, text);
     response.headers_mut().extend(convert::headers(metadata));
@@ -252,7 +273,7 @@ fn found(text: Bytes, metadata: &Metadata) -> Response<Reply> {
     response
 }
 
-/// There were only notifications.
+/// Creates the response to a request that has only notifications.
 fn nothing() -> Response<Reply> {
     respond(StatusCode::NO_CONTENT, Bytes::new())
 }

@@ -1,7 +1,7 @@
-//! Static pages beside the calls: bytes that the application gave, at paths of its own, for browsers.
+//! Static pages besides the calls: content that the application registered for browsers, at fixed paths.
 //!
-//! Only GET and HEAD of the very path are answered here, before the calls; all else goes on to the dialects, so that
-//! `/` stays JSON-RPC's for POST. A page may load, and connect to, nothing but the origin it came from.
+//! Only GET and HEAD of the exact path are answered here, before the calls; all other requests go on to the protocols,
+//! so that a POST to `/` remains JSON-RPC. A page may load from, and connect to, only the origin it came from.
 
 use super::{body::Reply, connection::respond};
 use ::http::{
@@ -14,7 +14,7 @@ use ::http::{
 use bytes::Bytes;
 use std::collections::HashMap;
 
-/// What every page is sent with. Isolated from other origins, a page gets the browser's fine clock too.
+/// Headers of every page. Isolation from other origins also enables the browser's high-resolution clock.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         CONTENT_SECURITY_POLICY,
@@ -35,20 +35,20 @@ pub(crate) struct Pages(HashMap<String, Page>);
 
 struct Page {
     kind: HeaderValue,
-    /// Shared by all answers.
+    /// Shared by all responses.
     content: Bytes,
 }
 
 impl Pages {
     /// # Errors
-    /// A path or type that cannot be, or a second page at the path.
+    /// An invalid path or content type, or a second page at the path.
     pub(crate) fn add(&mut self, path: &str, kind: &str, content: Bytes) -> Result<(), String> {
         let is_path = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
         if !path.starts_with('/') || !path.as_bytes().iter().all(is_path) {
-            return Err(format!("{path:?} is no path: it begins with / and has no blanks, ? or #"));
+            return Err(format!("{path:?} is not a path: a path begins with / and has no blanks, ? or #"));
         }
         let kind = HeaderValue::from_str(kind).map_err(|_| {
-            format!("{kind:?} is no type of content for {path}: try text/html; charset=utf-8")
+            format!("{kind:?} is not a content type for {path}: try text/html; charset=utf-8")
         })?;
         match self.0.insert(path.to_owned(), Page { kind, content }) {
             None => Ok(()),
@@ -56,8 +56,8 @@ impl Pages {
         }
     }
 
-    /// The page that a request asks for.
-    pub(super) fn answer<B>(&self, request: &Request<B>) -> Option<Response<Reply>> {
+    /// Returns the page for a request, if there is one.
+    pub(super) fn respond<B>(&self, request: &Request<B>) -> Option<Response<Reply>> {
         let is_head = request.method() == Method::HEAD;
         if !is_head && request.method() != Method::GET {
             return None;

@@ -1,12 +1,12 @@
-//! Pings of an HTTP/2 peer: who sends them for nothing is cut off, as gRPC's servers do it (its proposal A8).
+//! Pings of an HTTP/2 peer: closes a connection that exceeds `ping_interval_min`, as gRPC servers do (gRFC A8).
 //!
-//! A ping is in time when something of a call went either way since the last one, or when that is `ping_interval_min`
-//! ago. After more than [`STRIKES_MAX`] that are not, the peer gets GOAWAY with `ENHANCE_YOUR_CALM` and the text
-//! `too_many_pings`, by which clients of gRPC know to ask less often, and the connection ends. Pings of busy
-//! connections, which measure bandwidth or go with a cancellation, cost nobody anything.
+//! A ping is in time when data of a call was sent or received since the previous ping, or when the previous ping is
+//! `ping_interval_min` ago. After more than [`STRIKES_MAX`] other pings, the peer gets GOAWAY with `ENHANCE_YOUR_CALM`
+//! and the text `too_many_pings`, which makes gRPC clients lengthen their keepalive interval, and the connection ends.
+//! Pings of busy connections, which measure bandwidth or follow a cancellation, do not count.
 //!
-//! hyper tells nobody of pings, nor does it send such an end, so this goes over the bytes as they pass: nine of each
-//! frame are looked at.
+//! hyper does not report pings and cannot send such a GOAWAY. So this module inspects the bytes as they pass: nine
+//! bytes of each frame.
 
 use crate::net::Io;
 use bytes::{Buf, Bytes, BytesMut};
@@ -21,7 +21,7 @@ use tokio::io::AsyncWrite;
 /// `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`.
 const PREFACE_BYTES: usize = 24;
 const HEAD_BYTES: usize = 9;
-/// As gRPC has it: the peer may have changed its mind about the interval just now.
+/// As gRPC has it: the peer may have changed its interval just before.
 const STRIKES_MAX: u32 = 2;
 
 const DATA: u8 = 0;
@@ -33,23 +33,23 @@ const ACK: u8 = 1;
 const ENHANCE_YOUR_CALM: u32 = 11;
 const WHY: &[u8] = b"too_many_pings";
 
-/// What is known of the pings of one connection.
+/// The ping state of one connection.
 pub(super) struct Pings {
     interval: Duration,
     received: Frames,
     sent: Frames,
-    /// The last ping, and whether something of a call went either way since then.
+    /// Time of the last ping, and whether data of a call was sent or received since then.
     last: Option<Instant>,
     busy: bool,
     strikes: u32,
     /// The highest stream of the peer.
     stream: u32,
-    /// What is left to write of the end, once it is decided.
+    /// Bytes of GOAWAY that are still to be written, once the end is decided.
     end: Option<Bytes>,
 }
 
 impl Pings {
-    /// With an interval of zero any number of pings is welcome.
+    /// An interval of zero allows any number of pings.
     pub(super) fn new(interval: Duration) -> Box<Pings> {
         let received = Frames { left: PREFACE_BYTES, head: [u8::MAX; HEAD_BYTES], ..Frames::default() };
         Box::new(Pings {
@@ -64,7 +64,7 @@ impl Pings {
         })
     }
 
-    /// Takes note of what the peer has sent by now; how much of it is of bodies.
+    /// Records the bytes that the peer sent; returns how many of them belong to bodies.
     pub(super) fn received(&mut self, bytes: &[u8], now: Instant) -> usize {
         let Pings { interval, last, busy, strikes, stream, .. } = self;
         let of_bodies = self.received.pass(bytes, |frame| match frame.kind {
@@ -74,7 +74,8 @@ impl Pings {
                 *stream = frame.stream.max(*stream);
             }
             PING if frame.flags & ACK == 0 => {
-                let is_soon = last.replace(now).is_some_and(|last| now - last < *interval);
+                let is_soon =
+                    last.replace(now).is_some_and(|last| now.saturating_duration_since(last) < *interval);
                 if mem::take(busy) {
                     *strikes = 0;
                 } else if is_soon {
@@ -89,31 +90,35 @@ impl Pings {
         of_bodies
     }
 
-    /// Takes note of what was written to the peer.
+    /// Records the bytes that were written to the peer.
     pub(super) fn sent(&mut self, bytes: &[u8]) {
         let busy = &mut self.busy;
         self.sent.pass(bytes, |frame| *busy |= matches!(frame.kind, DATA | HEADERS | RST_STREAM));
     }
 
-    /// Whether the connection is to end.
+    /// Returns whether the connection must end.
     pub(super) fn are_too_many(&self) -> bool {
         self.end.is_some()
     }
 
-    /// How much of `bytes` may still be written before the end: what is left of a frame, or the rest of its head.
+    /// Returns how many of `bytes` may still be written before the end: the rest of a frame, or of its head.
     pub(super) fn before_end(&self, bytes: usize) -> usize {
         bytes.min(self.sent.begun())
     }
 
-    /// Ends the connection as soon as no frame is half written; ready with the error that it ends with.
+    /// Ends the connection as soon as no frame is partly written; ready with the error of the connection.
     pub(super) fn poll_end(&mut self, io: &mut Box<dyn Io>, cx: &mut Context<'_>) -> Poll<io::Error> {
         if self.sent.begun() > 0 {
-            // Whoever writes the rest comes back.
+            // The write of the rest of the frame polls this again.
             return Poll::Pending;
         }
         let end = self.end.get_or_insert_default();
         let ended = ready!(write_all(io, end, cx));
-        Poll::Ready(ended.err().unwrap_or_else(|| io::Error::other("the peer has sent too many pings")))
+        Poll::Ready(
+            ended
+                .err()
+                .unwrap_or_else(|| io::Error::other("the peer sent too many pings (ping_interval_min)")),
+        )
     }
 }
 
@@ -127,7 +132,7 @@ fn write_all(io: &mut Box<dyn Io>, rest: &mut Bytes, cx: &mut Context<'_>) -> Po
     Pin::new(io).poll_flush(cx)
 }
 
-/// A frame GOAWAY; streams up to `stream` may have begun.
+/// Creates a GOAWAY frame; streams up to `stream` may have begun.
 fn farewell(stream: u32) -> Bytes {
     let mut frame = BytesMut::new();
     frame.extend_from_slice(&(8 + WHY.len() as u32).to_be_bytes()[1..]);
@@ -145,18 +150,18 @@ struct Head {
     stream: u32,
 }
 
-/// The frames of one direction, as far as they have come.
+/// Parser state of the frames of one direction.
 #[derive(Default)]
 struct Frames {
     head: [u8; HEAD_BYTES],
-    /// Bytes of it that are there.
+    /// Bytes of the head that have arrived.
     have: usize,
-    /// Bytes to come behind the last head.
+    /// Bytes that follow the last head.
     left: usize,
 }
 
 impl Frames {
-    /// Goes over the next bytes and tells of each head as soon as it is whole; how many of them are of bodies.
+    /// Processes the next bytes and reports each complete head; returns how many of them belong to bodies.
     fn pass(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Head)) -> usize {
         let mut of_bodies = 0;
         loop {
@@ -185,7 +190,7 @@ impl Frames {
         }
     }
 
-    /// Bytes that a frame still needs which has begun, of its head first.
+    /// Returns the bytes that a partly written frame still needs, its head first.
     fn begun(&self) -> usize {
         if self.have > 0 { HEAD_BYTES - self.have } else { self.left }
     }
@@ -209,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_found_however_they_come() {
+    fn frames_are_found_however_the_bytes_are_split() {
         let bytes =
             [frame(HEADERS, 4, 300), frame(PING, 0, 8), frame(DATA, 1, 0), frame(PING, ACK, 8)].concat();
         let kinds = |step: usize| {
@@ -228,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn pings_for_nothing_are_counted() {
+    fn early_pings_on_an_idle_connection_are_counted() {
         let (mut pings, now) = (pings(Duration::from_secs(1)), Instant::now());
         let ping = frame(PING, 0, 8);
         for strikes in 0..=STRIKES_MAX {
@@ -243,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn pings_of_busy_connections_late_ones_and_answers_are_none() {
+    fn pings_of_busy_connections_late_pings_and_acks_are_not_counted() {
         let (ping, second, now) = (frame(PING, 0, 8), Duration::from_secs(1), Instant::now());
         let mut busy = pings(second);
         for _ in 0..20 {
@@ -253,12 +258,12 @@ mod tests {
             busy.received(&ping, now);
             busy.received(&frame(RST_STREAM, 0, 4), now);
         }
-        let mut answers = pings(second);
-        answers.received(&frame(PING, ACK, 8).repeat(20), now);
+        let mut acks = pings(second);
+        acks.received(&frame(PING, ACK, 8).repeat(20), now);
         let mut late = pings(second);
         for at in 0..20 {
             late.received(&ping, now + second * at);
         }
-        assert!(![busy, answers, late].iter().any(|pings| pings.are_too_many()));
+        assert!(![busy, acks, late].iter().any(|pings| pings.are_too_many()));
     }
 }

@@ -1,9 +1,9 @@
-//! What is wrong with a request before anybody reads its body, answered in the dialect of its caller.
+//! Refuses invalid requests before their bodies are read, in the protocol of the caller.
 //!
-//! `connectrpc` would take a timeout that it cannot read for none, and does not say what it has instead of an
-//! unknown method or compression.
+//! `connectrpc` treats a timeout that it cannot parse as none, and its responses for an unknown method or compression
+//! do not list the available ones.
 
-use super::{Standard, asked::Asked, convert};
+use super::{Standard, convert, decoded_body::DecodedBody};
 use crate::{Kind, Metadata, Status, server::Shared};
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
@@ -19,19 +19,20 @@ const CONNECT_CONTENT_ENCODING: HeaderName = HeaderName::from_static("connect-co
 const ACCEPT_POST: HeaderName = HeaderName::from_static("accept-post");
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
-/// What methods are called with that stream; JSON without envelopes is HTTP/JSON's, which has answered by now.
+/// Content types for methods with that stream; JSON without envelopes is handled by HTTP/JSON before this check.
 const STREAMED: &str = "application/connect+json, application/connect+proto, application/grpc, application/grpc+json, \
     application/grpc+proto, application/grpc-web, application/grpc-web+json, application/grpc-web+proto";
 
-/// What is read of a refused request, and for how long.
+/// Most bytes of a refused request that are read; `DRAIN_TIME` limits the time.
 const DRAIN_MAX: usize = 1 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// The most digits of a timeout, by gRPC's and by Connect's document.
+/// Most digits of a timeout, by the specifications of gRPC and Connect.
 const GRPC_DIGITS_MAX: usize = 8;
 const CONNECT_DIGITS_MAX: usize = 10;
 
-/// Why this request to the method `found`, if there is one, is not taken, as the answer to it; none if it is.
+/// Returns the response that refuses this request to the method `found`, if there is one; `None` if the request is
+/// valid.
 pub(super) fn refuse(
     shared: &Shared,
     found: Option<MethodId>,
@@ -42,13 +43,13 @@ pub(super) fn refuse(
     let standard = Standard::of(shared);
     let protocol = match Protocol::detect(headers) {
         Some(detected) => detected.protocol,
-        // Unknown codecs and types of content have answers of their own.
+        // Unknown codecs and content types get their own responses.
         None if headers.contains_key(CONTENT_TYPE) => return None,
         None => Protocol::Connect,
     };
     if found.is_none() && standard.router().lookup(path).is_none() {
         let status = shared.table.unknown(path);
-        return Some(answer(&status, Some(StatusCode::NOT_FOUND), headers));
+        return Some(response(&status, Some(StatusCode::NOT_FOUND), headers));
     }
     if method != Method::POST && method != Method::GET {
         return None;
@@ -60,31 +61,31 @@ pub(super) fn refuse(
             .is_some_and(|detected| detected.protocol == Protocol::Connect && !detected.is_streaming)
     {
         let name = shared.table.full_name(found);
-        let text = format!("{name} streams, which needs one of the content types {STREAMED}");
-        let mut answer =
-            answer(&Status::unimplemented(text), Some(StatusCode::UNSUPPORTED_MEDIA_TYPE), headers);
-        answer.headers_mut().insert(ACCEPT_POST, HeaderValue::from_static(STREAMED));
-        return Some(answer);
+        let text = format!("{name} streams: send one of the content types {STREAMED}");
+        let mut response =
+            response(&Status::unimplemented(text), Some(StatusCode::UNSUPPORTED_MEDIA_TYPE), headers);
+        response.headers_mut().insert(ACCEPT_POST, HeaderValue::from_static(STREAMED));
+        return Some(response);
     }
     if let Err(status) = check_timeout(protocol, headers) {
-        return Some(answer(&status, None, headers));
+        return Some(response(&status, None, headers));
     }
     let (names, encoding) = (standard.encodings(), encoding(protocol, headers)?);
     if names.split(',').any(|name| name.trim() == encoding) || encoding == "identity" {
         return None;
     }
-    let text = format!("compression {encoding:?} is not known here: there are {names}");
-    let mut answer = answer(&Status::unimplemented(text), None, headers);
+    let text = format!("compression {encoding:?} is not supported: use one of {names}");
+    let mut response = response(&Status::unimplemented(text), None, headers);
     if let Ok(names) = HeaderValue::from_str(names) {
-        answer.headers_mut().insert(protocol.accept_encoding_header(), names);
+        response.headers_mut().insert(protocol.accept_encoding_header(), names);
     }
-    Some(answer)
+    Some(response)
 }
 
 /// Reads the rest of a refused request.
 ///
-/// A caller on HTTP/1.1 that still writes when its answer comes sees a broken connection instead of the answer.
-pub(super) async fn drain(mut body: Asked) {
+/// A caller on HTTP/1.1 that still writes when its response arrives sees a broken connection instead of the response.
+pub(super) async fn drain(mut body: DecodedBody) {
     let drained = async {
         let mut left = DRAIN_MAX;
         while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
@@ -94,13 +95,13 @@ pub(super) async fn drain(mut body: Asked) {
             }
         }
     };
-    // Whoever sends more, or takes longer, loses the connection.
+    // The connection ends if the caller sends more, or takes longer.
     let _ = tokio::time::timeout(DRAIN_TIME, drained).await;
 }
 
-/// The answer that is this status to a request with these headers, with an HTTP status of its own for unary calls of
+/// Converts a status to the response to a request with these headers; `http` is the HTTP status for unary calls of
 /// Connect.
-pub(super) fn answer(
+pub(super) fn response(
     status: &Status,
     connect_unary: Option<StatusCode>,
     headers: &HeaderMap,
@@ -114,7 +115,7 @@ pub(super) fn answer(
 }
 
 /// # Errors
-/// A timeout that cannot be read; grpc-go answers `Internal` to that, Connect wants `InvalidArgument`.
+/// A timeout that cannot be parsed; grpc-go responds with `Internal`, Connect requires `InvalidArgument`.
 fn check_timeout(protocol: Protocol, headers: &HeaderMap) -> Result<(), Status> {
     let name = protocol.timeout_header();
     let Some(value) = headers.get(name) else { return Ok(()) };
@@ -138,7 +139,7 @@ fn check_timeout(protocol: Protocol, headers: &HeaderMap) -> Result<(), Status> 
     })
 }
 
-/// The compression of the request's messages, if it names one.
+/// Returns the compression of the request's messages, if the request names one.
 fn encoding(protocol: Protocol, headers: &HeaderMap) -> Option<&str> {
     let streams = Protocol::detect(headers).is_some_and(|detected| detected.is_streaming);
     let name = match protocol {

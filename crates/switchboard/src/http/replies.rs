@@ -1,7 +1,9 @@
-//! The messages of a streamed reply, made while hyper sends them.
+//! The messages of a streamed reply, produced while hyper sends them.
 
-use super::{convert, holding::Pause, requests::Requests, ticket::Ticket, trailers::Trailers};
-use crate::{Code, Metadata, Result, Status, compression::Message, context, stream::Items};
+use super::{
+    call_guard::CallGuard, connection_memory::Pause, convert, requests::Requests, trailers::Trailers,
+};
+use crate::{Code, Metadata, Result, Status, compression::Message, stream::Items};
 use bytes::Bytes;
 use connectrpc::{ConnectError, EncodedBody, EncodedStream, Protocol, Response};
 use futures_core::Stream;
@@ -15,19 +17,20 @@ use std::{
     time::Duration,
 };
 
-/// How long a head without metadata waits for the first message or for metadata; callers may wait for it.
+/// Longest time for which a head without metadata waits for the first message or for metadata; callers may wait for
+/// the head.
 const HEAD_WAIT: Duration = Duration::from_millis(100);
 
-/// A stream of replies and all that its call needs to its end.
+/// A stream of replies, and the state that its call needs until it ends.
 pub(super) struct Replies {
     items: Pin<Box<dyn Items>>,
     requests: Option<Requests>,
-    ticket: Ticket,
+    call_guard: CallGuard,
     trailers: Option<Arc<Trailers>>,
     protocol: Protocol,
     first: Option<Option<Bytes>>,
     ended: bool,
-    /// While it waits for room.
+    /// Set while the stream waits for memory.
     pause: Pause,
 }
 
@@ -35,17 +38,20 @@ impl Replies {
     pub(super) fn new(
         items: Pin<Box<dyn Items>>,
         requests: Option<Requests>,
-        ticket: Ticket,
+        call_guard: CallGuard,
         trailers: Option<Arc<Trailers>>,
         protocol: Protocol,
     ) -> Replies {
-        Replies { items, requests, ticket, trailers, protocol, first: None, ended: false, pause: None }
+        if let Some(trailers) = &trailers {
+            trailers.begin();
+        }
+        Replies { items, requests, call_guard, trailers, protocol, first: None, ended: false, pause: None }
     }
 
-    /// Waits until the head can be sent, see the module [`http`](super).
+    /// Waits until the head can be sent; see the module [`http`](super).
     ///
     /// # Errors
-    /// The handler's, if it fails before that; head and trailers are in it.
+    /// The handler's error, if it fails before that; it includes head and trailers.
     pub(super) async fn start(mut self) -> Result<Response<EncodedStream>, ConnectError> {
         let mut head = Metadata::new();
         let mut wait = pin!(None);
@@ -54,9 +60,9 @@ impl Replies {
                 head = self.items.head();
                 return Poll::Ready(Some(item));
             }
-            self.ticket.park(cx.waker());
-            head = self.items.head();
-            if !head.is_empty() {
+            self.call_guard.park(cx.waker());
+            if let Some(early) = self.items.early_head() {
+                head = early;
                 return Poll::Ready(None);
             }
             if wait.is_none() {
@@ -67,7 +73,12 @@ impl Replies {
         .await;
         match first {
             None => {}
-            Some(Some(Err(status))) => return Err(self.fail(&status, &head)),
+            Some(Some(Err(status))) => {
+                if let Some(trailers) = self.trailers.as_ref().filter(|_| !head.is_empty()) {
+                    trailers.keep_head();
+                }
+                return Err(self.fail(&status, &head));
+            }
             Some(Some(Ok(message))) => self.first = Some(Some(message)),
             Some(None) => {
                 self.finish();
@@ -79,48 +90,47 @@ impl Replies {
         Ok(response)
     }
 
-    /// The next message of the handler, whose panic ends only this call.
+    /// Polls the handler for its next message; a panic ends only this call.
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
-        if let Some(over) = self.ticket.over(cx) {
+        if let Some(over) = self.call_guard.over(cx) {
             return Poll::Ready(Some(Err(over)));
         }
         if let Some(requests) = &mut self.requests {
-            requests.poll(cx, &mut self.ticket);
+            requests.poll(cx, &mut self.call_guard);
         }
-        if self.ticket.holding().poll_reply(cx, &mut self.pause).is_pending() {
-            self.weigh();
+        if self.call_guard.connection_memory().poll_reply(cx, &mut self.pause).is_pending() {
+            self.report_held();
             return Poll::Pending;
         }
         let items = self.items.as_mut();
-        let poll = || context::scope(self.ticket.deadline(), self.ticket.trace(), || items.poll_next(cx));
+        let poll = || self.call_guard.poll(|| items.poll_next(cx));
         let item = catch_unwind(AssertUnwindSafe(poll))
             .unwrap_or_else(|_| Poll::Ready(Some(Err(Status::internal("handler panicked")))));
-        self.weigh();
+        self.report_held();
         if let Poll::Ready(Some(Ok(message))) = &item {
-            self.ticket.sent(message.bytes.len());
+            self.call_guard.sent(message.bytes.len());
         }
-        // Nobody compresses here: the dialect does.
+        // The handler does not compress: the protocol does.
         item.map_ok(|message| message.bytes)
     }
 
-    /// Tells what is held of its messages.
-    fn weigh(&mut self) {
+    /// Reports the memory that its messages hold.
+    fn report_held(&mut self) {
         let requests = self.requests.as_ref().map_or(0, Requests::held);
-        self.ticket.streams(requests, self.items.held());
+        self.call_guard.streams(requests, self.items.held());
     }
 
     fn fail(&mut self, status: &Status, head: &Metadata) -> ConnectError {
         self.ended = true;
-        self.ticket.end(status.code());
+        self.call_guard.end(status.code());
         convert::error(status, head, &self.items.trailers())
     }
 
     fn finish(&mut self) {
         self.ended = true;
-        self.ticket.end(Code::Ok);
-        // Metadata that came too late for the head goes here.
-        let mut trailers = self.items.head();
-        trailers.extend(self.items.trailers());
+        self.call_guard.end(Code::Ok);
+        // Metadata that was set too late for the head is sent here.
+        let trailers = self.items.late_head_and_trailers();
         if let Some(cell) = self.trailers.as_ref().filter(|_| !trailers.is_empty()) {
             cell.set(convert::headers(&trailers), self.protocol);
         }
@@ -140,7 +150,7 @@ impl Stream for Replies {
         }
         let poll = this.poll_item(cx);
         if poll.is_pending() {
-            this.ticket.park(cx.waker());
+            this.call_guard.park(cx.waker());
         }
         Poll::Ready(match ready!(poll) {
             Some(Ok(message)) => Some(Ok(message.into())),
@@ -164,7 +174,7 @@ impl Stream for Replies {
     }
 }
 
-/// The only message of a reply as a stream of one.
+/// A reply of one message, as a stream of one.
 pub(super) struct Only {
     message: Option<Bytes>,
     head: Cell<Metadata>,

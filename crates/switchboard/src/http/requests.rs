@@ -1,6 +1,6 @@
-//! The messages that a caller streams, on their way into the queue that the handler reads.
+//! Moves the messages that a caller streams into the queue that the handler reads.
 
-use super::{convert, ticket::Ticket};
+use super::{call_guard::CallGuard, convert};
 use crate::{Metadata, Status, call::RequestBody, compression::Message, stream::Queue};
 use connectrpc::dispatcher::RequestStream;
 use std::{
@@ -11,31 +11,31 @@ use std::{
 /// Bytes that wait for the handler; more stays in the connection, whose flow control then slows the caller.
 const ROOM: usize = 64 << 10;
 
-/// Moves messages as long as there is room; polled along with the handler, so it needs no task.
+/// Moves messages as long as the queue has room; polled along with the handler, so it needs no task.
 pub(super) struct Requests {
     stream: RequestStream,
     queue: Arc<Queue>,
-    /// A message that found no room.
+    /// A message for which the queue has no room.
     waiting: Option<Message>,
     ended: bool,
 }
 
 impl Requests {
-    /// What is to be polled, and what the handler gets.
+    /// Creates the source to poll, and the body for the handler.
     pub(super) fn new(stream: RequestStream) -> (Requests, RequestBody) {
         let queue = Arc::new(Queue::new(ROOM));
         let body = RequestBody::Many(queue.clone());
         (Requests { stream, queue, waiting: None, ended: false }, body)
     }
 
-    /// Moves what can be moved and counts it for its call; `cx` is woken when there is more to do.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, ticket: &mut Ticket) {
+    /// Moves the messages that fit and counts them for their call; `cx` is woken when more can be moved.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, call_guard: &mut CallGuard) {
         while !self.ended {
             if self.waiting.is_some() {
                 match self.queue.poll_push(cx, &mut self.waiting) {
                     Poll::Pending => return,
                     Poll::Ready(Ok(())) => {}
-                    // The handler reads no more: what the caller still sends is not wanted.
+                    // The handler no longer reads: messages that still arrive are discarded.
                     Poll::Ready(Err(_)) => self.ended = true,
                 }
                 continue;
@@ -43,7 +43,7 @@ impl Requests {
             match self.stream.as_mut().poll_next(cx) {
                 Poll::Pending => return,
                 Poll::Ready(Some(Ok(message))) => {
-                    ticket.received(message.len());
+                    call_guard.received(message.len());
                     self.waiting = Some(message.into());
                 }
                 Poll::Ready(Some(Err(error))) => self.end(Err(convert::status(&error))),
@@ -65,7 +65,7 @@ impl Requests {
 
 impl Drop for Requests {
     fn drop(&mut self) {
-        // A handler that runs elsewhere may still wait for messages.
-        self.queue.finish(Err(Status::canceled("the caller has gone")));
+        // A handler in another task may still wait for messages.
+        self.queue.finish(Err(Status::canceled("the caller disconnected")));
     }
 }

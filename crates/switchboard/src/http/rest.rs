@@ -1,14 +1,14 @@
-//! HTTP/JSON for callers that know neither gRPC nor Connect: curl, browsers, whatever speaks HTTP.
+//! HTTP/JSON for callers without gRPC or Connect, such as curl and browsers.
 //!
-//! Every method is there as a POST of JSON to `/package.Service/Method`, and at the paths that its rules give it
-//! ([`routes`]): those of `google.api.http` in `.proto` files, and of `http(...)` at traits. The message is put
-//! together as JSON from path, query and body ([`message`]) and goes the way that Connect's JSON goes, through
-//! [`Dispatch`]: same limits, counters, handlers. What belongs to gRPC, gRPC-Web and Connect is handed back untouched,
-//! and so is a plain POST to a unary method, which Connect answers.
+//! Every method is available as a POST of JSON to `/package.Service/Method`, and at the paths that its rules define
+//! ([`routes`]): those of `google.api.http` in `.proto` files, and of `http(...)` on traits. The message is assembled
+//! as JSON from path, query and body ([`message`]) and is passed to [`Dispatch`] like the JSON of Connect: with the
+//! same limits, counters and handlers. Requests of gRPC, gRPC-Web and Connect are returned unchanged. So is a plain
+//! POST to a unary method, which Connect serves.
 //!
 //! Streams of replies are lines of JSON, `{"result":…}` and at most one `{"error":…}`, or server-sent events for
-//! those who accept them; streams of requests are lines of JSON ([`lines`]). Errors are
-//! `{"code":5,"message":"…","details":[…]}` with the HTTP status that belongs to the code.
+//! callers that accept them. Streams of requests are lines of JSON ([`lines`]). Errors are
+//! `{"code":5,"message":"…","details":[…]}` with the HTTP status of the code.
 //!
 //! # Limits
 //!
@@ -29,43 +29,57 @@ mod routes;
 mod shape;
 mod streamed;
 
-use super::{body::Reply, connection::Answer, dispatch::Dispatch, received::Received};
-use crate::{Kind, Status, server::Shared};
-use ::http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::CONTENT_TYPE};
+use super::{
+    body::Reply, connection::ResponseFuture, cross_site, dispatch::Dispatch, metered_body::MeteredBody,
+};
+use crate::{
+    Code, Idempotency, Kind, Status,
+    guard::{OPENAPI as OPENAPI_NAME, Visible},
+    server::Shared,
+};
+use ::http::{
+    HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{CACHE_CONTROL, CONTENT_TYPE},
+};
 use bytes::Bytes;
 use connectrpc::Dispatcher;
 use head::{content_type, is_of_other_dialect};
 use http_body::Body as _;
 pub use options::HttpJson;
-use reply::{Failure, Style};
+pub(super) use reply::Failure;
+use reply::Style;
 use routed::Routed;
 use routes::{Found, Routes};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use switchboard_wire::{MethodId, MethodTable};
 
 /// Largest path and largest query, in bytes.
 const PATH_BYTES_MAX: usize = 8 << 10;
 
-/// Where the description of the services is.
+/// Path of the OpenAPI description of the services.
 const OPENAPI: &str = "/openapi.json";
+/// Cached descriptions for callers that may not call every method.
+const NARROWED_MAX: usize = 16;
 
-/// The code of the page about all this, compiled.
+/// Compiles the code of the documentation page.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/http-json.md")]
 struct Page;
 
-/// What all connections of a server share.
+/// HTTP/JSON state that all connections of a server share.
 pub(crate) struct Rest {
     routes: Routes,
-    /// There if any method has a path of its own, or replies are read for other reasons.
+    /// Set if any method has a path of its own, or if replies are parsed for other reasons.
     schema: Option<fields::Schema>,
     options: HttpJson,
-    /// The description of all services, made when it is first asked for.
+    /// The description of all services, created at the first request for it.
     openapi: OnceLock<Bytes>,
+    /// Descriptions for callers that may not call every method, the newest last.
+    narrowed: Mutex<Vec<(Visible, Bytes)>>,
 }
 
 impl Rest {
-    /// The paths of all methods.
+    /// Builds the paths of all methods.
     ///
     /// # Errors
     /// A rule that does not fit its method, and two rules for one path.
@@ -76,11 +90,40 @@ impl Rest {
             false => None,
         };
         let routes = schema.as_ref().map(|schema| Routes::of(table, schema)).transpose()?.unwrap_or_default();
-        Ok(Rest { routes, schema, options, openapi: OnceLock::new() })
+        for route in &routes.routes {
+            if route.rule.verb == "GET" && !reads(table, route.method) {
+                let (path, method) = (route.rule.path, &route.name);
+                tracing::warn!(
+                    "GET {path} is refused without a header that pages of other sites cannot send: {method} is not \
+                     declared NO_SIDE_EFFECTS (`read_only` in a trait)"
+                );
+            }
+        }
+        Ok(Rest { routes, schema, options, openapi: OnceLock::new(), narrowed: Mutex::default() })
+    }
+
+    /// Returns the description of the visible methods. It is created once for all callers that may call the same
+    /// methods.
+    fn openapi(&self, shared: &Shared, visible: &Visible) -> Bytes {
+        let make = || Bytes::from(openapi::document(&shared.table, self, &shared.guarding, visible));
+        if visible.is_all() {
+            return self.openapi.get_or_init(make).clone();
+        }
+        let lock = || self.narrowed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, document)) = lock().iter().find(|(of, _)| of == visible) {
+            return document.clone();
+        }
+        let document = make();
+        let mut known = lock();
+        if known.len() == NARROWED_MAX {
+            known.remove(0);
+        }
+        known.push((visible.clone(), document.clone()));
+        document
     }
 }
 
-/// Answers the requests of one connection.
+/// Serves the HTTP/JSON requests of one connection.
 pub(super) struct Caller {
     shared: Arc<Shared>,
     dispatch: Arc<Dispatch>,
@@ -92,9 +135,16 @@ impl Caller {
         Caller { shared, dispatch, message_bytes_max }
     }
 
-    /// Answers what is for this dialect and gives the rest back.
+    /// Creates the response to a request that was refused before its method was looked up.
+    pub(super) fn refused(&self, failure: Failure, uri: &Uri) -> ResponseFuture {
+        let method = self.shared.table.find(name(uri));
+        let is_unary = method.is_some_and(|method| self.shared.table.info(method).kind == Kind::Unary);
+        ready(failure.response(if is_unary { Style::Connect } else { Style::Rest }))
+    }
+
+    /// Responds to the requests of this protocol and returns all others.
     #[expect(clippy::result_large_err, reason = "a request of another dialect is no error")]
-    pub(super) fn call(&self, request: Request<Received>) -> Result<Answer, Request<Received>> {
+    pub(super) fn call(&self, request: Request<MeteredBody>) -> Result<ResponseFuture, Request<MeteredBody>> {
         if is_of_other_dialect(&request) {
             return Err(request);
         }
@@ -106,11 +156,11 @@ impl Caller {
         }
         if uri.path() == OPENAPI
             && (verb == Method::GET || verb == Method::HEAD)
-            && let Some(document) = self.openapi()
+            && self.shared.rest.options.openapi
         {
-            return Ok(ready(reply::whole(document, "application/json")));
+            return Ok(self.describe(request));
         }
-        // Wildcards of rules do not hide methods.
+        // Methods take precedence over wildcards of rules.
         let is_method = self.dispatch.lookup(name(&uri)).is_some();
         if is_method && verb == Method::POST {
             return self.plain(request);
@@ -118,6 +168,12 @@ impl Caller {
         match self.shared.rest.routes.find(&verb, uri.path()) {
             Found::Route(index, segments) => {
                 let route = &self.shared.rest.routes.routes[index];
+                let cors = self.shared.cors.as_deref();
+                if !reads(&self.shared.table, route.method)
+                    && let Some(refused) = cross_site::refuse_read(&request, cors, &route.name)
+                {
+                    return Ok(ready(refused.response(Style::Rest)));
+                }
                 match route.texts(&segments) {
                     Ok(variables) => Ok(self.routed(request, route.method, Some(index), variables)),
                     Err(status) => Ok(ready(Failure::new(&status).response(Style::Rest))),
@@ -135,16 +191,27 @@ impl Caller {
         }
     }
 
-    /// The description of all services, unless it is turned off.
-    fn openapi(&self) -> Option<Bytes> {
-        let Shared { rest, table, .. } = &*self.shared;
-        let made = || rest.openapi.get_or_init(|| openapi::document(table, rest).into()).clone();
-        rest.options.openapi.then(made)
+    /// Responds with the description of the services that the caller may see.
+    fn describe(&self, request: Request<MeteredBody>) -> ResponseFuture {
+        let (shared, dispatch) = (self.shared.clone(), self.dispatch.clone());
+        let (head, _) = request.into_parts();
+        Box::pin(async move {
+            let headers = head::metadata_headers(&head.headers);
+            let mut response = match dispatch.describe_page(&headers, OPENAPI_NAME).await {
+                Ok(visible) => reply::whole(shared.rest.openapi(&shared, &visible), "application/json"),
+                Err(status) => Failure::new(&status).response(Style::Rest),
+            };
+            if !shared.guarding.is_open() {
+                // Caches must not serve it to other callers.
+                response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            }
+            Ok(response)
+        })
     }
 
-    /// What has no rule: the path that every method has, or one that nothing has.
+    /// Handles a request without a rule: the path that every method has, or an unknown one.
     #[expect(clippy::result_large_err, reason = "a request of another dialect is no error")]
-    fn plain(&self, mut request: Request<Received>) -> Result<Answer, Request<Received>> {
+    fn plain(&self, mut request: Request<MeteredBody>) -> Result<ResponseFuture, Request<MeteredBody>> {
         let name = name(request.uri());
         let kind = content_type(request.headers());
         let is_json = kind == "application/json";
@@ -154,19 +221,23 @@ impl Caller {
                 *request.uri_mut() = full;
                 return self.plain(request);
             }
-            // Standard services, and callers by name, who get the answer of Connect.
+            // Standard services, and calls of a method by its name, which Connect serves.
             let by_name = request.method() == Method::POST && name.split('/').count() == 2;
             if by_name && kind.starts_with("application/") && self.shared.table.takes_others() {
                 return Err(request);
             }
             if by_name && is_json && self.dispatch.lookup(name).is_none() {
-                let failure = Failure::new(&self.shared.table.unknown(name));
-                return Ok(ready(failure.with_http(StatusCode::NOT_FOUND).response(Style::Connect)));
+                let (dispatch, name) = (self.dispatch.clone(), name.to_owned());
+                let (head, _) = request.into_parts();
+                return Ok(Box::pin(async move {
+                    let failure = Failure::new(&dispatch.unknown(&head.headers, &name).await);
+                    Ok(failure.with_http(StatusCode::NOT_FOUND).response(Style::Connect))
+                }));
             }
             if self.dispatch.lookup(name).is_some() || (by_name && kind.starts_with("application/")) {
                 return Err(request);
             }
-            return Ok(ready(self.nothing(request.method(), request.uri())));
+            return Ok(self.nothing(request));
         };
         if request.method() != Method::POST {
             return Err(request);
@@ -178,7 +249,7 @@ impl Caller {
         }
         let is_unary = self.shared.table.info(method).kind == Kind::Unary;
         let is_lines = kind == "application/x-ndjson" && !is_unary;
-        // What curl and browsers send when nobody told them otherwise; it is refused with words.
+        // The default content types of curl and browsers; the refusal explains which one to use.
         let is_form = kind.starts_with("text/")
             || kind.starts_with("multipart/")
             || kind == "application/x-www-form-urlencoded";
@@ -189,7 +260,8 @@ impl Caller {
         Err(request)
     }
 
-    /// The same address with the package of its service, which callers may leave out if only one is called so.
+    /// Returns the same address with the package of the service added; callers may omit the package if only one service
+    /// has that name.
     fn with_package(&self, uri: &Uri) -> Option<Uri> {
         let (service, method) = name(uri).split_once('/')?;
         let table = &self.shared.table;
@@ -206,11 +278,11 @@ impl Caller {
 
     fn routed(
         &self,
-        request: Request<Received>,
+        request: Request<MeteredBody>,
         method: MethodId,
         route: Option<usize>,
         variables: Vec<String>,
-    ) -> Answer {
+    ) -> ResponseFuture {
         let (head, body) = request.into_parts();
         let limit = self.shared.table.message_bytes_max(method, self.message_bytes_max);
         let routed = Routed {
@@ -223,31 +295,61 @@ impl Caller {
             head,
             body,
         };
-        Box::pin(async move { Ok(routed.answer().await) })
+        Box::pin(async move { Ok(routed.respond().await) })
     }
 
-    /// Nothing has this path: says what has one.
-    fn nothing(&self, verb: &Method, uri: &Uri) -> Response<Reply> {
-        /// Enough to see the mistake in a path.
-        const LISTED: usize = 20;
-        let routes = self.shared.rest.routes.routes.iter();
-        let rules = routes.map(|route| format!("{} {}", route.rule.verb, route.rule.path));
-        let methods = self.shared.table.services().iter().flat_map(|service| {
-            service.methods.iter().map(|method| format!("POST /{}/{}", service.name, method.name))
-        });
-        let mut paths: Vec<_> = rules.chain(methods).take(LISTED + 1).collect();
-        let more = if paths.len() > LISTED { ", …" } else { "" };
-        paths.truncate(LISTED);
-        let text = format!("nothing is at {verb} {}; there is {}{more}", uri.path(), paths.join(", "));
-        Failure::new(&Status::not_found(text)).response(Style::Rest)
+    /// Creates the response for an unknown path. It lists the paths that the caller may call.
+    fn nothing(&self, request: Request<MeteredBody>) -> ResponseFuture {
+        let (shared, dispatch) = (self.shared.clone(), self.dispatch.clone());
+        let (head, _) = request.into_parts();
+        Box::pin(async move {
+            let headers = head::metadata_headers(&head.headers);
+            let visible = dispatch.describe_page(&headers, name(&head.uri)).await;
+            let path = format!("{} {}", head.method, head.uri.path());
+            let mut text = match visible {
+                Ok(visible) => format!("nothing is at {path}; available: {}", paths(&shared, &visible)),
+                Err(status) if status.code() == Code::Unauthenticated => {
+                    format!("nothing is at {path}, or it is not shown: {}", status.message())
+                }
+                Err(_) => format!("nothing is at {path}"),
+            };
+            if shared.table.takes_others() {
+                text.push_str(
+                    "; HTTP paths of services that are not declared here are unknown, call them by POST \
+                     /package.Service/Method (a proxy learns paths from --reflect, --proto or --descriptor-set)",
+                );
+            }
+            Ok(Failure::new(&Status::not_found(text)).response(Style::Rest))
+        })
     }
 }
 
-/// What the path is as the full name of a method.
+/// Returns whether the method is declared to have no side effects.
+fn reads(table: &MethodTable, method: MethodId) -> bool {
+    table.info(method).idempotency == Idempotency::NoSideEffects
+}
+
+/// Lists the paths that a caller may call, as many as fit an error text.
+fn paths(shared: &Shared, visible: &Visible) -> String {
+    /// Enough to recognise a misspelt path.
+    const LISTED: usize = 20;
+    let table = &shared.table;
+    let routes = shared.rest.routes.routes.iter().filter(|route| visible.has(route.method));
+    let rules = routes.map(|route| format!("{} {}", route.rule.verb, route.rule.path));
+    let ids = (0..table.len()).map(|at| MethodId(at as u16)).filter(|id| visible.has(*id));
+    let methods = ids.map(|id| table.full_name(id)).filter(|name| table.find(name).is_some());
+    let mut paths: Vec<_> =
+        rules.chain(methods.map(|name| format!("POST /{name}"))).take(LISTED + 1).collect();
+    let more = if paths.len() > LISTED { ", …" } else { "" };
+    paths.truncate(LISTED);
+    format!("{}{more}", paths.join(", "))
+}
+
+/// Returns the path as the full name of a method.
 fn name(uri: &Uri) -> &str {
     uri.path().strip_prefix('/').unwrap_or_default()
 }
 
-fn ready(response: Response<Reply>) -> Answer {
+fn ready(response: Response<Reply>) -> ResponseFuture {
     Box::pin(std::future::ready(Ok(response)))
 }

@@ -1,25 +1,25 @@
-//! The HTTP gateway of rpcx: a call in the headers `X-RPCX-…` and the body of a request, to any path.
+//! The HTTP gateway of rpcx: a call in the headers `X-RPCX-…` and the body of a request, at any path.
 //!
 //! | request | |
 //! | --- | --- |
 //! | `X-RPCX-ServicePath`, or else the path | the service |
-//! | `X-RPCX-ServiceMethod`, `X-RPCX-SerializeType` | method and number of the codec; both must be there |
-//! | `X-RPCX-MessageID`, `X-RPCX-Version` | come back as they are |
-//! | `X-RPCX-Oneway`, with any value | no reply is wanted |
+//! | `X-RPCX-ServiceMethod`, `X-RPCX-SerializeType` | method and number of the codec; both are required |
+//! | `X-RPCX-MessageID`, `X-RPCX-Version` | are returned unchanged |
+//! | `X-RPCX-Oneway`, with any value | the caller expects no reply |
 //! | `X-RPCX-Meta` | metadata as a query string; with the names of [`rpcx`] |
 //! | `Authorization` | the credential |
 //!
-//! Replies have their metadata in `X-RPCX-Meta`. Errors are a text in `X-RPCX-ErrorMessage` beside
-//! `X-RPCX-MessageStatusType: Error`, with status 200 for requests that are none, 401 for credentials and 500 for all
-//! others.
+//! Replies have their metadata in `X-RPCX-Meta`. An error is a text in `X-RPCX-ErrorMessage` and
+//! `X-RPCX-MessageStatusType: Error`, with status 200 for malformed requests, 401 for rejected credentials and 500 for
+//! all others.
 
 use super::{
     body::Reply,
     connection::respond,
-    holding::Holding,
+    connection_memory::ConnectionMemory,
     jsonrpc::decoded,
-    received::Received,
-    whole::{self, Handler, Whole, notify},
+    metered_body::MeteredBody,
+    unary_call::{self, Handler, UnaryCall, notify},
 };
 use crate::{Code, Kind, Limits, Metadata, Peer, Result, Status, server::Shared};
 use ::http::{
@@ -40,31 +40,36 @@ const SERIALIZE_TYPE: HeaderName = HeaderName::from_static("x-rpcx-serializetype
 const STATUS_TYPE: HeaderName = HeaderName::from_static("x-rpcx-messagestatustype");
 const VERSION: HeaderName = HeaderName::from_static("x-rpcx-version");
 
-/// Whether a request is a call of the gateway.
+/// Returns whether a request is a call of the gateway.
 pub(super) fn is_gateway<B>(request: &Request<B>) -> bool {
     let headers = request.headers();
     headers.contains_key(METHOD) || headers.contains_key(PATH)
 }
 
-/// The gateway as one HTTP connection reaches it.
+/// The gateway on one HTTP connection.
 #[derive(Clone)]
 pub(super) struct Gateway {
     shared: Arc<Shared>,
-    holding: Arc<Holding>,
+    connection_memory: Arc<ConnectionMemory>,
     shard: usize,
     peer: Arc<Peer>,
     limits: switchboard_wire::Limits,
 }
 
 impl Gateway {
-    pub(super) fn new(peer: &Peer, holding: &Arc<Holding>, limits: &Limits, shard: usize) -> Gateway {
+    pub(super) fn new(
+        peer: &Peer,
+        connection_memory: &Arc<ConnectionMemory>,
+        limits: &Limits,
+        shard: usize,
+    ) -> Gateway {
         let peer = Arc::new(Peer { wire: "rpcx", ..peer.clone() });
-        let (shared, holding) = (holding.shared().clone(), holding.clone());
-        Gateway { shared, holding, shard, peer, limits: limits.wire() }
+        let (shared, connection_memory) = (connection_memory.shared().clone(), connection_memory.clone());
+        Gateway { shared, connection_memory, shard, peer, limits: limits.wire() }
     }
 
-    /// Answers a request. Dropping the future cancels the call that it waits for.
-    pub(super) async fn answer(self, request: Request<Received>) -> Response<Reply> {
+    /// Responds to a request. Dropping the future cancels the call that it waits for.
+    pub(super) async fn respond(self, request: Request<MeteredBody>) -> Response<Reply> {
         let (head, body) = request.into_parts();
         if ![Method::GET, Method::POST, Method::PUT].contains(&head.method) {
             let mut response =
@@ -99,7 +104,7 @@ impl Gateway {
         &self,
         headers: &HeaderMap,
         path: &str,
-        body: Received,
+        body: MeteredBody,
     ) -> Result<(Bytes, Metadata), Refusal> {
         let malformed = |why: &str| (StatusCode::OK, why.to_owned());
         if path.is_empty() {
@@ -109,9 +114,9 @@ impl Gateway {
         let method = method.ok_or_else(|| malformed("empty servicemethod"))?;
         let number = text(headers, &SERIALIZE_TYPE).filter(|number| !number.is_empty());
         let number = number.ok_or_else(|| malformed("empty serialized type"))?;
-        let number = number.parse().map_err(|_| malformed("the serialized type is no number"))?;
+        let number = number.parse().map_err(|_| malformed("the serialized type is not a number"))?;
         let max = self.shared.table.largest_message(self.limits.message_bytes_max) as usize;
-        let message = whole::collect(body, max).await?;
+        let message = unary_call::collect(body, max).await?;
         let begun = self.begin(headers, path, method, number, message);
         let handler = begun.map_err(|status| refused(&status))?;
         if headers.contains_key(ONEWAY) {
@@ -121,7 +126,7 @@ impl Gateway {
         handler.await.map_err(|status| refused(&status))
     }
 
-    /// Checks a call and hands it over.
+    /// Checks a call and starts its handler.
     fn begin(
         &self,
         headers: &HeaderMap,
@@ -140,7 +145,8 @@ impl Gateway {
         }
         let (metadata, timeout) = rpcx::request_metadata(&pairs, &self.limits)?;
         let table = &self.shared.table;
-        let method = rpcx::find(table, path, method)?;
+        let found = rpcx::find(table, path, method)?;
+        let method = found.method;
         if table.info(method).kind != Kind::Unary {
             let text = format!("{} has a stream, which rpcx cannot carry", table.full_name(method));
             return Err(Status::unimplemented(text));
@@ -148,21 +154,21 @@ impl Gateway {
         if message.len() > table.message_bytes_max(method, self.limits.message_bytes_max) as usize {
             return Err(table.too_large(method, message.len() as u32, self.limits.message_bytes_max));
         }
-        Whole {
-            holding: &self.holding,
+        UnaryCall {
+            connection_memory: &self.connection_memory,
             shard: self.shard,
             peer: &self.peer,
-            method,
+            method: found,
             codec: rpcx::codec(table, number, method)?,
             message,
             metadata,
-            deadline: timeout.map(|timeout| crate::clock::now() + timeout),
+            deadline: timeout.map(|timeout| crate::clock::after(crate::clock::now(), timeout)),
         }
         .begin()
     }
 }
 
-/// Status and text of a request that is not answered with a message.
+/// Status and text of a response without a message.
 type Refusal = (StatusCode, String);
 
 fn refused(status: &Status) -> Refusal {
@@ -177,14 +183,14 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// A text as a header has it: in one line.
+/// Converts text to a header value of one line.
 fn value(text: &str) -> HeaderValue {
     let bytes: Vec<u8> =
         text.bytes().map(|byte| if byte < 0x20 || byte == 0x7F { b' ' } else { byte }).collect();
     HeaderValue::from_maybe_shared(Bytes::from(bytes)).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-/// Metadata as a query string.
+/// Encodes metadata as a query string.
 fn query(metadata: &Metadata) -> String {
     let mut text = String::new();
     for (name, value) in metadata.iter() {

@@ -1,30 +1,38 @@
 //! The standard services: health for probes, and reflection, from the embedded descriptors, for grpcurl.
 //!
-//! A service of the application with the same name comes first.
+//! A service of the application with the same name takes precedence.
 
 use super::{health, traits, unpack};
 use crate::{
     compression::REGISTRY,
+    guard::Visible,
     server::{Phase, Shared},
 };
+use buffa::Message;
+use buffa_descriptor::generated::descriptor::FileDescriptorSet;
 use connectrpc::{CompressionRegistry, Router};
 use connectrpc_health::{HEALTH_SERVICE_NAME, StaticChecker, Status, install_static};
 use connectrpc_reflection::{
     Reflector, SERVER_REFLECTION_SERVICE_NAME, SERVER_REFLECTION_V1ALPHA_SERVICE_NAME, install,
 };
-use std::sync::Arc;
-use switchboard_wire::ServiceInfo;
+use std::sync::{Arc, Mutex, PoisonError};
+use switchboard_wire::{MethodTable, ServiceInfo};
 
-/// What all HTTP connections of a server share.
+/// Cached reflection services for callers that may not call every method.
+const NARROWED_MAX: usize = 16;
+
+/// The standard services that all HTTP connections of a server share.
 pub(crate) struct Standard {
-    router: Router,
+    router: Arc<Router>,
+    /// Reflection for callers that may not call every method, the newest last.
+    narrowed: Mutex<Vec<(Visible, Arc<Router>)>>,
     health: Arc<StaticChecker>,
     compression: CompressionRegistry,
     grpc_compression: CompressionRegistry,
 }
 
 impl Standard {
-    /// That of this server, made when it is first asked for.
+    /// Returns the standard services of this server, created at the first request.
     pub(super) fn of(shared: &Shared) -> &Arc<Standard> {
         shared.http.get_or_init(|| Arc::new(Standard::new(shared.table.services())))
     }
@@ -33,13 +41,8 @@ impl Standard {
         let names = services.iter().map(|service| service.name);
         let (router, checker) = install_static(Router::new(), names.clone());
         let router = health::install(router, &checker);
-        let own =
-            [HEALTH_SERVICE_NAME, SERVER_REFLECTION_SERVICE_NAME, SERVER_REFLECTION_V1ALPHA_SERVICE_NAME];
-        let mut listed: Vec<&str> = names.chain(own).collect();
-        listed.sort_unstable();
-        listed.dedup();
-        let router = match reflector(services) {
-            Ok(reflector) => install(router, reflector.with_services(listed)),
+        let router = match reflector(services, None) {
+            Ok(reflector) => install(router, reflector.with_services(listed(names))),
             Err(error) => {
                 tracing::warn!(
                     "reflection is off: the descriptors of the services do not fit together: {error}"
@@ -48,74 +51,155 @@ impl Standard {
             }
         };
         Standard {
-            router,
+            router: Arc::new(router),
+            narrowed: Mutex::default(),
             health: checker,
             compression: REGISTRY.clone(),
             grpc_compression: unpack::registry(&REGISTRY),
         }
     }
 
-    pub(super) fn router(&self) -> &Router {
+    pub(super) fn router(&self) -> &Arc<Router> {
         &self.router
+    }
+
+    /// Returns reflection for a caller that may see these methods. Routers are created when they are needed; callers
+    /// that may call the same methods share one.
+    pub(super) fn reflection(&self, shared: &Shared, visible: &Visible) -> Arc<Router> {
+        if visible.is_all() {
+            return self.router.clone();
+        }
+        let find = |known: &[(Visible, Arc<Router>)]| {
+            known.iter().find(|(of, _)| of == visible).map(|(_, router)| router.clone())
+        };
+        let lock = || self.narrowed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(router) = find(&lock()) {
+            return router;
+        }
+        let router = Arc::new(narrow(&shared.table, visible));
+        let mut known = lock();
+        if known.len() == NARROWED_MAX {
+            known.remove(0);
+        }
+        known.push((visible.clone(), router.clone()));
+        router
     }
 
     pub(super) fn compression(&self) -> CompressionRegistry {
         self.compression.clone()
     }
 
-    /// The same for gRPC and gRPC-Web.
+    /// Returns the compressions for gRPC and gRPC-Web.
     pub(super) fn grpc_compression(&self) -> CompressionRegistry {
         self.grpc_compression.clone()
     }
 
-    /// The first to look at.
+    /// Returns the registry of the compressions.
     pub(super) fn codings(&self) -> &CompressionRegistry {
         &self.compression
     }
 
-    /// Names of the compressions, as headers list them.
+    /// Returns the names of the compressions, as headers list them.
     pub(super) fn encodings(&self) -> &str {
         self.compression.accept_encoding_header()
     }
 
-    /// Tells probes what the server is doing now.
+    /// Updates the health status to the phase of the server.
     pub(crate) fn follow(shared: &Shared) {
         match shared.phase() {
-            // The usual case: nobody has asked yet, and what is made then begins with the truth.
+            // The usual case: no request has created the services yet, and they are created with the current status.
             Phase::Serving if shared.http.get().is_none() => {}
-            Phase::Serving => Standard::of(shared).tell(Status::Serving),
-            Phase::Starting | Phase::Stopping => Standard::of(shared).tell(Status::NotServing),
+            Phase::Serving => Standard::of(shared).set_health(Status::Serving),
+            Phase::Starting | Phase::Stopping => Standard::of(shared).set_health(Status::NotServing),
         }
     }
 
-    fn tell(&self, status: Status) {
+    fn set_health(&self, status: Status) {
         for service in self.health.services() {
-            // It was listed a moment ago, and nobody takes one off.
+            // The service is listed above, and services are never removed.
             let _ = self.health.set_status(service, status);
         }
     }
 }
 
-/// Every file once: services of one package bring the same set. Traits bring none, one is made for them, and one for
-/// the health service.
-fn reflector(services: &[&'static ServiceInfo]) -> Result<Reflector, connectrpc_reflection::ReflectionError> {
+/// Decides by the full name of a service and the name of a method.
+type IsShown<'a> = dyn Fn(&str, &str) -> bool + 'a;
+
+/// Contains every file once: services of one package have the same set of files. Traits have no files, so one is
+/// generated for them, and one for the health service.
+///
+/// With `is_shown`, methods that it rejects are removed, and so are services without any remaining method.
+fn reflector(
+    services: &[&'static ServiceInfo],
+    is_shown: Option<&IsShown<'_>>,
+) -> Result<Reflector, connectrpc_reflection::ReflectionError> {
+    let shown = |descriptor: &[u8]| match is_shown {
+        None => descriptor.to_vec(),
+        Some(is_shown) => narrowed(descriptor, is_shown),
+    };
     let mut reflector = Reflector::from_descriptor_set_bytes(&[])?;
     let mut seen: Vec<*const u8> = Vec::new();
     for service in services.iter().filter(|service| !service.descriptor.is_empty()) {
         let at = service.descriptor.as_ptr();
         if !seen.contains(&at) {
-            reflector.add_descriptor_set_bytes(service.descriptor)?;
+            reflector.add_descriptor_set_bytes(&shown(service.descriptor))?;
             seen.push(at);
         }
     }
-    // Last: what the services bring themselves comes first.
+    // Last, because files of the services take precedence.
     let mut traits = services.iter().copied().filter(|service| traits::is_trait(service)).peekable();
     if traits.peek().is_some() {
-        reflector.add_descriptor_set_bytes(&traits::descriptors(traits))?;
+        reflector.add_descriptor_set_bytes(&shown(&traits::descriptors(traits)))?;
     }
-    // Services may bring it, under whatever name of a file.
+    // Services may contain it, in a file of any name.
     if reflector.pool().service_by_name(HEALTH_SERVICE_NAME).is_none() {
         reflector.add_descriptor_set_bytes(&health::descriptors())?;
     }
     Ok(reflector)
+}
+
+/// Returns reflection of these methods.
+fn narrow(table: &MethodTable, visible: &Visible) -> Router {
+    let services = table.services().iter().copied();
+    let services: Vec<_> = services.filter(|service| visible.has_service(table, service.name)).collect();
+    let is_shown = |service: &str, method: &str| {
+        table.find(&format!("{service}/{method}")).is_some_and(|id| visible.has(id))
+    };
+    match reflector(&services, Some(&is_shown)) {
+        Ok(reflector) => {
+            let names = services.iter().map(|service| service.name);
+            install(Router::new(), reflector.with_services(listed(names)))
+        }
+        Err(error) => {
+            tracing::warn!("reflection is off for callers that may not call every method: {error}");
+            Router::new()
+        }
+    }
+}
+
+/// Returns the services that reflection lists: the given ones and the standard ones.
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let own = [HEALTH_SERVICE_NAME, SERVER_REFLECTION_SERVICE_NAME, SERVER_REFLECTION_V1ALPHA_SERVICE_NAME];
+    let mut listed: Vec<&str> = names.chain(own).collect();
+    listed.sort_unstable();
+    listed.dedup();
+    listed
+}
+
+/// Returns an encoded `FileDescriptorSet` without the methods that are not visible. A set that cannot be decoded
+/// becomes empty: it could not be served either.
+fn narrowed(descriptor: &[u8], is_shown: &IsShown<'_>) -> Vec<u8> {
+    let Ok(mut set) = FileDescriptorSet::decode_from_slice(descriptor) else { return Vec::new() };
+    for file in &mut set.file {
+        let package = file.package.clone().unwrap_or_default();
+        for service in &mut file.service {
+            let short = service.name.as_deref().unwrap_or_default();
+            let name = if package.is_empty() { short.to_owned() } else { format!("{package}.{short}") };
+            service.method.retain(|method| is_shown(&name, method.name.as_deref().unwrap_or_default()));
+        }
+        file.service.retain(|service| !service.method.is_empty());
+        // Comments refer to positions, and the positions have changed.
+        file.source_code_info = None.into();
+    }
+    set.encode_to_vec()
 }

@@ -1,7 +1,7 @@
-//! The text mode of gRPC-Web: the same bytes in base64, for browsers that cannot read binary bodies as they come.
+//! The text mode of gRPC-Web: the same bytes in base64, for browsers that cannot read binary bodies incrementally.
 //!
 //! Requests are decoded in groups of four characters, because each part that a caller flushed may end in padding.
-//! Replies are encoded and padded frame by frame, so that each can be read as soon as it is there.
+//! Replies are encoded and padded frame by frame, so that each frame can be read when it arrives.
 
 use ::http::{
     HeaderMap, HeaderValue,
@@ -14,7 +14,7 @@ use std::error::Error;
 const BINARY: &str = "application/grpc-web";
 const TEXT: &str = "application/grpc-web-text";
 
-/// What of a call is text.
+/// Which directions of a call are text.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Text {
     pub(super) request: bool,
@@ -22,7 +22,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// Finds out, and gives the request the type of content that its decoded body has.
+    /// Detects the text mode, and gives the request the content type of its decoded body.
     pub(super) fn take(headers: &mut HeaderMap) -> Text {
         let is_text = |value: &HeaderValue| value.as_bytes().starts_with(TEXT.as_bytes());
         let Some(kind) = headers.get(CONTENT_TYPE) else { return Text::default() };
@@ -40,7 +40,7 @@ impl Text {
         Text { request: true, reply: true }
     }
 
-    /// Gives the reply the type of content that its encoded body will have.
+    /// Gives the reply the content type of its encoded body.
     pub(super) fn mark(self, headers: &mut HeaderMap) {
         let Some(kind) = headers.get(CONTENT_TYPE).filter(|_| self.reply) else { return };
         let Some(rest) = kind.as_bytes().strip_prefix(BINARY.as_bytes()) else { return };
@@ -50,22 +50,22 @@ impl Text {
     }
 }
 
-/// A frame in base64.
+/// Encodes a frame in base64.
 pub(crate) fn encode(data: &[u8]) -> Bytes {
     STANDARD.encode(data).into()
 }
 
-/// Why text cannot be decoded.
+/// The reason why text cannot be decoded.
 pub(crate) type Unreadable = Box<dyn Error + Send + Sync>;
 
-/// Decodes the whole groups of `rest` and `data`; what is left of them stays in `rest`.
+/// Decodes the complete groups of `rest` and `data`; an incomplete group stays in `rest`.
 pub(crate) fn decode(rest: &mut BytesMut, data: &[u8]) -> Result<Bytes, Unreadable> {
     rest.extend_from_slice(data);
     let whole = rest.split_to(rest.len() / 4 * 4);
     let mut decoded = Vec::with_capacity(whole.len() / 4 * 3);
     let mut left = &whole[..];
     while !left.is_empty() {
-        // Padding ends a part: up to its group everything can be decoded in one go.
+        // Padding ends a part: everything up to its group can be decoded at once.
         let end = left.iter().position(|byte| *byte == b'=').map_or(left.len(), |at| at / 4 * 4 + 4);
         let (part, after) = left.split_at(end);
         STANDARD
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_decoded_however_they_are_cut() {
+    fn parts_are_decoded_however_they_are_split() {
         let text = [STANDARD.encode(b"a"), STANDARD.encode(b"bcd"), STANDARD.encode(b"ef")].concat();
         for size in 1..=text.len() {
             let (mut rest, mut all) = (BytesMut::new(), Vec::new());
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base64_is_refused() {
+    fn text_that_is_not_base64_is_refused() {
         for text in ["!!!!", "a===", "====", "ab=c"] {
             assert!(decode(&mut BytesMut::new(), text.as_bytes()).is_err(), "{text}");
         }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn types_of_content_are_exchanged() {
-        for (asked, accept, binary, text) in [
+        for (sent, accept, binary, text) in [
             ("application/grpc-web-text", "", "application/grpc-web", (true, true)),
             ("application/grpc-web-text+proto", "", "application/grpc-web+proto", (true, true)),
             (
@@ -114,14 +114,14 @@ mod tests {
             ("application/grpc", "application/grpc-web-text", "application/grpc", (false, false)),
         ] {
             let mut headers = HeaderMap::new();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(asked));
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(sent));
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
             let taken = Text::take(&mut headers);
-            assert_eq!((taken.request, taken.reply), text, "{asked}");
+            assert_eq!((taken.request, taken.reply), text, "{sent}");
             assert_eq!(headers[CONTENT_TYPE], binary);
             taken.mark(&mut headers);
             let back = headers[CONTENT_TYPE].to_str().unwrap();
-            assert_eq!(back.contains("-text"), taken.reply, "{asked}: {back}");
+            assert_eq!(back.contains("-text"), taken.reply, "{sent}: {back}");
         }
     }
 }

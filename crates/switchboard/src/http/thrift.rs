@@ -1,14 +1,14 @@
-//! Thrift over HTTP: a message without a frame in the body of a POST to any path, and the reply in the answer, whose
-//! status is 200 whatever became of the call.
+//! Thrift over HTTP: an unframed message in the body of a POST to any path, and the reply in the response, whose status
+//! is 200 even if the call failed.
 
 use super::{
     body::Reply,
     connection::respond,
+    connection_memory::ConnectionMemory,
     convert::{self, MetadataLimits},
-    holding::Holding,
-    received::Received,
+    metered_body::MeteredBody,
     timeout,
-    whole::{self, Whole},
+    unary_call::{self, UnaryCall},
 };
 use crate::{Limits, Metadata, Peer, Result, server::Shared};
 use ::http::{
@@ -18,35 +18,36 @@ use ::http::{
 use bytes::Bytes;
 use std::sync::Arc;
 use switchboard_wire::{
-    Input, Outbox,
+    Found, Input, Outbox,
     thrift::{NAME_MAX, Server},
     wire::{ServerEvent, ServerWire},
 };
 
-/// What comes around a struct.
+/// Largest encoding of a message around its struct.
 const AROUND_MAX: usize = NAME_MAX + 64;
 
-/// Both protocols say which they are; browsers ask before they send any of these to somebody else's server.
+/// Content types of both protocols; browsers send a preflight before they send any of these to a server of another
+/// origin.
 const KINDS: [&str; 3] =
     ["application/x-thrift", "application/vnd.apache.thrift.binary", "application/vnd.apache.thrift.compact"];
 
-/// Thrift as one HTTP connection reaches it.
+/// Thrift on one HTTP connection.
 #[derive(Clone)]
 pub(super) struct Thrift {
     shared: Arc<Shared>,
-    holding: Arc<Holding>,
+    connection_memory: Arc<ConnectionMemory>,
     shard: usize,
     peer: Arc<Peer>,
     metadata: Arc<MetadataLimits>,
     limits: switchboard_wire::Limits,
 }
 
-/// Whether a request is Thrift's to answer.
+/// Returns whether a request is Thrift.
 pub(super) fn is_thrift<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && kind(request.headers()).is_some()
 }
 
-/// Whether the headers say that the body is Thrift.
+/// Returns whether the content type is Thrift's.
 pub(crate) fn is_typed(headers: &HeaderMap) -> bool {
     kind(headers).is_some()
 }
@@ -58,10 +59,15 @@ fn kind(headers: &HeaderMap) -> Option<&'static str> {
 }
 
 impl Thrift {
-    pub(super) fn new(peer: &Peer, holding: &Arc<Holding>, limits: &Limits, shard: usize) -> Thrift {
+    pub(super) fn new(
+        peer: &Peer,
+        connection_memory: &Arc<ConnectionMemory>,
+        limits: &Limits,
+        shard: usize,
+    ) -> Thrift {
         Thrift {
-            shared: holding.shared().clone(),
-            holding: holding.clone(),
+            shared: connection_memory.shared().clone(),
+            connection_memory: connection_memory.clone(),
             shard,
             peer: Arc::new(Peer { wire: "thrift", ..peer.clone() }),
             metadata: Arc::new(MetadataLimits::new(limits)),
@@ -69,14 +75,14 @@ impl Thrift {
         }
     }
 
-    /// Answers a request. Dropping the future cancels the call that it waits for.
-    pub(super) async fn answer(self, request: Request<Received>) -> Response<Reply> {
+    /// Responds to a request. Dropping the future cancels the call that it waits for.
+    pub(super) async fn respond(self, request: Request<MeteredBody>) -> Response<Reply> {
         let (head, body) = request.into_parts();
         if head.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-            return respond(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Thrift is taken without compression\n");
+            return respond(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Thrift requests must not be compressed\n");
         }
         let max = self.shared.table.largest_message(self.limits.message_bytes_max) as usize + AROUND_MAX;
-        let body = match whole::collect(body, max).await {
+        let body = match unary_call::collect(body, max).await {
             Ok(body) => body,
             Err((status, why)) => return respond(status, why + "\n"),
         };
@@ -89,7 +95,7 @@ impl Thrift {
             Ok(Some(ServerEvent::Open { id, head: call, first, .. })) => {
                 match self.call(&head.headers, &call, first.unwrap_or_default()) {
                     Err(status) => machine.end(id, Err(&status), &mut out),
-                    Ok(handler) if call.oneway => whole::notify(handler),
+                    Ok(handler) if call.oneway => unary_call::notify(handler),
                     Ok(handler) => match handler.await {
                         Ok((message, metadata)) => {
                             reply_metadata = metadata;
@@ -106,7 +112,7 @@ impl Thrift {
             Ok(None) => {
                 return respond(StatusCode::BAD_REQUEST, "the body ends in the middle of a message\n");
             }
-            // What can be answered was.
+            // The messages before the error have their replies.
             Err(fatal) if out.is_empty() => return respond(StatusCode::BAD_REQUEST, format!("{fatal}\n")),
             Err(_) => {}
         }
@@ -122,11 +128,13 @@ impl Thrift {
         headers: &HeaderMap,
         call: &switchboard_wire::wire::Head,
         message: Bytes,
-    ) -> Result<whole::Handler> {
+    ) -> Result<unary_call::Handler> {
         let metadata = convert::metadata(headers, &self.metadata)?;
-        let deadline = timeout::read(headers)?.map(|timeout| crate::clock::now() + timeout);
-        let (holding, shard, peer) = (&self.holding, self.shard, &self.peer);
-        Whole { holding, shard, peer, method: call.method, codec: call.codec, message, metadata, deadline }
+        let deadline =
+            timeout::read(headers)?.map(|timeout| crate::clock::after(crate::clock::now(), timeout));
+        let (connection_memory, shard, peer) = (&self.connection_memory, self.shard, &self.peer);
+        let method = Found { method: call.method, called: call.called.clone() };
+        UnaryCall { connection_memory, shard, peer, method, codec: call.codec, message, metadata, deadline }
             .begin()
     }
 }

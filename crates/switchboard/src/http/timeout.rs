@@ -1,15 +1,15 @@
-//! The time that a caller gives, in a header of HTTP.
+//! The timeout of a call, from an HTTP header.
 
 use crate::{Result, Status};
 use ::http::HeaderMap;
 use std::time::Duration;
 
-/// `Grpc-Timeout: 500m`, or else `Connect-Timeout-Ms: 500`; a year at most.
+/// Reads `Grpc-Timeout: 500m`, or else `Connect-Timeout-Ms: 500`; a year at most.
 ///
 /// # Errors
-/// `InvalidArgument` for a header that is none of this.
+/// `InvalidArgument` for a header that is malformed.
 pub(super) fn read(headers: &HeaderMap) -> Result<Option<Duration>> {
-    /// What is above overflows clocks.
+    /// Longer timeouts overflow clocks.
     const MOST: Duration = Duration::from_secs(365 * 24 * 3600);
     let (value, is_grpc) = match (headers.get("grpc-timeout"), headers.get("connect-timeout-ms")) {
         (Some(value), _) => (value, true),
@@ -30,7 +30,8 @@ pub(super) fn read(headers: &HeaderMap) -> Result<Option<Duration>> {
             _ => return None,
         })
     });
-    let wrong = || format!("`{text}` is no timeout: write 500m in grpc-timeout, 500 in connect-timeout-ms");
+    let wrong =
+        || format!("`{text}` is not a timeout: write 500m in grpc-timeout, 500 in connect-timeout-ms");
     timeout.map(|timeout| Some(timeout.min(MOST))).ok_or_else(|| Status::invalid_argument(wrong()))
 }
 

@@ -1,19 +1,27 @@
-//! Trailers of a stream that ended well, known only when its headers are long gone.
+//! Trailers of a stream that ended successfully, long after its head was sent.
 //!
-//! `connectrpc` asks for the trailers of a stream before its first message. So the stream leaves what it has
-//! at its end in a cell that travels with the request, and [`Reply`](super::body::Reply) adds it to the last
-//! frame.
+//! `connectrpc` reads the trailers of a stream before its first message. Therefore the stream stores its trailers at
+//! its end in a cell that travels with the request, and [`Reply`](super::body::Reply) adds them to the last frame.
 
 use ::http::HeaderMap;
 use bytes::{BufMut, Bytes, BytesMut};
 use connectrpc::Protocol;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 /// The cell between a stream of replies and the body that carries it.
 #[derive(Default)]
-pub(super) struct Trailers(Mutex<Option<Late>>);
+pub(super) struct Trailers {
+    late: Mutex<Option<Late>>,
+    /// The stream has begun: everything in its response comes from the handler.
+    has_begun: AtomicBool,
+    /// The handler set metadata for the head, and then failed.
+    has_head: AtomicBool,
+}
 
-/// Trailers, and the dialect in which the last frame is written.
+/// Trailers, and the protocol in which the last frame is written.
 pub(super) struct Late {
     trailers: HeaderMap,
     protocol: Protocol,
@@ -21,11 +29,28 @@ pub(super) struct Late {
 
 impl Trailers {
     pub(super) fn set(&self, trailers: HeaderMap, protocol: Protocol) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Late { trailers, protocol });
+        *self.late.lock().unwrap_or_else(PoisonError::into_inner) = Some(Late { trailers, protocol });
     }
 
     pub(super) fn take(&self) -> Option<Late> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.late.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(super) fn begin(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn keep_head(&self) {
+        self.has_head.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the head of a failure is sent separately.
+    pub(super) fn has_head(&self) -> bool {
+        self.has_head.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
     }
 }
 
@@ -34,14 +59,15 @@ impl Late {
         &self.trailers
     }
 
-    /// For gRPC, whose trailers are headers.
+    /// Adds the trailers for gRPC, whose trailers are headers.
     pub(super) fn add_to(self, trailers: &mut HeaderMap) {
         for (name, value) in &self.trailers {
             trailers.append(name, value.clone());
         }
     }
 
-    /// For dialects whose last frame is data: the frame with the trailers, or as it was if it cannot be read.
+    /// Returns the frame with the trailers added, for protocols whose last frame is data; unchanged if it cannot be
+    /// parsed.
     pub(super) fn written_into(&self, frame: &Bytes) -> Bytes {
         let Some((head, payload)) = frame.split_first_chunk::<5>() else { return frame.clone() };
         let payload = match self.protocol {

@@ -1,69 +1,104 @@
-//! Descriptors of services that are Rust traits: which methods there are, and what they are called with.
+//! Descriptors of services that are Rust traits: their methods and the arguments of these.
 //!
-//! Traits have no schema of protobuf and do not speak it. What is made here describes their JSON: a message with a
-//! field for each argument, which may be anything, and a reply that may be anything. By the rules of protobuf's JSON
-//! these are exactly the messages that traits take, so tools that list, describe and call with JSON need nothing else.
-//! Those that send protobuf are refused by the service, with a text that says what it speaks.
+//! Traits have no protobuf schema and do not support protobuf. The descriptors describe their JSON: a message with a
+//! field of any type for each argument, and a reply of any type. By the rules of protobuf JSON these are exactly the
+//! messages that traits accept, so tools that list, describe and call with JSON work. The service refuses protobuf with
+//! a text that names the supported codecs.
 //!
-//! HTTP paths and queries have to know more, and never leave the server: for them arguments that text can fill have
-//! the scalars that text becomes.
+//! HTTP paths and queries need more: for them, arguments that text can fill have scalar types. Reflection has the paths
+//! of a method in the option `google.api.http`, and the scalar types in a separate option, so that a proxy can offer
+//! the same paths.
 
-use buffa::{Message, MessageField};
+use buffa::{Message, MessageField, UnknownField, UnknownFieldData};
 use buffa_descriptor::generated::descriptor::{
-    DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto,
-    FileDescriptorProto, FileDescriptorSet, MessageOptions, MethodDescriptorProto, OneofDescriptorProto,
-    ServiceDescriptorProto, SourceCodeInfo,
+    DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto, FieldOptions,
+    FileDescriptorProto, FileDescriptorSet, MessageOptions, MethodDescriptorProto, MethodOptions,
+    OneofDescriptorProto, ServiceDescriptorProto, SourceCodeInfo,
     field_descriptor_proto::{Label, Type},
+    method_options::IdempotencyLevel,
     source_code_info::Location,
 };
-use switchboard_wire::{Kind, MethodInfo, Params, ServiceInfo, TextKind, TextParam};
+use switchboard_wire::{HttpRule, Idempotency, Kind, MethodInfo, Params, ServiceInfo, TextKind, TextParam};
 
-/// The folder of these files; `switchboard call` knows by it that a service takes JSON alone.
+/// The folder of these files; `switchboard call` uses it to detect that a service supports only JSON.
 const FOLDER: &str = "switchboard/json";
 const STRUCT: &str = "google/protobuf/struct.proto";
 const VALUE: &str = ".google.protobuf.Value";
 const NUMBER_OF_SERVICE: i32 = 6;
-/// A message has no more: field numbers from here on are reserved.
+/// Most fields of a message: field numbers from here on are reserved.
 const ARGUMENTS_MAX: usize = 18_000;
 
-/// Whether the service is made of a trait: that it has no descriptor is true of services written by hand, too.
+/// Returns whether the service is made from a trait. A missing descriptor is not enough: services written by hand have
+/// none either.
 pub(super) fn is_trait(service: &ServiceInfo) -> bool {
     let of_trait =
         |method: &MethodInfo| method.schema.is_some() || matches!(method.params, Params::Arguments(_));
-    service.descriptor.is_empty() && !service.methods.is_empty() && service.methods.iter().all(of_trait)
+    // Reflection does not describe the messages of a request stream.
+    let is_open = |method: &MethodInfo| {
+        method.params == Params::Unknown && matches!(method.kind, Kind::Bidi | Kind::ClientStream)
+    };
+    service.descriptor.is_empty()
+        && service.methods.iter().any(of_trait)
+        && service.methods.iter().all(|method| of_trait(method) || is_open(method))
 }
 
-/// An encoded `FileDescriptorSet` of these services.
+/// Returns an encoded `FileDescriptorSet` of these services.
 pub(super) fn descriptors<'a>(services: impl Iterator<Item = &'a ServiceInfo>) -> Vec<u8> {
     let mut files = vec![values()];
     files.extend(services.map(|service| file(service, &untyped)));
     FileDescriptorSet { file: files, ..Default::default() }.encode_to_vec()
 }
 
-/// The files of these services for HTTP paths and queries, with that of [`STRUCT`] at their head, if there are any.
+/// Returns the files of these services for HTTP paths and queries, preceded by the file of [`STRUCT`], if there are
+/// any.
 pub(super) fn typed<'a>(services: impl Iterator<Item = &'a ServiceInfo>) -> Vec<FileDescriptorProto> {
     let mut services = services.peekable();
     let values = services.peek().is_some().then(values);
     let files = services.map(|service| FileDescriptorProto {
-        // That of fields that must be there.
+        // Fields that are required need proto2.
         syntax: some("proto2"),
-        // The comment is for those who may think of protobuf.
+        // The comment is for readers who expect protobuf.
         source_code_info: MessageField::none(),
         ..file(service, &of_text)
     });
     values.into_iter().chain(files).collect()
 }
 
-/// Whether the file of this name has a service that is a trait.
+/// Returns whether the file of this name has a service that is a trait.
 pub(super) fn is_of_trait(file: &FileDescriptorProto) -> bool {
     file.name.as_deref().is_some_and(|name| name.starts_with(FOLDER))
 }
 
-/// A field for an argument: name, number, and what text does for it.
+/// Creates the field of an argument from its name, its number and its type in text.
 type Field = dyn Fn(&str, i32, Option<TextParam>) -> FieldDescriptorProto;
 
-fn untyped(name: &str, number: i32, _: Option<TextParam>) -> FieldDescriptorProto {
-    field(name, number, VALUE)
+fn untyped(name: &str, number: i32, param: Option<TextParam>) -> FieldDescriptorProto {
+    let mut field = field(name, number, VALUE);
+    if let Some(param) = param {
+        let mut options = FieldOptions::default();
+        let data = UnknownFieldData::Varint(param.number().into());
+        options.__buffa_unknown_fields.0.push(UnknownField { number: TextParam::OPTION, data });
+        field.options = options.into();
+    }
+    field
+}
+
+/// Returns the options of a method, if it has any: whether it is idempotent, and its HTTP paths.
+fn method_options(method: &MethodInfo) -> MessageField<MethodOptions, buffa::Inline<MethodOptions>> {
+    let level = match method.idempotency {
+        Idempotency::Idempotent => Some(IdempotencyLevel::IDEMPOTENT),
+        Idempotency::NoSideEffects => Some(IdempotencyLevel::NO_SIDE_EFFECTS),
+        _ => None,
+    };
+    if level.is_none() && method.http.is_empty() {
+        return MessageField::none();
+    }
+    let mut options = MethodOptions { idempotency_level: level, ..Default::default() };
+    if let Some(rules) = HttpRule::encode(method.http) {
+        let data = UnknownFieldData::LengthDelimited(rules);
+        options.__buffa_unknown_fields.0.push(UnknownField { number: HttpRule::OPTION, data });
+    }
+    options.into()
 }
 
 fn of_text(name: &str, number: i32, param: Option<TextParam>) -> FieldDescriptorProto {
@@ -109,6 +144,7 @@ fn file(info: &ServiceInfo, field_of: &Field) -> FileDescriptorProto {
             output_type: some(VALUE),
             client_streaming: matches!(method.kind, Kind::Bidi | Kind::ClientStream).then_some(true),
             server_streaming: matches!(method.kind, Kind::Bidi | Kind::ServerStream).then_some(true),
+            options: method_options(method),
             ..Default::default()
         }
     });
@@ -134,7 +170,7 @@ fn file(info: &ServiceInfo, field_of: &Field) -> FileDescriptorProto {
     }
 }
 
-/// The arguments of a method whose message is an object of them, if protobuf can have fields of their names.
+/// Returns the arguments of a method whose message is an object, if protobuf allows fields of these names.
 fn arguments(method: &MethodInfo) -> Option<&'static [&'static str]> {
     let Params::Arguments(names) = method.params else { return None };
     let is_name = |name: &&str| {
@@ -145,7 +181,7 @@ fn arguments(method: &MethodInfo) -> Option<&'static [&'static str]> {
     (names.len() <= ARGUMENTS_MAX && names.iter().all(is_name)).then_some(names)
 }
 
-/// `google/protobuf/struct.proto`, for servers none of whose services brings it.
+/// Creates `google/protobuf/struct.proto`, for servers none of whose services contains it.
 fn values() -> FileDescriptorProto {
     let (structure, list) = (".google.protobuf.Struct", ".google.protobuf.ListValue");
     let mut entry =
@@ -215,7 +251,12 @@ mod tests {
     static CALC: ServiceInfo = ServiceInfo {
         name: "calc.v1.Calc",
         methods: &[
-            MethodInfo::new("Add", Kind::Unary).params(Params::Arguments(&["a", "the_other"])).schema(1),
+            MethodInfo::new("Add", Kind::Unary)
+                .params(Params::Arguments(&["a", "the_other"]))
+                .texts(&[Some(TextParam { kind: TextKind::Int64, is_list: false, is_optional: true }), None])
+                .http(&[HttpRule { verb: "GET", path: "/add/{a}", body: "", response_body: "" }])
+                .idempotency(Idempotency::NoSideEffects)
+                .schema(1),
             MethodInfo::new("Sum", Kind::ClientStream).schema(2),
             MethodInfo::new("Odd", Kind::ServerStream).params(Params::Arguments(&["zahl_ä"])).schema(3),
         ],
@@ -235,10 +276,25 @@ mod tests {
         assert_eq!(file.name.as_deref(), Some("switchboard/json/calc.v1.Calc.proto"));
         let inputs: Vec<_> =
             file.service[0].method.iter().map(|method| method.input_type.as_deref().expect("one")).collect();
-        // What streams in is a message of its own, and names that protobuf has no letters for are left out.
+        // Messages of a request stream have a message type of their own, and names that protobuf does not allow are
+        // left out.
         assert_eq!(inputs, [".calc.v1.CalcAddArguments", VALUE, VALUE]);
         let names: Vec<_> =
             file.message_type[0].field.iter().map(|field| field.json_name.as_deref()).collect();
         assert_eq!(names, [Some("a"), Some("the_other")]);
+        let options = &file.service[0].method[0].options;
+        assert_eq!(options.idempotency_level, Some(IdempotencyLevel::NO_SIDE_EFFECTS));
+        let [UnknownField { number: HttpRule::OPTION, data: UnknownFieldData::LengthDelimited(rules) }] =
+            options.__buffa_unknown_fields.0.iter().as_slice()
+        else {
+            panic!("{options:?}")
+        };
+        assert_eq!(HttpRule::decode(rules).expect("rules"), CALC.methods[0].http);
+        let texts = file.message_type[0].field.iter().map(|field| {
+            let options = field.options.__buffa_unknown_fields.0.iter();
+            options.map(|option| (option.number, option.data.clone())).next()
+        });
+        let number = UnknownFieldData::Varint(CALC.methods[0].texts[0].expect("a text").number().into());
+        assert_eq!(texts.collect::<Vec<_>>(), [Some((TextParam::OPTION, number)), None]);
     }
 }

@@ -1,13 +1,13 @@
-//! Compressed messages that are broken, as gRPC reports them.
+//! Compressed messages that are malformed, as gRPC reports them.
 //!
-//! For gRPC what cannot be decompressed is `INTERNAL` ("Status codes and their use in gRPC"); Connect, whose default
-//! `connectrpc` has for all dialects, says `invalid_argument`.
+//! For gRPC, data that cannot be decompressed is `INTERNAL` ("Status codes and their use in gRPC"). Connect's status is
+//! `invalid_argument`, which `connectrpc` uses by default for all protocols.
 
 use bytes::Bytes;
 use connectrpc::{CompressionProvider, CompressionRegistry, ConnectError, ErrorCode};
 use std::{io::Read, sync::Arc};
 
-/// The compressions of `registry` with the errors of gRPC.
+/// Wraps the compressions of `registry` so that they return the errors of gRPC.
 pub(super) fn registry(registry: &CompressionRegistry) -> CompressionRegistry {
     let known = registry.supported_encodings().into_iter().filter_map(|name| registry.get(name));
     known.fold(CompressionRegistry::new(), |all, provider| all.register(Grpc(provider)))

@@ -1,17 +1,19 @@
-//! WebSocket handshakes, and what the connection carries behind them: by its sub-protocol the native wire (`swb.1`)
-//! or JSON-RPC (`jsonrpc`, or none that is known here); without one, by its path, rpcx.
+//! WebSocket handshakes, and the protocol of the connection after them: by its sub-protocol the native wire (`swb.1`)
+//! or JSON-RPC (`jsonrpc`, or no sub-protocol that the server supports); without one, by its path, rpcx.
 
 use super::{
     body::Reply,
     connection::{Prefixed, respond},
     convert::{self, MetadataLimits},
-    received::Received,
+    hosts::Hosts,
+    metered_body::MeteredBody,
 };
 use crate::{
     Metadata,
     driver::{Accepted, Connection},
     metrics::Carrier,
     net::{Carries, JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo},
+    server::Shared,
 };
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -29,7 +31,7 @@ use switchboard_wire::{
     websocket::{self, Deflate},
 };
 
-/// A handshake that was accepted, from the request to the end of the HTTP connection.
+/// An accepted handshake, from the request to the end of the HTTP connection.
 #[derive(Clone, Default)]
 pub(super) struct Upgrades(Arc<Mutex<Option<Upgrade>>>);
 
@@ -40,26 +42,26 @@ pub(super) struct Upgrade {
     metadata: Metadata,
 }
 
-/// What the server lets WebSockets do.
+/// Options of WebSockets on a server.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// Pages beside the server's own that may come, `*` for all.
+    /// Origins besides the server's own whose pages may connect, `*` for all.
     pub(crate) origins: Vec<String>,
     /// Messages may be compressed.
     pub(crate) deflate: bool,
 }
 
-/// Whether a request asks for a WebSocket.
+/// Returns whether a request is a WebSocket handshake.
 pub(super) fn is_upgrade<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_11 && has_token(request.headers(), &UPGRADE, "websocket")
 }
 
 impl Upgrades {
-    /// Answers a handshake.
-    pub(super) fn answer(
+    /// Responds to a handshake.
+    pub(super) fn respond(
         &self,
-        mut request: Request<Received>,
-        options: &Options,
+        mut request: Request<MeteredBody>,
+        shared: &Shared,
         limits: &MetadataLimits,
     ) -> Response<Reply> {
         let headers = request.headers();
@@ -68,7 +70,7 @@ impl Upgrades {
         let key = text(&SEC_WEBSOCKET_KEY);
         if text(&SEC_WEBSOCKET_VERSION) != "13" {
             let mut response =
-                respond(StatusCode::UPGRADE_REQUIRED, "only version 13 of WebSocket is spoken\n");
+                respond(StatusCode::UPGRADE_REQUIRED, "only version 13 of WebSocket is supported\n");
             response.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             return response;
         }
@@ -77,9 +79,9 @@ impl Upgrades {
             || !websocket::is_key(key)
             || headers.get_all(SEC_WEBSOCKET_KEY).iter().count() > 1
         {
-            return respond(StatusCode::BAD_REQUEST, "this is no handshake of WebSocket (RFC 6455)\n");
+            return respond(StatusCode::BAD_REQUEST, "this is not a WebSocket handshake (RFC 6455)\n");
         }
-        if !may_come(headers, &options.origins) {
+        if !may_come(headers, &shared.websockets.origins, &shared.hosts) {
             return respond(
                 StatusCode::FORBIDDEN,
                 "pages of this origin may open no WebSocket here (websocket_origins)\n",
@@ -93,7 +95,7 @@ impl Upgrades {
         let protocol = [WEBSOCKET_PROTOCOL, JSONRPC_PROTOCOL].into_iter().find(|protocol| offers(protocol));
         let extensions =
             headers.get_all(SEC_WEBSOCKET_EXTENSIONS).iter().filter_map(|value| value.to_str().ok());
-        let deflate = if options.deflate { Deflate::answer(extensions) } else { None };
+        let deflate = if shared.websockets.deflate { Deflate::answer(extensions) } else { None };
         let mut response = respond(StatusCode::SWITCHING_PROTOCOLS, "");
         let accept = websocket::accept_key(key);
         let into = response.headers_mut();
@@ -118,21 +120,23 @@ impl Upgrades {
         response
     }
 
-    /// What was accepted, if anything was.
+    /// Takes the accepted handshake, if there is one.
     pub(super) fn take(&self) -> Option<Upgrade> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl Upgrade {
-    /// Runs the connection behind the handshake to its end; `accepted` makes the rest from its bytes.
+    /// Runs the connection after the handshake to its end; `accepted` creates the connection state from its bytes.
     pub(super) async fn run(self, accepted: impl FnOnce(Box<dyn crate::net::Io>, BytesMut) -> Accepted) {
         let parts = match self.on.await {
             Ok(upgraded) => match upgraded.downcast::<TokioIo<Prefixed>>() {
                 Ok(parts) => parts,
-                Err(_) => return tracing::error!("an upgraded connection is not what was served"),
+                Err(_) => {
+                    return tracing::error!("the type of an upgraded connection differs from the served one");
+                }
             },
-            Err(error) => return tracing::debug!("closed while it was upgraded: {error}"),
+            Err(error) => return tracing::debug!("closed during the upgrade: {error}"),
         };
         let Prefixed { first, io, .. } = parts.io.into_inner();
         let mut input = BytesMut::from(&parts.read_buf[..]);
@@ -153,7 +157,7 @@ impl Upgrade {
                 Connection::new(accepted, wire).inside_websocket().await;
             }
             Carries::Rpcx => {
-                // Clients in Go call their messages texts.
+                // Go clients send their messages as text messages.
                 let pipe = Box::new(pipe(io, input).of_any_kind());
                 let mut accepted = accepted(pipe, BytesMut::new());
                 accepted.peer.wire = "rpcx";
@@ -178,13 +182,16 @@ fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
     values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(token))
 }
 
-/// Only browsers send an origin, and they let every page open a connection to everywhere.
-fn may_come(headers: &HeaderMap, origins: &[String]) -> bool {
+/// Returns whether the page may connect. Only browsers send an origin, and they let every page open a connection to
+/// every server. The host that the request names proves nothing by itself, since any domain can resolve to this
+/// address: it must be one of the server's own names.
+fn may_come(headers: &HeaderMap, origins: &[String], hosts: &Hosts) -> bool {
     let Some(origin) = headers.get(ORIGIN) else { return true };
     let Ok(origin) = origin.to_str() else { return false };
     let own = headers.get(HOST).and_then(|host| host.to_str().ok());
     let authority = origin.split_once("://").map(|(_, authority)| authority);
-    authority.is_some_and(|authority| own.is_some_and(|own| own.eq_ignore_ascii_case(authority)))
+    let is_own = |authority: &str| own.is_some_and(|own| own.eq_ignore_ascii_case(authority));
+    authority.is_some_and(|authority| is_own(authority) && hosts.has(authority))
         || origins.iter().any(|known| known == "*" || known.eq_ignore_ascii_case(origin))
 }
 
@@ -195,6 +202,19 @@ mod tests {
     #[test]
     fn pages_come_from_the_same_host_or_a_listed_origin() {
         let listed = ["https://app.example".to_owned()];
+        let mut named = Hosts::default();
+        named.add("here").expect("a name");
+        let origin = |host: &'static str, origin: &'static str| {
+            HeaderMap::from_iter(
+                [(HOST, host), (ORIGIN, origin)].map(|(name, value)| (name, HeaderValue::from_static(value))),
+            )
+        };
+        let rebound = origin("here:1", "http://here:1");
+        assert!(!may_come(&rebound, &[], &Hosts::default()), "a name that is not configured");
+        for host in ["localhost:1", "127.0.0.1:1", "[::1]:1"] {
+            let own = origin(host, format!("http://{host}").leak());
+            assert!(may_come(&own, &[], &Hosts::default()), "{host}");
+        }
         for (origin, origins, may) in [
             (None, &[][..], true),
             (Some("http://here:1"), &[], true),
@@ -211,7 +231,7 @@ mod tests {
             if let Some(origin) = origin {
                 headers.insert(ORIGIN, HeaderValue::from_static(origin));
             }
-            assert_eq!(may_come(&headers, origins), may, "{origin:?} {origins:?}");
+            assert_eq!(may_come(&headers, origins, &named), may, "{origin:?} {origins:?}");
         }
     }
 }

@@ -18,13 +18,13 @@ use std::{
     time::Instant,
 };
 
-/// Writes requests to a file, to be sent to another server, or again to this one, by `switchboard replay`. The layer is
-/// cheap to clone; clones write to the same file.
+/// Writes requests to a file, which `switchboard replay` sends to this or another server. The layer is cheap to clone;
+/// clones write to the same file.
 ///
-/// Calls with one request and one reply are written, one [`Dumped`] a line; streams are not. The file holds what
-/// callers sent, so only its owner may read it; of their metadata it holds nothing but what
-/// [`metadata`](Self::metadata) names. A thread of its own writes it: calls do not wait, and those that would be too
-/// many or too large are left out and counted.
+/// Calls with one request and one reply are written, one [`Dumped`] per line; streams are not. The file holds requests
+/// of callers, so only its owner may read it; of their metadata it holds only the names given to
+/// [`metadata`](Self::metadata). A separate thread writes the file: calls do not wait, and calls over the limits are
+/// left out and counted.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), switchboard::Error> {
@@ -47,24 +47,24 @@ pub struct Dump {
     counts: Arc<Counts>,
 }
 
-/// A call in a file of [`Dump`], one line of JSON.
+/// One call in a file of [`Dump`], a line of JSON.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Dumped {
-    /// Microseconds from the beginning of the file until the call came.
+    /// Microseconds from the beginning of the file to the begin of the call.
     pub at_us: u64,
-    /// The full name, `package.Service/Method`.
+    /// Full name of the method, `package.Service/Method`.
     pub method: String,
-    /// The name of the [`Codec`] of the message.
+    /// Name of the [`Codec`] of the message.
     pub codec: String,
-    /// Names and values that are text.
+    /// Names and values of metadata that is text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metadata: Vec<(String, String)>,
-    /// In base64.
+    /// The message in base64.
     message: String,
 }
 
-/// A line, and up to how many bytes the file may grow with it.
+/// A line, and the size limit of the file that applies to it.
 struct Line {
     dumped: Dumped,
     file_bytes_max: u64,
@@ -76,14 +76,14 @@ struct Counts {
     left_out: AtomicU64,
 }
 
-/// Calls that wait to be written.
+/// Maximum number of calls that wait to be written.
 const QUEUE_MAX: usize = 1024;
 
 impl Dump {
-    /// Every call of every method, into this file; what it held before is lost.
+    /// Creates a layer that writes every call of every method to this file; the previous content is lost.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// When the file cannot be created or written.
     pub fn to_file(path: impl AsRef<Path>) -> Result<Dump, Error> {
         let path = path.as_ref();
         let failed = |error: io::Error| Error::config(format!("dump to {}: {error}", path.display()));
@@ -108,47 +108,48 @@ impl Dump {
         })
     }
 
-    /// Only these methods; a star stands for anything, as in `demo.Search/*`.
+    /// Restricts the dump to these methods; a star matches any text, as in `demo.Search/*`.
     #[must_use]
     pub fn methods(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> Dump {
         self.sample.methods.extend(patterns.into_iter().map(Into::into));
         self
     }
 
-    /// The share of these calls, from 0 to 1, evenly spread: 0.25 is every fourth.
+    /// Sets the share of these calls that is written, from 0 to 1, evenly spread: 0.25 is every fourth.
     #[must_use]
     pub fn share(mut self, share: f64) -> Dump {
         self.sample.set_share(share);
         self
     }
 
-    /// Metadata that is written as well, if it is text; none unless named. Credentials are better given to the replay.
+    /// Names metadata that is written as well, if it is text; the default is none. Pass credentials to the replay
+    /// instead.
     #[must_use]
     pub fn metadata(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Dump {
         self.metadata.extend(names.into_iter().map(|name| name.into().to_ascii_lowercase()));
         self
     }
 
-    /// Larger messages are left out; 64 KiB unless set.
+    /// Sets the maximum size of a written message in bytes; the default is 64 KiB. Larger messages are left out.
     #[must_use]
     pub fn bytes_max(mut self, bytes: usize) -> Dump {
         self.bytes_max = bytes;
         self
     }
 
-    /// The file does not grow beyond this; 1 GiB unless set.
+    /// Sets the maximum size of the file in bytes; the default is 1 GiB.
     #[must_use]
     pub fn file_bytes_max(mut self, bytes: u64) -> Dump {
         self.file_bytes_max = bytes;
         self
     }
 
-    /// Calls in the file.
+    /// Number of calls in the file.
     pub fn written(&self) -> u64 {
         self.counts.written.load(Ordering::Relaxed)
     }
 
-    /// Calls that were too large, or came too fast, or found the file full or broken.
+    /// Number of calls left out: the message too large, the queue full, or the file full or not writable.
     pub fn left_out(&self) -> u64 {
         self.counts.left_out.load(Ordering::Relaxed)
     }
@@ -182,7 +183,7 @@ impl Counts {
     }
 }
 
-/// Writes lines until nobody makes any more. What has come is in the file whenever nothing waits.
+/// Writes lines until all senders are dropped. The file is flushed whenever the queue is empty.
 fn write_all(lines: &Receiver<Line>, file: File, counts: &Counts) {
     let (mut file, mut bytes) = (BufWriter::new(file), 0);
     while let Ok(first) = lines.recv() {
@@ -196,42 +197,42 @@ fn write_all(lines: &Receiver<Line>, file: File, counts: &Counts) {
             }
             bytes += json.len() as u64;
             if let Err(error) = file.write_all(&json) {
-                return tracing::warn!(%error, "no more calls are dumped");
+                return tracing::warn!(%error, "cannot write the dump: no more calls are dumped");
             }
             waiting += 1;
         }
         if let Err(error) = file.flush() {
-            return tracing::warn!(%error, "no more calls are dumped");
+            return tracing::warn!(%error, "cannot write the dump: no more calls are dumped");
         }
         counts.written.fetch_add(waiting, Ordering::Relaxed);
     }
 }
 
 impl Dumped {
-    /// Reads a line.
+    /// Parses a line of the file.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// When the line is not valid JSON of this type.
     pub fn read(line: &str) -> Result<Dumped, Error> {
-        serde_json::from_str(line).map_err(|error| Error::config(format!("no call of a dump: {error}")))
+        serde_json::from_str(line).map_err(|error| Error::config(format!("not a line of a dump: {error}")))
     }
 
-    /// The message, as its codec has it.
+    /// Decodes the message, which is encoded with [`codec`](Self::codec).
     ///
     /// # Errors
-    /// One that is no base64.
+    /// When the text is not valid base64.
     pub fn message(&self) -> Result<Vec<u8>, Error> {
-        let wrong = |error| Error::config(format!("the message of a call of {}: {error}", self.method));
-        BASE64_STANDARD.decode(&self.message).map_err(wrong)
+        let invalid = |error| Error::config(format!("the message of a call of {}: {error}", self.method));
+        BASE64_STANDARD.decode(&self.message).map_err(invalid)
     }
 
-    /// How the message is encoded.
+    /// The codec of the message.
     ///
     /// # Errors
-    /// A codec that is not known here.
+    /// When the codec is unknown.
     pub fn codec(&self) -> Result<Codec, Error> {
-        let known = Codec::ALL.into_iter().find(|codec| codec.name() == self.codec);
-        known.ok_or_else(|| Error::config(format!("{} has the unknown codec {:?}", self.method, self.codec)))
+        let codec = Codec::ALL.into_iter().find(|codec| codec.name() == self.codec);
+        codec.ok_or_else(|| Error::config(format!("{} has the unknown codec {:?}", self.method, self.codec)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Mirroring: a share of the calls goes to another server as well, whose answers nobody reads.
+//! Mirroring: copies of a share of the calls go to another server, whose responses are dropped.
 
 use super::{BoxFuture, Layer, Next, Sample};
 use crate::{Call, Channel, ClientMethod, Codec, Metadata, Reply, Result, Status};
@@ -13,13 +13,13 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
-/// Sends a share of the calls on to another channel, to try a new version with real traffic, say. The layer is cheap to
-/// clone; clones share their counts.
+/// Sends copies of a share of the calls to another channel, for example to test a new version with real traffic. The
+/// layer is cheap to clone; clones share their counters.
 ///
-/// Calls with one request and one reply are mirrored, streams are not. A copy goes on its way when the call begins,
-/// with the metadata of the call, credentials included, and `switchboard-mirrored: 1`; its answer is dropped, and so
-/// is its failure. Copies that are under way have a limit in number and bytes each: what is over it is left out and
-/// counted, so that a slow mirror costs nothing but its copies.
+/// Calls with one request and one reply are mirrored, streams are not. The copy is sent when the call begins, with the
+/// metadata of the call, credentials included, and `switchboard-mirrored: 1`; its response or error is dropped. Copies
+/// in flight are limited in number, and each in bytes: calls over a limit are left out and counted, so that a slow
+/// mirror does not slow the calls.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,14 +42,14 @@ pub struct Mirror {
 }
 
 struct Counts {
-    /// Copies that may yet be under way at once.
-    places: Arc<Semaphore>,
+    /// One permit for each copy in flight.
+    permits: Arc<Semaphore>,
     sent: AtomicU64,
     failed: AtomicU64,
     left_out: AtomicU64,
 }
 
-/// A copy.
+/// A copy of a call.
 struct Copied {
     method: &'static ClientMethod,
     codec: Codec,
@@ -57,15 +57,15 @@ struct Copied {
     metadata: Metadata,
 }
 
-/// Copies under way unless set.
+/// Default limit of copies in flight.
 const IN_FLIGHT_MAX: usize = 256;
-/// Bytes of a message that is copied unless set.
+/// Default limit of the bytes of a copied message.
 const BYTES_MAX: usize = 64 << 10;
-/// Says to the other server that nobody waits for its answer.
+/// Metadata that marks the call as a copy for the other server: its response is dropped.
 const MARK: &str = "switchboard-mirrored";
 
 impl Mirror {
-    /// Every call of every method, to this channel.
+    /// Creates a layer that mirrors every call of every method to this channel.
     pub fn new(channel: Channel) -> Mirror {
         Mirror {
             channel,
@@ -76,57 +76,57 @@ impl Mirror {
         }
     }
 
-    /// Only these methods; a star stands for anything, as in `demo.Search/*`.
+    /// Restricts mirroring to these methods; a star matches any text, as in `demo.Search/*`.
     #[must_use]
     pub fn methods(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> Mirror {
         self.sample.methods.extend(patterns.into_iter().map(Into::into));
         self
     }
 
-    /// The share of these calls, from 0 to 1, evenly spread: 0.25 is every fourth.
+    /// Sets the share of these calls that is mirrored, from 0 to 1, evenly spread: 0.25 is every fourth.
     #[must_use]
     pub fn share(mut self, share: f64) -> Mirror {
         self.sample.set_share(share);
         self
     }
 
-    /// Copies that may be under way at once; 256 unless set.
+    /// Sets the maximum number of copies in flight; the default is 256.
     #[must_use]
     pub fn in_flight_max(mut self, copies: usize) -> Mirror {
         self.counts = Counts::new(copies);
         self
     }
 
-    /// Larger messages are not copied; 64 KiB unless set.
+    /// Sets the maximum size of a copied message in bytes; the default is 64 KiB. Larger messages are not copied.
     #[must_use]
     pub fn bytes_max(mut self, bytes: usize) -> Mirror {
         self.bytes_max = bytes;
         self
     }
 
-    /// How long a copy may take; 5 s unless set.
+    /// Sets the timeout of a copy; the default is 5 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Mirror {
         self.timeout = timeout;
         self
     }
 
-    /// Copies that were sent, answered or not.
+    /// Number of copies sent, with or without a response.
     pub fn sent(&self) -> u64 {
         self.counts.sent.load(Ordering::Relaxed)
     }
 
-    /// Copies that were sent and failed.
+    /// Number of copies that were sent and failed.
     pub fn failed(&self) -> u64 {
         self.counts.failed.load(Ordering::Relaxed)
     }
 
-    /// Copies that would have been one too many under way, or too large.
+    /// Number of calls left out: too many copies in flight, or the message too large.
     pub fn left_out(&self) -> u64 {
         self.counts.left_out.load(Ordering::Relaxed)
     }
 
-    /// Sends a copy of a call if it is one of the share.
+    /// Sends a copy of the call if it belongs to the share.
     fn mirror(&self, call: &Call) {
         let Some(message) = call.message() else { return };
         let method = call.cx().method();
@@ -137,13 +137,16 @@ impl Mirror {
         if method.kind != crate::Kind::Unary || message.len() > self.bytes_max {
             return left_out();
         }
-        let Ok(place) = self.counts.places.clone().try_acquire_owned() else { return left_out() };
-        let Ok(method) = ClientMethod::intern(&path, method.kind, method.idempotency) else {
-            return left_out();
+        let Ok(permit) = self.counts.permits.clone().try_acquire_owned() else { return left_out() };
+        // Callers choose the names of methods that no service declares: these are not interned, to bound memory.
+        let method = match call.cx().called() {
+            Some(_) => Ok(ClientMethod::called(method.kind)),
+            None => ClientMethod::intern(&path, method.kind, method.idempotency),
         };
+        let Ok(method) = method else { return left_out() };
         let mut metadata = call.cx().metadata().clone();
         metadata.remove(MARK);
-        // What does not fit any more says less.
+        // When the metadata is full, the copy goes without the mark.
         let _ = metadata.insert(MARK, "1");
         let copy = Copied { method, codec: call.codec(), message: message.clone(), metadata };
         let mirror = self.clone();
@@ -153,18 +156,20 @@ impl Mirror {
                 mirror.counts.failed.fetch_add(1, Ordering::Relaxed);
                 tracing::debug!("a mirrored call failed: {status}");
             }
-            drop(place);
+            drop(permit);
         });
     }
 
     async fn send(&self, copy: Copied) -> Result<()> {
         let Copied { method, codec, message, metadata } = copy;
-        // The other side may speak a wire that has not got the codec.
+        // The wire of the other channel may not support the codec.
         if self.channel.codec(codec) != codec {
-            let text = format!("the mirror does not take the codec of {}", method.path);
+            let text =
+                format!("codec {} of {} is not supported by the mirror channel", codec.name(), method.path);
             return Err(Status::unimplemented(text));
         }
         let call = self.channel.unary(method, codec, Ok(message), |_, _| Ok(())).timeout(self.timeout);
+        let call = call.called(metadata.called().cloned());
         let call = metadata.iter().fold(call, |call, (name, value)| call.meta(name, value.clone()));
         call.await.map(drop)
     }
@@ -173,7 +178,7 @@ impl Mirror {
 impl Counts {
     fn new(in_flight_max: usize) -> Arc<Counts> {
         Arc::new(Counts {
-            places: Arc::new(Semaphore::new(in_flight_max.min(Semaphore::MAX_PERMITS))),
+            permits: Arc::new(Semaphore::new(in_flight_max.min(Semaphore::MAX_PERMITS))),
             sent: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             left_out: AtomicU64::new(0),

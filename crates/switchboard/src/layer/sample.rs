@@ -1,4 +1,4 @@
-//! Which calls a layer takes: those of some methods, and of these a share.
+//! Selection of the calls that a layer handles: those of some methods, and of these a share.
 
 use crate::{Call, guard::matches};
 use std::sync::{
@@ -6,18 +6,18 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// Clones count together.
+/// Selects calls by method and share. Clones share the counter.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
-    /// Patterns of names; all when there are none.
+    /// Patterns of method names; empty means all.
     pub(super) methods: Vec<String>,
     pub(super) share: f64,
-    /// Calls that could have been taken.
+    /// Number of calls that matched the patterns.
     seen: Arc<AtomicU64>,
 }
 
 impl Default for Sample {
-    /// Every call.
+    /// Selects every call.
     fn default() -> Sample {
         Sample { methods: Vec::new(), share: 1.0, seen: Arc::default() }
     }
@@ -28,7 +28,7 @@ impl Sample {
         self.share = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
     }
 
-    /// The full name of the call's method, if the call is to be taken.
+    /// Returns the full name of the call's method, if the call is selected.
     pub(super) fn takes(&self, call: &Call) -> Option<String> {
         if self.methods.is_empty() {
             // Most calls of a small share need no name.
@@ -38,7 +38,7 @@ impl Sample {
         (self.methods.iter().any(|pattern| matches(pattern, &path)) && self.is_due()).then_some(path)
     }
 
-    /// Whether this one is the next of the share.
+    /// Counts a matching call; returns true when it belongs to the share.
     fn is_due(&self) -> bool {
         let before = self.seen.fetch_add(1, Ordering::Relaxed) as f64;
         ((before + 1.0) * self.share).floor() > (before * self.share).floor()

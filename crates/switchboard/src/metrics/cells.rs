@@ -1,6 +1,6 @@
-//! Where workers count: a line of memory of its own for each, and cells that exist once they are needed.
+//! Counter storage: separate cache lines for each worker, and cells that are allocated on first use.
 //!
-//! A method that was called on a wire costs 1.2 KiB a worker, one that was not eight bytes.
+//! A method with calls on a wire costs 1.2 KiB per worker and wire; without calls it costs eight bytes.
 
 use super::{
     histogram::Histogram,
@@ -15,25 +15,25 @@ use std::{
     time::Duration,
 };
 
-/// The cells that one worker writes; aligned so that workers share no cache line.
+/// Cells written by one worker; aligned so that workers share no cache line.
 #[repr(align(128))]
 pub(super) struct Shard {
-    /// By wire, then by method; allocated with the first call of the wire, and of the method on it.
+    /// Cells by wire, then by method; allocated with the first call of the wire, and of the method on it.
     wires: [OnceLock<Methods>; Wire::ALL.len()],
-    /// By carrier.
+    /// Traffic by carrier.
     traffic: [Traffic; Carrier::ALL.len()],
 }
 
 type Methods = Box<[OnceLock<Box<Cells>>]>;
 
-/// What one method counts on one wire.
+/// Counters of one method on one wire.
 #[derive(Default)]
 pub(super) struct Cells {
     pub(super) latency: Histogram,
     pub(super) nanoseconds: AtomicU64,
-    /// Failures by [`Code::number`]; successes are what is left of all.
+    /// Failures by [`Code::number`]; successes are computed from the total.
     pub(super) codes: [AtomicU64; 17],
-    /// Calls that wait in handlers. One call adds and takes away at the same worker.
+    /// Calls that wait in handlers. The same worker increments and decrements it for a call.
     pub(super) in_flight: AtomicU64,
     pub(super) received: AtomicU64,
     pub(super) sent: AtomicU64,
@@ -46,14 +46,14 @@ pub(super) struct Traffic {
     pub(super) sent: AtomicU64,
 }
 
-/// Calls that ended alike.
+/// A number of calls that ended in the same way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub(crate) calls: u64,
     pub(crate) code: Code,
-    /// Time that each took.
+    /// Duration of each call.
     pub(crate) took: Duration,
-    /// Bytes of all their messages, as the handler sees them.
+    /// Bytes of all request messages, as the handler sees them.
     pub(crate) received: u64,
     pub(crate) sent: u64,
 }
@@ -66,14 +66,14 @@ impl Shard {
         }
     }
 
-    /// The cells of a method, one of so many.
+    /// Returns the cells of a method; `methods` is the number of methods.
     #[inline]
     pub(super) fn at(&self, wire: Wire, method: usize, methods: usize) -> &Cells {
         let cells = self.wires[wire as usize].get_or_init(|| (0..methods).map(|_| OnceLock::new()).collect());
         cells[method].get_or_init(Box::default)
     }
 
-    /// The same, if there are any.
+    /// Returns the cells of a method if they exist.
     pub(super) fn find(&self, wire: Wire, method: usize) -> Option<&Cells> {
         self.wires[wire as usize].get()?[method].get().map(|cells| &**cells)
     }

@@ -1,22 +1,22 @@
 //! The counters as text for Prometheus: the exposition format 0.0.4, and OpenMetrics 1.0.
 //!
-//! Names follow the glossary. Counters that are zero because nothing of their kind can happen are left out: a method
-//! shows up with the first call on a wire.
+//! Names follow the glossary. Counters that cannot change are omitted: a method appears with the first call
+//! on a wire.
 
 use super::{MethodStats, ServerStats, TlsStats, WireStats};
 use crate::{Code, MemoryStats};
 use std::fmt::{Display, Write as _};
 
-/// Bounds of a histogram as Prometheus gets it: every power of two of 1.024 us, of which the last ends at 69 s.
+/// Histogram bounds for Prometheus: every power of two of 1.024 us; the last bucket ends at 69 s.
 const BOUND_NS: u128 = 1024;
 
 impl ServerStats {
-    /// All counters as Prometheus scrapes them, in its text format 0.0.4 (`text/plain; version=0.0.4`).
+    /// Returns all counters in the Prometheus text format 0.0.4 (`text/plain; version=0.0.4`).
     pub fn prometheus(&self) -> String {
         self.expose(false)
     }
 
-    /// The same in the format of OpenMetrics 1.0 (`application/openmetrics-text; version=1.0.0`).
+    /// Returns all counters in the OpenMetrics 1.0 format (`application/openmetrics-text; version=1.0.0`).
     pub fn open_metrics(&self) -> String {
         self.expose(true)
     }
@@ -44,9 +44,9 @@ struct Text {
 impl Text {
     fn connections(&mut self, stats: &ServerStats) {
         self.plain_counter("switchboard_accepted", "connections accepted", stats.accepted);
-        let what = "connections closed because their first bytes are of no protocol known here";
+        let what = "connections closed because their first bytes match no enabled protocol";
         self.plain_counter("switchboard_unknown_protocol", what, stats.unknown_protocol);
-        let what = "connections closed because their peer broke its protocol";
+        let what = "connections closed because their peer violated the protocol";
         self.plain_counter("switchboard_protocol_errors", what, stats.protocol_errors);
         self.gauge("switchboard_connections_open", "connections open now, by what they speak");
         for carrier in &stats.carriers {
@@ -70,7 +70,7 @@ impl Text {
 
     fn memory(&mut self, memory: &MemoryStats) {
         let gauges = [
-            ("switchboard_memory_held_bytes", "bytes that peers make the server hold", memory.held),
+            ("switchboard_memory_held_bytes", "bytes that the server holds for its peers", memory.held),
             ("switchboard_memory_max_bytes", "most of them (memory_bytes_max); 0: no limit", memory.max),
             ("switchboard_memory_paused", "connections not read because they hold much", memory.paused),
         ];
@@ -78,19 +78,23 @@ impl Text {
             self.gauge(name, help);
             self.sample(name, &[], value);
         }
-        let what = "times that a connection was not read any more because it held much";
+        let what = "times that a connection stopped being read because it held much";
         self.plain_counter("switchboard_memory_pauses", what, memory.pauses);
-        self.plain_counter("switchboard_memory_refused", "calls refused for want of room", memory.refused);
-        let what = "replies that found no room when they were made";
+        self.plain_counter(
+            "switchboard_memory_refused",
+            "calls rejected because memory was short",
+            memory.refused,
+        );
+        let what = "replies dropped because memory was short";
         self.plain_counter("switchboard_memory_dropped", what, memory.dropped);
-        let what = "connections cut off in the middle of a large message";
+        let what = "connections closed in the middle of a large message";
         self.plain_counter("switchboard_memory_cut", what, memory.cut);
     }
 
     fn tls(&mut self, tls: &TlsStats) {
         self.plain_counter("switchboard_tls_handshakes", "handshakes that succeeded", tls.handshakes);
         self.plain_counter("switchboard_tls_failures", "handshakes that failed", tls.failures);
-        let what = "connections with TLS where none is taken, or without where it is required";
+        let what = "TLS connections to plaintext listeners, and plaintext connections where TLS is required";
         self.plain_counter("switchboard_tls_mismatches", what, tls.mismatches);
         self.plain_counter("switchboard_tls_reloads", "changed certificates that came into use", tls.reloads);
         let what = "changes of certificates that could not be used";
@@ -158,7 +162,7 @@ impl Text {
         self.sample(&format!("{name}_total"), &[], value);
     }
 
-    /// Counters are named without their suffix in OpenMetrics only.
+    /// Only OpenMetrics omits the suffix in the name of a counter family.
     fn counter(&mut self, name: &str, help: &str) {
         match self.is_open {
             true => self.family(name, help, "counter"),
@@ -192,7 +196,7 @@ impl Text {
     }
 }
 
-/// Every method on every wire that it was called on, with its labels.
+/// Calls `each` for every method on every wire with calls, with its labels.
 fn for_each(methods: &[MethodStats], mut each: impl FnMut([(&str, &str); 3], &WireStats)) {
     for method in methods {
         let (service, name) = split(&method.name);

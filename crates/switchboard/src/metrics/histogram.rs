@@ -1,23 +1,23 @@
-//! Latency in buckets: four steps to each power of two, so that a percentile is at most an eighth off.
+//! Latency histogram with four buckets per power of two, so that a percentile is off by at most an eighth.
 //!
-//! The first bucket ends at 32 ns; the last, from 120 s on, is open. Powers of two of 1.024 us are
-//! bounds of buckets, which is what [`MethodStats::latency`](super::MethodStats::latency) and Prometheus count by.
+//! The first bucket ends at 32 ns; the last, from 120 s on, is open. Powers of two of 1.024 us are bucket
+//! bounds, because [`MethodStats::latency`](super::MethodStats::latency) and Prometheus use them.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-/// Nanoseconds are counted in units of 2^5.
+/// Size of the unit: 2^5 nanoseconds.
 const UNIT_BITS: u32 = 5;
-/// Steps to a power of two, as a power of two.
+/// Buckets per power of two, as a power of two.
 const STEP_BITS: u32 = 2;
-/// Powers of two of the unit, beyond the first few that are counted one by one.
+/// Number of powers of two of the unit, after the first values that have a bucket each.
 const POWERS: usize = 31;
-/// 124 cells of eight bytes.
+/// Number of buckets: 124 cells of eight bytes.
 pub(super) const BUCKETS: usize = POWERS << STEP_BITS;
 
-/// The cells of one method, on one wire, of one worker.
+/// Buckets of one method on one wire of one worker.
 pub(super) struct Histogram([AtomicU64; BUCKETS]);
 
 impl Default for Histogram {
@@ -50,7 +50,7 @@ fn bucket(nanoseconds: u64) -> usize {
     ((((power - STEP_BITS + 1) << STEP_BITS) as usize) + step as usize).min(BUCKETS - 1)
 }
 
-/// The nanoseconds at which a bucket ends; what is there belongs to the next.
+/// Returns the exclusive upper bound of a bucket in nanoseconds.
 fn end(bucket: usize) -> u64 {
     let (power, step) = (bucket >> STEP_BITS, bucket as u64 & ((1 << STEP_BITS) - 1));
     let units = match power {
@@ -60,7 +60,7 @@ fn end(bucket: usize) -> u64 {
     units << UNIT_BITS
 }
 
-/// How long calls took, in buckets.
+/// Distribution of call durations.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Latency {
     counts: Vec<u64>,
@@ -73,8 +73,9 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// The time within which this part of the calls ended: 0.5 for the median, 0.99 for the 99th percentile; at most
-    /// an eighth off, and 137 s for all that took longer. Zero when nothing was counted.
+    /// Returns the duration within which this fraction of the calls ended: 0.5 for the median, 0.99 for the
+    /// 99th percentile. It is off by at most an eighth; 137 s means any duration beyond the last bound. Zero
+    /// without calls.
     pub fn quantile(&self, part: f64) -> Duration {
         let total = self.count();
         let rank = ((total as f64 * part.clamp(0.0, 1.0)).ceil() as u64).max(1);
@@ -82,7 +83,7 @@ impl Latency {
         for (at, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             if below + count >= rank {
                 let start = if at == 0 { 0 } else { end(at - 1) };
-                // Calls of one bucket are taken to lie evenly in it.
+                // Calls of one bucket are assumed to be distributed evenly.
                 let within = (rank - below) as f64 / *count as f64;
                 return Duration::from_nanos(start + ((end(at) - start) as f64 * within) as u64);
             }
@@ -91,12 +92,12 @@ impl Latency {
         Duration::ZERO
     }
 
-    /// Calls that were counted.
+    /// Returns the number of calls.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The bounds of all buckets but the last, which is open, and the calls that took less than each.
+    /// Returns the upper bounds of all buckets but the open last one, with the number of calls below each.
     pub fn cumulative(&self) -> impl Iterator<Item = (Duration, u64)> {
         let mut sum = 0;
         self.counts[..BUCKETS - 1].iter().enumerate().map(move |(at, count)| {
@@ -105,14 +106,15 @@ impl Latency {
         })
     }
 
-    /// Adds those of `other`.
+    /// Adds the calls of `other`.
     pub fn merge(&mut self, other: &Latency) {
         for (sum, count) in self.counts.iter_mut().zip(&other.counts) {
             *sum += count;
         }
     }
 
-    /// By powers of two of 1.024 us: entry n counts those below the nth that no earlier one counts.
+    /// Returns the counts by powers of two of 1.024 us: entry n counts calls below the nth that are not
+    /// counted in an earlier entry.
     pub(super) fn by_powers(&self, entries: usize) -> Vec<u64> {
         let mut powers = vec![0; entries];
         for (at, count) in self.counts.iter().enumerate() {

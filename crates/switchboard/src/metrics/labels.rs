@@ -1,6 +1,6 @@
-//! What counters are kept apart by, beside the method: the wire of a call, and the protocol of a connection.
+//! Labels of counters: the wire of a call, and the protocol of a connection.
 
-/// The wire that a call came on. Calls inside a WebSocket are counted apart, whatever they are written in.
+/// Wire of a call. All calls inside WebSockets have the label `WebSocket`, independently of their encoding.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Wire {
     BaiduStd,
@@ -37,7 +37,8 @@ impl Wire {
         Wire::WebSocket,
     ];
 
-    /// The name in stats, labels and pages; the same as [`Peer::wire`](crate::Peer::wire), but for WebSockets.
+    /// Returns the name in stats, labels and pages; equal to [`Peer::wire`](crate::Peer::wire) except for
+    /// WebSockets.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Wire::BaiduStd => "baidu_std",
@@ -57,13 +58,13 @@ impl Wire {
         }
     }
 
-    /// That of a peer's calls.
+    /// Returns the label for the wire name of a peer.
     pub(crate) fn of(name: &str) -> Wire {
         Wire::ALL.into_iter().find(|wire| wire.name() == name).unwrap_or(Wire::Native)
     }
 }
 
-/// What a connection speaks. One that speaks HTTP carries calls of several wires.
+/// Protocol of a connection. An HTTP connection carries calls of several wires.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Carrier {
     BaiduStd,
@@ -77,7 +78,7 @@ pub(crate) enum Carrier {
     Rpcx,
     Sofa,
     Thrift,
-    /// An HTTP connection that has become one.
+    /// An HTTP connection after its upgrade.
     WebSocket,
 }
 

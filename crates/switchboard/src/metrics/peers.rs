@@ -1,8 +1,8 @@
-//! Counters by caller, for as many callers as fit: the busiest stay, the others are counted together.
+//! Counters by caller for a limited number of callers: the busiest keep their entries, the others share one.
 //!
-//! A caller is an IP address, or the kind of transport where there is none. A table that is full gives up the caller
-//! without a connection that made the fewest calls; what that one had counted is added to the rest. So strangers with
-//! many addresses push each other out, and not those who call much.
+//! A caller is an IP address, or the kind of transport if there is no address. A full table evicts the caller
+//! without a connection that made the fewest calls, and adds its counts to the shared entry. So clients with
+//! many addresses evict each other, and not the callers with many calls.
 
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-/// Callers that are counted apart.
+/// Number of callers with their own counters.
 const PEERS_MAX: usize = 256;
 
 /// The callers of a server.
@@ -29,7 +29,7 @@ enum Key {
     Local(&'static str),
 }
 
-/// What is counted of one caller.
+/// Counters of one caller.
 #[derive(Debug, Default)]
 pub(crate) struct PeerCount {
     open: AtomicU64,
@@ -40,8 +40,8 @@ pub(crate) struct PeerCount {
     sent: AtomicU64,
 }
 
-/// What a connection counts before it tells its [`PeerCount`], so that callers from one address do not fight for a
-/// cache line.
+/// Counts that a connection collects before it adds them to its [`PeerCount`], so that connections from one
+/// address do not contend for a cache line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) calls: u64,
@@ -54,15 +54,16 @@ pub(crate) struct Tally {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PeerStats {
-    /// Its IP address; `unix` or `memory` for callers without; `others` for all that are not counted apart.
+    /// IP address; `unix` or `memory` for callers without one; `others` for all callers without their own
+    /// counters.
     pub address: String,
-    /// Connections open now.
+    /// Currently open connections.
     pub open: u64,
     /// Connections accepted.
     pub connections: u64,
-    /// Calls that ended. Connections tell after 1024 calls, or a second of silence.
+    /// Ended calls. Connections report after 1024 calls, or after a second of silence.
     pub calls: u64,
-    /// Those of them that failed.
+    /// Failed calls.
     pub failed: u64,
     /// Bytes of request messages.
     pub received: u64,
@@ -71,7 +72,7 @@ pub struct PeerStats {
 }
 
 impl Peers {
-    /// A connection begins; [`PeerCount::leave`] ends it.
+    /// Counts a new connection; [`PeerCount::leave`] counts its end.
     pub(crate) fn enter(&self, ip: Option<IpAddr>, address: &str) -> Arc<PeerCount> {
         let key = match ip {
             Some(ip) => Key::Ip(ip.to_canonical()),
@@ -88,13 +89,13 @@ impl Peers {
             }
             None => self.others.clone(),
         };
-        // Under the lock, so that nobody gives up a caller that is just coming.
+        // Under the lock, so that a caller that is being added is not evicted.
         count.open.fetch_add(1, Ordering::Relaxed);
         count.connections.fetch_add(1, Ordering::Relaxed);
         count
     }
 
-    /// Makes room; false when every caller has a connection.
+    /// Evicts a caller; returns false if every caller has a connection.
     fn evict(&self, known: &mut HashMap<Key, Arc<PeerCount>>) -> bool {
         let idle = known.iter().filter(|(_, count)| count.open.load(Ordering::Relaxed) == 0);
         let least = idle.min_by_key(|(_, count)| count.calls.load(Ordering::Relaxed)).map(|(key, _)| *key);
@@ -110,7 +111,7 @@ impl Peers {
         true
     }
 
-    /// All callers, the busiest first, and last the others if there are any.
+    /// Returns all callers, the busiest first, and the shared entry last if it is not empty.
     pub(crate) fn stats(&self) -> Vec<PeerStats> {
         let name = |key: &Key| match key {
             Key::Ip(ip) => ip.to_string(),
@@ -142,7 +143,7 @@ impl PeerCount {
         }
     }
 
-    /// A connection has ended.
+    /// Counts the end of a connection.
     pub(crate) fn leave(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -185,7 +186,7 @@ mod tests {
         assert_eq!(stats.len(), PEERS_MAX + 1);
         assert_eq!((stats[0].address.as_str(), stats[0].calls), ("10.0.0.0", 1000));
         assert_eq!(stats[PEERS_MAX].address, "others");
-        // Nothing is lost.
+        // Evicted counts are added to the shared entry.
         assert_eq!(stats.iter().map(|peer| peer.calls).sum::<u64>(), 2999);
         assert_eq!(stats.iter().map(|peer| peer.connections).sum::<u64>(), 2000);
     }
@@ -199,7 +200,7 @@ mod tests {
         let stats = peers.stats();
         assert_eq!(stats.last().map(|peer| (peer.address.as_str(), peer.calls)), Some(("others", 5)));
         drop(held);
-        // A caller over IPv4 is the same on a socket of IPv6.
+        // An IPv4 caller has the same entry on an IPv6 socket.
         let mapped = Some(IpAddr::V6(Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped()));
         peers.enter(mapped, "tcp://");
         let stats = peers.stats();

@@ -1,12 +1,11 @@
-//! Where servers listen and clients dial.
+//! Addresses to listen on and to connect to.
 
 use crate::Status;
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// An address of any transport, written as a URL: `tcp://127.0.0.1:8080`, `tcp://[::1]:0`, `unix:/run/app.sock`,
-/// `memory://name`, `tls://host:8443`; for clients `ws://127.0.0.1:8080/path` and
-/// `wss://host:8443/path` too. `http://` and a bare `host:port` mean
-/// TCP, `https://` means TLS.
+/// Address of any transport, written as a URL: `tcp://127.0.0.1:8080`, `tcp://[::1]:0`, `unix:/run/app.sock`,
+/// `memory://name`, `tls://host:8443`; for clients also `ws://127.0.0.1:8080/path` and
+/// `wss://host:8443/path`. `http://` and a bare `host:port` mean TCP, `https://` means TLS.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Address {
@@ -14,13 +13,14 @@ pub enum Address {
     Memory(String),
     /// Host name or IP address, and port.
     Tcp(String, u16),
-    /// The same, inside TLS.
+    /// TCP with TLS: host name or IP address, and port.
     Tls(String, u16),
     /// A socket in the file system.
     Unix(PathBuf),
-    /// A WebSocket: host name or IP address, port, and path. Servers take WebSockets on their TCP addresses.
+    /// A WebSocket: host name or IP address, port, and path. Servers accept WebSockets on their TCP
+    /// addresses.
     WebSocket(String, u16, String),
-    /// The same, inside TLS.
+    /// A WebSocket with TLS: host name or IP address, port, and path.
     WebSocketTls(String, u16, String),
 }
 
@@ -30,7 +30,7 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Address, Status> {
         let wrong = |why: &str| {
             Status::invalid_argument(format!(
-                "{text:?} is no address: {why}; expected tcp://HOST:PORT, tls://HOST:PORT, unix:/PATH or memory://NAME"
+                "{text:?} is not a valid address: {why}; expected tcp://HOST:PORT, tls://HOST:PORT, unix:/PATH or memory://NAME"
             ))
         };
         if let Some(path) = text.strip_prefix("unix://").or_else(|| text.strip_prefix("unix:")) {
@@ -82,17 +82,17 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// Whether what is spoken there goes through TLS.
+    /// Returns whether connections to the address use TLS.
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self, Address::Tls(..) | Address::WebSocketTls(..))
     }
 
-    /// Whether what is spoken there goes through a WebSocket.
+    /// Returns whether connections to the address use a WebSocket.
     pub(crate) fn is_websocket(&self) -> bool {
         matches!(self, Address::WebSocket(..) | Address::WebSocketTls(..))
     }
 
-    /// Gives a WebSocket without a path this one.
+    /// Sets the path of a WebSocket address that has none.
     pub(crate) fn or_path(&mut self, usual: &str) {
         if let Address::WebSocket(_, _, path) | Address::WebSocketTls(_, _, path) = self
             && path == "/"
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_addresses_say_what_is_expected() {
+    fn errors_of_invalid_addresses_list_the_valid_forms() {
         for text in [
             "",
             "ws://",

@@ -1,30 +1,31 @@
-//! Buffers lent to connections while bytes flow, a few kept per thread.
+//! Pool of I/O buffers: each thread keeps a few and lends them to connections while bytes flow.
 //!
-//! A connection that has nothing to read or write holds no buffer, which is what makes ten thousand idle ones
-//! cheap; and the one that a worker uses all the time stays in its cache.
+//! A connection without bytes to read or write holds no buffer, so ten thousand idle connections are cheap;
+//! and the buffer that a worker uses all the time stays in its cache.
 
 use bytes::BytesMut;
 use std::cell::RefCell;
 
-/// Capacity of a lent buffer.
+/// Capacity of a lent buffer in bytes.
 pub(crate) const BUFFER_BYTES: usize = 64 << 10;
-/// Buffers kept per thread: one for reading, one for writing, a few for connections in the middle of a message.
+/// Maximum number of buffers kept per thread: one for reading, one for writing, a few for partially received
+/// messages.
 const KEPT_MAX: usize = 8;
-/// Larger ones go back to the allocator.
+/// Maximum capacity of a kept buffer; larger ones are freed.
 const KEPT_BYTES_MAX: usize = 4 * BUFFER_BYTES;
 
 thread_local! {
     static KEPT: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An empty buffer of at least [`BUFFER_BYTES`].
+/// Returns an empty buffer of at least [`BUFFER_BYTES`].
 #[inline]
 pub(crate) fn lend() -> BytesMut {
     KEPT.with_borrow_mut(Vec::pop).unwrap_or_else(|| BytesMut::with_capacity(BUFFER_BYTES))
 }
 
-/// Takes a buffer back; its contents are dropped. False when parts of it are still in use, as payloads that somebody
-/// keeps: then it is lost to the pool.
+/// Returns a buffer to the pool and drops its contents. Returns false if parts of it are still in use, for
+/// example by a stored payload: then the pool loses the buffer.
 #[inline]
 pub(crate) fn take_back(mut buffer: BytesMut) -> bool {
     buffer.clear();
@@ -41,15 +42,15 @@ pub(crate) fn take_back(mut buffer: BytesMut) -> bool {
     true
 }
 
-/// Whether a connection may hand out shares of its buffers.
+/// Decides whether a connection may hand out slices of its buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
-    /// Buffers to come that are not shared.
+    /// Number of further buffers whose contents are copied instead of shared.
     penalty: u8,
 }
 
 impl Sharing {
-    /// Buffers that are not shared after one that was lost.
+    /// Number of buffers that are not shared after one was lost.
     const PENALTY: u8 = 64;
 
     #[inline]
@@ -57,7 +58,7 @@ impl Sharing {
         self.penalty == 0
     }
 
-    /// Gives a buffer back and remembers whether that worked.
+    /// Returns a buffer to the pool, and records whether it was lost.
     #[inline]
     pub(crate) fn take_back(&mut self, buffer: BytesMut) {
         self.penalty = if take_back(buffer) { self.penalty.saturating_sub(1) } else { Sharing::PENALTY };

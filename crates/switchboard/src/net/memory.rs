@@ -1,4 +1,4 @@
-//! `memory://name`: pipe pairs inside this process, for tests and for the real stack without a socket.
+//! `memory://name`: pipe pairs inside this process, for tests, and to run the real stack without a socket.
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,7 @@ use tokio::{io::DuplexStream, sync::mpsc};
 
 /// Bytes that one side may write ahead of the other.
 const PIPE_BYTES: usize = 256 << 10;
-/// Dials that wait to be accepted.
+/// Maximum number of dials that wait to be accepted.
 const BACKLOG: usize = 128;
 
 static LISTENERS: LazyLock<Mutex<HashMap<String, mpsc::Sender<DuplexStream>>>> =
@@ -47,7 +47,7 @@ impl Drop for Listener {
 }
 
 pub(crate) async fn dial(name: &str) -> io::Result<DuplexStream> {
-    let refused = || io::Error::new(io::ErrorKind::ConnectionRefused, "nobody listens under this name");
+    let refused = || io::Error::new(io::ErrorKind::ConnectionRefused, "no server listens under this name");
     let listener = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
     listener.ok_or_else(refused)?.send(theirs).await.map_err(|_| refused())?;

@@ -1,4 +1,4 @@
-//! Transports: what makes ordered bytes both ways.
+//! Transports: bidirectional byte streams.
 
 mod address;
 mod buffer;

@@ -1,26 +1,51 @@
-//! TCP, Unix and memory pipes behind one type.
+//! TCP, Unix sockets and memory pipes behind one type.
 
 use super::{Address, Carries, WebSocketIo, memory};
 use crate::{Result, Status};
 use std::{
     io::{self, IoSlice},
     net::SocketAddr,
-    pin::Pin,
-    task::{Context, Poll},
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, Interest, Ready},
     net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream, lookup_host},
     time::timeout,
 };
 
-/// Ordered bytes both ways; one virtual call a system call.
-pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+/// A bidirectional byte stream; each system call costs one virtual call.
+pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {
+    /// Returns whether the peer has closed its sending side, even if bytes before the end are unread. Makes no system
+    /// call. False if the transport does not report it, and while the unread bytes fill the buffers of the system.
+    fn is_read_closed(&self) -> bool {
+        false
+    }
+}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+impl Io for tokio::io::DuplexStream {}
 
-/// Writes parts at once, and one alone by the plainer system call: the kernel is done with that sooner.
+impl Io for TcpStream {
+    fn is_read_closed(&self) -> bool {
+        is_closed(self.ready(Interest::READABLE))
+    }
+}
+
+impl Io for UnixStream {
+    fn is_read_closed(&self) -> bool {
+        is_closed(self.ready(Interest::READABLE))
+    }
+}
+
+/// Returns whether the runtime has seen the peer close its sending side.
+fn is_closed(ready: impl Future<Output = io::Result<Ready>>) -> bool {
+    let known = pin!(ready).poll(&mut Context::from_waker(Waker::noop()));
+    matches!(known, Poll::Ready(Ok(ready)) if ready.is_read_closed())
+}
+
+/// Writes several parts with one vectored write, and a single part with a plain write, which is faster in the
+/// kernel.
 #[inline]
 pub(crate) fn poll_write_parts(
     io: &mut dyn Io,
@@ -33,7 +58,7 @@ pub(crate) fn poll_write_parts(
     }
 }
 
-/// A pipe that is not bound to a runtime yet, so that the worker that will drive it can adopt it.
+/// A pipe that is not registered with a runtime yet, so that the worker that will drive it can adopt it.
 pub(crate) enum Pipe {
     Memory(tokio::io::DuplexStream),
     Tcp(std::net::TcpStream),
@@ -41,7 +66,7 @@ pub(crate) enum Pipe {
 }
 
 impl Pipe {
-    /// Our own address, where it is one of IP.
+    /// Returns the local IP address, if the pipe has one.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         match self {
             Pipe::Tcp(stream) => stream.local_addr().ok(),
@@ -66,14 +91,14 @@ pub(crate) enum Listener {
     Unix(UnixListener, std::path::PathBuf),
 }
 
-/// Connections that wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+/// Maximum number of connections that wait to be accepted; the kernel limits it to `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
 
 impl Listener {
     pub(crate) async fn bind(address: &Address) -> io::Result<Listener> {
         match address {
             Address::Memory(name) => memory::Listener::bind(name).map(Listener::Memory),
-            // The socket is the same; what speaks TLS on it is the acceptor's.
+            // TCP and TLS use the same socket; the acceptor handles TLS.
             Address::Tcp(host, port) | Address::Tls(host, port) => {
                 let mut last = None;
                 for address in lookup_host((host.as_str(), *port)).await? {
@@ -86,7 +111,7 @@ impl Listener {
                     .unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host has no address")))
             }
             Address::Unix(path) => {
-                // A socket file that nobody listens on is a leftover of a server that was killed.
+                // A socket file without a listener is left over from a server that was killed.
                 if std::os::unix::net::UnixStream::connect(path)
                     .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
                 {
@@ -96,18 +121,18 @@ impl Listener {
             }
             Address::WebSocket(..) | Address::WebSocketTls(..) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "WebSockets come in on a TCP address: listen on tcp://HOST:PORT or tls://HOST:PORT",
+                "WebSockets use a TCP address: listen on tcp://HOST:PORT or tls://HOST:PORT",
             )),
         }
     }
 
-    /// A socket that listens already.
+    /// Uses a socket that listens already.
     #[cfg(feature = "handover")]
     pub(crate) fn from_socket(socket: std::net::TcpListener) -> io::Result<Listener> {
         TcpListener::from_std(socket).map(Listener::Tcp)
     }
 
-    /// The same socket once more, where it is one of TCP.
+    /// Duplicates the socket, if it is a TCP socket.
     #[cfg(feature = "handover")]
     pub(crate) fn socket(&self) -> io::Result<Option<std::os::fd::OwnedFd>> {
         use std::os::fd::AsFd;
@@ -117,7 +142,7 @@ impl Listener {
         }
     }
 
-    /// The address that was bound, with the port that the system chose.
+    /// Returns the bound address, with the port that the system chose.
     pub(crate) fn address(&self) -> io::Result<Address> {
         Ok(match self {
             Listener::Memory(listener) => Address::Memory(listener.name().to_owned()),
@@ -129,7 +154,7 @@ impl Listener {
         })
     }
 
-    /// The next pipe and the peer's address. Cancel safe.
+    /// Returns the next pipe and the peer's address. Cancel safe.
     pub(crate) async fn accept(&mut self) -> io::Result<(Pipe, String, Option<SocketAddr>)> {
         match self {
             Listener::Memory(listener) => {
@@ -138,7 +163,8 @@ impl Listener {
             }
             Listener::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                // Always: Nagle's wait for an acknowledgement costs 40 ms a call on some peers.
+                // Always set: Nagle's algorithm waits for an acknowledgement, which costs 40 ms per call with
+                // some peers.
                 stream.set_nodelay(true)?;
                 Ok((Pipe::Tcp(stream.into_std()?), format!("tcp://{peer}"), Some(peer)))
             }
@@ -153,7 +179,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Listener::Unix(_, path) = self {
-            // Best effort: a file that stays is recognised as a leftover by the next bind.
+            // Best effort: the next bind recognizes a file that remains as a leftover.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -166,28 +192,28 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// What a channel needs to put TLS on its pipes.
+/// TLS settings of a channel.
 #[cfg(feature = "tls")]
 pub(crate) type TlsConnector = std::sync::Arc<super::tls::Connector>;
-/// Nothing: this build has no TLS.
+/// Uninhabited: this build has no TLS.
 #[cfg(not(feature = "tls"))]
 pub(crate) type TlsConnector = std::convert::Infallible;
 
-/// How a channel opens its pipes.
+/// Settings for opening the pipes of a channel.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dialling {
-    /// For addresses inside TLS.
+    /// TLS settings, for addresses that use it.
     pub(crate) tls: Option<TlsConnector>,
-    /// What WebSockets carry.
+    /// Protocol inside WebSockets.
     pub(crate) carries: Carries,
-    /// WebSockets offer to compress messages.
+    /// Offers compression of messages on WebSockets.
     pub(crate) deflate: bool,
 }
 
-/// Opens a pipe within `limit`, the handshake of TLS included.
+/// Opens a pipe within `limit`, including the TLS handshake.
 ///
 /// # Errors
-/// `Unavailable` that names the phase, the peer and the cause; a retry is safe.
+/// Returns `Unavailable` with the phase, the peer and the cause; a retry is safe.
 pub(crate) async fn dial(
     address: &Address,
     Dialling { tls, carries, deflate }: &Dialling,
@@ -202,7 +228,7 @@ pub(crate) async fn dial(
         Ok::<Box<dyn Io>, io::Error>(match address {
             Address::Memory(name) => Box::new(memory::dial(name).await?),
             Address::Tcp(host, port) | Address::Tls(host, port) => {
-                // Every address of the host in turn; the whole has one time limit.
+                // Every address of the host is tried in turn, under one time limit.
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 stream.set_nodelay(true)?;
                 let stream = of_another(stream)?;
@@ -231,7 +257,7 @@ pub(crate) async fn dial(
     match timeout(limit, dialled).await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(error)) => Err(failed(error.to_string()).with_source(error)),
-        Err(_) => Err(failed(format!("no answer within {limit:?} (connect_timeout)"))),
+        Err(_) => Err(failed(format!("no response within {limit:?} (connect_timeout)"))),
     }
 }
 
@@ -249,12 +275,12 @@ async fn secure(_io: Box<dyn Io>, _host: &str, _tls: Option<&TlsConnector>) -> i
     Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }
 
-/// Refuses a stream that goes from its own port to its own port. While nobody listens on a port of this machine the
-/// system may choose the very port for the dialling side, and the stream then answers itself, for ever if it is kept,
-/// and keeps the server from getting its port back.
+/// Rejects a TCP stream that is connected to itself. If no process listens on a local port, the system may
+/// choose this port for the dialling side. The stream then receives its own bytes, for ever if it is kept,
+/// and keeps the server from binding its port.
 fn of_another(stream: TcpStream) -> io::Result<TcpStream> {
     if stream.local_addr()? == stream.peer_addr()? {
-        return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "nobody listens there"));
+        return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "no server listens on this port"));
     }
     Ok(stream)
 }

@@ -1,8 +1,8 @@
-//! A pipe inside the messages of a WebSocket, for wires that care for no message boundaries.
+//! A byte pipe inside WebSocket messages, for wires that do not depend on message boundaries.
 //!
-//! What is written becomes one message per write, text for JSON-RPC and binary for other wires; what arrives is read on
-//! as if there were no messages. PING is answered, the peer's CLOSE is the end of the bytes, and shutting down
-//! sends our own and waits for the peer's.
+//! Each write becomes one message, text for JSON-RPC and binary for other wires; received messages are read
+//! as a continuous byte stream. PING gets a PONG, the peer's CLOSE ends the stream, and shutdown sends a
+//! CLOSE and waits for the peer's.
 
 use super::{BUFFER_BYTES, Io, lend, take_back};
 use bytes::{Buf, BytesMut};
@@ -25,48 +25,52 @@ pub(crate) const PROTOCOL: &str = "swb.1";
 #[cfg(feature = "http")]
 pub(crate) const JSONRPC_PROTOCOL: &str = "jsonrpc";
 
-/// What is spoken in the messages.
+/// Wire inside the messages.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Carries {
-    /// Every message is one whole text.
+    /// JSON-RPC: every message is one complete text.
     #[cfg(feature = "http")]
     JsonRpc,
     #[default]
     Native,
-    /// In messages of either kind.
+    /// The rpcx wire, in messages of either kind.
     Rpcx,
 }
 
-/// Bytes that wait for the peer before it is read from, or written to, again.
+/// Bytes that wait to be written above which the pipe neither reads nor accepts writes.
 const OUT_MAX: usize = 64 << 10;
-/// Payload of one binary message at most.
+/// Maximum number of events per poll without payload; the next constant is the number of events that one read
+/// counts for.
+const UNITS_MAX: u32 = 256;
+const READ_UNITS: u32 = 32;
+/// Maximum payload of one binary message in bytes.
 const WRITE_MAX: usize = 256 << 10;
-/// Nothing of a frame is held back, so neither its size nor that of its message matters.
+/// Frames are passed on in parts, so the sizes of frames and messages need no limit.
 const LIMITS: Limits = Limits { frame_bytes_max: u64::MAX, message_bytes_max: u64::MAX };
 
-/// The pipe.
+/// A byte pipe over a WebSocket.
 pub(crate) struct WebSocketIo {
     io: Box<dyn Io>,
     machine: WebSocket,
-    /// What messages are.
+    /// Kind of the messages.
     kind: Kind,
-    /// They may come as the other kind too.
+    /// Accepts messages of the other kind as well.
     any_kind: bool,
-    /// Bytes of frames that are not whole.
+    /// Bytes of incomplete frames.
     input: BytesMut,
-    /// Payload that nobody has read.
+    /// Payload that has not been read.
     payload: BytesMut,
     out: Outbox,
     close_code: u16,
-    /// The peer sends nothing more that matters.
+    /// The peer has ended its side of the stream.
     ended: bool,
-    /// Because it made a mistake: what it still sends is thrown away.
+    /// The peer violated the protocol; further input is discarded.
     failed: bool,
 }
 
 impl WebSocketIo {
     #[cfg(feature = "http")]
-    /// The server's side; `input` are the first bytes behind the handshake.
+    /// Creates the server side; `input` contains the bytes after the handshake.
     pub(crate) fn server(
         io: Box<dyn Io>,
         input: BytesMut,
@@ -76,18 +80,18 @@ impl WebSocketIo {
         WebSocketIo::new(io, input, machine, Kind::Binary, close::GOING_AWAY)
     }
 
-    /// Takes texts of any bytes too, as some peers send them.
+    /// Also accepts text messages with arbitrary bytes, as some peers send them.
     pub(crate) fn of_any_kind(mut self) -> WebSocketIo {
         self.machine = self.machine.with_any_text();
         self.any_kind = true;
         self
     }
 
-    /// Asks the server at the other end of `io` for a WebSocket; with `deflate` offers to compress it. The server is at
-    /// `origin`, `http://HOST:PORT` or `https://HOST:PORT`.
+    /// Runs the client handshake over `io`; with `deflate` offers compression. The server is at `origin`,
+    /// `http://HOST:PORT` or `https://HOST:PORT`.
     ///
     /// # Errors
-    /// Those of `io`, and a server that refuses.
+    /// Fails with errors of `io`, and if the server rejects the handshake.
     pub(crate) async fn connect(
         mut io: Box<dyn Io>,
         origin: &str,
@@ -103,7 +107,7 @@ impl WebSocketIo {
             #[cfg(feature = "http")]
             Carries::JsonRpc => (Handshake::new(nonce, JSONRPC_PROTOCOL).protocol_optional(), Kind::Text),
             Carries::Native => (Handshake::new(nonce, PROTOCOL), Kind::Binary),
-            // Servers in Go let nobody in who does not say from where.
+            // Servers written in Go reject clients without an Origin.
             Carries::Rpcx => (Handshake::without_protocol(nonce).with_origin(origin), Kind::Binary),
         };
         if deflate {
@@ -119,7 +123,7 @@ impl WebSocketIo {
                 Err(why) => return Err(io::Error::other(why)),
             }
             if io.read_buf(input.buffer()).await? == 0 {
-                let text = "the server closed the connection without an answer to the handshake of WebSocket";
+                let text = "the server closed the connection without a response to the WebSocket handshake";
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
             }
         };
@@ -145,9 +149,17 @@ impl WebSocketIo {
         }
     }
 
-    /// Fills `payload`, unless the peer has ended.
+    /// Fills `payload`, unless the peer has ended the stream.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut units = 0;
         while self.payload.is_empty() && !self.ended {
+            if units >= UNITS_MAX {
+                // A peer can send frames without payload endlessly: other connections run first.
+                let _ = self.poll_out(cx)?;
+                let _ = pin!(tokio::task::yield_now()).poll(cx);
+                return Poll::Pending;
+            }
+            units += 1;
             let mut input = Input::new(std::mem::take(&mut self.input));
             let event = self.machine.recv(&mut input, &mut self.payload, &mut self.out);
             self.input = input.into_buffer();
@@ -164,7 +176,7 @@ impl WebSocketIo {
                 Ok(Some(Event::Data { .. } | Event::Pong)) => continue,
                 Ok(Some(Event::Closed(close))) => {
                     self.ended = true;
-                    // JSON-RPC has no other way to say why.
+                    // JSON-RPC has no other way to report the reason.
                     if let (Kind::Text, Some(close)) = (self.kind, close)
                         && ![close::NORMAL, close::GOING_AWAY].contains(&close.code)
                     {
@@ -193,7 +205,7 @@ impl WebSocketIo {
             }
             match pin!(self.io.read_buf(&mut self.input)).poll(cx)? {
                 Poll::Ready(0) => self.ended = true,
-                Poll::Ready(_) => {}
+                Poll::Ready(_) => units += READ_UNITS,
                 Poll::Pending => {
                     // Idle connections hold no buffers.
                     if self.input.is_empty() {
@@ -207,7 +219,7 @@ impl WebSocketIo {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes frames until none is left.
+    /// Writes all pending frames.
     fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.out.is_empty() {
             let mut slices = [IoSlice::new(&[]); 8];
@@ -221,7 +233,7 @@ impl WebSocketIo {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends a message of these parts once there is room for it.
+    /// Sends a message of these parts once there is buffer space.
     fn poll_send(&mut self, cx: &mut Context<'_>, parts: &[&[u8]]) -> Poll<io::Result<usize>> {
         if self.machine.is_closing() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
@@ -231,9 +243,15 @@ impl WebSocketIo {
         }
         let kind = self.kind;
         self.machine.send(kind, parts, &mut self.out);
-        // What the peer does not take now goes with the next read or write.
+        // Bytes that the peer does not accept now leave with the next read or write.
         let _ = self.poll_out(cx)?;
         Poll::Ready(Ok(parts.iter().map(|part| part.len()).sum()))
+    }
+}
+
+impl Io for WebSocketIo {
+    fn is_read_closed(&self) -> bool {
+        self.io.is_read_closed()
     }
 }
 
@@ -293,7 +311,8 @@ impl AsyncWrite for WebSocketIo {
         }
         ready!(this.poll_out(cx))?;
         ready!(Pin::new(&mut *this.io).poll_shutdown(cx))?;
-        // Bytes that nobody has read would make the system throw away the CLOSE that says what was wrong.
+        // If the socket is closed with unread input, the system may discard the CLOSE that contains the
+        // reason.
         while this.failed {
             this.input.clear();
             if this.input.capacity() == 0 {

@@ -1,4 +1,5 @@
-//! The task that sends: batches of spans when there are many or it is time, and metrics with them.
+//! The exporter task: sends batches of spans when a batch is full or the interval is over, and metrics with
+//! them.
 
 use super::{Counts, Settings, json, spans::Span};
 use crate::{
@@ -14,19 +15,19 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-/// What the exporter is asked for.
+/// Commands to the exporter.
 pub(super) enum Order {
     Flush(oneshot::Sender<()>),
     Metrics(Stats),
     Span(Box<Span>),
 }
 
-/// Says what a server has counted.
+/// Function that returns the counters of a server.
 pub(super) type Stats = Box<dyn Fn() -> ServerStats + Send + Sync>;
 
-/// Spans of one request.
+/// Maximum number of spans per request.
 const BATCH: usize = 512;
-/// Servers whose counters are sent.
+/// Maximum number of servers whose counters are exported.
 const SERVERS_MAX: usize = 64;
 
 pub(super) struct Exporter {
@@ -35,13 +36,13 @@ pub(super) struct Exporter {
     counts: Arc<Counts>,
     spans: Vec<Span>,
     servers: Vec<(Stats, SystemTime)>,
-    /// The last request failed: said once, not with each.
-    in_trouble: bool,
+    /// The last request failed; the failure was logged once.
+    has_failed: bool,
 }
 
 impl Exporter {
     pub(super) fn new(site: Site, settings: Settings, counts: Arc<Counts>) -> Exporter {
-        Exporter { site, settings, counts, spans: Vec::new(), servers: Vec::new(), in_trouble: false }
+        Exporter { site, settings, counts, spans: Vec::new(), servers: Vec::new(), has_failed: false }
     }
 
     pub(super) async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
@@ -50,29 +51,30 @@ impl Exporter {
         ticks.reset();
         loop {
             tokio::select! {
-                biased;
-                _ = ticks.tick() => self.send_all().await,
-                order = orders.recv() => match order {
-                    None => return,
-                    Some(Order::Flush(done)) => {
-                        self.send_all().await;
-                        // Whoever asked may have gone.
-                        let _ = done.send(());
-                    }
-                    Some(Order::Metrics(stats)) => {
-                        if self.servers.len() < SERVERS_MAX {
-                            let uptime = stats().uptime;
-                            self.servers.push((stats, SystemTime::now() - uptime));
+                    biased;
+                    _ = ticks.tick() => self.send_all().await,
+                    order = orders.recv() => match order {
+                        None => return,
+                        Some(Order::Flush(done)) => {
+                            self.send_all().await;
+                            // The receiver may be gone.
+                            let _ = done.send(());
                         }
-                    }
-                    Some(Order::Span(span)) => {
-                        self.spans.push(*span);
-                        if self.spans.len() >= BATCH {
-                            self.send_spans().await;
+                        Some(Order::Metrics(stats)) => {
+                            if self.servers.len() < SERVERS_MAX {
+                                let uptime = stats().uptime;
+                                let now = SystemTime::now();
+            self.servers.push((stats, now.checked_sub(uptime).unwrap_or(now)));
+                            }
+                        }
+                        Some(Order::Span(span)) => {
+                            self.spans.push(*span);
+                            if self.spans.len() >= BATCH {
+                                self.send_spans().await;
+                            }
                         }
                     }
                 }
-            }
         }
     }
 
@@ -115,9 +117,9 @@ impl Exporter {
 
     fn note(&mut self, sent: Result<()>) {
         match sent {
-            Ok(()) => self.in_trouble = false,
-            Err(status) if !std::mem::replace(&mut self.in_trouble, true) => {
-                tracing::warn!("{}; what was to be sent is left out", status.message());
+            Ok(()) => self.has_failed = false,
+            Err(status) if !std::mem::replace(&mut self.has_failed, true) => {
+                tracing::warn!("{}; the data is dropped", status.message());
             }
             Err(_) => {}
         }

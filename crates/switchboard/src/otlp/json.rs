@@ -5,13 +5,13 @@ use crate::{Code, ServerStats, WireStats};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Of enumerations: kinds of spans, what a status says, what a sum counts.
+/// Enumeration values: kinds of spans, codes of a status, temporality of sums.
 const SERVER: u8 = 2;
 const CLIENT: u8 = 3;
 const FAILED: u8 = 2;
 const CUMULATIVE: u8 = 2;
 
-/// The body of a request to `/v1/traces`.
+/// Returns the body of a request to `/v1/traces`.
 pub(super) fn spans(settings: &Settings, spans: &[Span]) -> String {
     let spans: Vec<Value> = spans.iter().map(span).collect();
     let scope = json!({"scope": scope(), "spans": spans});
@@ -24,8 +24,8 @@ fn span(span: &Span) -> Value {
     let place = if span.incoming { "client.address" } else { "server.address" };
     let mut attributes = vec![
         text("rpc.system.name", "switchboard"),
-        text("rpc.service", span.service),
-        text("rpc.method", span.method),
+        text("rpc.service", &span.service),
+        text("rpc.method", &span.method),
         text("rpc.response.status_code", span.code.name()),
         text("network.protocol.name", span.wire),
         text(place, &span.peer),
@@ -53,7 +53,7 @@ fn span(span: &Span) -> Value {
     value
 }
 
-/// The body of a request to `/v1/metrics`: what was counted since the server's start.
+/// Returns the body of a request to `/v1/metrics`: counts since the server's start.
 pub(super) fn metrics(
     settings: &Settings,
     stats: &ServerStats,
@@ -118,7 +118,8 @@ pub(super) fn metrics(
     json!({"resourceMetrics": [{"resource": resource(settings), "scopeMetrics": [scope]}]}).to_string()
 }
 
-/// Buckets at powers of two, of which the first and the last have all that is beyond them.
+/// Converts latencies to a histogram with bounds at powers of two; the first and the last bucket include
+/// everything beyond them.
 fn histogram(wire: &WireStats) -> Value {
     const FIRST: Duration = Duration::from_nanos(1 << 15);
     const BOUNDS: u32 = 22;
@@ -157,7 +158,7 @@ fn text(name: &str, value: &str) -> Value {
     json!({"key": name, "value": {"stringValue": value}})
 }
 
-/// Since 1970.
+/// Converts a time to nanoseconds since 1970.
 fn nanos(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! The span of a call: from its arrival to the end of its reply, the stream's end included.
+//! Span of a call: from its arrival to the end of its reply, including the end of a stream.
 
 use super::Otlp;
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     trace::Trace,
 };
 use std::{
+    borrow::Cow,
     fmt,
     future::poll_fn,
     pin::Pin,
@@ -18,11 +19,11 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-/// A layer that records calls, made by [`Otlp::incoming`] and [`Otlp::outgoing`].
+/// A layer that records calls, created by [`Otlp::incoming`] and [`Otlp::outgoing`].
 #[derive(Clone)]
 pub struct Calls {
     otlp: Otlp,
-    /// Whether the calls are served here.
+    /// Set if this process serves the calls, unset for outgoing calls.
     incoming: bool,
 }
 
@@ -32,26 +33,31 @@ impl Calls {
     }
 }
 
-/// What is recorded of a call.
+/// Recorded data of a call.
 pub(super) struct Span {
     pub(super) trace: Arc<Trace>,
     pub(super) incoming: bool,
-    pub(super) service: &'static str,
-    pub(super) method: &'static str,
+    pub(super) service: Cow<'static, str>,
+    pub(super) method: Cow<'static, str>,
     pub(super) wire: &'static str,
     pub(super) peer: String,
     pub(super) began: SystemTime,
     pub(super) nanos: u64,
     pub(super) code: Code,
-    /// Of a failure.
+    /// Error text of a failed call.
     pub(super) message: String,
 }
 
-/// A call that has not ended. Dropped before its end, it was canceled.
+/// A call in progress. Dropping it before its end records it as canceled.
 struct Open {
     otlp: Otlp,
     span: Option<Span>,
     clock: Instant,
+}
+
+/// Returns the name as declared, or else as the caller sent it.
+fn named(declared: &'static str, called: &str) -> Cow<'static, str> {
+    if declared == called { declared.into() } else { called.to_owned().into() }
 }
 
 impl Open {
@@ -60,8 +66,8 @@ impl Open {
         let span = Span {
             trace,
             incoming,
-            service: cx.service().name,
-            method: cx.method().name,
+            service: named(cx.service().name, cx.service_name()),
+            method: named(cx.method().name, cx.method_name()),
             wire: cx.peer().wire,
             peer: cx.peer().address.clone(),
             began: SystemTime::now(),
@@ -105,7 +111,7 @@ impl Layer for Calls {
         call.cx_mut().set_trace(trace.clone());
         let mut called = next.call(call);
         Box::pin(async move {
-            // What is called in there is part of this span.
+            // Nested calls become children of this span.
             let within = |cx: &mut Context<'_>| {
                 context::scope(context::deadline(), Some(&trace), || called.as_mut().poll(cx))
             };
@@ -132,7 +138,7 @@ impl fmt::Debug for Calls {
     }
 }
 
-/// A stream of replies whose end is that of its span.
+/// A stream of replies; the end of the stream ends the span.
 struct Followed {
     items: Pin<Box<dyn Items>>,
     open: Open,
@@ -142,6 +148,10 @@ struct Followed {
 impl Passing for Followed {
     fn items(&self) -> &dyn Items {
         &*self.items
+    }
+
+    fn items_mut(self: Pin<&mut Self>) -> Pin<&mut (dyn Items + 'static)> {
+        self.get_mut().items.as_mut()
     }
 
     fn poll_passed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {

@@ -1,9 +1,10 @@
-//! Files that clients send and fetch: `_filetransfer/TransferFile` and `DownloadFile`.
+//! File transfers: `_filetransfer/TransferFile` and `DownloadFile`.
 
 use super::{
     Meta, Pipe,
+    permits::{check_bytes, meta_bytes},
     side::Side,
-    ticket::{Asked, Ticket},
+    ticket::{Ticket, TicketRequest},
 };
 use crate::{
     Call, Channel, ClientMethod, Cx, Error, Kind, MethodInfo, Reply, Result, Service, ServiceInfo, Status,
@@ -20,31 +21,31 @@ static UPLOAD: ClientMethod = ClientMethod { service: &FILES, index: 0, path: "_
 static DOWNLOAD: ClientMethod =
     ClientMethod { service: &FILES, index: 1, path: "_filetransfer/DownloadFile" };
 
-/// What a client says of a file.
+/// Description of a file by a client.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct File {
-    /// Its name. Any text: whoever makes a path of it has to look for `..` and `/` first.
+    /// Name, an arbitrary text. Check it for `..` and `/` before using it as a path.
     pub name: String,
-    /// Bytes of an upload.
+    /// Size of an upload in bytes.
     pub size: u64,
-    /// What else there is to say.
+    /// Further metadata.
     pub meta: Meta,
 }
 
 impl File {
-    /// A file of this name.
+    /// Creates a description with this name.
     pub fn new(name: impl Into<String>) -> File {
         File { name: name.into(), ..File::default() }
     }
 
-    /// Says how many bytes an upload has.
+    /// Sets the size of an upload in bytes.
     #[must_use]
     pub fn size(self, bytes: u64) -> File {
         File { size: bytes, ..self }
     }
 
-    /// Adds a word.
+    /// Adds a metadata entry.
     #[must_use]
     pub fn meta(mut self, name: impl Into<String>, value: impl Into<String>) -> File {
         self.meta.insert(name.into(), value.into());
@@ -52,45 +53,47 @@ impl File {
     }
 }
 
-/// What becomes of files. Errors of `upload` and `download` have no way to the client: they are logged, and the
-/// connection ends early.
+/// Handles file transfers. Errors of `upload` and `download` cannot be reported to the client: they are
+/// logged, and the connection ends early.
 pub trait Files: Send + Sync + 'static {
-    /// Whether the caller may send (`is_upload`) or fetch this file; all may, unless this says otherwise.
+    /// Checks whether the caller may send (`is_upload`) or fetch this file; by default every caller may.
     ///
     /// # Errors
-    /// What the call of the client fails with.
+    /// Returns the error of the client's call.
     fn check(&self, _file: &File, _is_upload: bool, _cx: &Cx) -> Result<()> {
         Ok(())
     }
 
-    /// Reads a file of `file.size` bytes; the end of the pipe before is an error.
+    /// Reads a file of `file.size` bytes; an earlier end of the pipe is an error.
     fn upload(&self, file: File, _pipe: Pipe) -> impl Future<Output = io::Result<()>> + Send {
         future::ready(Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            format!("{} was not asked for", file.name),
+            format!("{} is not accepted", file.name),
         )))
     }
 
-    /// Writes a file; the end of the pipe is that of the file.
+    /// Writes a file; the end of the pipe is the end of the file.
     fn download(&self, file: File, _pipe: Pipe) -> impl Future<Output = io::Result<()>> + Send {
-        future::ready(Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no {}", file.name))))
+        future::ready(Err(io::Error::new(io::ErrorKind::NotFound, format!("file {} not found", file.name))))
     }
 }
 
-/// The service that hands out tokens, and the listener where they are shown.
+/// The service that issues tokens, and the listener that accepts them.
 ///
-/// At most 1024 tokens wait, each 30 s and for one connection; at most 1024 connections are open at once.
+/// A token is valid for 30 s and one connection. One caller can have at most 256 tokens and connections at
+/// once, with 256 KiB of names and metadata; all callers together at most 1024, with 1 MiB. Name and metadata
+/// of a file are limited to 16 KiB. Calls above a limit fail with `ResourceExhausted`.
 pub struct FileTransfer<F> {
     files: Arc<F>,
     side: Side<(File, bool)>,
 }
 
 impl<F: Files> FileTransfer<F> {
-    /// Listens for files at `HOST:PORT`, beside the server that this service is [added](crate::Server::add) to. Port 0
-    /// chooses one.
+    /// Listens for files at `HOST:PORT`, in addition to the server that this service is
+    /// [added](crate::Server::add) to. With port 0 the system chooses one.
     ///
     /// # Errors
-    /// An address that cannot be listened on.
+    /// Fails if listening at the address fails.
     pub async fn listen(address: &str, files: F) -> Result<FileTransfer<F>, Error> {
         let files = Arc::new(files);
         let served = files.clone();
@@ -114,7 +117,7 @@ impl<F: Files> FileTransfer<F> {
         Ok(FileTransfer { files, side })
     }
 
-    /// Tells clients to connect to `HOST:PORT` instead of where this listens.
+    /// Sends clients the address `HOST:PORT` instead of the one of the listener.
     #[must_use]
     pub fn advertise(self, address: impl Into<String>) -> FileTransfer<F> {
         FileTransfer { side: self.side.advertise(address.into()), ..self }
@@ -129,38 +132,43 @@ impl<F: Files> Service for FileTransfer<F> {
     async fn call(&self, call: Call) -> Result<Reply> {
         let (codec, is_upload) = (call.codec(), call.method() == UPLOAD.index);
         let (bytes, cx) = call.into_one()?;
-        let Asked { file_name: name, file_size, meta } = decode(codec, bytes)?;
+        check_bytes(bytes.len())?;
+        let TicketRequest { file_name: name, file_size, meta } = decode(codec, bytes)?;
         let size = u64::try_from(file_size)
             .map_err(|_| Status::invalid_argument(format!("{name} has {file_size} bytes")))?;
         let file = File { name, size, meta: meta.unwrap_or_default() };
+        let held = file.name.len() + meta_bytes(&file.meta);
+        check_bytes(held)?;
         self.files.check(&file, is_upload, &cx)?;
-        Ok(Reply::one(self.side.ticket((file, is_upload))?.encode(codec)?, cx))
+        Ok(Reply::one(self.side.ticket((file, is_upload), held, &cx)?.encode(codec)?, cx))
     }
 }
 
-/// Asks the server to take a file of `file.size` bytes, which are to be written into the pipe. Nobody says when, and
-/// whether, the server has it.
+/// Requests an upload of `file.size` bytes, which must be written to the pipe. There is no acknowledgement
+/// that the server has received the file.
 ///
 /// # Errors
-/// Those of the call; `Unavailable` when the second connection cannot be made.
+/// Returns the errors of the call; `Unavailable` if the second connection fails; `PermissionDenied` if the
+/// server names a host that is neither one of the channel nor one of
+/// [`file_hosts`](crate::ChannelBuilder::file_hosts).
 pub async fn upload(channel: &Channel, file: &File) -> Result<Pipe> {
-    Ticket::of(channel, &UPLOAD, &file.asked()?).await
+    Ticket::of(channel, &UPLOAD, &file.request()?).await
 }
 
-/// Asks the server for a file, which ends with the pipe. A server that fails in the middle ends it early, and nobody
-/// says so.
+/// Requests a file, which ends with the pipe. A server that fails during the transfer ends the pipe early,
+/// without an error.
 ///
 /// # Errors
-/// As [`upload`].
+/// Returns the errors of [`upload`].
 pub async fn download(channel: &Channel, file: &File) -> Result<Pipe> {
-    Ticket::of(channel, &DOWNLOAD, &file.asked()?).await
+    Ticket::of(channel, &DOWNLOAD, &file.request()?).await
 }
 
 impl File {
-    fn asked(&self) -> Result<Asked> {
+    fn request(&self) -> Result<TicketRequest> {
         let text = |_| Status::invalid_argument(format!("{} of {} bytes is too large", self.name, self.size));
         let file_size = i64::try_from(self.size).map_err(text)?;
-        Ok(Asked { file_name: self.name.clone(), file_size, meta: Some(self.meta.clone()) })
+        Ok(TicketRequest { file_name: self.name.clone(), file_size, meta: Some(self.meta.clone()) })
     }
 }
 
@@ -173,7 +181,7 @@ mod tests {
         sync::mpsc,
     };
 
-    /// Tells of what was sent, and answers with what is asked for.
+    /// Reports received files, and serves files of the requested size.
     struct Store(mpsc::UnboundedSender<(File, io::Result<Vec<u8>>)>);
 
     impl Files for Store {
@@ -200,11 +208,11 @@ mod tests {
     }
 
     async fn start() -> (Running, Channel, mpsc::UnboundedReceiver<(File, io::Result<Vec<u8>>)>) {
-        let (told, tell) = mpsc::unbounded_channel();
-        let files = FileTransfer::listen("127.0.0.1:0", Store(told)).await.unwrap();
+        let (sender, received) = mpsc::unbounded_channel();
+        let files = FileTransfer::listen("127.0.0.1:0", Store(sender)).await.unwrap();
         let running = Server::new().add(files).listen("tcp://127.0.0.1:0").start().await.unwrap();
         let channel = Channel::connect(&format!("{}?wire=rpcx", running.url())).await.unwrap();
-        (running, channel, tell)
+        (running, channel, received)
     }
 
     #[tokio::test]
@@ -214,8 +222,8 @@ mod tests {
         let content = vec![7; 1_000_000];
         let mut pipe = upload(&channel, &file).await.unwrap();
         pipe.write_all(&content).await.unwrap();
-        let (told, read) = sent.recv().await.unwrap();
-        assert_eq!(told, file);
+        let (file_sent, read) = sent.recv().await.unwrap();
+        assert_eq!(file_sent, file);
         assert!(read.unwrap() == content);
 
         let file = File::new("b.txt").meta("lines", "3");
@@ -243,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_served_ends_at_once() {
+    async fn unsupported_transfers_end_at_once() {
         struct Nothing;
         impl Files for Nothing {}
         let files = FileTransfer::listen("127.0.0.1:0", Nothing).await.unwrap();
@@ -258,5 +266,43 @@ mod tests {
         let status = download(&channel, &File::new("x")).await.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
         assert!(status.message().contains("to 127.0.0.1:1"), "{status}");
+        let elsewhere =
+            FileTransfer::listen("127.0.0.1:0", Nothing).await.unwrap().advertise("169.254.169.254:80");
+        let running = Server::new().add(elsewhere).listen("tcp://127.0.0.1:0").start().await.unwrap();
+        let channel = Channel::connect(&format!("{}?wire=rpcx", running.url())).await.unwrap();
+        let status = download(&channel, &File::new("x")).await.unwrap_err();
+        assert_eq!(status.code(), Code::PermissionDenied);
+        assert!(status.message().contains("only 127.0.0.1 may be dialled"), "{status}");
+    }
+    #[tokio::test]
+    async fn tickets_hold_a_bounded_number_of_bytes() {
+        struct Nothing;
+        impl Files for Nothing {}
+        // No listener is there: the tickets wait.
+        let files = FileTransfer::listen("127.0.0.1:0", Nothing).await.unwrap().advertise("127.0.0.1:1");
+        let running = Server::new().add(files).listen("tcp://127.0.0.1:0").start().await.unwrap();
+        let channel = Channel::connect(&format!("{}?wire=rpcx", running.url())).await.unwrap();
+        let file = |entries| {
+            (0..entries).fold(File::new("x"), |file, entry: usize| file.meta(format!("{entry:05}"), ""))
+        };
+        for entries in [200, 100_000] {
+            let refused = upload(&channel, &file(entries)).await.unwrap_err();
+            assert_eq!(refused.code(), Code::ResourceExhausted);
+            assert!(refused.message().contains("the limit is 16384"), "{refused}");
+        }
+        let mut issued = 0;
+        let refused = loop {
+            let status = upload(&channel, &file(100)).await.unwrap_err();
+            match status.code() {
+                // The ticket was issued, and its connection failed.
+                Code::Unavailable => issued += 1,
+                _ => break status,
+            }
+        };
+        assert_eq!(refused.code(), Code::ResourceExhausted);
+        assert!(refused.message().contains("this caller is 256 at once"), "{refused}");
+        assert!(issued > 1, "{issued} tickets");
+        let held = running.memory().held;
+        assert!((issued * 100 * 128..=256 << 10).contains(&held), "{held} bytes of {issued} tickets");
     }
 }

@@ -1,4 +1,4 @@
-//! The second connection, once its token was taken.
+//! The second connection, after its token was accepted.
 
 use std::{
     io::{self, IoSlice},
@@ -11,14 +11,14 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Bytes both ways, until both sides have ended them. Dropping it closes the connection; what was written before is
-/// still sent.
+/// A byte stream in both directions, until both sides have ended it. Dropping it closes the connection; bytes
+/// written before are still sent.
 ///
-/// Nothing limits how long it may be silent: `tokio::time::timeout` does.
+/// There is no idle timeout; use `tokio::time::timeout`.
 #[derive(Debug)]
 pub struct Pipe {
     socket: TcpStream,
-    /// Bytes that are still to come, where the peer has said how many.
+    /// Remaining bytes, if the peer has announced the size.
     left: Option<u64>,
 }
 
@@ -27,22 +27,22 @@ impl Pipe {
         Pipe { socket, left: None }
     }
 
-    /// Ends after so many bytes, and fails before.
+    /// Ends the pipe after this number of bytes; an earlier end is an error.
     pub(super) fn of_size(self, bytes: u64) -> Pipe {
         Pipe { left: Some(bytes), ..self }
     }
 
-    /// The other side.
+    /// Returns the address of the peer.
     ///
     /// # Errors
-    /// A connection that is gone.
+    /// Fails if the connection is gone.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.socket.peer_addr()
     }
 }
 
 impl AsyncRead for Pipe {
-    /// What comes after the size that was announced is not read; an end before it is `UnexpectedEof`.
+    /// Bytes beyond the announced size are not read; an earlier end is `UnexpectedEof`.
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

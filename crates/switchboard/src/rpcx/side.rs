@@ -1,13 +1,15 @@
-//! The listener of second connections: each begins with a token that a call was answered with.
+//! The listener of second connections: each starts with a token from the response to a call.
 
 use super::{
     Pipe,
+    permits::{Owner, Permit, Permits, network},
     ticket::{TOKEN_BYTES, Ticket},
 };
-use crate::{Error, Result, Status};
+use crate::{Cx, Error, Result, Status};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -16,37 +18,47 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     task::JoinHandle,
-    time::{Instant, timeout},
+    time::{Instant, timeout, timeout_at},
 };
 
-/// Tokens that wait for their connection; the oldest goes when there is one more.
-const TOKENS_MAX: usize = 1024;
-/// How long a token waits.
+/// Validity of a token without a connection.
 const TOKEN_AGE: Duration = Duration::from_secs(30);
-/// How long a connection may take to show its token.
+/// Time limit for a connection to send its token.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections at once; more wait to be accepted.
-const CONNECTIONS_MAX: usize = 1024;
-/// After a failed accept, usually for want of file descriptors.
+/// Maximum number of connections without a token so far; further ones wait to be accepted.
+const NEW_MAX: usize = 1024;
+/// Maximum number of such connections of one address; further ones are closed.
+const NEW_OF_ADDRESS_MAX: usize = 256;
+/// Pause after a failed accept, which usually means that there are no free file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 type Token = [u8; TOKEN_BYTES];
 
-/// Listens until it is dropped; what goes on by then goes on to its end.
+/// The listener. Dropping it stops listening; established connections continue to their end.
 pub(super) struct Side<T> {
-    /// What clients are told.
+    /// Address that is sent to clients.
     address: String,
     waiting: Arc<Waiting<T>>,
+    permits: Arc<Permits>,
     task: JoinHandle<()>,
 }
 
-struct Waiting<T>(Mutex<VecDeque<(Token, Instant, T)>>);
+/// Tickets without a connection so far, the oldest first. [`Permits`] limits their number.
+struct Waiting<T>(Mutex<VecDeque<Entry<T>>>);
+
+struct Entry<T> {
+    token: Token,
+    issued: Instant,
+    permit: Permit,
+    what: T,
+}
 
 impl<T: Send + 'static> Side<T> {
-    /// Listens at `HOST:PORT`, and hands each connection with the token of a [ticket](Self::ticket) to `serve`.
+    /// Listens at `HOST:PORT`, and passes each connection with the token of a [ticket](Self::ticket) to
+    /// `serve`.
     ///
     /// # Errors
-    /// An address that cannot be listened on.
+    /// Fails if listening at the address fails.
     pub(super) async fn listen<F, S>(address: &str, serve: F) -> Result<Side<T>, Error>
     where
         F: Fn(T, Pipe) -> S + Send + Sync + 'static,
@@ -57,35 +69,31 @@ impl<T: Send + 'static> Side<T> {
         let address = listener.local_addr().map_err(failed)?.to_string();
         let waiting = Arc::new(Waiting(Mutex::default()));
         let task = crate::runtime::spawn(accept(listener, waiting.clone(), Arc::new(serve)));
-        Ok(Side { address, waiting, task })
+        Ok(Side { address, waiting, permits: Arc::default(), task })
     }
 
-    /// Tells clients of another address than that where it listens.
+    /// Sets the address that is sent to clients, if it differs from the one of the listener.
     pub(super) fn advertise(mut self, address: String) -> Side<T> {
         self.address = address;
         self
     }
 
-    /// A ticket for one connection, which brings `what` to it.
+    /// Issues a ticket for one connection, which is served with `what`; `bytes` is the size of `what`.
     ///
     /// # Errors
-    /// `Internal` where the system has no random numbers.
-    pub(super) fn ticket(&self, what: T) -> Result<Ticket> {
-        let token = self.issue(what)?;
+    /// `ResourceExhausted` at a limit of tickets; `Internal` if the system cannot provide random numbers.
+    pub(super) fn ticket(&self, what: T, bytes: usize, cx: &Cx) -> Result<Ticket> {
+        self.waiting.expire(Instant::now());
+        let permit = self.permits.acquire(Owner::of(cx), bytes, Some(cx))?;
+        let token = self.issue(what, permit)?;
         Ok(Ticket { token: token.to_vec().into(), addr: self.address.clone() })
     }
 
-    fn issue(&self, what: T) -> Result<Token> {
+    fn issue(&self, what: T, permit: Permit) -> Result<Token> {
         let mut token = [0; TOKEN_BYTES];
         let none = |_| Status::internal("the system has no random numbers");
         SystemRandom::new().fill(&mut token).map_err(none)?;
-        let now = Instant::now();
-        let mut waiting = self.waiting.lock();
-        waiting.retain(|(_, issued, _)| *issued + TOKEN_AGE > now);
-        if waiting.len() >= TOKENS_MAX {
-            waiting.pop_front();
-        }
-        waiting.push_back((token, now, what));
+        self.waiting.lock().push_back(Entry { token, issued: Instant::now(), permit, what });
         Ok(token)
     }
 }
@@ -97,16 +105,63 @@ impl<T> Drop for Side<T> {
 }
 
 impl<T> Waiting<T> {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Token, Instant, T)>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Entry<T>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a token is for; it is good once.
-    fn take(&self, token: &Token) -> Option<T> {
+    /// Drops expired tickets.
+    fn expire(&self, now: Instant) {
         let mut waiting = self.lock();
-        let at = waiting.iter().position(|(known, ..)| known == token)?;
-        let (_, issued, what) = waiting.remove(at)?;
-        (issued + TOKEN_AGE > Instant::now()).then_some(what)
+        let expired = waiting
+            .iter()
+            .take_while(|entry| now.saturating_duration_since(entry.issued) >= TOKEN_AGE)
+            .count();
+        waiting.drain(..expired);
+    }
+
+    /// Takes the ticket with this token, which is thereby used up.
+    fn take(&self, token: &Token) -> Option<(T, Permit)> {
+        self.expire(Instant::now());
+        let mut waiting = self.lock();
+        let at = waiting.iter().position(|entry| entry.token == *token)?;
+        waiting.remove(at).map(|entry| (entry.what, entry.permit))
+    }
+}
+
+/// Number of connections without a token, by address.
+#[derive(Default)]
+struct New(Mutex<HashMap<IpAddr, usize>>);
+
+struct NewConnection {
+    new: Arc<New>,
+    address: IpAddr,
+}
+
+impl New {
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a connection; returns `None` if its address has too many.
+    fn enter(self: &Arc<Self>, address: IpAddr) -> Option<NewConnection> {
+        let mut counts = self.lock();
+        let count = counts.entry(address).or_default();
+        (*count < NEW_OF_ADDRESS_MAX).then(|| {
+            *count += 1;
+            NewConnection { new: self.clone(), address }
+        })
+    }
+}
+
+impl Drop for NewConnection {
+    fn drop(&mut self) {
+        let mut counts = self.new.lock();
+        if let Some(count) = counts.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.address);
+            }
+        }
     }
 }
 
@@ -116,18 +171,36 @@ where
     F: Fn(T, Pipe) -> S + Send + Sync + 'static,
     S: Future<Output = ()> + Send + 'static,
 {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let (places, new) = (Arc::new(Semaphore::new(NEW_MAX)), Arc::new(New::default()));
+    let mut expire = crate::clock::after(crate::clock::now(), TOKEN_AGE).into();
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        match listener.accept().await {
+        let next = async {
+            let place = places.clone().acquire_owned().await.expect("it is never closed");
+            (place, listener.accept().await)
+        };
+        // Both branches are cancel safe.
+        let Ok((place, accepted)) = timeout_at(expire, next).await else {
+            expire = crate::clock::after(crate::clock::now(), TOKEN_AGE).into();
+            waiting.expire(Instant::now());
+            continue;
+        };
+        match accepted {
             Ok((socket, peer)) => {
+                let Some(entered) = new.enter(network(peer.ip())) else {
+                    tracing::debug!(%peer, "closed: {NEW_OF_ADDRESS_MAX} connections of its address have no token");
+                    continue;
+                };
                 let (waiting, serve) = (waiting.clone(), serve.clone());
                 crate::runtime::spawn(async move {
-                    match begin(socket, &waiting).await {
-                        Some((what, pipe)) => serve(what, pipe).await,
-                        None => tracing::debug!(%peer, "closed: no token of ours within {TOKEN_TIMEOUT:?}"),
+                    let begun = begin(socket, &waiting).await;
+                    drop((entered, place));
+                    match begun {
+                        Some((what, permit, pipe)) => {
+                            serve(what, pipe).await;
+                            drop(permit);
+                        }
+                        None => tracing::debug!(%peer, "closed: no valid token within {TOKEN_TIMEOUT:?}"),
                     }
-                    drop(place);
                 });
             }
             Err(error) => {
@@ -138,10 +211,11 @@ where
     }
 }
 
-async fn begin<T>(mut socket: TcpStream, waiting: &Waiting<T>) -> Option<(T, Pipe)> {
+async fn begin<T>(mut socket: TcpStream, waiting: &Waiting<T>) -> Option<(T, Permit, Pipe)> {
     let mut token = [0; TOKEN_BYTES];
     timeout(TOKEN_TIMEOUT, socket.read_exact(&mut token)).await.ok()?.ok()?;
-    Some((waiting.take(&token)?, Pipe::new(socket)))
+    let (what, permit) = waiting.take(&token)?;
+    Some((what, permit, Pipe::new(socket)))
 }
 
 #[cfg(test)]
@@ -150,56 +224,73 @@ mod tests {
     use tokio::{io::AsyncWriteExt, sync::mpsc};
 
     async fn side() -> (Side<u32>, mpsc::UnboundedReceiver<u32>) {
-        let (told, tell) = mpsc::unbounded_channel();
+        let (sender, received) = mpsc::unbounded_channel();
         let serve = move |what, mut pipe: Pipe| {
-            let told = told.clone();
+            let sender = sender.clone();
             async move {
-                told.send(what).unwrap();
+                sender.send(what).unwrap();
                 pipe.write_all(b"hello").await.unwrap();
             }
         };
-        (Side::listen("127.0.0.1:0", serve).await.unwrap(), tell)
+        (Side::listen("127.0.0.1:0", serve).await.unwrap(), received)
     }
 
-    /// What comes after these bytes.
-    async fn said(side: &Side<u32>, bytes: &[u8]) -> Vec<u8> {
+    fn issue(side: &Side<u32>, what: u32) -> Token {
+        side.issue(what, side.permits.acquire(Owner::Local, 0, None).unwrap()).unwrap()
+    }
+
+    /// Sends these bytes and returns the response.
+    async fn exchange(side: &Side<u32>, bytes: &[u8]) -> Vec<u8> {
         let mut socket = TcpStream::connect(&side.address).await.unwrap();
         socket.write_all(bytes).await.unwrap();
         socket.shutdown().await.unwrap();
-        let mut said = Vec::new();
-        // A token that is refused may end in a reset.
-        let _ = socket.read_to_end(&mut said).await;
-        said
+        let mut response = Vec::new();
+        // A rejected connection may end with a reset.
+        let _ = socket.read_to_end(&mut response).await;
+        response
     }
 
     #[tokio::test]
     async fn a_token_is_good_once() {
-        let (side, mut told) = side().await;
-        let tokens = [side.issue(1).unwrap(), side.issue(2).unwrap()];
+        let (side, mut received) = side().await;
+        let tokens = [issue(&side, 1), issue(&side, 2)];
         assert_ne!(tokens[0], tokens[1]);
         for (at, token) in tokens.iter().enumerate().rev() {
-            assert_eq!(said(&side, token).await, b"hello");
-            assert_eq!(told.recv().await, Some(at as u32 + 1));
-            assert_eq!(said(&side, token).await, b"");
+            assert_eq!(exchange(&side, token).await, b"hello");
+            assert_eq!(received.recv().await, Some(at as u32 + 1));
+            assert_eq!(exchange(&side, token).await, b"");
         }
-        assert_eq!(said(&side, &tokens[0][..9]).await, b"");
-        assert_eq!(said(&side, &[0; TOKEN_BYTES]).await, b"");
-        assert!(told.try_recv().is_err());
+        assert_eq!(exchange(&side, &tokens[0][..9]).await, b"");
+        assert_eq!(exchange(&side, &[0; TOKEN_BYTES]).await, b"");
+        assert!(received.try_recv().is_err());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tokens_are_bounded_and_grow_old() {
-        let (side, _told) = side().await;
-        let first = side.issue(0).unwrap();
-        for at in 1..=TOKENS_MAX as u32 {
-            side.issue(at).unwrap();
-        }
-        assert_eq!(side.waiting.lock().len(), TOKENS_MAX);
-        assert_eq!(side.waiting.take(&first), None);
-        let last = side.issue(7).unwrap();
+    async fn tokens_grow_old() {
+        let (side, _received) = side().await;
+        let (first, second) = (issue(&side, 1), issue(&side, 2));
+        assert!(side.waiting.take(&first).is_some());
         tokio::time::advance(TOKEN_AGE).await;
-        assert_eq!(side.waiting.take(&last), None);
-        side.issue(8).unwrap();
-        assert_eq!(side.waiting.lock().len(), 1);
+        assert!(side.waiting.take(&second).is_none());
+        assert!(side.waiting.lock().is_empty());
+        // The listener also drops expired tickets without requests.
+        issue(&side, 3);
+        while !side.waiting.lock().is_empty() {
+            tokio::time::advance(TOKEN_AGE / 2).await;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_without_a_token_are_bounded_by_address() {
+        let (a, b) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let new = Arc::new(New::default());
+        let mut held: Vec<_> = std::iter::from_fn(|| new.enter(a)).collect();
+        assert_eq!(held.len(), NEW_OF_ADDRESS_MAX);
+        assert!(new.enter(b).is_some());
+        held.pop();
+        held.push(new.enter(a).expect("one has ended"));
+        drop(held);
+        assert!(new.lock().is_empty());
     }
 }

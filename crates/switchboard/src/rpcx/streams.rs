@@ -1,9 +1,10 @@
-//! Streams of bytes: `_streamservice/Stream`.
+//! Byte streams: `_streamservice/Stream`.
 
 use super::{
     Meta, Pipe,
+    permits::{check_bytes, meta_bytes},
     side::Side,
-    ticket::{Asked, Ticket},
+    ticket::{Ticket, TicketRequest},
 };
 use crate::{
     Call, Channel, ClientMethod, Cx, Error, Kind, MethodInfo, Reply, Result, Service, ServiceInfo,
@@ -18,34 +19,36 @@ static STREAMS: ServiceInfo = ServiceInfo {
 };
 static STREAM: ClientMethod = ClientMethod { service: &STREAMS, index: 0, path: "_streamservice/Stream" };
 
-/// What becomes of streams. Errors of `stream` have no way to the client: they are logged.
+/// Handles byte streams. Errors of `stream` cannot be reported to the client: they are logged.
 pub trait Streams: Send + Sync + 'static {
-    /// Whether the caller gets a stream; all do, unless this says otherwise.
+    /// Checks whether the caller gets a stream; by default every caller does.
     ///
     /// # Errors
-    /// What the call of the client fails with.
+    /// Returns the error of the client's call.
     fn check(&self, _meta: &Meta, _cx: &Cx) -> Result<()> {
         Ok(())
     }
 
-    /// Speaks with a client, as both agree.
+    /// Communicates with a client in a protocol of the application.
     fn stream(&self, meta: Meta, pipe: Pipe) -> impl Future<Output = io::Result<()>> + Send;
 }
 
-/// The service that hands out tokens, and the listener where they are shown.
+/// The service that issues tokens, and the listener that accepts them.
 ///
-/// At most 1024 tokens wait, each 30 s and for one connection; at most 1024 connections are open at once.
+/// A token is valid for 30 s and one connection. One caller can have at most 256 tokens and connections at
+/// once, with 256 KiB of metadata; all callers together at most 1024, with 1 MiB. The metadata of a stream is
+/// limited to 16 KiB. Calls above a limit fail with `ResourceExhausted`.
 pub struct StreamService<S> {
     streams: Arc<S>,
     side: Side<Meta>,
 }
 
 impl<S: Streams> StreamService<S> {
-    /// Listens for streams at `HOST:PORT`, beside the server that this service is [added](crate::Server::add) to. Port
-    /// 0 chooses one.
+    /// Listens for streams at `HOST:PORT`, in addition to the server that this service is
+    /// [added](crate::Server::add) to. With port 0 the system chooses one.
     ///
     /// # Errors
-    /// An address that cannot be listened on.
+    /// Fails if listening at the address fails.
     pub async fn listen(address: &str, streams: S) -> Result<StreamService<S>, Error> {
         let streams = Arc::new(streams);
         let served = streams.clone();
@@ -61,7 +64,7 @@ impl<S: Streams> StreamService<S> {
         Ok(StreamService { streams, side })
     }
 
-    /// Tells clients to connect to `HOST:PORT` instead of where this listens.
+    /// Sends clients the address `HOST:PORT` instead of the one of the listener.
     #[must_use]
     pub fn advertise(self, address: impl Into<String>) -> StreamService<S> {
         StreamService { side: self.side.advertise(address.into()), ..self }
@@ -76,18 +79,23 @@ impl<S: Streams> Service for StreamService<S> {
     async fn call(&self, call: Call) -> Result<Reply> {
         let codec = call.codec();
         let (bytes, cx) = call.into_one()?;
-        let meta = decode::<Asked>(codec, bytes)?.meta.unwrap_or_default();
+        check_bytes(bytes.len())?;
+        let meta = decode::<TicketRequest>(codec, bytes)?.meta.unwrap_or_default();
+        let held = meta_bytes(&meta);
+        check_bytes(held)?;
         self.streams.check(&meta, &cx)?;
-        Ok(Reply::one(self.side.ticket(meta)?.encode(codec)?, cx))
+        Ok(Reply::one(self.side.ticket(meta, held, &cx)?.encode(codec)?, cx))
     }
 }
 
-/// Asks the server for a stream of bytes.
+/// Requests a byte stream from the server.
 ///
 /// # Errors
-/// Those of the call; `Unavailable` when the second connection cannot be made.
+/// Returns the errors of the call; `Unavailable` if the second connection fails; `PermissionDenied` for a
+/// host as with [`upload`](super::upload).
 pub async fn stream(channel: &Channel, meta: &Meta) -> Result<Pipe> {
-    Ticket::of(channel, &STREAM, &Asked { meta: Some(meta.clone()), ..Asked::default() }).await
+    Ticket::of(channel, &STREAM, &TicketRequest { meta: Some(meta.clone()), ..TicketRequest::default() })
+        .await
 }
 
 #[cfg(test)]
@@ -119,9 +127,9 @@ mod tests {
         let mut pipe = stream(&channel, &Meta::from([("who".into(), "me".into())])).await.unwrap();
         assert!(pipe.peer_addr().unwrap().ip().is_loopback());
         pipe.write_all(b"ping").await.unwrap();
-        let mut said = String::new();
-        pipe.read_to_string(&mut said).await.unwrap();
-        assert_eq!(said, "meping");
+        let mut received = String::new();
+        pipe.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "meping");
         let status = stream(&channel, &Meta::new()).await.unwrap_err();
         assert_eq!(status.code(), Code::PermissionDenied);
     }

@@ -1,4 +1,4 @@
-//! Threads for work that would hold a connection's turn.
+//! Thread pool for work that would block a connection's turn.
 
 use crate::{Result, Status};
 use std::{
@@ -9,13 +9,13 @@ use std::{
 };
 use tokio::{runtime::Runtime, task::JoinHandle};
 
-/// Runs `work` on a pool of threads apart from all connections; the pool starts with its first use and has as many
-/// threads as the machine has cores.
+/// Runs `work` on a thread pool that drives no connections; the pool starts with its first use and has as
+/// many threads as the machine has cores.
 ///
-/// Dropping the returned future ends `work` at its next await.
+/// Dropping the returned future cancels `work` at its next await.
 ///
 /// # Errors
-/// `Internal` when `work` panics.
+/// `Internal` if `work` panics.
 pub async fn spawn_cpu<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {

@@ -1,10 +1,10 @@
-//! Polling on for a moment after traffic instead of sleeping at once.
+//! Spinner: polls for a short time after traffic instead of sleeping at once.
 //!
-//! A task that yields makes a single-threaded runtime look at its sockets without blocking, so the spinner needs
-//! nothing else. It gives the core away between looks, because spinning threads would otherwise starve each other.
-//! It rests when somebody took the core then, since looking on would take half of it from work that traffic may wait
-//! for; and when the pauses between traffic were lately longer than the spin: a spin that finds nothing only burns the
-//! core.
+//! A task that yields makes a single-threaded runtime poll its sockets without blocking; the spinner is such
+//! a task. It yields the core between polls, because spinning threads would otherwise starve each other. It
+//! stops if another thread took the core, since further polling would take half of the core from work that
+//! traffic may wait for; and it stops if recent pauses between traffic were longer than the spin, because
+//! such spins find nothing.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,14 +13,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Pauses remembered: a worker stops spinning after so many long pauses, and starts after one short one.
+/// Maximum score: a worker stops spinning after this many long pauses, and starts after one short one.
 const SCORE_MAX: u8 = 16;
 
-/// What sleeping may add to a pause: two workers that answer each other wait for two wake-ups, so that both would see
-/// long pauses, and sleep, for ever. A worker that slept spins once after a pause of at most the span and this.
+/// Time that sleeping may add to a pause: two workers that respond to each other wait for two wake-ups, so that both
+/// would always see long pauses and sleep. A worker that slept spins once after a pause of at most the span plus
+/// this time.
 const WAKE_UPS: Duration = Duration::from_micros(100);
 
-/// Giving the core away takes longer than this only if somebody took it.
+/// Yielding the core takes longer than this only if another thread took it.
 const TAKEN: Duration = Duration::from_micros(10);
 
 #[derive(Clone, Copy)]
@@ -35,7 +36,7 @@ thread_local! {
     static ASLEEP: RefCell<Option<Waker>> = const { RefCell::new(None) };
 }
 
-/// Notes that bytes arrived on this worker at `now`; nothing on threads without a spinner.
+/// Records that bytes arrived on this worker at `now`; does nothing on threads without a spinner.
 #[inline]
 pub(crate) fn traffic(now: Instant) {
     let mut spin = SPIN.get();
@@ -46,7 +47,7 @@ pub(crate) fn traffic(now: Instant) {
         let pause = now.saturating_duration_since(last);
         spin.score = if pause <= spin.span {
             (spin.score + 4).min(SCORE_MAX)
-        } else if spin.score == 0 && pause <= spin.span + WAKE_UPS {
+        } else if spin.score == 0 && pause <= spin.span.saturating_add(WAKE_UPS) {
             1
         } else {
             spin.score.saturating_sub(1)
@@ -60,9 +61,9 @@ pub(crate) fn traffic(now: Instant) {
     }
 }
 
-/// Keeps the single-threaded runtime that polls it from sleeping until `span` has passed without traffic on this
-/// thread, or somebody else took its core. [`run`](crate::run) starts it by itself; spawn it on runtimes of your own.
-/// Never ends unless `span` is zero.
+/// Keeps the single-threaded runtime that polls it from sleeping until `span` has passed without traffic on
+/// this thread, or another thread took its core. [`run`](crate::run) starts it automatically; spawn it on
+/// your own runtimes. Never returns unless `span` is zero.
 pub async fn keep_awake(span: Duration) {
     SPIN.set(Spin { span, last_traffic: None, score: SCORE_MAX });
     if span.is_zero() {
@@ -88,7 +89,7 @@ pub async fn keep_awake(span: Duration) {
     }
 }
 
-/// Gives the core away at `now`; whether somebody took it.
+/// Yields the core at `now`; returns whether another thread took it.
 fn gives_away(now: Instant) -> bool {
     std::thread::yield_now();
     now.elapsed() > TAKEN

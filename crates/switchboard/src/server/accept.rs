@@ -1,4 +1,4 @@
-//! Accepting, sniffing and handing over connections.
+//! Accepting connections, detecting their protocol, and starting their drivers.
 
 use super::{Open, Shared, Socket, listening::Resolved, mismatch, sockets::next_id};
 #[cfg(feature = "tls")]
@@ -29,16 +29,16 @@ use switchboard_wire::{
 use tokio::io::AsyncWriteExt;
 use tokio::{io::AsyncReadExt, sync::watch, time::timeout};
 
-/// After a failed accept, usually for want of file descriptors: time for some to be closed.
+/// Pause after a failed accept, which usually means that there are no free file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long the end of a TLS connection may take.
+/// Time limit for closing a TLS connection.
 #[cfg(feature = "tls")]
 const CLOSE: Duration = Duration::from_secs(1);
-/// What a connection may hold before its protocol is known.
+/// Buffer size of a connection before its protocol is detected.
 const FIRST_BYTES: usize = 512;
 
-/// Accepts until the server stops.
+/// Accepts connections until the server stops.
 pub(super) async fn run(
     mut listener: Listener,
     shared: Arc<Shared>,
@@ -63,8 +63,10 @@ pub(super) async fn run(
                     wires: resolved.wires,
                     counts: counted,
                     tally: None,
+                    memory: Some(shared.memory.clone()),
                     connection: next_id(),
                     pusher: None,
+                    strict_fields: shared.strict_fields,
                 };
                 accept(pipe, peer, &shared, &resolved);
             }
@@ -105,12 +107,12 @@ fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<Shared>, resolved: &Arc<Resol
     });
     match shared.open().get_mut(&key) {
         Some(open) => open.cut = Some(cut),
-        // The server was cut meanwhile, or the connection has ended already.
+        // All connections were aborted meanwhile, or this one has ended already.
         None => cut.abort(),
     }
 }
 
-/// Takes the connection off the list however its task ends.
+/// Removes the connection from the list when its task ends for any reason.
 struct Listed {
     key: u64,
     shared: Arc<Shared>,
@@ -130,16 +132,16 @@ impl Drop for Listed {
     }
 }
 
-/// A connection whose protocol is known.
-struct Begun {
+/// A connection after protocol detection.
+struct Detected {
     protocol: Protocol,
     io: Box<dyn Io>,
-    /// What was read to find out.
+    /// Bytes read for the detection.
     first: BytesMut,
     peer: Peer,
 }
 
-/// Finds out which protocol the peer speaks and runs it to the end.
+/// Detects the protocol of the peer and runs it to the end.
 async fn serve(
     io: Box<dyn Io>,
     peer: Peer,
@@ -148,26 +150,27 @@ async fn serve(
     wakes: Arc<Wakes>,
     shard: usize,
 ) {
-    // Boxed, like every arm but that of the native wire, or its idle connections would have room for them all.
-    let Some(begun) = Box::pin(begin(io, peer, &shared, resolved, &wakes)).await else { return };
-    if let Some(carrier) = carrier(begun.protocol) {
-        shared.speaks(begun.peer.connection, carrier);
+    // Boxed, like every branch except the native wire: otherwise idle connections would reserve space for all
+    // of them.
+    let Some(detected) = Box::pin(begin(io, peer, &shared, resolved, &wakes)).await else { return };
+    if let Some(carrier) = carrier(detected.protocol) {
+        shared.speaks(detected.peer.connection, carrier);
     }
-    let Ok(_connected) = shared.guarding.connect(&begun.peer) else { return };
-    match begun.protocol {
+    let Ok(_connected) = shared.guarding.connect(&detected.peer) else { return };
+    match detected.protocol {
         Protocol::Native => {
             let encodings = shared.compression.encodings();
             let wire = |limits| native::Server::new(limits, shared.table.clone()).taking(encodings);
-            let (connection, aging) = speak("native", begun, wire, &shared, resolved, wakes, shard);
+            let (connection, aging) = speak("native", detected, wire, &shared, resolved, wakes, shard);
             match aging {
                 None => connection.await,
-                // Boxed, or every connection would have room for the timers.
+                // Boxed, or every connection would reserve space for the timers.
                 Some(aging) => Box::pin(until_old(connection, aging)).await,
             }
         }
-        // Other frameworks: boxed, since most connections are native ones.
+        // Wires of other frameworks are boxed, since most connections are native.
         Protocol::BaiduStd | Protocol::Hulu | Protocol::Sofa => {
-            let layout = match begun.protocol {
+            let layout = match detected.protocol {
                 Protocol::Hulu => Layout::Hulu,
                 Protocol::Sofa => Layout::Sofa,
                 _ => Layout::Standard,
@@ -176,53 +179,53 @@ async fn serve(
             let wire = |limits| {
                 baidu::Server::new(limits, shared.table.clone()).taking(encodings).with_layout(layout)
             };
-            foreign(speak(layout.name(), begun, wire, &shared, resolved, wakes, shard)).await;
+            foreign(speak(layout.name(), detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Erpc => {
             let wire = |limits| erpc::Server::new(limits, shared.table.clone());
-            foreign(speak("erpc", begun, wire, &shared, resolved, wakes, shard)).await;
+            foreign(speak("erpc", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::JsonRpc => {
             let wire = |limits| jsonrpc::Server::lines(limits, shared.table.clone());
-            foreign(speak("jsonrpc", begun, wire, &shared, resolved, wakes, shard)).await;
+            foreign(speak("jsonrpc", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Kiss => {
             let encodings = shared.compression.encodings();
             let wire = |limits| kiss::Server::new(limits, shared.table.clone()).taking(encodings);
-            foreign(speak("kiss", begun, wire, &shared, resolved, wakes, shard)).await;
+            foreign(speak("kiss", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Rpcx => {
             let encodings = shared.compression.encodings();
             let wire = |limits| rpcx::Server::new(limits, shared.table.clone()).taking(encodings);
-            foreign(speak("rpcx", begun, wire, &shared, resolved, wakes, shard)).await;
+            foreign(speak("rpcx", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Thrift => {
             let wire = |limits| thrift::Server::new(limits, shared.table.clone());
-            foreign(speak("thrift", begun, wire, &shared, resolved, wakes, shard)).await;
+            foreign(speak("thrift", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
             let settings = resolved.limits.clone();
-            let Begun { io, first: input, peer, .. } = begun;
+            let Detected { io, first: input, peer, .. } = detected;
             let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
             Box::pin(crate::http::serve(accepted)).await;
         }
-        Protocol::Tls => Box::pin(mismatch::tls(begun.io, &begun.peer, &shared)).await,
+        Protocol::Tls => Box::pin(mismatch::tls(detected.io, &detected.peer, &shared)).await,
         _ => {}
     }
 }
 
-/// The connection of a sans-io wire, and how it is to age.
+/// Creates the connection of a sans-io wire, with its aging.
 fn speak<W: ServerWire + Unpin>(
     name: &'static str,
-    begun: Begun,
+    detected: Detected,
     wire: impl FnOnce(switchboard_wire::Limits) -> W,
     shared: &Arc<Shared>,
     resolved: &Resolved,
     wakes: Arc<Wakes>,
     shard: usize,
 ) -> (Connection<W>, Option<Aging>) {
-    let Begun { io, first: input, mut peer, .. } = begun;
+    let Detected { io, first: input, mut peer, .. } = detected;
     peer.wire = name;
     let settings = resolved.limits.clone();
     let wire = wire(settings.wire());
@@ -235,7 +238,7 @@ fn speak<W: ServerWire + Unpin>(
     (Connection::new(accepted, wire), aging)
 }
 
-/// Runs the connection of a rarer wire.
+/// Runs the connection of a less common wire.
 fn foreign<W: ServerWire + Unpin + 'static>(
     (connection, aging): (Connection<W>, Option<Aging>),
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -246,7 +249,7 @@ fn foreign<W: ServerWire + Unpin + 'static>(
     }
 }
 
-/// What connections are counted by; none for those that are turned away.
+/// Returns the protocol label of counters; `None` for connections that are rejected.
 fn carrier(protocol: Protocol) -> Option<Carrier> {
     match protocol {
         Protocol::BaiduStd => Some(Carrier::BaiduStd),
@@ -264,39 +267,39 @@ fn carrier(protocol: Protocol) -> Option<Carrier> {
     }
 }
 
-/// How long a connection lives.
+/// Maximum lifetime of a connection.
 struct Aging {
     age: Duration,
-    /// For calls under way then.
+    /// Time for the calls that are in flight at that age.
     grace: Duration,
     wakes: Arc<Wakes>,
 }
 
-/// Runs a connection to its end, which is to be near once it has its age.
+/// Runs a connection to its end, and drains it when it reaches its age.
 async fn until_old(connection: impl Future<Output = ()>, aging: Aging) {
     let mut connection = pin!(connection);
     if timeout(aging.age, &mut connection).await.is_err() {
         aging.wakes.retire();
-        // What has not ended by then is cut.
+        // Dropping the future closes a connection that has not ended by then.
         let _ = timeout(aging.grace, connection).await;
     }
 }
 
-/// Reads as far as the protocol, through TLS if need be; none when the connection is over.
+/// Detects the protocol, inside TLS if the peer uses it; returns `None` if the connection is over.
 async fn begin(
     mut io: Box<dyn Io>,
     peer: Peer,
     shared: &Shared,
     resolved: &Resolved,
     wakes: &Wakes,
-) -> Option<Begun> {
+) -> Option<Detected> {
     let limits = &resolved.limits;
     let mut first = BytesMut::with_capacity(FIRST_BYTES);
     let protocol = first_bytes(&mut io, &mut first, &peer, shared, limits, wakes).await?;
     #[cfg(feature = "tls")]
     if let Some(acceptor) = &resolved.acceptor {
         if protocol == Protocol::Tls {
-            // Boxed, or every connection would have room for a handshake.
+            // Boxed, or every connection would reserve space for a handshake.
             return Box::pin(inside(acceptor, io, first, peer, shared, limits, wakes)).await;
         }
         if acceptor.plaintext() == Plaintext::Refused {
@@ -304,10 +307,10 @@ async fn begin(
             return None;
         }
     }
-    Some(Begun { protocol, io, first, peer })
+    Some(Detected { protocol, io, first, peer })
 }
 
-/// Runs the handshake, and reads as far as the protocol inside.
+/// Runs the TLS handshake and detects the protocol inside.
 #[cfg(feature = "tls")]
 async fn inside(
     acceptor: &Acceptor,
@@ -317,33 +320,33 @@ async fn inside(
     shared: &Shared,
     limits: &Limits,
     wakes: &Wakes,
-) -> Option<Begun> {
+) -> Option<Detected> {
     peer.address = peer.address.replacen("tcp://", "tls://", 1);
     let tls::Accepted { mut io, protocol: agreed, identity, suite } =
         handshake(acceptor, io, first, &peer, shared, limits, wakes).await?;
     peer.identity = identity;
     if let (Some(counts), Some(suite)) = (&peer.counts, suite) {
-        // Set once, here.
+        // This is the only place that sets it.
         let _ = counts.tls.set(suite);
     }
     let mut first = BytesMut::with_capacity(FIRST_BYTES);
     let protocol = first_bytes(&mut io, &mut first, &peer, shared, limits, wakes).await;
     let Some(protocol) = protocol.filter(|protocol| is_agreed(*protocol, agreed.as_deref())) else {
-        // What was agreed on is not what came; or nothing came.
+        // The protocol differs from the one agreed by ALPN, or no bytes arrived.
         close(&mut io).await;
         return None;
     };
-    Some(Begun { protocol, io, first, peer })
+    Some(Detected { protocol, io, first, peer })
 }
 
-/// Ends TLS in good order, as far as the peer takes part.
+/// Closes TLS orderly, as far as the peer takes part.
 #[cfg(feature = "tls")]
 async fn close(io: &mut Box<dyn Io>) {
-    // A peer that is gone needs no end.
+    // Failure is irrelevant: the peer may be gone.
     let _ = timeout(CLOSE, io.shutdown()).await;
 }
 
-/// Waits for the first bytes and says whose they are; none when the connection is to be closed.
+/// Waits for the first bytes and returns their protocol; `None` if the connection must be closed.
 async fn first_bytes(
     io: &mut Box<dyn Io>,
     first: &mut BytesMut,
@@ -360,18 +363,18 @@ async fn first_bytes(
             if !first.is_empty() {
                 unknown();
                 let bytes = &first[..first.len().min(4)];
-                tracing::debug!(peer = %peer.address, "closed: the first bytes {bytes:02x?} are of no protocol known here");
+                tracing::debug!(peer = %peer.address, "closed: the first bytes {bytes:02x?} match no enabled protocol");
             }
         }
         Err(_) => {
             unknown();
-            tracing::debug!(peer = %peer.address, "closed: no protocol shown within {:?} (sniff_timeout)", limits.sniff_timeout());
+            tracing::debug!(peer = %peer.address, "closed: no protocol detected within {:?} (sniff_timeout)", limits.sniff_timeout());
         }
     }
     None
 }
 
-/// Runs the handshake; none when the connection is over.
+/// Runs the TLS handshake; returns `None` if the connection is over.
 #[cfg(feature = "tls")]
 async fn handshake(
     acceptor: &Acceptor,
@@ -388,7 +391,7 @@ async fn handshake(
             Ok(accepted) => return Some(accepted),
             Err(refused) => {
                 tracing::debug!(peer = %peer.address, "closed: {}", refused.why);
-                mismatch::say(refused.io, &[]).await;
+                mismatch::send_and_linger(refused.io, &[]).await;
             }
         },
         Err(_) => {
@@ -400,7 +403,7 @@ async fn handshake(
     None
 }
 
-/// Whether a protocol is the one that ALPN chose. TLS goes into no other TLS.
+/// Returns whether a protocol is the one selected by ALPN. TLS inside TLS is not supported.
 #[cfg(feature = "tls")]
 fn is_agreed(protocol: Protocol, chosen: Option<&[u8]>) -> bool {
     match chosen {
@@ -412,7 +415,7 @@ fn is_agreed(protocol: Protocol, chosen: Option<&[u8]>) -> bool {
     }
 }
 
-/// Waits for the first bytes of a peer, but not once the server drains: a peer that has not begun is not waited for.
+/// Waits for the first bytes of a peer, but only until the server drains.
 async fn until_drained<T>(
     begin: impl Future<Output = Option<T>>,
     shared: &Shared,
@@ -429,7 +432,7 @@ async fn until_drained<T>(
     .await
 }
 
-/// Reads until the protocol is known; none when the peer speaks nothing that is known, or has gone.
+/// Reads until the protocol is detected; returns `None` if it is unknown or the peer is gone.
 async fn peek(io: &mut Box<dyn Io>, first: &mut BytesMut) -> Option<Protocol> {
     loop {
         match sniff::sniff(first) {

@@ -1,4 +1,4 @@
-//! What a server tells registries of itself, from its start to its drain.
+//! Registration of a server with registries, from its start to its drain.
 
 use crate::{
     Error, Server, client,
@@ -13,12 +13,14 @@ use tokio::{
 };
 
 impl Server {
-    /// Registers this server once it listens, keeps that up while it serves, and ends it first when it drains.
+    /// Registers this server once it listens, keeps the registration while it serves, and removes it at the
+    /// start of a drain.
     ///
-    /// What `instance` leaves empty is filled in: without a service there is one registration for each that was added,
-    /// without an address it has that of the first listener, and its id is the address. Weight, group, zone, version
-    /// and tags are taken as they are. A registry that is down does not hold up the start: it is tried again until it
-    /// answers. A listener on every address of the machine, `0.0.0.0`, needs an address in the instance.
+    /// Empty fields of `instance` are filled in: without a service, each added service is registered; without
+    /// an address, the first listener's address is used; the id is the address. Weight, group, zone, version
+    /// and tags are used as given. An unavailable registry does not delay the start: registration is retried
+    /// until it succeeds. A listener on every address of the machine, `0.0.0.0`, needs an address in the
+    /// instance.
     ///
     /// ```no_run
     /// # use std::sync::Arc;
@@ -27,26 +29,27 @@ impl Server {
     /// let server = Server::new().announce(registry, Instance::default().zone("eu-1a").weight(200));
     /// ```
     pub fn announce(mut self, registry: Arc<dyn Registry>, instance: Instance) -> Server {
-        self.announcements.push(Announcement { registry, template: instance });
+        self.templates.push(Registration { registry, template: instance });
         self
     }
 
-    /// How long a drain waits for callers to hear that this server goes, before it tells those that are connected; 1 s
-    /// unless set. In the first half it is registered as draining, in the second no more.
+    /// Sets how long a drain waits for callers to learn of it from the registry before the server sends drain
+    /// notices on its connections; default 1 s. In the first half of this time the server is registered as
+    /// draining, in the second half it is deregistered.
     pub fn announce_notice(mut self, notice: Duration) -> Server {
         self.announce_notice = notice;
         self
     }
 }
 
-/// One registry, and what to fill in there.
-pub(super) struct Announcement {
+/// A registry, and the template of the registration.
+pub(super) struct Registration {
     pub(super) registry: Arc<dyn Registry>,
     pub(super) template: Instance,
 }
 
-impl Announcement {
-    /// One instance for each service, or the one that the template names.
+impl Registration {
+    /// Returns one instance for each service, or the one that the template names.
     fn instances(&self, services: &[&str], address: &Address) -> Result<Vec<Instance>, Error> {
         let mut template = self.template.clone();
         if template.address.is_empty() {
@@ -75,7 +78,7 @@ impl Announcement {
     }
 }
 
-/// How a server ends, as far as those who keep its leases are concerned.
+/// Phase of a server, as far as the tasks that keep its leases need it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
     Draining,
@@ -84,31 +87,31 @@ enum Phase {
 }
 
 /// The registrations of a running server. Dropping them deregisters without waiting.
-pub(super) struct Announced {
+pub(super) struct Registrations {
     phase: watch::Sender<Phase>,
     kept: Vec<JoinHandle<()>>,
-    /// What each registration is called between this process and its successor.
+    /// Names that identify each registration to a successor process.
     #[cfg_attr(not(feature = "handover"), expect(dead_code, reason = "there are no successors"))]
     names: Vec<String>,
-    /// The names of those that a successor keeps from now on.
+    /// Names of the registrations that a successor has taken over.
     #[cfg_attr(not(feature = "handover"), expect(dead_code, reason = "there are no successors"))]
     taken: watch::Sender<Vec<String>>,
 }
 
-impl Announced {
-    /// Begins to register; a registry that is down is tried again and again.
+impl Registrations {
+    /// Starts to register; an unavailable registry is retried.
     pub(super) fn begin(
-        announcements: &[Announcement],
+        templates: &[Registration],
         services: &[&str],
         address: &Address,
         notice: Duration,
-    ) -> Result<Announced, Error> {
+    ) -> Result<Registrations, Error> {
         let (phase, phases) = watch::channel(Phase::Serving);
         let mut all = Vec::new();
-        for announcement in announcements {
-            for instance in announcement.instances(services, address)? {
+        for template in templates {
+            for instance in template.instances(services, address)? {
                 instance.check().map_err(|wrong| Error::config(format!("announce: {}", wrong.message())))?;
-                all.push((announcement.registry.clone(), instance));
+                all.push((template.registry.clone(), instance));
             }
         }
         let (taken, takes) = watch::channel(Vec::new());
@@ -119,38 +122,39 @@ impl Announced {
             kept.push(crate::runtime::spawn(keep(registry, instance, notice, phases.clone(), taken)));
             names.push(name);
         }
-        Ok(Announced { phase, kept, names, taken })
+        Ok(Registrations { phase, kept, names, taken })
     }
 
-    /// What each registration is called between this process and its successor.
+    /// Returns the names that identify each registration to a successor process.
     #[cfg(feature = "handover")]
     pub(super) fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Where to put the names of those that a successor keeps from now on. This server leaves them to it: the successor
-    /// has registered the same id, or is about to, and to end the one would end the other.
+    /// Returns the channel for the names of registrations that a successor takes over. This server does not
+    /// deregister them: the successor has registered, or is about to register, the same id, and deregistering
+    /// would remove its registration too.
     #[cfg(feature = "handover")]
     pub(super) fn taken(&self) -> watch::Sender<Vec<String>> {
         self.taken.clone()
     }
 
-    /// Says that the server drains, deregisters, and waits until callers will have heard of it.
+    /// Registers the server as draining, deregisters it, and waits until callers have learned of it.
     pub(super) async fn withdraw(&mut self) {
         self.phase.send_replace(Phase::Draining);
         for kept in self.kept.drain(..) {
-            // A panic was printed, and the lease ends with its time.
+            // A panic was printed; the lease expires.
             let _ = kept.await;
         }
     }
 
-    /// Leaves the registrations to their time, as a crash would.
+    /// Leaves the registrations to expire, as a crash would.
     pub(super) fn kill(&self) {
         self.phase.send_replace(Phase::Killed);
     }
 }
 
-/// Whether a successor has taken one registration over.
+/// Watches whether a successor has taken over one registration.
 struct Taken {
     name: String,
     names: watch::Receiver<Vec<String>>,
@@ -159,13 +163,13 @@ struct Taken {
 impl Taken {
     async fn over(&mut self) {
         if self.names.wait_for(|names| names.contains(&self.name)).await.is_err() {
-            // The server ends, which others see.
+            // The sender was dropped because the server ends, which other tasks observe.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// The longest pause between two tries to register.
+/// Maximum pause between two attempts to register.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// Keeps one registration until the server ends.
@@ -189,13 +193,14 @@ async fn keep(
     let phase = *phases.borrow();
     match phase {
         Phase::Killed => lease.kill(),
-        // The server was dropped, and so is the lease.
+        // The server was dropped, and the lease with it.
         Phase::Serving => {}
         Phase::Draining => {
-            // Half of the time for those who understand that it drains, half for those who only see it go.
+            // Half of the time is for clients that support the draining state, half for those that only see
+            // the removal.
             let (drains, step) = (instance.state(State::Draining), notice / 2);
             let _ = tokio::join!(timeout(step, lease.replace(drains)), sleep(step));
-            // Waited for even when there is no time for the notice: after a drain the process ends.
+            // Awaited even if there is no time for the notice: after a drain the process ends.
             let ended = timeout(step.max(Duration::from_millis(500)), lease.end());
             let (ended, ()) = tokio::join!(ended, sleep(step));
             if !matches!(ended, Ok(Ok(()))) {
@@ -214,7 +219,7 @@ async fn register(registry: &dyn Registry, instance: &Instance) -> Lease {
                 failures += 1;
                 if failures == 1 {
                     let (registry, service) = (registry.name(), &instance.service);
-                    tracing::warn!(registry, service, %error, "cannot register yet: trying on");
+                    tracing::warn!(registry, service, %error, "cannot register yet: retrying");
                 }
                 sleep(client::pause(failures, RETRY_MAX)).await;
             }

@@ -1,6 +1,6 @@
-//! The service `grpc.channelz.v1.Channelz`: one server, its listeners and connections, with what they counted.
+//! The service `grpc.channelz.v1.Channelz`: one server with its listeners, connections and counters.
 //!
-//! It shows the server that it runs on, and no other of the process; channels are not shown.
+//! It shows the server that it runs on, and no other server of the process; it shows no channels.
 
 use super::{Shared, sockets};
 use crate::{Cx, Result, ServiceInfo, Status, net::Address as Listening};
@@ -28,12 +28,12 @@ mod proto {
     crate::include_proto!("grpc.channelz.v1");
 }
 
-/// Connections on a page when the caller does not say how many.
+/// Default number of connections per page.
 const PAGE: usize = 100;
-/// Connections on a page at most.
+/// Maximum number of connections per page.
 const PAGE_MAX: usize = 1000;
 
-/// The service; it answers once it is told of its server.
+/// The service; it responds with `Unavailable` until its server is set.
 #[derive(Clone, Default)]
 pub(super) struct Shown(Arc<OnceLock<Weak<Shared>>>);
 
@@ -46,9 +46,9 @@ impl Shown {
         ChannelzServer::new(self.clone())
     }
 
-    /// Tells the service of its server.
+    /// Sets the server of the service.
     pub(super) fn show(&self, shared: &Arc<Shared>) {
-        // Once, by the server that made it.
+        // Called once, by the server that created it.
         let _ = self.0.set(Arc::downgrade(shared));
     }
 
@@ -126,10 +126,10 @@ impl Channelz for Shown {
     }
 }
 
-/// Where a list begins and how long it may be.
+/// Parses the start of a list and its maximum length.
 ///
 /// # Errors
-/// `InvalidArgument` for what cannot be meant.
+/// `InvalidArgument` for negative values.
 fn page(start: i64, max_results: i64) -> Result<(u64, usize)> {
     let start = u64::try_from(start).map_err(|_| {
         Status::invalid_argument(format!("a list begins at an id, 0 or greater, not at {start}"))
@@ -142,7 +142,7 @@ fn page(start: i64, max_results: i64) -> Result<(u64, usize)> {
 }
 
 /// # Errors
-/// `NotFound` for the id of anything but this server.
+/// `NotFound` for an id other than this server's.
 fn of(shared: &Shared, id: i64) -> Result<()> {
     if u64::try_from(id) == Ok(shared.id) { Ok(()) } else { Err(missing("server", id)) }
 }

@@ -1,8 +1,7 @@
-//! The calls that wait in handlers, for whoever wants to see them or has to end them.
+//! Calls that wait in handlers, for the admin page and for the end of a drain.
 //!
-//! Calls of the native wire and of JSON-RPC connections are in the hands of their connection's task, which is asked
-//! for them when somebody wants to see them; until then this costs nothing. Those on HTTP have no such task, so each
-//! that waits is listed, by worker.
+//! Calls of sans-io wires are owned by their connection's task, which reports them on request; without a
+//! request this costs nothing. Calls on HTTP have no such task, so each waiting call is listed, by worker.
 
 #[cfg(feature = "http")]
 use super::Shared;
@@ -15,10 +14,10 @@ use std::{
 };
 use switchboard_wire::MethodId;
 
-/// Calls that are shown of one connection, or of one worker's HTTP, at most.
+/// Maximum number of calls shown per connection, or per worker for HTTP.
 pub(crate) const SHOWN_MAX: usize = 1000;
 
-/// A call that waits.
+/// A waiting call.
 #[derive(Clone)]
 pub(crate) struct Flight {
     pub(crate) method: MethodId,
@@ -26,11 +25,11 @@ pub(crate) struct Flight {
     pub(crate) peer: Arc<Peer>,
     pub(crate) began: Instant,
     pub(crate) deadline: Option<Instant>,
-    /// `handler`, or `replies` once it streams them.
+    /// `handler`, or `replies` once the handler has returned a stream.
     pub(crate) stage: &'static str,
 }
 
-/// The calls on HTTP that wait, by worker.
+/// Waiting calls on HTTP, by worker.
 #[cfg(feature = "http")]
 pub(crate) struct Flights(Vec<Mutex<Listed>>);
 
@@ -51,7 +50,7 @@ impl Flights {
         self.0[shard % self.0.len()].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists a call; the place is to be given back.
+    /// Lists a call; the returned index must be released with `leave`.
     pub(crate) fn enter(&self, shard: usize, flight: Flight, waker: Waker) -> usize {
         let mut listed = self.of(shard);
         let entry = Some((flight, waker));
@@ -78,7 +77,7 @@ impl Flights {
         drop(left);
     }
 
-    /// Up to `SHOWN_MAX` of each worker.
+    /// Returns up to `SHOWN_MAX` calls of each worker.
     pub(crate) fn shown(&self) -> Vec<Flight> {
         let mut shown = Vec::new();
         for shard in 0..self.0.len() {
@@ -89,7 +88,7 @@ impl Flights {
         shown
     }
 
-    /// Has every call look whether it is to end.
+    /// Wakes all listed calls, so that each checks whether it must end.
     pub(crate) fn wake_all(&self) {
         for shard in 0..self.0.len() {
             let wakers: Vec<_> =
@@ -101,39 +100,40 @@ impl Flights {
 
 #[cfg(feature = "http")]
 impl Shared {
-    /// Calls that wait, the oldest first, and how many connections did not answer in time: their workers are busy.
+    /// Returns the waiting calls, the oldest first, and the number of connections that did not report in time
+    /// because their workers are busy.
     pub(crate) async fn calls(&self, patience: std::time::Duration) -> (Vec<Flight>, usize) {
-        let asked: Vec<_> = {
+        let queried: Vec<_> = {
             let open = self.open();
             let busy = open.values().filter(|open| open.wakes.parked() > 0);
-            busy.take(ASKED_MAX).map(|open| open.wakes.clone()).collect()
+            busy.take(QUERIES_MAX).map(|open| open.wakes.clone()).collect()
         };
-        let (tell, mut told) = tokio::sync::mpsc::channel(asked.len().max(1));
-        for wakes in &asked {
-            wakes.ask(tell.clone());
+        let (sender, mut reports) = tokio::sync::mpsc::channel(queried.len().max(1));
+        for wakes in &queried {
+            wakes.request_report(sender.clone());
         }
-        drop(tell);
+        drop(sender);
         let mut calls = self.flights.shown();
-        let mut missing = asked.len();
+        let mut missing = queried.len();
         let gather = async {
-            while let Some(shown) = told.recv().await {
+            while let Some(shown) = reports.recv().await {
                 missing -= 1;
                 calls.extend::<Vec<Flight>>(shown);
                 keep_oldest(&mut calls);
             }
-            // Connections that ended meanwhile have dropped the question.
+            // Connections that ended meanwhile have dropped their sender.
             missing = 0;
         };
-        // Without an answer they are counted below.
+        // Connections without a report are counted in `missing`.
         let _ = tokio::time::timeout(patience, gather).await;
         keep_oldest(&mut calls);
         (calls, missing)
     }
 }
 
-/// Connections that are asked at once.
+/// Maximum number of connections queried at once.
 #[cfg(feature = "http")]
-const ASKED_MAX: usize = 10_000;
+const QUERIES_MAX: usize = 10_000;
 
 #[cfg(feature = "http")]
 fn keep_oldest(calls: &mut Vec<Flight>) {

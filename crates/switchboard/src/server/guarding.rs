@@ -1,4 +1,4 @@
-//! The guards and layers of a server.
+//! Guards and layers of a server.
 
 use super::{Running, Server};
 use crate::{
@@ -9,19 +9,20 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 
 impl Server {
-    /// Puts a layer around every call, inside the layers that were added before.
+    /// Wraps every call in a layer, inside the layers that were added before.
     pub fn layer(mut self, layer: impl Layer) -> Server {
         self.guards.layers.push(Arc::new(layer));
         self
     }
 
-    /// What a call passes on its way to its handler, the outermost first.
+    /// Returns the guards and layers that a call passes on its way to its handler, the outermost first.
     pub fn layers(&self) -> Vec<String> {
         self.guards.order()
     }
 
-    /// How many calls may run at once in the whole server; more are refused before they begin, with
-    /// `ResourceExhausted` and the time after which to try again. A call runs until its last reply is made.
+    /// Limits the number of concurrent calls of the whole server. Further calls are rejected before they
+    /// start, with `ResourceExhausted` and the time after which to retry. A call counts until its last reply
+    /// is produced.
     ///
     /// ```
     /// let server = switchboard::Server::new()
@@ -33,15 +34,15 @@ impl Server {
         self
     }
 
-    /// Lets calls over the [concurrency limit](Self::concurrency) of the server wait for a moment, and gives each
-    /// tenant its share of the places that become free. How urgent a call is among those of its tenant is said by the
-    /// metadata `switchboard-priority`: `critical`, `high`, `normal` or `low`.
+    /// Lets calls above the [concurrency limit](Self::concurrency) of the server wait for a short time, and
+    /// gives each tenant its share of the released permits. The metadata `switchboard-priority` sets the
+    /// priority of a call among those of its tenant: `critical`, `high`, `normal` or `low`.
     pub fn fair(mut self, fair: Fair) -> Server {
         self.guards.fair = Some(fair);
         self
     }
 
-    /// The same as [`concurrency`](Self::concurrency) for all calls of one service, `package.Service`.
+    /// Sets a limit like [`concurrency`](Self::concurrency) for all calls of one service, `package.Service`.
     pub fn service_concurrency(
         mut self,
         service: impl Into<String>,
@@ -51,43 +52,46 @@ impl Server {
         self
     }
 
-    /// The same for each of these methods alone, `package.Service/Method`, in which a star stands for anything.
+    /// Sets a limit like [`concurrency`](Self::concurrency) for each method that matches the pattern,
+    /// `package.Service/Method`, in which a star matches any text.
     pub fn method_concurrency(mut self, methods: impl Into<String>, limit: impl Into<Concurrency>) -> Server {
         self.guards.methods.push((methods.into(), limit.into()));
         self
     }
 
-    /// Limits how many calls may come in a time; what is above is refused with `ResourceExhausted` and the time after
-    /// which to try again. Rates are looked at in the order in which they were added.
+    /// Limits the rate of calls; further calls are rejected with `ResourceExhausted` and the time after which
+    /// to retry. Rates are checked in the order in which they were added.
     pub fn rate(mut self, rate: Rate) -> Server {
         self.guards.rates.push(rate);
         self
     }
 
-    /// Asks every call who makes it. Several are asked in the order in which they were added, until one finds
-    /// credentials of its kind. Calls without credentials are refused, but where a [rule](Self::rule) says otherwise.
+    /// Authenticates every call. Several are tried in the order in which they were added, until one finds
+    /// credentials of its kind. Calls without credentials are rejected unless a [rule](Self::rule) makes
+    /// their method public.
     ///
-    /// Health stays open to all, reflection is closed unless a rule makes `grpc.reflection.*` public.
+    /// Health checks need no credentials; reflection is closed unless a rule makes `grpc.reflection.*`
+    /// public.
     pub fn auth(mut self, auth: impl Auth) -> Server {
         self.guards.auth.push(Box::new(auth));
         self
     }
 
-    /// Says who may call which methods; of several rules for a method the first holds.
+    /// Adds an access rule; the first matching rule of a method applies.
     pub fn rule(mut self, rule: Rule) -> Server {
         self.guards.rules.push(rule);
         self
     }
 
-    /// Lets only peers connect whose address is in one of these networks, `10.0.0.0/8`, or is one of these addresses.
-    /// Others are closed at once. Peers without an address, on Unix sockets, always may.
+    /// Accepts connections only from these networks, `10.0.0.0/8`, or addresses. Others are closed at once.
+    /// Peers without an address, on Unix sockets, are always accepted.
     pub fn allow_addresses(mut self, networks: impl IntoIterator<Item = impl Into<String>>) -> Server {
         let allowed = self.networks(networks);
         self.guards.addresses.allowed.extend(allowed);
         self
     }
 
-    /// Closes connections of these networks or addresses at once, also of those that are allowed.
+    /// Closes connections from these networks or addresses at once, even if they are allowed.
     pub fn deny_addresses(mut self, networks: impl IntoIterator<Item = impl Into<String>>) -> Server {
         let denied = self.networks(networks);
         self.guards.addresses.denied.extend(denied);
@@ -97,29 +101,46 @@ impl Server {
     fn networks(&mut self, texts: impl IntoIterator<Item = impl Into<String>>) -> Vec<Network> {
         let parsed = texts.into_iter().map(|text| text.into().parse());
         let parsed: Result<Vec<_>, Error> = parsed.collect();
-        parsed.unwrap_or_else(|mistake| {
-            self.mistakes.push(mistake);
+        parsed.unwrap_or_else(|error| {
+            self.config_errors.push(error);
             Vec::new()
         })
     }
 
-    /// Keeps what methods answer to calls with an `idempotency-key`, so that one that is sent again under the same key
-    /// runs once. Such a call runs to its end whatever becomes of its caller, and counts in limits only while that one
-    /// waits. Kept in this process: one that is started again knows nothing of it. Costs
-    /// the other calls of the services what a [layer](Self::layer) does.
+    /// Stores the responses to calls with an `idempotency-key`, so that a call that is repeated with the same
+    /// key runs once. Such a call runs to its end even if its caller cancels, and counts in limits until
+    /// then. The cache is in memory: a restarted process starts with an empty one. All [layers](Self::layer)
+    /// see every call before the cache does: a layer that authenticates callers must set their name with
+    /// [`Cx::set_caller`](crate::Cx::set_caller), otherwise callers without distinct credentials share their
+    /// keys. The other calls of the services pay the cost of a layer.
     pub fn result_cache(mut self, cache: ResultCache) -> Server {
         self.guards.caches.push(cache);
         self
     }
 
-    /// The longest that a call may take, whatever deadline its caller sets, or if it sets none. A stream too.
+    /// Refuses requests that have fields unknown to their types with `InvalidArgument` and the path of the first such
+    /// field; the default is to ignore them. Applies to JSON and MessagePack on all wires; the other codecs write
+    /// fields without names. The metadata `switchboard-strict-fields` of a call, `true` or `false`, takes precedence.
+    ///
+    /// Does not find unknown fields behind `#[serde(flatten)]` and in untagged and internally tagged enums. Decoding a
+    /// strict request takes up to twice the time.
+    ///
+    /// ```
+    /// let server = switchboard::Server::new().strict_fields();
+    /// ```
+    pub fn strict_fields(mut self) -> Server {
+        self.strict_fields = true;
+        self
+    }
+
+    /// Limits the duration of calls and streams, regardless of the caller's deadline.
     pub fn deadline_max(mut self, most: Duration) -> Server {
         self.guards.deadline = Some(most);
         self
     }
 
-    /// The same, as the flag says in milliseconds when a call comes; 0 is no cap. One that is set by
-    /// [`deadline_max`](Self::deadline_max) or for a method goes before it.
+    /// Limits the duration of calls to the current value of the flag, in milliseconds; 0 is no limit. A limit
+    /// that is set by [`deadline_max`](Self::deadline_max) or for a method takes precedence.
     ///
     /// ```
     /// use switchboard::{Flag, Server, limits::Unit};
@@ -132,51 +153,54 @@ impl Server {
         self
     }
 
-    /// The same for these methods, `package.Service/Method`, in which a star stands for anything; shorter or longer
-    /// than that of the server.
+    /// Limits the duration of calls to the matching methods, `package.Service/Method`, in which a star
+    /// matches any text; shorter or longer than the limit of the server.
     pub fn method_deadline_max(mut self, methods: impl Into<String>, most: Duration) -> Server {
         self.guards.deadlines.push((methods.into(), most));
         self
     }
 
-    /// Serves the method `name` under `alias` too, both `package.Service/Method`: for callers that know it by a name
-    /// that it had before.
+    /// Also serves the method `name` under `alias`, both `package.Service/Method`: for callers that use a
+    /// previous name of the method.
     pub fn alias(mut self, alias: impl Into<String>, name: impl Into<String>) -> Server {
         self.guards.aliases.push((alias.into(), name.into()));
         self
     }
 
-    /// Serves only these methods, `package.Service/Method`, in which a star stands for anything, of all that its
-    /// services have; the others are unknown to callers. Descriptions that reflection gives still name them.
+    /// Serves only the matching methods, `package.Service/Method`, in which a star matches any text; other
+    /// methods are unknown to callers. Descriptions from reflection still list them.
     pub fn expose(mut self, methods: impl IntoIterator<Item = impl Into<String>>) -> Server {
         self.guards.exposed.extend(methods.into_iter().map(Into::into));
         self
     }
 
-    /// Serves these methods to nobody, exposed or not.
+    /// Excludes the matching methods from serving, even if they are exposed.
     pub fn hide(mut self, methods: impl IntoIterator<Item = impl Into<String>>) -> Server {
         self.guards.hidden.extend(methods.into_iter().map(Into::into));
         self
     }
 
-    /// Answers calls on these wires only: `baidu_std`, `connect`, `erpc`, `grpc`, `grpc-web`, `http-json`, `hulu`,
-    /// `jsonrpc`, `kiss`, `native`, `rpcx`, `sofa`, `thrift`. A listener may name fewer, `tcp://0.0.0.0:8080?wires=grpc,native`.
+    /// Accepts calls only on these wires: `baidu_std`, `connect`, `erpc`, `grpc`, `grpc-web`, `http-json`,
+    /// `hulu`, `jsonrpc`, `kiss`, `native`, `rpcx`, `sofa`, `thrift`. A listener can restrict them further,
+    /// `tcp://0.0.0.0:8080?wires=grpc,native`.
     pub fn wires<'a>(mut self, wires: impl IntoIterator<Item = &'a str>) -> Server {
         match Wires::of(wires) {
             Ok(wires) => self.guards.wires = Some(wires),
-            Err(mistake) => self.mistakes.push(mistake),
+            Err(error) => self.config_errors.push(error),
         }
         self
     }
 
-    /// Runs when a connection begins, after its handshake and before its first call; an error closes it. Several run
-    /// in the order in which they were added, in the connection's own task: they must not block.
+    /// Adds a hook that runs when a connection starts, after its handshake and before its first call; an
+    /// error closes the connection. Hooks run in the order in which they were added, in the connection's
+    /// task: they must not block.
     pub fn on_connect(mut self, hook: impl Fn(&Peer) -> Result<()> + Send + Sync + 'static) -> Server {
         self.guards.hooks.connect.push(Box::new(hook));
         self
     }
 
-    /// Runs when a connection ends that the hooks of [`on_connect`](Self::on_connect) let begin, however it ends.
+    /// Adds a hook that runs at the end of every connection that the [`on_connect`](Self::on_connect) hooks
+    /// accepted.
     pub fn on_disconnect(mut self, hook: impl Fn(&Peer) + Send + Sync + 'static) -> Server {
         self.guards.hooks.disconnect.push(Box::new(hook));
         self
@@ -184,7 +208,7 @@ impl Server {
 }
 
 impl Running {
-    /// The concurrency limits with what they count: that of the server, of services, of methods.
+    /// Returns the statistics of the concurrency limits of the server, its services and its methods.
     pub fn concurrency(&self) -> Vec<ConcurrencyStats> {
         self.shared.guarding.concurrency()
     }

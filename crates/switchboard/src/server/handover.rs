@@ -1,13 +1,14 @@
-//! Listeners that go from a running process to its successor, so that a restart refuses nobody.
+//! Handover of listening sockets from a running process to its successor, so that a restart rejects no
+//! connection.
 //!
-//! Both name the same path of a Unix socket. The running server listens there. A new one that starts asks it for its
-//! listening sockets (`SCM_RIGHTS`), goes on accepting on those whose address it wants too, and binds the rest. When
-//! it is ready it says so, with what it tells registries of itself, and the old one stops as if it had been told to,
-//! but for the registrations that are the same. The sockets themselves never close, so callers that come meanwhile
-//! wait in their queue.
+//! Both processes use the same path of a Unix socket, on which the running server listens. A new server
+//! requests the listening sockets from it (`SCM_RIGHTS`), accepts on those whose address it also has, and
+//! binds the rest. When it is ready it sends a message with the names of its registrations, and the old
+//! server stops normally, but keeps the registrations that both have. The sockets never close, so callers
+//! that connect meanwhile wait in the accept queue.
 //!
-//! Only processes of the same user, and those of root, are answered. What a successor that never gets ready holds is
-//! given up with its connection, and the old server goes on.
+//! Only processes of the same user, and of root, are served. If a successor never becomes ready, closing its
+//! connection releases the sockets it received, and the old server continues.
 
 use crate::{Address, Error};
 use rustix::net::{
@@ -20,7 +21,7 @@ use std::{
     mem::MaybeUninit,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::fs::MetadataExt,
+        unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
     },
     path::Path,
     time::Duration,
@@ -33,17 +34,17 @@ use tokio::{
     time::timeout,
 };
 
-/// Listeners that are handed over; the kernel takes 253 at once.
+/// Maximum number of sockets handed over; the kernel accepts 253 per message.
 const LISTENERS_MAX: usize = 64;
-/// Bytes of their addresses.
+/// Maximum bytes of their addresses.
 const NAMES_BYTES_MAX: usize = 16 << 10;
-/// What the old server has to answer.
+/// Time limit for responses of the other process.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What the new one says when it serves. Names of registrations follow: their length in two bytes, the lowest first,
-/// and a line for each. One of before that was so knows the byte alone.
+/// Message of the new server when it serves. Names of registrations follow: their length in two bytes,
+/// little-endian, and one line for each. Earlier versions send only this byte.
 const READY: u8 = b'R';
 
-/// Sockets of the server before this one, which serves until it is told that this one is ready.
+/// Sockets of the previous server, which serves until this one reports that it is ready.
 #[derive(Default)]
 pub(super) struct Inherited {
     sockets: Vec<(String, OwnedFd)>,
@@ -51,15 +52,17 @@ pub(super) struct Inherited {
 }
 
 impl Inherited {
-    /// Asks the server that listens at `path`, if there is one.
+    /// Requests the sockets from the server that listens at `path`, if there is one.
     ///
     /// # Errors
-    /// A server that does not answer, or is another user's.
-    pub(super) async fn ask(path: &Path) -> Result<Inherited, Error> {
+    /// Fails if the server does not respond or belongs to another user, and if the path is not a socket of
+    /// this user.
+    pub(super) async fn request(path: &Path) -> Result<Inherited, Error> {
         let failed = |error| Error::bind(format!("handover at {}: {error}", path.display()), error);
+        check_path(path).map_err(failed)?;
         let stream = match UnixStream::connect(path).await {
             Ok(stream) => stream,
-            // Nobody was here, or whoever was has been killed.
+            // No server was here, or it was killed.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
             {
@@ -89,7 +92,7 @@ impl Inherited {
         Ok(Inherited { sockets, from: Some(stream) })
     }
 
-    /// The socket that listens at this address, if there is one.
+    /// Takes the socket that listens at this address, if there is one.
     pub(super) fn take(&mut self, address: &Address) -> Option<std::net::TcpListener> {
         let at = self.sockets.iter().position(|(known, _)| *known == key(address))?;
         let listener = std::net::TcpListener::from(self.sockets.swap_remove(at).1);
@@ -97,21 +100,21 @@ impl Inherited {
         Some(listener)
     }
 
-    /// The server is ready, and keeps these registrations: the one before it may stop.
+    /// Reports that this server is ready and keeps these registrations; the previous server then stops.
     pub(super) async fn ready(self, registrations: &[String]) {
         if let Some(mut from) = self.from {
             let mut lines = String::new();
             for name in registrations.iter().filter(|name| !name.contains('\n')) {
-                // What is left out is registered again, after a moment without.
+                // Omitted registrations are registered again after a short gap.
                 if lines.len() + name.len() < NAMES_BYTES_MAX {
                     lines.push_str(name);
                     lines.push('\n');
                 }
             }
             let length = (lines.len() as u16).to_le_bytes();
-            // It may be gone already.
+            // The previous server may be gone already.
             let _ = from.write_all(&[&[READY], &length[..], lines.as_bytes()].concat()).await;
-            // It has let go of the path when it closes.
+            // The previous server closes the connection after it has released the path.
             let _ = timeout(PATIENCE, from.read(&mut [0])).await;
         }
     }
@@ -124,23 +127,26 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Offers these sockets, by what their addresses are called in configurations and in fact. The names of
-    /// registrations that a successor keeps go to `registrations`.
+    /// Offers these sockets, under their configured and their actual addresses. The names of registrations
+    /// that a successor keeps go to `registrations`.
     ///
     /// # Errors
-    /// A path where nothing can listen.
+    /// Fails if the path cannot be listened on, or if it is not a socket of this user; such a file is not
+    /// replaced.
     pub(super) fn at(
         path: &Path,
         sockets: Vec<(String, OwnedFd)>,
         registrations: watch::Sender<Vec<String>>,
     ) -> Result<Waiting, Error> {
         let failed = |error| Error::bind(format!("handover at {}: {error}", path.display()), error);
+        check_path(path).map_err(failed)?;
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
-        let (tell, taken) = watch::channel(false);
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let (taken_sender, taken) = watch::channel(false);
         let task = crate::runtime::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 if !is_own(&stream) {
@@ -148,7 +154,7 @@ impl Waiting {
                 }
                 if let Some(taken) = hand_over(stream, &sockets).await {
                     registrations.send_replace(taken);
-                    tell.send_replace(true);
+                    taken_sender.send_replace(true);
                     return;
                 }
             }
@@ -171,7 +177,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Sends the sockets; the names of the registrations that the successor keeps, if it took over.
+/// Sends the sockets; returns the names of the registrations that the successor keeps, if it took over.
 async fn hand_over(mut stream: UnixStream, sockets: &[(String, OwnedFd)]) -> Option<Vec<String>> {
     let sent = async {
         loop {
@@ -186,7 +192,7 @@ async fn hand_over(mut stream: UnixStream, sockets: &[(String, OwnedFd)]) -> Opt
         tracing::warn!("listeners were not handed over: {error}");
         return None;
     }
-    // It gets ready for as long as it needs; its end ends this too.
+    // No time limit: the successor may need any time to become ready, and its end closes the connection.
     let mut head = [0; 3];
     let count = stream.read(&mut head).await.ok()?;
     if count == 0 || head[0] != READY {
@@ -198,7 +204,7 @@ async fn hand_over(mut stream: UnixStream, sockets: &[(String, OwnedFd)]) -> Opt
         stream.read_exact(&mut lines).await?;
         Ok::<_, io::Error>(lines)
     };
-    // A successor that says no more keeps none.
+    // A successor that sends no names keeps no registrations.
     let lines = match count {
         1 => Vec::new(),
         _ => timeout(PATIENCE, rest).await.ok().and_then(Result::ok).unwrap_or_default(),
@@ -208,7 +214,7 @@ async fn hand_over(mut stream: UnixStream, sockets: &[(String, OwnedFd)]) -> Opt
 
 fn send(to: BorrowedFd<'_>, sockets: &[(String, OwnedFd)]) -> io::Result<()> {
     let sockets = &sockets[..sockets.len().min(LISTENERS_MAX)];
-    // One byte at least: rights do not travel alone.
+    // At least one byte is required: file descriptors cannot be sent alone.
     let names = sockets.iter().map(|(name, _)| format!("{name}\n")).collect::<String>() + "\n";
     let rights: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LISTENERS_MAX))];
@@ -233,17 +239,74 @@ fn receive(from: BorrowedFd<'_>) -> io::Result<Vec<(String, OwnedFd)>> {
     Ok(names.lines().map(str::to_owned).zip(rights).collect())
 }
 
-/// Of the same user, or of root.
+/// Returns whether the peer process belongs to the same user or to root.
 fn is_own(stream: &UnixStream) -> bool {
-    let own = fs::metadata("/proc/self").map(|process| process.uid());
-    let peer = stream.peer_cred().map(|peer| peer.uid());
+    let (own, peer) = (own_user(), stream.peer_cred().map(|peer| peer.uid()));
     matches!((own, peer), (Ok(own), Ok(peer)) if own == peer || peer == 0)
 }
 
-/// What a socket of this address is called: TLS is not the socket's business.
+fn own_user() -> io::Result<u32> {
+    fs::metadata("/proc/self").map(|process| process.uid())
+}
+
+/// Rejects a path that is not a socket of this user or of root: otherwise the listeners would be exchanged
+/// with another user's process, or a file would be deleted.
+fn check_path(path: &Path) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    let refused = |why: &str| Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+    if found.file_type().is_symlink() {
+        return refused("the path is a symbolic link; name the socket itself");
+    }
+    if !found.file_type().is_socket() {
+        return refused("the path is not a socket; name one that is, or a path where nothing is");
+    }
+    if found.uid() != own_user()? && found.uid() != 0 {
+        return refused("the socket belongs to another user; name a path of this user");
+    }
+    Ok(())
+}
+
+/// Returns the configuration name of an address; TLS addresses are named as TCP, because the socket is the
+/// same.
 pub(super) fn key(address: &Address) -> String {
     match address {
         Address::Tcp(host, port) | Address::Tls(host, port) => format!("{host} {port}"),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[tokio::test]
+    async fn only_a_socket_of_this_user_is_used_and_replaced() {
+        let folder = std::env::temp_dir().join(format!("switchboard-handover-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (socket, file, link) = (folder.join("socket"), folder.join("file"), folder.join("link"));
+        let wait = |path: &Path| Waiting::at(path, Vec::new(), watch::channel(Vec::new()).0);
+        let waiting = wait(&socket).unwrap();
+        assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::write(&file, "precious").unwrap();
+        symlink(&socket, &link).unwrap();
+        for (path, why) in
+            [(&file, "is not a socket"), (&link, "is a symbolic link"), (&folder, "is not a socket")]
+        {
+            let refused = wait(path).err().expect("it is no socket").to_string();
+            assert!(refused.contains(why), "{refused}");
+            let refused = Inherited::request(path).await.err().expect("it is no socket").to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+        assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
+        assert!(link.is_symlink());
+        // A socket of the same user is used, and replaced.
+        assert!(Inherited::request(&socket).await.unwrap().from.is_some());
+        drop(waiting);
+        wait(&socket).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

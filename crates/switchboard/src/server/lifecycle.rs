@@ -1,8 +1,10 @@
-//! From the first bind to the last connection: phases, hooks, and the end in good order.
+//! Lifecycle of a server, from the first bind to the last connection: phases, hooks, and orderly shutdown.
 
+#[cfg(feature = "http")]
+use super::Drain;
 use super::{
     Drained, Running, Shared,
-    announce::{Announced, Announcement},
+    announce::{Registration, Registrations},
 };
 use crate::{Address, Error, Result, Status, metrics::Carrier};
 use std::{
@@ -14,18 +16,18 @@ use std::{
 };
 use tokio::time::{sleep, timeout_at};
 
-/// How often the end looks whether connections are left.
+/// Interval at which the shutdown checks for remaining connections.
 const LOOK: Duration = Duration::from_millis(5);
-/// What serving until a signal leaves between the end of the last calls and that of their connections.
-pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Time that serving until a signal adds for closing connections after the last calls have ended.
+pub(super) const CLOSE_TIME: Duration = Duration::from_secs(1);
 
-/// What a server is doing.
+/// Phase of a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
-    /// It listens and answers, but probes are told to send nobody yet.
+    /// It listens and serves calls, but probes report that it is not ready.
     Starting,
     Serving,
-    /// Probes are told to send nobody any more.
+    /// It still serves, but probes report that it is not ready.
     Stopping,
 }
 
@@ -43,53 +45,54 @@ impl Phase {
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type StartHook = Box<dyn FnOnce(Vec<Address>) -> Work<Result<()>> + Send>;
 
-/// What the application wants done at the beginning and at the end. Behind a lock that nobody ever waits for: the work
-/// need not be `Sync`, and what has it is.
+/// Hooks of the application for the start and the end. The lock is never contended: it makes the struct
+/// `Sync`, which the hooks need not be.
 #[derive(Default)]
 pub(super) struct Hooks {
     pub(super) warm_up: Vec<Box<dyn FnOnce() -> Work<Result<()>> + Send>>,
     pub(super) start: Vec<StartHook>,
     pub(super) stop: Vec<Box<dyn FnOnce() -> Work<()> + Send>>,
-    /// How long the notice of an end takes to reach everybody.
+    /// Time for the shutdown notice to reach callers.
     pub(super) notice: Duration,
 }
 
-/// How a server stopped.
+/// Result of a shutdown.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Stopped {
-    /// From the beginning to the end of it.
+    /// Duration of the shutdown.
     pub took: Duration,
-    /// Calls that had not ended by themselves and were ended with `Unavailable`.
+    /// Calls that did not end during the drain and were ended with `Unavailable`.
     pub calls: Vec<CutCalls>,
-    /// Connections that were cut, by what they spoke.
+    /// Connections that were closed forcibly, by protocol.
     pub connections: Vec<CutConnections>,
 }
 
-/// Calls of one method that did not end by themselves.
+/// Calls of one method that did not end during the drain.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct CutCalls {
     /// Full name, `package.Service/Method`.
     pub method: String,
-    /// The wire that they came on, as in [`WireStats::wire`](crate::WireStats::wire).
+    /// Their wire, as in [`WireStats::wire`](crate::WireStats::wire).
     pub wire: &'static str,
-    /// How many.
+    /// Number of calls.
     pub calls: u64,
 }
 
-/// Connections of one protocol that were cut.
+/// Connections of one protocol that were closed forcibly.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct CutConnections {
-    /// As in [`CarrierStats::protocol`](crate::CarrierStats::protocol); `none` for those that had not shown theirs.
+    /// Their protocol, as in [`CarrierStats::protocol`](crate::CarrierStats::protocol); `none` if it was not
+    /// detected yet.
     pub protocol: &'static str,
-    /// How many.
+    /// Number of connections.
     pub connections: u64,
 }
 
 impl Stopped {
-    /// Whether every call and every connection ended by itself.
+    /// Returns whether every call and every connection ended without force.
     pub fn is_clean(&self) -> bool {
         self.calls.is_empty() && self.connections.is_empty()
     }
@@ -113,14 +116,14 @@ fn plural(count: u64, what: &str) -> String {
 }
 
 impl Running {
-    /// Runs what is to be done before the server counts as ready, then what is to be done because it is, and tells
-    /// registries of its `services`.
+    /// Runs the warm-up hooks, marks the server as ready, runs the start hooks, and registers its `services`
+    /// with registries.
     ///
     /// # Errors
-    /// A hook's, or an announcement that cannot be.
+    /// Returns the error of a hook, or of an invalid registration.
     pub(super) async fn begin(
         &mut self,
-        announcements: &[Announcement],
+        templates: &[Registration],
         services: &[&str],
         notice: Duration,
     ) -> Result<(), Error> {
@@ -134,21 +137,22 @@ impl Running {
         for hook in hooks {
             hook(self.addresses.clone()).await.map_err(|status| failed("on_start", status))?;
         }
-        self.announced = Some(Announced::begin(announcements, services, &self.addresses[0], notice)?);
+        self.registrations = Some(Registrations::begin(templates, services, &self.addresses[0], notice)?);
         Ok(())
     }
 
-    /// Stops in good order, and says what was left:
+    /// Shuts down in these steps, and returns the calls and connections that were ended forcibly:
     ///
-    /// 1. Probes are told that nobody is to be sent here any more, registries get to know it, which takes
-    ///    [`announce_notice`] if there are any, and the hooks of [`on_stop`] run.
-    /// 2. For the time of [`notice`] all goes on as before, so that the news can spread; new callers still come.
-    /// 3. Listeners close, and every peer is told to begin no further call here. What runs may end.
-    /// 4. After `drain` the calls that are left end with `Unavailable`, and their callers get that.
-    /// 5. After `hard`, counted from step 3 like `drain`, connections that are left are cut.
+    /// 1. Probes report that the server is not ready, registries are updated, which takes [`announce_notice`]
+    ///    if there are any, and the hooks of [`on_stop`] run.
+    /// 2. For the time of [`notice`] the server continues to serve, including new callers, so that the change
+    ///    can spread.
+    /// 3. Listeners close, and every peer gets a notice to start no further calls. Calls in flight may end.
+    /// 4. After `drain` the remaining calls end with `Unavailable`, which is sent to their callers.
+    /// 5. After `hard`, counted from step 3 like `drain`, the remaining connections are closed.
     ///
-    /// Always ends, at the latest after `notice` and `hard`, which includes the hooks. Cancel safe: dropped before its
-    /// end, it cuts everything.
+    /// Always ends, at the latest after `notice` plus `hard`, including the hooks. Cancel safe: dropping the
+    /// future closes everything.
     ///
     /// [`announce_notice`]: super::Server::announce_notice
     /// [`on_stop`]: super::Server::on_stop
@@ -156,20 +160,21 @@ impl Running {
     pub async fn stop(mut self, drain: Duration, hard: Duration) -> Stopped {
         let (began, notice) = (crate::clock::now(), self.hooks().notice);
         self.shared.set_phase(Phase::Stopping);
-        self.leave(began + notice + hard).await;
+        self.leave(crate::clock::after(began, notice.saturating_add(hard))).await;
         sleep(notice).await;
         self.wind_down(drain, hard, began).await
     }
 
-    /// Stops accepting, tells every peer, lets calls end, and cuts what is left after `limit`, after the hooks of
-    /// [`on_stop`](super::Server::on_stop) have run and what was [announced](super::Server::announce) is ended and the
-    /// notice of that has spread, which have `limit` too. Always ends.
+    /// Stops accepting, sends every peer a drain notice, lets calls end, and closes the remaining connections
+    /// after `limit`. Before that, the hooks of [`on_stop`](super::Server::on_stop) run and the
+    /// [registrations](super::Server::announce) are removed and the change spreads, for which `limit` applies
+    /// as well. Always ends.
     ///
-    /// Cancel safe: dropped before its end, it cuts every connection.
+    /// Cancel safe: dropping the future closes every connection.
     pub async fn drain(mut self, limit: Duration) -> Drained {
         let began = crate::clock::now();
         self.shared.set_phase(Phase::Stopping);
-        self.leave(began + limit).await;
+        self.leave(crate::clock::after(began, limit)).await;
         let stopped = self.wind_down(Duration::MAX, limit, began).await;
         Drained { cut: stopped.connections.iter().map(|cut| cut.connections as usize).sum() }
     }
@@ -178,16 +183,17 @@ impl Running {
         self.hooks.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the hooks and ends what was [announced](super::Server::announce), all at once, but not beyond `end`.
+    /// Runs the hooks and removes the [registrations](super::Server::announce), concurrently, until `end` at
+    /// most.
     async fn leave(&mut self, end: Instant) {
         let mut hooks = tokio::task::JoinSet::new();
         for hook in std::mem::take(&mut self.hooks().stop) {
             hooks.spawn(hook());
         }
-        let announced = self.announced.take();
+        let registrations = self.registrations.take();
         let withdrawn = async {
-            if let Some(mut announced) = announced {
-                announced.withdraw().await;
+            if let Some(mut registrations) = registrations {
+                registrations.withdraw().await;
             }
         };
         let all = async { while hooks.join_next().await.is_some() {} };
@@ -197,18 +203,18 @@ impl Running {
     }
 
     async fn wind_down(mut self, drain: Duration, hard: Duration, began: Instant) -> Stopped {
-        let told = crate::clock::now();
-        // The acceptors end with it.
+        let drain_start = crate::clock::now();
+        // Dropping the sender ends the acceptors.
         self.stop = None;
         #[cfg(feature = "handover")]
         {
             self.waiting = None;
         }
-        self.shared.tell_to_go();
+        self.shared.drain_connections();
         let mut stopped = Stopped::default();
         let mut has_ended = false;
         while !self.shared.open().is_empty() {
-            let passed = crate::clock::since(told);
+            let passed = crate::clock::since(drain_start);
             if passed >= hard {
                 stopped.connections = self.shared.left();
                 break;
@@ -237,17 +243,17 @@ impl Shared {
         crate::http::Standard::follow(self);
     }
 
-    /// Has every peer told to begin no further call.
-    fn tell_to_go(&self) {
+    /// Makes every connection send a drain notice.
+    fn drain_connections(&self) {
         self.draining.store(true, Ordering::Relaxed);
         #[cfg(feature = "http")]
-        self.drain_http.send_replace(true);
+        self.drain_http.send_replace(Drain::Draining);
         for connection in self.open().values() {
             connection.wakes.wake();
         }
     }
 
-    /// Ends the calls that are left; says which.
+    /// Ends the remaining calls; returns them.
     fn end_calls(&self) -> Vec<CutCalls> {
         let methods = self.metrics.methods();
         let cut = methods.iter().flat_map(|method| {
@@ -264,11 +270,14 @@ impl Shared {
             connection.wakes.wake();
         }
         #[cfg(feature = "http")]
-        self.flights.wake_all();
+        {
+            self.flights.wake_all();
+            self.drain_http.send_replace(Drain::Ending);
+        }
         cut
     }
 
-    /// The connections that are open, by what they speak.
+    /// Returns the number of open connections by protocol.
     fn left(&self) -> Vec<CutConnections> {
         let mut left: Vec<CutConnections> = Vec::new();
         for open in self.open().values() {

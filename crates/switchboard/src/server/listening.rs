@@ -1,11 +1,11 @@
-//! A listener before it is bound: its address, its limits, its TLS.
+//! A listener before it is bound: address, limits and TLS settings.
 
 #[cfg(feature = "tls")]
 use crate::net::tls::{Acceptor, Plaintext, Tls};
 use crate::{Error, Limit, Limits, Status, guard::Wires, limits::Source, net::Address};
 use std::sync::Arc;
 
-/// What was asked for.
+/// Unparsed settings of a listener.
 pub(super) struct Listening {
     url: String,
     limits: Vec<(Limit, u64)>,
@@ -13,17 +13,17 @@ pub(super) struct Listening {
     tls: Option<Tls>,
 }
 
-/// What that means.
+/// Parsed settings of a listener.
 pub(super) struct Resolved {
     pub(super) address: Address,
     pub(super) limits: Arc<Limits>,
-    /// The wires that it speaks.
+    /// Enabled wires.
     pub(super) wires: Wires,
     #[cfg(feature = "tls")]
     pub(super) acceptor: Option<Arc<Acceptor>>,
 }
 
-/// The options of TLS in a URL.
+/// TLS options in a URL.
 #[derive(Default)]
 struct TlsOptions<'a> {
     certificate: Option<&'a str>,
@@ -50,7 +50,7 @@ impl Listening {
         self
     }
 
-    /// Parses the address with its options and reads the certificates.
+    /// Parses the address with its options and loads the certificates.
     pub(super) fn resolve(self, limits: &Limits) -> Result<Resolved, Error> {
         let (address, options) = self.url.split_once('?').unwrap_or((&self.url, ""));
         let address: Address = address.parse().map_err(|status: Status| Error::config(status.message()))?;
@@ -85,7 +85,7 @@ impl Listening {
 }
 
 impl Resolved {
-    /// The bound address as callers have to spell it.
+    /// Returns the bound address in the form that callers use.
     pub(super) fn public(&self, bound: Address) -> Address {
         #[cfg(feature = "tls")]
         if let Some(acceptor) = &self.acceptor
@@ -99,7 +99,7 @@ impl Resolved {
 }
 
 impl<'a> TlsOptions<'a> {
-    /// Takes an option of TLS; false for one that is none.
+    /// Parses a TLS option; returns false if it is another option.
     fn take(&mut self, option: &'a str) -> Result<bool, Error> {
         let Some((name, value)) = option.split_once('=') else { return Ok(false) };
         let choice = |off: &str, on: &str| match value {

@@ -1,4 +1,4 @@
-//! What may be changed, and what is shown, while a server runs.
+//! State that can be changed or queried while a server runs.
 
 #[cfg(feature = "http")]
 use super::Open;
@@ -15,7 +15,7 @@ use crate::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Limits that may be changed while the server runs.
+/// Limits that can be changed while the server runs.
 pub(crate) struct Live {
     pub(crate) connections_max: Flag,
     pub(crate) memory_bytes_max: Flag,
@@ -41,25 +41,26 @@ impl Live {
 
 #[cfg(feature = "http")]
 impl Open {
-    /// What it counted, if it does.
+    /// Returns its Channelz counters, if they are on.
     pub(crate) fn counts(&self) -> Option<Counts> {
         self.socket.as_ref().map(|socket| socket.counts())
     }
 
-    /// Calls that wait in handlers; those on HTTP are not known by connection.
+    /// Returns the number of calls that wait in handlers, on any wire.
     pub(crate) fn waiting(&self) -> usize {
-        self.wakes.parked()
+        self.wakes.waiting()
     }
 
-    /// Bytes that it holds for its peer, and whether it is not read, or waits, because of them.
+    /// Returns the bytes that it holds for its peer, and whether reading is paused because of them.
     pub(crate) fn held(&self) -> (usize, bool) {
         (self.wakes.held(), self.wakes.is_paused())
     }
 }
 
 impl Running {
-    /// Resolves when a successor has taken over the listeners and serves: time to [`stop`](Self::stop). Never, unless
-    /// the server was started with [`Server::handover`](super::Server::handover). Cancel safe.
+    /// Resolves when a successor has taken over the listeners and serves; then call [`stop`](Self::stop).
+    /// Never resolves unless the server was started with [`Server::handover`](super::Server::handover).
+    /// Cancel safe.
     #[cfg(feature = "handover")]
     pub async fn handed_over(&self) {
         match &self.waiting {
@@ -73,37 +74,37 @@ impl Running {
         std::future::pending::<()>().await;
     }
 
-    /// What peers make the server hold: the part of [`stats`](Self::stats) that is cheap to look at often.
+    /// Returns the memory counters: the part of [`stats`](Self::stats) that is cheap to query often.
     pub fn memory(&self) -> MemoryStats {
         self.shared.memory.stats()
     }
 
-    /// Changes a [flag](crate::Flag), as the admin page does; `by` is for the audit line.
+    /// Changes a [flag](crate::Flag), as the admin page does; `by` is recorded in the audit line.
     ///
     /// # Errors
-    /// No such flag, or a value that it cannot have.
+    /// Fails if the flag does not exist or the value is out of range.
     pub fn set_flag(&self, name: &str, value: &str, by: &str) -> Result<(), Error> {
         self.shared.flags.set(name, value, None, by).map(drop)
     }
 
-    /// Whether [`set_flag`](Self::set_flag) would do it; nothing is changed.
+    /// Checks whether [`set_flag`](Self::set_flag) would succeed, without changing the flag.
     ///
     /// # Errors
-    /// No such flag, or a value that it cannot have.
+    /// Fails if the flag does not exist or the value is out of range.
     pub fn check_flag(&self, name: &str, value: &str) -> Result<(), Error> {
         self.shared.flags.check(name, value).map(drop)
     }
 
-    /// Where the admin pages are, if they are anywhere.
+    /// Returns the address of the admin pages, if they are served.
     #[cfg(feature = "http")]
     pub fn admin(&self) -> Option<&Address> {
         self.admin.as_ref().map(|(address, _)| address)
     }
 
-    /// Stops as programs do that were told to: calls get the time of `drain_timeout`.
+    /// Stops and logs the result; calls have `drain_timeout` to end.
     pub(super) async fn stop_logged(self) {
         let drain = self.shared.limits.drain_timeout();
-        let stopped = self.stop(drain, drain + lifecycle::LAST_WORDS).await;
+        let stopped = self.stop(drain, drain.saturating_add(lifecycle::CLOSE_TIME)).await;
         if stopped.is_clean() {
             tracing::info!("{stopped}");
         } else {
@@ -113,18 +114,18 @@ impl Running {
 }
 
 impl Shared {
-    /// Whether connections count what goes over them.
+    /// Returns whether connections count their traffic for Channelz.
     #[cfg(feature = "http")]
     pub(crate) fn counts_sockets(&self) -> bool {
         self.counts_sockets
     }
 
-    /// A connection speaks this from now on.
+    /// Records the protocol of a connection.
     pub(crate) fn speaks(&self, connection: u64, carrier: Carrier) {
         self.metrics.begin(carrier);
         let before = match self.open().get_mut(&connection) {
             Some(open) => open.carrier.replace(carrier),
-            // The server was cut meanwhile.
+            // All connections were aborted meanwhile.
             None => Some(carrier),
         };
         if let Some(before) = before {

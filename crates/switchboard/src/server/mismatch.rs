@@ -1,4 +1,4 @@
-//! Answers to callers that come with TLS where none is taken, or without where it is required.
+//! Responses to TLS connections on plaintext listeners, and to plaintext connections where TLS is required.
 
 #[cfg(feature = "tls")]
 use crate::Limits;
@@ -11,24 +11,24 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a caller that is turned away gets to read the answer.
+/// Time for a rejected caller to read the response.
 const LINGER: Duration = Duration::from_secs(1);
-/// What it may still send meanwhile.
+/// Maximum number of bytes that it may still send.
 const LINGER_BYTES: u64 = 256 << 10;
 
-/// Callers that are turned away with a line in the log for each; later ones have theirs at the level `debug`.
+/// Number of rejected callers that are logged as warnings; later ones are logged at the level `debug`.
 const LOGGED_MAX: u64 = 100;
 
-/// A fatal alert, `handshake_failure`: there is none that says that TLS is not spoken.
+/// A fatal alert, `handshake_failure`: TLS has no alert for a peer without TLS.
 const ALERT: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 40];
 
-/// Turns away a caller with TLS.
+/// Rejects a caller that uses TLS.
 pub(super) async fn tls(io: Box<dyn Io>, peer: &Peer, shared: &Shared) {
     count(shared, peer, "tls", "it speaks TLS, and this port takes plaintext only");
-    say(io, &ALERT).await;
+    send_and_linger(io, &ALERT).await;
 }
 
-/// Turns away a caller without TLS, in its own protocol.
+/// Rejects a caller without TLS, in its own protocol.
 #[cfg(feature = "tls")]
 pub(super) async fn plaintext(
     io: Box<dyn Io>,
@@ -39,23 +39,24 @@ pub(super) async fn plaintext(
 ) {
     const TEXT: &str = "this port takes TLS only: use https://, or tls:// on the native wire";
     count(shared, peer, protocol.name(), "it speaks plaintext, and this port takes TLS only");
-    let answer = match protocol {
+    let response = match protocol {
         Protocol::Http1 => http1(TEXT),
         Protocol::Http2 => http2(TEXT),
         Protocol::Native => {
             let mut out = Outbox::new();
             let mut wire = native::Server::new(limits.wire(), shared.table.clone());
-            // No input: this only writes the preface.
+            // Without input, this call only writes the preface.
             let _ = wire.recv(&mut Input::new(bytes::BytesMut::new()), &mut out);
             wire.drain(TEXT, &mut out);
             out.take_all()
         }
         _ => Vec::new(),
     };
-    say(io, &answer).await;
+    send_and_linger(io, &response).await;
 }
 
-/// Counts, and tells whoever set up one of the two; not more than some times, because strangers can cause it.
+/// Counts a mismatch and logs it for the operator; the number of warnings is limited, because any peer can
+/// cause them.
 fn count(shared: &Shared, peer: &Peer, wire: &str, why: &str) {
     let before = shared.metrics.tls_mismatches.fetch_add(1, Ordering::Relaxed);
     if before < LOGGED_MAX {
@@ -84,14 +85,14 @@ fn http2(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Says the last word and waits until the peer has gone: unread bytes of its would turn the close into a reset,
-/// which may overtake the answer.
-pub(super) async fn say(mut io: Box<dyn Io>, answer: &[u8]) {
+/// Writes the response and waits until the peer has closed: closing with unread bytes would send a reset,
+/// which may overtake the response.
+pub(super) async fn send_and_linger(mut io: Box<dyn Io>, response: &[u8]) {
     let last = async {
-        io.write_all(answer).await?;
+        io.write_all(response).await?;
         io.shutdown().await?;
         tokio::io::copy(&mut io.take(LINGER_BYTES), &mut tokio::io::sink()).await
     };
-    // Whatever comes of it, the connection ends.
+    // The connection ends in any case.
     let _ = timeout(LINGER, last).await;
 }

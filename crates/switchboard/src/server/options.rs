@@ -1,34 +1,38 @@
-//! The options of a server that concern its operation: logs, admin pages, hooks, and its end.
+//! Options of a server for its operation: logs, admin pages, hooks, and shutdown.
 
 use super::{Server, lifecycle::Hooks};
 use crate::{Address, Flag};
 use std::{future::Future, sync::PoisonError, time::Duration};
 
 impl Server {
-    /// Logs one call in `every`, when it has ended, as an event of `tracing` with the target `switchboard::access` and
-    /// the level `info`: method, wire, peer, code, time, bytes, trace. 0, the default, logs none. It is also a
-    /// [flag](crate::Flag).
+    /// Logs one call in `every` at its end, as a `tracing` event with the target `switchboard::access` and
+    /// the level `info`: method, wire, peer, caller, code, time, bytes, trace. 0, the default, turns the log
+    /// off. The value is also a [flag](crate::Flag).
     pub fn access_log(self, every: u32) -> Server {
         self.access.every.preset(every.into());
         self
     }
 
-    /// Logs every call that takes at least so long, with the target `switchboard::slow` and the level `warn`. Zero, the
-    /// default, logs none; what is below a millisecond counts as one.
+    /// Logs every call that takes at least this long, with the target `switchboard::slow` and the level
+    /// `warn`. A stream is measured by the time from its last request message before the first reply message
+    /// to that reply, and by the longest turn of its handler. Zero, the default, turns the log off; values
+    /// below a millisecond count as one.
     pub fn slow_call(self, took: Duration) -> Server {
         let least = u64::from(!took.is_zero());
         self.access.slow.preset((took.as_millis() as u64).max(least));
         self
     }
 
-    /// Adds a number of the application to those that may be changed while the server runs, on the admin page `/flags`.
+    /// Adds a number of the application to the flags that can change while the server runs, on the admin page
+    /// `/flags`.
     pub fn flag(mut self, flag: &Flag) -> Server {
         self.flags.push(flag.clone());
         self
     }
 
-    /// Shows what the server does on a listener of its own: `tcp://127.0.0.1:9090`, or an
-    /// [`Admin`](crate::admin::Admin) with more to it. Never on the addresses of the services.
+    /// Serves admin pages on a separate listener: `tcp://127.0.0.1:9090`, or an
+    /// [`Admin`](crate::admin::Admin) with further settings. They are never served on the addresses of the
+    /// services.
     ///
     /// ```
     /// let server = switchboard::Server::new().admin("tcp://127.0.0.1:9090");
@@ -39,8 +43,9 @@ impl Server {
         self
     }
 
-    /// Runs before the server is ready: filling caches, opening connections. Meanwhile it listens and answers, but
-    /// health checks say `NOT_SERVING`. When it fails, the server does not start. Several run one after the other.
+    /// Adds a hook that runs before the server is ready, for example to fill caches or open connections.
+    /// Meanwhile the server listens and serves calls, but health checks return `NOT_SERVING`. If a hook
+    /// fails, the server does not start. Hooks run one after the other.
     pub fn warm_up<F>(mut self, work: impl FnOnce() -> F + Send + 'static) -> Server
     where
         F: Future<Output = crate::Result<()>> + Send + 'static,
@@ -49,8 +54,8 @@ impl Server {
         self
     }
 
-    /// Runs once the server is ready, with the addresses that were bound. When it fails, the server does not start.
-    /// Several run one after the other.
+    /// Adds a hook that runs once the server is ready, with the bound addresses. If a hook fails, the server
+    /// does not start. Hooks run one after the other.
     pub fn on_start<F>(mut self, hook: impl FnOnce(Vec<Address>) -> F + Send + 'static) -> Server
     where
         F: Future<Output = crate::Result<()>> + Send + 'static,
@@ -59,7 +64,7 @@ impl Server {
         self
     }
 
-    /// Runs when the server begins to stop, before it refuses anything. Several run at once.
+    /// Adds a hook that runs at the start of a shutdown, before anything is rejected. Hooks run concurrently.
     pub fn on_stop<F>(mut self, hook: impl FnOnce() -> F + Send + 'static) -> Server
     where
         F: Future<Output = ()> + Send + 'static,
@@ -68,19 +73,19 @@ impl Server {
         self
     }
 
-    /// Takes over the TCP listeners of the server that waits at this path, if there is one, and waits there itself for
-    /// the next: a new version of a program replaces the old one, and nobody is refused. When the new server is ready,
-    /// the old one [stops](super::Running::handed_over). Both have to listen at the same addresses, as they are
-    /// written; what the old one does not have is bound as usual. Only processes of the same user, and of root, are
-    /// answered.
+    /// Takes over the TCP listeners of the server that waits at this path, if there is one, and waits at the
+    /// path for the next server: a new version of a program replaces the old one without rejecting
+    /// connections. When the new server is ready, the old one [stops](super::Running::handed_over). Both must
+    /// listen at the same addresses, in the same notation; addresses that the old server does not have are
+    /// bound as usual. Only processes of the same user, and of root, are served.
     #[cfg(feature = "handover")]
     pub fn handover(mut self, path: impl Into<std::path::PathBuf>) -> Server {
         self.handover = Some(path.into());
         self
     }
 
-    /// How long a server that stops goes on as before, for the news to reach its callers: their registry, their load
-    /// balancer. None unless set.
+    /// Sets how long a server continues to serve at the start of a shutdown, so that registries and load
+    /// balancers can redirect callers. Default zero.
     pub fn notice(mut self, time: Duration) -> Server {
         self.hooks().notice = time;
         self

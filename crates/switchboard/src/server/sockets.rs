@@ -1,7 +1,7 @@
-//! What is counted of a connection, for Channelz: nothing, unless the server shows it.
+//! Counters of a connection for Channelz, present only if the server serves it.
 //!
-//! Counters belong to one connection, which one worker runs: they are added to without a lock and without another
-//! core's cache line.
+//! The counters belong to one connection, which one worker runs: increments need no lock and touch no cache
+//! line of another core.
 
 use std::{
     net::SocketAddr,
@@ -12,29 +12,29 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// Numbers of servers, listeners and connections: one sequence, since Channelz knows all by number.
+/// Ids of servers, listeners and connections: one sequence, since Channelz refers to all of them by id.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// The clocks at one moment, from which later moments are counted.
+/// Both clocks at one moment, to convert between them.
 static EPOCH: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now(), SystemTime::now()));
 
-/// A number that nothing else in this process has.
+/// Returns an id that is unique in this process.
 pub(crate) fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// One connection.
+/// Counters of one connection.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "channelz"), expect(dead_code, reason = "only Channelz asks"))]
+#[cfg_attr(not(feature = "channelz"), expect(dead_code, reason = "only Channelz uses it"))]
 pub(crate) struct Socket {
     pub(crate) local: Option<SocketAddr>,
     pub(crate) remote: Option<SocketAddr>,
-    /// The cipher suite inside TLS, as IANA calls it.
+    /// Cipher suite of TLS, as named by IANA.
     pub(crate) tls: OnceLock<String>,
     started: AtomicU64,
-    /// With an end that was sent.
+    /// Calls whose end was sent.
     ended: AtomicU64,
-    /// Without.
+    /// Calls that ended without sending an end.
     lost: AtomicU64,
     sent: AtomicU64,
     received: AtomicU64,
@@ -63,69 +63,72 @@ impl Socket {
         }
     }
 
-    /// Calls began.
+    /// Counts started calls.
     pub(crate) fn started(&self, count: u64, now: Instant) {
         self.started.fetch_add(count, Ordering::Relaxed);
         self.last_started.set(now);
     }
 
-    /// The ends of calls were sent, whatever their status.
+    /// Counts calls whose end was sent, with any status.
     pub(crate) fn ended(&self, count: u64) {
         self.ended.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// A call is over without an end: its caller has gone.
+    /// Counts a call that ended without sending an end, because its caller is gone.
     pub(crate) fn lost(&self) {
         self.lost.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Messages were sent.
+    /// Counts sent messages.
     pub(crate) fn sent(&self, count: u64, now: Instant) {
         self.sent.fetch_add(count, Ordering::Relaxed);
         self.last_sent.set(now);
     }
 
-    /// Messages came.
+    /// Counts received messages.
     pub(crate) fn received(&self, count: u64, now: Instant) {
         self.received.fetch_add(count, Ordering::Relaxed);
         self.last_received.set(now);
     }
 
-    /// The peer was asked for a sign of life.
+    /// Counts a keepalive ping.
     pub(crate) fn pinged(&self) {
         self.pings.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// When the last call began, for the server's own record.
+    /// Returns the start of the last call, for the server's own record.
     pub(crate) fn last_started(&self) -> &Moment {
         &self.last_started
     }
 }
 
-/// The last time that something happened; never, at first.
+/// The time of the last event of a kind; initially never.
 #[derive(Debug, Default)]
 pub(crate) struct Moment(AtomicU64);
 
 impl Moment {
-    /// Nanoseconds suffice for five centuries; zero is never.
+    /// Nanoseconds suffice for five centuries; zero means never.
     pub(crate) fn set(&self, now: Instant) {
         let since = now.saturating_duration_since(EPOCH.0).as_nanos() as u64;
         self.0.store(since.max(1), Ordering::Relaxed);
     }
 
-    /// Takes the later of both.
+    /// Sets the later of both times.
     pub(crate) fn advance(&self, other: &Moment) {
         self.0.fetch_max(other.0.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    #[cfg_attr(not(any(feature = "channelz", feature = "http")), expect(dead_code, reason = "nobody asks"))]
+    #[cfg_attr(
+        not(any(feature = "channelz", feature = "http")),
+        expect(dead_code, reason = "only Channelz and the admin page use it")
+    )]
     pub(crate) fn time(&self) -> Option<SystemTime> {
         let since = self.0.load(Ordering::Relaxed);
-        (since > 0).then(|| EPOCH.1 + Duration::from_nanos(since))
+        (since > 0).then(|| EPOCH.1.checked_add(Duration::from_nanos(since)).unwrap_or(EPOCH.1))
     }
 }
 
-/// The counters of a connection at one moment.
+/// Snapshot of the counters of a connection.
 #[cfg(any(feature = "channelz", feature = "http"))]
 #[cfg_attr(not(feature = "channelz"), expect(dead_code, reason = "the admin page shows some of them"))]
 pub(crate) struct Counts {
@@ -145,7 +148,7 @@ impl Socket {
     pub(crate) fn counts(&self) -> Counts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
-            // Ends first, so that no more calls seem to have ended than began.
+            // Ends are read first, so that there are never more ends than starts.
             ended: count(&self.ended),
             lost: count(&self.lost),
             started: count(&self.started),

@@ -1,4 +1,4 @@
-//! What really happened, as nobody in the run can see it: the measure of what callers are told.
+//! The journal of a run: the actual events, against which the results of callers are checked.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -7,7 +7,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// All servers and callers write here.
+/// Record of all events; all servers and callers write to it.
 pub(super) struct Journal {
     began: Instant,
     state: Mutex<State>,
@@ -15,25 +15,25 @@ pub(super) struct Journal {
 
 #[derive(Default)]
 struct State {
-    /// By the number of the request: where its effect took place, a server and its life each.
+    /// Effects by request number: the servers where they took place, each with the number of its start.
     effects: HashMap<u64, Vec<(usize, u64)>>,
-    /// Requests that servers know again.
+    /// Requests that servers recognize by their key.
     keyed: Vec<u64>,
-    /// How often it may take place at most.
+    /// Maximum number of effects, by request number.
     at_most: HashMap<u64, u32>,
-    /// Attempts that servers got and that were not the first.
+    /// Number of attempts at servers that were not the first.
     retries: u64,
-    /// Unary requests that have arrived, each with the attempts that are at work now.
+    /// Unary requests that have arrived, each with the number of attempts running now.
     arrived: HashMap<u64, u32>,
-    /// Callers whose channels send a second attempt beside a late one.
+    /// Callers whose channels send a hedge, a second attempt beside a slow one.
     hedging: HashSet<u64>,
-    /// Calls that began, and those that ended.
+    /// Number of calls that began, and of calls that ended.
     begun: u64,
     ended: u64,
-    /// What came about, and how often.
+    /// Observed events with their number.
     seen: BTreeMap<&'static str, u64>,
     events: u64,
-    /// By how much the clock has jumped.
+    /// Total time by which the clock has jumped.
     jumped: Duration,
     digest: u64,
 }
@@ -47,7 +47,7 @@ impl Journal {
         self.state.lock().unwrap()
     }
 
-    /// Writes down that something happened now.
+    /// Adds a line with the current time to the journal.
     pub(super) fn note(&self, what: std::fmt::Arguments<'_>) {
         let line = format!("{:>8} {what}", self.began.elapsed().as_millis());
         if std::env::var_os("SEED").is_some() {
@@ -62,62 +62,62 @@ impl Journal {
         self.state().events += 1;
     }
 
-    /// The effect of this request takes place.
-    pub(super) fn effect(&self, request: u64, place: (usize, u64)) {
-        self.state().effects.entry(request).or_default().push(place);
+    /// Records that the effect of this request takes place.
+    pub(super) fn effect(&self, request: u64, incarnation: (usize, u64)) {
+        self.state().effects.entry(request).or_default().push(incarnation);
     }
 
     pub(super) fn effects(&self, request: u64) -> u32 {
-        self.state().effects.get(&request).map_or(0, |places| places.len() as u32)
+        self.state().effects.get(&request).map_or(0, |incarnations| incarnations.len() as u32)
     }
 
-    /// This request is to run once in the life of a server, and on one server alone.
+    /// Records that this request must run on one server only, and once per start of it.
     pub(super) fn keyed(&self, request: u64) {
         self.state().keyed.push(request);
     }
 
-    /// Nothing more than so many effects may have come of this request, nor may ever.
+    /// Limits the number of effects of this request, in the past and in the future.
     pub(super) fn at_most(&self, request: u64, effects: u32) {
         self.state().at_most.insert(request, effects);
     }
 
-    /// What must not happen twice, or not at all, did not.
+    /// Checks that no request took effect more often than allowed.
     pub(super) fn check_effects(&self) {
         let state = self.state();
         for (request, most) in &state.at_most {
-            let effects = state.effects.get(request).map_or(0, |places| places.len() as u32);
+            let effects = state.effects.get(request).map_or(0, |incarnations| incarnations.len() as u32);
             assert!(effects <= *most, "{request:x} took effect {effects} times, at most {most}");
         }
         for request in &state.keyed {
-            let places = state.effects.get(request).map_or(&[][..], Vec::as_slice);
-            let lives: HashSet<_> = places.iter().collect();
-            let servers: HashSet<_> = places.iter().map(|(server, _)| server).collect();
+            let incarnations = state.effects.get(request).map_or(&[][..], Vec::as_slice);
+            let starts: HashSet<_> = incarnations.iter().collect();
+            let servers: HashSet<_> = incarnations.iter().map(|(server, _)| server).collect();
             assert!(
-                lives.len() == places.len() && servers.len() <= 1,
-                "{request:x} took effect at {places:?}"
+                starts.len() == incarnations.len() && servers.len() <= 1,
+                "{request:x} took effect at {incarnations:?}"
             );
         }
     }
 
-    /// An attempt has arrived that says that it is not the first.
+    /// Records an attempt that arrived with the mark of a retry.
     pub(super) fn retried(&self) {
         self.state().retries += 1;
     }
 
-    /// An attempt of a unary call has arrived, and is at work until what is returned is dropped; `said` of one that has
-    /// been counted as a further one.
-    pub(super) fn arrives(&self, request: u64, said: bool) -> AtWork<'_> {
+    /// Records an attempt of a unary call; it runs until the returned value is dropped. `counted` is true when
+    /// [`retried`](Self::retried) has counted the attempt.
+    pub(super) fn attempt_arrived(&self, request: u64, counted: bool) -> RunningAttempt<'_> {
         let mut state = self.state();
         let before = state.arrived.get(&request).copied();
-        state.retries += u64::from(before.is_some() && !said);
-        if before.is_some_and(|at_work| at_work > 0) && state.hedging.contains(&(request >> 32)) {
+        state.retries += u64::from(before.is_some() && !counted);
+        if before.is_some_and(|running| running > 0) && state.hedging.contains(&(request >> 32)) {
             *state.seen.entry("a hedge").or_default() += 1;
         }
         *state.arrived.entry(request).or_default() += 1;
-        AtWork { journal: self, request }
+        RunningAttempt { journal: self, request }
     }
 
-    /// This caller's channel sends second attempts beside late ones.
+    /// Records that this caller's channel sends hedges.
     pub(super) fn hedges(&self, caller: u64) {
         self.state().hedging.insert(caller);
     }
@@ -130,16 +130,16 @@ impl Journal {
         self.state().ended += 1;
     }
 
-    /// This has come about.
-    pub(super) fn saw(&self, what: &'static str) {
+    /// Counts an observed event.
+    pub(super) fn observed(&self, what: &'static str) {
         *self.state().seen.entry(what).or_default() += 1;
     }
 
-    /// Every call has ended once.
+    /// Checks that every call has ended once.
     pub(super) fn check_ends(&self) {
         let state = self.state();
         assert_eq!(state.begun, state.ended, "calls that began, and ends");
-        assert!(state.arrived.values().all(|at_work| *at_work == 0), "attempts at work when all is over");
+        assert!(state.arrived.values().all(|running| *running == 0), "attempts still running at the end");
     }
 
     pub(super) fn jumps(&self, by: Duration) {
@@ -150,7 +150,7 @@ impl Journal {
         self.state().jumped
     }
 
-    /// Calls, events and the digest of all.
+    /// Returns the counts, the observed events and the digest.
     pub(super) fn summary(&self) -> super::Summary {
         let state = self.state();
         super::Summary {
@@ -161,7 +161,8 @@ impl Journal {
         }
     }
 
-    /// No more retries than the budgets of all channels together allow: a part of the calls, and so many a second.
+    /// Checks that the retries are within the budgets of all channels together: a percentage of the calls, and a number
+    /// per second.
     pub(super) fn check_budget(&self, percent: u64, floor: u64) {
         let state = self.state();
         let seconds = self.began.elapsed().as_secs() + 10;
@@ -173,18 +174,18 @@ impl Journal {
     }
 }
 
-/// An attempt that is at work.
-pub(super) struct AtWork<'a> {
+/// A running attempt.
+pub(super) struct RunningAttempt<'a> {
     journal: &'a Journal,
     request: u64,
 }
 
-impl Drop for AtWork<'_> {
+impl Drop for RunningAttempt<'_> {
     fn drop(&mut self) {
-        // Handlers of a run that failed are dropped with it.
+        // Handlers of a failed run are dropped with a poisoned lock.
         let Ok(mut state) = self.journal.state.lock() else { return };
-        if let Some(at_work) = state.arrived.get_mut(&self.request) {
-            *at_work -= 1;
+        if let Some(running) = state.arrived.get_mut(&self.request) {
+            *running -= 1;
         }
     }
 }

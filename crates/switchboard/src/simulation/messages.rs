@@ -1,15 +1,15 @@
-//! What callers and servers say to each other, in whatever a wire carries: postcard inside the only field of a message
-//! where a wire wants messages of its own.
+//! Encoding of the messages between callers and servers. Where a wire has its own message format, the message has one
+//! field with postcard inside.
 
 use crate::{Codec, Result, Status, codec::serde};
 use ::serde::{Serialize, de::DeserializeOwned};
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// Behind the bytes of a struct of Thrift.
+/// End of a Thrift struct, after the bytes.
 const STOP: u8 = 0;
-/// Field 1 of a struct of Thrift, which is bytes.
+/// Field 1 of a Thrift struct, of type binary.
 const STRUCT: [u8; 3] = [11, 0, 1];
-/// Field 1 of a message of protobuf, which is bytes.
+/// Field 1 of a protobuf message, of type bytes.
 const MESSAGE: u8 = 10;
 
 pub(super) fn write<T: Serialize>(message: &T, codec: Codec) -> Result<Bytes> {
@@ -38,8 +38,8 @@ pub(super) fn write<T: Serialize>(message: &T, codec: Codec) -> Result<Bytes> {
 
 pub(super) fn read<T: DeserializeOwned>(codec: Codec, bytes: Bytes) -> Result<T> {
     let range = match codec {
-        Codec::Proto => of_message(&bytes),
-        Codec::Thrift => of_struct(&bytes),
+        Codec::Proto => message_range(&bytes),
+        Codec::Thrift => struct_range(&bytes),
         _ => return serde::decode(codec, bytes),
     };
     let range =
@@ -47,15 +47,15 @@ pub(super) fn read<T: DeserializeOwned>(codec: Codec, bytes: Bytes) -> Result<T>
     serde::decode(Codec::Postcard, bytes.slice(range))
 }
 
-/// Where the bytes of the field are, to which all the rest of the message belongs.
-fn of_message(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
+/// Returns the range of the bytes in the field, which must end with the message.
+fn message_range(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
     let rest = bytes.strip_prefix(&[MESSAGE])?;
     let digits = rest.iter().position(|byte| byte & 0x80 == 0)? + 1;
     let len = rest.get(..digits)?.iter().rev().fold(0, |len, byte| len << 7 | usize::from(byte & 0x7F));
     (bytes.len() == 1 + digits + len).then_some(1 + digits..bytes.len())
 }
 
-fn of_struct(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
+fn struct_range(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
     let rest = bytes.strip_prefix(&STRUCT)?;
     let len = u32::from_be_bytes(*rest.first_chunk()?) as usize;
     (bytes.len() == 8 + len && bytes.last() == Some(&STOP)).then_some(7..7 + len)

@@ -1,9 +1,9 @@
-//! The network between callers and servers: one link for each server, with the weather that the run makes.
+//! The network between callers and servers: one link per server, whose conditions the run changes.
 //!
-//! A link listens where callers dial and dials its server for each of them. Bytes keep their order within a
-//! connection, as those of TCP do; what is on its way in two of them arrives in any order.
+//! A link listens at the address that callers dial, and dials its server for each connection. Bytes keep their order
+//! within a connection, as in TCP; there is no order between two connections.
 
-use super::chance::Chance;
+use super::random::Random;
 use crate::net::memory;
 use std::{
     collections::BTreeMap,
@@ -19,15 +19,15 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// What is on its way in one direction of a connection; a sender waits for more.
-const FLIGHT_MAX: usize = 64;
+/// Maximum number of chunks in flight in one direction of a connection; a sender waits when it is reached.
+const IN_FLIGHT_MAX: usize = 64;
 
-/// The way to one server.
+/// Connection path to one server.
 #[derive(Clone)]
 pub(super) struct Link(Arc<Shared>);
 
 struct Shared {
-    weather: watch::Sender<Weather>,
+    state: watch::Sender<LinkState>,
     open: Mutex<Open>,
 }
 
@@ -37,58 +37,58 @@ struct Open {
     connections: BTreeMap<u64, AbortHandle>,
 }
 
-/// How a link is.
+/// Conditions of a link.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Weather {
-    /// Somebody listens.
+pub(super) struct LinkState {
+    /// True when the link accepts connections.
     pub(super) listens: bool,
-    /// Bytes go to the server, and come back.
+    /// True when bytes flow: to the server, and from the server.
     pub(super) flows: [bool; 2],
-    /// Milliseconds, from and to.
+    /// Minimum and maximum latency in milliseconds.
     pub(super) latency: (u64, u64),
-    /// Bytes that pass in a millisecond.
+    /// Bytes per millisecond.
     pub(super) width: u64,
 }
 
-impl Weather {
-    pub(super) const FINE: Weather =
-        Weather { listens: true, flows: [true, true], latency: (0, 3), width: 100_000 };
+impl LinkState {
+    pub(super) const HEALTHY: LinkState =
+        LinkState { listens: true, flows: [true, true], latency: (0, 3), width: 100_000 };
 }
 
 impl Link {
-    /// A link that listens at `front` and dials `back`.
-    pub(super) fn new(front: String, back: String, chance: Chance) -> Link {
+    /// Creates a link that listens at `front` and dials `back`.
+    pub(super) fn new(front: String, back: String, random: Random) -> Link {
         let link =
-            Link(Arc::new(Shared { weather: watch::Sender::new(Weather::FINE), open: Mutex::default() }));
-        tokio::spawn(link.clone().run(front, back, chance));
+            Link(Arc::new(Shared { state: watch::Sender::new(LinkState::HEALTHY), open: Mutex::default() }));
+        tokio::spawn(link.clone().run(front, back, random));
         link
     }
 
-    pub(super) fn set(&self, change: impl FnOnce(&mut Weather)) {
-        self.0.weather.send_modify(change);
+    pub(super) fn set(&self, change: impl FnOnce(&mut LinkState)) {
+        self.0.state.send_modify(change);
     }
 
     pub(super) fn heal(&self) {
-        self.set(|weather| *weather = Weather::FINE);
+        self.set(|state| *state = LinkState::HEALTHY);
     }
 
-    /// Cuts the connections that are open, or only one of them; says how many.
-    pub(super) fn cut(&self, all: bool, chance: &Chance) -> usize {
+    /// Aborts all open connections, or one of them; returns their number.
+    pub(super) fn abort_connections(&self, all: bool, random: &Random) -> usize {
         let mut open = self.open();
         if all {
-            let cut = std::mem::take(&mut open.connections);
-            cut.values().for_each(AbortHandle::abort);
-            return cut.len();
+            let aborted = std::mem::take(&mut open.connections);
+            aborted.values().for_each(AbortHandle::abort);
+            return aborted.len();
         }
         let keys: Vec<_> = open.connections.keys().copied().collect();
         if keys.is_empty() {
             return 0;
         }
-        let cut = open.connections.remove(&chance.one_of(&keys));
-        cut.into_iter().map(|connection| connection.abort()).count()
+        let aborted = open.connections.remove(&random.one_of(&keys));
+        aborted.into_iter().map(|connection| connection.abort()).count()
     }
 
-    /// Connections that are open.
+    /// Number of open connections.
     pub(super) fn connections(&self) -> usize {
         self.open().connections.len()
     }
@@ -97,72 +97,72 @@ impl Link {
         self.0.open.lock().unwrap()
     }
 
-    async fn run(self, front: String, back: String, chance: Chance) {
-        let mut weather = self.0.weather.subscribe();
+    async fn run(self, front: String, back: String, random: Random) {
+        let mut state = self.0.state.subscribe();
         loop {
-            if weather.wait_for(|weather| weather.listens).await.is_err() {
+            if state.wait_for(|state| state.listens).await.is_err() {
                 return;
             }
-            let mut listener = memory::Listener::bind(&front).expect("nobody else has the name");
+            let mut listener = memory::Listener::bind(&front).expect("the name is free");
             loop {
                 let accepted = tokio::select! {
                     biased;
-                    _ = weather.wait_for(|weather| !weather.listens) => break,
+                    _ = state.wait_for(|state| !state.listens) => break,
                     accepted = listener.accept() => accepted,
                 };
-                let (Ok(caller), chance) = (accepted, chance.child()) else { return };
-                self.connect(caller, &back, chance);
+                let (Ok(caller), random) = (accepted, random.child()) else { return };
+                self.connect(caller, &back, random);
             }
         }
     }
 
-    fn connect(&self, caller: DuplexStream, back: &str, chance: Chance) {
+    fn connect(&self, caller: DuplexStream, back: &str, random: Random) {
         let (back, link) = (back.to_owned(), self.clone());
         let mut open = self.open();
         open.next += 1;
         let key = open.next;
         let listed = Listed { key, link: self.clone() };
-        let carried = tokio::spawn(async move {
+        let copying = tokio::spawn(async move {
             let _listed = listed;
-            // Nobody there: the caller sees its connection close.
+            // The dial fails: the caller sees its connection close.
             let Ok(server) = memory::dial(&back).await else { return };
             let ((from_caller, to_caller), (from_server, to_server)) = (split(caller), split(server));
-            let up = link.carry(0, from_caller, to_server, chance.child());
-            let down = link.carry(1, from_server, to_caller, chance.child());
-            // A direction that has ended leaves the other one open, as TCP does.
+            let up = link.copy(0, from_caller, to_server, random.child());
+            let down = link.copy(1, from_server, to_caller, random.child());
+            // The end of one direction leaves the other one open, as in TCP.
             let (mut up, mut down) = (pin!(up), pin!(down));
-            let mut over = [false; 2];
+            let mut ended = [false; 2];
             poll_fn(|cx| {
-                over[0] = over[0] || up.as_mut().poll(cx).is_ready();
-                over[1] = over[1] || down.as_mut().poll(cx).is_ready();
-                if over == [true, true] { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+                ended[0] = ended[0] || up.as_mut().poll(cx).is_ready();
+                ended[1] = ended[1] || down.as_mut().poll(cx).is_ready();
+                if ended == [true, true] { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
             })
             .await;
         });
-        open.connections.insert(key, carried.abort_handle());
+        open.connections.insert(key, copying.abort_handle());
     }
 
-    /// Carries bytes one way until their sender ends, or their receiver has gone.
-    async fn carry(
+    /// Copies bytes in one direction until the sender ends or the receiver is closed.
+    async fn copy(
         &self,
-        way: usize,
+        direction: usize,
         mut from: ReadHalf<DuplexStream>,
         mut to: WriteHalf<DuplexStream>,
-        chance: Chance,
+        random: Random,
     ) {
-        let (send, mut receive) = mpsc::channel::<(Instant, Vec<u8>)>(FLIGHT_MAX);
+        let (send, mut receive) = mpsc::channel::<(Instant, Vec<u8>)>(IN_FLIGHT_MAX);
         let reading = async move {
             let mut last = Instant::now();
             let mut buffer = vec![0; 16 << 10];
             loop {
-                // Reads end anywhere, also in the middle of a frame.
-                let most = if chance.percent(10) { chance.within(1..=40) as usize } else { buffer.len() };
+                // Reads end at any byte, also in the middle of a frame.
+                let most = if random.percent(10) { random.within(1..=40) as usize } else { buffer.len() };
                 let Ok(count) = from.read(&mut buffer[..most]).await else { return };
                 if count == 0 {
                     return;
                 }
-                let Weather { latency: (least, most), width, .. } = *self.0.weather.borrow();
-                let takes = Duration::from_millis(chance.within(least..=most) + count as u64 / width);
+                let LinkState { latency: (least, most), width, .. } = *self.0.state.borrow();
+                let takes = Duration::from_millis(random.within(least..=most) + count as u64 / width);
                 last = last.max(Instant::now() + takes);
                 if send.send((last, buffer[..count].to_vec())).await.is_err() {
                     return;
@@ -170,29 +170,29 @@ impl Link {
             }
         };
         let writing = async move {
-            let mut weather = self.0.weather.subscribe();
+            let mut state = self.0.state.subscribe();
             while let Some((at, bytes)) = receive.recv().await {
                 sleep_until(at).await;
-                // In a partition nothing is lost, as with TCP; it waits.
-                if weather.wait_for(|weather| weather.flows[way]).await.is_err()
+                // A partition loses no bytes, as in TCP; they wait.
+                if state.wait_for(|state| state.flows[direction]).await.is_err()
                     || to.write_all(&bytes).await.is_err()
                 {
                     return;
                 }
             }
-            // The receiver has gone, which ends it as well.
+            // The sender has ended; this closes the direction for the receiver.
             let _ = to.shutdown().await;
         };
         tokio::select! {
             biased;
             () = writing => {}
-            // What was read is still to be written.
+            // Bytes that were read must still be written.
             () = async { reading.await; std::future::pending().await } => {}
         }
     }
 }
 
-/// Takes a connection off the list however it ends.
+/// Removes a connection from the list when it ends.
 struct Listed {
     key: u64,
     link: Link,

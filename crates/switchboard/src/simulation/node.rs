@@ -1,10 +1,10 @@
-//! A server that comes and goes, and the way to it.
+//! A server that stops and restarts, and the link to it.
 
 use super::{
-    chance::Chance,
     journal::Journal,
     network::Link,
-    registry::Book,
+    random::Random,
+    registry::SimRegistry,
     service::Work,
     wires::{ALIASES, WIRES},
 };
@@ -22,14 +22,14 @@ use std::{
 };
 use tokio::time::{Instant, sleep};
 
-/// What servers of a run have in common.
+/// Configuration that all servers of a run share.
 #[derive(Clone)]
-pub(super) struct Terms {
+pub(super) struct NodeConfig {
     pub(super) journal: Arc<Journal>,
-    pub(super) book: Book,
-    /// Whether they have guards.
+    pub(super) registry: SimRegistry,
+    /// True when they have guards.
     pub(super) guarded: bool,
-    /// `memory_bytes_max`, if it is not the usual one.
+    /// `memory_bytes_max`, when it differs from the default.
     pub(super) memory: Option<u64>,
 }
 
@@ -39,24 +39,24 @@ pub(super) struct Node {
     pub(super) front: String,
     back: String,
     running: Mutex<Option<Running>>,
-    lives: AtomicU64,
-    /// Of 100 attempts so many fail here, if that is more than those that fail anywhere.
-    sick: Arc<AtomicU64>,
-    terms: Terms,
+    starts: AtomicU64,
+    /// Percentage of attempts that fail on this server, when it is higher than that of the requests.
+    fail_percent: Arc<AtomicU64>,
+    config: NodeConfig,
 }
 
 impl Node {
-    pub(super) fn new(seed: u64, name: usize, terms: Terms, chance: &Chance) -> Node {
+    pub(super) fn new(seed: u64, name: usize, config: NodeConfig, random: &Random) -> Node {
         let (front, back) = (format!("sim-{seed}-{name}"), format!("sim-{seed}-{name}-back"));
         Node {
             name,
-            link: Link::new(front.clone(), back.clone(), chance.child()),
+            link: Link::new(front.clone(), back.clone(), random.child()),
             front: format!("memory://{front}"),
             back: format!("memory://{back}"),
             running: Mutex::default(),
-            lives: AtomicU64::new(0),
-            sick: Arc::default(),
-            terms,
+            starts: AtomicU64::new(0),
+            fail_percent: Arc::default(),
+            config,
         }
     }
 
@@ -68,9 +68,9 @@ impl Node {
         self.running().take()
     }
 
-    /// Lets so many of 100 attempts fail from now on.
-    pub(super) fn sicken(&self, percent: u64) {
-        self.sick.store(percent, Ordering::Relaxed);
+    /// Sets the percentage of attempts that fail from now on.
+    pub(super) fn set_fail_percent(&self, percent: u64) {
+        self.fail_percent.store(percent, Ordering::Relaxed);
     }
 
     pub(super) async fn start_after(self: Arc<Self>, pause: Duration) {
@@ -79,32 +79,37 @@ impl Node {
     }
 
     pub(super) async fn start(&self) {
-        let life = self.lives.fetch_add(1, Ordering::Relaxed);
+        let start_number = self.starts.fetch_add(1, Ordering::Relaxed);
         let began = Instant::now();
         loop {
-            match self.server(life).start().await {
+            match self.server(start_number).start().await {
                 Ok(running) => {
-                    self.terms.journal.event(format_args!("server {} runs", self.name));
+                    self.config.journal.event(format_args!("server {} runs", self.name));
                     *self.running() = Some(running);
                     return;
                 }
-                // The one before it has the name for a moment.
+                // The previous process may still hold the name for a moment.
                 Err(error) => assert!(began.elapsed() < Duration::from_secs(5), "{error}"),
             }
             sleep(Duration::from_millis(1)).await;
         }
     }
 
-    fn server(&self, life: u64) -> Server {
-        let Terms { journal, book, guarded, memory } = &self.terms;
-        let work = Work { journal: journal.clone(), place: (self.name, life), sick: self.sick.clone() };
+    fn server(&self, start_number: u64) -> Server {
+        let NodeConfig { journal, registry, guarded, memory } = &self.config;
+        let work = Work {
+            journal: journal.clone(),
+            incarnation: (self.name, start_number),
+            fail_percent: self.fail_percent.clone(),
+        };
         let mut server = Server::new().add(work).listen(&self.back);
         for (alias, name) in ALIASES {
             server = server.alias(alias, name);
         }
         let instance = Instance::new("sim.Work", &self.front);
-        server =
-            server.announce(book.registry(&WIRES[0]), instance).announce_notice(Duration::from_millis(200));
+        server = server
+            .announce(registry.registry(&WIRES[0]), instance)
+            .announce_notice(Duration::from_millis(200));
         server = server.result_cache(ResultCache::of("sim.Work/Write"));
         if let Some(bytes) = memory {
             server = server.limit(Limit::MemoryBytesMax, *bytes);
@@ -119,7 +124,7 @@ impl Node {
         server
     }
 
-    /// What the server may hold and run at any time, it does not exceed.
+    /// Checks that the server does not exceed its limits.
     pub(super) fn check_limits(&self) {
         let running = self.running();
         let Some(running) = running.as_ref() else { return };
@@ -131,10 +136,10 @@ impl Node {
         assert!(over <= MEMORY_SLACK, "server {} holds {} of {} bytes", self.name, memory.held, memory.max);
     }
 
-    /// Nobody calls: nothing may be held for a call.
+    /// Checks, while there are no calls, that the server holds nothing for a call.
     pub(super) fn check_idle(&self) {
         let running = self.running();
-        let running = running.as_ref().expect("all run in the end");
+        let running = running.as_ref().expect("all servers run at the end");
         let stats = running.stats();
         assert_eq!(stats.calls_in_flight, 0, "calls of server {}", self.name);
         for method in &stats.methods {
@@ -144,19 +149,19 @@ impl Node {
             assert_eq!(limit.in_flight, 0, "{} of server {}", limit.what, self.name);
         }
         assert_eq!(stats.memory.held, 0, "bytes of server {}", self.name);
-        assert_eq!(running.concurrency().is_empty(), !self.terms.guarded);
+        assert_eq!(running.concurrency().is_empty(), !self.config.guarded);
     }
 
-    /// Nobody has a channel: no connection may be left.
+    /// Checks, after all channels were dropped, that no connection is left.
     pub(super) fn check_empty(&self) {
         let running = self.running();
-        let stats = running.as_ref().expect("all run in the end").stats();
+        let stats = running.as_ref().expect("all servers run at the end").stats();
         let open: Vec<_> = stats.carriers.iter().filter(|carrier| carrier.open > 0).collect();
         assert_eq!(stats.connections, 0, "connections of server {}: {open:?}", self.name);
         assert_eq!(self.link.connections(), 0, "connections of link {}", self.name);
-        assert_eq!(stats.protocol_errors, 0, "mistakes that server {} saw", self.name);
+        assert_eq!(stats.protocol_errors, 0, "protocol errors of server {}", self.name);
     }
 }
 
-/// What is on its way into the account already when it is full.
+/// Bytes that connections may still charge when the budget is used up.
 const MEMORY_SLACK: u64 = 1 << 20;

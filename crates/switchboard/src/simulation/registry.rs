@@ -1,4 +1,4 @@
-//! A registry that servers tell of themselves and that channels follow, until it goes away, or forgets.
+//! A registry in which servers register and which channels watch; it can fail, and lose its entries.
 
 use super::wires::Wire;
 use crate::{
@@ -16,86 +16,86 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// What the registry knows, and whether it says so.
+/// State of the registry, shared by its back ends.
 #[derive(Clone)]
-pub(super) struct Book(Arc<Shared>);
+pub(super) struct SimRegistry(Arc<Shared>);
 
 struct Shared {
-    pages: Mutex<Pages>,
+    state: Mutex<RegistryState>,
     changed: watch::Sender<()>,
 }
 
-struct Pages {
-    answers: bool,
-    /// By id: an instance, and when it is struck out.
+struct RegistryState {
+    available: bool,
+    /// Instances by id, each with the time when it expires.
     held: BTreeMap<String, (Instance, Instant)>,
 }
 
-/// The book, as channels that speak one wire read it.
-struct Reader {
-    book: Book,
+/// The registry as back end of channels that use one wire.
+struct WireBackend {
+    registry: SimRegistry,
     wire: &'static Wire,
 }
 
-impl Book {
-    pub(super) fn new() -> Book {
-        let pages = Mutex::new(Pages { answers: true, held: BTreeMap::new() });
-        Book(Arc::new(Shared { pages, changed: watch::Sender::new(()) }))
+impl SimRegistry {
+    pub(super) fn new() -> SimRegistry {
+        let state = Mutex::new(RegistryState { available: true, held: BTreeMap::new() });
+        SimRegistry(Arc::new(Shared { state, changed: watch::Sender::new(()) }))
     }
 
-    /// A registry of it, whose instances are called on this wire.
+    /// Creates a registry whose instances are called on this wire.
     pub(super) fn registry(&self, wire: &'static Wire) -> Arc<Discovery> {
-        Arc::new(Discovery::new(Reader { book: self.clone(), wire }, Options::new()))
+        Arc::new(Discovery::new(WireBackend { registry: self.clone(), wire }, Options::new()))
     }
 
-    /// Whether it answers from now on.
-    pub(super) fn answer(&self, answers: bool) {
-        self.pages().answers = answers;
+    /// Sets whether the registry responds.
+    pub(super) fn set_available(&self, available: bool) {
+        self.state().available = available;
         self.0.changed.send_replace(());
     }
 
-    /// Forgets everybody, as one does that was restarted.
-    pub(super) fn forget(&self) {
-        self.pages().held.clear();
+    /// Removes all entries, like a restart of the registry.
+    pub(super) fn clear(&self) {
+        self.state().held.clear();
         self.0.changed.send_replace(());
     }
 
-    pub(super) fn answers(&self) -> bool {
-        self.pages().answers
+    pub(super) fn is_available(&self) -> bool {
+        self.state().available
     }
 
-    fn pages(&self) -> MutexGuard<'_, Pages> {
-        self.0.pages.lock().unwrap()
+    fn state(&self) -> MutexGuard<'_, RegistryState> {
+        self.0.state.lock().unwrap()
     }
 
-    /// The pages, of one who answers.
-    fn open(&self) -> Result<MutexGuard<'_, Pages>> {
-        let pages = self.pages();
-        if pages.answers { Ok(pages) } else { Err(Status::unavailable("the registry is away")) }
+    /// Returns the state, or an error while the registry is down.
+    fn available_state(&self) -> Result<MutexGuard<'_, RegistryState>> {
+        let state = self.state();
+        if state.available { Ok(state) } else { Err(Status::unavailable("the registry is down")) }
     }
 }
 
-impl Backend for Reader {
+impl Backend for WireBackend {
     fn name(&self) -> &str {
-        "the book of the run"
+        "the simulated registry"
     }
 
     fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
         Box::pin(async move {
-            let mut changed = self.book.0.changed.subscribe();
+            let mut changed = self.registry.0.changed.subscribe();
             loop {
                 changed.mark_unchanged();
                 let (listed, next): (Vec<_>, _) = {
-                    let (mut pages, now) = (self.book.open()?, Instant::now());
-                    pages.held.retain(|_, (_, until)| *until > now);
-                    let of_service = pages.held.values().filter(|(instance, _)| instance.service == service);
+                    let (mut state, now) = (self.registry.available_state()?, Instant::now());
+                    state.held.retain(|_, (_, until)| *until > now);
+                    let of_service = state.held.values().filter(|(instance, _)| instance.service == service);
                     let called = |(instance, _): &(Instance, Instant)| {
                         Ok(Instance { address: self.wire.at(&instance.address), ..instance.clone() })
                     };
-                    (of_service.map(called).collect(), pages.held.values().map(|(_, until)| *until).min())
+                    (of_service.map(called).collect(), state.held.values().map(|(_, until)| *until).min())
                 };
                 feed.publish(listed);
-                let struck = async {
+                let expired = async {
                     match next {
                         Some(next) => sleep_until(next).await,
                         None => std::future::pending().await,
@@ -103,9 +103,9 @@ impl Backend for Reader {
                 };
                 tokio::select! {
                     biased;
-                    // The sender is in the book.
+                    // `changed` cannot fail: the sender is in the registry.
                     _ = changed.changed() => {}
-                    () = struck => {}
+                    () = expired => {}
                 }
             }
         })
@@ -114,26 +114,27 @@ impl Backend for Reader {
     fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
         Box::pin(async move {
             let until = Instant::now() + ttl;
-            self.book.open()?.held.insert(instance.id.clone(), (instance.clone(), until));
-            self.book.0.changed.send_replace(());
-            Ok(Box::new(Entry { book: self.book.clone(), id: instance.id.clone(), ttl }) as Box<dyn Held>)
+            self.registry.available_state()?.held.insert(instance.id.clone(), (instance.clone(), until));
+            self.registry.0.changed.send_replace(());
+            Ok(Box::new(Registration { registry: self.registry.clone(), id: instance.id.clone(), ttl })
+                as Box<dyn Held>)
         })
     }
 }
 
-/// One who is in the book.
-struct Entry {
-    book: Book,
+/// A registered instance.
+struct Registration {
+    registry: SimRegistry,
     id: String,
     ttl: Duration,
 }
 
-impl Held for Entry {
+impl Held for Registration {
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
-            let mut pages = self.book.open()?;
-            let entry = pages.held.get_mut(&self.id).filter(|(_, until)| *until > Instant::now());
-            let (_, until) = entry.ok_or_else(|| Status::not_found("not in the book any more"))?;
+            let mut state = self.registry.available_state()?;
+            let entry = state.held.get_mut(&self.id).filter(|(_, until)| *until > Instant::now());
+            let (_, until) = entry.ok_or_else(|| Status::not_found("no longer registered"))?;
             *until = Instant::now() + self.ttl;
             Ok(())
         })
@@ -141,8 +142,8 @@ impl Held for Entry {
 
     fn release(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
-            self.book.open()?.held.remove(&self.id);
-            self.book.0.changed.send_replace(());
+            self.registry.available_state()?.held.remove(&self.id);
+            self.registry.0.changed.send_replace(());
             Ok(())
         })
     }

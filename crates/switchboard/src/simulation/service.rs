@@ -1,4 +1,4 @@
-//! What the servers of a run do: each request says what is to become of it.
+//! The service of the servers of a run: each request says what to do and how it ends.
 
 use super::{
     journal::Journal,
@@ -25,7 +25,7 @@ static INFO: ServiceInfo = ServiceInfo {
         MethodInfo::new("List", Kind::ServerStream).idempotency(Idempotency::NoSideEffects),
         MethodInfo::new("Collect", Kind::ClientStream),
         MethodInfo::new("Chat", Kind::Bidi),
-        MethodInfo::new("Tell", Kind::Unary).oneway(),
+        MethodInfo::new("Post", Kind::Unary).oneway(),
     ],
     descriptor: &[],
 };
@@ -39,52 +39,52 @@ pub(super) static WRITE: ClientMethod = method(1, "sim.Work/Write");
 pub(super) static LIST: ClientMethod = method(2, "sim.Work/List");
 pub(super) static COLLECT: ClientMethod = method(3, "sim.Work/Collect");
 pub(super) static CHAT: ClientMethod = method(4, "sim.Work/Chat");
-pub(super) static TELL: ClientMethod = method(5, "sim.Work/Tell");
+pub(super) static POST: ClientMethod = method(5, "sim.Work/Post");
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub(super) struct Ask {
-    /// No two requests have the same, attempts of one do.
-    pub(super) request: u64,
+pub(super) struct WorkRequest {
+    /// Number of the request; its attempts share it.
+    pub(super) id: u64,
     pub(super) work_ms: u64,
-    /// Of each reply.
+    /// Bytes of filler in each reply.
     pub(super) bytes: u32,
-    /// Replies of a stream.
+    /// Number of replies of a stream.
     pub(super) count: u32,
-    /// Of 100 attempts so many fail, each in a way of its own.
+    /// Percentage of attempts that fail, in various ways.
     pub(super) fails: u64,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Told {
-    pub(super) request: u64,
+pub(super) struct WorkResponse {
+    pub(super) id: u64,
     pub(super) at: u32,
     pub(super) filler: Vec<u8>,
 }
 
-impl Told {
-    fn to(ask: &Ask, at: u32) -> Told {
-        Told { request: ask.request, at, filler: filler(ask.request, at, ask.bytes) }
+impl WorkResponse {
+    fn to(request: &WorkRequest, at: u32) -> WorkResponse {
+        WorkResponse { id: request.id, at, filler: filler(request.id, at, request.bytes) }
     }
 
-    /// Whether this is what the server answers to that.
-    pub(super) fn answers(&self, ask: &Ask, at: u32) {
-        assert_eq!((self.request, self.at), (ask.request, at), "a reply to another request");
-        assert!(self.filler == filler(ask.request, at, ask.bytes), "a reply of other bytes");
+    /// Asserts that this is the server's response number `at` to the request.
+    pub(super) fn check(&self, request: &WorkRequest, at: u32) {
+        assert_eq!((self.id, self.at), (request.id, at), "a response to another call");
+        assert!(self.filler == filler(request.id, at, request.bytes), "a response with other bytes");
     }
 }
 
-fn filler(request: u64, at: u32, bytes: u32) -> Vec<u8> {
-    (0..bytes).map(|byte| mix(request ^ (u64::from(at) << 32) ^ u64::from(byte / 64)) as u8).collect()
+fn filler(id: u64, at: u32, bytes: u32) -> Vec<u8> {
+    (0..bytes).map(|byte| mix(id ^ (u64::from(at) << 32) ^ u64::from(byte / 64)) as u8).collect()
 }
 
-/// What servers do with calls.
+/// The service.
 #[derive(Clone)]
 pub(super) struct Work {
     pub(super) journal: Arc<Journal>,
-    /// Which server, and its which life.
-    pub(super) place: (usize, u64),
-    /// Of 100 attempts so many fail here, whatever their requests say.
-    pub(super) sick: Arc<AtomicU64>,
+    /// Number of the server, and of its start.
+    pub(super) incarnation: (usize, u64),
+    /// Percentage of attempts that fail on this server, when it is higher than that of the request.
+    pub(super) fail_percent: Arc<AtomicU64>,
 }
 
 impl Service for Work {
@@ -101,79 +101,79 @@ impl Service for Work {
         match method {
             3 => {
                 let (requests, cx) = call.into_many();
-                let mut requests = Receiver::of_request(requests, codec, read::<Ask>);
+                let mut requests = Receiver::of_request(requests, codec, read::<WorkRequest>);
                 let (mut last, mut count) = (None, 0);
-                while let Some(ask) = requests.next().await? {
-                    last = Some(ask);
+                while let Some(request) = requests.next().await? {
+                    last = Some(request);
                     count += 1;
                 }
-                let ask = last.ok_or_else(|| Status::invalid_argument("nothing came"))?;
-                self.work(&ask).await?;
-                Ok(Reply::one(write(&Told::to(&ask, count), codec)?, cx))
+                let request = last.ok_or_else(|| Status::invalid_argument("nothing came"))?;
+                self.work(&request).await?;
+                Ok(Reply::one(write(&WorkResponse::to(&request, count), codec)?, cx))
             }
             4 => {
                 let (requests, cx) = call.into_many();
-                let mut requests = Receiver::of_request(requests, codec, read::<Ask>);
+                let mut requests = Receiver::of_request(requests, codec, read::<WorkRequest>);
                 let work = self.clone();
-                let chat = move |_, out: Sender<Told>| async move {
+                let chat = move |_, out: Sender<WorkResponse>| async move {
                     let mut at = 0;
-                    while let Some(ask) = requests.next().await? {
-                        work.work(&ask).await?;
-                        out.send(Told::to(&ask, at)).await?;
+                    while let Some(request) = requests.next().await? {
+                        work.work(&request).await?;
+                        out.send(WorkResponse::to(&request, at)).await?;
                         at += 1;
                     }
                     Ok(())
                 };
-                Ok(stream_reply(cx, codec, write::<Told>, chat))
+                Ok(stream_reply(cx, codec, write::<WorkResponse>, chat))
             }
             2 => {
                 let (message, cx) = call.into_one()?;
-                let ask: Ask = read(codec, message)?;
+                let request: WorkRequest = read(codec, message)?;
                 let work = self.clone();
-                let list = move |_, out: Sender<Told>| async move {
-                    for at in 0..ask.count {
-                        work.work(&ask).await?;
-                        out.send(Told::to(&ask, at)).await?;
+                let list = move |_, out: Sender<WorkResponse>| async move {
+                    for at in 0..request.count {
+                        work.work(&request).await?;
+                        out.send(WorkResponse::to(&request, at)).await?;
                     }
                     Ok(())
                 };
-                Ok(stream_reply(cx, codec, write::<Told>, list))
+                Ok(stream_reply(cx, codec, write::<WorkResponse>, list))
             }
             _ => {
                 let (message, cx) = call.into_one()?;
-                let ask: Ask = read(codec, message)?;
-                // Some wires do not say which attempt it is.
-                let _at_work = self.journal.arrives(ask.request, again);
-                self.work(&ask).await?;
-                Ok(Reply::one(write(&Told::to(&ask, 0), codec)?, cx))
+                let request: WorkRequest = read(codec, message)?;
+                // Some wires do not carry the number of the attempt.
+                let _running = self.journal.attempt_arrived(request.id, again);
+                self.work(&request).await?;
+                Ok(Reply::one(write(&WorkResponse::to(&request, 0), codec)?, cx))
             }
         }
     }
 }
 
 impl Work {
-    /// Does what the request asks for: its effect first, then it takes its time.
-    async fn work(&self, ask: &Ask) -> Result<()> {
-        let luck = mix(ask.request ^ (self.place.1 << 40) ^ (crate::clock::now_ns() / 1_000_000));
-        if luck % 100 < ask.fails.max(self.sick.load(Ordering::Relaxed)) {
-            let pause = Duration::from_millis(luck % 30);
-            match luck >> 32 & 7 {
-                // Refused, with no effect.
+    /// Handles a request: records its effect first, then waits for its duration.
+    async fn work(&self, request: &WorkRequest) -> Result<()> {
+        let random = mix(request.id ^ (self.incarnation.1 << 40) ^ (crate::clock::now_ns() / 1_000_000));
+        if random % 100 < request.fails.max(self.fail_percent.load(Ordering::Relaxed)) {
+            let pause = Duration::from_millis(random % 30);
+            match random >> 32 & 7 {
+                // Rejected, without an effect.
                 0 | 1 => return Err(Status::unavailable("not now").with_retry(Retry::Safe)),
                 2 => return Err(Status::resource_exhausted("full").with_retry(Retry::After(pause))),
                 3 => return Err(Status::not_found("nothing there").with_retry(Retry::No)),
-                // Fails half way.
+                // Fails after the effect.
                 _ => {
-                    self.journal.effect(ask.request, self.place);
+                    self.journal.effect(request.id, self.incarnation);
                     tokio::time::sleep(pause).await;
-                    let code = [Code::Unavailable, Code::Internal, Code::Aborted][luck as usize % 3];
-                    return Err(Status::new(code, "half way").with_retry(Retry::IfIdempotent));
+                    let code = [Code::Unavailable, Code::Internal, Code::Aborted][random as usize % 3];
+                    return Err(Status::new(code, "halfway").with_retry(Retry::IfIdempotent));
                 }
             }
         }
-        self.journal.effect(ask.request, self.place);
-        if ask.work_ms > 0 {
-            tokio::time::sleep(Duration::from_millis(ask.work_ms)).await;
+        self.journal.effect(request.id, self.incarnation);
+        if request.work_ms > 0 {
+            tokio::time::sleep(Duration::from_millis(request.work_ms)).await;
         }
         Ok(())
     }

@@ -1,24 +1,24 @@
-//! The wires that callers of a run may speak, and what each cannot carry. WebSockets and TLS have no pipes in memory.
+//! The wires that callers of a run may use, with their limitations. WebSockets and TLS cannot run over in-memory pipes.
 
 use crate::{Code, Codec, Status};
 
-/// A wire, as a channel is told to speak it.
+/// A wire, as options of an address.
 pub(super) struct Wire {
-    /// Options of addresses.
+    /// Options of the address.
     pub(super) options: &'static str,
     pub(super) codec: Codec,
-    /// Whether calls have replies, requests, or both of them in streams.
+    /// Kinds of streaming calls that the wire carries.
     pub(super) streams: Streams,
-    /// The largest filler of a message.
+    /// Maximum size of the filler of a message in bytes.
     pub(super) bytes_max: u32,
-    /// Whether servers see the metadata of a call, by which they know it again.
+    /// True when servers get the metadata of a call, by which they recognize a retry.
     pub(super) metadata: bool,
-    /// Whether messages may be compressed when a channel or a call asks for it.
+    /// True when messages are compressed on request of a channel or a call.
     pub(super) compresses: bool,
-    pub(super) failures: Failures,
+    pub(super) error_detail: ErrorDetail,
 }
 
-/// Which calls are carried that are not unary.
+/// Kinds of calls that a wire carries beside unary ones.
 #[derive(Clone, Copy)]
 pub(super) struct Streams {
     pub(super) replies: bool,
@@ -26,23 +26,23 @@ pub(super) struct Streams {
     pub(super) both: bool,
 }
 
-/// What is told of a failure.
-pub(super) enum Failures {
-    /// Its code, a text, and what it says of another try.
-    Whole,
-    /// A number of brpc, and a text.
-    Numbered,
-    /// That it is one.
-    Bare,
+/// Details of a failure that a wire carries.
+pub(super) enum ErrorDetail {
+    /// Code, text and retry advice.
+    Full,
+    /// An error number of brpc, and a text.
+    BrpcNumber,
+    /// No details.
+    Nothing,
 }
 
 const ALL: Streams = Streams { replies: true, requests: true, both: true };
 const NONE: Streams = Streams { replies: false, requests: false, both: false };
 #[cfg(feature = "http")]
-const NO_CHAT: Streams = Streams { both: false, ..ALL };
+const NO_BIDI: Streams = Streams { both: false, ..ALL };
 
-/// One that carries everything.
-const fn whole(options: &'static str) -> Wire {
+/// A wire that carries everything.
+const fn full(options: &'static str) -> Wire {
     Wire {
         options,
         codec: Codec::Proto,
@@ -50,18 +50,18 @@ const fn whole(options: &'static str) -> Wire {
         bytes_max: 100_000,
         metadata: true,
         compresses: true,
-        failures: Failures::Whole,
+        error_detail: ErrorDetail::Full,
     }
 }
 
-/// One for unary calls.
+/// A wire for unary calls.
 const fn unary(options: &'static str) -> Wire {
-    Wire { streams: NONE, ..whole(options) }
+    Wire { streams: NONE, ..full(options) }
 }
 
 #[cfg(feature = "http")]
 const fn json_rpc(options: &'static str) -> Wire {
-    // Fillers are lists of numbers there.
+    // Fillers are encoded as lists of numbers there.
     Wire { codec: Codec::Json, bytes_max: 5000, compresses: false, ..unary(options) }
 }
 
@@ -69,44 +69,44 @@ const fn thrift(options: &'static str) -> Wire {
     Wire { codec: Codec::Thrift, metadata: false, compresses: false, ..unary(options) }
 }
 
-/// The one list.
+/// All wires of the simulation.
 pub(super) const WIRES: &[Wire] = &[
-    Wire { codec: Codec::Postcard, ..whole("") },
-    whole("wire=baidu_std&checksum=crc32c"),
+    Wire { codec: Codec::Postcard, ..full("") },
+    full("wire=baidu_std&checksum=crc32c"),
     #[cfg(feature = "http")]
-    whole("wire=connect"),
+    full("wire=connect"),
     #[cfg(feature = "http")]
-    Wire { streams: NO_CHAT, ..whole("wire=connect&http=1") },
+    Wire { streams: NO_BIDI, ..full("wire=connect&http=1") },
     unary("wire=erpc"),
     unary("wire=erpc&framing=proto&filter=gzip"),
     #[cfg(feature = "http")]
-    whole("wire=grpc"),
+    full("wire=grpc"),
     #[cfg(feature = "http")]
-    whole("wire=grpc-web"),
+    full("wire=grpc-web"),
     #[cfg(feature = "http")]
-    Wire { streams: NO_CHAT, ..whole("wire=grpc-web&http=1") },
+    Wire { streams: NO_BIDI, ..full("wire=grpc-web&http=1") },
     #[cfg(feature = "http")]
-    whole("wire=grpc-web-text"),
+    full("wire=grpc-web-text"),
     Wire {
-        failures: Failures::Numbered,
-        ..unary("wire=hulu&index=sim.Work/Read:0&index=sim.Work/Write:1&index=sim.Work/Tell:5")
+        error_detail: ErrorDetail::BrpcNumber,
+        ..unary("wire=hulu&index=sim.Work/Read:0&index=sim.Work/Write:1&index=sim.Work/Post:5")
     },
     #[cfg(feature = "http")]
     json_rpc("wire=jsonrpc"),
     #[cfg(feature = "http")]
     json_rpc("wire=jsonrpc&http=2"),
     Wire {
-        // A frame has 64 KiB.
+        // A frame has at most 64 KiB.
         bytes_max: 60_000,
         metadata: false,
-        failures: Failures::Bare,
+        error_detail: ErrorDetail::Nothing,
         ..unary(
-            "wire=kiss&heartbeats=true&function=sim.Work/Read:1&function=sim.Work/Write:2&function=sim.Work/Tell:6",
+            "wire=kiss&heartbeats=true&function=sim.Work/Read:1&function=sim.Work/Write:2&function=sim.Work/Post:6",
         )
     },
     unary("wire=rpcx"),
     unary("wire=rpcx&network=http"),
-    Wire { metadata: false, failures: Failures::Numbered, ..unary("wire=sofa") },
+    Wire { metadata: false, error_detail: ErrorDetail::BrpcNumber, ..unary("wire=sofa") },
     thrift("wire=thrift"),
     thrift("wire=thrift&framed=false"),
     #[cfg(feature = "http")]
@@ -115,36 +115,36 @@ pub(super) const WIRES: &[Wire] = &[
     Wire { metadata: true, ..thrift("wire=thrift&protocol=header") },
 ];
 
-/// Where servers have what is called by number there: alias and name.
+/// Aliases for methods that wires call by number: alias and name.
 pub(super) const ALIASES: [(&str, &str); 3] =
-    [("kiss/1", "sim.Work/Read"), ("kiss/2", "sim.Work/Write"), ("kiss/6", "sim.Work/Tell")];
+    [("kiss/1", "sim.Work/Read"), ("kiss/2", "sim.Work/Write"), ("kiss/6", "sim.Work/Post")];
 
 impl Wire {
-    /// For people.
+    /// Name for messages.
     pub(super) fn name(&self) -> &'static str {
-        // Which methods have which numbers is no part of it.
+        // The numbers of methods are left out.
         let numbers = ["&index=", "&function="];
         let end = numbers.iter().find_map(|numbers| self.options.find(numbers)).unwrap_or(self.options.len());
         let name = &self.options[..end];
         if name.is_empty() { "native" } else { name }
     }
 
-    /// An address that is called so.
+    /// Returns the address with the options of this wire.
     pub(super) fn at(&self, address: &str) -> String {
         let join = if self.options.is_empty() { "" } else { "?" };
         format!("{address}{join}{}", self.options)
     }
 
-    /// Whether this is what becomes of a failure that callers of other wires know by its code.
-    pub(super) fn blurs(&self, status: &Status) -> bool {
+    /// Returns true when the wire may have turned a failure with another code into this status.
+    pub(super) fn loses_code(&self, status: &Status) -> bool {
         let text = status.message();
-        match self.failures {
-            Failures::Whole => false,
-            Failures::Numbered => {
+        match self.error_detail {
+            ErrorDetail::Full => false,
+            ErrorDetail::BrpcNumber => {
                 status.code() == Code::Internal
-                    && ["half way", "nothing there", "going away"].iter().any(|why| text.contains(why))
+                    && ["halfway", "nothing there", "going away"].iter().any(|why| text.contains(why))
             }
-            Failures::Bare => status.code() == Code::Unknown && text.contains("carries no reason"),
+            ErrorDetail::Nothing => status.code() == Code::Unknown && text.contains("carries no reason"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Channels made of channels: parallel, selective, partitioned, and nested.
 #![cfg(feature = "macros")]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod parallel;
 mod picking;

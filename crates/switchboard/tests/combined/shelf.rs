@@ -1,4 +1,4 @@
-//! A service of which each server has its own books, and fails as it is told.
+//! A service of which each server has its own books and configured failures.
 #![allow(missing_docs, unreachable_pub, reason = "for these tests")]
 
 use std::{
@@ -13,10 +13,10 @@ use tokio::sync::Notify;
 
 #[switchboard::service(name = "test.Shelf")]
 pub trait Shelf {
-    /// Which of these books are here.
+    /// Returns the titles that this shelf has.
     #[switchboard(idempotent)]
     async fn find(&self, cx: &Cx, titles: Vec<String>) -> Result<Vec<String>>;
-    /// Not to be repeated.
+    /// A method that is not idempotent.
     async fn add(&self, title: String) -> Result<String>;
     #[switchboard(oneway)]
     async fn note(&self, title: String) -> Result<()>;
@@ -24,7 +24,7 @@ pub trait Shelf {
     async fn count(&self, titles: Receiver<String>) -> Result<u32>;
 }
 
-/// What a server does with its calls.
+/// Behaviour of a server for its calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Mood {
     #[default]
@@ -119,7 +119,7 @@ impl Shelf for Books {
 pub struct Node {
     pub seen: Arc<Seen>,
     pub channel: Channel,
-    /// Runs as long as this is there.
+    /// The server, which runs until this is dropped.
     _running: Running,
 }
 
@@ -132,7 +132,7 @@ impl Node {
         self.seen.calls.load(Ordering::SeqCst)
     }
 
-    /// Ends once this holds of it.
+    /// Waits until the condition holds.
     pub async fn until(&self, holds: impl Fn(&Seen) -> bool) {
         let wait = async {
             loop {

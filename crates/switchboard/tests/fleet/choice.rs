@@ -1,4 +1,4 @@
-//! Who gets a call: keys, zones, groups, balancers of the user, registries.
+//! Choice of a server: keys, zones, groups, balancers of the user, registries.
 
 use crate::{flaky::*, support::raw::soon};
 use std::{
@@ -180,7 +180,7 @@ async fn keys_decide_where_balancers_hash() {
     assert_eq!(names(&sticky).await, HashSet::from([first]));
 }
 
-/// Always the last one; counts what it is told.
+/// Selects the last endpoint; counts the reported outcomes.
 #[derive(Default)]
 struct Last {
     picked: AtomicUsize,

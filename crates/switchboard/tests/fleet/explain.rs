@@ -1,4 +1,4 @@
-//! What a channel says of its choices, and of what became of a call.
+//! Explanations of a channel: its choice of a server, and the attempts of a call.
 
 use crate::{flaky::*, support::raw::soon};
 use std::sync::Arc;
@@ -30,10 +30,10 @@ async fn every_candidate_says_what_keeps_it_from_the_call() {
     };
     let (each, text) = hindrances(&channel);
     assert_eq!(each[0], (true, String::new()), "{text}");
-    assert_eq!(each[1], (false, "in zone \"there\", and one in \"here\" is well".to_owned()));
-    assert_eq!(each[2], (false, "draining, says the registry".to_owned()));
+    assert_eq!(each[1], (false, "in zone \"there\", while a server in \"here\" is healthy".to_owned()));
+    assert_eq!(each[2], (false, "draining in the registry".to_owned()));
     for part in
-        ["test.Flaky/Read of test.Flaky in", "balance: p2c", "zone: here", "4 instances, 3 of them wanted"]
+        ["test.Flaky/Read of test.Flaky in", "balance: p2c", "zone: here", "4 instances, 3 of them selected"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -53,9 +53,9 @@ async fn every_candidate_says_what_keeps_it_from_the_call() {
 async fn tried_twice(mut call: impl AsyncFnMut() -> Explained<String>) -> Explained<String> {
     soon(async {
         loop {
-            let told = call().await;
-            if told.attempts.len() == 2 {
-                return told;
+            let report = call().await;
+            if report.attempts.len() == 2 {
+                return report;
             }
         }
     })
@@ -63,55 +63,55 @@ async fn tried_twice(mut call: impl AsyncFnMut() -> Explained<String>) -> Explai
 }
 
 #[tokio::test]
-async fn attempts_are_told_with_their_times_and_ends() {
+async fn attempts_are_reported_with_times_and_outcomes() {
     let nodes = nodes(2).await;
     let channel = channel(&nodes, "?balance=random").await;
     nodes[0].set(Mood::Fails(Code::Unavailable, Retry::Safe));
-    let told = tried_twice(async || write(&channel).explained().await).await;
-    assert_eq!(*told.outcome.unwrap(), "b");
-    let [first, second] = &told.attempts[..] else { panic!("{:?}", told.attempts) };
+    let report = tried_twice(async || write(&channel).explained().await).await;
+    assert_eq!(*report.outcome.unwrap(), "b");
+    let [first, second] = &report.attempts[..] else { panic!("{:?}", report.attempts) };
     assert_eq!((&first.address, &second.address), (&nodes[0].running.url(), &nodes[1].running.url()));
     assert_eq!(first.failure.as_ref().map(switchboard::Status::code), Some(Code::Unavailable));
     assert!(second.failure.is_none());
-    let times = [first.sent, first.ended, Some(second.began), second.sent, second.ended, Some(told.took)];
+    let times = [first.sent, first.ended, Some(second.began), second.sent, second.ended, Some(report.took)];
     assert!(times.iter().all(Option::is_some) && times.is_sorted(), "{times:?}");
-    let chosen: Vec<_> = told.before.candidates.iter().filter(|candidate| candidate.chosen).collect();
-    assert!(chosen.len() == 1 && chosen[0].address == first.address, "{}", told.before);
-    assert!(first.to_string().contains("unavailable") && second.to_string().contains("answered at"));
+    let chosen: Vec<_> = report.before.candidates.iter().filter(|candidate| candidate.chosen).collect();
+    assert!(chosen.len() == 1 && chosen[0].address == first.address, "{}", report.before);
+    assert!(first.to_string().contains("unavailable") && second.to_string().contains("replied at"));
 }
 
 #[tokio::test]
-async fn a_hedge_that_came_too_late_is_told_too() {
+async fn a_late_hedge_is_reported_too() {
     let nodes = nodes(2).await;
     let channel = channel(&nodes, "?hedge=5ms&balance=random").await;
     nodes[0].set(Mood::Hangs);
-    let told = tried_twice(async || read(&channel).explained().await).await;
-    assert_eq!(*told.outcome.unwrap(), "b");
-    let [first, second] = &told.attempts[..] else { panic!("{:?}", told.attempts) };
+    let report = tried_twice(async || read(&channel).explained().await).await;
+    assert_eq!(*report.outcome.unwrap(), "b");
+    let [first, second] = &report.attempts[..] else { panic!("{:?}", report.attempts) };
     assert!(first.ended.is_none() && second.ended.is_some());
-    assert!(first.to_string().contains("given up"), "{first}");
+    assert!(first.to_string().contains("canceled"), "{first}");
 }
 
 #[tokio::test]
-async fn channels_of_other_kinds_tell_what_there_is() {
+async fn channels_of_other_kinds_report_their_attempts() {
     let node = node("a").await;
     let url = node.running.url();
     for url in [url.clone(), format!("{url}?wire=grpc")] {
         let channel = Channel::connect(&url).await.unwrap();
-        let told = soon(read(&channel).explained()).await;
-        assert_eq!(*told.outcome.unwrap(), "a");
-        assert!(told.before.candidates.is_empty());
-        let [attempt] = &told.attempts[..] else { panic!("{:?}", told.attempts) };
+        let report = soon(read(&channel).explained()).await;
+        assert_eq!(*report.outcome.unwrap(), "a");
+        assert!(report.before.candidates.is_empty());
+        let [attempt] = &report.attempts[..] else { panic!("{:?}", report.attempts) };
         assert!(attempt.ended.is_some() && attempt.failure.is_none(), "{attempt}");
         assert!(
-            node.running.url().contains(told.before.channel.trim_end_matches("?wire=grpc")),
+            node.running.url().contains(report.before.channel.trim_end_matches("?wire=grpc")),
             "{}",
-            told.before
+            report.before
         );
     }
     let empty = Server::new().listen("tcp://127.0.0.1:0").start().await.unwrap();
     let channel = Channel::connect(&empty.url()).await.unwrap();
-    let told = soon(read(&channel).explained()).await;
-    assert_eq!(told.outcome.unwrap_err().code(), Code::Unimplemented);
-    assert_eq!(told.attempts[0].failure.as_ref().map(switchboard::Status::code), Some(Code::Unimplemented));
+    let report = soon(read(&channel).explained()).await;
+    assert_eq!(report.outcome.unwrap_err().code(), Code::Unimplemented);
+    assert_eq!(report.attempts[0].failure.as_ref().map(switchboard::Status::code), Some(Code::Unimplemented));
 }

@@ -1,4 +1,4 @@
-//! A service that fails as it is told, and counts.
+//! A service with configured failures that counts its calls.
 #![allow(missing_docs, unreachable_pub, reason = "for these tests")]
 
 use std::{
@@ -23,7 +23,7 @@ static INFO: ServiceInfo = ServiceInfo {
         MethodInfo::new("Read", Kind::Unary).idempotency(Idempotency::NoSideEffects),
         MethodInfo::new("Write", Kind::Unary),
         MethodInfo::new("List", Kind::ServerStream).idempotency(Idempotency::NoSideEffects),
-        MethodInfo::new("Tell", Kind::Unary).oneway(),
+        MethodInfo::new("Note", Kind::Unary).oneway(),
     ],
     descriptor: &[],
 };
@@ -31,9 +31,9 @@ static INFO: ServiceInfo = ServiceInfo {
 pub static READ: ClientMethod = ClientMethod { service: &INFO, index: 0, path: "test.Flaky/Read" };
 pub static WRITE: ClientMethod = ClientMethod { service: &INFO, index: 1, path: "test.Flaky/Write" };
 pub static LIST: ClientMethod = ClientMethod { service: &INFO, index: 2, path: "test.Flaky/List" };
-pub static TELL: ClientMethod = ClientMethod { service: &INFO, index: 3, path: "test.Flaky/Tell" };
+pub static NOTE: ClientMethod = ClientMethod { service: &INFO, index: 3, path: "test.Flaky/Note" };
 
-/// What a server does with its calls.
+/// Behaviour of a server for its calls.
 #[derive(Clone, Copy, Debug)]
 pub enum Mood {
     Fine,
@@ -51,7 +51,7 @@ pub struct Flaky {
     pub calls: AtomicU64,
     pub hanging: AtomicU64,
     pub changed: Notify,
-    /// Values of the metadata that tells the attempt.
+    /// Values of the metadata with the number of the attempt.
     pub attempts: Mutex<VecDeque<Option<String>>>,
 }
 
@@ -195,7 +195,7 @@ pub fn list(channel: &Channel) -> ServerStreamCall<String> {
     channel.server_stream(&LIST, codec, encode(&0u8, codec), decode)
 }
 
-pub fn tell(channel: &Channel) -> switchboard::OnewayCall {
+pub fn note(channel: &Channel) -> switchboard::OnewayCall {
     let codec = channel.codec(Codec::Postcard);
-    channel.oneway(&TELL, codec, encode(&0u8, codec))
+    channel.oneway(&NOTE, codec, encode(&0u8, codec))
 }

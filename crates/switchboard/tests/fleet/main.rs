@@ -1,5 +1,5 @@
 //! Channels to several servers: calls go on while servers die and come back.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod choice;
 mod explain;

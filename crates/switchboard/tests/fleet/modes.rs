@@ -63,7 +63,7 @@ async fn server_that_says_no_is_believed() {
 }
 
 #[tokio::test]
-async fn error_tells_where_the_call_was_tried() {
+async fn error_names_the_tried_servers() {
     let nodes = nodes(2).await;
     let channel = channel(&nodes, &format!("?retries=1{PLAIN}")).await;
     nodes.iter().for_each(|node| node.set(SAFE));
@@ -161,7 +161,7 @@ async fn servers_say_when_to_come_back_on_every_wire() {
         let status = soon(async { write(&channel).await }).await.unwrap_err();
         assert_eq!((status.code(), status.retry()), (Code::ResourceExhausted, Retry::After(pause)), "{wire}");
         assert_eq!(nodes[0].calls(), 3, "{wire}");
-        // Nobody waits an hour.
+        // The client does not wait for an hour.
         nodes[0].set(Mood::Fails(Code::ResourceExhausted, Retry::After(Duration::from_secs(3600))));
         soon(async { write(&channel).await }).await.unwrap_err();
         assert_eq!(nodes[0].calls(), 4, "{wire}");
@@ -199,7 +199,7 @@ async fn breakers_of_all_do_not_fail_the_fleet() {
     nodes.iter().for_each(|node| node.set(MAYBE));
     for _ in 0..20 {
         let status = read(&channel).await.unwrap_err();
-        assert!(status.message().contains("fails"), "asked all the same: {status}");
+        assert!(status.message().contains("fails"), "the call was still sent: {status}");
     }
     nodes.iter().for_each(|node| node.set(Mood::Fine));
     read(&channel).await.unwrap();
@@ -243,14 +243,14 @@ async fn streams_begin_anew_only_before_their_first_message() {
 }
 
 #[tokio::test]
-async fn one_way_calls_go_where_somebody_is() {
+async fn one_way_calls_go_to_connected_servers() {
     let mut nodes = nodes(2).await;
     let channel = channel(&nodes, "?balance=round_robin").await;
     nodes.remove(0).running.kill();
     soon(async {
         while nodes[0].calls() < 5 {
-            // The first ones may be lost with their connection: nobody waits for an answer.
-            let _ = tell(&channel).await;
+            // The first ones may be lost with their connection: one-way calls have no reply.
+            let _ = note(&channel).await;
             tokio::task::yield_now().await;
         }
     })
@@ -307,7 +307,7 @@ async fn http_wires_fail_over_too() {
     }
 }
 
-/// Of 400 calls, how many were answered; the others must have failed at once.
+/// Returns how many of 400 calls succeeded; the others must have failed at once.
 async fn spared(channel: &Channel) -> u32 {
     let mut answered = 0;
     for _ in 0..400 {
@@ -329,7 +329,7 @@ async fn few_servers_that_are_left_are_spared_the_load_of_all() {
     let instance = |node: &Node| Instance::new("test.Flaky", node.running.url());
     let list = Arc::new(Fixed::new(nodes.iter().map(instance)));
     let channel = Channel::fleet(list.clone(), "test.Flaky").min_working(4).connect().await.unwrap();
-    // Those that nobody has tried yet count as well: a start refuses nothing.
+    // Servers that were never tried count as healthy: no call is refused at the start.
     assert_eq!(spared(&channel).await, 400);
     all_connected(&channel).await;
     // A registry that knows one of them: a quarter of the calls, give or take what chance does.
@@ -344,8 +344,8 @@ async fn few_servers_that_are_left_are_spared_the_load_of_all() {
     let answered = spared(&channel).await;
     assert!((40..180).contains(&answered), "{answered} of 400");
     assert_eq!(nodes[0].calls() - before, u64::from(answered), "what failed was not sent");
-    let told = channel.explain("test.Flaky/Write", None).to_string();
-    assert!(told.contains("1 servers are well, of the 4"), "{told}");
+    let report = channel.explain("test.Flaky/Write", None).to_string();
+    assert!(report.contains("1 servers are healthy, 4 are needed"), "{report}");
     list.replace(nodes.iter().map(instance));
     soon(async {
         while channel.endpoints().len() < 4 {

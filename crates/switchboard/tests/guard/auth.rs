@@ -1,4 +1,4 @@
-//! Who calls, and what they may, on every wire.
+//! Authentication and rules, on every wire.
 
 use super::*;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use switchboard::{
     layer::BoxFuture,
 };
 
-/// Notes who calls, where handlers would see it.
+/// Records the caller of each call, in a layer.
 #[derive(Clone, Default)]
 struct Who(Arc<Mutex<Option<Caller>>>);
 
@@ -22,7 +22,7 @@ impl Layer for Who {
 
 impl Who {
     fn take(&self) -> String {
-        self.0.lock().unwrap().take().map_or("nobody".into(), |caller| caller.name)
+        self.0.lock().unwrap().take().map_or("none".into(), |caller| caller.name)
     }
 }
 
@@ -80,12 +80,12 @@ async fn credentials_are_known_on_every_wire() {
             ("x-api-key", "k3y", Ok("bob")),
             ("x-session", "open-sesame", Ok("ali")),
             ("x-other", "x", Err("takes no calls without credentials")),
-            ("authorization", "Bearer token", Err("the token is not known here")),
-            ("authorization", "Bearer a.b.c", Err("the token is no JWT")),
+            ("authorization", "Bearer token", Err("the token is not valid")),
+            ("authorization", "Bearer a.b.c", Err("the token is not a JWT")),
             ("authorization", "Basic Y2Fyb2w6cGFzcw==", Err("the name or the password is wrong")),
             ("authorization", "Basic !", Err("the name or the password is wrong")),
             ("authorization", "Digest x", Err("takes no calls without credentials")),
-            ("x-api-key", "key", Err("the API key is not known here")),
+            ("x-api-key", "key", Err("the API key is not valid")),
             ("x-session", "close-sesame", Err("no such session")),
         ] {
             // In the text wire of WebSockets calls have no metadata of their own.
@@ -98,7 +98,7 @@ async fn credentials_are_known_on_every_wire() {
                 (Err(status), Err(expected)) => {
                     assert_eq!(status.code(), Code::Unauthenticated, "{wire}: {status}");
                     assert!(status.message().contains(expected), "{wire} {value}: {status}");
-                    assert_eq!(who.take(), "nobody", "no layer sees the call");
+                    assert_eq!(who.take(), "none", "no layer sees the call");
                 }
                 (result, _) => panic!("{wire} {name}: {value}: {result:?}"),
             }
@@ -114,7 +114,7 @@ async fn rules_say_who_may_call_which_method() {
     let (running, seen) = start(server(&who)).await;
     let channel = Channel::connect(&running.url()).await.unwrap();
     let status = failed(ask::<_, ()>(&channel, &FAIL, &"public").await);
-    assert_eq!((status.code(), who.take()), (Code::NotFound, "nobody".into()));
+    assert_eq!((status.code(), who.take()), (Code::NotFound, "none".into()));
     // Known callers are known to public methods too.
     let fail = call::<_, ()>(&channel, &FAIL, &"public").meta("x-api-key", "k3y");
     assert_eq!((failed(fail.await).code(), who.take()), (Code::NotFound, "bob".into()));
@@ -122,7 +122,7 @@ async fn rules_say_who_may_call_which_method() {
         (&MIRROR, "authorization", "Bearer t0ken", Ok(())),
         (&MIRROR, "x-api-key", "k3y", Err((Code::PermissionDenied, "this caller may not"))),
         (&MIRROR, "x-other", "k3y", Err((Code::Unauthenticated, "without credentials"))),
-        (&HANG, "authorization", "Bearer t0ken", Err((Code::PermissionDenied, "nobody may"))),
+        (&HANG, "authorization", "Bearer t0ken", Err((Code::PermissionDenied, "denies all calls"))),
         (&RELAY, "authorization", "Bearer t0ken", Err((Code::PermissionDenied, "from this address"))),
     ] {
         let call = channel.unary(method, Codec::Postcard, Ok(vec![1u8]), |_, _| Ok(()));
@@ -209,16 +209,18 @@ async fn denied_addresses_are_closed_at_once() {
         assert_eq!(result.is_ok(), served, "{result:?}");
     }
     let error = config_error(Server::new().deny_addresses(["localhost"]).start().await);
-    assert!(error.contains("is no network"), "{error}");
+    assert!(error.contains("is not a network"), "{error}");
 }
 
 #[tokio::test]
 async fn standard_services_are_closed_with_the_others() {
     let who = Who::default();
+    let closed = Server::new().auth(Tokens::default().token("t0ken", Caller::new("alice")));
     for (server, closed) in [
         (Server::new(), false),
-        (server(&who), true),
-        (server(&who).rule(Rule::methods("grpc.reflection.*").public()), false),
+        (closed, true),
+        // It has a public method.
+        (server(&who), false),
     ] {
         let (running, _) = start(server).await;
         let address = running.url().replace("tcp://", "");
@@ -232,7 +234,7 @@ async fn standard_services_are_closed_with_the_others() {
     }
 }
 
-/// What a Connect caller is answered to an empty message, or stream of them.
+/// Returns the response to a Connect call with an empty message, or a stream of them.
 async fn post(address: &str, path: &str) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let (kind, body) = match path.contains("Check") {
@@ -249,6 +251,35 @@ async fn post(address: &str, path: &str) -> String {
     let _ = soon(io.read_to_end(&mut answer)).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
+
+#[tokio::test]
+async fn refusals_and_hints_are_for_callers_without_credentials_on_every_wire() {
+    let (running, _) = start(server(&Who::default())).await;
+    for client in Client::each(&running).await {
+        let wire = client.wire;
+        let status = failed(client.echo().await);
+        let hint = "send authorization: Bearer, or metadata x-api-key, or authorization: Basic, or \
+            authorization: Switchboard-HMAC";
+        assert!(status.message().ends_with(hint), "{wire}: {status}");
+        for method in [&NOWHERE, &SIBLING] {
+            let status = failed(soon(client.call::<Vec<u8>>(method, &[1u8].to_vec())).await);
+            assert_eq!(status.code(), Code::Unimplemented, "{wire}: {status}");
+            for hidden in ["Mirror", "Hang", "Count", "Relay"] {
+                assert!(!status.message().contains(hidden), "{wire}: {status}");
+            }
+        }
+    }
+}
+
+static SIBLING: switchboard::ClientMethod = switchboard::ClientMethod {
+    service: &switchboard::ServiceInfo {
+        name: "test.Probe",
+        methods: &[switchboard::MethodInfo::new("Nope", switchboard::Kind::Unary)],
+        descriptor: &[],
+    },
+    index: 0,
+    path: "test.Probe/Nope",
+};
 
 #[tokio::test]
 async fn certificates_are_callers() {

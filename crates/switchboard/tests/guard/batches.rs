@@ -1,4 +1,4 @@
-//! Calls that one read brings have places and tokens of each other: nobody may notice.
+//! The calls of one read pass permits and tokens to each other, without effect on limits and rates.
 
 use super::*;
 use std::time::Duration;
@@ -47,7 +47,7 @@ async fn places_are_free_when_a_reply_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn every_place_is_given_back_however_calls_are_mixed() {
+async fn every_permit_is_released_for_any_mix_of_calls() {
     let server = Server::new()
         .concurrency(Concurrency::Fixed(1000))
         .service_concurrency("test.Probe", 900)

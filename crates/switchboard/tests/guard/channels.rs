@@ -189,7 +189,7 @@ async fn until(what: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn a_share_of_the_calls_is_mirrored_and_nobody_notices() {
+async fn a_share_of_the_calls_is_mirrored_without_effect_on_them() {
     let (shadow, log) = shadow().await;
     let mirror = Mirror::new(Channel::connect(&shadow.url()).await.unwrap())
         .methods(["test.Probe/Fa*", "test.Probe/Echo", "test.Probe/Count"])
@@ -208,7 +208,7 @@ async fn a_share_of_the_calls_is_mirrored_and_nobody_notices() {
     }
     until(|| mirror.failed() == 1).await;
     assert_eq!((mirror.sent(), mirror.left_out(), take(&log).len()), (3, 0, 1));
-    // Streams are not mirrored, and what is not mirrored costs nobody anything.
+    // Streams are not mirrored, and are not affected by the mirror.
     for _ in 0..4 {
         let mut counted = count(&client.channel, 1, 1).await.unwrap();
         while counted.next().await.unwrap().is_some() {}
@@ -221,10 +221,10 @@ async fn mirror_method(channel: &Channel) {
 }
 
 #[tokio::test]
-async fn a_mirror_that_hangs_or_is_down_slows_nobody() {
+async fn a_mirror_that_hangs_or_is_down_delays_no_call() {
     let (running_shadow, seen) = start(Server::new()).await;
     let channel = Channel::builder(&running_shadow.url()).lazy().unwrap();
-    // Whatever is asked, the mirror hangs.
+    // The mirror hangs for every call.
     let hanging = channel.layer(layer::from_fn("hangs", |_, _| Box::pin(std::future::pending())));
     let mirror = Mirror::new(hanging).in_flight_max(2).bytes_max(100);
     let down = Mirror::new(Channel::builder("tcp://127.0.0.1:1").lazy().unwrap());
@@ -238,4 +238,30 @@ async fn a_mirror_that_hangs_or_is_down_slows_nobody() {
     assert_eq!((mirror.sent(), mirror.left_out()), (2, 4));
     until(|| down.failed() == 6).await;
     assert_eq!((down.sent(), down.left_out(), seen.hanging()), (6, 0, 0));
+}
+
+#[test]
+fn unknown_options_name_the_nearest_one() {
+    for (option, hint) in [
+        ("balanc=p2c", "did you mean balance?"),
+        ("timout=1s", "did you mean timeout?"),
+        ("mesage_bytes_max=1", "did you mean message_bytes_max?"),
+        ("zebra=1", "options are backoff_max, balance, "),
+    ] {
+        let status = Channel::builder(&format!("tcp://127.0.0.1:1?{option}")).lazy().err().unwrap();
+        assert!(status.message().contains("is not a channel option or limit"), "{status}");
+        assert!(status.message().contains(hint), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_capped_deadline_is_named_on_every_wire() {
+    let server = Server::new().deadline_max(std::time::Duration::from_millis(40));
+    let (running, _) = start(server).await;
+    for client in Client::each(&running).await {
+        let status = failed(soon(client.call::<()>(&HANG, &"")).await);
+        assert_eq!(status.code(), switchboard::Code::DeadlineExceeded, "{}: {status}", client.wire);
+        let text = "the deadline of 40 ms has passed on the server";
+        assert!(status.message().contains(text), "{}: {status}", client.wire);
+    }
 }

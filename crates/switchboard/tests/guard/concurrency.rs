@@ -119,7 +119,7 @@ async fn limits_of_server_and_method_hold_together() {
 }
 
 #[tokio::test]
-async fn limits_of_what_is_not_there_are_refused_at_the_start() {
+async fn limits_of_unknown_methods_are_refused_at_the_start() {
     let server = || Server::new().add(Probe::default()).listen("tcp://127.0.0.1:0");
     let error = config_error(server().method_concurrency("test.Probe/Nope", 1).start().await);
     assert!(

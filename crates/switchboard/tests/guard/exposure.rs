@@ -1,4 +1,4 @@
-//! Names, wires, hooks and deadlines: what is to be had at all, and for how long.
+//! Names, wires, hooks and deadlines: the methods that callers can reach, and for how long.
 
 use super::*;
 use crate::concurrency::until;
@@ -55,13 +55,17 @@ async fn wires_that_are_not_named_are_not_spoken() {
             Err(status) => {
                 assert!(!spoken, "{}: {status}", client.wire);
                 assert_eq!(status.code(), Code::Unimplemented, "{}: {status}", client.wire);
-                assert!(status.message().contains("grpc, jsonrpc is (wires)"), "{}: {status}", client.wire);
+                assert!(
+                    status.message().contains("enabled: grpc, jsonrpc (wires)"),
+                    "{}: {status}",
+                    client.wire
+                );
             }
         }
     }
     for (server, expected) in [
-        (Server::new().wires(["soap"]).listen("tcp://127.0.0.1:0"), "\"soap\" is no wire"),
-        (Server::new().listen("tcp://127.0.0.1:0?wires=native,"), "\"\" is no wire"),
+        (Server::new().wires(["soap"]).listen("tcp://127.0.0.1:0"), "\"soap\" is not a wire"),
+        (Server::new().listen("tcp://127.0.0.1:0?wires=native,"), "\"\" is not a wire"),
     ] {
         let error = config_error(server.add(Probe::default()).start().await);
         assert!(error.contains(expected), "{error}");

@@ -90,7 +90,7 @@ async fn those_that_wait_are_bounded_and_may_go() {
         "{status}"
     );
     assert!(matches!(status.retry(), Retry::After(_)));
-    // Other tenants may wait, and whoever waits may go.
+    // Other tenants may wait, and a waiting call may be canceled.
     let other = send(&channel, "b", "normal");
     soon(waits(3)).await;
     urgent.abort();
@@ -105,13 +105,13 @@ async fn those_that_wait_are_bounded_and_may_go() {
 }
 
 #[tokio::test]
-async fn nobody_waits_longer_than_allowed() {
+async fn no_call_waits_longer_than_allowed() {
     let (running, gate, log) = gated(Fair::by_peer().wait_max(Duration::from_millis(20))).await;
     let channel = Channel::connect(&running.url()).await.unwrap();
     let first = send(&channel, "a", "normal");
     until(|| log.lock().unwrap().len() == 1).await;
     let status = failed(send(&channel, "a", "critical").await.unwrap());
-    assert!(status.message().starts_with("no place within 20ms (wait_max)"), "{status}");
+    assert!(status.message().starts_with("not admitted within 20ms (wait_max)"), "{status}");
     gate.add_permits(2);
     first.await.unwrap().unwrap();
     send(&channel, "a", "normal").await.unwrap().unwrap();

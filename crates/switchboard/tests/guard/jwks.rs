@@ -1,4 +1,5 @@
-//! Key sets by URL: fetched when a token comes, again for keys that are not known, and kept while nobody answers.
+//! Key sets by URL: fetched with the first token, again for unknown keys, and kept while the provider is
+//! down.
 
 use super::*;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -14,7 +15,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// A provider: what it answers, and how often it was asked.
+/// A provider: its response, and the number of fetches.
 #[derive(Clone, Default)]
 struct Provider(Arc<Mutex<(String, usize)>>);
 
@@ -46,7 +47,7 @@ impl Provider {
         self.0.lock().unwrap().0 = format!(r#"{{"keys":[{}]}}"#, keys.join(","));
     }
 
-    fn asked(&self) -> usize {
+    fn fetches(&self) -> usize {
         self.0.lock().unwrap().1
     }
 }
@@ -92,16 +93,16 @@ async fn keys_are_fetched_kept_and_bounded() {
     ] {
         ask_with(&client, &one.token("alice")).await.unwrap();
     }
-    assert_eq!(provider.asked(), 1, "keys that are known are not asked for");
+    assert_eq!(provider.fetches(), 1, "known keys are not fetched again");
     let client = Client::on(&running, "", Codec::Postcard).await;
     let status = ask_with(&client, &stranger.token("eve")).await.unwrap_err();
     assert_eq!(status.code(), Code::Unauthenticated, "{status}");
-    assert_eq!(provider.asked(), 2);
+    assert_eq!(provider.fetches(), 2);
     // Another key takes the place of the first one.
     provider.publish(&[&two]);
     ask_with(&client, &two.token("alice")).await.unwrap();
     assert_eq!(ask_with(&client, &one.token("alice")).await.unwrap_err().code(), Code::Unauthenticated);
-    // The provider is down, or says what is no set: what was known holds.
+    // The provider is down, or its response is not a key set: the fetched keys stay valid.
     provider.0.lock().unwrap().0 = "no keys".to_owned();
     assert_eq!(ask_with(&client, &stranger.token("eve")).await.unwrap_err().code(), Code::Unauthenticated);
     ask_with(&client, &two.token("alice")).await.unwrap();
@@ -128,7 +129,7 @@ async fn without_keys_calls_are_refused_as_ours_to_mend_and_tries_are_few() {
         assert_eq!(status.code(), Code::Unavailable, "{status}");
         assert!(!status.message().contains(&address), "{status}");
     }
-    assert_eq!(provider.asked(), 1, "the next try is later");
+    assert_eq!(provider.fetches(), 1, "the next try is later");
     let wrong = Jwt::jwks_url("ftp://a", None).unwrap_err();
     assert!(wrong.is_config() && wrong.to_string().contains("neither http://"), "{wrong}");
 }

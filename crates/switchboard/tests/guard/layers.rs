@@ -89,7 +89,7 @@ async fn layers_refuse_change_and_answer() {
     for _ in 0..3 {
         upload.send(3).await.unwrap();
     }
-    // What is read of the reply is its first half.
+    // Only the first half of the reply is read.
     assert_eq!(*upload.finish().await.unwrap(), (3, 18));
     let bytes = channel.server_stream(
         &COUNT,

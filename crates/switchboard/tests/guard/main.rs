@@ -1,6 +1,6 @@
-//! Guards and layers of a server, asked over every wire.
+//! Guards and layers of a server, called over every wire.
 #![cfg(all(feature = "auth", feature = "http"))]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -18,14 +18,14 @@ mod layers;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod rates;
+mod reporting;
 mod results;
-mod told;
 
 use std::sync::Arc;
 use support::{raw::soon, *};
 use switchboard::{Channel, Codec, Result, Running, Server, Status, codec::serde};
 
-/// The wires that a channel speaks: what is added to the address, and the codec of calls.
+/// The wires that a channel speaks: the options of the address, and the codec of calls.
 const WIRES: [(&str, Codec); 8] = [
     ("", Codec::Postcard),
     ("?wire=grpc", Codec::Json),

@@ -130,7 +130,7 @@ async fn calls_are_spans_of_one_trace_across_hops() {
 }
 
 #[tokio::test]
-async fn streams_are_spans_until_their_end_and_what_is_not_sampled_is_none() {
+async fn streams_are_spans_until_their_end_and_unsampled_calls_are_none() {
     let sink = Sink::default();
     let (url, _task) = sink.listen().await;
     let otlp = Otlp::start(&url, None, settings()).unwrap();
@@ -200,7 +200,7 @@ async fn counters_are_metrics() {
 }
 
 #[tokio::test]
-async fn what_a_collector_does_not_take_is_counted_and_slows_nobody() {
+async fn spans_that_a_collector_does_not_accept_are_counted_and_delay_no_call() {
     // It takes connections and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
@@ -219,7 +219,7 @@ async fn what_a_collector_does_not_take_is_counted_and_slows_nobody() {
     assert_eq!((otlp.sent(), otlp.dropped()), (0, 6));
     flushing.abort();
 
-    // Nobody is there.
+    // No collector listens there.
     let otlp = Otlp::start("http://127.0.0.1:1", None, settings()).unwrap();
     let (running, _) = start(Server::new().layer(otlp.incoming())).await;
     super::mirror(&Channel::connect(&running.url()).await.unwrap(), vec![1]).await.unwrap();

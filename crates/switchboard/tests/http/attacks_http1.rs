@@ -1,4 +1,4 @@
-//! What a hostile peer does to HTTP/1.1: each attack ends at a bound, and another caller is served meanwhile.
+//! Attacks on HTTP/1.1: each ends at a bound, and another caller is served meanwhile.
 
 use crate::{frames::soon, raw::*, service::start};
 use switchboard::Limit;

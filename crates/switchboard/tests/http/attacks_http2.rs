@@ -1,4 +1,4 @@
-//! What a hostile peer does to HTTP/2: each attack ends at a bound, and another caller is served meanwhile.
+//! Attacks on HTTP/2: each ends at a bound, and another caller is served meanwhile.
 
 use crate::{
     frames::*,
@@ -71,7 +71,7 @@ async fn floods_of_settings_and_pings_are_answered_or_stopped() {
         let Http2(io) = Http2::open(&running, &[]).await;
         let (mut read, mut write) = io.into_split();
         let flood = frame(kind, 0, 0, payload).repeat(1000);
-        // Nobody reads the answers: the server must stop reading, not gather them.
+        // The peer does not read the acknowledgements: the server must stop reading, not collect them.
         let mut written = 0_usize;
         while written < 64 << 20 {
             let write = tokio::io::AsyncWriteExt::write(&mut write, &flood);
@@ -116,7 +116,7 @@ async fn pings_beside_calls_and_pings_that_are_allowed_are_answered() {
         let mut peer = Http2::open(&running, &[]).await;
         for at in 0..20 {
             if limits.is_empty() {
-                // Also what is canceled counts: some clients ping with each.
+                // Canceled calls count too: some clients ping with each.
                 peer.send(&whole_call(2 * at + 1, SAY, JSON, b"\"hang\"")).await.unwrap();
                 peer.send(&frame(RST_STREAM, 0, 2 * at + 1, &8_u32.to_be_bytes())).await.unwrap();
             }
@@ -225,7 +225,7 @@ async fn callers_over_the_limit_of_streams_are_refused_one_by_one() {
 }
 
 #[tokio::test]
-async fn old_connections_are_told_to_end_and_then_cut() {
+async fn old_connections_get_a_goaway_and_are_then_closed() {
     let (echo, running) = start(&[(Limit::ConnectionAge, 500), (Limit::DrainTimeout, 100)]).await;
     let mut peer = Http2::open(&running, &[]).await;
     peer.send(&whole_call(1, SAY, JSON, b"\"hang\"")).await.unwrap();

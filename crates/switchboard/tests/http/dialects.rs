@@ -47,14 +47,14 @@ async fn all(running: &Running) -> Vec<(&'static str, Caller)> {
 impl Caller {
     pub(crate) async fn say(
         &self,
-        asked: &str,
+        input: &str,
         options: CallOptions,
     ) -> Result<(http::HeaderMap, String, http::HeaderMap), ConnectError> {
         let (head, body, trailers) = call_unary::<_, StringValue, StringValueView<'static>>(
             &self.transport,
             &self.config,
             SAY,
-            text(asked),
+            text(input),
             options,
         )
         .await?
@@ -65,14 +65,14 @@ impl Caller {
     /// Messages, trailers and error of a server stream.
     async fn count(
         &self,
-        asked: &str,
+        input: &str,
     ) -> (http::HeaderMap, Vec<String>, http::HeaderMap, Option<ConnectError>) {
         let options = CallOptions::default();
         let mut stream = match call_server_stream::<_, _, StringValueView<'static>>(
             &self.transport,
             &self.config,
             COUNT,
-            text(asked),
+            text(input),
             options,
         )
         .await
@@ -127,7 +127,8 @@ async fn errors_carry_code_message_details_and_metadata() {
         assert_eq!(error.details.len(), 1, "{wire}");
         assert!(error.details[0].type_url.ends_with("test.v1.Why"), "{wire}: {:?}", error.details);
         assert_eq!(error.details[0].value.as_deref(), Some("CAE"), "{wire}");
-        let trailers = error.trailers();
+        // A Trailers-Only response has all in its head.
+        let trailers = if wire == "grpc" { error.response_headers() } else { error.trailers() };
         assert_eq!(
             (&trailers["x-why"], &trailers["x-why-bin"]),
             (&"because".parse().unwrap(), &"AP8".parse().unwrap()),
@@ -143,6 +144,23 @@ async fn errors_carry_code_message_details_and_metadata() {
     }
     let ended = running.stats().methods[0].ended;
     assert_eq!((ended[0], ended[usize::from(Code::NotFound.number())]), (0, 6));
+}
+
+#[tokio::test]
+async fn texts_of_handlers_stay_as_they_are() {
+    let (_, running) = start(&[]).await;
+    for (wire, caller) in all(&running).await {
+        let unary = caller.say("resemble", CallOptions::default()).await.unwrap_err();
+        let first = caller.count("resemble").await.3.expect("it fails");
+        let late = caller.count("resemble late").await.3.expect("it fails");
+        for (what, error) in [("unary", unary), ("first", first), ("late", late)] {
+            assert_eq!(error.code, ErrorCode::ResourceExhausted, "{wire} {what}");
+            let text = error.message.as_deref();
+            assert_eq!(text, Some("message size 12 exceeds limit 10"), "{wire} {what}");
+            assert_eq!(error.details.len(), 1, "{wire} {what}");
+            assert!(!error.response_headers().contains_key("switchboard-own-text"), "{wire} {what}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -236,13 +254,13 @@ async fn server_stops_the_handler_at_the_deadline() {
         })
         .await;
         calls += made.get();
-        for asked in ["hang", "hang after"] {
+        for input in ["hang", "hang after"] {
             let options = CallOptions::default().with_header(name, value);
             let mut stream = call_server_stream::<_, _, StringValueView<'static>>(
                 &caller.transport,
                 &caller.config,
                 COUNT,
-                text(asked),
+                text(input),
                 options,
             )
             .await
@@ -254,7 +272,7 @@ async fn server_stops_the_handler_at_the_deadline() {
                     Err(error) => break Some(error),
                 }
             };
-            assert_eq!(failed.map(|error| error.code), Some(ErrorCode::DeadlineExceeded), "{wire} {asked}");
+            assert_eq!(failed.map(|error| error.code), Some(ErrorCode::DeadlineExceeded), "{wire} {input}");
         }
     }
     let late = usize::from(Code::DeadlineExceeded.number());

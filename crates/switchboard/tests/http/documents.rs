@@ -1,4 +1,4 @@
-//! What the documents of Connect, gRPC-Web, HTTP/JSON and JSON-RPC ask in passing, request by request.
+//! Details that the specifications of Connect, gRPC-Web, HTTP/JSON and JSON-RPC require, request by request.
 
 use crate::{
     library,
@@ -33,10 +33,10 @@ async fn connect_answers_in_its_own_words() {
         "{head}"
     );
     assert_eq!(as_json(&body)["details"][0], json!({"type": "test.v1.Why", "value": "CAE"}));
-    // What is asked with GET may be kept, but not for callers that read other codings.
-    let asked = "/test.v1.Echo/Say?connect=v1&encoding=proto&base64=1&message=CgN5b3U";
+    // Responses to GET may be cached, but not for callers that accept other codings.
+    let input = "/test.v1.Echo/Say?connect=v1&encoding=proto&base64=1&message=CgN5b3U";
     for padding in ["", "="] {
-        let (head, body) = get(&running, &format!("{asked}{padding}")).await;
+        let (head, body) = get(&running, &format!("{input}{padding}")).await;
         assert!(head.starts_with("http/1.1 200 ") && body == b"\x0a\x09hello you", "{head}");
         assert!(head.contains("\r\nvary: accept-encoding\r\n"), "{head}");
     }
@@ -69,9 +69,9 @@ async fn callers_of_grpc_web_get_text_if_they_accept_it() {
     assert!(chunk(&mut stream).await.starts_with(b"AAAAAAkK"), "a message in base64");
     // Headers of libraries for browsers are neither refused nor metadata.
     let libraries = "x-grpc-web: 1\r\nx-user-agent: grpc-web-javascript/0.1\r\ngrpc-timeout: 5S";
-    let asked = post("/test.v1.Echo/Say", "application/grpc-web+proto", b"\0\0\0\0\x0a\x0a\x08metadata");
+    let input = post("/test.v1.Echo/Say", "application/grpc-web+proto", b"\0\0\0\0\x0a\x0a\x08metadata");
     let mut stream = dial(&running).await;
-    stream.write_all(&with(&asked, libraries)).await.unwrap();
+    stream.write_all(&with(&input, libraries)).await.unwrap();
     let (head, _) = answer(&mut stream).await;
     assert!(
         head.starts_with("http/1.1 200 ") && head.contains("content-type: application/grpc-web+proto"),

@@ -22,7 +22,7 @@ pub(crate) const END_HEADERS: u8 = 4;
 
 pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// Nothing in these tests takes so long unless it hangs.
+/// Time limit that only a hang reaches.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Fails the test when `work` hangs.
@@ -91,7 +91,7 @@ impl Http2 {
         }
     }
 
-    /// Reads until the connection ends and says why it did, if the server told.
+    /// Reads until the connection ends; returns the code of the server's GOAWAY, if there was one.
     pub(crate) async fn end(&mut self) -> Option<u32> {
         let mut reason = None;
         while let Some(frame) = self.next().await {

@@ -1,21 +1,22 @@
-//! gRPC to the byte: what callers send that libraries do not, and what exactly comes back.
+//! gRPC byte by byte: requests that libraries do not send, and the exact responses.
 
 use crate::{
-    frames::{self, DATA, END_HEADERS, HEADERS, Http2, RST_STREAM, frame, soon},
+    frames::{self, DATA, END_HEADERS, END_STREAM, HEADERS, Http2, RST_STREAM, frame, soon},
     service::start,
 };
 use base64::Engine as _;
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use std::io::Write as _;
-use switchboard::{Limit, Running};
+use switchboard::{Limit, Running, Server};
 use tokio::net::TcpStream;
 
 const SAY: &str = "/test.v1.Echo/Say";
+const COUNT: &str = "/test.v1.Echo/Count";
 const JOIN: &str = "/test.v1.Echo/Join";
 const GRPC: &[(&str, &str)] = &[("content-type", "application/grpc")];
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 struct Answer {
     http: StatusCode,
@@ -115,8 +116,8 @@ async fn envelopes_that_are_none_are_refused() {
         ("no such flag", GRPC, envelope(2, b""), "13"),
         ("a flag without a compression", GRPC, envelope(1, &gzip(b"\x0a\x01x")), "13"),
         ("a flag with no compression", &identity, envelope(1, b"\x0a\x01x"), "13"),
-        ("what is not compressed", &compressed, envelope(1, b"\x0a\x01x"), "13"),
-        ("what is compressed and cut off", &compressed, envelope(1, &gzip(b"\x0a\x01x")[..9]), "13"),
+        ("an uncompressed message", &compressed, envelope(1, b"\x0a\x01x"), "13"),
+        ("a compressed message that is cut off", &compressed, envelope(1, &gzip(b"\x0a\x01x")[..9]), "13"),
         ("a message that is cut off", GRPC, said("x")[..6].to_vec(), "13"),
         ("an envelope that is cut off", GRPC, b"\0\0".to_vec(), "13"),
         ("no message", GRPC, Vec::new(), "12"),
@@ -133,7 +134,7 @@ async fn envelopes_that_are_none_are_refused() {
         assert_eq!(answer.status(), "13", "the flag {flag}: {answer:?}");
     }
     for (what, body) in [
-        ("what is not compressed", [said("x"), envelope(1, b"\x0a\x01y")].concat()),
+        ("an uncompressed message", [said("x"), envelope(1, b"\x0a\x01y")].concat()),
         ("a message that is cut off", [said("x"), said("y")[..6].to_vec()].concat()),
     ] {
         let answer = caller.call(JOIN, &compressed, &[&body]).await;
@@ -158,7 +159,7 @@ async fn statuses_are_written_as_the_document_of_grpc_has_it() {
     let (_, running) = start(&[]).await;
     let caller = Caller::of(&running).await;
     let answer = caller.call(SAY, GRPC, &[&said("fail")]).await;
-    // Percent and what is no ASCII are escaped, in upper case; blanks and the rest are not.
+    // Percent and non-ASCII characters are escaped, in upper case; blanks and all others are not.
     assert_eq!(answer.trailers["grpc-message"], "no such thing: %C3%A9%25");
     assert_eq!((answer.status(), answer.http), ("5", StatusCode::OK));
     let details = answer.trailers["grpc-status-details-bin"].to_str().unwrap();
@@ -170,6 +171,85 @@ async fn statuses_are_written_as_the_document_of_grpc_has_it() {
         (&answer.head["x-head"], &answer.trailers["x-end"]),
         (&"first".parse().unwrap(), &"bye".parse().unwrap())
     );
+}
+
+#[tokio::test]
+async fn no_value_begins_or_ends_with_a_space() {
+    let (_, running) = start(&[]).await;
+    let caller = Caller::of(&running).await;
+    for (what, path) in [("before the first message", SAY), ("after a message", COUNT)] {
+        let answer = caller.call(path, GRPC, &[&said("spaces")]).await;
+        assert_eq!(answer.trailers["grpc-message"], "%20%20with spaces%20", "{what}");
+        assert_eq!(answer.trailers["x-why"], "because", "{what}");
+    }
+}
+
+/// The frames of the answer to a call, to the end of its stream.
+async fn frames_of(
+    running: &Running,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Vec<frames::Frame> {
+    let mut peer = Http2::open(running, &[]).await;
+    let mut head = frames::call(path, "application/grpc");
+    for (name, value) in headers {
+        head.extend(frames::header(name, value));
+    }
+    let call = [frame(HEADERS, END_HEADERS, 1, &head), frame(DATA, END_STREAM, 1, body)].concat();
+    peer.send(&call).await.unwrap();
+    let mut frames = Vec::new();
+    soon(async {
+        while frames.last().is_none_or(|last: &frames::Frame| last.flags & END_STREAM == 0) {
+            let frame = peer.next().await.unwrap();
+            if [DATA, HEADERS, RST_STREAM].contains(&frame.kind) {
+                assert_ne!(frame.kind, RST_STREAM, "{path}");
+                frames.push(frame);
+            }
+        }
+    })
+    .await;
+    frames
+}
+
+#[tokio::test]
+async fn failures_before_the_first_message_are_one_frame() {
+    let (_, running) = start(&[(Limit::MessageBytesMax, 100)]).await;
+    let rate = switchboard::guard::Rate::per_second(0.001).burst(1);
+    let limited = Server::new().add(crate::service::echo()).rate(rate).listen("tcp://127.0.0.1:0");
+    let limited = limited.start().await.unwrap();
+    frames_of(&limited, SAY, &[], &said("x")).await;
+    let (bad_timeout, late) = (("grpc-timeout", "soon"), ("grpc-timeout", "1n"));
+    let large = envelope(0, &[0; 200]);
+    for (what, server, path, headers, body) in [
+        ("an unknown method", &running, "/test.v1.Echo/Nope", &[][..], &said("x")[..]),
+        ("an unknown service", &running, "/nope.Nope/Nope", &[], &said("x")),
+        ("an unknown health", &running, "/grpc.health.v1.Health/Check", &[], &envelope(0, b"\x0a\x01x")),
+        ("a bad timeout", &running, SAY, &[bad_timeout], &said("x")),
+        ("a deadline that is over", &running, SAY, &[late], &said("hang")),
+        ("an unknown compression", &running, SAY, &[("grpc-encoding", "snappy")], &said("x")),
+        ("bad metadata", &running, SAY, &[("x-bin", "!")], &said("x")),
+        ("a large message", &running, SAY, &[], &large),
+        ("a large message of a stream", &running, JOIN, &[], &large),
+        ("a body without a message", &running, SAY, &[], b""),
+        ("a message that cannot be decoded", &running, SAY, &[], &envelope(0, b"\xff")),
+        ("a handler", &running, SAY, &[], &said("fail")),
+        ("a handler's panic", &running, SAY, &[], &said("panic")),
+        ("the handler of a stream", &running, COUNT, &[], &said("refuse plainly")),
+        ("a guard", &limited, SAY, &[], &said("x")),
+        ("a guard of a stream", &limited, COUNT, &[], &said("x")),
+    ] {
+        let frames = frames_of(server, path, headers, body).await;
+        let kinds: Vec<_> = frames.iter().map(|frame| (frame.kind, frame.flags & END_STREAM)).collect();
+        assert_eq!(kinds, [(HEADERS, END_STREAM)], "{what}");
+    }
+    let frames = frames_of(&running, COUNT, &[], &said("refuse")).await;
+    let kinds: Vec<_> = frames.iter().map(|frame| (frame.kind, frame.flags & END_STREAM)).collect();
+    assert_eq!(kinds, [(HEADERS, 0), (HEADERS, END_STREAM)], "metadata for the head has one of its own");
+    let frames = frames_of(&running, SAY, &[], &said("x")).await;
+    let kinds: Vec<_> = frames.iter().map(|frame| frame.kind).collect();
+    assert_eq!(kinds.first(), Some(&HEADERS), "a reply has a head of its own");
+    assert_eq!((kinds.last(), kinds.contains(&DATA)), (Some(&HEADERS), true), "{kinds:?}");
 }
 
 #[tokio::test]
@@ -232,7 +312,7 @@ async fn replies_are_compressed_only_as_the_caller_can_read() {
     let (_, running) = start(&[]).await;
     let caller = Caller::of(&running).await;
     let large = "x".repeat(2000);
-    let asked = [&[0x0a, 0xd0, 0x0f][..], large.as_bytes()].concat();
+    let input = [&[0x0a, 0xd0, 0x0f][..], large.as_bytes()].concat();
     for (accepted, encoding) in [
         (None, None),
         (Some("identity"), None),
@@ -242,14 +322,14 @@ async fn replies_are_compressed_only_as_the_caller_can_read() {
     ] {
         let mut headers = GRPC.to_vec();
         headers.extend(accepted.map(|accepted| ("grpc-accept-encoding", accepted)));
-        let answer = caller.call(SAY, &headers, &[&envelope(0, &asked)]).await;
+        let answer = caller.call(SAY, &headers, &[&envelope(0, &input)]).await;
         assert_eq!(answer.status(), "0");
         let named = answer.head.get("grpc-encoding").and_then(|value| value.to_str().ok());
         assert_eq!(named.filter(|named| *named != "identity"), encoding, "{accepted:?}");
         assert_eq!(answer.body[0], u8::from(encoding.is_some()), "{accepted:?}");
     }
     let headers = [GRPC, &[("grpc-encoding", "snappy")]].concat();
-    let answer = caller.call(SAY, &headers, &[&envelope(1, &asked)]).await;
+    let answer = caller.call(SAY, &headers, &[&envelope(1, &input)]).await;
     assert_eq!(answer.status(), "12");
     let known = answer.head["grpc-accept-encoding"].to_str().unwrap();
     assert!(known.contains("gzip") && known.contains("zstd"), "{known}");
@@ -269,8 +349,8 @@ async fn timeouts_have_eight_digits_and_may_be_over_at_once() {
         ("1n", "4"),
     ] {
         let headers = [GRPC, &[("grpc-timeout", timeout)]].concat();
-        let asked = if status == "4" { "hang" } else { "x" };
-        let answer = caller.call(SAY, &headers, &[&said(asked)]).await;
+        let input = if status == "4" { "hang" } else { "x" };
+        let answer = caller.call(SAY, &headers, &[&said(input)]).await;
         assert_eq!(answer.status(), status, "{timeout}: {answer:?}");
     }
 }
@@ -305,7 +385,7 @@ async fn metadata_is_what_the_caller_means() {
 }
 
 #[tokio::test]
-async fn callers_are_told_to_stop_when_they_have_their_answer() {
+async fn callers_get_a_reset_once_they_have_their_reply() {
     let (_, running) = start(&[(Limit::MessageBytesMax, 100)]).await;
     for (what, path, body) in [
         ("an unknown method", "/test.v1.Echo/Nope", &b"\0\0"[..]),

@@ -2,8 +2,9 @@
 
 use std::sync::LazyLock;
 use switchboard::{
-    Call, Codec, HttpRule, Kind, MethodInfo, Receiver, Reply, Result, Running, Server, Service, ServiceInfo,
-    Status,
+    Call, Codec, HttpRule,
+    Idempotency::NoSideEffects,
+    Kind, MethodInfo, Receiver, Reply, Result, Running, Server, Service, ServiceInfo, Status,
     codegen::{Bytes, stream_reply},
 };
 
@@ -77,7 +78,7 @@ const fn body(verb: &'static str, path: &'static str, body: &'static str) -> Htt
 }
 
 const METHODS: &[MethodInfo] = &[
-    MethodInfo::new("Get", Kind::Unary).http(&[
+    MethodInfo::new("Get", Kind::Unary).idempotency(NoSideEffects).http(&[
         rule("GET", "/v1/books/{book_id}"),
         rule("GET", "/v1/{text=shelves/*/books/*}"),
         rule("GET", "/v1/files/{text=**}"),
@@ -94,15 +95,17 @@ const METHODS: &[MethodInfo] = &[
         body("PATCH", "/v1/books/{inner.name}", "inner"),
         body("PROPFIND", "/v1/books", "*"),
     ]),
-    MethodInfo::new("Title", Kind::Unary).http(&[
+    MethodInfo::new("Title", Kind::Unary).idempotency(NoSideEffects).http(&[
         HttpRule { verb: "GET", path: "/v1/title", body: "", response_body: "text" },
         HttpRule { verb: "GET", path: "/v1/numbers", body: "", response_body: "numbers" },
     ]),
-    MethodInfo::new("File", Kind::Unary).http(&[rule("GET", "/v1/file")]),
+    MethodInfo::new("File", Kind::Unary).idempotency(NoSideEffects).http(&[rule("GET", "/v1/file")]),
     MethodInfo::new("Upload", Kind::Unary).http(&[body("POST", "/v1/file", "*")]),
-    MethodInfo::new("Follow", Kind::ServerStream).http(&[rule("GET", "/v1/follow")]),
+    MethodInfo::new("Follow", Kind::ServerStream)
+        .idempotency(NoSideEffects)
+        .http(&[rule("GET", "/v1/follow")]),
     MethodInfo::new("Load", Kind::ClientStream).http(&[body("POST", "/v1/load", "*")]),
-    MethodInfo::new("Fail", Kind::Unary).http(&[rule("GET", "/v1/fail")]),
+    MethodInfo::new("Fail", Kind::Unary).idempotency(NoSideEffects).http(&[rule("GET", "/v1/fail")]),
 ];
 
 pub(crate) static LIBRARY: LazyLock<ServiceInfo> = LazyLock::new(|| ServiceInfo {

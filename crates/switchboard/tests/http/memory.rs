@@ -131,7 +131,7 @@ async fn large_uploads_count_as_they_come_and_are_refused_when_there_is_no_room(
         assert_eq!(soon(mirror(&channel, 1000)).await.unwrap(), 1000, "{wire}: small ones are served");
         let status = soon(mirror(&channel, 1 << 20)).await.unwrap_err();
         assert_eq!(status.code(), Code::ResourceExhausted, "{wire}: {status}");
-        let text = "no room for the rest of a large request: peers make this server hold ";
+        let text = "no room for the rest of a large request: this server holds ";
         assert!(status.message().contains(text), "{wire}: {status}");
     }
     // A small one that has begun may end.

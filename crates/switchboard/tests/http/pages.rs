@@ -1,4 +1,4 @@
-//! Static pages: who gets them, with what headers, and that they take nothing from the calls.
+//! Static pages: their requests and headers, and that calls are not affected.
 
 use crate::{
     library,
@@ -41,7 +41,7 @@ async fn pages_are_sent_with_a_strict_policy() {
 }
 
 #[tokio::test]
-async fn head_tells_the_length_and_keeps_the_connection() {
+async fn head_has_the_length_and_keeps_the_connection() {
     let running = library::start(with_pages).await;
     let mut stream = dial(&running).await;
     let request =
@@ -75,10 +75,10 @@ async fn calls_and_other_paths_are_not_concerned() {
 #[tokio::test]
 async fn mistakes_are_named_at_the_start() {
     for (path, kind, what) in [
-        ("a", "text/html", "page: \"a\" is no path"),
-        ("/a b", "text/html", "is no path"),
-        ("/a?b", "text/html", "is no path"),
-        ("/", "text/\nhtml", "is no type of content for /"),
+        ("a", "text/html", "page: \"a\" is not a path"),
+        ("/a b", "text/html", "is not a path"),
+        ("/a?b", "text/html", "is not a path"),
+        ("/", "text/\nhtml", "is not a content type for /"),
         ("/twice", "text/html", "page: two pages are at /twice"),
     ] {
         let server = Server::new().page("/twice", "text/html", "").page(path, kind, "");

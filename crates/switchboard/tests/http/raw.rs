@@ -1,4 +1,4 @@
-//! HTTP/1.1 byte by byte, and what clients of a library never send.
+//! HTTP/1.1 byte by byte, with requests that client libraries never send.
 
 use crate::{frames::soon, service::start};
 use base64::Engine;
@@ -126,11 +126,11 @@ async fn odd_requests_get_their_http_status() {
         let mut stream = dial(&running).await;
         stream.write_all(&request).await.unwrap();
         let (head, body) = answer(&mut stream).await;
-        let asked = String::from_utf8_lossy(&request);
-        assert!(head.starts_with(&format!("http/1.1 {status}")), "{asked}: {head}");
-        assert!(String::from_utf8_lossy(&body).contains(part), "{asked}: {}", String::from_utf8_lossy(&body));
+        let input = String::from_utf8_lossy(&request);
+        assert!(head.starts_with(&format!("http/1.1 {status}")), "{input}: {head}");
+        assert!(String::from_utf8_lossy(&body).contains(part), "{input}: {}", String::from_utf8_lossy(&body));
     }
-    // Callers are told what would have been right.
+    // The error names the supported values.
     let mut stream = dial(&running).await;
     stream.write_all(&post("/test.v1.Echo/Say", "application/xml", b"<x/>")).await.unwrap();
     let (head, _) = answer(&mut stream).await;
@@ -170,11 +170,11 @@ async fn grpc_web_text_is_base64_both_ways() {
     let (_, running) = start(&[]).await;
     let mut stream = dial(&running).await;
     // StringValue "you", each part padded by itself, as browsers may flush it.
-    let asked = base64::engine::general_purpose::STANDARD.encode(b"\0\0\0\0\x05\x0a")
+    let input = base64::engine::general_purpose::STANDARD.encode(b"\0\0\0\0\x05\x0a")
         + &base64::engine::general_purpose::STANDARD.encode(b"\x03you");
     for kind in ["application/grpc-web-text", "application/grpc-web-text+proto", "Application/gRPC-Web-Text"]
     {
-        stream.write_all(&post("/test.v1.Echo/Say", kind, asked.as_bytes())).await.unwrap();
+        stream.write_all(&post("/test.v1.Echo/Say", kind, input.as_bytes())).await.unwrap();
         let (head, _) = answer(&mut stream).await;
         let kind = kind.to_lowercase();
         assert!(
@@ -185,7 +185,7 @@ async fn grpc_web_text_is_base64_both_ways() {
         assert_eq!(unpadded(&body), b"\0\0\0\0\x0b\x0a\x09hello you\x80\0\0\0\x10grpc-status: 0\r\n");
     }
     stream
-        .write_all(&post("/test.v1.Echo/Count", "application/grpc-web-text", asked.as_bytes()))
+        .write_all(&post("/test.v1.Echo/Count", "application/grpc-web-text", input.as_bytes()))
         .await
         .unwrap();
     answer(&mut stream).await;
@@ -255,6 +255,75 @@ async fn drain_lets_an_open_stream_end_and_cuts_what_does_not() {
     }
     assert_eq!(running.drain(Duration::ZERO).await.cut, 1);
     echo.dropped.acquire().await.unwrap().forget();
+}
+
+/// Until the server has read what was sent before on other connections.
+async fn settle(running: &Running) {
+    for _ in 0..3 {
+        serves(running).await;
+    }
+}
+
+#[tokio::test]
+async fn incomplete_heads_are_closed_when_the_drain_begins() {
+    let (_, running) = start(&[]).await;
+    let mut fresh = dial(&running).await;
+    fresh.write_all(b"POST /test.v1.Echo/Say HTTP/1.1\r\nhos").await.unwrap();
+    let mut used = dial(&running).await;
+    used.write_all(&post("/test.v1.Echo/Say", "application/json", b"\"you\"")).await.unwrap();
+    answer(&mut used).await;
+    used.write_all(b"POST /test.v1.Echo/Say HTTP/1.1\r\nhos").await.unwrap();
+    settle(&running).await;
+    let long = Duration::from_secs(3600);
+    let stopped = soon(running.stop(long, long)).await;
+    assert!(stopped.is_clean(), "{stopped}");
+}
+
+#[tokio::test]
+async fn incomplete_bodies_are_refused_when_calls_are_ended() {
+    let half = |path: &str, headers: &str| {
+        format!("POST {path} HTTP/1.1\r\nhost: x\r\n{headers}\r\ncontent-length: 100\r\n\r\n{{")
+    };
+    let json = "content-type: application/json";
+    for (path, headers, status) in [
+        ("/test.v1.Echo/Say", json, 503),
+        ("/test.v1.Echo/Count", json, 503),
+        ("/test.v1.Echo/Say", "content-type: application/grpc-web+json", 200),
+        ("/test.v1.Echo/Join", "content-type: application/connect+json", 200),
+        ("/rpc", json, 503),
+        ("/any", "content-type: application/x-thrift", 503),
+        ("/test.v1.Echo", "x-rpcx-servicemethod: Say\r\nx-rpcx-serializetype: 1", 503),
+    ] {
+        let (_, running) = start(&[]).await;
+        let mut stream = dial(&running).await;
+        stream.write_all(half(path, headers).as_bytes()).await.unwrap();
+        settle(&running).await;
+        let long = Duration::from_secs(3600);
+        let stopping = tokio::spawn(running.stop(Duration::ZERO, long));
+        let (head, _) = soon(answer(&mut stream)).await;
+        assert!(head.starts_with(&format!("http/1.1 {status} ")), "{path} {headers}: {head}");
+        let stopped = soon(stopping).await.unwrap();
+        assert!(stopped.connections.is_empty(), "{path} {headers}: {stopped}");
+    }
+}
+
+#[tokio::test]
+async fn incomplete_bodies_on_http2_are_refused_when_calls_are_ended() {
+    let (_, running) = start(&[]).await;
+    let (sender, connection) = h2::client::handshake(dial(&running).await).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = http::Request::post("http://x/test.v1.Echo/Say").header("content-type", "application/grpc");
+    let mut sender = sender.ready().await.unwrap();
+    let (answered, mut body) = sender.send_request(request.body(()).unwrap(), false).unwrap();
+    body.send_data(bytes::Bytes::from_static(b"\0\0\0\0\x20x"), false).unwrap();
+    settle(&running).await;
+    let stopping = tokio::spawn(running.stop(Duration::ZERO, Duration::from_secs(3600)));
+    let answered = soon(answered).await.unwrap();
+    assert_eq!(answered.headers()["grpc-status"], "14");
+    drop((sender, body, answered));
+    let stopped = soon(stopping).await.unwrap();
+    assert!(stopped.connections.is_empty(), "{stopped}");
+    connection.abort();
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! HTTP/JSON: paths, queries and bodies as messages, and replies as HTTP has them.
+//! HTTP/JSON: paths, queries and bodies of requests, and statuses and bodies of replies.
 
 use crate::{
     library,
@@ -30,11 +30,11 @@ pub(crate) fn as_json(body: &[u8]) -> Value {
 }
 
 #[track_caller]
-pub(crate) fn has_status(answer: &(String, Vec<u8>), status: u16, asked: &str) {
+pub(crate) fn has_status(answer: &(String, Vec<u8>), status: u16, request: &str) {
     let (head, body) = answer;
     assert!(
         head.starts_with(&format!("http/1.1 {status} ")),
-        "{asked}: {head}{}",
+        "{request}: {head}{}",
         String::from_utf8_lossy(body)
     );
 }
@@ -137,7 +137,7 @@ async fn bodies_become_messages() {
     }
     let bare = b"POST /library.v1.Library/Get HTTP/1.1\r\nhost: x\r\n\r\n";
     let answered = send(&running, bare).await;
-    has_status(&answered, 200, "no body, no content type");
+    has_status(&answered, 415, "no content type");
     let charset = post("/library.v1.Library/Get", "application/json; charset=utf-8", b"{}");
     has_status(&send(&running, &charset).await, 200, "charset");
 }
@@ -157,24 +157,24 @@ async fn mistakes_are_named() {
         (with_body("GET", "/v1/books?inners=1", ""), 400, "it is a library.v1.Inner"),
         (with_body("GET", "/v1/books?inners.name=1", ""), 400, "before `name` has no fields"),
         (with_body("GET", "/v1/books?small=1&small=2", ""), 400, "given twice"),
-        (with_body("GET", "/v1/books?small=1.5", ""), 400, "`1.5` is no number of 32 bits"),
+        (with_body("GET", "/v1/books?small=1.5", ""), 400, "`1.5` is not a number of 32 bits"),
         (with_body("GET", "/v1/books?color=PINK", ""), 400, "GREY, RED, DARK_BLUE"),
-        (with_body("GET", "/v1/books?text=%ff", ""), 400, "no UTF-8"),
+        (with_body("GET", "/v1/books?text=%ff", ""), 400, "not UTF-8"),
         (with_body("GET", "/v1/books/%zz", ""), 400, "without two hex digits"),
-        (with_body("GET", "/v1/kinds/RED/x/AA/now", ""), 400, "`small` in the path: `x` is no number"),
-        (with_body("POST", "/v1/books?text=1", "{}"), 400, "all of them are in the body"),
+        (with_body("GET", "/v1/kinds/RED/x/AA/now", ""), 400, "`small` in the path: `x` is not a number"),
+        (with_body("POST", "/v1/books?text=1", "{}"), 400, "the body contains all fields"),
         (with_body("PATCH", "/v1/books/n?inner.name=1", "{}"), 400, "`inner` is in the body"),
-        (with_body("PATCH", "/v1/books/n", "5"), 400, "something else where `inner.name` belongs"),
-        (with_body("PUT", "/v1/books/7", "[]"), 400, "no JSON object"),
-        (with_body("PUT", "/v1/books/7", "{"), 400, "no JSON"),
-        (with_body("PUT", "/v1/books/7", r#"{"text":"a","text":"b"}"#), 400, "`text` comes twice"),
+        (with_body("PATCH", "/v1/books/n", "5"), 400, "`inner.name` in the body has another type"),
+        (with_body("PUT", "/v1/books/7", "[]"), 400, "not a JSON object"),
+        (with_body("PUT", "/v1/books/7", "{"), 400, "not JSON"),
+        (with_body("PUT", "/v1/books/7", r#"{"text":"a","text":"b"}"#), 400, "`text` is duplicate"),
         (with_body("POST", "/v1/books", &deep), 413, "over the limit of 100 bytes (message_bytes_max)"),
         (with_body("GET", &format!("/v1/books?text={}", "x".repeat(9000)), ""), 414, "8192"),
         (with_body("GET", "/v1/fail", ""), 404, "no such book"),
         (
             with_body("GET", "/v1/nope", ""),
             404,
-            "nothing is at GET /v1/nope; there is GET /v1/books/{book_id}",
+            "nothing is at GET /v1/nope; available: GET /v1/books/{book_id}",
         ),
         (with_body("GET", "/v1/books/", ""), 404, "nothing is at GET /v1/books/"),
         (with_body("POST", "/v1/fail", ""), 405, "this path has GET"),
@@ -186,11 +186,11 @@ async fn mistakes_are_named() {
         (post("/library.v1.Library/Get", "text/plain", b"{}"), 415, "text/plain: send JSON"),
         (post("/library.v1.Library/Nope", "application/json", b"{}"), 404, "library.v1.Library has Get, Put"),
     ] {
-        let asked = String::from_utf8_lossy(&request).into_owned();
+        let request_text = String::from_utf8_lossy(&request).into_owned();
         let answered = send(&running, &request).await;
-        has_status(&answered, status, &asked);
+        has_status(&answered, status, &request_text);
         let error = as_json(&answered.1);
-        assert!(error["message"].as_str().unwrap().contains(part), "{asked}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(part), "{request_text}: {error}");
     }
     let deep = library::start(|server| server).await;
     let nested = with_body("POST", "/v1/books", &format!("{}1{}", "[".repeat(101), "]".repeat(101)));
@@ -340,7 +340,7 @@ async fn a_stream_ends_when_its_caller_goes() {
 }
 
 #[tokio::test]
-async fn defaults_are_printed_and_unknown_parameters_ignored_if_asked() {
+async fn defaults_are_printed_and_unknown_parameters_ignored_on_request() {
     let options = HttpJson::new().print_defaults().ignore_unknown_parameters();
     let running = library::start(|server| server.http_json(options)).await;
     let answered = get(&running, "/v1/books?utm=1&labels=2&inner.name=n&numbers=1").await;

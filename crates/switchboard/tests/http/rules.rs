@@ -1,11 +1,11 @@
-//! Rules of services: which are refused, and what they leave of the paths that every method has.
+//! HTTP rules of services: refused ones, and their effect on the default paths of methods.
 
 use crate::{
     library::{LIBRARY, Library},
     rest::{as_json, get, has_status, send, with_body},
 };
 use serde_json::json;
-use switchboard::{HttpRule, Kind, MethodInfo, Server, Service, ServiceInfo};
+use switchboard::{HttpRule, Idempotency, Kind, MethodInfo, Server, Service, ServiceInfo};
 
 /// A service that differs from the library in its methods.
 struct Other(&'static ServiceInfo);
@@ -64,10 +64,11 @@ async fn rules_that_do_not_fit_are_refused_at_the_start() {
 
 #[tokio::test]
 async fn wildcards_do_not_hide_methods() {
-    const ALL: &[MethodInfo] = &[MethodInfo::new("Get", Kind::Unary).http(&[
-        HttpRule { verb: "GET", path: "/{text=**}", body: "", response_body: "" },
-        HttpRule { verb: "POST", path: "/{text=**}", body: "*", response_body: "" },
-    ])];
+    const ALL: &[MethodInfo] =
+        &[MethodInfo::new("Get", Kind::Unary).idempotency(Idempotency::NoSideEffects).http(&[
+            HttpRule { verb: "GET", path: "/{text=**}", body: "", response_body: "" },
+            HttpRule { verb: "POST", path: "/{text=**}", body: "*", response_body: "" },
+        ])];
     let info = ServiceInfo { name: "library.v1.Library", methods: ALL, descriptor: LIBRARY.descriptor };
     let server = Server::new().add(Other(Box::leak(Box::new(info)))).listen("tcp://127.0.0.1:0");
     let running = server.start().await.unwrap();

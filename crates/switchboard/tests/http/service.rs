@@ -54,7 +54,7 @@ fn descriptor() -> Vec<u8> {
     field(1, &file.concat())
 }
 
-/// Answers with what it got; some requests are orders.
+/// Returns its request; the text of some requests selects another behaviour.
 pub(crate) struct Echo {
     /// One permit for every handler that was dropped while it waited.
     pub(crate) dropped: Semaphore,
@@ -64,7 +64,7 @@ pub(crate) struct Echo {
     pub(crate) gate: Semaphore,
 }
 
-/// The methods as clients know them, and one that the server does not have.
+/// The methods of clients; the server does not have the last one.
 pub(crate) fn methods() -> &'static [ClientMethod] {
     static ALL: LazyLock<Vec<ClientMethod>> = LazyLock::new(|| {
         let names = ["Say", "Count", "Join", "Chat", "Note", "Write"];
@@ -113,12 +113,25 @@ impl Echo {
     }
 }
 
+/// A status with the words of a refusal for a message's size, and a detail.
+fn resembling() -> Status {
+    let status = Status::resource_exhausted("message size 12 exceeds limit 10");
+    status.with_detail("test.v1.Why", &b"\x08\x01"[..])
+}
+
+/// A status whose text and metadata have spaces at their ends.
+fn spaces() -> Status {
+    let mut status = Status::aborted("  with spaces ");
+    status.metadata_mut().insert("x-why", " because ").expect("text");
+    status
+}
+
 /// How long "late" takes.
 const LATE: std::time::Duration = std::time::Duration::from_millis(60);
 
 impl Echo {
-    async fn say(&self, asked: &str, cx: &Cx) -> Result<StringValue> {
-        match asked {
+    async fn say(&self, input: &str, cx: &Cx) -> Result<StringValue> {
+        match input {
             "fail" => {
                 cx.reply_metadata("x-head", "first")?;
                 cx.reply_trailer("x-end", "bye")?;
@@ -138,6 +151,8 @@ impl Echo {
                 tokio::task::yield_now().await;
             }
             "panic" => panic!("ordered to"),
+            "resemble" => return Err(resembling()),
+            "spaces" => return Err(spaces()),
             "who" => return Ok(text(cx.peer().wire)),
             "metadata" => {
                 let all = cx.metadata().iter();
@@ -154,7 +169,7 @@ impl Echo {
         if let Some(tag) = cx.metadata().value("x-tag-bin") {
             cx.reply_metadata("x-tag-bin", tag.clone())?;
         }
-        Ok(text(format!("hello {asked}")))
+        Ok(text(format!("hello {input}")))
     }
 }
 
@@ -168,21 +183,30 @@ impl Service for Echo {
         match call.method() {
             0 | 5 => {
                 let (bytes, cx) = call.into_one()?;
-                let asked: StringValue = decode(codec, bytes)?;
-                let reply = self.say(&asked.value, &cx).await?;
+                let input: StringValue = decode(codec, bytes)?;
+                let reply = self.say(&input.value, &cx).await?;
                 Ok(Reply::one(encode(&reply, codec)?, cx))
             }
             1 => {
                 let (bytes, cx) = call.into_one()?;
-                let asked: StringValue = decode(codec, bytes)?;
+                let input: StringValue = decode(codec, bytes)?;
                 Ok(stream_reply(cx, codec, encode::<StringValue>, |cx, out| async move {
+                    if input.value == "refuse plainly" {
+                        return Err(Status::permission_denied("not you"));
+                    }
                     cx.reply_metadata("x-head", "first")?;
-                    match asked.value.as_str() {
+                    match input.value.as_str() {
                         "late" => {
                             tokio::task::yield_now().await;
                             cx.reply_metadata("x-late", "yes")?;
                         }
                         "hang" => std::future::pending().await,
+                        "resemble" => return Err(resembling()),
+                        "resemble late" => {
+                            // The head goes out meanwhile.
+                            tokio::task::yield_now().await;
+                            return Err(resembling());
+                        }
                         "refuse" => {
                             cx.reply_trailer("x-end", "bye")?;
                             return Err(Status::permission_denied("not you"));
@@ -194,8 +218,9 @@ impl Service for Echo {
                     }
                     cx.reply_trailer("x-end", "bye")?;
                     cx.reply_trailer("x-end-bin", &b"\0"[..])?;
-                    match asked.value.as_str() {
+                    match input.value.as_str() {
                         "fail" => Err(Status::aborted("enough")),
+                        "spaces" => Err(spaces()),
                         "hang after" => std::future::pending().await,
                         "panic" => panic!("ordered to"),
                         _ => Ok(()),

@@ -103,7 +103,7 @@ async fn reflection_lists_services_and_gives_their_files() {
                 "test.v1.Echo"
             ]
         );
-        // Tools ask for what is listed, and some give up at the first that has no file.
+        // Tools query every listed name, and some stop at the first that has no file.
         for name in names.iter().copied().chain(["grpc.health.v1.Health.List", "grpc.health.v1.Health.Watch"])
         {
             let answer = ask(MessageRequest::FileContainingSymbol(name.to_owned())).await;
@@ -114,7 +114,7 @@ async fn reflection_lists_services_and_gives_their_files() {
             panic!("no file of the service");
         };
         assert_eq!(files.file_descriptor_proto.len(), 1);
-        // What is not there ends no stream.
+        // An unknown name does not end the stream.
         for request in [
             MessageRequest::FileContainingSymbol("test.v1.Nope".into()),
             MessageRequest::FileByFilename("nope.proto".into()),
@@ -154,7 +154,7 @@ async fn reflection_answers_every_kind_of_question() {
         };
         stream.send(request.clone()).await.unwrap();
         let reply = stream.message::<ServerReflectionResponse>().await.unwrap().unwrap().to_owned_message();
-        // Tools tell their questions apart by what comes back of them.
+        // Tools match responses to requests by the echoed fields.
         assert_eq!(reply.valid_host, "h");
         assert_eq!(reply.original_request.as_option(), Some(&request));
         reply.message_response.unwrap()
@@ -188,7 +188,7 @@ async fn reflection_answers_every_kind_of_question() {
 }
 
 #[tokio::test]
-async fn watchers_of_an_unknown_service_are_told_so_and_stay() {
+async fn watchers_of_an_unknown_service_get_its_status_and_stay() {
     const WATCH: Spec = Spec::client("/grpc.health.v1.Health/Watch", StreamType::ServerStream);
     const SERVICE_UNKNOWN: i32 = 3;
     let (_, running) = start(&[]).await;
@@ -207,7 +207,7 @@ async fn watchers_of_an_unknown_service_are_told_so_and_stay() {
         assert_eq!(first.to_owned_message().value, SERVICE_UNKNOWN);
         // Nothing more comes, and it does not end: not before the answer to a later question is here.
         let mut next = Box::pin(unknown.message::<Int32Value>());
-        assert!(crate::client_trouble::is_pending(&mut next).await);
+        assert!(crate::client_faults::is_pending(&mut next).await);
         let check = call_unary::<_, StringValue, Int32ValueView<'static>>(
             &caller.transport,
             &caller.config,
@@ -217,12 +217,12 @@ async fn watchers_of_an_unknown_service_are_told_so_and_stay() {
         )
         .await;
         assert_eq!(check.unwrap().into_owned().value, 1);
-        assert!(crate::client_trouble::is_pending(&mut next).await);
+        assert!(crate::client_faults::is_pending(&mut next).await);
     }
 }
 
 #[tokio::test]
-async fn watchers_of_health_are_told_of_the_drain() {
+async fn watchers_of_health_are_notified_of_the_drain() {
     const WATCH: Spec = Spec::client("/grpc.health.v1.Health/Watch", StreamType::ServerStream);
     const SERVING: i32 = 1;
     const NOT_SERVING: i32 = 2;

@@ -37,17 +37,17 @@ struct Order {
 /// Another name, whose type only the compiler knows.
 type Price = f64;
 
-/// Every method answers with what it was called with.
+/// Every method returns its arguments.
 #[switchboard::service(name = "shop.v1.Shop")]
 trait Shop {
     #[switchboard(read_only, http(get = "/calc/{a}/add/{b}"))]
     async fn add(&self, a: i64, b: i64) -> Result<i64>;
 
-    #[switchboard(http(get = "/orders/{id}"), http(get = "/customers/{customer}/orders/{id}"))]
+    #[switchboard(read_only, http(get = "/orders/{id}"), http(get = "/customers/{customer}/orders/{id}"))]
     #[switchboard(http(get = "/orders/{id}:peek"))]
     async fn find(&self, id: OrderId, customer: Option<String>, note: Option<char>) -> Result<String>;
 
-    #[switchboard(http(get = "/orders"))]
+    #[switchboard(read_only, http(get = "/orders"))]
     async fn list(
         &self,
         state: Option<State>,
@@ -68,7 +68,7 @@ trait Shop {
     #[switchboard(idempotent, http(delete = "/files/{path=**}"))]
     async fn remove(&self, path: String) -> Result<()>;
 
-    #[switchboard(http(get = "/numbers/{from}"))]
+    #[switchboard(read_only, http(get = "/numbers/{from}"))]
     async fn numbers(&self, from: u32, count: u32, out: Sender<u32>) -> Result<()>;
 
     #[switchboard(http(post = "/sum", body = "*"))]
@@ -189,7 +189,7 @@ async fn bodies_become_arguments() {
 async fn requests_that_do_not_fit_are_refused() {
     let running = start().await;
     for (path, status, text) in [
-        ("/calc/2/add/x", 400, "`b` in the path: `x` is no number of 64 bits"),
+        ("/calc/2/add/x", 400, "`b` in the path: `x` is not a number of 64 bits"),
         ("/calc/9223372036854775807/add/1", 400, "too much"),
         ("/orders/-1", 400, "`id` in the path"),
         ("/orders/7?note=ab", 400, "expected a character"),

@@ -69,7 +69,7 @@ impl Authority {
         self.write(&certificate.pem(), &key.serialize_pem())
     }
 
-    /// A certificate that nobody but itself has signed.
+    /// Creates a self-signed certificate.
     pub fn self_signed(&self, name: &str) -> Files {
         let key = KeyPair::generate().expect("key");
         let certificate = params(name, &[name]).self_signed(&key).expect("sign");
@@ -90,7 +90,7 @@ impl Authority {
 
 impl Drop for Authority {
     fn drop(&mut self) {
-        // A folder that stays in the place for temporary ones hurts nobody.
+        // A folder that cannot be removed stays in the folder for temporary files.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

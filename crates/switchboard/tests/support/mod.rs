@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses its part")]
 
 pub mod certificates;
+pub mod mirror;
 pub mod proxy;
 pub mod raw;
 pub mod resources;
@@ -21,7 +22,7 @@ use switchboard::{
 };
 use tokio::sync::Notify;
 
-/// A service with a method for each kind of call and each kind of trouble.
+/// A service with a method for each kind of call and each kind of fault.
 pub static PROBE: ServiceInfo = ServiceInfo {
     name: "test.Probe",
     methods: &[
@@ -73,7 +74,7 @@ static NOWHERE_INFO: ServiceInfo =
 pub static NOWHERE: ClientMethod =
     ClientMethod { service: &NOWHERE_INFO, index: 0, path: "test.Nowhere/Echo" };
 
-/// What a test sees of the handlers.
+/// Events of the handlers, for the test.
 #[derive(Default)]
 pub struct Seen {
     pub notes: AtomicU64,
@@ -300,7 +301,7 @@ pub async fn ask<Q: serde::Serialize, R: serde::de::DeserializeOwned>(
     call(channel, method, request).await.map(switchboard::Response::into_inner)
 }
 
-/// The same bytes back, read by no codec.
+/// Calls a method that returns its bytes without decoding them.
 pub async fn mirror(channel: &Channel, bytes: Vec<u8>) -> Result<Vec<u8>> {
     let call = channel.unary(&MIRROR, Codec::Postcard, Ok(bytes), |_, reply| Ok(reply));
     call.await.map(|reply| reply.to_vec())
@@ -315,7 +316,7 @@ pub fn sum(channel: &Channel) -> switchboard::ClientStreamCall<u64, u64> {
     channel.client_stream(&SUM, Codec::Postcard, encode, decode)
 }
 
-/// Counts messages and bytes; what is sent is the length of each message.
+/// Counts messages and bytes; the argument of `send` is the length of each message.
 pub fn tally(channel: &Channel) -> switchboard::ClientStreamCall<usize, (u64, u64)> {
     channel.client_stream(&TALLY, Codec::Postcard, |len, _| Ok(vec![0u8; *len].into()), decode)
 }

@@ -1,5 +1,5 @@
 //! A link between callers and a server that can be cut or frozen.
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::{
     net::SocketAddr,

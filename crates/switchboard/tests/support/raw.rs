@@ -10,6 +10,7 @@ use tokio::{
 pub const MAGIC: &[u8] = b"\xF5SWB";
 pub const PREFACE: &[u8] = b"\xF5SWB\x01\0\0\0";
 
+pub const SETTINGS: u8 = 0;
 pub const METHOD: u8 = 1;
 pub const CALL: u8 = 2;
 pub const HEAD: u8 = 3;

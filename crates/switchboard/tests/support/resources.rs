@@ -1,4 +1,4 @@
-//! What the system gives this process, and what the process has of it.
+//! Limits of the system for this process, and their use.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

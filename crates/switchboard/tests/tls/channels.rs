@@ -1,4 +1,4 @@
-//! What a channel verifies, and how it says what is wrong.
+//! Verification of servers by a channel, and its errors.
 
 use crate::{
     listeners::listen,
@@ -12,7 +12,7 @@ use tokio::{
     net::TcpListener,
 };
 
-/// What a channel says that trusts `authority` and finds this certificate.
+/// Returns the error of a channel that trusts `authority` and gets this certificate.
 async fn refusal(authority: &Authority, shown: &Files) -> Status {
     let running = listen(shown.tls()).await;
     let channel = Channel::builder(&running.url()).ca(authority.ca()).connect();
@@ -117,7 +117,7 @@ async fn another_name_can_be_expected() {
     Channel::connect(&url).await.unwrap();
 }
 
-/// What a channel says of a server that answers a ClientHello with these bytes and closes.
+/// Returns the error of a channel whose server responds to a ClientHello with these bytes and closes.
 async fn answered(answer: &'static [u8]) -> Status {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("tls://{}", listener.local_addr().unwrap());
@@ -147,7 +147,7 @@ async fn server_that_speaks_no_tls_is_named_in_plain_words() {
         (b"\x15\x03\x03\0\x02\x02\x28", "it takes plaintext only, or has no cipher in common"),
         (b"\x15\x03\x03\0\x02\x02\x46", "no TLS version in common"),
         (b"\x15\x03\x03\0\x02\x01\0", "closed the connection in the middle of the handshake"),
-        (b"\x16\x03\x03\0\x04\x63\0\0\0", "broke the TLS protocol"),
+        (b"\x16\x03\x03\0\x04\x63\0\0\0", "violated the TLS protocol"),
     ] {
         let status = answered(answer).await;
         assert!(status.message().contains(expected), "{}: {status}", answer.escape_ascii());
@@ -175,7 +175,7 @@ async fn server_that_says_nothing_is_given_up() {
 }
 
 #[tokio::test]
-async fn wrong_options_say_what_is_wrong() {
+async fn errors_of_options_name_the_cause() {
     let authority = Authority::new("ca");
     let (ca, pair) = (authority.ca(), authority.issue("a"));
     let (ca, cert, key) = (ca.display(), pair.certificate.display(), pair.key.display());
@@ -184,7 +184,7 @@ async fn wrong_options_say_what_is_wrong() {
         (format!("tls://127.0.0.1:1?ca={key}"), "has no certificate in PEM"),
         (format!("tls://127.0.0.1:1?ca={ca}&cert={cert}"), "go together"),
         (format!("tls://127.0.0.1:1?ca={ca}&cert={ca}&key={key}"), "does not belong to the certificate"),
-        (format!("tls://127.0.0.1:1?ca={ca}&server_name=a b"), "no name that a certificate can have"),
+        (format!("tls://127.0.0.1:1?ca={ca}&server_name=a b"), "is not a valid name for a certificate"),
         (format!("tcp://127.0.0.1:1?ca={ca}"), "are for tls://HOST:PORT and wss://"),
         ("tls://127.0.0.1:1,wss://127.0.0.1:1".to_owned(), "mixes wss:// with others"),
     ] {

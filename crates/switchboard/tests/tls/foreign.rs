@@ -10,7 +10,7 @@ use switchboard::Running;
 
 use crate::support::certificates::Files;
 
-/// What a client does; the defaults trust `ca` and ask for `127.0.0.1`.
+/// Settings of a foreign client; the defaults trust `ca` and request `127.0.0.1`.
 pub(crate) struct Foreign<'a> {
     pub(crate) ca: &'a Path,
     pub(crate) name: &'a str,
@@ -78,7 +78,7 @@ pub(crate) fn read_all(stream: &mut impl Read) -> Vec<u8> {
 }
 
 #[cfg(feature = "http")]
-/// Asks for the health of the server as JSON over HTTP/1.1 and returns the whole answer.
+/// Requests the health of the server as JSON over HTTP/1.1 and returns the whole response.
 pub(crate) fn health(stream: &mut (impl Read + std::io::Write)) -> String {
     let request = b"POST /grpc.health.v1.Health/Check HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
         content-type: application/json\r\ncontent-length: 2\r\n\r\n{}";

@@ -1,4 +1,4 @@
-//! Peers that break TLS, are slow, or fall silent: each is closed, and nobody else notices.
+//! Peers that break TLS, are slow, or fall silent: each is closed, without effect on others.
 
 use crate::{
     foreign::{Foreign, beside, read_all, socket},

@@ -1,4 +1,5 @@
-//! Client certificates: who must show one, what handlers see of it, and what clients without a good one are told.
+//! Client certificates: when one is required, its identity in handlers, and the errors for clients without a
+//! valid one.
 
 use crate::{
     foreign::{Foreign, beside},
@@ -18,7 +19,7 @@ static WHO: ServiceInfo =
     ServiceInfo { name: "test.Who", methods: &[MethodInfo::new("Am", Kind::Unary)], descriptor: &[] };
 static AM: ClientMethod = ClientMethod { service: &WHO, index: 0, path: "test.Who/Am" };
 
-/// Tells callers who they are.
+/// Returns the identity of the caller.
 struct Who;
 
 impl Service for Who {
@@ -93,14 +94,14 @@ async fn resumed_session_knows_who_calls() {
 }
 
 #[tokio::test]
-async fn client_without_a_certificate_is_told_what_is_missing() {
+async fn client_without_a_certificate_gets_an_error_that_names_it() {
     let (servers, clients) = (Authority::new("servers"), Authority::new("clients"));
     let running = listen(servers.issue("127.0.0.1").tls().client_roots(clients.ca())).await;
     let channel = Channel::builder(&running.url()).ca(servers.ca()).connect().await;
     let status = who(&channel.unwrap()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable, "{status}");
     assert!(
-        status.message().contains("requires a certificate of ours: set cert=FILE and key=FILE"),
+        status.message().contains("requires a client certificate: set cert=FILE and key=FILE"),
         "{status}"
     );
 }
@@ -146,7 +147,7 @@ async fn optional_certificate_may_be_missing_but_not_wrong() {
 
 #[cfg(feature = "http")]
 #[tokio::test]
-async fn http_clients_are_asked_for_certificates_as_well() {
+async fn http_clients_need_certificates_too() {
     let (servers, clients) = (Authority::new("servers"), Authority::new("clients"));
     let running = listen(servers.issue("127.0.0.1").tls().client_roots(clients.ca())).await;
     let (ca, alice) = (servers.ca(), alice(&clients));

@@ -1,4 +1,4 @@
-//! Which connections a listener takes, and what the others are told.
+//! Connections that a listener accepts, and the errors for the others.
 
 use crate::{
     foreign::{Foreign, beside, read_all, socket},
@@ -74,7 +74,7 @@ async fn alpn_decides_and_is_held_to() {
 }
 
 #[tokio::test]
-async fn certificate_is_chosen_by_the_name_that_is_asked_for() {
+async fn certificate_is_chosen_by_the_requested_name() {
     let authority = Authority::new("ca");
     let default = authority.issue("default.example");
     let exact = authority.issue("a.example");
@@ -103,7 +103,8 @@ async fn certificate_is_chosen_by_the_name_that_is_asked_for() {
             );
         assert_eq!(der, shown.unwrap(), "{name}");
     }
-    // Who asks for an unknown name, or two parts under a wildcard, gets the default and sees that it is wrong.
+    // A request for an unknown name, or two parts under a wildcard, gets the default certificate, which the
+    // client refuses.
     let url = format!("{}?ca={}&server_name=c.b.test.example", running.url(), ca.display());
     let status = Channel::connect(&url).await.unwrap_err();
     assert!(
@@ -114,7 +115,7 @@ async fn certificate_is_chosen_by_the_name_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn plaintext_on_a_port_of_tls_is_told_so_in_each_protocol() {
+async fn plaintext_on_a_port_of_tls_gets_an_error_in_each_protocol() {
     let authority = Authority::new("ca");
     let running = listen(authority.issue("127.0.0.1").tls()).await;
     assert!(running.url().starts_with("tls://"), "{}", running.url());
@@ -174,7 +175,7 @@ async fn options_of_the_url_are_those_of_the_builder() {
 }
 
 #[tokio::test]
-async fn wrong_settings_say_what_is_wrong() {
+async fn errors_of_settings_name_the_cause() {
     let authority = Authority::new("ca");
     let (one, two) = (authority.issue("a"), authority.issue("b"));
     std::fs::write(authority.file("empty.pem"), "").unwrap();
@@ -192,9 +193,9 @@ async fn wrong_settings_say_what_is_wrong() {
         (format!("tcp://127.0.0.1:0?cert={cert}&key={cert}"), "has no private key in PEM"),
         (format!("tcp://127.0.0.1:0?cert={cert}&key={other}"), "does not belong to the certificate"),
         (format!("tcp://127.0.0.1:0?cert={cert}&key={key}&client_ca={empty}"), "has no certificate in PEM"),
-        (format!("tcp://127.0.0.1:0?cert={cert}&key={key}&client=optional"), "does not say whose"),
+        (format!("tcp://127.0.0.1:0?cert={cert}&key={key}&client=optional"), "client_ca=FILE is missing"),
         (format!("tcp://127.0.0.1:0?cert={cert}&key={key}&client_ca={cert}&tls=optional"), "choose one"),
-        ("tcp://127.0.0.1:0?nonsense=1".to_owned(), "is no limit"),
+        ("tcp://127.0.0.1:0?nonsense=1".to_owned(), "is not a limit"),
     ] {
         let error = Server::new().add(Probe::default()).listen(&url).start().await.err().expect("refused");
         assert!(error.is_config() && error.to_string().contains(expected), "{url}: {error}");

@@ -1,6 +1,6 @@
 //! TLS: what listeners and channels accept, refuse, say and keep.
 #![cfg(feature = "tls")]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 #[path = "../support/mod.rs"]
 mod support;

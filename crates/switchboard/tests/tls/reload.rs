@@ -25,7 +25,7 @@ async fn new_connections_get_the_new_certificate_and_old_ones_go_on() {
         Channel::builder(&running.url()).ca(authority.ca()).server_name("old.example").connections(1);
     let channel = builder.connect().await.unwrap();
     files.replace(&authority.issue("new.example"));
-    assert!(shown(&running, &authority, "old.example").await, "nobody has looked yet");
+    assert!(shown(&running, &authority, "old.example").await, "the files were not checked yet");
     running.reload_tls().unwrap();
     assert!(shown(&running, &authority, "new.example").await);
     assert!(!shown(&running, &authority, "old.example").await);
@@ -47,7 +47,7 @@ async fn broken_files_change_nothing_and_are_counted_once() {
     for _ in 0..2 {
         let error = running.reload_tls().unwrap_err();
         assert!(
-            error.to_string().contains("has no certificate in PEM; the certificates in use stay"),
+            error.to_string().contains("has no certificate in PEM; keeping the current certificates"),
             "{error}"
         );
     }
@@ -67,7 +67,7 @@ async fn broken_files_change_nothing_and_are_counted_once() {
 }
 
 #[tokio::test]
-async fn changes_are_found_without_being_told() {
+async fn changes_are_found_without_a_signal() {
     let authority = Authority::new("ca");
     let files = authority.issue("old.example");
     let running = listen(files.tls().check_every(Duration::from_millis(5))).await;
@@ -122,7 +122,7 @@ async fn channel_takes_changed_files_with_its_next_connection() {
 }
 
 #[tokio::test]
-async fn time_to_expiry_is_told() {
+async fn time_to_expiry_is_reported() {
     let authority = Authority::new("ca");
     let late =
         authority.issue_with("late", &[], |params| params.not_after = rcgen::date_time_ymd(2021, 1, 1));

@@ -1,4 +1,4 @@
-//! What goes through TLS: much, in both directions at once, to the last byte.
+//! Traffic inside TLS: large, in both directions at once, complete to the last byte.
 
 use crate::{
     foreign::{Foreign, beside},

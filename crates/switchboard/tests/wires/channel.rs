@@ -1,59 +1,59 @@
 //! Calls through our own client, on whatever wire its channel has.
 
 use crate::{
-    asked::{Answer, Asked, Body, Failure, pairs},
     probe::{METHODS, decode, encode},
+    spec::{Body, CallSpec, Failure, Outcome, pairs},
 };
 use bytes::Bytes;
 use switchboard::{Channel, ClientMethod, Codec, Kind, Receiver, Status};
 
-/// Applies what every kind of call has.
+/// Applies the options that every kind of call has.
 macro_rules! with_options {
-    ($call:expr, $asked:expr) => {{
+    ($call:expr, $spec:expr) => {{
         let mut call = $call;
-        for (name, value) in &$asked.metadata {
+        for (name, value) in &$spec.metadata {
             call = call.meta(name, value.clone());
         }
-        match $asked.timeout {
+        match $spec.timeout {
             Some(timeout) => call.timeout(timeout),
             None => call,
         }
     }};
 }
 
-pub(crate) async fn ask(channel: &Channel, asked: &Asked) -> Answer {
+pub(crate) async fn run(channel: &Channel, spec: &CallSpec) -> Outcome {
     let codec = channel.codec(Codec::Proto);
-    let mut answer = Answer::default();
-    if let Err(status) = call(channel, codec, asked, &mut answer).await {
+    let mut answer = Outcome::default();
+    if let Err(status) = call(channel, codec, spec, &mut answer).await {
         answer.failure = Some(Failure::from(&status));
-        // What a client makes of a failure's metadata is in the status.
+        // The client has put the metadata of a failure into the status.
         answer.head.clear();
         answer.trailers.clear();
     }
     answer
 }
 
-async fn call(channel: &Channel, codec: Codec, asked: &Asked, answer: &mut Answer) -> Result<(), Status> {
+async fn call(channel: &Channel, codec: Codec, spec: &CallSpec, answer: &mut Outcome) -> Result<(), Status> {
     let method: &'static ClientMethod =
-        METHODS.iter().find(|method| method.path.ends_with(asked.method)).unwrap();
-    match asked.kind {
+        METHODS.iter().find(|method| method.path.ends_with(spec.method)).unwrap();
+    match spec.kind {
         Kind::Unary => {
-            let request = Ok(bytes(&asked.messages[0], codec));
+            let request = Ok(bytes(&spec.messages[0], codec));
             let call = channel.unary(method, codec, request, decode);
-            let reply = with_options!(call, asked).await?;
+            let reply = with_options!(call, spec).await?;
             (answer.head, answer.trailers) = (pairs(reply.meta()), pairs(reply.trailers()));
             answer.messages.push(reply.into_inner());
         }
         Kind::ServerStream => {
-            let request = Ok(bytes(&asked.messages[0], codec));
+            let request = Ok(bytes(&spec.messages[0], codec));
             let call = channel.server_stream(method, codec, request, decode);
-            let replies = with_options!(call, asked).await?;
+            let replies = with_options!(call, spec).await?;
             read(replies, answer).await?;
         }
         Kind::ClientStream => {
             let call = channel.client_stream(method, codec, encode, decode);
-            let upload = with_options!(call, asked).await?;
-            for body in &asked.messages {
+            let upload = with_options!(call, spec).await?;
+            for body in &spec.messages {
                 upload.send(text(body)).await?;
             }
             let reply = upload.finish().await?;
@@ -62,8 +62,8 @@ async fn call(channel: &Channel, codec: Codec, asked: &Asked, answer: &mut Answe
         }
         Kind::Bidi => {
             let call = channel.bidi(method, codec, encode, decode);
-            let (sender, replies) = with_options!(call, asked).await?;
-            for body in &asked.messages {
+            let (sender, replies) = with_options!(call, spec).await?;
+            for body in &spec.messages {
                 sender.send(text(body)).await?;
             }
             sender.finish();
@@ -73,7 +73,7 @@ async fn call(channel: &Channel, codec: Codec, asked: &Asked, answer: &mut Answe
     Ok(())
 }
 
-async fn read(mut replies: Receiver<String>, answer: &mut Answer) -> Result<(), Status> {
+async fn read(mut replies: Receiver<String>, answer: &mut Outcome) -> Result<(), Status> {
     answer.head = pairs(&replies.metadata().await);
     while let Some(reply) = replies.next().await? {
         answer.messages.push(reply);
@@ -82,7 +82,7 @@ async fn read(mut replies: Receiver<String>, answer: &mut Answer) -> Result<(), 
     Ok(())
 }
 
-fn bytes(body: &Body, codec: Codec) -> Bytes {
+pub(crate) fn bytes(body: &Body, codec: Codec) -> Bytes {
     match codec {
         Codec::Json => body.json().to_string().into(),
         _ => body.proto(),

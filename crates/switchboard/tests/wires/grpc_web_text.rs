@@ -1,9 +1,9 @@
 //! gRPC-Web as text: frames in base64 on HTTP/1.1, as browsers send them.
 
 use crate::{
-    asked::{Answer, Asked, Failure, sorted},
     http::{metadata, post, written},
     probe::decode,
+    spec::{CallSpec, Failure, Outcome, sorted},
 };
 use base64::{
     Engine,
@@ -12,19 +12,19 @@ use base64::{
 use std::net::SocketAddr;
 use switchboard::{Code, Codec};
 
-pub(crate) async fn ask(address: SocketAddr, asked: &Asked) -> Answer {
-    let frames = asked.messages.iter().map(|body| {
+pub(crate) async fn run(address: SocketAddr, spec: &CallSpec) -> Outcome {
+    let frames = spec.messages.iter().map(|body| {
         let message = body.proto();
         let frame = [&[0][..], &(message.len() as u32).to_be_bytes(), &message].concat();
         STANDARD.encode(frame)
     });
     let timeout =
-        asked.timeout.map_or(String::new(), |time| format!("grpc-timeout: {}m\r\n", time.as_millis()));
-    let head = format!("content-type: application/grpc-web-text\r\n{timeout}{}", written(asked));
+        spec.timeout.map_or(String::new(), |time| format!("grpc-timeout: {}m\r\n", time.as_millis()));
+    let head = format!("content-type: application/grpc-web-text\r\n{timeout}{}", written(spec));
     let body = frames.collect::<String>();
-    let got = post(address, &format!("/test.v1.Wires/{}", asked.method), &head, body.as_bytes()).await;
+    let got = post(address, &format!("/test.v1.Wires/{}", spec.method), &head, body.as_bytes()).await;
     assert_eq!(got.status, 200);
-    let mut answer = Answer { head: metadata(&got.headers, ""), ..Answer::default() };
+    let mut answer = Outcome { head: metadata(&got.headers, ""), ..Outcome::default() };
     let groups = got.body.chunks(4).flat_map(|group| STANDARD.decode(group).unwrap()).collect::<Vec<_>>();
     let mut rest = &groups[..];
     // Without a body the head is the trailers too.

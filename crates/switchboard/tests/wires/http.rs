@@ -1,6 +1,6 @@
 //! A client of HTTP/1.1 for one request, and how metadata is written in headers.
 
-use crate::asked::{Asked, Pairs, sorted};
+use crate::spec::{CallSpec, Pairs, sorted};
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use std::net::SocketAddr;
 use tokio::{
@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// What came back.
+/// A response.
 pub(crate) struct Got {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
@@ -66,17 +66,17 @@ async fn fields(stream: &mut BufReader<TcpStream>) -> Vec<(String, String)> {
 }
 
 /// The metadata of a call as lines of a head.
-pub(crate) fn written(asked: &Asked) -> String {
+pub(crate) fn written(spec: &CallSpec) -> String {
     let line = |(name, value): &(String, Vec<u8>)| match name.ends_with("-bin") {
         true => format!("{name}: {}\r\n", STANDARD_NO_PAD.encode(value)),
         false => format!("{name}: {}\r\n", String::from_utf8_lossy(value)),
     };
-    asked.metadata.iter().map(line).collect()
+    spec.metadata.iter().map(line).collect()
 }
 
 /// The deadline of a call as a line of a head.
-pub(crate) fn timeout(asked: &Asked) -> String {
-    asked.timeout.map_or(String::new(), |timeout| format!("connect-timeout-ms: {}\r\n", timeout.as_millis()))
+pub(crate) fn timeout(spec: &CallSpec) -> String {
+    spec.timeout.map_or(String::new(), |timeout| format!("connect-timeout-ms: {}\r\n", timeout.as_millis()))
 }
 
 /// Headers behind a prefix that are this test's metadata.

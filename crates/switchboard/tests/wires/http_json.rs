@@ -1,22 +1,22 @@
 //! HTTP/JSON: a POST to the name of the method, as curl would send it.
 
 use crate::{
-    asked::{Answer, Asked, Failure, sorted},
     http::{metadata, post, timeout, written},
+    spec::{CallSpec, Failure, Outcome, sorted},
 };
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use serde_json::Value;
 use std::net::SocketAddr;
 use switchboard::{Code, Kind};
 
-pub(crate) async fn ask(address: SocketAddr, asked: &Asked) -> Answer {
-    let body: String = asked.messages.iter().map(|body| format!("{}\n", body.json())).collect();
+pub(crate) async fn run(address: SocketAddr, spec: &CallSpec) -> Outcome {
+    let body: String = spec.messages.iter().map(|body| format!("{}\n", body.json())).collect();
     let head =
-        format!("content-type: application/json\r\nte: trailers\r\n{}{}", timeout(asked), written(asked));
-    let got = post(address, &format!("/test.v1.Wires/{}", asked.method), &head, body.as_bytes()).await;
-    let mut answer = Answer::default();
+        format!("content-type: application/json\r\nte: trailers\r\n{}{}", timeout(spec), written(spec));
+    let got = post(address, &format!("/test.v1.Wires/{}", spec.method), &head, body.as_bytes()).await;
+    let mut answer = Outcome::default();
     // Unary calls are answered as Connect does, streams as grpc-gateway does.
-    if asked.kind == Kind::Unary {
+    if spec.kind == Kind::Unary {
         let value: Value = serde_json::from_slice(&got.body)
             .unwrap_or_else(|_| panic!("{}: {}", got.status, String::from_utf8_lossy(&got.body)));
         if got.status == 200 {

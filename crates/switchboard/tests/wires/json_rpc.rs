@@ -1,9 +1,9 @@
 //! JSON-RPC over a POST, over a WebSocket and over bare TCP.
 
 use crate::{
-    asked::{Answer, Asked, Failure},
     http::{metadata, post, timeout, written},
     http_json::text,
+    spec::{CallSpec, Failure, Outcome},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// What carries the texts.
+/// The transport of the texts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Over {
     Post,
@@ -22,13 +22,13 @@ pub(crate) enum Over {
     WebSocket,
 }
 
-pub(crate) async fn ask(address: SocketAddr, over: Over, asked: &Asked) -> Answer {
-    let streams = asked.kind == Kind::ServerStream;
-    let method = format!("test.v1.Wires.{}", asked.method);
-    let request = json!({"jsonrpc": "2.0", "method": method, "params": asked.messages[0].json(), "id": 7});
-    let mut answer = Answer::default();
+pub(crate) async fn run(address: SocketAddr, over: Over, spec: &CallSpec) -> Outcome {
+    let streams = spec.kind == Kind::ServerStream;
+    let method = format!("test.v1.Wires.{}", spec.method);
+    let request = json!({"jsonrpc": "2.0", "method": method, "params": spec.messages[0].json(), "id": 7});
+    let mut answer = Outcome::default();
     if over == Over::Post {
-        let head = format!("content-type: application/json\r\n{}{}", timeout(asked), written(asked));
+        let head = format!("content-type: application/json\r\n{}{}", timeout(spec), written(spec));
         let got = post(address, "/rpc", &head, request.to_string().as_bytes()).await;
         if got.status != 200 {
             let message = String::from_utf8(got.body).unwrap();
@@ -43,7 +43,7 @@ pub(crate) async fn ask(address: SocketAddr, over: Over, asked: &Asked) -> Answe
         }
         return answer;
     }
-    let mut stream = Stream::open(address, over, &written(asked)).await;
+    let mut stream = Stream::open(address, over, &written(spec)).await;
     stream.send(&request.to_string()).await;
     while take(&stream.next().await, &mut answer) {}
     if streams && answer.failure.is_none() {
@@ -59,7 +59,7 @@ fn code_of_http(status: u16) -> Code {
 }
 
 /// Adds what a text says; whether more comes.
-fn take(value: &Value, answer: &mut Answer) -> bool {
+fn take(value: &Value, answer: &mut Outcome) -> bool {
     if value["method"] == "rpc.stream" {
         answer.messages.push(text(&value["params"]["result"]));
         return true;

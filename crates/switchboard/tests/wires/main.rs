@@ -1,48 +1,50 @@
-//! A handler sees the same call whatever the wire, and its caller the same answer.
+//! A handler sees the same call on every wire, and its caller the same outcome.
 //!
-//! One [table](cases) of calls goes over every [wire](wires); what the [handler](probe) saw and what the caller got is
-//! compared with what was [asked](asked). What a wire cannot express is named in one [list](lacks), with the reason.
+//! One [table](cases) of calls goes over every [wire](wires); the call that the [handler](probe) saw and the
+//! outcome for the caller are compared with the [specification](spec). Features that a wire cannot express
+//! are in one [matrix](capability_matrix), with the reason.
 #![cfg(all(feature = "http", feature = "tls"))]
-#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
-mod asked;
+mod capability_matrix;
 mod cases;
 mod channel;
 mod grpc_web_text;
 mod http;
 mod http_json;
 mod json_rpc;
-mod lacks;
 mod probe;
+mod refusals;
+mod spec;
 mod wires;
 
-use asked::Answer;
+use capability_matrix::{Capability, lacks};
 use cases::{Case, Wanted};
-use lacks::{Lack, lacks};
+use spec::Outcome;
 use std::time::Duration;
-use wires::{Place, Wire};
+use wires::{Topology, Wire};
 
 #[tokio::test]
 async fn every_call_is_the_same_on_every_wire() {
-    compare(Place::Here).await;
+    compare(Topology::Here).await;
 }
 
 #[tokio::test]
 async fn every_call_is_the_same_through_a_proxy() {
-    compare(Place::BehindProxy).await;
+    compare(Topology::BehindProxy).await;
 }
 
 #[tokio::test]
 async fn every_call_is_the_same_through_a_proxy_that_knows_no_method() {
-    compare(Place::BehindLearner).await;
+    compare(Topology::BehindLearningProxy).await;
 }
 
-async fn compare(place: Place) {
+async fn compare(topology: Topology) {
     let mut wrong = Vec::new();
-    for wire in wires::all(place).await {
+    for wire in wires::all(topology).await {
         for case in cases::all() {
             wrong.extend(differences(&wire, &case).await);
         }
@@ -50,12 +52,12 @@ async fn compare(place: Place) {
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// How a call was seen and answered differently from what the case wants.
+/// Lists the differences between a call and its case.
 async fn differences(wire: &Wire, case: &Case) -> Vec<String> {
-    let answer = support::raw::soon(wire.ask(&case.asked)).await;
+    let answer = support::raw::soon(wire.run(&case.spec)).await;
     let seen = wire.probe.take();
     let Some(answer) = answer else {
-        assert!(wire.does_not_carry(case.asked.kind), "{}: {} was not asked", wire.name, case.name);
+        assert!(wire.does_not_carry(case.spec.kind), "{}: {} was not called", wire.name, case.name);
         return Vec::new();
     };
     let mut found = Vec::new();
@@ -65,19 +67,19 @@ async fn differences(wire: &Wire, case: &Case) -> Vec<String> {
         }
     };
     match &case.wanted {
-        Wanted::Answer(wanted) => {
-            let wanted = wire.expressed(&case.asked, wanted.clone());
-            compare("the answer", shown(&wanted), shown(&answer));
+        Wanted::Outcome(wanted) => {
+            let wanted = wire.expressed(&case.spec, wanted.clone());
+            compare("the outcome", shown(&wanted), shown(&answer));
             compare(
                 "what the handler saw",
-                format!("{:?}", vec![wire.seen(&case.asked)]),
+                format!("{:?}", vec![wire.seen(&case.spec)]),
                 format!("{seen:?}"),
             );
         }
         Wanted::Refused { code, parts } => {
             let failure = answer.failure.unwrap_or_default();
-            let has_reason = !lacks(wire.name, Lack::Reason);
-            if has_reason && !(case.is_too_large() && lacks(wire.name, Lack::CodeOfLarge)) {
+            let has_reason = !lacks(wire.name, Capability::Reason);
+            if has_reason && !(case.is_too_large() && lacks(wire.name, Capability::CodeOfLarge)) {
                 compare("the code", format!("{:?}", Some(code)), format!("{:?}", failure.code));
             }
             for part in *parts {
@@ -88,13 +90,13 @@ async fn differences(wire: &Wire, case: &Case) -> Vec<String> {
             compare("what the handler saw", "[]".to_owned(), format!("{seen:?}"));
         }
     }
-    if let Some(given) = case.asked.timeout
-        && wire.tells_deadline(case.asked.kind)
+    if let Some(given) = case.spec.timeout
+        && wire.carries_deadline(case.spec.kind)
     {
         // Wires round up to their unit, at most to milliseconds: the caller ends its call by its own clock anyway.
         let most = Duration::from_millis(given.as_nanos().div_ceil(1_000_000) as u64);
         let left = wire.probe.last_time_left();
-        if !left.is_some_and(|left| left <= most && most - left < cases::TOLERANCE) {
+        if !left.is_some_and(|left| left <= most && most.saturating_sub(left) < cases::TOLERANCE) {
             found.push(format!("{}, {}: the time left is {left:?} of {given:?}", wire.name, case.name));
         }
     }
@@ -102,7 +104,7 @@ async fn differences(wire: &Wire, case: &Case) -> Vec<String> {
 }
 
 /// Large messages by their length.
-fn shown(answer: &Answer) -> String {
+fn shown(answer: &Outcome) -> String {
     let text = format!("{answer:?}");
     if text.len() < 2000 {
         text

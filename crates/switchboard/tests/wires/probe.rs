@@ -1,6 +1,6 @@
-//! The service that is called: it answers with what it got and notes what it saw.
+//! The service under test: it returns its requests and records its calls.
 
-use crate::asked::{Pairs, pairs};
+use crate::spec::{Pairs, pairs};
 use buffa_types::google::protobuf::StringValue;
 use bytes::Bytes;
 use std::{
@@ -17,7 +17,7 @@ use switchboard::{
 pub(crate) static INFO: ServiceInfo =
     ServiceInfo { name: "test.v1.Wires", methods: KNOWN.split_at(4).0, descriptor: &[] };
 
-/// As a client of another version knows it.
+/// The service in a client of another version.
 static NEWER: ServiceInfo = ServiceInfo { name: "test.v1.Wires", methods: KNOWN, descriptor: &[] };
 
 const KNOWN: &[MethodInfo] = &[
@@ -32,7 +32,7 @@ const fn method(index: u16, path: &'static str) -> ClientMethod {
     ClientMethod { service: &NEWER, index, path }
 }
 
-/// The methods as clients know them; the last is one that the service does not have.
+/// The methods of clients; the service does not have the last one.
 pub(crate) static METHODS: [ClientMethod; 5] = [
     method(0, "test.v1.Wires/Say"),
     method(1, "test.v1.Wires/Count"),
@@ -43,13 +43,13 @@ pub(crate) static METHODS: [ClientMethod; 5] = [
 
 /// A request with this text fails.
 pub(crate) const FAIL: &str = "fail";
-/// The same, after it has set head and trailers of its reply.
+/// A request with this text fails after the handler has set head and trailers of its reply.
 pub(crate) const FAIL_LATE: &str = "fail late";
 
-/// What every reply has before its messages.
+/// Metadata that every reply has before its messages.
 pub(crate) const HEAD: [(&str, &[u8]); 3] =
     [("x-head", b"first"), ("x-head", b"second, with a comma"), ("x-head-bin", b"\0\xff")];
-/// What every reply has after its messages.
+/// Metadata that every reply has after its messages.
 pub(crate) const TAIL: [(&str, &[u8]); 2] = [("x-tail", b"last"), ("x-tail-bin", b"")];
 
 /// One call as its handler saw it.
@@ -73,12 +73,12 @@ struct Notes {
 }
 
 impl Probe {
-    /// The calls since this was asked before.
+    /// Takes the calls since the last call of this method.
     pub(crate) fn take(&self) -> Vec<Seen> {
         std::mem::take(&mut self.0.lock().unwrap().seen)
     }
 
-    /// What the last handler had left when it began.
+    /// Time that the last handler had left when it began.
     pub(crate) fn last_time_left(&self) -> Option<Duration> {
         self.0.lock().unwrap().time_left
     }
@@ -94,16 +94,16 @@ impl Probe {
         }
     }
 
-    /// Notes a call that ends now; fails it if its last message asks for that.
+    /// Records a call that ends now; fails it if its last message requests that.
     fn end(&self, seen: Seen, cx: &Cx) -> Result<()> {
-        let asked = seen.messages.last().cloned().unwrap_or_default();
+        let text = seen.messages.last().cloned().unwrap_or_default();
         self.0.lock().unwrap().seen.push(seen);
-        if asked != FAIL {
+        if text != FAIL {
             for (name, value) in TAIL {
                 cx.reply_trailer(name, value)?;
             }
         }
-        if asked == FAIL || asked == FAIL_LATE { Err(failure()) } else { Ok(()) }
+        if text == FAIL || text == FAIL_LATE { Err(failure()) } else { Ok(()) }
     }
 }
 
@@ -137,8 +137,8 @@ pub(crate) fn decode(codec: Codec, bytes: Bytes) -> Result<String> {
     }
 }
 
-fn head(cx: &Cx, asked: &str) -> Result<()> {
-    for (name, value) in HEAD.iter().filter(|_| asked != FAIL) {
+fn head(cx: &Cx, text: &str) -> Result<()> {
+    for (name, value) in HEAD.iter().filter(|_| text != FAIL) {
         cx.reply_metadata(name, *value)?;
     }
     Ok(())
@@ -155,22 +155,22 @@ impl Service for Probe {
             0 => {
                 let (bytes, cx) = call.into_one()?;
                 let mut seen = self.begin(&cx);
-                let asked: String = decode(codec, bytes)?;
-                head(&cx, &asked)?;
-                seen.messages.push(asked.clone());
+                let text: String = decode(codec, bytes)?;
+                head(&cx, &text)?;
+                seen.messages.push(text.clone());
                 self.end(seen, &cx)?;
-                Ok(Reply::one(encode(&asked, codec)?, cx))
+                Ok(Reply::one(encode(&text, codec)?, cx))
             }
             1 => {
                 let (bytes, cx) = call.into_one()?;
                 let mut seen = self.begin(&cx);
-                let asked: String = decode(codec, bytes)?;
+                let text: String = decode(codec, bytes)?;
                 Ok(stream_reply(cx, codec, encode, move |cx, out| async move {
-                    head(&cx, &asked)?;
+                    head(&cx, &text)?;
                     for number in 1..=3 {
-                        out.send(format!("{number} {asked}")).await?;
+                        out.send(format!("{number} {text}")).await?;
                     }
-                    seen.messages.push(asked);
+                    seen.messages.push(text);
                     probe.end(seen, &cx)
                 }))
             }
@@ -178,8 +178,8 @@ impl Service for Probe {
                 let (raw, cx) = call.into_many();
                 let mut seen = self.begin(&cx);
                 let mut input = Receiver::of_request(raw, codec, decode);
-                while let Some(asked) = input.next().await? {
-                    seen.messages.push(asked);
+                while let Some(text) = input.next().await? {
+                    seen.messages.push(text);
                 }
                 head(&cx, seen.messages.last().map_or("", String::as_str))?;
                 let all = seen.messages.concat();
@@ -192,9 +192,9 @@ impl Service for Probe {
                 let mut input = Receiver::of_request(raw, codec, decode);
                 Ok(stream_reply(cx, codec, encode, move |cx, out| async move {
                     head(&cx, "")?;
-                    while let Some(asked) = input.next().await? {
-                        out.send(format!("<{asked}>")).await?;
-                        seen.messages.push(asked);
+                    while let Some(text) = input.next().await? {
+                        out.send(format!("<{text}>")).await?;
+                        seen.messages.push(text);
                     }
                     probe.end(seen, &cx)
                 }))

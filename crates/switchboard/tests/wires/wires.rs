@@ -1,12 +1,12 @@
 //! The wires: a server for each, and a client.
 
 use crate::{
-    asked::{Answer, Asked, Body, Failure, own, sorted},
+    capability_matrix::{Capability, lacks},
     cases::MESSAGE_BYTES_MAX,
     channel, grpc_web_text, http_json,
     json_rpc::{self, Over},
-    lacks::{Lack, lacks},
     probe::{INFO, Probe, Seen},
+    spec::{Body, CallSpec, Failure, Outcome, own, sorted},
     support::{certificates::Authority, memory},
 };
 use std::net::SocketAddr;
@@ -16,41 +16,41 @@ use switchboard::{Channel, Code, Kind, Limit, Running, Server, proxy::Forward};
 pub(crate) struct Wire {
     pub(crate) name: &'static str,
     pub(crate) probe: Probe,
-    /// What handlers get to know it as.
+    /// Name of the wire that handlers see.
     seen_as: &'static str,
-    way: Way,
-    place: Place,
+    client: TestClient,
+    topology: Topology,
     _served: Option<Served>,
     _authority: Option<Authority>,
 }
 
-/// Where callers find the handler.
+/// Position of the handler behind the server that callers connect to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum Topology {
     /// In the server that they call.
     Here,
     /// Behind a proxy that knows its methods.
     BehindProxy,
     /// Behind a proxy that learns the methods from its callers.
-    BehindLearner,
+    BehindLearningProxy,
 }
 
-/// What runs as long as it is called.
+/// The running servers of a wire.
 struct Served {
     front: Running,
     _behind: Option<Running>,
 }
 
 /// The client.
-enum Way {
+enum TestClient {
     Channel(Box<Channel>),
     GrpcWebText(SocketAddr),
     HttpJson(SocketAddr),
     JsonRpc(SocketAddr, Over),
 }
 
-/// Channels to a TCP address: name, what handlers see, and options of the address.
-const CHANNELS: &[(&str, &str, &str)] = &[
+/// Channels to a TCP address: name, the wire that handlers see, and options of the address.
+pub(crate) const CHANNELS: &[(&str, &str, &str)] = &[
     ("native over TCP", "native", ""),
     ("native over WebSocket", "native", "ws"),
     ("native over WebSocket, compressed", "native", "ws?deflate=true"),
@@ -86,16 +86,16 @@ const CHANNELS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-pub(crate) async fn all(place: Place) -> Vec<Wire> {
+pub(crate) async fn all(topology: Topology) -> Vec<Wire> {
     let mut wires = Vec::new();
-    if place == Place::Here {
+    if topology == Topology::Here {
         wires.push(direct());
     }
     for (name, seen_as, options) in CHANNELS {
-        let (probe, running) = served("tcp://127.0.0.1:0", place).await;
-        let options = match place {
-            // Which service has a short name, only its server knows.
-            Place::BehindLearner => {
+        let (probe, running) = served("tcp://127.0.0.1:0", topology).await;
+        let options = match topology {
+            // Only its server can map a short name to a service.
+            Topology::BehindLearningProxy => {
                 options.replace("names=short", "names=full").replace("names=rpc", "names=full")
             }
             _ => (*options).to_owned(),
@@ -104,65 +104,73 @@ pub(crate) async fn all(place: Place) -> Vec<Wire> {
             Some(options) => running.front.url().replace("tcp://", "ws://") + options,
             None => format!("{}{options}", running.front.url()),
         };
-        let way = Way::Channel(Box::new(Channel::connect(&url).await.unwrap()));
-        wires.push(Wire { name, probe, seen_as, way, place, _served: Some(running), _authority: None });
+        let client = TestClient::Channel(Box::new(Channel::connect(&url).await.unwrap()));
+        wires.push(Wire { name, probe, seen_as, client, topology, _served: Some(running), _authority: None });
     }
-    let (probe, running) = served(&memory(), place).await;
-    let way = Way::Channel(Box::new(Channel::connect(&running.front.url()).await.unwrap()));
+    let (probe, running) = served(&memory(), topology).await;
+    let client = TestClient::Channel(Box::new(Channel::connect(&running.front.url()).await.unwrap()));
     wires.push(Wire {
         name: "memory",
         probe,
         seen_as: "native",
-        way,
-        place,
+        client,
+        topology,
         _served: Some(running),
         _authority: None,
     });
-    wires.push(inside_tls("native over TLS", "native", "tls", "", place).await);
-    wires.push(inside_tls("native over WebSocket over TLS", "native", "wss", "", place).await);
-    wires.push(inside_tls("gRPC over TLS", "grpc", "tls", "?wire=grpc", place).await);
-    for (name, seen_as, way) in [
-        ("gRPC-Web text", "grpc-web", Way::GrpcWebText as fn(SocketAddr) -> Way),
-        ("HTTP/JSON", "http-json", Way::HttpJson),
-        ("JSON-RPC over POST", "jsonrpc", |address| Way::JsonRpc(address, Over::Post)),
-        ("JSON-RPC over WebSocket", "jsonrpc", |address| Way::JsonRpc(address, Over::WebSocket)),
-        ("JSON-RPC over TCP", "jsonrpc", |address| Way::JsonRpc(address, Over::Tcp)),
+    wires.push(inside_tls("native over TLS", "native", "tls", "", topology).await);
+    wires.push(inside_tls("native over WebSocket over TLS", "native", "wss", "", topology).await);
+    wires.push(inside_tls("gRPC over TLS", "grpc", "tls", "?wire=grpc", topology).await);
+    for (name, seen_as, client) in [
+        ("gRPC-Web text", "grpc-web", TestClient::GrpcWebText as fn(SocketAddr) -> TestClient),
+        ("HTTP/JSON", "http-json", TestClient::HttpJson),
+        ("JSON-RPC over POST", "jsonrpc", |address| TestClient::JsonRpc(address, Over::Post)),
+        ("JSON-RPC over WebSocket", "jsonrpc", |address| TestClient::JsonRpc(address, Over::WebSocket)),
+        ("JSON-RPC over TCP", "jsonrpc", |address| TestClient::JsonRpc(address, Over::Tcp)),
     ] {
-        let (probe, running) = served("tcp://127.0.0.1:0", place).await;
-        let way = way(running.front.url().trim_start_matches("tcp://").parse().unwrap());
-        wires.push(Wire { name, probe, seen_as, way, place, _served: Some(running), _authority: None });
+        let (probe, running) = served("tcp://127.0.0.1:0", topology).await;
+        let client = client(running.front.url().trim_start_matches("tcp://").parse().unwrap());
+        wires.push(Wire { name, probe, seen_as, client, topology, _served: Some(running), _authority: None });
     }
     wires
 }
 
 /// A server of the handler, or a proxy in front of one.
-async fn server(probe: &Probe, place: Place) -> (Server, Option<Running>) {
+async fn server(probe: &Probe, topology: Topology) -> (Server, Option<Running>) {
     let limited = || Server::new().websocket_deflate().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
     let numbered = |server: Server| server.alias("kiss/305419896", "test.v1.Wires/Say");
     let of_handler = numbered(limited().add(probe.clone()));
-    if place == Place::Here {
+    if topology == Topology::Here {
         return (of_handler, None);
     }
     let behind = of_handler.listen(memory()).start().await.unwrap();
     let channel = Channel::connect(&behind.url()).await.unwrap();
-    let proxy = match place {
-        Place::BehindLearner => limited().fallback(Forward::any(channel), ["test.v1.Wires", "kiss"]),
+    let proxy = match topology {
+        Topology::BehindLearningProxy => limited().fallback(Forward::any(channel), ["test.v1.Wires", "kiss"]),
         _ => numbered(limited().add(Forward::service(&INFO, channel))),
     };
     (proxy, Some(behind))
 }
 
-async fn served(address: &str, place: Place) -> (Probe, Served) {
+async fn served(address: &str, topology: Topology) -> (Probe, Served) {
     let probe = Probe::default();
-    let (server, _behind) = server(&probe, place).await;
+    let (server, _behind) = server(&probe, topology).await;
     (probe, Served { front: server.listen(address).start().await.unwrap(), _behind })
 }
 
 fn direct() -> Wire {
     let probe = Probe::default();
     let limits = [(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)];
-    let way = Way::Channel(Box::new(Channel::local_with(probe.clone(), &limits).unwrap()));
-    Wire { name: "direct", probe, seen_as: "local", way, place: Place::Here, _served: None, _authority: None }
+    let client = TestClient::Channel(Box::new(Channel::local_with(probe.clone(), &limits).unwrap()));
+    Wire {
+        name: "direct",
+        probe,
+        seen_as: "local",
+        client,
+        topology: Topology::Here,
+        _served: None,
+        _authority: None,
+    }
 }
 
 async fn inside_tls(
@@ -170,57 +178,58 @@ async fn inside_tls(
     seen_as: &'static str,
     scheme: &str,
     options: &str,
-    place: Place,
+    topology: Topology,
 ) -> Wire {
     let (probe, authority) = (Probe::default(), Authority::new("test authority"));
     let tls = authority.issue("127.0.0.1").tls();
-    let (server, _behind) = server(&probe, place).await;
+    let (server, _behind) = server(&probe, topology).await;
     let front = server.listen_tls("tcp://127.0.0.1:0", tls).start().await.unwrap();
     let running = Served { front, _behind };
     let url = format!("{}{options}", running.front.url().replace("tls://", &format!("{scheme}://")));
     let channel = Channel::builder(&url).ca(authority.ca()).connect().await.unwrap();
-    let way = Way::Channel(Box::new(channel));
-    Wire { name, probe, seen_as, way, place, _served: Some(running), _authority: Some(authority) }
+    let client = TestClient::Channel(Box::new(channel));
+    Wire { name, probe, seen_as, client, topology, _served: Some(running), _authority: Some(authority) }
 }
 
 impl Wire {
     /// Makes a call; none if it cannot be sent on this wire.
-    pub(crate) async fn ask(&self, asked: &Asked) -> Option<Answer> {
-        if self.does_not_carry(asked.kind) {
+    pub(crate) async fn run(&self, spec: &CallSpec) -> Option<Outcome> {
+        if self.does_not_carry(spec.kind) {
             return None;
         }
-        match &self.way {
-            Way::Channel(channel) if lacks(self.name, Lack::RequestMetadata) => {
-                Some(channel::ask(channel, &Asked { metadata: Vec::new(), ..asked.clone() }).await)
+        match &self.client {
+            TestClient::Channel(channel) if lacks(self.name, Capability::RequestMetadata) => {
+                Some(channel::run(channel, &CallSpec { metadata: Vec::new(), ..spec.clone() }).await)
             }
-            Way::Channel(channel) => Some(channel::ask(channel, asked).await),
-            Way::GrpcWebText(address) => Some(grpc_web_text::ask(*address, asked).await),
-            Way::HttpJson(address) => Some(http_json::ask(*address, asked).await),
-            Way::JsonRpc(address, over) => Some(json_rpc::ask(*address, *over, asked).await),
+            TestClient::Channel(channel) => Some(channel::run(channel, spec).await),
+            TestClient::GrpcWebText(address) => Some(grpc_web_text::run(*address, spec).await),
+            TestClient::HttpJson(address) => Some(http_json::run(*address, spec).await),
+            TestClient::JsonRpc(address, over) => Some(json_rpc::run(*address, *over, spec).await),
         }
     }
 
     /// Whether calls of this kind cannot be made.
     pub(crate) fn does_not_carry(&self, kind: Kind) -> bool {
-        let is_untold = self.place == Place::BehindLearner && lacks(self.name, Lack::WordOfStreams);
-        lacks(self.name, Lack::of_kind(kind)) || kind != Kind::Unary && is_untold
+        let is_ambiguous =
+            self.topology == Topology::BehindLearningProxy && lacks(self.name, Capability::KindOfCall);
+        lacks(self.name, Capability::of_kind(kind)) || kind != Kind::Unary && is_ambiguous
     }
 
-    /// What a handler is to see of a call.
-    pub(crate) fn seen(&self, asked: &Asked) -> Seen {
+    /// Returns the call as a handler should see it.
+    pub(crate) fn seen(&self, spec: &CallSpec) -> Seen {
         let text = |body: &Body| match body {
             Body::Text(text) => text.clone(),
             Body::Bad => String::new(),
         };
-        let lacks = |lack| lacks(self.name, lack);
+        let lacks = |capability| lacks(self.name, capability);
         Seen {
-            method: asked.method,
-            messages: asked.messages.iter().map(text).collect(),
-            metadata: if lacks(Lack::RequestMetadata) { Vec::new() } else { asked.metadata.clone() },
-            has_deadline: asked.timeout.is_some() && self.tells_deadline(asked.kind),
-            wire: if self.place != Place::Here {
+            method: spec.method,
+            messages: spec.messages.iter().map(text).collect(),
+            metadata: if lacks(Capability::RequestMetadata) { Vec::new() } else { spec.metadata.clone() },
+            has_deadline: spec.timeout.is_some() && self.carries_deadline(spec.kind),
+            wire: if self.topology != Topology::Here {
                 "native"
-            } else if asked.kind == Kind::Unary && lacks(Lack::NameOfUnary) {
+            } else if spec.kind == Kind::Unary && lacks(Capability::NameOfUnary) {
                 "connect"
             } else {
                 self.seen_as
@@ -228,25 +237,25 @@ impl Wire {
         }
     }
 
-    /// Whether a handler is told of the deadline of such a call.
-    pub(crate) fn tells_deadline(&self, kind: Kind) -> bool {
-        let lacks = |lack| lacks(self.name, lack);
-        !lacks(Lack::Deadline) && (kind == Kind::Unary || !lacks(Lack::DeadlineOfStreams))
+    /// Whether a handler sees the deadline of a call of this kind.
+    pub(crate) fn carries_deadline(&self, kind: Kind) -> bool {
+        let lacks = |capability| lacks(self.name, capability);
+        !lacks(Capability::Deadline) && (kind == Kind::Unary || !lacks(Capability::DeadlineOfStreams))
     }
 
-    /// What is left of an answer where a wire cannot carry all of it.
-    pub(crate) fn expressed(&self, asked: &Asked, mut answer: Answer) -> Answer {
-        let lacks = |lack| lacks(self.name, lack);
-        let streams = matches!(asked.kind, Kind::Bidi | Kind::ServerStream);
-        let trailers_lost = streams && lacks(Lack::TrailersOfStreams);
+    /// Removes the parts of an outcome that the wire cannot carry.
+    pub(crate) fn expressed(&self, spec: &CallSpec, mut answer: Outcome) -> Outcome {
+        let lacks = |capability| lacks(self.name, capability);
+        let streams = matches!(spec.kind, Kind::Bidi | Kind::ServerStream);
+        let trailers_lost = streams && lacks(Capability::TrailersOfStreams);
         if let Some(failure) = &mut answer.failure {
-            // What is known only at the end of the call comes with the status.
+            // Metadata that is known only at the end of the call arrives with the status.
             let added = [std::mem::take(&mut answer.head), std::mem::take(&mut answer.trailers)].concat();
             failure.metadata = sorted([added, std::mem::take(&mut failure.metadata)].concat());
-            if lacks(Lack::FailureMetadata) || trailers_lost {
+            if lacks(Capability::FailureMetadata) || trailers_lost {
                 failure.metadata.clear();
             }
-            if lacks(Lack::Code) {
+            if lacks(Capability::Code) {
                 *failure = Failure {
                     code: Some(Code::Internal),
                     details: Vec::new(),
@@ -254,22 +263,26 @@ impl Wire {
                     ..failure.clone()
                 };
             }
-            if lacks(Lack::Reason) {
+            if lacks(Capability::Reason) {
                 let message = "function 305419896 failed; kiss-rpc carries no reason".to_owned();
                 *failure = Failure { code: Some(Code::Unknown), message, ..Failure::default() };
             }
         }
-        if lacks(Lack::ReplyMetadata) {
+        if lacks(Capability::ReplyMetadata) {
             answer.head.clear();
             answer.trailers.clear();
         }
-        let is_head_late =
-            asked.kind != Kind::Unary && (asked.kind != Kind::ServerStream || self.place != Place::Here);
-        if lacks(Lack::HeadWhileRequests) && is_head_late {
+        let is_head_late = match spec.kind {
+            Kind::Unary => false,
+            // The handler has set it before the response goes out.
+            Kind::Bidi | Kind::ServerStream => self.topology != Topology::Here,
+            Kind::ClientStream => true,
+        };
+        if lacks(Capability::HeadWhileRequests) && is_head_late {
             answer.trailers = sorted([std::mem::take(&mut answer.head), answer.trailers].concat());
         }
-        let is_unary = asked.kind == Kind::Unary;
-        if lacks(Lack::TrailersApart) || is_unary && lacks(Lack::TrailersOfUnaryApart) {
+        let is_unary = spec.kind == Kind::Unary;
+        if lacks(Capability::TrailersApart) || is_unary && lacks(Capability::TrailersOfUnaryApart) {
             answer.head.append(&mut answer.trailers);
             answer.head = sorted(answer.head);
         }

@@ -15,13 +15,13 @@ use switchboard::Channel;
 const CALLERS: usize = 50;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What all callers have seen so far.
+/// Counters of all callers.
 #[derive(Default)]
 pub(crate) struct Callers {
     answers: [AtomicU64; SERVERS.len()],
     failures: AtomicU64,
     last_failure: Mutex<Option<String>>,
-    /// Of the calls since somebody asked.
+    /// Latencies of the calls since the last query.
     times: Mutex<Vec<Duration>>,
 }
 

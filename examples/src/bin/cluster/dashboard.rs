@@ -76,7 +76,7 @@ impl Seen {
     }
 }
 
-/// What happened in between, and who is up.
+/// Formats the calls since the last line, and the servers that are up.
 pub(crate) fn line(cluster: &mut Cluster, callers: &Callers, last: &Seen, now: &Seen) -> String {
     let counts: Vec<u64> = now.answers.iter().zip(&last.answers).map(|(now, last)| now - last).collect();
     let (calls, seconds) = (counts.iter().sum::<u64>(), (now.at - last.at).as_secs_f64().max(0.001));

@@ -19,10 +19,11 @@ use switchboard::{Channel, Result, Runtime, discover::Registry};
 
 /// The names of the servers.
 const SERVERS: [&str; 3] = ["a", "b", "c"];
-/// What callers look for in the registry.
+/// The service that callers look up in the registry.
 const SERVICE: &str = "cluster.Work";
 
-/// What each server offers; a second call does no harm, so that calls of a server that dies are sent to another.
+/// The service of each server; its method is idempotent, so that calls of a server that dies are sent to
+/// another.
 #[switchboard::service(name = "cluster.Work")]
 trait Work {
     /// Works for a moment; returns the name of who did it.
@@ -50,7 +51,7 @@ impl Cluster {
 
     /// Ends all processes in good order, the servers at the same time.
     fn stop(&mut self) {
-        self.servers.iter_mut().for_each(Node::ask_to_stop);
+        self.servers.iter_mut().for_each(Node::request_stop);
         self.servers.iter_mut().for_each(Node::stop);
         self.registry.stop();
     }

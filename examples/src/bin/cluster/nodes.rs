@@ -1,4 +1,4 @@
-//! The processes: this program once more, told by its arguments what to be.
+//! The processes: this program again, with its role in its arguments.
 
 use super::{Work, WorkServer};
 use std::{
@@ -10,7 +10,7 @@ use std::{
 use switchboard::{Result, Running, Server, Status, discover::Instance};
 use switchboard_registry::EmbeddedServer;
 
-/// What a process is.
+/// The role of a process.
 #[derive(Clone)]
 pub(crate) enum Role {
     Registry,
@@ -76,20 +76,20 @@ impl Node {
         self.revive()
     }
 
-    /// Asks it to end in good order.
-    pub(crate) fn ask_to_stop(&mut self) {
+    /// Requests a graceful stop.
+    pub(crate) fn request_stop(&mut self) {
         drop(self.child.as_mut().and_then(|child| child.stdin.take()));
     }
 
     /// Ends it in good order.
     pub(crate) fn stop(&mut self) {
-        self.ask_to_stop();
+        self.request_stop();
         if let Some(mut child) = self.child.take() {
             let _ = child.wait();
         }
     }
 
-    /// None once it is dead, whoever did it.
+    /// Returns the process id; `None` once the process has ended.
     pub(crate) fn pid(&mut self) -> Option<u32> {
         let child = self.child.as_mut()?;
         if matches!(child.try_wait(), Ok(Some(_))) {

@@ -63,25 +63,25 @@ public final class Client {
                 RpcContext.getContext().setRequestKvAttachment("x-who", "bob");
                 EchoReply reply = echo.apply(request("abc"));
                 says(reply.logId, 77L);
-                says(reply.caller, protocol.equals("hulu") ? "nobody, bob" : "ali, bob");
+                says(reply.caller, protocol.equals("hulu") ? "absent, bob" : "ali, bob");
             });
         }
         check("errors", () -> {
             Case nope;
-            Case nobody;
+            Case missing;
             RpcClient client = client(CompressType.COMPRESS_TYPE_NONE, 20_000);
             if (protocol.equals("hulu")) {
                 Echo.UnknownByIndex unknown = BrpcProxy.getProxy(client, Echo.UnknownByIndex.class);
                 nope = () -> unknown.nope(request("abc"));
-                nobody = () -> unknown.nobody(request("abc"));
+                missing = () -> unknown.missing(request("abc"));
                 fails(nope, "interop.baidu.Echo has 3");
             } else {
                 Echo.UnknownByName unknown = BrpcProxy.getProxy(client, Echo.UnknownByName.class);
                 nope = () -> unknown.nope(request("abc"));
-                nobody = () -> unknown.nobody(request("abc"));
+                missing = () -> unknown.missing(request("abc"));
                 fails(nope, "interop.baidu.Echo has Echo");
             }
-            fails(nobody, "unknown service");
+            fails(missing, "unknown service");
             fails(() -> echo.apply(request("fail")), "no such thing");
             says(echo.apply(request("after")).text, "hello after");
         });
@@ -141,7 +141,7 @@ public final class Client {
             RpcContext.getContext().setRequestBinaryAttachment(sent);
             says(echo.apply(request("abc")).text, "hello abc");
             ByteBuf came = RpcContext.getContext().getResponseBinaryAttachment();
-            // In hulu the library hands out the message with it, "hello abc" and "nobody".
+            // In hulu the library hands out the message with it, "hello abc" and "absent".
             came.skipBytes(protocol.equals("hulu") ? 19 : 0);
             if (!Arrays.equals(Server.turned(came), sent)) {
                 throw new AssertionError("an attachment of " + size + " bytes came back as " + came);

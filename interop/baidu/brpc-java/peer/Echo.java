@@ -8,7 +8,7 @@ import com.baidu.brpc.protocol.BrpcMeta;
 public final class Echo {
     private Echo() {}
 
-    /** Lets codecs be made by compilers of today: they no longer read the Java that the library asks for. */
+    /** Lets codecs be made by compilers of today: they no longer read the Java version that the library requires. */
     static void prepare() {
         JDKCompilerHelper.setCompiler(new JdkCompiler(Echo.class.getClassLoader(), "8"));
     }
@@ -30,8 +30,8 @@ public final class Echo {
         @BrpcMeta(serviceName = "interop.baidu.Echo", methodName = "Nope")
         EchoReply nope(EchoRequest request);
 
-        @BrpcMeta(serviceName = "interop.baidu.Nobody", methodName = "Echo")
-        EchoReply nobody(EchoRequest request);
+        @BrpcMeta(serviceName = "interop.baidu.Missing", methodName = "Echo")
+        EchoReply missing(EchoRequest request);
     }
 
     /** The same for hulu. */
@@ -39,7 +39,7 @@ public final class Echo {
         @BrpcMeta(serviceName = "Echo", methodName = "17")
         EchoReply nope(EchoRequest request);
 
-        @BrpcMeta(serviceName = "Nobody", methodName = "0")
-        EchoReply nobody(EchoRequest request);
+        @BrpcMeta(serviceName = "Missing", methodName = "0")
+        EchoReply missing(EchoRequest request);
     }
 }

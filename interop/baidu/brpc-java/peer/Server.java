@@ -15,7 +15,7 @@ import java.util.Map;
 
 /** Serves every protocol on a free port until it is ended; prints {@code listening on 127.0.0.1:PORT}. */
 public final class Server {
-    /** What handlers are not told of the call on their thread. */
+    /** The call on this thread; handlers do not get it as an argument. */
     private static final ThreadLocal<Request> CALL = new ThreadLocal<>();
 
     private Server() {}
@@ -81,7 +81,7 @@ public final class Server {
         server.start();
         System.out.println("listening on 127.0.0.1:" + server.getPort());
         System.out.flush();
-        // Whoever started this ends it.
+        // The parent process ends this one.
         Thread.currentThread().join();
     }
 }

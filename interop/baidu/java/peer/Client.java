@@ -23,8 +23,8 @@ public final class Client {
         @ProtobufRPC(serviceName = "interop.baidu.Echo", methodName = "Nope", onceTalkTimeout = 20000)
         EchoReply nope(EchoRequest request);
 
-        @ProtobufRPC(serviceName = "interop.baidu.Nobody", methodName = "Echo", onceTalkTimeout = 20000)
-        EchoReply nobody(EchoRequest request);
+        @ProtobufRPC(serviceName = "interop.baidu.Missing", methodName = "Echo", onceTalkTimeout = 20000)
+        EchoReply missing(EchoRequest request);
     }
 
     interface Short {
@@ -124,7 +124,7 @@ public final class Client {
         check("errors", () -> {
             Full full = proxy(client, Full.class);
             fails(() -> full.nope(request("abc")), 1002, "interop.baidu.Echo has Echo");
-            fails(() -> full.nobody(request("abc")), 1001, "unknown service interop.baidu.Nobody");
+            fails(() -> full.missing(request("abc")), 1001, "unknown service interop.baidu.Missing");
             fails(() -> full.echo(request("fail")), 2001, "no such thing");
             fails(() -> full.echo(request("busy")), 2004, "come back later");
             fails(() -> full.echo(request("own")), -42, "a number of its own");

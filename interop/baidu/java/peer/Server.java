@@ -32,7 +32,7 @@ public final class Server {
 
     /** Notes the credentials of the last call that had some. */
     public static final class Known implements ServerAuthenticationDataHandler {
-        static volatile String last = "nobody";
+        static volatile String last = "absent";
 
         @Override
         public void handle(byte[] data, String service, String method, Object... arguments) {
@@ -61,11 +61,11 @@ public final class Server {
         server.startSync(new InetSocketAddress("127.0.0.1", port));
         System.out.println("listening on 127.0.0.1:" + port);
         System.out.flush();
-        // Whoever started this ends it.
+        // The parent process ends this one.
         Thread.currentThread().join();
     }
 
-    /** One that the system chose: the library takes port 0 and does not tell which it got. */
+    /** A port chosen by the system: the library accepts port 0 and does not return the chosen one. */
     private static int freePort() throws Exception {
         try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             return socket.getLocalPort();

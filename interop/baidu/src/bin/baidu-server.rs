@@ -1,4 +1,5 @@
-//! The server that the Java client calls. Prints `listening on 127.0.0.1:PORT` and serves until it is told to stop.
+//! The server that the Java client calls. Prints `listening on 127.0.0.1:PORT` and serves until a signal
+//! stops it.
 
 use interop_baidu::{Echo, proto::EchoServer};
 use std::io::Write;
@@ -12,7 +13,7 @@ fn main() -> Result<(), switchboard::Error> {
             .listen("tcp://127.0.0.1:0");
         let running = server.start().await?;
         println!("listening on {}", running.url().trim_start_matches("tcp://"));
-        // Whoever started this reads the line from a pipe.
+        // The parent process reads the line from a pipe.
         let _ = std::io::stdout().flush();
         std::future::pending::<()>().await;
         drop(running);

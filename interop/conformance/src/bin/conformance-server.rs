@@ -1,5 +1,5 @@
-//! The server that the conformance suite of Connect starts: one message in, one message out, then it serves until
-//! it is told to stop.
+//! The server that the conformance suite of Connect starts: one message in, one message out, then it serves
+//! until a signal stops it.
 
 use buffa::Message;
 use conformance::{

@@ -7,14 +7,14 @@ fn main() -> ExitCode {
         eprintln!("usage: kiss-client 127.0.0.1:PORT");
         return ExitCode::from(2);
     };
-    let asked: switchboard::Result<()> = switchboard::run(async move {
+    let outcome: switchboard::Result<()> = switchboard::run(async move {
         for more in ["", "&snappy=dynamic", "&snappy=forced&heartbeats=true"] {
             interop_kiss::ask(&format!("tcp://{address}?{}{more}", interop_kiss::options())).await?;
             println!("passed kiss-rpc{more}");
         }
         Ok(())
     });
-    match asked {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(status) => {
             eprintln!("{status}");

@@ -1,4 +1,5 @@
-//! The server that the Python client calls. Prints `listening on 127.0.0.1:PORT` and serves until it is told to stop.
+//! The server that the Python client calls. Prints `listening on 127.0.0.1:PORT` and serves until a signal
+//! stops it.
 
 use interop_kiss::{Back, FUNCTIONS, schema::EchoServer};
 use std::io::Write;
@@ -10,7 +11,7 @@ fn main() -> Result<(), switchboard::Error> {
         let named = |server: Server, (name, id): &(&str, u64)| server.alias(format!("kiss/{id}"), *name);
         let running = FUNCTIONS.iter().fold(server, named).start().await?;
         println!("listening on {}", running.url().trim_start_matches("tcp://"));
-        // Whoever started this reads the line from a pipe.
+        // The parent process reads the line from a pipe.
         let _ = std::io::stdout().flush();
         std::future::pending::<()>().await;
         drop(running);

@@ -1,5 +1,5 @@
-//! Serves the service of Thrift's cross tests, and one of protobuf. Prints `listening on http://127.0.0.1:PORT` and serves until it is told
-//! to stop.
+//! Serves the service of Thrift's cross tests, and one of protobuf. Prints `listening on
+//! http://127.0.0.1:PORT` and serves until a signal stops it.
 
 use std::{error::Error, io::Write};
 use switchboard::{Limit, Server};

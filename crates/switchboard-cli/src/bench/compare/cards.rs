@@ -58,7 +58,7 @@ fn grid(cards: impl Iterator<Item = String>) -> String {
     if cards.is_empty() { cards } else { format!("<div class=\"cards\">\n{cards}</div>\n") }
 }
 
-/// A bar: whose, how long, and what stands beside it.
+/// A bar: its subject, its length, and the text next to it.
 struct Bar<'a> {
     name: String,
     class: &'a str,
@@ -126,7 +126,7 @@ fn memory(results: &Results<'_>) -> String {
     )
 }
 
-/// Bars of something of which less is better, the least first.
+/// Draws bars of a quantity of which less is better, the least first.
 fn least(
     results: &Results<'_>,
     title: &str,
@@ -175,7 +175,7 @@ fn kind_class(kind: Kind) -> &'static str {
     }
 }
 
-/// What a chart of lines shows of each cell.
+/// The quantity that a line chart shows of each cell.
 #[derive(Clone, Copy)]
 struct Shown {
     unit: &'static str,
@@ -201,7 +201,7 @@ fn lines(own: &[&Results<'_>], title: &str, shown: Shown, at: fn(&Results<'_>) -
             subjects.push(line.subject);
         }
     }
-    // Colours belong to names, whoever is the fastest here.
+    // Each name has the same colour in all charts, independent of its rank.
     subjects.sort_by_key(|subject| (rank(subject.kind), subject.name.clone()));
     let mut rivals = 0;
     let drawn: Vec<_> = subjects
@@ -235,7 +235,7 @@ fn lines(own: &[&Results<'_>], title: &str, shown: Shown, at: fn(&Results<'_>) -
     format!("<figure class=\"plot\">\n<figcaption>{}</figcaption>\n{plot}</figure>\n", escape(title))
 }
 
-/// How many colours the style sheet has for rivals.
+/// Number of colours that the style sheet has for rivals.
 const COLOURS: usize = 12;
 
 fn rank(kind: Kind) -> u8 {

@@ -26,13 +26,13 @@ pub(super) enum Preset {
     Connection,
     /// A long connection against one for each call, from one client process and from four.
     Connections,
-    /// What it costs to encode and decode the message.
+    /// Cost of encoding and decoding the message.
     Codecs,
     /// The message on the wires of other frameworks, and with those frameworks, with 100 and 1000 callers.
     Wires,
 }
 
-/// One measurement that every subject makes.
+/// One measurement that is made of every subject.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct Cell {
     /// Such as `callers/100`.
@@ -46,7 +46,7 @@ pub(super) struct Cell {
     pub(super) callers: u32,
     /// Payload, each way.
     pub(super) bytes: u64,
-    /// In each client process; 0 is what suits the subject best.
+    /// In each client process; 0 selects the best number for the subject.
     pub(super) connections: u32,
     /// Client processes.
     pub(super) clients: u32,
@@ -100,7 +100,7 @@ impl Preset {
                 })
                 .to_vec(),
             Self::Message => [100, 500, 1000, 2000, 5000].map(message).to_vec(),
-            // One server is what the preset `message` measures: in `all` that is done once.
+            // The preset `message` measures one server: `all` runs that only once.
             Self::Servers => SERVERS_CALLERS
                 .into_iter()
                 .flat_map(|callers| {
@@ -172,7 +172,7 @@ impl Cell {
         }
     }
 
-    /// Whether `subject` is measured in it.
+    /// Returns whether `subject` can make the calls of this cell.
     pub(super) fn is_for(&self, subject: &Subject) -> bool {
         let belongs = match (self.preset, subject.kind) {
             (Preset::Wires, Kind::Rival) => subject.wire.is_some(),
@@ -185,7 +185,7 @@ impl Cell {
     }
 }
 
-/// The cells of all `presets`, none twice.
+/// Returns the cells of all `presets` without duplicates.
 pub(super) fn cells(presets: &[Preset]) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for cell in presets.iter().flat_map(|preset| preset.own_cells()) {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_for_those_who_can_make_its_calls() {
+    fn a_cell_is_for_subjects_that_can_make_its_calls() {
         let is_for = |cell: &Cell, calls: &[Call], modes: &[Mode]| {
             let (calls, modes) = (calls.to_vec(), modes.to_vec());
             cell.is_for(&Subject { calls, modes, ..subject("rival", Kind::Rival) })
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn wires_are_for_those_who_speak_one_of_ours() {
+    fn wires_are_for_subjects_with_a_common_wire() {
         let (wires, message) = (&cells(&[Preset::Wires])[0], &cells(&[Preset::Message])[0]);
         for (subject, in_wires, in_message) in [
             (subject("tonic", Kind::Rival), false, true),

@@ -1,6 +1,6 @@
-//! Server and client processes of a subject, and what the system counts of them: CPU seconds and peak memory.
+//! Server and client processes of a subject, and their resource usage: CPU seconds and peak memory.
 //!
-//! A client that has ended is looked at before it is reaped, while the system still has its counts.
+//! The usage of a client that has ended is read before the process is reaped, while the system still has it.
 
 use rustix::{
     param::clock_ticks_per_second,
@@ -25,10 +25,10 @@ pub(super) struct Process {
     complaint: Receiver<String>,
 }
 
-/// How long a server may take until it listens.
+/// Time limit for a server to listen.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// What a server prints before its address.
+/// The text that a server prints before its address.
 const LISTENING: &str = "listening on ";
 
 impl Process {
@@ -47,7 +47,7 @@ impl Process {
             .map_err(|error| format!("cannot start {}: {error}", words[0]))?;
         let output = child.stdout.take().expect("stdout is piped");
         let errors = child.stderr.take().expect("stderr is piped");
-        // Both are read all the time, so that no process ever waits for its output to be taken.
+        // Both are read continuously, so that no process blocks on its output.
         let (line, lines) = mpsc::sync_channel(LINES_MAX);
         thread::spawn(move || {
             for text in BufReader::new(output).lines() {
@@ -68,7 +68,7 @@ impl Process {
         Ok(Self { _input: child.stdin.take(), child, lines, complaint })
     }
 
-    /// The address in the first line of a server.
+    /// Returns the address in the first line of a server.
     ///
     /// # Errors
     /// When it ends or prints something else; with what it wrote to standard error.
@@ -86,7 +86,7 @@ impl Process {
         }
     }
 
-    /// Waits for a client to end by `deadline`; its last line and its CPU seconds.
+    /// Waits for a client to end by `deadline`; returns its last line and its CPU seconds.
     ///
     /// # Errors
     /// When it fails or is not done by then.
@@ -114,45 +114,45 @@ impl Process {
         last.map(|line| (line, cpu_s)).ok_or_else(|| "the client printed nothing".to_owned())
     }
 
-    /// CPU seconds of all its threads so far.
+    /// Returns the CPU seconds of all its threads so far.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// When `/proc` cannot be read.
     pub(super) fn cpu_s(&self) -> Result<f64, String> {
-        let ticks = cpu_ticks(&self.told("stat")?).ok_or("no CPU time in /proc")?;
+        let ticks = cpu_ticks(&self.proc_file("stat")?).ok_or("no CPU time in /proc")?;
         Ok(ticks as f64 / clock_ticks_per_second() as f64)
     }
 
-    /// The most memory that it ever had, in bytes.
+    /// Returns its peak memory in bytes.
     ///
     /// # Errors
-    /// When the system does not tell, as when the process has ended.
+    /// When `/proc` cannot be read, as when the process has ended.
     pub(super) fn peak_bytes(&self) -> Result<u64, String> {
-        peak_bytes(&self.told("status")?)
+        peak_bytes(&self.proc_file("status")?)
             .ok_or_else(|| "no peak memory in /proc: the server has ended".to_owned())
     }
 
-    fn told(&self, file: &str) -> Result<String, String> {
+    fn proc_file(&self, file: &str) -> Result<String, String> {
         let path = format!("/proc/{}/{file}", self.child.id());
         fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))
     }
 
-    /// What it wrote to standard error, once that has ended.
+    /// Returns the last line of its standard error, once that has ended.
     fn complaint(&self) -> String {
         let text = self.complaint.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
-        // The last line is the one that says why; what is above tells of the way there.
+        // The last line has the reason; lines above it have the context.
         let text = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
         text.chars().take(300).collect()
     }
 }
 
-/// A process that prints more than this at once waits for us; the contract has it print one line.
+/// A process that prints more than this at once blocks; by the contract it prints one line.
 const LINES_MAX: usize = 1000;
 const COMPLAINT_BYTES_MAX: u64 = 16 << 10;
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already, which is all that is wanted.
+        // An error means that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,10 +1,10 @@
-//! Who was measured, on what, and how: without it the numbers say little.
+//! Lists the subjects, the machine and the method, which are needed to interpret the numbers.
 
 use super::{raw::Raw, subject::Kind};
 use crate::bench::html::escape;
 use std::fmt::Write;
 
-/// Everybody with version and configuration, and those that are absent.
+/// Lists all subjects with version and configuration, and those that are absent.
 pub(super) fn rivals(raw: &Raw) -> String {
     let mut html = "<section id=\"rivals\">\n<h2>Who was measured</h2>\n\
                     <div class=\"wide\"><table class=\"who\">\n<thead><tr>\
@@ -61,11 +61,11 @@ pub(super) fn how(raw: &Raw) -> String {
 
 const METHOD: [&str; 8] = [
     "Client and server are processes of their own on the same machine and talk over the loopback interface; every measurement starts both anew.",
-    "In each round everybody is measured once, in an order that is shuffled. Medians of the rounds are shown, with the slowest and the fastest round.",
-    "Callers form a closed loop: each waits for its reply before it calls again. Every reply is compared with what was asked for.",
+    "In each round every subject is measured once, in an order that is shuffled. Medians of the rounds are shown, with the slowest and the fastest round.",
+    "Callers form a closed loop: each waits for its reply before it calls again. Every reply is compared with its request.",
     "CPU time is that of client and server together, divided by all calls, those of the warm-up too. Memory is the most that the server ever had.",
     "Of several client processes, means and medians are weighted by calls; of the tails the worst process is shown.",
-    "Each rival runs in the best configuration that was found for it on such a machine; what was tried stands beside it and in its manifest under bench/peers.",
+    "Each rival runs in the best configuration that was found for it on such a machine; the variants that were tried are listed beside it and in its manifest under bench/peers.",
     "The floor is a bare loop of the same shape on the same sockets without codec, limits, deadlines, metrics or calls that can fail one by one: the limit of this machine for this design, not a rival.",
     "Allocations of Switchboard's own codecs are counted by a test of this program: an allocator that counts would slow every other number down.",
 ];

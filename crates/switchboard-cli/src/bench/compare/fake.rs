@@ -1,4 +1,4 @@
-//! Results that nobody measured, for tests.
+//! Generated results for tests.
 
 use super::{
     cell::{self, Preset},
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::bench::{
     options::Wire,
-    peer::{Answer, Call, Mode},
+    peer::{Call, ClientReport, Mode},
 };
 
 /// A run of every preset in three rounds, with rivals of such names, requests a second and p99 in microseconds, and
@@ -83,7 +83,7 @@ pub(super) fn subject(name: &str, kind: Kind) -> Subject {
 fn trial(rate: f64, p99_us: f64) -> Trial {
     let requests = (rate * 1000.0) as u64;
     Trial {
-        answer: Answer {
+        answer: ClientReport {
             requests,
             total_requests: requests,
             elapsed_s: requests as f64 / rate,

@@ -1,10 +1,11 @@
-//! Where servers listen: each on an address of the loopback interface that none had before.
+//! Addresses for servers: each server listens on a loopback address that no server used before.
 //!
-//! A closed connection keeps its port for a minute from whoever wants to bind to the same address. Connecting without
-//! binding takes ports that such connections hold, and the system gives it even numbers and those who bind odd ones, so
-//! that connections alone never keep a server from listening. A client that binds each connection before it connects,
-//! as erpc does, uses up the odd ones with a connection for each call; then nobody could listen on 127.0.0.1 for a
-//! minute, `SO_REUSEADDR` or not. All addresses of 127.0.0.0/8 are this machine, and on another one all ports are free.
+//! A closed connection blocks its port for a minute for sockets that bind to the same address. Connecting without
+//! binding uses ports that such connections hold: the system assigns it even ports, and odd ports to sockets that bind,
+//! so connections alone never prevent a server from listening. A client that binds each connection before it connects,
+//! as erpc does, uses up the odd ports with a connection for each call; then no server could listen on 127.0.0.1 for a
+//! minute, with or without `SO_REUSEADDR`. All addresses of 127.0.0.0/8 are this machine, and on another one all ports
+//! are free.
 
 use std::{
     net::Ipv4Addr,
@@ -12,13 +13,13 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// An address that no server of this process had; those of another run differ as their process ids do.
+/// Returns an address that no server of this process had; those of other runs differ by their process ids.
 pub(super) fn next() -> Ipv4Addr {
     static STARTED: AtomicU32 = AtomicU32::new(0);
     numbered(process::id(), STARTED.fetch_add(1, Ordering::Relaxed))
 }
 
-/// 127.P.H.L: P from the process id, up to 199, since clients may bind to those above; H and L count.
+/// Returns 127.P.H.L: P from the process id, up to 199, since clients may bind to those above; H and L count.
 fn numbered(process: u32, count: u32) -> Ipv4Addr {
     let part = |number: u32, values: u32| u8::try_from(number % values + 1).expect("at most 254 values");
     Ipv4Addr::new(127, part(process, 199), part(count / 254, 254), part(count, 254))

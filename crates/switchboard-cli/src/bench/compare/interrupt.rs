@@ -1,4 +1,4 @@
-//! Ctrl-C in a long run: what was measured is written, and the run can go on later.
+//! Ctrl-C in a long run: the measurements are written, and the run can be resumed later.
 
 use std::{
     process,
@@ -13,12 +13,12 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-/// Whether somebody wants this run to end.
+/// Set when the user has interrupted this run.
 #[derive(Debug)]
 pub(super) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Takes Ctrl-C over from the system; a second one ends the process at once, with exit code 130 as shells know it.
+    /// Handles Ctrl-C; a second one ends the process at once, with exit code 130 as in shells.
     ///
     /// # Errors
     /// When the system refuses.

@@ -1,7 +1,7 @@
-//! The bar that Switchboard is held to, as data, and what each cell says of it.
+//! The performance goals of Switchboard as data, and their results for each cell.
 //!
-//! A rule compares one number of Switchboard with that of some rivals, or with another of its own. Whatever cannot be
-//! compared because a rival is not there is said to be open; it is not counted as met.
+//! A rule compares one number of Switchboard with that of some rivals, or with another of its own. A comparison that is
+//! impossible because a rival is missing is reported as open; it does not count as met.
 
 use super::{
     cell::{Cell, Preset},
@@ -10,16 +10,16 @@ use super::{
 };
 use serde::Serialize;
 
-/// One demand.
+/// One goal.
 struct Rule {
-    /// Whose numbers: the name of a subject.
+    /// The name of the subject whose numbers are compared.
     of: &'static str,
     preset: Preset,
-    /// The last part of the cells' ids, all if there are none.
+    /// The last part of the cells' ids; empty for all cells.
     cells: &'static [&'static str],
     metric: Metric,
     against: Against,
-    /// How many times better.
+    /// Required factor.
     factor: f64,
 }
 
@@ -35,12 +35,12 @@ enum Metric {
 enum Against {
     /// The best of the rivals of these names.
     Best(&'static [&'static str]),
-    /// The best of all rivals but these.
+    /// The best of all rivals except these.
     AllBut(&'static [&'static str]),
     /// The best of all rivals written in this language.
     Language(&'static str),
-    /// The best of all rivals but those with a runtime on each thread: what runs on a multi-thread runtime, or on
-    /// threads of its library's own.
+    /// The best of all rivals except those with a runtime on each thread: those that run on a multi-thread runtime, or
+    /// on threads of their library.
     Threads,
     /// Switchboard's own median latency.
     OwnMedian,
@@ -48,18 +48,18 @@ enum Against {
     Native,
 }
 
-/// How one cell stands to one rule.
+/// The result of a rule for one cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
     pub(super) cell: String,
     pub(super) label: String,
-    /// Whose numbers are held against the bar.
+    /// The subject whose numbers are compared with the goal.
     pub(super) subject: String,
-    /// What is compared.
+    /// The compared quantity.
     pub(super) metric: &'static str,
-    /// The best of those that were compared; the wanted names when none was there.
+    /// The best of the compared rivals; the required names when none was measured.
     pub(super) rival: String,
-    /// How many times better Switchboard is to be, and is.
+    /// The required factor; `measured` is the actual one.
     pub(super) wanted: f64,
     pub(super) measured: Option<f64>,
     pub(super) ours: Option<f64>,
@@ -69,7 +69,7 @@ pub(super) struct Verdict {
     pub(super) met: Option<bool>,
 }
 
-/// Frameworks whose unit of work is the call, as it is ours.
+/// Frameworks whose unit of work is the call, as in Switchboard.
 const CALLS: &[&str] =
     &["grpc-go", "gRPC C++", "tonic", "rpcx", "erpc", "Thrift Go", "Thrift C++", "libzmq REQ/REP"];
 const MESSAGES: &[&str] = &["rpcx", "erpc", "grpc-go", "tonic", "gRPC C++"];
@@ -91,7 +91,7 @@ const fn rule(
     Rule { of: OURS, preset, cells, metric, against, factor }
 }
 
-/// The same of Switchboard under a plain tokio runtime.
+/// The throughput rule for Switchboard under a plain tokio runtime.
 const fn under_tokio(preset: Preset) -> Rule {
     Rule { of: TOKIO, ..rule(preset, &[], Metric::Throughput, Against::Threads, 1.0) }
 }
@@ -131,7 +131,7 @@ const RULES: &[Rule] = &[
     on_wire("switchboard on thrift", Against::Native, 0.7),
 ];
 
-/// How every cell stands to every rule that is about it.
+/// Returns the results of every rule for every cell that it applies to.
 pub(super) fn judge(results: &[Results<'_>]) -> Vec<Verdict> {
     let with_numbers = results.iter().filter(|results| results.cell.preset != Preset::Codecs);
     with_numbers
@@ -199,7 +199,7 @@ impl Against {
         }
     }
 
-    /// The rivals that must be there for the rule to be tested in full.
+    /// The rivals that must be measured for the rule to be tested in full.
     fn names(self) -> &'static [&'static str] {
         match self {
             Self::Best(names) => names,
@@ -219,7 +219,7 @@ impl Against {
     }
 }
 
-/// Whether `subject` is the rival of this name, or a variant of it.
+/// Returns whether `subject` is the rival of this name, or a variant of it.
 fn is(subject: &Subject, name: &str) -> bool {
     plain(&subject.name).contains(&plain(name))
 }

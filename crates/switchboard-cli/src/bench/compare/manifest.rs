@@ -1,7 +1,7 @@
-//! `peer.json`: how a rival under `bench/peers` says what it is, how it is built and how it is started.
+//! `peer.json`: describes a rival under `bench/peers`, how it is built and how it is started.
 //!
-//! The fields are documented in `bench/peers/README.md`. A folder may hold several variants of a rival; each becomes
-//! an entry of its own, with whatever it does not say taken from the folder.
+//! The fields are documented in `bench/peers/README.md`. A folder may contain several variants of a rival; each becomes
+//! a separate entry, which takes missing fields from the folder.
 
 use crate::bench::{
     options::Wire,
@@ -14,34 +14,34 @@ use std::{fs, path::Path};
 /// A rival, or a variant of one.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Manifest {
-    /// As tables show it.
+    /// Name in tables.
     pub(super) name: String,
-    /// Of the library.
+    /// Version of the library.
     pub(super) version: String,
     pub(super) language: String,
-    /// Arguments, the program first; `{out}` is the folder of the products.
+    /// Arguments, the program first; `{out}` is the folder of the build products.
     pub(super) server: Vec<String>,
     pub(super) client: Vec<String>,
     pub(super) calls: Vec<Call>,
     #[serde(default = "unary")]
     pub(super) modes: Vec<Mode>,
-    /// The wire of Switchboard that it speaks; the two are then measured with each other.
+    /// The wire of Switchboard that it supports; the two are then measured with each other.
     #[serde(default)]
     pub(super) wire: Option<Wire>,
-    /// How it was set up, and why.
+    /// Its configuration, with the reasons.
     #[serde(default)]
     pub(super) configuration: String,
-    /// Of the library.
+    /// License of the library.
     #[serde(default)]
     pub(super) license: String,
     #[serde(default)]
     pub(super) options: Options,
 }
 
-/// The one of its settings that something depends on; the others are for readers.
+/// The one of its settings that the program uses; the others are for readers.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Options {
-    /// `per-core` is a runtime of its own on each thread.
+    /// `per-core` is a separate runtime on each thread.
     #[serde(default)]
     pub(super) runtime: Option<String>,
 }
@@ -50,10 +50,10 @@ fn unary() -> Vec<Mode> {
     vec![Mode::Unary]
 }
 
-/// The manifests of the folder `peer`, with `{out}` replaced by `out`.
+/// Reads the manifests of the folder `peer`, with `{out}` replaced by `out`.
 ///
 /// # Errors
-/// When there is no `peer.json` or it is wrong; says which and why.
+/// When there is no `peer.json` or it is invalid; the text says which and why.
 pub(super) fn read(peer: &Path, out: &Path) -> Result<Vec<Manifest>, String> {
     let file = peer.join("peer.json");
     let text =
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn variants_take_what_they_do_not_say_from_the_folder() {
+    fn variants_take_missing_fields_from_the_folder() {
         let text = r#"{ "name": "q", "version": "1", "language": "C", "server": ["s"], "client": ["c"],
             "calls": ["echo"], "variants": [
                 { "name": "q REQ/REP", "server": ["s", "--req"] },
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_field() {
         for (from, to, named) in [
             (r#""name": "quick","#, "", "name"),
             (r#""per-call""#, r#""twice""#, "modes[1]"),

@@ -1,9 +1,10 @@
-//! `switchboard bench compare`: Switchboard and its rivals on the same machine, in turn, judged and drawn.
+//! `switchboard bench compare`: measures Switchboard and its rivals on the same machine, in turn, and reports the
+//! results.
 //!
-//! [`options`] and [`subject`] say who is compared, [`cell`] what is measured, [`plan`] in which order and how long.
-//! Each [`trial`] runs the processes of one subject ([`child`]); what it finds goes to [`raw`], from which an
-//! interrupted run goes on. [`result`] makes medians, [`judge`] holds them against the bar, and [`text`] and [`page`]
-//! show them.
+//! [`options`] and [`subject`] define the subjects, [`cell`] the measurements, [`plan`] their order and duration. Each
+//! [`trial`] runs the processes of one subject ([`child`]); its result goes to [`raw`], from which an interrupted run
+//! is resumed. [`result`] computes medians, [`judge`] compares them with the goals, and [`text`] and [`page`] print
+//! them.
 
 mod cards;
 mod cell;
@@ -41,11 +42,11 @@ use std::time::{Duration, Instant};
 /// Open files of a client with 5000 callers, one connection each in the worst case, and as many of its server.
 const FILES: u64 = 12_000;
 
-/// Compares as `args` say.
+/// Runs the comparison.
 ///
 /// # Errors
-/// When a name is not known, a file cannot be read or written, or Switchboard itself fails. Rivals that fail are
-/// named in the report.
+/// When a name is unknown, a file cannot be read or written, or Switchboard itself fails. Rivals that fail are named in
+/// the report.
 pub(super) fn run(args: &CompareArgs) -> Result<(), String> {
     let machine = Machine::here();
     process::allow_open_files(FILES)?;
@@ -55,12 +56,12 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), String> {
     if let Some(file) = &args.html {
         super::write(file, &page::render(&raw))?;
     }
-    super::print(&text::render(&raw))?;
+    super::print(&text::render(&raw, crate::terminal::Terminal::stdout()))?;
     let own_failures: Vec<String> = text::own_failures(&raw);
     if own_failures.is_empty() { Ok(()) } else { Err(own_failures.join("; ")) }
 }
 
-/// What an interruption without warning may cost: not much, and writing a megabyte is not free either.
+/// Limits the loss after an unexpected end; writing a megabyte more often would cost time.
 const WRITE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Makes the measurements that are missing.
@@ -81,7 +82,7 @@ fn measure(raw: &mut Raw, args: &CompareArgs, interrupt: &Interrupt) -> Result<(
         } else {
             trial::run(step.subject, step.cell, plan.times()).map(Outcome::Measured)
         };
-        // Ctrl-C on a terminal reaches the processes of the measurement too: that they failed says nothing.
+        // Ctrl-C on a terminal also reaches the processes of the measurement: their failure is ignored.
         if interrupt.is_requested() && outcome.is_err() {
             break;
         }

@@ -1,4 +1,4 @@
-//! The report as a page: one file without scripts that loads nothing.
+//! The report as a page: one file without scripts or external resources.
 
 use super::cell::Preset;
 use super::{
@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
 
-/// The page of `raw`.
+/// Returns the page of `raw`.
 pub(super) fn render(raw: &Raw) -> String {
     let results = result::results(raw);
     let judged = judge::judge(&results);
@@ -37,7 +37,7 @@ pub(super) fn render(raw: &Raw) -> String {
     for preset in &presets {
         let _ = write!(page, "<a href=\"#{name}\">{name}</a> ", name = preset.name());
     }
-    page += "<a href=\"#bar\">the bar</a> <a href=\"#rivals\">who was measured</a> <a href=\"#how\">how</a></nav>\n";
+    page += "<a href=\"#bar\">the bar</a> <a href=\"#rivals\">subjects</a> <a href=\"#how\">how</a></nav>\n";
     for preset in presets {
         let own: Vec<_> = results.iter().filter(|results| results.cell.preset == preset).collect();
         let one_server: Vec<_> =
@@ -72,7 +72,7 @@ fn head(raw: &Raw) -> String {
     )
 }
 
-/// The four numbers that say most.
+/// Returns the four most important numbers.
 fn tiles(results: &[result::Results<'_>], judged: &[Verdict]) -> String {
     let mut tiles = Vec::new();
     let busiest = ["callers/100", "message/1000", "connection/pipelined"]
@@ -95,7 +95,7 @@ fn tiles(results: &[result::Results<'_>], judged: &[Verdict]) -> String {
     let met = judged.iter().filter(|verdict| verdict.met == Some(true)).count();
     let tested = judged.iter().filter(|verdict| verdict.met.is_some()).count();
     if tested > 0 {
-        tiles.push((format!("{met} of {tested}"), "wanted factors are met".to_owned()));
+        tiles.push((format!("{met} of {tested}"), "goals are met".to_owned()));
     }
     let tiles: String = tiles
         .iter()
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_needs_nothing_else() {
+    fn the_page_is_self_contained() {
         let page = render(&fake::raw(&[("tonic", 20_000.0, 3.0)], 1e6, 1.0));
         for foreign in ["<script", "src=", "href=\"h", "url(", "http:", "https:"] {
             assert!(!page.contains(foreign), "{foreign}");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_with_nothing_yet_is_a_page_too() {
+    fn a_run_without_measurements_has_a_page() {
         let mut raw = fake::raw(&[("tonic", 20_000.0, 3.0)], 1e6, 1.0);
         raw.rows.clear();
         let page = render(&raw);

@@ -1,7 +1,7 @@
-//! What is measured, in which order, and how long it takes.
+//! The measurements, their order, and their duration.
 //!
-//! Cell by cell, and within a cell round by round: every subject once in each round, in an order that is shuffled, so
-//! that what disturbs the machine for a while disturbs them all, and none always runs after the same other.
+//! Cell by cell, and within a cell round by round: every subject once in each round, in shuffled order, so that
+//! temporary disturbances of the machine affect all subjects, and no subject always runs after the same other one.
 
 use super::{
     cell::{self, Cell, Preset},
@@ -12,7 +12,7 @@ use super::{
 use crate::bench::{machine::Machine, peer::Call};
 use serde::{Deserialize, Serialize};
 
-/// Everything that decides what the measurements of one file mean; those of another plan are not mixed in.
+/// The parameters of all measurements of one file; those of another plan are not added to it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct Plan {
     pub(super) presets: Vec<String>,
@@ -38,16 +38,16 @@ pub(super) struct Step<'a> {
 /// Caches, connections and just-in-time optimisations are warm after this.
 const WARM_UP: f64 = 0.5;
 
-/// What starting and ending the processes of a measurement takes, about.
+/// Approximate seconds for starting and ending the processes of a measurement.
 const OVERHEAD: f64 = 0.35;
 
-/// What measuring the codecs of a subject takes, about.
+/// Approximate seconds for measuring the codecs of a subject.
 const CODECS: f64 = 3.0;
 
-/// A comparison is to be done in this time unless somebody asks for more.
+/// Default duration of a comparison in seconds.
 const BUDGET: f64 = 50.0 * 60.0;
 
-/// A median of fewer says little.
+/// Fewer rounds give no meaningful median.
 const ROUNDS: u32 = 3;
 
 const SECONDS_MIN: f64 = 0.5;
@@ -72,12 +72,12 @@ impl Plan {
             absent: found.absent,
         };
         plan.seconds = args.seconds.unwrap_or_else(|| plan.fitting_seconds());
-        // Who asks for a moment does not want to wait for longer than that.
+        // A short measurement gets a short warm-up.
         plan.warm_up = plan.warm_up.min(plan.seconds);
         plan
     }
 
-    /// Seconds for each measurement with which all of them fit into the [`BUDGET`].
+    /// Returns the seconds of each measurement with which all of them fit into the [`BUDGET`].
     fn fitting_seconds(&self) -> f64 {
         let (timed, codecs) = self.counts();
         let each = (BUDGET - codecs as f64 * CODECS) / timed.max(1) as f64;
@@ -85,14 +85,14 @@ impl Plan {
         (seconds * 10.0).floor() / 10.0
     }
 
-    /// How many measurements by time there are, and how many of codecs.
+    /// Returns the number of timed measurements, and of codec measurements.
     fn counts(&self) -> (usize, usize) {
         let steps = self.steps();
         let codecs = steps.iter().filter(|step| step.cell.call == Call::Codecs).count();
         (steps.len() - codecs, codecs)
     }
 
-    /// How long `step` takes, about.
+    /// Returns the approximate duration of `step`.
     pub(super) fn seconds_of(&self, step: Step<'_>) -> f64 {
         if step.cell.call == Call::Codecs { CODECS } else { self.seconds + self.warm_up + OVERHEAD }
     }
@@ -101,7 +101,7 @@ impl Plan {
         Times { warm_up: self.warm_up, seconds: self.seconds }
     }
 
-    /// All measurements in their order, which is the same each time it is asked for.
+    /// Returns all measurements in their order, which is the same for every call.
     pub(super) fn steps(&self) -> Vec<Step<'_>> {
         let mut steps = Vec::new();
         for (at, cell) in self.cells.iter().enumerate() {
@@ -115,10 +115,10 @@ impl Plan {
         steps
     }
 
-    /// Takes over how the subjects of this plan, which was kept in a file, are started here.
+    /// Adds the command lines of this machine to the subjects of a plan from a file.
     ///
     /// # Errors
-    /// When one of them is not here, or has another version.
+    /// When a subject is missing here, or has another version.
     pub(super) fn equip(&mut self, here: &[Subject]) -> Result<(), String> {
         for subject in &mut self.subjects {
             let twin = here.iter().find(|one| (&one.name, &one.version) == (&subject.name, &subject.version));
@@ -129,7 +129,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Which of the flags that were given are not those of this plan, in words.
+    /// Returns the first given flag that differs from this plan, as text.
     pub(super) fn contradiction(&self, args: &CompareArgs, machine: &Machine) -> Option<String> {
         let presets: Vec<&str> = args.preset.iter().map(|preset| preset.name()).collect();
         let there = |what: &str, value: &dyn std::fmt::Display| Some(format!("{what} is {value} there"));
@@ -148,7 +148,7 @@ impl Plan {
         None
     }
 
-    /// What two plans differ in, in words.
+    /// Returns the first difference between two plans, as text.
     pub(super) fn difference(&self, other: &Self) -> Option<String> {
         let names = |subjects: &[Subject]| {
             subjects.iter().map(|one| format!("{} {}", one.name, one.version)).collect::<Vec<_>>().join(", ")
@@ -174,7 +174,7 @@ impl Plan {
     }
 }
 
-/// Fisher and Yates, with numbers that follow from `seed` (splitmix64).
+/// Shuffles by Fisher and Yates, with pseudo-random numbers from `seed` (splitmix64).
 fn shuffle<T>(items: &mut [T], seed: u64) {
     let mut state = seed;
     for last in (1..items.len()).rev() {
@@ -192,7 +192,7 @@ mod tests {
     use crate::bench::compare::fake;
 
     #[test]
-    fn everybody_is_measured_once_in_each_round_in_an_order_that_changes() {
+    fn every_subject_is_measured_once_in_each_round_in_changing_order() {
         let plan = fake::raw(&[("a", 1.0, 1.0), ("b", 1.0, 1.0), ("c", 1.0, 1.0)], 1.0, 1.0).plan;
         let order = |cell: &str, round| -> Vec<&str> {
             let steps = plan.steps();
@@ -211,7 +211,7 @@ mod tests {
         orders.sort();
         orders.dedup();
         assert!(orders.len() >= 7, "{orders:?}");
-        // Rounds are not mixed, and the order is the same when it is asked for again.
+        // Rounds are not mixed, and a second call returns the same order.
         let rounds: Vec<u32> = plan.steps().iter().take(18).map(|step| step.round).collect();
         assert!(rounds.is_sorted(), "{rounds:?}");
         assert_eq!(order("callers/1", 2), order("callers/1", 2));

@@ -1,7 +1,8 @@
-//! What is being measured and how long it will take, on standard error: one line that changes on a terminal, a line
-//! for each cell elsewhere.
+//! The current measurement and the estimated time, on standard error: one line that changes on a terminal, a line for
+//! each cell elsewhere.
 
 use super::plan::{Plan, Step};
+use crate::terminal::Terminal;
 use std::{
     io::{self, IsTerminal, Write},
     time::{Duration, Instant},
@@ -13,7 +14,7 @@ pub(super) struct Progress<'a> {
     is_terminal: bool,
     total: usize,
     made: usize,
-    /// What is left by the plan, and how much longer than planned things took.
+    /// Remaining seconds by the plan, and the ratio of actual to planned time.
     left_s: f64,
     planned_s: f64,
     start: Instant,
@@ -45,17 +46,14 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// `step` is being made.
+    /// Shows that `step` is running.
     pub(super) fn show(&mut self, step: Step<'_>) {
         let title = format!("{}: {}", step.cell.preset.name(), step.cell.label);
         if self.is_terminal {
-            eprint!(
-                "\r\x1b[2K{}  {title}, round {} of {}, {}",
-                self.bar(),
-                step.round,
-                self.plan.rounds,
-                step.subject.name
-            );
+            let (bar, rounds, name) = (self.bar(), self.plan.rounds, &step.subject.name);
+            let line = format!("{bar}  {title}, round {} of {rounds}, {name}", step.round);
+            // A line that the terminal breaks would not be written over.
+            eprint!("\r\x1b[2K{}", Terminal::stderr().clip(&line));
             let _ = io::stderr().flush();
         } else if title != self.cell {
             eprintln!("{}  {title}", self.bar());
@@ -63,13 +61,13 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// `step` was made.
+    /// Counts `step` as done.
     pub(super) fn done(&mut self, step: Step<'_>) {
         self.planned_s += self.plan.seconds_of(step);
         self.skip(step);
     }
 
-    /// `step` need not be made.
+    /// Counts `step` as not needed.
     pub(super) fn skip(&mut self, step: Step<'_>) {
         self.made += 1;
         self.left_s -= self.plan.seconds_of(step);
@@ -89,7 +87,7 @@ impl Drop for Progress<'_> {
     }
 }
 
-/// Seconds left: by the plan, and by how much longer than planned things took so far.
+/// Returns the seconds left: by the plan, scaled by the ratio of actual to planned time so far.
 fn left(left_s: f64, planned_s: f64, elapsed: Duration) -> f64 {
     if planned_s > 0.0 { left_s * elapsed.as_secs_f64() / planned_s } else { left_s }
 }

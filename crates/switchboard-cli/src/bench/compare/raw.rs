@@ -1,4 +1,4 @@
-//! Every measurement as JSON: written while the run goes on, and read again when it was interrupted.
+//! Every measurement as JSON: written during the run, and read to resume an interrupted one.
 
 use super::{
     judge::{self, Verdict},
@@ -16,7 +16,7 @@ pub(super) struct Raw {
     pub(super) command: String,
     /// UTC, of the first start.
     pub(super) started: String,
-    /// Of this program.
+    /// Version of this program.
     pub(super) version: String,
     pub(super) plan: Plan,
     pub(super) rows: Vec<Row>,
@@ -36,29 +36,29 @@ pub(super) struct Row {
 pub(super) enum Outcome {
     Measured(Trial),
     Codecs(Vec<CodecCost>),
-    /// Why there is nothing.
+    /// The reason why there is no result.
     Failed(String),
 }
 
-/// A subject that failed so often in a cell is not tried there again.
+/// A subject that fails this often in a cell is not tried there again.
 const FAILURES_MAX: usize = 2;
 
 impl Raw {
-    /// The run in `file`, if there is one.
+    /// Reads the run in `file`, if there is one.
     ///
     /// # Errors
-    /// When the file cannot be read or holds something else.
+    /// When the file cannot be read or contains something else.
     pub(super) fn read(file: &Path) -> Result<Option<Self>, String> {
         match fs::read_to_string(file) {
             Ok(text) => serde_json::from_str(&text).map(Some).map_err(|error| {
-                format!("{} holds no run of `bench compare`: {error}: name another file", file.display())
+                format!("{} contains no run of `bench compare`: {error}: name another file", file.display())
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("cannot read {}: {error}", file.display())),
         }
     }
 
-    /// Writes all to `file`, whole or not at all.
+    /// Writes the run to `file`, completely or not at all.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -66,10 +66,10 @@ impl Raw {
         write(self, file)
     }
 
-    /// Writes all to `file` with what follows from it: medians, and how they stand to the bar.
+    /// Writes the run to `file` with the derived results: medians, and their comparison with the goals.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// The errors of [`write`](Self::write).
     pub(super) fn write_complete(&self, file: &Path) -> Result<(), String> {
         #[derive(Serialize)]
         struct Complete<'a> {
@@ -90,17 +90,17 @@ impl Raw {
         write(&Complete { raw: self, medians: medians.collect(), verdicts }, file)
     }
 
-    /// Forgets what failed, so that it is missing.
+    /// Removes failed measurements, so that they are missing.
     pub(super) fn forget_failures(&mut self) {
         self.rows.retain(|row| !matches!(row.outcome, Outcome::Failed(_)));
     }
 
-    /// The steps of the plan that are still to be made.
+    /// Returns the steps of the plan that are not done yet.
     pub(super) fn missing(&self) -> Vec<Step<'_>> {
         self.plan.steps().into_iter().filter(|&step| !self.is_settled(step)).collect()
     }
 
-    /// Whether `step` was made, or would fail once more.
+    /// Returns whether `step` was made, or has failed too often.
     pub(super) fn is_settled(&self, step: Step<'_>) -> bool {
         let mut failures = 0;
         for row in self.rows.iter().filter(|row| row.cell == step.cell.id && row.subject == step.subject.name)

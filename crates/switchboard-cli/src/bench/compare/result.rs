@@ -1,4 +1,4 @@
-//! Medians over the rounds: what tables, charts and judgements are made of.
+//! Medians over the rounds, for tables, charts and verdicts.
 
 use super::{
     cell::Cell,
@@ -13,17 +13,17 @@ use serde::Serialize;
 #[derive(Debug)]
 pub(super) struct Results<'a> {
     pub(super) cell: &'a Cell,
-    /// Those with numbers, the fastest first, then those without.
+    /// Subjects with numbers, the fastest first, then those without.
     pub(super) lines: Vec<Line<'a>>,
 }
 
-/// What one subject got in one cell.
+/// The results of one subject in one cell.
 #[derive(Debug)]
 pub(super) struct Line<'a> {
     pub(super) subject: &'a Subject,
     pub(super) numbers: Option<Numbers>,
     pub(super) codecs: Vec<CodecCost>,
-    /// Why there are no numbers, or not of all rounds.
+    /// The reason why there are no numbers, or not of all rounds.
     pub(super) failed: Option<&'a str>,
 }
 
@@ -39,10 +39,10 @@ pub(super) struct Numbers {
     pub(super) p90_us: f64,
     pub(super) p99_us: f64,
     pub(super) p999_us: f64,
-    /// Of all rounds.
+    /// Minimum of all rounds.
     pub(super) min_us: f64,
     pub(super) max_us: f64,
-    /// Of client and server together, for a call.
+    /// CPU time of client and server together, per call.
     pub(super) cpu_us: f64,
     pub(super) peak_bytes: f64,
     pub(super) errors: u64,
@@ -62,12 +62,12 @@ impl<'a> Results<'a> {
         Self { cell, lines }
     }
 
-    /// The numbers of the subject of this name.
+    /// Returns the numbers of the subject with this name.
     pub(super) fn of(&self, name: &str) -> Option<&Numbers> {
         self.lines.iter().find(|line| line.subject.name == name)?.numbers.as_ref()
     }
 
-    /// Rivals with numbers, the fastest first.
+    /// Returns the rivals with numbers, the fastest first.
     pub(super) fn rivals(&self) -> impl Iterator<Item = (&'a Subject, &Numbers)> {
         let rivals = self.lines.iter().filter(|line| line.subject.kind == Kind::Rival);
         rivals.filter_map(|line| Some((line.subject, line.numbers.as_ref()?)))
@@ -118,7 +118,7 @@ impl Numbers {
     }
 }
 
-/// The medians of what each round said of each codec.
+/// Returns the medians of the rounds for each codec.
 fn medians(rounds: &[&[CodecCost]]) -> Vec<CodecCost> {
     let Some(first) = rounds.first() else { return Vec::new() };
     let middle = |name: &str, of: fn(&CodecCost) -> f64| {

@@ -1,14 +1,14 @@
-//! Beginning: with a new run, or with one that was interrupted.
+//! Starts a new run, or resumes an interrupted one.
 //!
 //! Measurements of different flags, machines or versions are never mixed in one file.
 
 use super::{options::CompareArgs, plan::Plan, raw::Raw, subject::Found};
 use crate::bench::machine::Machine;
 
-/// A new run of `args`, or the one in their file with what it has already.
+/// Returns a new run for `args`, or the existing one in their file.
 ///
 /// # Errors
-/// When the file holds something else, or a run of other flags; says which.
+/// When the file contains something else, or a run with other flags; the text says which.
 pub(super) fn begin(args: &CompareArgs, found: Found, machine: Machine) -> Result<Raw, String> {
     let mut kept = Raw::read(args.file())?;
     if let Some(raw) = kept.as_mut().filter(|_| args.retry_failed) {
@@ -30,11 +30,11 @@ pub(super) fn begin(args: &CompareArgs, found: Found, machine: Machine) -> Resul
     Ok(raw)
 }
 
-/// `--resume`: the file says what is measured.
+/// Resumes a run with `--resume`: the file determines the measurements.
 fn go_on(mut raw: Raw, args: &CompareArgs, found: &Found, machine: &Machine) -> Result<Raw, String> {
     let file = args.file().display();
     if raw.missing().is_empty() {
-        // Nothing will be started: the report can be drawn anywhere.
+        // Nothing will be started, so the report can be written on any machine.
         return Ok(raw);
     }
     if let Some(contradiction) = raw.plan.contradiction(args, machine) {
@@ -63,12 +63,12 @@ fn begin_or_go_on(
     };
     if raw.missing().is_empty() {
         return Err(format!(
-            "{file} holds a complete run: give --json FILE for a new one, or --resume {file} to report it again"
+            "{file} contains a complete run: give --json FILE for a new one, or --resume {file} to report it again"
         ));
     }
     if let Some(difference) = raw.plan.difference(&plan) {
         return Err(format!(
-            "{file} holds another run that was interrupted: {difference}; give its flags to go on with it, or --json \
+            "{file} contains another run that was interrupted: {difference}; give its flags to go on with it, or --json \
              FILE for a new one"
         ));
     }
@@ -130,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_run_goes_on_with_what_is_missing() {
+    fn an_interrupted_run_resumes_with_the_missing_steps() {
         let args_here = args("on", false);
         let kept = interrupted(&args_here);
         let raw = start(&args_here).unwrap();
         assert_eq!((raw.rows.len(), raw.missing().len()), (12, 36));
         assert_eq!((&raw.rows, &raw.started), (&kept.rows, &kept.started));
-        // The same by name, without any flag.
+        // Resumed by file name, without other flags.
         let resumed = CompareArgs { preset: Vec::new(), seconds: None, ..args("on", true) };
         let raw = start(&resumed).unwrap();
         assert_eq!((raw.missing().len(), raw.plan.seconds), (36, 1.0));
@@ -173,14 +173,14 @@ mod tests {
         let args_here = args("complete", false);
         let raw = fake::raw(&[("tonic", 1.0, 1.0)], 1.0, 1.0);
         raw.write(args_here.file()).unwrap();
-        assert!(start(&args_here).unwrap_err().contains("holds a complete run"));
+        assert!(start(&args_here).unwrap_err().contains("contains a complete run"));
         assert_eq!(start(&args("complete", true)).unwrap().rows.len(), raw.rows.len());
         fs::remove_file(args_here.file()).unwrap();
         assert!(start(&args("complete", true)).unwrap_err().contains("no such file"));
     }
 
     #[test]
-    fn what_failed_is_measured_again_on_request() {
+    fn failed_measurements_are_repeated_on_request() {
         let args_here = args("again", false);
         let mut raw = fake::raw(&[("tonic", 1.0, 1.0)], 1.0, 1.0);
         let rows = raw.rows.len();
@@ -190,7 +190,7 @@ mod tests {
         let flags =
             CompareArgs { retry_failed: true, preset: Vec::new(), seconds: None, ..args("again", true) };
         let again = start(&flags);
-        // The machine of a run that goes on must be that of its beginning.
+        // The machine of a resumed run must be that of its beginning.
         assert!(again.unwrap_err().contains("the machine is"));
         raw.forget_failures();
         assert_eq!((raw.rows.len(), raw.missing().len()), (rows - 1, 1));
@@ -198,15 +198,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_something_else_is_left_alone() {
+    fn a_foreign_file_is_not_changed() {
         let args_here = args("else", false);
         fs::write(args_here.file(), "[]").unwrap();
-        assert!(start(&args_here).unwrap_err().contains("holds no run of `bench compare`"));
+        assert!(start(&args_here).unwrap_err().contains("contains no run of `bench compare`"));
         fs::remove_file(args_here.file()).unwrap();
     }
 
     #[test]
-    fn who_failed_twice_in_a_cell_is_not_tried_again_there() {
+    fn a_subject_that_failed_twice_in_a_cell_is_not_tried_again() {
         let args_here = args("twice", false);
         let mut raw = start(&args_here).unwrap();
         let failed = |round| Row {

@@ -1,5 +1,5 @@
-//! What is compared: Switchboard, on the wires of others and under a plain tokio runtime too, the floor, every rival
-//! that is there, and Switchboard with rivals whose wire it speaks.
+//! The subjects: Switchboard, also on the wires of other frameworks and under a plain tokio runtime, the floor, every
+//! available rival, and Switchboard with rivals that support the same wire.
 
 use super::manifest::{self, Manifest};
 use crate::bench::{
@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// One side of the comparison: how it is called in tables, and how it is started.
+/// One subject of the comparison: its name in tables, and its command lines.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct Subject {
     pub(super) name: String,
@@ -24,13 +24,13 @@ pub(super) struct Subject {
     pub(super) modes: Vec<Mode>,
     pub(super) configuration: String,
     pub(super) license: String,
-    /// Whether each thread has a runtime of its own, between which nothing moves, as Switchboard's workers have.
+    /// True if each thread has a separate runtime without work stealing, like Switchboard's workers.
     #[serde(default)]
     pub(super) is_per_core: bool,
-    /// The wire that it has in common with Switchboard, if it is a rival.
+    /// The wire that a rival shares with Switchboard.
     #[serde(default)]
     pub(super) wire: Option<Wire>,
-    /// Command lines, not kept in results: they hold paths of this machine.
+    /// Command lines, not stored in results because they contain paths of this machine.
     #[serde(skip)]
     pub(super) server: Vec<String>,
     #[serde(skip)]
@@ -40,18 +40,18 @@ pub(super) struct Subject {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
-    /// The bare loop, which nothing can be faster than.
+    /// The bare loop, the upper bound for all others.
     Floor,
-    /// Switchboard as it is meant to be used.
+    /// Switchboard in its default configuration.
     Ours,
-    /// Switchboard in another setting.
+    /// Switchboard in another configuration.
     OursToo,
     /// Switchboard on the wire of another framework, with itself or with that framework.
     Foreign,
     Rival,
 }
 
-/// A rival that cannot be measured, and why.
+/// A rival that cannot be measured, with the reason.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct Absent {
     pub(super) name: String,
@@ -62,7 +62,7 @@ pub(super) const OURS: &str = "switchboard";
 pub(super) const TOKIO: &str = "switchboard, tokio runtime";
 pub(super) const FLOOR: &str = "floor";
 
-/// Everything that can be compared here.
+/// All available subjects.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) subjects: Vec<Subject>,
@@ -70,13 +70,14 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Looks for rivals in the folders of `peers` that have a manifest; their products are in the folders of the same
-    /// names in `built`.
+    /// Searches for rivals in the folders of `peers` that have a manifest; their build products are in the folders with
+    /// the same names in `built`.
     ///
     /// # Errors
-    /// When the own program cannot be found.
+    /// When the path of this program cannot be found.
     pub(super) fn look(peers: &Path, built: &Path) -> Result<Self, String> {
-        let itself = env::current_exe().map_err(|error| format!("cannot tell the own path: {error}"))?;
+        let itself =
+            env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
         let own = own(&itself);
         let mut found = Self { subjects: own.to_vec(), absent: Vec::new() };
         let mut folders: Vec<PathBuf> = fs::read_dir(peers)
@@ -101,7 +102,7 @@ impl Found {
         Ok(found)
     }
 
-    /// Adds each rival that speaks a wire of Switchboard as the client of one and the server of the other.
+    /// Adds each rival that supports a wire of Switchboard, once as the client and once as the server.
     fn pair(&mut self, ours: &Subject) {
         let rivals = self.subjects.iter().filter_map(|rival| Some((rival, rival.wire?)));
         let pairs: Vec<Subject> = rivals
@@ -125,11 +126,11 @@ impl Found {
     }
 
     fn add(&mut self, manifests: Vec<Manifest>, out: &Path) {
-        // What `cargo xtask peers` could not build it says here.
+        // `cargo xtask peers` writes the reasons for failed builds to this file.
         let failed = fs::read_to_string(out.join("absent.txt")).ok();
         for (at, mut manifest) in manifests.into_iter().enumerate() {
             if at > 0 {
-                // Variants of a rival have its codecs in common.
+                // All variants of a rival have the same codecs.
                 manifest.calls.retain(|&call| call != Call::Codecs);
             }
             let missing = [&manifest.server, &manifest.client]
@@ -143,10 +144,10 @@ impl Found {
         }
     }
 
-    /// Keeps Switchboard, and of the others only the `wanted`, if any are named.
+    /// Keeps Switchboard, and of the other subjects only the `wanted` ones, if any are named.
     ///
     /// # Errors
-    /// When a name is not known; says which are.
+    /// When a name is unknown; the text lists the known ones.
     pub(super) fn select(mut self, wanted: &[String]) -> Result<Self, String> {
         if wanted.is_empty() {
             return Ok(self);
@@ -160,7 +161,7 @@ impl Found {
             .collect();
         for name in wanted {
             if !known.iter().any(|known| is_called(known, name)) {
-                return Err(format!("there is no rival {name:?}: there are {}", known.join("; ")));
+                return Err(format!("unknown rival {name:?}; available: {}", known.join("; ")));
             }
         }
         let is_wanted = |name: &str| wanted.iter().any(|wanted| is_called(name, wanted));
@@ -188,7 +189,7 @@ impl Subject {
         }
     }
 
-    /// Switchboard on this wire, with itself.
+    /// Returns Switchboard on this wire, with itself.
     fn foreign(&self, wire: Wire) -> Self {
         let value = wire.to_possible_value().expect("no wire is hidden");
         let wire = value.get_name();
@@ -204,12 +205,12 @@ impl Subject {
     }
 }
 
-/// Whether `name` has what `short` says in it: `libzmq` names all variants of it.
+/// Returns whether `name` contains `short`: `libzmq` selects all its variants.
 fn is_called(name: &str, short: &str) -> bool {
     !plain(short).is_empty() && plain(name).contains(&plain(short))
 }
 
-/// A name as it is compared: `gRPC C++` is `grpccpp`.
+/// Normalises a name for comparison: `gRPC C++` is `grpccpp`.
 pub(super) fn plain(name: &str) -> String {
     let name = name.to_lowercase().replace("++", "pp");
     name.chars().filter(char::is_ascii_alphanumeric).collect()
@@ -268,7 +269,7 @@ fn own(itself: &Path) -> [Subject; 6] {
     ]
 }
 
-/// Whether `program` can be started: a file, or a name to be looked up in PATH.
+/// Returns whether `program` can be started: a file, or a name that is found in PATH.
 fn is_program(program: &str) -> bool {
     if program.contains('/') {
         return Path::new(program).is_file();
@@ -324,13 +325,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_rival_says_what_there_is() {
+    fn an_unknown_rival_lists_the_known_ones() {
         let error = select(&["floor", "carrier-pigeon"]).unwrap_err();
         assert!(error.contains("\"carrier-pigeon\"") && error.contains("gRPC C++; erpc"), "{error}");
     }
 
     #[test]
-    fn what_is_not_built_is_absent_with_the_reason() {
+    fn rivals_that_are_not_built_are_absent_with_the_reason() {
         let folder = env::temp_dir().join(format!("switchboard-peers-{}", std::process::id()));
         let (peers, built) = (folder.join("peers"), folder.join("built"));
         for name in ["broken", "failed", "unbuilt", "well"] {

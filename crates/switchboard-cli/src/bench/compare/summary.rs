@@ -1,4 +1,4 @@
-//! What the numbers say, in plain sentences.
+//! A summary of the numbers in sentences.
 
 use super::{
     judge::Verdict,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::bench::report::{duration, thousands};
 
-/// Sentences for somebody who reads nothing else.
+/// Returns the most important results as sentences.
 pub(super) fn sentences(results: &[Results<'_>], verdicts: &[Verdict]) -> Vec<String> {
     let find = |id: &str| results.iter().find(|results| results.cell.id == id);
     let mut sentences = Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn sentences(results: &[Results<'_>], verdicts: &[Verdict]) -> Vec<St
     sentences
 }
 
-/// Such as `1.2 M`: three digits and a unit.
+/// Formats a number as three digits and a unit, such as `1.2 M`.
 pub(super) fn compact(value: f64) -> String {
     let (value, unit) = match value {
         value if value >= 999_500.0 => (value / 1e6, " M"),
@@ -37,7 +37,7 @@ pub(super) fn compact(value: f64) -> String {
     format!("{value:.digits$}{unit}")
 }
 
-/// How many times, with as many digits as say something.
+/// Formats a factor, with its significant digits.
 pub(super) fn times(ratio: f64) -> String {
     match ratio {
         ratio if ratio >= 9.95 => format!("{ratio:.0} times"),
@@ -90,7 +90,7 @@ fn latency(results: &Results<'_>) -> Option<String> {
     ))
 }
 
-/// Under a plain tokio runtime it is held against those that run on such a one, or on threads of their own.
+/// Under a plain tokio runtime, Switchboard is compared with rivals that run on such a runtime or on their own threads.
 fn under_tokio(verdicts: &[Verdict]) -> Option<String> {
     let tested: Vec<&Verdict> =
         verdicts.iter().filter(|verdict| verdict.subject == TOKIO && verdict.met.is_some()).collect();
@@ -113,8 +113,7 @@ fn tally(verdicts: &[Verdict]) -> Option<String> {
     let count = |met| verdicts.iter().filter(|verdict| verdict.met == met).count();
     let (met, missed, open) = (count(Some(true)), count(Some(false)), count(None));
     (met + missed > 0).then(|| {
-        let mut text =
-            format!("Of {} factors that are wanted {met} are met and {missed} missed", met + missed);
+        let mut text = format!("Of {} goals {met} are met and {missed} missed", met + missed);
         if open > 0 {
             text += &format!("; {open} more have no rival here to be measured against");
         }
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_learns_who_is_faster_and_by_how_much() {
+    fn the_summary_names_the_fastest_and_the_factor() {
         let raw = fake::raw(&[("grpc-go", 10_000.0, 9.0), ("tonic", 20_000.0, 3.0)], 1e6, 1.0);
         let results = result::results(&raw);
         let all = sentences(&results, &judge::judge(&results)).join("\n");
@@ -149,12 +148,12 @@ mod tests {
             "{all}"
         );
         assert!(all.contains("the best rival, tonic, takes 3.00 us"), "{all}");
-        assert!(all.contains("factors that are wanted"), "{all}");
+        assert!(all.contains("goals"), "{all}");
         assert!(all.contains("on each thread in 9 of 9 cells of callers and message."), "{all}");
     }
 
     #[test]
-    fn nothing_measured_says_nothing() {
+    fn no_measurement_gives_no_summary() {
         let mut raw = fake::raw(&[], 1.0, 1.0);
         raw.rows.clear();
         let results = result::results(&raw);

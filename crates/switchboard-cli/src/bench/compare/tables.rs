@@ -1,4 +1,4 @@
-//! The tables of a preset: a small one to compare by, and all numbers below it.
+//! The tables of a preset: a short one for comparison, followed by all numbers.
 
 use super::{
     cell::Preset,
@@ -85,7 +85,7 @@ fn matrix(preset: Preset, shown: &[&Results<'_>]) -> String {
     html + "</tbody>\n</table></div>\n<p class=\"note\">Requests a second; below them the 99th percentile of latency. The fastest rival of each column is bold.</p>\n"
 }
 
-/// Names of all that were measured: the floor, then by the mean of their ranks.
+/// Returns the names of all measured subjects: the floor, then by the mean of their ranks.
 fn order<'a>(shown: &[&Results<'a>]) -> Vec<&'a str> {
     let mut ranks: Vec<(&str, bool, Vec<usize>)> = Vec::new();
     for results in shown {

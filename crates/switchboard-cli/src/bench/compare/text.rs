@@ -7,41 +7,48 @@ use super::{
     subject::Kind,
     summary, verdicts,
 };
-use crate::bench::report::{align, duration, thousands};
-use std::fmt::Write;
+use crate::{
+    bench::report::{align, duration, thousands},
+    terminal::{Style, Terminal},
+};
 
 /// Tables of every cell.
-pub(super) fn render(raw: &Raw) -> String {
+pub(super) fn render(raw: &Raw, terminal: Terminal) -> String {
     let plan = &raw.plan;
-    let mut text = format!(
-        "bench compare: {}, {} cores, Linux {}, switchboard {}; {} rounds of {} s, medians\n",
+    let head = format!(
+        "bench compare: {}, {} cores, Linux {}, switchboard {}; {} rounds of {} s, medians",
         plan.cpu, plan.cores, plan.kernel, raw.version, plan.rounds, plan.seconds
     );
+    let mut text = terminal.paragraph(Style::Plain, &head);
     let results = result::results(raw);
     for results in &results {
-        let _ = writeln!(text, "\n{}: {}", results.cell.preset.name(), results.cell.label);
-        text += &align(&rows(results));
+        text.push('\n');
+        let title = format!("{}: {}", results.cell.preset.name(), results.cell.label);
+        text += &terminal.paragraph(Style::Heading, &title);
+        text += &align(&rows(results), terminal);
         for line in &results.lines {
             if let Some(why) = line.failed {
-                let _ = writeln!(text, "{} failed: {why}", line.subject.name);
+                text += &terminal.paragraph(Style::Failure, &format!("{} failed: {why}", line.subject.name));
             }
         }
     }
     for absent in &plan.absent {
-        let _ = writeln!(text, "\nabsent: {}: {}", absent.name, absent.reason);
+        text.push('\n');
+        text += &terminal.paragraph(Style::Plain, &format!("absent: {}: {}", absent.name, absent.reason));
     }
     let judged = judge::judge(&results);
     for verdict in judged.iter().filter(|verdict| verdict.met == Some(false)) {
-        let _ = writeln!(text, "\nmissed: {}", verdicts::text(verdict));
+        text.push('\n');
+        text += &terminal.paragraph(Style::Failure, &format!("missed: {}", verdicts::text(verdict)));
     }
     text.push('\n');
     for sentence in summary::sentences(&results, &judged) {
-        let _ = writeln!(text, "{sentence}");
+        text += &terminal.paragraph(Style::Plain, &sentence);
     }
     text
 }
 
-/// What went wrong with Switchboard itself.
+/// Returns the failures of Switchboard itself.
 pub(super) fn own_failures(raw: &Raw) -> Vec<String> {
     let results = result::results(raw);
     let lines = results.iter().flat_map(|results| results.lines.iter().map(move |line| (results.cell, line)));

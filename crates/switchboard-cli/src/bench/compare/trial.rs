@@ -1,19 +1,19 @@
-//! One measurement of one subject in one cell: its servers and clients are started, left to it, and counted.
+//! One measurement of one subject in one cell: starts its servers and clients, waits for them, and reads the counts.
 
 use super::{cell::Cell, child::Process, host, subject::Subject};
-use crate::bench::peer::{Answer, Call, Mode};
+use crate::bench::peer::{Call, ClientReport, Mode};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// What one measurement found.
+/// The result of one measurement.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct Trial {
     #[serde(flatten)]
-    pub(super) answer: Answer,
+    pub(super) answer: ClientReport,
     /// CPU seconds of all clients, and of all servers while these ran.
     pub(super) cpu_client_s: f64,
     pub(super) cpu_server_s: f64,
-    /// The most memory that the server had; of two servers their sum.
+    /// Peak memory of the server; the sum of two servers.
     pub(super) server_peak_bytes: u64,
 }
 
@@ -22,19 +22,19 @@ impl Trial {
         if self.answer.elapsed_s > 0.0 { self.answer.requests as f64 / self.answer.elapsed_s } else { 0.0 }
     }
 
-    /// CPU time of both sides for each call, in microseconds.
+    /// Returns the CPU time of both sides per call, in microseconds.
     pub(super) fn cpu_us(&self) -> f64 {
         (self.cpu_client_s + self.cpu_server_s) * 1e6 / self.answer.total_requests.max(1) as f64
     }
 }
 
-/// What a codec costs.
+/// The cost of a codec.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct CodecCost {
     pub(super) name: String,
     pub(super) encode_ns: f64,
     pub(super) decode_ns: f64,
-    /// Allocations; none where they cannot be counted.
+    /// Allocations; `None` if they cannot be counted.
     #[serde(default)]
     pub(super) encode_allocs: Option<f64>,
     #[serde(default)]
@@ -47,14 +47,14 @@ struct Codecs {
     codecs: Vec<CodecCost>,
 }
 
-/// How long a measurement lasts.
+/// Duration of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Times {
     pub(super) warm_up: f64,
     pub(super) seconds: f64,
 }
 
-/// What a client gets beyond its time until it is given up: calls may last 10 seconds.
+/// Time that a client may take beyond its measurement: calls may last 10 seconds.
 const GRACE: Duration = Duration::from_secs(25);
 
 /// Measures `subject` in `cell` once.
@@ -85,14 +85,14 @@ pub(super) fn run(subject: &Subject, cell: &Cell, times: Times) -> Result<Trial,
         answers.push(parse(&line)?);
     }
     Ok(Trial {
-        answer: if answers.len() == 1 { answers.remove(0) } else { Answer::merge(&answers) },
+        answer: if answers.len() == 1 { answers.remove(0) } else { ClientReport::merge(&answers) },
         cpu_client_s,
         cpu_server_s: cpu_s(&servers)? - before,
         server_peak_bytes: servers.iter().map(Process::peak_bytes).sum::<Result<u64, _>>()?,
     })
 }
 
-/// What the codecs of `subject` cost.
+/// Measures the codecs of `subject`.
 ///
 /// # Errors
 /// When its client fails.
@@ -101,18 +101,19 @@ pub(super) fn codecs(subject: &Subject) -> Result<Vec<CodecCost>, String> {
     let (line, _) = client.finish(Instant::now() + CODECS_LIMIT)?;
     serde_json::from_str::<Codecs>(&line)
         .map(|found| found.codecs)
-        .map_err(|error| format!("the client's last line is not as agreed: {error}: {line:.100}"))
+        .map_err(|error| format!("the client's last line does not follow the contract: {error}: {line:.100}"))
 }
 
-/// What measuring codecs may take.
+/// Time limit of measuring codecs.
 const CODECS_LIMIT: Duration = Duration::from_secs(120);
 
-fn parse(line: &str) -> Result<Answer, String> {
-    let answer: Answer = serde_json::from_str(line)
-        .map_err(|error| format!("the client's last line is not as agreed: {error}: {line:.100}"))?;
+fn parse(line: &str) -> Result<ClientReport, String> {
+    let answer: ClientReport = serde_json::from_str(line).map_err(|error| {
+        format!("the client's last line does not follow the contract: {error}: {line:.100}")
+    })?;
     if answer.requests == 0 {
-        let why = answer.first_error.unwrap_or_else(|| "nothing was answered in the time".to_owned());
-        return Err(format!("no call was answered: {why}"));
+        let why = answer.first_error.unwrap_or_else(|| "no reply arrived in time".to_owned());
+        return Err(format!("no call succeeded: {why}"));
     }
     Ok(answer)
 }
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
     use crate::bench::compare::fake;
 
-    /// A subject that listens nowhere; its client answers with the address that it was given.
+    /// A subject without a listener; its client prints the address that it was given.
     fn echoing() -> (Subject, Cell) {
         let mut plan = fake::raw(&[], 1.0, 1.0).plan;
         let words = |script: &str| ["sh", "-c", script, "sh"].map(str::to_owned).to_vec();

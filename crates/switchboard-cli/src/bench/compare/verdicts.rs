@@ -1,4 +1,4 @@
-//! How the results stand to the bar: every miss, then everything.
+//! The comparison with the goals: first the missed ones, then all.
 
 use super::{judge::Verdict, subject::OURS};
 use crate::bench::{
@@ -7,7 +7,7 @@ use crate::bench::{
 };
 use std::fmt::Write;
 
-/// The section of the page.
+/// Returns the section of the page.
 pub(super) fn section(verdicts: &[Verdict]) -> String {
     if verdicts.is_empty() {
         return String::new();
@@ -27,7 +27,7 @@ pub(super) fn section(verdicts: &[Verdict]) -> String {
     html + "</details>\n</section>\n"
 }
 
-/// Each verdict as a line, for a terminal.
+/// Formats a verdict as a line, for a terminal.
 pub(super) fn text(verdict: &Verdict) -> String {
     format!(
         "{}: {}{} {} {}: {} ({} to {})",
@@ -77,12 +77,12 @@ fn table(verdicts: &[&Verdict]) -> String {
     html + "</tbody>\n</table></div>\n"
 }
 
-/// Whether it is about Switchboard as it is meant to be used.
+/// Returns whether the verdict is about Switchboard in its default configuration.
 fn is_of_ours(verdict: &Verdict) -> bool {
     verdict.subject == OURS
 }
 
-/// Whether a latency is held against another of the same subject, of which it may be a multiple.
+/// Returns whether a latency is compared with another one of the same subject, of which it may be a multiple.
 fn is_own(verdict: &Verdict) -> bool {
     verdict.wanted < 1.0 && verdict.metric != "requests/s"
 }

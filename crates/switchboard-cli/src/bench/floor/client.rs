@@ -56,13 +56,13 @@ impl Connection {
 struct State {
     /// Frames of the next write.
     output: BytesMut,
-    /// One slot for each call under way, found by the call's id.
+    /// One slot for each call in flight, found by the call's id.
     slots: Vec<Slot>,
     /// Ids of slots that no call uses.
     free: Vec<u32>,
     /// Wakes the writer when it waits for output.
     writer: Option<Waker>,
-    /// Why the connection ended.
+    /// The reason why the connection ended.
     closed: Option<String>,
 }
 
@@ -101,7 +101,7 @@ impl State {
         Poll::Pending
     }
 
-    /// Hands every whole frame of `input` to its caller.
+    /// Delivers every complete frame of `input` to its caller.
     fn deliver(&mut self, input: &mut BytesMut) {
         while let Some((id, reply)) = take_frame(input) {
             let Some(slot) = self.slots.get_mut(id as usize) else { continue };
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// Ends every call under way and to come.
+    /// Ends every call in flight and all later ones.
     fn close(&mut self, why: &str) {
         self.closed.get_or_insert_with(|| why.to_owned());
         for slot in &mut self.slots {

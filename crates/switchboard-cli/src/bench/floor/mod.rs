@@ -1,9 +1,9 @@
 //! The floor: the bare request/reply loop that Switchboard is measured against.
 //!
-//! It has the shape of Switchboard without a codec, limits, deadlines, metrics or calls that can fail one by
-//! one: single-thread workers that spin before they sleep, batched reads, an inline handler, one write a batch, a
-//! slab of waiting callers. What remains is what the kernel and the runtime cost, so the share of it that
-//! Switchboard reaches says what the rest costs.
+//! It has the structure of Switchboard without a codec, limits, deadlines, metrics or calls that can fail individually:
+//! single-thread workers that spin before they sleep, batched reads, an inline handler, one write per batch, a slab of
+//! waiting callers. Its cost is that of the kernel and the runtime, so the ratio of Switchboard's throughput to it
+//! shows the cost of the rest.
 //!
 //! A frame is `len: u32 LE | id: u32 LE | payload`, where `len` counts the id and the payload.
 
@@ -58,7 +58,7 @@ const HEADER: usize = 8;
 /// Room that a read always finds, so that a batch of small frames takes one read.
 const READ_AT_LEAST: usize = 16 << 10;
 
-/// How much the input buffer grows by when the room is used up.
+/// Bytes by which the input buffer grows when it is full.
 const BUFFER: usize = 64 << 10;
 
 /// Makes room in `input` for one more read.

@@ -1,4 +1,4 @@
-//! The server of the floor: read all there is, answer each frame inline, write once.
+//! The server of the floor: reads all available data, replies to each frame inline, writes once.
 
 use super::{BUFFER, make_room, put_frame, spin, take_frame};
 use crate::bench::worker;
@@ -10,7 +10,7 @@ use tokio::{
     sync::mpsc::{UnboundedSender, unbounded_channel},
 };
 
-/// Serves connections of `listener` on `workers` threads, dealt in turn, until accepting fails for good.
+/// Serves connections of `listener` on `workers` threads, assigned in turn, until accepting fails permanently.
 ///
 /// # Errors
 /// When a worker cannot be started or the listener fails.
@@ -27,7 +27,7 @@ fn start_worker(at: usize) -> Result<UnboundedSender<net::TcpStream>, String> {
     let (hand, mut dealt) = unbounded_channel::<net::TcpStream>();
     worker::start(&format!("floor-{at}"), move || async move {
         while let Some(socket) = dealt.recv().await {
-            // A connection that fails concerns its client, which sees it closed.
+            // A failed connection affects only its client, which sees it closed.
             tokio::task::spawn_local(serve_connection(socket));
         }
     })?;
@@ -38,7 +38,7 @@ fn accept(listener: &net::TcpListener) -> Result<net::TcpStream, String> {
     loop {
         match listener.accept() {
             Ok((socket, _)) => return Ok(socket),
-            // The client left before it was accepted: the next one may not have.
+            // The client disconnected before it was accepted: accept the next one.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => thread::yield_now(),
             Err(error) => return Err(format!("cannot accept connections: {error}")),
         }

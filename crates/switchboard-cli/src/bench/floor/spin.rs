@@ -1,4 +1,5 @@
-//! Sleeping and waking cost more than the work: a worker polls on for a moment after traffic before it sleeps.
+//! Spinning: sleeping and waking cost more than the work, so a worker polls for a moment after traffic before it
+//! sleeps.
 
 use std::{
     cell::{Cell, RefCell},
@@ -9,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a worker polls on after the last traffic.
+/// Time for which a worker polls after the last traffic.
 const SPIN: Duration = Duration::from_micros(50);
 
 thread_local! {
@@ -17,7 +18,7 @@ thread_local! {
     static ASLEEP: RefCell<Option<Waker>> = const { RefCell::new(None) };
 }
 
-/// Notes that bytes arrived on this worker.
+/// Records that bytes arrived on this worker.
 pub(in crate::bench) fn traffic() {
     LAST_TRAFFIC.set(Some(Instant::now()));
     if let Some(waker) = ASLEEP.take() {

@@ -1,9 +1,10 @@
-//! An open loop: calls are sent when they are due, whatever became of those before them.
+//! An open loop: calls are sent when they are due, regardless of earlier calls.
 //!
-//! Arrivals are random (Poisson), as those of many independent callers are. Latency runs from when a call was due.
+//! Arrivals are random (Poisson), as those of many independent callers are. Latency is measured from when a call was
+//! due.
 
 use crate::{
-    bench::{measure::Measured, worker},
+    bench::{alarm::Alarm, measure::Measured, worker},
     services::proto::bench::{BenchClient, EchoMessage},
 };
 use ::switchboard::{Channel, Code, Status};
@@ -12,13 +13,12 @@ use std::{
     cell::{Cell, RefCell},
     rc::Rc,
     sync::{Arc, Barrier, OnceLock},
-    thread,
     time::{Duration, Instant},
 };
 
 /// Bytes of the payload, each way.
 const PAYLOAD: usize = 100;
-/// Calls of one worker that are under way; what is due beyond is given up unsent, as callers out of memory do.
+/// Calls of one worker that are in flight; calls beyond the limit are not sent, as by callers out of memory.
 const OUTSTANDING_MAX: usize = 20_000;
 
 /// One tenant's calls.
@@ -29,7 +29,7 @@ pub(super) struct Flow {
     pub(super) rate: f64,
 }
 
-/// How long to send, and how long callers wait.
+/// Duration of the load, and deadline of the calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) warm_up: Duration,
@@ -37,14 +37,14 @@ pub(super) struct Times {
     pub(super) deadline: Duration,
 }
 
-/// What became of the calls of one flow that were due in the measured time.
+/// The results of the calls of one flow that were due in the measured time.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
-    /// `requests` are those that were answered in time; latencies those of all that were let in.
+    /// `requests` are the calls with a reply in time; latencies are those of all admitted calls.
     pub(super) measured: Measured,
     pub(super) offered: u64,
     pub(super) refused: u64,
-    /// Not answered by the deadline.
+    /// Calls without a reply by the deadline.
     pub(super) late: u64,
     pub(super) unsent: u64,
 }
@@ -75,7 +75,7 @@ impl Outcome {
     }
 }
 
-/// Sends all `flows` to `url` at once, and says what became of each.
+/// Sends all `flows` to `url` at once, and returns the results of each.
 ///
 /// # Errors
 /// When the server cannot be reached or a worker cannot start.
@@ -87,7 +87,7 @@ pub(super) fn measure(url: &str, flows: &[Flow], times: Times) -> Result<Vec<Out
             let (url, start, flows) = (url.to_owned(), start.clone(), flows.to_vec());
             worker::start(&format!("load-{at}"), move || async move {
                 let clients = connect(&url, &flows).await;
-                // Those that cannot connect must not keep the others waiting.
+                // A sender that cannot connect must not block the others.
                 start.0.wait();
                 let clients = clients?;
                 let begin = *start.1.get_or_init(Instant::now) + times.warm_up;
@@ -123,13 +123,14 @@ async fn connect(url: &str, flows: &[Flow]) -> Result<Vec<BenchClient>, String> 
     Ok(clients)
 }
 
-/// Sends what is due until the time is over, and waits for the last answers.
+/// Sends calls when they are due until the time is over, and waits for the last replies.
 async fn send(client: BenchClient, flow: Flow, begin: Instant, times: Times, seed: u64) -> Outcome {
     let request = Rc::new(EchoMessage { payload: Some(Bytes::from(vec![7; PAYLOAD])), ..Default::default() });
     let outcome = Rc::new(RefCell::new(Outcome::new()));
     let outstanding = Rc::new(Cell::new(0));
+    let alarm = Alarm::new();
     let (end, mut random) = (begin + times.measured, Random(seed));
-    let mut due = begin - times.warm_up;
+    let mut due = begin.checked_sub(times.warm_up).unwrap_or(begin);
     loop {
         let now = Instant::now();
         while due <= now && due < end {
@@ -154,7 +155,7 @@ async fn send(client: BenchClient, flow: Flow, begin: Instant, times: Times, see
         if due >= end {
             break;
         }
-        pause(due - now.min(due)).await;
+        alarm.until(due).await;
     }
     while outstanding.get() > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -164,22 +165,11 @@ async fn send(client: BenchClient, flow: Flow, begin: Instant, times: Times, see
     outcome
 }
 
-/// The timer of the runtime is exact to a millisecond or two: what is due sooner is waited for by polling.
-async fn pause(gap: Duration) {
-    const TIMER_ERROR: Duration = Duration::from_millis(2);
-    if gap > 2 * TIMER_ERROR {
-        tokio::time::sleep(gap - TIMER_ERROR).await;
-    } else {
-        thread::yield_now();
-        tokio::task::yield_now().await;
-    }
-}
-
-/// Numbers that are random enough for arrivals, the same in every run (xorshift).
+/// Pseudo-random numbers for arrivals, the same in every run (xorshift).
 struct Random(u64);
 
 impl Random {
-    /// With a mean of 1.
+    /// Returns a number of the exponential distribution with mean 1.
     fn exponential(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -201,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_are_told_apart() {
+    fn outcomes_are_distinguished() {
         let ms = Duration::from_millis;
         let mut outcome = Outcome::new();
         for (took, result) in [
@@ -215,6 +205,6 @@ mod tests {
         }
         let counts = (outcome.measured.requests, outcome.late, outcome.refused, outcome.measured.errors);
         assert_eq!(counts, (1, 2, 1, 1));
-        assert_eq!(outcome.measured.latency.len(), 3, "of what was let in");
+        assert_eq!(outcome.measured.latency.len(), 3, "of the admitted calls");
     }
 }

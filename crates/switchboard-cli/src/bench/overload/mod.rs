@@ -1,9 +1,9 @@
-//! `switchboard bench overload`: what a server does of which more is asked than it can do.
+//! `switchboard bench overload`: the behaviour of a server that gets more calls than it can handle.
 //!
-//! The [`server`] has a known capacity. [`load`] asks for multiples of it in an open loop, with and without an
-//! adaptive limit, each against a process of its own. Then a well-behaved tenant calls beside one that asks for all
-//! the rest. [`result`] says whether goodput stays flat and the well-behaved tenant is served as if it were alone;
-//! [`page`] draws it.
+//! The [`server`] has a known capacity. [`load`] sends multiples of it in an open loop, with and without an adaptive
+//! limit, each against a separate process. Then a well-behaved tenant calls alongside one that sends the rest.
+//! [`result`] checks whether goodput stays flat and whether the well-behaved tenant gets the same service as alone;
+//! [`page`] draws the results.
 
 mod load;
 mod options;
@@ -15,6 +15,7 @@ pub(in crate::bench) use options::OverloadArgs;
 pub(crate) use options::OverloadServerArgs;
 
 use super::{machine::Machine, print, process::Server, write};
+use crate::terminal::Terminal;
 use load::{Flow, Outcome, Times};
 use options::Limiter;
 use result::{Point, Report, Tenant};
@@ -48,14 +49,14 @@ pub(super) fn run(args: &OverloadArgs, command_line: &str) -> Result<(), String>
     if let Some(path) = &args.html {
         write(path, &page::render(&report, command_line))?;
     }
-    print(&if to_stdout { json } else { report.text() })?;
+    print(&if to_stdout { json } else { report.text(Terminal::stdout()) })?;
     match report.errors() {
         None => Ok(()),
         Some(errors) => Err(errors),
     }
 }
 
-/// Serves what [`run`] calls.
+/// Serves the calls of [`run`].
 ///
 /// # Errors
 /// When it cannot listen or accept.
@@ -63,7 +64,7 @@ pub(crate) fn serve(args: &OverloadServerArgs) -> Result<(), String> {
     server::serve(args)
 }
 
-/// A tenth of the capacity for the one, ten times the capacity for the other.
+/// Load of the well-behaved tenant in multiples of the capacity; the greedy one sends ten times the capacity.
 const WELL_BEHAVED: f64 = 0.1;
 const GREEDY: f64 = 10.0;
 

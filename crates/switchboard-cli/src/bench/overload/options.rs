@@ -9,36 +9,36 @@ use std::{path::PathBuf, time::Duration};
 pub(in crate::bench) struct OverloadArgs {
     #[command(flatten)]
     pub(super) backend: BackendArgs,
-    /// Load, in multiples of what the server can do; a list measures each.
+    /// Load, in multiples of the server's capacity; a list measures each.
     #[arg(long, default_value = "0.5,1,2,3,5,10", value_delimiter = ',', value_parser = multiple)]
     pub(super) loads: Vec<f64>,
     /// Concurrency limits of the server; a list measures each.
     #[arg(long, default_value = "off,auto", value_delimiter = ',', value_enum)]
     pub(super) limits: Vec<Limiter>,
-    /// Milliseconds that callers wait for an answer.
+    /// Milliseconds that callers wait for a reply.
     #[arg(long, default_value_t = 100, value_parser = value_parser!(u64).range(1..=60_000))]
     deadline_ms: u64,
-    /// Leave out what a greedy tenant does to another one.
+    /// Omit the measurement of a greedy tenant's effect on another one.
     #[arg(long)]
     pub(super) no_tenants: bool,
-    /// Seconds of each measurement, after as many of warm-up, in which limits are found.
+    /// Seconds of each measurement, after as many of warm-up, in which limits adapt.
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
-    /// How the calls are written.
+    /// Wire of the calls.
     #[arg(long, value_enum, default_value_t = Wire::Native)]
     pub(super) wire: Wire,
     /// Write results as JSON; `-` is standard output.
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Write a page with plots that needs nothing else.
+    /// Write a self-contained page with plots.
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
 }
 
-/// What the server's handlers wait for, which is all that it can do.
+/// The backend that the server's handlers wait for; it determines the capacity.
 #[derive(Clone, Debug, Args)]
 pub(super) struct BackendArgs {
-    /// Calls that are worked on at the same time.
+    /// Calls that are processed at the same time.
     #[arg(long, default_value_t = 40, value_parser = value_parser!(u32).range(1..=10_000))]
     pub(super) units: u32,
     /// Microseconds that one call takes.
@@ -55,7 +55,7 @@ pub(crate) struct OverloadServerArgs {
     pub(super) backend: BackendArgs,
     #[arg(long, value_enum, default_value_t = Limiter::Off)]
     pub(super) limit: Limiter,
-    /// Calls over the limit wait for so many milliseconds, tenants in turn.
+    /// Calls over the limit wait for this many milliseconds, tenants in turn.
     #[arg(long)]
     pub(super) fair_ms: Option<u64>,
 }
@@ -98,7 +98,7 @@ impl BackendArgs {
         f64::from(self.units) / self.work().as_secs_f64()
     }
 
-    /// The same for the command line of the server.
+    /// Returns the arguments for the command line of the server.
     pub(super) fn words(&self) -> [String; 4] {
         ["--units".into(), self.units.to_string(), "--work-us".into(), self.work_us.to_string()]
     }

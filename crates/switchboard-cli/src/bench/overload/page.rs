@@ -1,4 +1,4 @@
-//! The report as a page: what is answered and how long that takes, over the load. One file that loads nothing.
+//! The report as a page: replies and latency over the load. One file without external resources.
 
 use super::result::{Report, times};
 use crate::bench::{
@@ -9,7 +9,7 @@ use crate::bench::{
 };
 use std::fmt::Write;
 
-/// The page of `report`, measured by `command_line`.
+/// Returns the page of `report`, measured by `command_line`.
 pub(super) fn render(report: &Report, command_line: &str) -> String {
     let server = format!(
         "{} calls at once, {} each: {} calls a second; callers wait for {}",
@@ -87,7 +87,7 @@ mod tests {
     use crate::bench::overload::result::tests::example;
 
     #[test]
-    fn the_page_needs_nothing_else() {
+    fn the_page_is_self_contained() {
         let page = render(&example(), "switchboard bench overload --html <x>");
         assert_eq!(page.matches("<svg").count(), 2);
         assert_eq!(page.matches("<polyline").count(), 4);

@@ -1,14 +1,16 @@
-//! What was found: a point for each load and limit, the tenants, and whether that is good enough.
+//! The results: a point for each load and limit, the tenants, and the comparison with the goals.
 
 use super::{load::Outcome, options::OverloadArgs};
-use crate::bench::{
-    machine::Machine,
-    report::{Rows, align, duration, thousands},
+use crate::{
+    bench::{
+        machine::Machine,
+        report::{Rows, align, duration, thousands},
+    },
+    terminal::{Style, Terminal},
 };
 use serde::Serialize;
-use std::fmt::Write;
 
-/// Everything, as the JSON has it.
+/// The complete report, as in the JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     name: &'static str,
@@ -30,21 +32,21 @@ pub(super) struct Point {
     /// Multiple of the capacity.
     pub(super) load: f64,
     pub(super) offered_per_s: f64,
-    /// Answered in time.
+    /// Calls with a reply in time.
     pub(super) goodput_per_s: f64,
     pub(super) refused_per_s: f64,
-    /// Let in, and not answered by the deadline.
+    /// Admitted calls without a reply by the deadline.
     pub(super) late_per_s: f64,
-    /// Given up by the load generator, which had too many under way.
+    /// Calls that the load generator did not send, because too many were in flight.
     pub(super) unsent_per_s: f64,
-    /// Of the calls that were let in, those that were late included.
+    /// Median latency of admitted calls, late ones included.
     pub(super) p50_us: f64,
     pub(super) p99_us: f64,
     pub(super) errors: u64,
     pub(super) first_error: Option<String>,
 }
 
-/// A well-behaved tenant in some company.
+/// A well-behaved tenant, alone or alongside others.
 #[derive(Debug, Serialize)]
 pub(super) struct Tenant {
     pub(super) company: &'static str,
@@ -58,19 +60,19 @@ pub(super) struct Tenant {
     pub(super) first_error: Option<String>,
 }
 
-/// What is asked of a server under overload, and what it did.
+/// A goal for a server under overload, and its result.
 #[derive(Debug, Serialize)]
 pub(super) struct Verdict {
     pub(super) what: String,
-    /// None where no call was let in, and so the bar is missed.
+    /// `None` if no call was admitted; then the goal is missed.
     pub(super) value: Option<f64>,
     pub(super) bar: f64,
     pub(super) holds: bool,
 }
 
-/// Goodput at the highest load over the peak is at least this.
+/// Least ratio of the goodput at the highest load to the peak.
 const GOODPUT_BAR: f64 = 0.9;
-/// A well-behaved tenant's p99 beside a greedy one is at most so many times that of one alone.
+/// Largest ratio of a well-behaved tenant's p99 alongside a greedy one to that alone.
 const TENANT_BAR: f64 = 2.0;
 
 impl Point {
@@ -131,32 +133,34 @@ impl Report {
         }
     }
 
-    /// With a line feed at the end.
+    /// Returns the JSON with a line feed at the end.
     pub(super) fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a report has no maps") + "\n"
     }
 
-    /// For people.
-    pub(super) fn text(&self) -> String {
+    /// Returns the report for people.
+    pub(super) fn text(&self, terminal: Terminal) -> String {
         let machine = &self.machine;
-        let mut text = format!(
-            "overload: {}, {} cores, Linux {}, switchboard {}\n\n{}\n",
-            machine.cpu,
-            machine.cores,
-            machine.kernel,
-            machine.version,
-            align(&self.rows())
+        let head = format!(
+            "overload: {}, {} cores, Linux {}, switchboard {}",
+            machine.cpu, machine.cores, machine.kernel, machine.version
         );
+        let mut text = terminal.paragraph(Style::Plain, &head);
+        text.push('\n');
+        text += &align(&self.rows(), terminal);
+        text.push('\n');
         if !self.tenants.is_empty() {
-            let _ = writeln!(text, "{}", align(&self.tenant_rows()));
+            text += &align(&self.tenant_rows(), terminal);
+            text.push('\n');
         }
         for verdict in &self.verdicts {
-            let _ = writeln!(text, "{}", verdict.text());
+            let style = if verdict.holds { Style::Plain } else { Style::Failure };
+            text += &terminal.paragraph(style, &verdict.text());
         }
         text
     }
 
-    /// What was measured at each load, under a heading.
+    /// Returns the measurements of each load, with a heading.
     pub(super) fn rows(&self) -> Rows {
         let head = ["limit", "load", "offered/s", "goodput/s", "refused/s", "late/s", "p50", "p99"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -175,7 +179,7 @@ impl Report {
         rows
     }
 
-    /// The tenants, under a heading.
+    /// Returns the tenants, with a heading.
     pub(super) fn tenant_rows(&self) -> Rows {
         let head =
             ["a well-behaved tenant", "", "offered/s", "goodput/s", "refused/s", "late/s", "p50", "p99"];
@@ -195,7 +199,7 @@ impl Report {
         rows
     }
 
-    /// Calls that failed in another way than overload explains.
+    /// Returns the calls that failed for reasons other than overload.
     pub(super) fn errors(&self) -> Option<String> {
         let points = self.points.iter().map(|point| (point.errors, &point.first_error));
         let all = points.chain(self.tenants.iter().map(|tenant| (tenant.errors, &tenant.first_error)));
@@ -216,7 +220,7 @@ impl Verdict {
     }
 }
 
-/// A multiple of the capacity.
+/// Formats a multiple of the capacity.
 pub(super) fn times(load: f64) -> String {
     format!("{load}×")
 }
@@ -284,12 +288,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn bars_are_held_against_the_highest_load_and_the_last_tenant() {
+    fn goals_apply_to_the_highest_load_and_the_last_tenant() {
         let report = example();
         let held: Vec<_> = report.verdicts.iter().map(|verdict| verdict.holds).collect();
         assert_eq!(held, [true, false], "{:?}", report.verdicts);
         assert!((report.verdicts[0].value.unwrap() - 0.95).abs() < 1e-9);
-        let text = report.text();
+        let text = report.text(Terminal::PLAIN);
         assert!(
             text.contains("auto   10×") && text.contains("limit auto: 0.95, the bar is 0.9 — holds"),
             "{text}"
@@ -299,7 +303,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn bars_are_missed_where_no_call_is_let_in() {
+    fn goals_are_missed_if_no_call_is_admitted() {
         let points =
             [Point::new("auto", 1.0, &outcome(0, 10, 0)), Point::new("auto", 3.0, &outcome(0, 30, 0))];
         let tenants = [10, 0].map(|good| Tenant::new("alone", &outcome(good, 1, 5000)));

@@ -1,5 +1,4 @@
-//! The server under load: what it can do is known, because its handlers wait for a backend that does so much and no
-//! more.
+//! The server under load: its capacity is known, because its handlers wait for a backend with a fixed throughput.
 
 use super::options::{Limiter, OverloadServerArgs};
 use crate::{bench::process, services};
@@ -15,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// In this metadata callers say whose they are.
+/// The metadata with the tenant of the caller.
 pub(super) const TENANT: &str = "tenant";
 
 /// Serves `args` on a free port; prints its address first.
@@ -41,8 +40,8 @@ pub(super) fn serve(args: &OverloadServerArgs) -> Result<(), String> {
     })
 }
 
-/// So many units, each of which does one call after the other. What was asked of it is done, even if nobody waits for
-/// it any more, as in a database.
+/// A fixed number of units, each of which processes one call after the other. Accepted work is completed even if its
+/// caller no longer waits, as in a database.
 struct Backend {
     /// When each unit is free.
     units: Mutex<BinaryHeap<Reverse<Instant>>>,
@@ -55,7 +54,7 @@ impl Backend {
         Self { units: Mutex::new((0..units).map(|_| Reverse(now)).collect()), work }
     }
 
-    /// Gives the next unit one call more; when that is done.
+    /// Assigns one more call to the next free unit; returns when it is done.
     fn take(&self, now: Instant) -> Instant {
         let mut units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
         let Reverse(free) = units.pop().unwrap_or(Reverse(now));
@@ -83,7 +82,7 @@ mod tests {
         let (ms, start) = (Duration::from_millis(1), Instant::now());
         let backend = Backend::new(2, 10 * ms);
         let done = [0, 0, 1, 1, 50].map(|at| (backend.take(start + at * ms) - start).as_millis());
-        // Two at once, those that come meanwhile after them, and no credit for a pause.
+        // Two at once, then those that arrive meanwhile; idle time is not saved up.
         assert_eq!(done[4], 60);
         assert!(done[..2].iter().all(|done| (10..=11).contains(done)), "{done:?}");
         assert!(done[2..4].iter().all(|done| (20..=21).contains(done)), "{done:?}");

@@ -1,6 +1,6 @@
-//! The client of the contract: makes the load that its command line asks for and prints one line of JSON.
+//! The client of the contract: generates the load of its command line and prints one line of JSON.
 
-use super::{Call, Engine, Mode, codecs, floor, reply::Answer, stream, threads};
+use super::{Call, Engine, Mode, codecs, floor, reply::ClientReport, stream, threads};
 use crate::bench::{
     engine::{self, Shape, Until},
     load::Load,
@@ -22,7 +22,7 @@ pub(super) struct ClientArgs {
     pub(super) callers: u32,
     #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(..=64_000_000))]
     pub(super) bytes: u32,
-    /// Connections in total; 0 is what suits best.
+    /// Connections in total; 0 selects the best number.
     #[arg(long, default_value_t = 0, value_parser = value_parser!(u32).range(..=25_000))]
     pub(super) connections: u32,
     #[arg(long, default_value_t = 0.5)]
@@ -33,12 +33,12 @@ pub(super) struct ClientArgs {
     requests: Option<u64>,
     #[arg(long, value_enum, default_value_t = Mode::Unary)]
     mode: Mode,
-    /// How the calls of `pinned` are written.
+    /// The wire of the calls of `pinned`.
     #[arg(long, value_enum, default_value_t = Wire::Native)]
     wire: Wire,
 }
 
-/// Calls as `args` say and prints the result.
+/// Makes the calls and prints the result.
 ///
 /// # Errors
 /// When the server cannot be reached, or this combination is not offered.
@@ -52,8 +52,8 @@ pub(super) fn run(engine: Engine, args: &ClientArgs) -> Result<(), String> {
         Engine::Pinned => on_workers(args),
         Engine::Tokio => on_threads(args),
     }?;
-    let answer = Answer::of(measured);
-    println!("{}", serde_json::to_string(&answer).expect("an answer has no maps"));
+    let answer = ClientReport::of(measured);
+    println!("{}", serde_json::to_string(&answer).expect("a report has no maps"));
     Ok(())
 }
 
@@ -82,7 +82,7 @@ impl ClientArgs {
     /// The measured time.
     ///
     /// # Errors
-    /// When it is not time but a number of requests that ends the measurement.
+    /// When a number of requests ends the measurement instead of a time.
     pub(super) fn time(&self) -> Result<Duration, String> {
         match self.until() {
             Until::Elapsed(time) => Ok(time),
@@ -106,7 +106,7 @@ impl ClientArgs {
 }
 
 fn on_floor(args: &ClientArgs) -> Result<Measured, String> {
-    // Its server answers with what it was sent: of a message it echoes as many bytes.
+    // Its server echoes: for the message, the client sends as many bytes.
     let payload = match args.call {
         Call::Message => subject::payload(crate::bench::options::MESSAGE_BYTES),
         Call::Echo | Call::Codecs => args.payload(),
@@ -114,7 +114,7 @@ fn on_floor(args: &ClientArgs) -> Result<Measured, String> {
     match args.mode {
         Mode::PerCall => args.measure(&floor::PerCall::new(&args.address, payload)),
         Mode::Unary => args.measure(&floor::Shared::new(&args.address, payload)),
-        // The frames of a stream would be the same: one connection with as many outstanding.
+        // The frames of a stream would be the same: one connection with as many outstanding requests.
         Mode::Stream => {
             let load = floor::Shared::new(&args.address, payload);
             engine::measure(&load, Shape { connections: Some(1), ..args.shape() }, None, &Arc::default())

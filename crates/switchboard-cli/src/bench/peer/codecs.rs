@@ -1,7 +1,7 @@
-//! What it costs to encode and decode the benchmark message, with every codec that Switchboard has.
+//! The cost of encoding and decoding the benchmark message, with every codec of Switchboard.
 //!
-//! An allocator that counts would be that of every other measurement too. How often a codec allocates follows from the
-//! message alone, so the counts are written down here, and the test of this module counts them.
+//! A counting allocator would also slow all other measurements. The number of allocations depends only on the message,
+//! so the numbers are constants here, and the test of this module checks them.
 
 mod plain;
 
@@ -17,10 +17,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Measures every codec and says so in the words of the contract.
+/// Measures every codec and returns the results in the form of the contract.
 ///
 /// # Errors
-/// When a codec refuses the message.
+/// When a codec fails on the message.
 pub(super) fn measure() -> Result<String, String> {
     let samples = Samples::new()?;
     let costs = samples.costs().map(|cost| {
@@ -47,8 +47,8 @@ struct Samples {
     view: Encoded<BenchmarkMessage>,
 }
 
-/// A codec: how it is run, and how often it allocates then. Protobuf is encoded into a block of the thread, which is
-/// used again when nobody keeps a message in it.
+/// A codec: its functions, and the number of their allocations. Protobuf is encoded into a block of the thread, which
+/// is reused if no message in it is kept.
 struct Cost<'a> {
     name: &'static str,
     bytes: usize,
@@ -148,10 +148,10 @@ fn encoded(bytes: ::switchboard::Result<Bytes>) -> Result<Bytes, String> {
 const BATCHES: usize = 31;
 const BATCH: Duration = Duration::from_millis(5);
 
-/// The median over batches of what one `run` takes.
+/// Returns the median over batches of the duration of one `run`.
 fn nanoseconds(run: &impl Fn() -> bool) -> f64 {
     let mut count = 1_u32;
-    // The first batches find how many runs fill one, and warm everything up.
+    // The first batches determine how many runs fill one, and warm up caches.
     loop {
         let took = timed(run, count);
         if took >= BATCH {
@@ -177,7 +177,8 @@ mod tests {
     use super::*;
     use crate::counting;
 
-    /// Allocations of one `run`: the least of many averages, since blocks for small messages are used up now and then.
+    /// Returns the allocations of one `run`: the least of many averages, since new blocks for small messages are
+    /// allocated occasionally.
     fn allocations(run: &impl Fn() -> bool) -> f64 {
         let average = || {
             let before = counting::allocations();

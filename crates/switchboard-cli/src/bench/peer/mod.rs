@@ -1,5 +1,5 @@
 //! Switchboard and the floor as programs of the contract in `bench/peers/README.md`, so that `bench compare` runs them
-//! as it runs their rivals: a server and a client process, told apart by nothing but their command lines.
+//! like their rivals: a server and a client process, selected by their command lines.
 
 mod client;
 mod codecs;
@@ -14,7 +14,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::net::{IpAddr, Ipv4Addr};
 use tokio::runtime;
 
-pub(super) use reply::Answer;
+pub(super) use reply::ClientReport;
 
 /// `switchboard bench-peer`.
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub(crate) struct PeerArgs {
     role: Role,
 }
 
-/// What serves and calls.
+/// The implementation that serves and calls.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(super) enum Engine {
     /// The bare loop.
@@ -47,17 +47,17 @@ enum Role {
     Client(client::ClientArgs),
 }
 
-/// What is called.
+/// The method that is called.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Call {
     Echo,
     Message,
-    /// No call: what the codecs cost.
+    /// No call: measures the codecs.
     Codecs,
 }
 
-/// How it is called.
+/// The call pattern.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Mode {
@@ -68,15 +68,15 @@ pub(super) enum Mode {
     Stream,
 }
 
-/// Serves or calls as `args` say.
+/// Serves or calls.
 ///
 /// # Errors
-/// When it cannot listen, connect or do what is asked. Calls that fail are counted in what the client prints.
+/// When it cannot listen, connect or run this combination. Calls that fail are counted in the client's output.
 pub(crate) fn run(args: &PeerArgs) -> Result<(), String> {
     match &args.role {
         Role::Client(client) => client::run(args.subject, client),
         Role::Server { call: Call::Codecs, .. } => Err("codecs are measured in the client alone".to_owned()),
-        // The same services answer every call, and the floor answers with what it was sent.
+        // The same services serve every call, and the floor echoes.
         Role::Server { host, .. } => serve(args.subject, *host),
     }
 }

@@ -1,14 +1,14 @@
-//! What a client prints as its last line: counts and latencies of one measurement.
+//! The last line of a client's output: counts and latencies of one measurement.
 
 use crate::bench::measure::Measured;
 use serde::{Deserialize, Serialize};
 
-/// The result of a client, in the words of the contract.
+/// The result of a client, in the form of the contract.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(in crate::bench) struct Answer {
+pub(in crate::bench) struct ClientReport {
     /// Calls in the measured time.
     pub(in crate::bench) requests: u64,
-    /// Calls with those of the warm-up.
+    /// Calls including those of the warm-up.
     pub(in crate::bench) total_requests: u64,
     pub(in crate::bench) elapsed_s: f64,
     pub(in crate::bench) errors: u64,
@@ -26,7 +26,7 @@ pub(in crate::bench) struct Answer {
     pub(in crate::bench) max_us: f64,
 }
 
-impl Answer {
+impl ClientReport {
     pub(in crate::bench) fn of(measured: Measured) -> Self {
         Self {
             requests: measured.requests,
@@ -44,10 +44,10 @@ impl Answer {
         }
     }
 
-    /// One result of several clients that ran at once.
+    /// Merges the results of several clients that ran at once.
     ///
-    /// Percentiles of a whole cannot be had from those of its parts: means and medians are weighted by calls, and of
-    /// the tails the worst is taken.
+    /// Percentiles of the whole cannot be computed from those of its parts: means and medians are weighted by calls,
+    /// and of the tails the worst is used.
     pub(in crate::bench) fn merge(parts: &[Self]) -> Self {
         let requests: u64 = parts.iter().map(|part| part.requests).sum();
         let worst = |of: fn(&Self) -> f64| parts.iter().map(of).fold(0.0, f64::max);
@@ -76,27 +76,27 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn answer(requests: u64, us: u64) -> Answer {
+    fn answer(requests: u64, us: u64) -> ClientReport {
         let mut measured = Measured::new();
         (0..requests).for_each(|_| measured.record(Duration::from_micros(us)));
         measured.calls = requests + 1;
         measured.elapsed = Duration::from_secs(us);
-        Answer::of(measured)
+        ClientReport::of(measured)
     }
 
     #[test]
     fn parts_add_up_and_tails_are_the_worst() {
-        let whole = Answer::merge(&[answer(30, 10), answer(10, 50)]);
+        let whole = ClientReport::merge(&[answer(30, 10), answer(10, 50)]);
         assert_eq!((whole.requests, whole.total_requests, whole.elapsed_s), (40, 42, 50.0));
         assert_eq!((whole.mean_us.round(), whole.p50_us.round()), (20.0, 20.0));
         assert_eq!((whole.min_us.round(), whole.p99_us.round()), (10.0, 50.0));
     }
 
     #[test]
-    fn what_a_client_may_leave_out_is_zero() {
+    fn optional_fields_of_a_client_default_to_zero() {
         let least = r#"{"requests":1,"total_requests":2,"elapsed_s":1,"errors":0,
             "mean_us":1,"p50_us":1,"p99_us":1,"max_us":1}"#;
-        let answer: Answer = serde_json::from_str(least).unwrap();
+        let answer: ClientReport = serde_json::from_str(least).unwrap();
         assert_eq!((answer.total_requests, answer.p999_us, answer.first_error), (2, 0.0, None));
     }
 }

@@ -1,4 +1,4 @@
-//! One bidirectional stream with many messages outstanding, each answered with itself.
+//! One bidirectional stream with many outstanding messages, each of which is echoed.
 
 use super::client::ClientArgs;
 use crate::{
@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// What to send.
+/// The messages to send.
 #[derive(Debug)]
 pub(super) struct Stream {
     url: String,
@@ -26,7 +26,7 @@ pub(super) struct Stream {
 
 impl Stream {
     /// # Errors
-    /// When it is not time that ends the measurement.
+    /// When a number of requests ends the measurement instead of a time.
     pub(super) fn of(args: &ClientArgs) -> Result<Self, String> {
         Ok(Self {
             url: args.url(),
@@ -51,7 +51,7 @@ impl Stream {
         let mut flight =
             Flight { payload: self.payload.clone(), sent: VecDeque::new(), next: Some(next), end };
         (0..self.outstanding).for_each(|_| flight.send(Instant::now()));
-        // A task of its own: it may wait for the server while the server waits for replies to be taken.
+        // A separate task: it may wait for the server while the server waits until replies are read.
         let sending = tokio::spawn(send(sender, messages));
         loop {
             let reply = match replies.next().await {
@@ -63,7 +63,7 @@ impl Stream {
                 }
             };
             let now = Instant::now();
-            let from = flight.sent.pop_front().ok_or("the server answered what was never sent")?;
+            let from = flight.sent.pop_front().ok_or("the server sent a reply to no message")?;
             let outcome = switchboard::verify(reply.payload.as_deref(), &self.payload);
             tally.note(from, now, outcome);
             flight.send(now);
@@ -73,11 +73,12 @@ impl Stream {
     }
 }
 
-/// Messages under way, answered in the order in which they were sent; as for the rivals, each reply lets the next go.
+/// Messages in flight, echoed in the order in which they were sent; as for the rivals, each reply triggers the next
+/// message.
 struct Flight {
     payload: Bytes,
     sent: VecDeque<Instant>,
-    /// Gone when nothing more is to be sent, which ends the stream once all is answered.
+    /// Dropped when no more messages are to be sent, which ends the stream after the last reply.
     next: Option<mpsc::UnboundedSender<Bytes>>,
     end: Instant,
 }
@@ -99,7 +100,7 @@ async fn send(sender: Sender<EchoMessage>, mut messages: mpsc::UnboundedReceiver
     while let Some(payload) = messages.recv().await {
         let message = EchoMessage { payload: Some(payload), ..Default::default() };
         if sender.send(message).await.is_err() {
-            // The receiving side tells why.
+            // The receiving side reports the error.
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! Load from the threads of a plain multi-thread tokio runtime, which take tasks from each other.
+//! Load from the threads of a plain multi-thread tokio runtime with work stealing.
 
 use super::{client::ClientArgs, stream::Stream};
 use crate::bench::{callers, load::Load, measure::Measured};
@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::{runtime, time};
 
-/// Measures `load` once, on as many connections as asked for, or one for each thread.
+/// Measures `load` once, on the requested number of connections, or one for each thread.
 ///
 /// # Errors
 /// When there is no runtime or no connection. Calls that fail are counted in the result.
@@ -44,7 +44,7 @@ pub(super) fn measure<L: Load>(load: &L, args: &ClientArgs) -> Result<Measured, 
 /// Runs `stream` once.
 ///
 /// # Errors
-/// As [`Stream::run`].
+/// The errors of [`Stream::run`].
 pub(super) fn stream(stream: Stream) -> Result<Measured, String> {
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
@@ -54,10 +54,10 @@ pub(super) fn stream(stream: Stream) -> Result<Measured, String> {
     runtime.block_on(running).map_err(|error| format!("the stream panicked: {error}"))?
 }
 
-/// How long after the end a caller may wait for its last reply.
+/// Time after the end for which a caller may wait for its last reply.
 const PATIENCE: Duration = Duration::from_secs(11);
 
-/// Runs all callers; how many did not end.
+/// Runs all callers; returns how many did not end.
 async fn call<L: Load>(load: &L, args: &ClientArgs, measured: Duration) -> Result<usize, String> {
     let threads = runtime::Handle::current().metrics().num_workers();
     let wanted = if args.connections > 0 { args.connections as usize } else { threads };

@@ -1,10 +1,10 @@
-//! Services of `.fbs` files: the files say what JSON becomes as FlatBuffers, and what tables are in JSON.
+//! Services of `.fbs` files: converts JSON to FlatBuffers and tables to JSON by these files.
 //!
-//! JSON for people is as `flatc` writes it: enums by the names of their members, several of them with spaces between
-//! where they are bits; a union as two fields, `x_type` with the name of its member and `x`; what has its default left
-//! out; vectors of bytes as lists of numbers. That for programs is as servers and clients made of the file have it:
-//! enums as numbers, a union as an object with its member as the only field, and defaults. Either is read, and vectors
-//! of bytes in base64 too.
+//! JSON for people has the form that `flatc` writes: enums by the names of their members, with spaces between several
+//! names if they are bit flags; a union as two fields, `x_type` with the name of its member and `x`; fields with
+//! default values omitted; vectors of bytes as lists of numbers. JSON for programs has the form of servers and clients
+//! that are generated from the file: enums as numbers, a union as an object with its member as the only field, and
+//! defaults included. Both forms are accepted as input, and so are vectors of bytes in base64.
 
 mod read;
 #[cfg(test)]
@@ -41,45 +41,45 @@ impl Command<'_> {
         let procedure = definitions.procedure(&self.args.verb)?;
         self.oneway |= procedure.method.oneway;
         let method = ClientMethod::intern(&procedure.path, procedure.kind(), procedure.idempotency())
-            .map_err(|status| Failure::Asked(status.message().to_owned()))?;
+            .map_err(|status| Failure::Usage(status.message().to_owned()))?;
         let [streams, _] = procedure.method.streams;
         let takes_fields = procedure.fields().next().is_some();
         let input = Input::new(self.args.data.as_deref(), streams, takes_fields)?;
         let requests = input.read(Form::Table(procedure.clone()));
         let channel = self.connect(self.target.wire).await?;
-        // gRPC without a subtype says protobuf, and the generated code of FlatBuffers calls so.
+        // gRPC without a subtype means protobuf, and the generated code of FlatBuffers uses it.
         let codec = channel.codec(Codec::FlatBuffers);
         if !matches!(codec, Codec::FlatBuffers | Codec::Proto) {
             let text = format!("codec={codec} in the URL: tables of .fbs files are written as FlatBuffers");
-            return Err(Failure::Asked(text));
+            return Err(Failure::Usage(text));
         }
         self.invoke(&channel, method, codec, requests, Replies::of_procedure(procedure), output).await
     }
 }
 
-/// What the files declare that the command line names.
+/// The declarations of the files that the command line names.
 #[derive(Debug)]
 pub(crate) struct Definitions(Arc<Interface>);
 
 impl Definitions {
-    /// None if the command line names no file.
+    /// Returns `None` if the command line names no file.
     pub(crate) fn of_files(args: &SchemaArgs) -> Result<Option<Definitions>, Failure> {
         if args.fbs.is_empty() {
             return Ok(None);
         }
         let read = Interface::read(&args.fbs, &args.includes);
-        let interface = read.map_err(|error| Failure::Asked(error.to_string()))?;
+        let interface = read.map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(Some(Definitions(Arc::new(interface))))
     }
 
-    /// The names of all services, or of the methods of one.
+    /// Returns the names of all services, or of the methods of one.
     pub(super) fn list(&self, service: Option<&str>) -> Result<Vec<String>, Failure> {
         let Some(name) = service else { return Ok(self.names().into_iter().map(str::to_owned).collect()) };
-        let service = &self.0.services[service_at(&self.names(), name).map_err(Failure::Asked)?];
+        let service = &self.0.services[service_at(&self.names(), name).map_err(Failure::Usage)?];
         Ok(service.methods.iter().map(|method| format!("{}/{}", service.name, method.name)).collect())
     }
 
-    /// The method that was typed.
+    /// Returns the method with a name that the user typed.
     pub(super) fn procedure(&self, typed: &str) -> Result<Procedure, Failure> {
         let find = || {
             let (service, name) = split_method(typed)?;
@@ -87,10 +87,10 @@ impl Definitions {
             let known: Vec<_> = service.methods.iter().map(|method| &*method.name).collect();
             Ok(self.of(service, &service.methods[method_at(&service.name, &known, name)?]))
         };
-        find().map_err(Failure::Asked)
+        find().map_err(Failure::Usage)
     }
 
-    /// Every service, and its methods.
+    /// Returns every service, and its methods.
     pub(crate) fn services(&self) -> impl Iterator<Item = (&str, Vec<Procedure>)> {
         let services = self.0.services.iter();
         services.map(|service| {
@@ -118,14 +118,14 @@ pub(crate) struct Procedure {
     method: Method,
 }
 
-/// What a method takes or gives: a table, and every type that it needs.
+/// A request or reply of a method: a table, and every type that it needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Root<'a> {
     interface: &'a Interface,
     table: usize,
 }
 
-/// What every message may take as JSON, in bytes, however small it is.
+/// JSON bytes that every message may use, even if it is small.
 const ALLOWANCE: usize = 64 << 10;
 
 impl Procedure {
@@ -134,18 +134,18 @@ impl Procedure {
         &self.path
     }
 
-    /// As it is on the wire.
+    /// The name on the wire.
     pub(crate) fn name(&self) -> &str {
         &self.method.name
     }
 
-    /// The names of the fields that it takes.
+    /// Returns the names of the fields of the request.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
         let table = &self.interface.tables[self.method.request];
         table.fields.iter().map(|field| &*field.name)
     }
 
-    /// Whether nothing comes back.
+    /// Returns whether the method has no reply.
     pub(crate) fn is_oneway(&self) -> bool {
         self.method.oneway
     }
@@ -158,18 +158,18 @@ impl Procedure {
         Root { interface: &self.interface, table: self.method.reply }
     }
 
-    /// The table of a request that an object has.
+    /// Converts an object to the table of a request.
     ///
     /// # Errors
-    /// What does not fit, and where.
+    /// The value that does not fit, and its field.
     pub(super) fn write(&self, json: &Json) -> Result<Bytes, String> {
         self.request().write(json, For::People, BYTES_MAX)
     }
 
-    /// The JSON of a reply.
+    /// Converts a reply to JSON.
     ///
     /// # Errors
-    /// `Internal` for bytes that are no table of the type, or far larger as JSON.
+    /// `Internal` for bytes that are not a table of the type, or that are far larger as JSON.
     pub(super) fn read(&self, reply: &[u8], look: Look) -> Result<String, Status> {
         let bytes_max = reply.len().saturating_mul(GROWTH_MAX).saturating_add(ALLOWANCE);
         self.reply().read(reply, look, bytes_max).map_err(|malformed| {
@@ -196,15 +196,15 @@ impl Procedure {
     }
 }
 
-/// The largest message of FlatBuffers, whose offsets have signs in other languages.
+/// Largest FlatBuffers message; offsets are signed in other languages.
 const BYTES_MAX: usize = i32::MAX as usize;
 
-/// Whether values lie where they are, and nothing refers to them.
+/// Returns whether values are stored in place, without an offset to them.
 fn is_in_place(ty: &Type) -> bool {
     matches!(ty, Type::Array(..) | Type::Base(_) | Type::Enum(_) | Type::Struct(_))
 }
 
-/// The union that a field has one or several of.
+/// Returns the union of which a field has one or several values.
 fn union_of(ty: &Type) -> Option<usize> {
     match ty {
         Type::Union(at) => Some(*at),
@@ -213,7 +213,7 @@ fn union_of(ty: &Type) -> Option<usize> {
     }
 }
 
-/// A default as it lies in place.
+/// Returns a default value in the form that is stored in place.
 fn bytes_of(default: Default, size: usize) -> Vec<u8> {
     match default {
         Default::Bool(value) => vec![u8::from(value)],
@@ -223,7 +223,7 @@ fn bytes_of(default: Default, size: usize) -> Vec<u8> {
     }
 }
 
-/// The name in JSON of the field that says which member of a union another has.
+/// Returns the JSON name of the field that contains the type of a union.
 fn type_name(field: &str) -> String {
     format!("{field}_type")
 }

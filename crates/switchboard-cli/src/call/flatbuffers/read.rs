@@ -1,4 +1,4 @@
-//! A table of FlatBuffers to JSON. Nothing is believed before it is looked at: offsets, lengths, depth and size.
+//! Converts a FlatBuffers table to JSON. Offsets, lengths, depth and size are checked before they are used.
 
 use super::{
     super::{json::name_of_double, metadata, thrift::For},
@@ -9,12 +9,12 @@ use super::{
 use switchboard_build::flatbuffers_interface::{Base, Enum, Interface, Member, Type};
 use switchboard_wire::flatbuffers::{Inline, Malformed, Place, Table, read_with};
 
-/// How JSON is to look.
+/// The form of JSON output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// On one line.
     compact: bool,
-    /// With the defaults of numbers and enums that are not there.
+    /// With the defaults of missing numbers and enums.
     defaults: bool,
     /// Vectors of bytes are base64.
     base64: bool,
@@ -30,17 +30,17 @@ impl Look {
         Look { compact: true, defaults: true, base64: false, whom: For::Programs }
     }
 
-    /// For messages of protobuf, which have their bytes in base64.
+    /// For protobuf messages, whose JSON has bytes in base64.
     pub(crate) const fn for_protobuf() -> Look {
         Look { base64: true, ..Look::for_programs() }
     }
 }
 
 impl Root<'_> {
-    /// The JSON of a message.
+    /// Converts a message to JSON.
     ///
     /// # Errors
-    /// Bytes that are no such table, or take more than `bytes_max` as JSON.
+    /// Bytes that are not such a table, or take more than `bytes_max` as JSON.
     pub(crate) fn read(self, message: &[u8], look: Look, bytes_max: usize) -> Result<String, Malformed> {
         let tables = Tables { interface: self.interface, look };
         read_with(message, |place| {
@@ -106,7 +106,7 @@ impl Tables<'_> {
         self.look.whom == For::Programs
     }
 
-    /// Writes a union, of one that is not known its number alone; says whether it is there.
+    /// Writes a union, or only the number of an unknown member; returns whether the union is present.
     fn union(
         &self,
         union: usize,
@@ -132,7 +132,7 @@ impl Tables<'_> {
         Ok(true)
     }
 
-    /// As generated code has a union.
+    /// Writes a union in the form of generated code.
     fn variant(&self, member: &Member, place: Place<'_>, out: &mut Text) -> Result<(), Malformed> {
         out.open('{');
         out.field(&member.variant)?;
@@ -141,7 +141,8 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// As [`union`](Self::union), for a vector of them: what is not known is null, and left out for programs.
+    /// Writes a vector of unions; see [`union`](Self::union). Unknown members are null for people, and omitted for
+    /// programs.
     fn unions(
         &self,
         union: usize,
@@ -193,7 +194,7 @@ impl Tables<'_> {
         Ok(true)
     }
 
-    /// Writes the name of a member of a union, or its number; the table that it is, if it is known.
+    /// Writes the name of a member of a union, or its number; returns its table, if the member is known.
     fn tag(&self, union: usize, tag: u8, out: &mut Text) -> Option<usize> {
         let Some(member) = self.member(union, tag) else {
             out.plain(tag);
@@ -248,7 +249,7 @@ impl Tables<'_> {
         self.list(item, place.items(size)?, out)
     }
 
-    /// The items of a list that is open, and its end.
+    /// Writes the items of an open list, and its end.
     fn list(&self, item: &Type, bytes: &[u8], out: &mut Text) -> Result<(), Malformed> {
         let is_object = matches!(item, Type::Struct(_));
         for bytes in bytes.chunks_exact(self.interface.layout(item).0) {
@@ -290,7 +291,7 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// By its name, or by a number that nobody here knows.
+    /// Writes a value by its name, or by its number if the name is unknown.
     fn named(&self, at: usize, bytes: &[u8], out: &mut Text) {
         let item = &self.interface.enums[at];
         let value = whole(item.base, bytes);
@@ -308,14 +309,14 @@ impl Tables<'_> {
     }
 }
 
-/// The members whose bits a value has; none unless they are all that it has.
+/// Returns the members whose bits a value has; `None` if the value has other bits too.
 fn bits_of(item: &Enum, value: i64) -> Option<Vec<&str>> {
     let within = item.members.iter().filter(|(_, bit)| value & bit != 0);
     let all = within.clone().fold(0, |all, (_, bit)| all | bit);
     (item.are_bits && all == value && value != 0).then(|| within.map(|(name, _)| &**name).collect())
 }
 
-/// A whole number.
+/// Reads an integer.
 fn whole(base: Base, bytes: &[u8]) -> i128 {
     match base {
         Base::I8 => i8::take(bytes).into(),
@@ -331,7 +332,7 @@ fn whole(base: Base, bytes: &[u8]) -> i128 {
 }
 
 fn number(base: Base, bytes: &[u8], out: &mut Text) {
-    // What rounds to a number of 32 bits is shorter than that number in 64 bits.
+    // A 32-bit number has a shorter decimal form than the same number in 64 bits.
     let (value, short) = match base {
         Base::Bool => return out.plain(bool::take(bytes)),
         Base::F32 => (f32::take(bytes).into(), format!("{:?}", f32::take(bytes))),

@@ -17,17 +17,17 @@ fn of_file(name: &str) -> Definitions {
     Definitions(Arc::new(Interface::read(&[file], &[]).unwrap()))
 }
 
-/// A method that takes every type.
+/// Returns a method with all types in its request.
 fn kinds() -> Procedure {
     of_file("kinds.fbs").procedure("Mirror/Show").unwrap()
 }
 
-/// A method that gives back what it gets.
+/// Returns a method that replies with its request.
 fn say() -> Procedure {
     definitions().procedure("Echo/Say").unwrap()
 }
 
-/// What is written of a message, as it is read.
+/// Converts a message to a table and back.
 fn echoed(message: &Value) -> Result<Value, String> {
     let procedure = say();
     let bytes = procedure.write(message)?;
@@ -35,7 +35,7 @@ fn echoed(message: &Value) -> Result<Value, String> {
     Ok(serde_json::from_str(&text).unwrap())
 }
 
-/// A message with every field.
+/// Returns a message with every field.
 fn full() -> Value {
     json!({
         "text": "h\u{e4}y", "number": i64::MIN, "none": 0, "flag": false, "mood": "Calm", "marks": "Read Kept",
@@ -51,7 +51,7 @@ fn full() -> Value {
     })
 }
 
-/// What flatc 2.0.8 writes of it.
+/// Output of flatc 2.0.8 for the message.
 const FULL: &str = "\
     300000002c006400080050000c00040005000600100028002c003000340038003c000700400000004400580048004c002c00000000001101\
     5c010000000000000100000000000000000000000000d0bf0100ffff0300000004010000f8000000dc0000009c0000007c00000070000000\
@@ -90,7 +90,7 @@ fn every_type_is_written_as_it_is_read() {
 }
 
 #[test]
-fn what_flatc_writes_is_read() {
+fn output_of_flatc_is_read() {
     let text = say().read(&bytes(FULL), COMPACT).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), full());
     // In the order of the file.
@@ -135,7 +135,7 @@ fn replies_look_as_json_does() {
 }
 
 #[test]
-fn mistakes_name_the_field() {
+fn errors_name_the_field() {
     for (message, expected) in [
         (json!([]), "expected an object, fbs.echo.Message, and not []"),
         (json!({"txt": ""}), "fbs.echo.Message has no \"txt\"; did you mean text?"),
@@ -176,7 +176,7 @@ fn bad_bytes_are_an_error_and_no_panic() {
         for value in [0, 1, 0x7F, 0xFF] {
             let mut bad = good.clone();
             bad[at] = value;
-            // Read or refused.
+            // The bytes are read or refused.
             let _ = procedure.read(&bad, COMPACT);
         }
         assert!(at > good.len() - 8 || procedure.read(&good[..at], COMPACT).is_err(), "{at}");
@@ -211,9 +211,9 @@ fn bad_bytes_are_an_error_and_no_panic() {
         ..procedure.clone()
     };
     for (procedure, bytes, expected) in [
-        (&procedure, shared_vector, "as JSON it would take over"),
+        (&procedure, shared_vector, "as JSON it would exceed"),
         (&procedure, tagless, "manners has 2 unions and 1 numbers of them"),
-        (&tag, unnamed, "the reply is no fbs.echo.Tag: fbs.echo.Tag.key is required and not there"),
+        (&tag, unnamed, "the reply is no fbs.echo.Tag: required field fbs.echo.Tag.key is missing"),
         (&procedure, b"\xff\xff\xff\xff".to_vec(), "the offset at 0 leads out of the message"),
     ] {
         let status = procedure.read(&bytes, COMPACT).unwrap_err();
@@ -223,7 +223,7 @@ fn bad_bytes_are_an_error_and_no_panic() {
 }
 
 #[test]
-fn names_that_nobody_declares_have_a_nearest() {
+fn unknown_names_get_the_nearest_as_a_suggestion() {
     let definitions = definitions();
     assert_eq!(definitions.list(None).unwrap(), ["fbs.echo.Echo"]);
     assert_eq!(definitions.list(Some("Echo")).unwrap()[..2], ["fbs.echo.Echo/Say", "fbs.echo.Echo/Count"]);

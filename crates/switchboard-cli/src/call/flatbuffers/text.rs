@@ -1,4 +1,4 @@
-//! JSON as it grows, up to a limit: what is read of a message is never held in another form.
+//! JSON text with a size limit: a message is written directly, without an intermediate form.
 
 use serde_json::Value as Json;
 use switchboard_wire::flatbuffers::Malformed;
@@ -8,18 +8,18 @@ use switchboard_wire::flatbuffers::Malformed;
 pub(super) struct Text {
     out: String,
     bytes_max: usize,
-    /// What was looked at and left out.
+    /// Items that were omitted.
     skipped: usize,
     /// On one line, without spaces.
     compact: bool,
-    /// Objects and lists that are open.
+    /// Number of open objects and lists.
     depth: usize,
-    /// Nothing is in the innermost of them.
+    /// The innermost object or list is empty.
     empty: bool,
 }
 
 impl Text {
-    /// One that has so many bytes at most, but for the value in which that is noticed.
+    /// Creates a text of at most `bytes_max` bytes; the value that exceeds the limit is still written.
     pub(super) fn new(compact: bool, bytes_max: usize) -> Text {
         Text { out: String::new(), bytes_max, skipped: 0, compact, depth: 0, empty: true }
     }
@@ -35,7 +35,7 @@ impl Text {
         self.empty = true;
     }
 
-    /// Ends it.
+    /// Ends an object or list.
     pub(super) fn close(&mut self, sign: char) {
         self.depth -= 1;
         if !self.empty {
@@ -48,17 +48,17 @@ impl Text {
     /// Begins an item of a list.
     ///
     /// # Errors
-    /// There is too much already.
+    /// The text exceeds its limit.
     pub(super) fn item(&mut self) -> Result<(), Malformed> {
         self.next()?;
         self.line();
         Ok(())
     }
 
-    /// Begins an item that goes on the same line.
+    /// Begins an item on the same line.
     ///
     /// # Errors
-    /// There is too much already.
+    /// The text exceeds its limit.
     pub(super) fn item_beside(&mut self) -> Result<(), Malformed> {
         let first = self.empty;
         self.next()?;
@@ -78,7 +78,7 @@ impl Text {
     /// Begins the field of an object.
     ///
     /// # Errors
-    /// There is too much already.
+    /// The text exceeds its limit.
     pub(super) fn field(&mut self, name: &str) -> Result<(), Malformed> {
         self.item()?;
         self.quoted(name);
@@ -86,20 +86,20 @@ impl Text {
         Ok(())
     }
 
-    /// A text within.
+    /// Writes a string.
     pub(super) fn quoted(&mut self, text: &str) {
         self.out += &Json::from(text).to_string();
     }
 
-    /// A number, true or false.
+    /// Writes a number, true or false.
     pub(super) fn plain(&mut self, value: impl std::fmt::Display) {
         self.out += &value.to_string();
     }
 
-    /// Leaves out an item, which counts as a byte: offsets may lead to the same one over and over again.
+    /// Omits an item, which counts as a byte: offsets may lead to the same item many times.
     ///
     /// # Errors
-    /// There is too much already.
+    /// The text exceeds its limit.
     pub(super) fn skip(&mut self) -> Result<(), Malformed> {
         self.skipped += 1;
         self.check()
@@ -107,7 +107,7 @@ impl Text {
 
     fn check(&self) -> Result<(), Malformed> {
         match self.out.len() + self.skipped > self.bytes_max {
-            true => Err(Malformed::new(format!("as JSON it would take over {} bytes", self.bytes_max))),
+            true => Err(Malformed::new(format!("as JSON it would exceed {} bytes", self.bytes_max))),
             false => Ok(()),
         }
     }

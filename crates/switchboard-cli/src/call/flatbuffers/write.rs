@@ -1,4 +1,4 @@
-//! JSON to a table of FlatBuffers.
+//! Converts JSON to a FlatBuffers table.
 
 mod unions;
 
@@ -17,11 +17,12 @@ use switchboard_build::flatbuffers_interface::{Base, Field, Interface, Type};
 use switchboard_wire::flatbuffers::{DEPTH_MAX, Inline, Writer};
 
 impl Root<'_> {
-    /// The message that an object has. Those of programs have lists for all vectors, of which tables of generated code
-    /// leave out the empty ones.
+    /// Converts an object to a message. Programs write lists for all vectors, and generated code omits empty ones from
+    /// tables.
     ///
     /// # Errors
-    /// What does not fit, and where; what takes more than `bytes_max`, or lies too deep for readers.
+    /// The value that does not fit, and its field; a message that takes more than `bytes_max`, or nests too deep for
+    /// readers.
     pub(crate) fn write(self, json: &Json, whose: For, bytes_max: usize) -> Result<Bytes, String> {
         let tables = Tables {
             interface: self.interface,
@@ -34,29 +35,29 @@ impl Root<'_> {
     }
 }
 
-/// What a table has of a field.
+/// The part of a table for a field.
 enum Part<'a> {
     /// Bytes in the table.
     InPlace(Vec<u8>),
-    /// A vector of bytes: the numbers of unions.
+    /// A vector of bytes: the types of unions.
     Tags(Vec<u8>),
-    /// A vector of the tables that these numbers mean.
+    /// A vector of tables with these types.
     Unions(Vec<usize>, Vec<&'a Json>),
     Value(Type, &'a Json),
 }
 
-/// A part, and where it goes.
+/// A part, and its position.
 struct Placed<'a> {
-    /// In the table.
+    /// Index in the table.
     number: usize,
     align: usize,
-    /// Of the field, for messages.
+    /// Name of the field, for error texts.
     name: &'a str,
     part: Part<'a>,
 }
 
 impl<'a> Placed<'a> {
-    /// What the field refers to.
+    /// Creates a part that a field refers to by an offset.
     fn offset(field: &'a Field, number: usize, part: Part<'a>) -> Placed<'a> {
         Placed { number, align: 4, name: &field.name, part }
     }
@@ -66,12 +67,12 @@ struct Tables<'a> {
     interface: &'a Interface,
     whose: For,
     bytes_max: usize,
-    /// Tables that are under way.
+    /// Depth of the tables that are being written.
     depth: Cell<u32>,
 }
 
 impl<'a> Tables<'a> {
-    /// Appends a table; its position.
+    /// Appends a table; returns its position.
     fn table(&self, at: usize, json: &Json, out: &mut Writer) -> Result<usize, Wrong> {
         let depth = self.depth.get() + 1;
         if depth > DEPTH_MAX {
@@ -83,23 +84,23 @@ impl<'a> Tables<'a> {
         Ok(table)
     }
 
-    /// Whether it is an empty vector that generated code would not write.
+    /// Returns whether the value is an empty vector that generated code would omit.
     fn leaves_out(&self, field: &Field, value: &Json) -> bool {
         let is_empty = value.as_array().is_some_and(Vec::is_empty) && matches!(field.ty, Type::Vector(_));
         is_empty && self.whose == For::Programs && !field.required
     }
 
-    /// Structs have bytes for what JSON leaves out, and so have tables: what is short there may be long here.
+    /// Structs and tables have bytes for fields that JSON omits: short JSON may be long here.
     fn check(&self, bytes: usize) -> Result<(), Wrong> {
         match bytes > self.bytes_max {
-            true => Err(Wrong::new(format!("as FlatBuffers it would take over {} bytes", self.bytes_max))),
+            true => Err(Wrong::new(format!("as FlatBuffers it would exceed {} bytes", self.bytes_max))),
             false => Ok(()),
         }
     }
 
     fn table_within(&self, at: usize, json: &Json, out: &mut Writer) -> Result<usize, Wrong> {
         let mut parts = self.parts(at, json)?;
-        // The widest first, which leaves no gaps.
+        // The widest part is first, which leaves no gaps.
         parts.sort_by_key(|part| Reverse(part.align));
         out.begin();
         let mut slots = Vec::new();
@@ -118,7 +119,7 @@ impl<'a> Tables<'a> {
         Ok(table)
     }
 
-    /// What there is of the fields of a table.
+    /// Returns the parts of all fields of a table.
     fn parts<'j>(&self, at: usize, json: &'j Json) -> Result<Vec<Placed<'j>>, Wrong>
     where
         'a: 'j,
@@ -144,7 +145,7 @@ impl<'a> Tables<'a> {
         Ok(placed)
     }
 
-    /// A field that is no union.
+    /// Returns the part of a field that is not a union.
     fn plain<'j>(
         &self,
         field: &'j Field,
@@ -175,7 +176,7 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
-    /// Appends what a field refers to; its position.
+    /// Appends a part that a field refers to; returns its position.
     fn referred(&self, part: &Part<'_>, out: &mut Writer) -> Result<usize, Wrong> {
         match part {
             Part::InPlace(_) => unreachable!("it is in the table"),
@@ -217,7 +218,7 @@ impl<'a> Tables<'a> {
         })
     }
 
-    /// Whether a vector of it is bytes, which MessagePack has a type for.
+    /// Returns whether vectors of the type are byte strings, for which MessagePack has a type.
     fn is_byte(&self, item: &Type) -> bool {
         match item {
             Type::Base(base) => *base == Base::U8,
@@ -226,7 +227,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Appends what lies in place.
+    /// Appends a value that is stored in place.
     fn in_place(&self, ty: &Type, json: &Json, out: &mut Vec<u8>) -> Result<(), Wrong> {
         match ty {
             Type::Array(item, len) => {
@@ -265,7 +266,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// The number of a member, or of several with spaces between.
+    /// Returns the number of a member, or of several with spaces between them.
     fn named(&self, at: usize, names: &str) -> Result<i64, Wrong> {
         let item = &self.interface.enums[at];
         let find = |name: &str| {
@@ -283,12 +284,12 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// A value that is said; null is as good as none.
+/// Returns a value that is present; null counts as missing.
 fn present<'a>(object: &'a Map<String, Json>, name: &str) -> Option<&'a Json> {
     object.get(name).filter(|value| !value.is_null())
 }
 
-/// Names that something of this name does not have are mistakes.
+/// Refuses fields whose names the type does not have.
 fn only(name: &str, object: &Map<String, Json>, known: &[impl AsRef<str>]) -> Result<(), Wrong> {
     let unknown = object.keys().find(|key| !known.iter().any(|name| name.as_ref() == **key));
     let Some(unknown) = unknown else { return Ok(()) };
@@ -296,7 +297,7 @@ fn only(name: &str, object: &Map<String, Json>, known: &[impl AsRef<str>]) -> Re
     Err(Wrong::new(format!("{name} has no {unknown:?}{known}")))
 }
 
-/// What becomes of each value; mistakes say in which.
+/// Converts each value; errors name the index.
 fn each<T>(
     values: &[Json],
     mut make: impl FnMut(&Json) -> Result<T, Wrong>,

@@ -1,7 +1,7 @@
-//! Calls of services of `.thrift` files: the files say what JSON becomes on the wire, and what comes back.
+//! Calls of services of `.thrift` files: converts JSON to the wire and replies to JSON by these files.
 //!
-//! Bytes are base64 in JSON, enums the names of their members, and maps objects where their keys are texts or numbers,
-//! else lists of pairs.
+//! In JSON, bytes are base64, enums are the names of their members, and maps are objects if their keys are texts or
+//! numbers, otherwise lists of pairs.
 
 mod reply;
 mod request;
@@ -28,7 +28,7 @@ impl Command<'_> {
     pub(super) async fn call_function(&mut self, output: &mut Output) -> Result<(), Failure> {
         let Some(definitions) = Definitions::of_files(&self.args.schema)? else {
             let text = "calls on Thrift need the .thrift file of the service: name it with --thrift FILE";
-            return Err(Failure::Asked(text.into()));
+            return Err(Failure::Usage(text.into()));
         };
         let function = definitions.function(&self.args.verb)?;
         self.oneway |= function.method.oneway;
@@ -36,10 +36,10 @@ impl Command<'_> {
         if !self.args.headers.is_empty() && has_header == [false, false] && !self.target.is_posted() {
             let text = "Thrift carries metadata behind THeader and on HTTP alone: add ?protocol=header to the URL, \
                         if the server speaks it, or leave -H away";
-            return Err(Failure::Asked(text.into()));
+            return Err(Failure::Usage(text.into()));
         }
         let method = ClientMethod::intern(&function.path, Kind::Unary, Idempotency::Unknown)
-            .map_err(|status| Failure::Asked(status.message().to_owned()))?;
+            .map_err(|status| Failure::Usage(status.message().to_owned()))?;
         let takes_fields = !function.method.arguments.is_empty();
         let input = Input::new(self.args.data.as_deref(), false, takes_fields)?;
         let requests = input.read(Form::Arguments(function.clone()));
@@ -48,22 +48,22 @@ impl Command<'_> {
     }
 }
 
-/// What the files declare that the command line names.
+/// The declarations of the files that the command line names.
 #[derive(Debug)]
 pub(crate) struct Definitions(Arc<Interface>);
 
 impl Definitions {
-    /// None if the command line names no file.
+    /// Returns `None` if the command line names no file.
     pub(crate) fn of_files(args: &SchemaArgs) -> Result<Option<Definitions>, Failure> {
         if args.thrift.is_empty() {
             return Ok(None);
         }
         let read = Interface::read(&args.thrift, &args.includes);
-        let interface = read.map_err(|error| Failure::Asked(error.to_string()))?;
+        let interface = read.map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(Some(Definitions(Arc::new(interface))))
     }
 
-    /// The names of all services, or of the methods of one.
+    /// Returns the names of all services, or of the methods of one.
     pub(super) fn list(&self, service: Option<&str>) -> Result<Vec<String>, Failure> {
         let Some(name) = service else {
             return Ok(self.0.services.iter().map(|service| service.name.clone()).collect());
@@ -72,17 +72,17 @@ impl Definitions {
         Ok(service.methods.iter().map(|method| format!("{}/{}", service.name, method.name)).collect())
     }
 
-    /// The method that was typed.
+    /// Returns the method that the user typed.
     pub(super) fn function(&self, typed: &str) -> Result<Function, Failure> {
-        let (service, name) = split_method(typed).map_err(Failure::Asked)?;
+        let (service, name) = split_method(typed).map_err(Failure::Usage)?;
         let service = self.service(service)?;
         let known: Vec<_> = service.methods.iter().map(|method| &*method.name).collect();
-        let at = method_at(&service.name, &known, name).map_err(Failure::Asked)?;
+        let at = method_at(&service.name, &known, name).map_err(Failure::Usage)?;
         let path = format!("{}/{name}", service.name);
         Ok(Function { interface: self.0.clone(), path, method: service.methods[at].clone() })
     }
 
-    /// Every service, and its methods.
+    /// Returns every service, and its methods.
     pub(crate) fn services(&self) -> impl Iterator<Item = (&str, Vec<Function>)> {
         self.0.services.iter().map(|service| {
             let function = |method: &Method| Function {
@@ -96,7 +96,7 @@ impl Definitions {
 
     fn service(&self, name: &str) -> Result<&Service, Failure> {
         let known: Vec<_> = self.0.services.iter().map(|service| &*service.name).collect();
-        let at = service_at(&known, name).map_err(Failure::Asked)?;
+        let at = service_at(&known, name).map_err(Failure::Usage)?;
         Ok(&self.0.services[at])
     }
 }
@@ -116,18 +116,18 @@ impl Function {
         &self.path
     }
 
-    /// As it is on the wire.
+    /// The name on the wire.
     pub(crate) fn name(&self) -> &str {
         &self.method.name
     }
 
-    /// The names of its arguments.
+    /// Returns the names of its arguments.
     pub(crate) fn arguments(&self) -> impl Iterator<Item = &str> {
         self.method.arguments.iter().map(|argument| &*argument.name)
     }
 
-    /// The number of the only argument if that is a struct: services of protobuf have such methods, and rpcx sends it
-    /// without what is around it.
+    /// Returns the field number of the only argument if that is a struct: protobuf services have such methods, and rpcx
+    /// sends the struct without the enclosing one.
     pub(crate) fn sole(&self) -> Option<i16> {
         match &self.method.arguments[..] {
             [Field { id, ty: Type::Struct(_), .. }] => Some(*id),
@@ -135,23 +135,24 @@ impl Function {
         }
     }
 
-    /// Whether it is as protobuf has methods: one struct with the number 1, and a struct or nothing back.
+    /// Returns whether it has the form of a protobuf method: one struct with the number 1, and a struct or nothing as
+    /// its result.
     pub(crate) fn is_of_messages(&self) -> bool {
         self.sole() == Some(1) && (self.returns_struct() || self.method.returns.is_none())
     }
 
-    /// Whether it returns a struct.
+    /// Returns whether it returns a struct.
     pub(crate) fn returns_struct(&self) -> bool {
         matches!(self.method.returns, Some(Type::Struct(_)))
     }
 
-    /// Whether nothing comes back.
+    /// Returns whether it has no reply.
     pub(crate) fn is_oneway(&self) -> bool {
         self.method.oneway
     }
 }
 
-/// The type of a value on the wire.
+/// Returns the type of a value on the wire.
 fn on_the_wire(ty: &Type) -> thrift::Type {
     match ty {
         Type::Binary | Type::String => thrift::Type::STRING,
@@ -181,12 +182,12 @@ mod tests {
         Definitions(Arc::new(Interface::read(&[file], &[]).unwrap()))
     }
 
-    /// Of the service in the file, whose methods return what they get.
+    /// Returns a method of the service in the file; its methods return their arguments.
     fn function(name: &str) -> Function {
         definitions().function(&format!("Echo/{name}")).unwrap()
     }
 
-    /// The reply to a request: field 1 of its struct, the only one, is field 0 of the result.
+    /// Returns the reply to a request: field 1 of its struct, the only one, becomes field 0 of the result.
     fn echoed(name: &str, value: &Value) -> Result<Value, String> {
         let function = function(name);
         let mut result = function.write(&json!({"value": value}))?.to_vec();
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_the_field() {
+    fn errors_name_the_field() {
         for (method, value, expected) in [
             ("small", json!(128), "field value: expected a whole number of 8 bits and not 128"),
             ("number", json!("1"), "field value: expected a whole number of 32 bits and not \"1\""),
@@ -242,16 +243,16 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_are_statuses_and_what_is_no_result_is_named() {
+    fn exceptions_are_statuses_and_invalid_results_are_errors() {
         let read = |method: &str, result: &'static [u8]| function(method).read(&result.into());
-        // Field 1, a struct, in it field 1, a text.
+        // Field 1, a struct with a text as field 1.
         let thrown = read("find", b"\x0c\0\x01\x0b\0\x01\0\0\0\x04gone\0\0").unwrap_err();
         assert_eq!((thrown.code(), thrown.message()), (Code::NotFound, r#"test.echo.Gone {"why":"gone"}"#));
         assert_eq!(read("nothing", b"\0").unwrap(), Value::Null);
         for (method, result, expected) in [
-            // A field that nobody knows, and nothing else.
+            // Only an unknown field.
             ("find", &b"\x02\0\x09\x01\0"[..], "neither a value nor an exception that the file declares"),
-            ("find", b"\x0b\0\0\0\0\0\x09", "the reply is no result of test.echo.Echo/find: "),
+            ("find", b"\x0b\0\0\0\0\0\x09", "the reply is not a result of test.echo.Echo/find: "),
             ("list", b"\x0f\0\0\x0b\0\0\0\x01\0\0\0\0\0", "elements of type 11 where the file has I32"),
         ] {
             let wrong = read(method, result).unwrap_err();
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_declares_have_a_nearest() {
+    fn unknown_names_get_the_nearest_as_a_suggestion() {
         let definitions = definitions();
         assert_eq!(definitions.list(None).unwrap(), ["test.echo.Base", "test.echo.Echo"]);
         let methods = definitions.list(Some("Echo")).unwrap();

@@ -1,4 +1,4 @@
-//! What Thrift writes to JSON: the struct of a method's result, or of its arguments.
+//! Converts Thrift to JSON: the struct of a method's result, or of its arguments.
 
 use super::{
     super::{json::name_of_double, metadata},
@@ -10,13 +10,13 @@ use switchboard::{Code, Origin, Status};
 use switchboard_build::interface::{Field, Interface, Struct, Type};
 use switchboard_wire::thrift::{self, Malformed, Reader, Uuid, Value};
 
-/// What the struct of a result holds.
+/// The content of a result struct.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// What the method returned; null for `void`.
+    /// The value that the method returned; null for `void`.
     Value(Json),
     Thrown(Thrown),
-    /// Neither of them.
+    /// Neither a value nor an exception.
     Nothing,
 }
 
@@ -34,10 +34,10 @@ pub(crate) struct Thrown {
 }
 
 impl Function {
-    /// What the method returned; null for `void`.
+    /// Returns the value that the method returned; null for `void`.
     ///
     /// # Errors
-    /// The exception that it threw, and `Internal` for bytes that are no result of it.
+    /// The exception that it threw, and `Internal` for bytes that are not a result of it.
     pub(crate) fn read(&self, result: &Bytes) -> Result<Json, Status> {
         match self.read_result(result, For::People)? {
             Outcome::Value(value) => Ok(value),
@@ -48,13 +48,13 @@ impl Function {
         }
     }
 
-    /// What a result holds.
+    /// Returns the content of a result.
     ///
     /// # Errors
-    /// `Internal` for bytes that are no result of the method.
+    /// `Internal` for bytes that are not a result of the method.
     pub(crate) fn read_result(&self, result: &Bytes, whom: For) -> Result<Outcome, Status> {
         self.outcome(result, whom).map_err(|malformed| {
-            Status::internal(format!("the reply is no result of {}: {malformed}", self.path))
+            Status::internal(format!("the reply is not a result of {}: {malformed}", self.path))
         })
     }
 
@@ -83,10 +83,10 @@ impl Function {
         Ok(outcome)
     }
 
-    /// The arguments by their names.
+    /// Returns the arguments by their names.
     ///
     /// # Errors
-    /// Bytes that are no arguments of the method.
+    /// Bytes that are not arguments of the method.
     pub(crate) fn read_arguments(&self, arguments: &Bytes, whom: For) -> Result<Json, Malformed> {
         self.values(arguments, whom).fields(&self.method.arguments)
     }
@@ -95,7 +95,7 @@ impl Function {
         Values { interface: &self.interface, whom, input: Reader::new(bytes) }
     }
 
-    /// The status for a result that says nothing.
+    /// Returns the status for an empty result.
     pub(crate) fn nothing(&self) -> Status {
         Status::internal(format!(
             "the result of {} has neither a value nor an exception that the file declares",
@@ -114,18 +114,18 @@ impl Thrown {
         Thrown { name: item.name.clone(), fields, code, text, bytes }
     }
 
-    /// The status that a server of ours gives to the exception on wires that have statuses.
+    /// Returns the status that our servers use for the exception on wires that have statuses.
     pub(crate) fn status(self) -> Status {
         Status::new(self.code, self.text).with_detail(self.name, self.bytes).with_origin(Origin::Peer)
     }
 }
 
-/// Whom JSON is for.
+/// The readers for whom JSON is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum For {
     /// Enums are the names of their members, and bytes base64.
     People,
-    /// As clients and servers have it that are made of the file: enums and bytes are numbers.
+    /// As generated clients and servers use it: enums and bytes are numbers.
     Programs,
 }
 
@@ -208,7 +208,7 @@ impl Values<'_> {
     }
 }
 
-/// A key as JSON has it.
+/// Formats a key as JSON does.
 fn name_of(key: Json) -> String {
     match key {
         Json::String(text) => text,
@@ -216,7 +216,7 @@ fn name_of(key: Json) -> String {
     }
 }
 
-/// Elements of other types than the file says are skipped by libraries of Thrift; who asks wants to know.
+/// Thrift libraries skip elements of other types than the file declares; this command reports them.
 fn check(kinds: &[(thrift::Type, &Type)], count: usize) -> Result<(), Malformed> {
     match kinds.iter().find(|(kind, ty)| count > 0 && *kind != on_the_wire(ty)) {
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! JSON to what Thrift writes: the struct of a method's arguments, or of its result.
+//! Converts JSON to Thrift: the struct of a method's arguments, or of its result.
 
 use super::{
     super::json::{Wrong, base64, boolean, double, integer, list, object, text},
@@ -14,20 +14,20 @@ use switchboard_wire::thrift::{
 };
 
 impl Function {
-    /// The struct of the arguments that an object names; those that it leaves out are the server's to choose.
+    /// Writes the struct of the arguments that an object contains; the server chooses the values of missing ones.
     ///
     /// # Errors
-    /// What does not fit, and where.
+    /// The value that does not fit, and its field.
     pub(crate) fn write(&self, json: &Json) -> Result<Bytes, String> {
         let mut writer = Writer { interface: &self.interface, out: Vec::new() };
         writer.fields(&self.path, &self.method.arguments, json).map_err(Wrong::said)?;
         Ok(writer.out.into())
     }
 
-    /// The struct of a result that holds this value.
+    /// Writes the struct of a result with this value.
     ///
     /// # Errors
-    /// What does not fit, and where.
+    /// The value that does not fit, and its field.
     pub(crate) fn write_result(&self, json: &Json) -> Result<Bytes, String> {
         let mut writer = Writer { interface: &self.interface, out: Vec::new() };
         if let Some(ty) = &self.method.returns {
@@ -38,12 +38,12 @@ impl Function {
         Ok(writer.out.into())
     }
 
-    /// The struct of a result that holds the exception of this status, if the method declares it.
+    /// Writes the struct of a result with the exception of this status, if the method declares it.
     pub(crate) fn write_thrown(&self, status: &Status) -> Option<Bytes> {
         self.method.throws.iter().find_map(|throw| {
             let Type::Struct(at) = throw.ty else { return None };
             let name = &self.interface.structs[at].name;
-            // Whoever wrote the status may have put anything there.
+            // The details of a status may contain anything, so they are checked.
             let detail = status.details().iter().find(|detail| {
                 let mut input = Reader::new(&detail.value);
                 detail.type_name == *name && input.skip(thrift::Type::STRUCT).is_ok() && input.left() == 0
@@ -63,7 +63,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes a struct; says how many of its fields there were.
+    /// Writes a struct; returns how many of its fields were present.
     fn fields(&mut self, name: &str, fields: &[Field], json: &Json) -> Result<usize, Wrong> {
         let object = object(name, json)?;
         if let Some(unknown) = object.keys().find(|key| !fields.iter().any(|field| field.name == **key)) {
@@ -126,7 +126,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// An object, or a list of pairs.
+    /// Writes a map from an object, or from a list of pairs.
     fn map<'j>(&mut self, key: &Type, value: &Type, json: &'j Json) -> Result<(), Wrong> {
         let pairs: Vec<(Json, &'j Json)> = match json {
             Json::Object(object) => {
@@ -151,7 +151,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// By its name, or by a number that nobody here may know.
+    /// Returns the number of a member from its name, or from a number that may be unknown.
     fn member(&self, at: usize, json: &Json) -> Result<i32, Wrong> {
         let item = &self.interface.enums[at];
         let Json::String(wanted) = json else { return integer(json) };
@@ -163,14 +163,14 @@ impl Writer<'_> {
     }
 }
 
-/// A key of a map, which is a text in JSON whatever it is.
+/// Converts a key of a map, which is always a text in JSON.
 fn named_key(key: &Type, name: &str) -> Json {
     let is_text = matches!(key, Type::Binary | Type::String | Type::Uuid);
     let plain = |json: &Json| !is_text && (json.is_number() || json.is_boolean());
     serde_json::from_str(name).ok().filter(plain).unwrap_or_else(|| name.into())
 }
 
-/// Base64, or a list of numbers, which programs write.
+/// Reads base64, or a list of numbers, which programs write.
 fn binary(json: &Json) -> Result<Bytes, Wrong> {
     if let Json::Array(numbers) = json {
         let bytes = numbers.iter().map(|number| u8::try_from(number.as_u64()?).ok());

@@ -1,4 +1,4 @@
-//! What `.thrift` files say: arguments by their names and values alone in JSON and MessagePack, structs in Thrift.
+//! Conversions by `.thrift` files: arguments by name and plain values in JSON and MessagePack, structs in Thrift.
 
 use super::messages::{Side, read_value, write_value};
 use crate::call::{For, Function, Outcome};
@@ -6,18 +6,18 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use switchboard::{Codec, Result, proxy::Translation};
 
-/// Arguments of a method and its result back, with the exceptions that it declares.
+/// Converts arguments of a method and its result back, with the exceptions that it declares.
 pub(super) fn translation(function: &Function, from: Codec, to: Codec) -> Translation {
     let [requests, replies, failures] = [(); 3].map(|()| function.clone());
     Translation::new(
         move |message| {
             let read = read_request(&requests, &message, from, For::Programs);
             let written = read.and_then(|value| write_request(&requests, &value, to));
-            written.map_err(|why| Side::Request.wrong(from, &why))
+            written.map_err(|why| Side::Request.malformed(from, &why))
         },
         move |message| {
             let value = read_reply(&replies, &message, to)?;
-            write_reply(&replies, &value, from).map_err(|why| Side::Reply.wrong(to, &why))
+            write_reply(&replies, &value, from).map_err(|why| Side::Reply.malformed(to, &why))
         },
     )
     .failure(move |status| match from {
@@ -26,7 +26,7 @@ pub(super) fn translation(function: &Function, from: Codec, to: Codec) -> Transl
     })
 }
 
-/// A message in Thrift as JSON for people, an exception under its name.
+/// Converts a Thrift message to JSON for people, an exception under its name.
 pub(super) fn shown(
     function: &Function,
     side: Side,
@@ -69,7 +69,7 @@ fn write_request(function: &Function, value: &Value, codec: Codec) -> std::resul
 
 fn read_reply(function: &Function, message: &Bytes, codec: Codec) -> Result<Value> {
     if !matches!(codec, Codec::Thrift | Codec::ThriftStruct) {
-        return read_value(message, codec).map_err(|why| Side::Reply.wrong(codec, &why));
+        return read_value(message, codec).map_err(|why| Side::Reply.malformed(codec, &why));
     }
     match outcome(function, message, codec, For::Programs)? {
         Outcome::Value(value) => Ok(value),
@@ -88,7 +88,7 @@ fn write_reply(function: &Function, value: &Value, codec: Codec) -> std::result:
     }
 }
 
-/// What a result in Thrift holds.
+/// Returns the content of a Thrift result.
 pub(super) fn outcome(function: &Function, message: &Bytes, codec: Codec, whom: For) -> Result<Outcome> {
     match codec {
         Codec::ThriftStruct if function.returns_struct() => function.read_result(&in_field(0, message), whom),
@@ -99,13 +99,13 @@ pub(super) fn outcome(function: &Function, message: &Bytes, codec: Codec, whom: 
 /// Bytes before the struct in a field: type and number.
 const FIELD_HEAD: usize = 3;
 
-/// A struct as the only field of another.
+/// Encloses a struct as the only field of another.
 fn in_field(id: i16, message: &Bytes) -> Bytes {
     let [high, low] = id.to_be_bytes();
     [&[12, high, low][..], message, &[0]].concat().into()
 }
 
-/// The struct that is the only field of another; one that is left out is empty.
+/// Returns the struct that is the only field of another; a missing one is empty.
 fn out_of_field(whole: &Bytes) -> Bytes {
     match whole.len() > FIELD_HEAD {
         true => whole.slice(FIELD_HEAD..whole.len() - 1),

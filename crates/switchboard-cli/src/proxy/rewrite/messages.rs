@@ -1,10 +1,10 @@
-//! Messages of one direction: protobuf by its descriptor and as structs of Thrift, JSON and MessagePack as what they
-//! say they are.
+//! Messages of one direction: protobuf by its descriptor and as Thrift structs, JSON and MessagePack by their own
+//! structure.
 
 use super::{Family, functions};
 use crate::{
     call::{For, Function, Outcome},
-    proxy::known,
+    proxy::schema,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -16,7 +16,7 @@ use switchboard::{
     proxy::Translation,
 };
 
-/// What is known of the messages of a method.
+/// The types of the messages of a method, as far as they are known.
 #[derive(Clone, Debug)]
 pub(super) struct Messages {
     types: Option<[MessageDescriptor; 2]>,
@@ -25,9 +25,9 @@ pub(super) struct Messages {
     function: Option<Function>,
 }
 
-const NO_TYPES: &str = "nothing is known of its messages here";
+const NO_TYPES: &str = "its messages are unknown here";
 
-/// Where messages go.
+/// The direction of messages.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::proxy) enum Side {
     Request,
@@ -35,28 +35,28 @@ pub(in crate::proxy) enum Side {
 }
 
 impl Messages {
-    /// Nothing, which is enough for codecs that name their fields.
+    /// Creates messages without types, which is enough for codecs that contain field names.
     pub(super) fn plain() -> Messages {
         Messages { types: None, structs: None, function: None }
     }
 
-    /// Those of protobuf.
+    /// Creates the messages of a protobuf method.
     ///
     /// # Errors
-    /// A schema that Thrift cannot go by, where it is to.
+    /// A schema that Thrift cannot represent, if Thrift is needed.
     pub(super) fn of(
-        known: &known::Messages,
+        protobuf: &schema::Messages,
         function: Option<&Function>,
         has_thrift: bool,
     ) -> Result<Messages> {
         Ok(Messages {
-            types: Some([known.request(), known.reply()]),
-            structs: has_thrift.then(|| known.structs()).transpose()?,
+            types: Some([protobuf.request(), protobuf.reply()]),
+            structs: has_thrift.then(|| protobuf.structs()).transpose()?,
             function: function.filter(|_| has_thrift).cloned(),
         })
     }
 
-    /// Rewrites the messages of a call.
+    /// Converts the messages of a call.
     pub(super) fn translation(self, from: Codec, to: Codec) -> Translation {
         let of_replies = self.clone();
         Translation::new(
@@ -65,22 +65,22 @@ impl Messages {
         )
     }
 
-    /// As JSON for people.
+    /// Converts a message to JSON for people.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A malformed message.
     pub(super) fn shown(&self, side: Side, message: &Bytes, codec: Codec) -> Result<Value> {
         let json = match codec {
             Codec::Json => message.clone(),
             codec => self.rewritten(side, message, codec, Codec::Json)?,
         };
-        read_value(&json, Codec::Json).map_err(|why| side.wrong(codec, &why))
+        read_value(&json, Codec::Json).map_err(|why| side.malformed(codec, &why))
     }
 
-    /// A message in another codec.
+    /// Converts a message to another codec.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A malformed message.
     pub(super) fn rewritten(&self, side: Side, message: &Bytes, from: Codec, to: Codec) -> Result<Bytes> {
         let (mut message, mut codec) = (message.clone(), from);
         if Family::of(from) == Family::Thrift {
@@ -91,7 +91,7 @@ impl Messages {
         let wanted = if Family::of(to) == Family::Thrift { Codec::Proto } else { to };
         if codec != wanted {
             let written = rewrite(&message, codec, wanted, self.descriptor(side));
-            message = written.map_err(|why| side.wrong(from, &why))?;
+            message = written.map_err(|why| side.malformed(from, &why))?;
         }
         match wanted == to {
             true => Ok(message),
@@ -99,10 +99,10 @@ impl Messages {
         }
     }
 
-    /// A message of protobuf by the names of its fields, with enums and all numbers as numbers.
+    /// Converts a protobuf message to its fields by name, with enums and all numbers as numbers.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A malformed message.
     pub(super) fn by_name(&self, side: Side, message: &Bytes) -> std::result::Result<Value, String> {
         const LOOK: SerializeOptions = SerializeOptions::new()
             .stringify_64_bit_integers(false)
@@ -113,10 +113,10 @@ impl Messages {
         read.serialize_with_options(serde_json::value::Serializer, &LOOK).map_err(|error| error.to_string())
     }
 
-    /// A message of protobuf out of JSON.
+    /// Converts JSON to a protobuf message.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A value that does not fit.
     pub(super) fn of_names(&self, side: Side, json: &str) -> std::result::Result<Bytes, String> {
         let descriptor = self.descriptor(side).ok_or(NO_TYPES)?;
         let read = read(&Bytes::copy_from_slice(json.as_bytes()), Codec::Json, descriptor)?;
@@ -129,7 +129,7 @@ impl Messages {
 
     fn as_structs(&self, side: Side, from: Codec, to: Codec, message: &Bytes) -> Result<Bytes> {
         let Some(structs) = &self.structs else {
-            return Err(Status::internal("nothing is known of Thrift here"));
+            return Err(Status::internal("no Thrift types are known here"));
         };
         match side {
             Side::Request => structs.request(from, to, message),
@@ -137,7 +137,7 @@ impl Messages {
         }
     }
 
-    /// The exception that a result holds which is no message, if there is a file that names it.
+    /// Returns the exception in a result, if a file names it.
     fn thrown(&self, result: &Bytes, codec: Codec) -> Option<Status> {
         match functions::outcome(self.function.as_ref()?, result, codec, For::Programs) {
             Ok(Outcome::Thrown(thrown)) => Some(thrown.status()),
@@ -147,18 +147,18 @@ impl Messages {
 }
 
 impl Side {
-    /// The status for a message that is none.
-    pub(super) fn wrong(self, codec: Codec, why: &str) -> Status {
+    /// Returns the status for a malformed message.
+    pub(super) fn malformed(self, codec: Codec, why: &str) -> Status {
         match self {
             Side::Request => {
-                Status::invalid_argument(format!("the request is no {codec} of its method: {why}"))
+                Status::invalid_argument(format!("the request is not {codec} of its method: {why}"))
             }
-            Side::Reply => Status::internal(format!("the reply is no {codec} of its method: {why}")),
+            Side::Reply => Status::internal(format!("the reply is not {codec} of its method: {why}")),
         }
     }
 }
 
-/// The same message in another codec, of which the type has to be known where protobuf is one of them.
+/// Converts a message to another codec; the type must be known if one codec is protobuf.
 fn rewrite(
     message: &Bytes,
     from: Codec,
@@ -176,7 +176,7 @@ fn rewrite(
     }
 }
 
-/// Reads a message of this type.
+/// Decodes a message of this type.
 fn read(
     message: &Bytes,
     codec: Codec,
@@ -197,10 +197,10 @@ fn read(
     }
 }
 
-/// Reads what says itself how it is made up.
+/// Decodes a message that describes its own structure.
 ///
 /// # Errors
-/// What is wrong with it, or that its codec does not say.
+/// A malformed message, or a codec without structure.
 pub(super) fn read_value(message: &Bytes, codec: Codec) -> std::result::Result<Value, String> {
     match codec {
         Codec::Json => serde_json::from_slice(message).map_err(|error| error.to_string()),
@@ -208,14 +208,14 @@ pub(super) fn read_value(message: &Bytes, codec: Codec) -> std::result::Result<V
             let json = msgpack::to_json(message).map_err(|status| status.message().to_owned())?;
             serde_json::from_slice(&json).map_err(|error| error.to_string())
         }
-        codec => Err(format!("{codec} is read with a schema alone")),
+        codec => Err(format!("{codec} can only be read with a schema")),
     }
 }
 
-/// Writes it so.
+/// Encodes a value in such a codec.
 ///
 /// # Errors
-/// What the codec has nothing for.
+/// A value that the codec cannot represent.
 pub(super) fn write_value(value: &Value, codec: Codec) -> std::result::Result<Bytes, String> {
     serde::encode(value, codec).map_err(|status| status.message().to_owned())
 }
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_has_no_sign_for_is_as_protobuf_maps_it() {
+    fn values_without_json_form_use_the_mapping_of_protobuf() {
         for (packed, json) in [
             (&b"\xc4\x01\x01"[..], r#""AQ==""#),
             (b"\xcb\x7f\xf8\0\0\0\0\0\0", r#""NaN""#),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_error_and_no_panic() {
+    fn malformed_messages_are_errors_and_no_panic() {
         let deep = vec![0x91; 100_000];
         for (bytes, codec) in [
             (&deep[..], Codec::MsgPack),
@@ -285,7 +285,7 @@ mod tests {
             (b"\x80\x80", Codec::MsgPack),
             (b"{", Codec::Json),
             (b"{} {}", Codec::Json),
-            (br#"{"nobody": 1}"#, Codec::Json),
+            (br#"{"unknown": 1}"#, Codec::Json),
             (b"\xff", Codec::Proto),
         ] {
             let bytes = Bytes::copy_from_slice(bytes);

@@ -1,12 +1,12 @@
-//! What `.fbs` files say: tables of FlatBuffers, and objects by the names of their fields in JSON and MessagePack.
+//! Conversions by `.fbs` files: FlatBuffers tables, and objects by the names of their fields in JSON and MessagePack.
 //!
 //! ```text
 //! JSON, MessagePack ─► value ─► table
-//! JSON, MessagePack, Thrift ─► protobuf ─► value ─► table        with a schema of protobuf beside the file
+//! JSON, MessagePack, Thrift ─► protobuf ─► value ─► table        with a protobuf schema besides the file
 //! ```
 //!
-//! Objects are as servers and clients made of the file have them. With a schema of protobuf that is what callers see,
-//! and both have to name the same fields.
+//! Objects have the form of servers and clients that are generated from the file. With a protobuf schema, callers see
+//! its messages, and both schemas must name the same fields.
 
 use super::messages::{Messages, Side, read_value, write_value};
 use crate::call::{For, Look, Procedure, Root};
@@ -14,17 +14,17 @@ use bytes::Bytes;
 use serde_json::Value;
 use switchboard::{Codec, Result, proxy::Translation};
 
-/// What every message may take once it is rewritten, in bytes.
+/// Bytes that every message may have after conversion.
 const ALLOWANCE: usize = 1 << 20;
-/// How many times larger than that a message may become: names and defaults are not in tables, and structs are whole
-/// there. So it is with Thrift.
+/// Factor by which a larger message may grow: tables contain no names and defaults, and always complete structs. The
+/// same factor applies to Thrift.
 const GROWTH_MAX: usize = 16;
 
 /// Messages of a method as tables.
 #[derive(Clone, Debug)]
 pub(super) struct Tables {
     procedure: Procedure,
-    /// In protobuf, and by that in all other codecs.
+    /// Types in protobuf, by which all other codecs are converted.
     messages: Option<Messages>,
 }
 
@@ -33,7 +33,7 @@ impl Tables {
         Tables { procedure: procedure.clone(), messages }
     }
 
-    /// Rewrites the messages of a call.
+    /// Converts the messages of a call.
     pub(super) fn translation(self, from: Codec, to: Codec) -> Translation {
         let of_replies = self.clone();
         Translation::new(
@@ -42,19 +42,19 @@ impl Tables {
         )
     }
 
-    /// As JSON for people.
+    /// Converts a message to JSON for people.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A malformed message.
     pub(super) fn shown(&self, side: Side, message: &Bytes) -> std::result::Result<Value, String> {
         let text = self.text(side, message, Look::for_people(true, false))?;
         serde_json::from_str(&text).map_err(|error| error.to_string())
     }
 
     fn rewritten(&self, side: Side, message: &Bytes, from: Codec, to: Codec) -> Result<Bytes> {
-        let wrong = |why: String| side.wrong(from, &why);
+        let wrong = |why: String| side.malformed(from, &why);
         let Some(messages) = &self.messages else {
-            let no_table = |why: String| side.wrong(Codec::FlatBuffers, &why);
+            let no_table = |why: String| side.malformed(Codec::FlatBuffers, &why);
             return match [from, to].map(is_table) {
                 [true, true] => Ok(message.clone()),
                 [true, false] => self.read(side, message, to).map_err(no_table),
@@ -73,7 +73,7 @@ impl Tables {
         value.and_then(|value| self.written(side, &value, &message)).map_err(wrong)
     }
 
-    /// A table in JSON or MessagePack.
+    /// Converts a table to JSON or MessagePack.
     fn read(&self, side: Side, message: &Bytes, to: Codec) -> std::result::Result<Bytes, String> {
         let text = self.text(side, message, Look::for_programs())?;
         match to {
@@ -99,12 +99,12 @@ impl Tables {
     }
 }
 
-/// What a message may take once it is rewritten.
+/// Returns the bytes that a message may have after conversion.
 fn room(message: &Bytes) -> usize {
     message.len().saturating_mul(GROWTH_MAX).max(ALLOWANCE)
 }
 
-/// Without messages of protobuf, what says to be them is tables.
+/// Without protobuf messages, the codec protobuf means tables.
 fn is_table(codec: Codec) -> bool {
     matches!(codec, Codec::FlatBuffers | Codec::Proto)
 }

@@ -1,4 +1,4 @@
-//! Which calls are printed: by the name of the method, and by how they ended.
+//! Selects the calls that are printed: by the name of the method, and by their status.
 
 use switchboard::{Code, guard::matches};
 
@@ -7,13 +7,13 @@ use switchboard::{Code, guard::matches};
 pub(crate) enum Term {
     /// Calls that end with this code.
     Code(Code),
-    /// Calls that do not end well.
+    /// Calls that fail.
     Failed,
-    /// Methods that a pattern with stars means.
+    /// Methods that match a pattern with stars.
     Method(String),
 }
 
-/// All of them. Terms of one kind add up; a call has to be meant by both kinds, where there are any.
+/// All filters. A call is printed if it matches any filter of each kind that is used.
 #[derive(Debug)]
 pub(super) struct Filter {
     methods: Vec<String>,
@@ -23,7 +23,7 @@ pub(super) struct Filter {
 /// Reads a `--tap-filter`.
 ///
 /// # Errors
-/// A code that there is not.
+/// An unknown code.
 pub(super) fn parse(text: &str) -> Result<Term, String> {
     let Some(status) = text.strip_prefix("status=") else {
         return Ok(Term::Method(text.strip_prefix("method=").unwrap_or(text).to_owned()));
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terms_of_a_kind_add_up_and_kinds_narrow() {
+    fn terms_of_one_kind_are_alternatives_and_kinds_are_combined() {
         let of =
             |texts: &[&str]| Filter::new(&texts.iter().map(|text| parse(text).unwrap()).collect::<Vec<_>>());
         assert!(of(&[]).takes_method("a.B/C") && of(&[]).takes_status(Code::Ok));

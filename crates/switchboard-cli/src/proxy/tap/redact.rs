@@ -1,49 +1,40 @@
-//! What is not for the eyes of whoever reads the tap: names of metadata and of fields whose values are left out.
+//! Redaction: names of metadata and of fields whose values the tap does not print.
 
 use serde_json::Value;
-use std::collections::HashSet;
+use switchboard::guard::matches;
 
-/// What stands in the place of a value.
+/// Replaces a redacted value.
 pub(super) const REDACTED: &str = "[redacted]";
 
-/// Names that carry credentials as a rule.
-const USUAL: [&str; 14] = [
-    "access_token",
-    "api_key",
-    "authorization",
-    "client_secret",
-    "cookie",
-    "passwd",
-    "password",
-    "private_key",
-    "proxy_authorization",
-    "refresh_token",
-    "secret",
-    "set_cookie",
-    "token",
-    "x_api_key",
+/// Names that usually contain credentials, without case, hyphens and underscores.
+const USUAL: [&str; 12] = [
+    "*apikey*",
+    "*authorization*",
+    "*cookie*",
+    "*credential*",
+    "*passphrase*",
+    "*passwd*",
+    "*password*",
+    "*privatekey*",
+    "*secret*",
+    "*sessionid*",
+    "*signature*",
+    "*token*",
 ];
 
-/// The names, in the form that all spellings of one have in common.
+/// Patterns of names, in a normalised form.
 #[derive(Debug)]
 pub(super) struct Redact {
-    names: HashSet<String>,
-    is_asked_for: bool,
+    patterns: Vec<String>,
 }
 
 impl Redact {
     pub(super) fn new(more: &[String]) -> Redact {
-        let is_asked_for = !more.is_empty();
         let more = more.iter().map(String::as_str);
-        Redact { names: USUAL.into_iter().chain(more).map(plain).collect(), is_asked_for }
+        Redact { patterns: USUAL.into_iter().chain(more).map(plain).collect() }
     }
 
-    /// Whether there are more names than the usual ones.
-    pub(super) fn is_asked_for(&self) -> bool {
-        self.is_asked_for
-    }
-
-    /// Leaves values out of a message, at any depth.
+    /// Removes redacted values from a message, at any depth.
     pub(super) fn message(&self, value: &mut Value) {
         match value {
             Value::Array(values) => values.iter_mut().for_each(|value| self.message(value)),
@@ -59,13 +50,14 @@ impl Redact {
         }
     }
 
-    /// Whether what has this name is not to be shown.
+    /// Returns whether values with this name are redacted.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.names.contains(&plain(name))
+        let name = plain(name);
+        self.patterns.iter().any(|pattern| matches(pattern, &name))
     }
 }
 
-/// `userName`, `user_name` and `User-Name` are one.
+/// Normalises a name: `userName`, `user_name` and `User-Name` are equal.
 fn plain(name: &str) -> String {
     name.chars().filter(|letter| !matches!(letter, '-' | '_')).flat_map(char::to_lowercase).collect()
 }
@@ -76,9 +68,25 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn names_are_known_in_every_spelling_and_at_every_depth() {
-        let redact = Redact::new(&["card_number".to_owned()]);
-        assert!(redact.has("Authorization") && redact.has("card-number") && !redact.has("x-tenant"));
+    fn names_match_in_every_spelling_and_at_every_depth() {
+        let redact = Redact::new(&["card_number".to_owned(), "x-internal-*".to_owned()]);
+        for name in [
+            "Authorization",
+            "x-goog-authorization",
+            "Set-Cookie",
+            "accessToken",
+            "x-vault-token",
+            "clientSecretValue",
+            "DB_PASSWORD",
+            "X-API-Key",
+            "card-number",
+            "x-internal-user",
+        ] {
+            assert!(redact.has(name), "{name}");
+        }
+        for name in ["x-tenant", "name", "card", "key", "author"] {
+            assert!(!redact.has(name), "{name}");
+        }
         let mut message =
             json!({"cardNumber": {"n": 1}, "items": [{"card_number": "4111", "n": 2}], "accessToken": "t"});
         redact.message(&mut message);

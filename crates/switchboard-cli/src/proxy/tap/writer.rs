@@ -1,14 +1,15 @@
-//! The thread that turns records into lines.
+//! The thread that converts records to lines.
 
 use super::{
+    Rules,
     record::{Messages, Record, Seen},
     redact::{REDACTED, Redact},
 };
 use crate::{
     call::metadata,
     proxy::{
-        known,
         rewrite::{self, Side},
+        schema,
     },
 };
 use serde_json::{Value, json};
@@ -17,25 +18,24 @@ use std::{
     io::{self, BufWriter, Write},
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
         mpsc::Receiver,
     },
     time::UNIX_EPOCH,
 };
 use switchboard::{Codec, Metadata};
 
-/// What the thread is sent.
+/// An event for the writer thread.
 pub(super) enum Event {
     Record(Box<Record>),
     /// The proxy ends.
     End,
 }
 
-/// Where lines go, and what is needed to make them.
+/// The output, and the state for formatting lines.
 pub(super) struct Writer {
     pub(super) into: Box<dyn Write + Send>,
-    pub(super) methods: Arc<HashMap<String, known::Method>>,
-    pub(super) held: Arc<AtomicUsize>,
+    pub(super) methods: Arc<HashMap<String, schema::Method>>,
     pub(super) dropped: Arc<AtomicU64>,
 }
 
@@ -43,18 +43,17 @@ impl Writer {
     /// Writes until the proxy ends.
     ///
     /// # Errors
-    /// What cannot be written, after which nothing is.
+    /// A failed write, after which nothing is written.
     pub(super) fn run(mut self, events: &Receiver<Event>) -> io::Result<()> {
         let mut out = BufWriter::new(std::mem::replace(&mut self.into, Box::new(io::sink())));
-        // What came meanwhile is written with it.
+        // Records that arrived meanwhile are written together.
         while let Ok(first) = events.recv() {
             for event in std::iter::once(first).chain(events.try_iter()) {
                 let Event::Record(record) = event else {
-                    self.tell_dropped(&mut out)?;
+                    self.report_dropped(&mut out)?;
                     return out.flush();
                 };
-                self.held.fetch_sub(record.bytes(), Ordering::Relaxed);
-                self.tell_dropped(&mut out)?;
+                self.report_dropped(&mut out)?;
                 writeln!(out, "{}", self.line(&record))?;
             }
             out.flush()?;
@@ -62,15 +61,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Says how many calls were left out since this was asked before.
-    fn tell_dropped(&self, out: &mut impl Write) -> io::Result<()> {
+    /// Writes how many calls were dropped since the last report.
+    fn report_dropped(&self, out: &mut impl Write) -> io::Result<()> {
         match self.dropped.swap(0, Ordering::Relaxed) {
             0 => Ok(()),
             dropped => writeln!(out, "{}", json!({ "dropped": dropped })),
         }
     }
 
-    /// The record as one JSON object, what is asked for first in front.
+    /// Formats the record as one JSON object, with the most important fields first.
     fn line(&self, record: &Record) -> String {
         let method = self.methods.get(&record.method);
         let since_1970 = record.began.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -85,7 +84,7 @@ impl Writer {
         let requests = &record.requests;
         let names = ["request", "requests", "requests_left_out"];
         Self::messages(&mut parts, names, requests, |seen| {
-            message(&record.rules.redact, seen, Side::Request, record.codec, method)
+            message(&record.rules, seen, Side::Request, record.codec, method)
         });
         if !record.reply_metadata.is_empty() {
             parts.push(("reply_metadata", metadata_shown(&record.rules.redact, &record.reply_metadata)));
@@ -93,7 +92,7 @@ impl Writer {
         let replies = &record.replies;
         let names = ["response", "responses", "responses_left_out"];
         Self::messages(&mut parts, names, replies, |seen| {
-            message(&record.rules.redact, seen, Side::Reply, record.codec, method)
+            message(&record.rules, seen, Side::Reply, record.codec, method)
         });
         if !record.trailers.is_empty() {
             parts.push(("trailers", metadata_shown(&record.rules.redact, &record.trailers)));
@@ -139,37 +138,39 @@ fn metadata_shown(redact: &Redact, entries: &Metadata) -> Value {
     shown
 }
 
-/// The message as JSON if that can be, else its bytes.
-fn message(redact: &Redact, seen: &Seen, side: Side, codec: Codec, method: Option<&known::Method>) -> Value {
+/// Converts the message to JSON. For one that cannot be decoded, only its size is written, unless its bytes are wanted:
+/// they cannot be redacted.
+fn message(rules: &Rules, seen: &Seen, side: Side, codec: Codec, method: Option<&schema::Method>) -> Value {
     let bytes = match seen {
         Seen::Large(bytes) => return json!({ "bytes": bytes }),
-        Seen::Whole(bytes) => bytes,
+        Seen::Whole(bytes, _) => bytes,
     };
     match rewrite::shown(method, side, bytes, codec) {
         Ok(mut message) => {
-            redact.message(&mut message);
+            rules.redact.message(&mut message);
             message
         }
-        // Fields that are not to be seen may be among them.
-        Err(_) if redact.is_asked_for() => json!({ "bytes": bytes.len() }),
-        Err(_) => json!({ "base64": metadata::base64(bytes), "bytes": bytes.len() }),
+        Err(_) if rules.shows_undecoded => {
+            json!({ "base64": metadata::base64(bytes), "bytes": bytes.len() })
+        }
+        Err(_) => json!({ "bytes": bytes.len(), "withheld": "not decoded" }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Rules, filter::Filter},
+        super::{HELD_BYTES_MAX, filter::Filter, record::Charge},
         *,
     };
     use bytes::Bytes;
     use std::{
-        sync::{Mutex, PoisonError, mpsc::sync_channel},
+        sync::{Mutex, PoisonError, atomic::AtomicUsize, mpsc::sync_channel},
         time::{Duration, SystemTime},
     };
     use switchboard::Status;
 
-    /// Lines where a test finds them.
+    /// Collects lines for a test.
     #[derive(Clone, Default)]
     struct Page(Arc<Mutex<Vec<u8>>>);
 
@@ -183,12 +184,13 @@ mod tests {
         }
     }
 
-    fn record(redact: &[String]) -> Record {
+    fn record(shows_undecoded: bool, held: &Arc<AtomicUsize>) -> Record {
         let mut metadata = Metadata::new();
         metadata.insert("authorization", "Bearer x").unwrap();
         metadata.insert("x-tenant", "acme").unwrap();
-        let kept = vec![Seen::Whole(Bytes::from_static(b"\x0a\x03Ada")), Seen::Large(1 << 20)];
-        let rules = Rules { filter: Filter::new(&[]), redact: Redact::new(redact) };
+        let charge = || Charge::new(held, 5).unwrap();
+        let kept = vec![Seen::Whole(Bytes::from_static(b"\x0a\x03Ada"), charge()), Seen::Large(1 << 20)];
+        let rules = Rules { filter: Filter::new(&[]), redact: Redact::new(&[]), shows_undecoded };
         Record {
             rules: Arc::new(rules),
             began: SystemTime::UNIX_EPOCH + Duration::from_millis(1500),
@@ -203,21 +205,22 @@ mod tests {
             replies: Messages::default(),
             trailers: Metadata::new(),
             failure: Some(Status::not_found("nothing").with_detail("a.Detail", &b""[..])),
+            charge: charge(),
         }
     }
 
-    fn written(redact: &[String], dropped: u64) -> String {
+    fn written(shows_undecoded: bool, dropped: u64) -> String {
         let page = Page::default();
         let (queue, events) = sync_channel(2);
-        queue.send(Event::Record(Box::new(record(redact)))).unwrap();
+        let held = Arc::new(AtomicUsize::new(0));
+        queue.send(Event::Record(Box::new(record(shows_undecoded, &held)))).unwrap();
         queue.send(Event::End).unwrap();
         let writer = Writer {
             into: Box::new(page.clone()),
             methods: Arc::default(),
-            held: Arc::new(AtomicUsize::new(record(redact).bytes())),
             dropped: Arc::new(AtomicU64::new(dropped)),
         };
-        let held = writer.held.clone();
+        assert_eq!(held.load(Ordering::Relaxed), 10);
         writer.run(&events).unwrap();
         assert_eq!(held.load(Ordering::Relaxed), 0);
         let written = page.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -225,18 +228,30 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_a_line_and_what_was_left_out_another() {
+    fn a_call_is_one_line_and_dropped_calls_are_another() {
         let wanted = "{\"dropped\":7}\n{\"unix_ms\":1500,\"wire\":\"grpc\",\"peer\":\"tcp://127.0.0.1:4444\",\
             \"method\":\"a.B/C\",\"codec\":\"proto\",\
             \"metadata\":{\"authorization\":\"[redacted]\",\"x-tenant\":[\"acme\"]},\
             \"requests\":[{\"base64\":\"CgNBZGE=\",\"bytes\":5},{\"bytes\":1048576}],\"requests_left_out\":3,\
             \"status\":\"not_found\",\"message\":\"nothing\",\"details\":[\"a.Detail\"],\"micros\":42}\n";
-        assert_eq!(written(&[], 7), wanted);
+        assert_eq!(written(true, 7), wanted);
     }
 
     #[test]
-    fn bytes_that_may_hold_what_is_redacted_are_not_shown() {
-        let line = written(&["name".to_owned()], 0);
-        assert!(line.contains("\"requests\":[{\"bytes\":5},"), "{line}");
+    fn bytes_over_the_limit_are_not_held() {
+        let held = Arc::new(AtomicUsize::new(0));
+        let charges: Vec<_> = (0..1000).filter_map(|_| Charge::new(&held, HELD_BYTES_MAX / 100)).collect();
+        assert_eq!((charges.len(), held.load(Ordering::Relaxed)), (100, HELD_BYTES_MAX / 100 * 100));
+        drop(charges);
+        assert_eq!(held.load(Ordering::Relaxed), 0);
+        let large = Charge::new(&held, usize::MAX / 2);
+        assert!(large.is_none() && held.load(Ordering::Relaxed) == 0);
+    }
+
+    #[test]
+    fn messages_that_cannot_be_decoded_are_withheld() {
+        let line = written(false, 0);
+        let wanted = "\"requests\":[{\"bytes\":5,\"withheld\":\"not decoded\"},";
+        assert!(line.contains(wanted) && !line.contains("base64"), "{line}");
     }
 }

@@ -15,27 +15,81 @@ use crate::{
     wire::{CallId, Head, ServerEvent, ServerWire, no_streams},
 };
 use bytes::Bytes;
+use std::collections::HashMap;
 
 /// All streams of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     count: usize,
-    /// How many there were.
+    /// Number of streams opened so far.
     opened: u32,
-    /// Bytes of messages whose ends have not come.
+    /// Bytes of messages that are not complete yet.
     gathered: usize,
-    /// The call that was handed on last, if it is not answered.
+    /// The call that was delivered last, if it has no response yet.
     owed: Option<CallId>,
+    /// Held ends of streams whose callers may not have read the response yet, by local stream number.
+    ends: HashMap<u64, HeldEnd>,
+    /// Bytes of the held ends.
+    held: usize,
+}
+
+/// The frame that ends a stream. A brpc client reads the response in a separate task, and fails the call if the stream
+/// ends before that task has run.
+#[derive(Debug)]
+struct HeldEnd {
+    frame: Bytes,
+    /// The end was already held at the previous call of [`Streams::release`].
+    waited: bool,
 }
 
 impl Streams {
-    /// Whether a call waits to be answered as soon as it is known that its handler did not fail at once.
+    /// Returns true if a call waits for its response, which is sent once its handler has not failed at once.
     #[inline]
-    pub(super) fn owe_answer(&self) -> bool {
+    pub(super) fn owes_response(&self) -> bool {
         self.owed.is_some()
     }
 
-    /// Its call has ended.
+    /// Bytes of messages that are not complete yet.
+    pub(super) fn gathered(&self) -> usize {
+        self.gathered
+    }
+
+    /// Returns true if ends of streams are held.
+    #[inline]
+    pub(super) fn hold_ends(&self) -> bool {
+        !self.ends.is_empty()
+    }
+
+    /// Bytes of the held ends.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Writes the ends that were already held at the previous call.
+    pub(super) fn release(&mut self, out: &mut Outbox) {
+        let held = &mut self.held;
+        self.ends.retain(|_, end| {
+            if std::mem::replace(&mut end.waited, true) {
+                *held -= end.frame.len();
+                out.put(&end.frame);
+                return false;
+            }
+            true
+        });
+    }
+
+    /// Writes the held end of the stream `ours`: a frame from its caller shows that the caller has read the response.
+    /// Returns false if no end is held.
+    fn release_end(&mut self, ours: u64, kind: Option<stream::Kind>, out: &mut Outbox) -> bool {
+        let Some(end) = self.ends.remove(&ours) else { return false };
+        self.held -= end.frame.len();
+        if kind != Some(stream::Kind::Reset) {
+            out.put(&end.frame);
+        }
+        true
+    }
+
+    /// Removes a stream whose call has ended.
     pub(super) fn forget(&mut self, opened: &Opened) {
         if opened.is_accepted() {
             self.count -= 1;
@@ -49,26 +103,33 @@ impl Streams {
 pub(super) struct Opened {
     stream: Stream,
     answered: bool,
-    /// The caller sends no more.
+    /// The caller has ended its requests.
     half_closed: bool,
+    /// The end may be sent: the caller is Switchboard, or has sent a frame to the stream.
+    may_end: bool,
 }
 
 impl Opened {
-    /// One that is not accepted, as far as is known.
+    /// Creates a stream that is not accepted yet.
     pub(super) fn refused(peer: Settings) -> Opened {
-        Opened { stream: Stream::new(NO_STREAM, peer), answered: false, half_closed: false }
+        Opened {
+            stream: Stream::new(NO_STREAM, peer),
+            answered: false,
+            half_closed: false,
+            may_end: peer.half_closes,
+        }
     }
 
     fn is_accepted(&self) -> bool {
         self.stream.id() != NO_STREAM
     }
 
-    /// The frame around the answer of the call.
+    /// Returns the meta of the stream frame around the response of the call.
     pub(super) fn answer(&self) -> StreamMeta {
         self.stream.meta(stream::Kind::Data)
     }
 
-    /// The frame around its error.
+    /// Returns the meta of the stream frame around the error of the call.
     pub(super) fn failure(&self) -> StreamMeta {
         match self.answered {
             true => self.stream.meta(stream::Kind::Reset),
@@ -76,24 +137,24 @@ impl Opened {
         }
     }
 
-    /// What the answer says of this end.
+    /// Returns the settings of this end for the response.
     pub(super) fn settings(&self) -> Option<Settings> {
         self.is_accepted().then(|| Settings::of(self.stream.id()))
     }
 
-    /// The handler has taken so many bytes.
+    /// Records that the handler has consumed `bytes`.
     pub(super) fn consume(&mut self, bytes: u32, out: &mut Outbox) {
         self.stream.consume(bytes, out);
     }
 }
 
 impl Pending {
-    /// Whether its messages go into a stream.
+    /// Returns true if the messages of the call use a stream.
     pub(super) fn is_streaming(&self) -> bool {
         self.stream.as_ref().is_some_and(|stream| stream.is_accepted())
     }
 
-    /// Answers the call, if it is not: its stream is open.
+    /// Writes the response of the call if it is still pending; this opens the stream.
     fn accept(&mut self, sum: Option<[u8; 4]>, out: &mut Outbox) {
         if self.stream.as_ref().is_some_and(|stream| !stream.answered) {
             let head = self.head.take();
@@ -108,7 +169,7 @@ impl Pending {
 }
 
 impl Server {
-    /// Whether the call of a method that streams opens a stream, and one that is taken.
+    /// Checks that the call of a streaming method opens a stream with supported settings.
     pub(super) fn check_stream(&self, method: MethodId, meta: &Meta<'_>) -> Result<(), Status> {
         if self.framer.layout != Layout::Standard {
             return Err(no_streams(self.name()));
@@ -120,21 +181,19 @@ impl Server {
             )));
         };
         if settings.has_more {
-            return Err(Status::unimplemented(
-                "a call opens one stream here, not several (extra_stream_ids)",
-            ));
+            return Err(Status::unimplemented("a call can open one stream, not several (extra_stream_ids)"));
         }
         if meta.compress_type != 0 {
-            return Err(bad_request("calls that open a stream are taken uncompressed: nothing in it can be"));
+            return Err(bad_request("a call that opens a stream must be uncompressed"));
         }
-        if self.streams.count >= STREAMS_MAX {
+        if self.streams.count + self.streams.ends.len() >= STREAMS_MAX {
             let text = format!("{STREAMS_MAX} streams are open on this connection");
             return Err(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }
         Ok(())
     }
 
-    /// Begins a call whose messages come and go in its stream.
+    /// Starts a call whose messages use a stream.
     pub(super) fn open_stream(&mut self, id: CallId, kind: Kind, head: Head, first: Bytes) -> ServerEvent {
         self.streams.opened = self.streams.opened.wrapping_add(1) & (u32::MAX >> 1);
         self.streams.count += 1;
@@ -148,8 +207,8 @@ impl Server {
         ServerEvent::Open { id, head, first, compressed: false, more }
     }
 
-    /// Answers the call that was begun last, whose handler waits.
-    pub(super) fn answer_owed(&mut self, out: &mut Outbox) {
+    /// Responds to the call that was delivered last, whose handler waits.
+    pub(super) fn send_owed_response(&mut self, out: &mut Outbox) {
         if let Some(id) = self.streams.owed.take() {
             self.accept(id, out);
         }
@@ -167,40 +226,59 @@ impl Server {
     pub(super) fn send(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
         self.accept(id, out);
         if let Some(opened) = self.pending(id).and_then(|pending| pending.stream.as_mut())
-            // Who takes no messages wants none.
+            // A peer that is not writable accepts no messages.
             && opened.stream.is_writable()
         {
             opened.stream.send(item, out);
         }
     }
 
-    /// Ends a call that succeeded, and its stream.
+    /// Ends a successful call and its stream.
     pub(super) fn close_stream(&mut self, id: CallId, trailers: Option<&Metadata>, out: &mut Outbox) {
         self.accept(id, out);
         let Some(Pending { stream: Some(opened), head, correlation_id, .. }) = self.finish(id) else {
             return;
         };
-        let told = [head.as_deref(), trailers].into_iter().flatten();
-        let told: Vec<&Metadata> = told.filter(|metadata| !metadata.is_empty()).collect();
-        if told.is_empty() {
-            return opened.stream.tell(stream::Kind::Close, out);
-        }
-        let inside = opened.stream.meta(stream::Kind::Close);
-        frame::put(Layout::Standard, out, Some(&inside), &Payload::default(), |meta| {
-            proto::put_number(meta, 4, correlation_id);
-            told.iter().for_each(|metadata| fields::put(meta, metadata));
+        let lists = [head.as_deref(), trailers].into_iter().flatten();
+        let lists: Vec<&Metadata> = lists.filter(|metadata| !metadata.is_empty()).collect();
+        self.put_end(&opened, out, |out| {
+            if lists.is_empty() {
+                return opened.stream.send_empty(stream::Kind::Close, out);
+            }
+            let inside = opened.stream.meta(stream::Kind::Close);
+            frame::put(Layout::Standard, out, Some(&inside), &Payload::default(), |meta| {
+                proto::put_number(meta, 4, correlation_id);
+                lists.iter().for_each(|metadata| fields::put(meta, metadata));
+            });
         });
     }
 
-    /// The call whose stream has this number here.
-    fn call_of(&mut self, ours: u64) -> Option<(CallId, &mut Opened)> {
-        // The lower half is the place of the call.
-        let id = ours as CallId;
-        let opened = self.pending(id)?.stream.as_deref_mut()?;
-        (opened.is_accepted() && opened.stream.id() == ours).then_some((id, opened))
+    /// Writes the end of a stream, or holds it until the caller may receive it.
+    pub(super) fn put_end(&mut self, opened: &Opened, out: &mut Outbox, put: impl FnOnce(&mut Outbox)) {
+        if opened.may_end || !opened.answered {
+            return put(out);
+        }
+        let mut end = Outbox::new();
+        put(&mut end);
+        let frame = Bytes::from(end.take_all());
+        self.streams.held += frame.len();
+        let before = self.streams.ends.insert(opened.stream.id(), HeldEnd { frame, waited: false });
+        self.streams.held -= before.map_or(0, |end| end.frame.len());
     }
 
-    /// Takes a frame of a stream.
+    /// Finds the call with this local stream number.
+    fn call_of(&mut self, ours: u64) -> Option<(CallId, &mut Opened)> {
+        // The lower half is the slot of the call.
+        let id = ours as CallId;
+        let opened = self.pending(id)?.stream.as_deref_mut()?;
+        if !opened.is_accepted() || opened.stream.id() != ours {
+            return None;
+        }
+        opened.may_end = true;
+        Some((id, opened))
+    }
+
+    /// Processes a frame of a stream.
     pub(super) fn stream_frame(
         &mut self,
         frame: Frame,
@@ -213,7 +291,10 @@ impl Server {
             return Ok(self.data(frame, meta, input, out));
         }
         self.framer.refuse(frame, input);
-        // Of streams that have ended nothing more is said: what crosses the end is nobody's fault.
+        // Frames of ended streams are ignored: the peer may have sent them before it received the end.
+        if self.streams.release_end(meta.to, meta.kind, out) {
+            return Ok(Some(ServerEvent::Handled));
+        }
         let Some((id, opened)) = self.call_of(meta.to) else { return Ok(Some(ServerEvent::Handled)) };
         Ok(Some(match meta.kind {
             Some(stream::Kind::Feedback) => {
@@ -231,7 +312,7 @@ impl Server {
         }))
     }
 
-    /// Takes a message, or a part of one; none if more bytes are needed.
+    /// Reads a message, or a part of one; `None` if more bytes are needed.
     fn data(
         &mut self,
         frame: Frame,
@@ -243,7 +324,9 @@ impl Server {
         let gathered = self.streams.gathered;
         let Some((id, opened)) = self.call_of(meta.to).filter(|(_, opened)| !opened.half_closed) else {
             self.framer.refuse(frame, input);
-            stream::put_reset(meta.from, meta.to, out);
+            if !self.streams.release_end(meta.to, meta.kind, out) {
+                stream::put_reset(meta.from, meta.to, out);
+            }
             return Some(ServerEvent::Handled);
         };
         if gathered + frame.payload() > max {
@@ -253,7 +336,7 @@ impl Server {
             return Some(ServerEvent::Refused { id, status: Status::resource_exhausted(text) });
         }
         if !frame.is_whole(input) {
-            frame.make_room(input);
+            self.framer.wait(frame, input);
             return None;
         }
         let (part, _) = frame.take(0, input);

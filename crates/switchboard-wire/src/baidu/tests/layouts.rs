@@ -1,4 +1,4 @@
-//! The older layouts: as the peers of brpc write and read them.
+//! Older layouts, checked against frames of brpc peers.
 
 use super::*;
 use crate::{MethodId, Outgoing};
@@ -23,8 +23,8 @@ fn hulu(meta: &str, payload: &[u8]) -> Vec<u8> {
     [&b"HULU"[..], &sizes[0].to_le_bytes(), &sizes[1].to_le_bytes(), &meta, payload].concat()
 }
 
-/// What a client of this layout makes of bytes.
-fn heard_in(layout: Layout, bytes: &[u8]) -> Vec<ClientEvent> {
+/// Returns the events of a client with this layout that receives these bytes.
+fn client_events_in(layout: Layout, bytes: &[u8]) -> Vec<ClientEvent> {
     let (mut input, mut out, mut events) = (Input::default(), Outbox::new(), Vec::new());
     input.extend(bytes);
     while let Some(event) = client_of(layout).recv(&mut input, &mut out).unwrap() {
@@ -34,7 +34,7 @@ fn heard_in(layout: Layout, bytes: &[u8]) -> Vec<ClientEvent> {
 }
 
 #[test]
-fn requests_are_read_and_answered() {
+fn requests_are_read_and_get_a_response() {
     for (layout, request, answer) in [
         (Layout::Hulu, HULU, "48554c55 09000000 04000000 0800 1802 0a03616263"),
         (
@@ -50,7 +50,7 @@ fn requests_are_read_and_answered() {
         let mut out = Outbox::new();
         server.reply(id, (&first).into(), &mut out);
         assert_eq!(out.take_all(), hex(answer), "{layout:?}");
-        // The short way, and a byte at a time.
+        // The fast path (`next_call`), one byte at a time.
         let mut input = Input::default();
         for byte in hex(request) {
             assert!(server.next_call(&mut input).is_none());
@@ -60,7 +60,9 @@ fn requests_are_read_and_answered() {
         let first = input.take(len);
         server.reply_with(id, (&first).into(), false, &Metadata::new(), &mut out);
         assert_eq!(out.take_all(), hex(answer));
-        let [ClientEvent::Reply { id: 1, item, .. }] = &heard_in(layout, &hex(answer))[..] else { panic!() };
+        let [ClientEvent::Reply { id: 1, item, .. }] = &client_events_in(layout, &hex(answer))[..] else {
+            panic!()
+        };
         assert_eq!(item, &first);
         let mut client = client_of(layout);
         input.extend(&hex(answer));
@@ -107,9 +109,9 @@ fn clients_write_what_servers_read() {
 }
 
 #[test]
-fn methods_of_hulu_are_found_by_name_and_by_place() {
+fn methods_of_hulu_are_found_by_name_and_by_index() {
     let mut server = server_of(Layout::Hulu);
-    // By its full name; the place of another method, and the name of this one; the name alone.
+    // The full service name; the index of another method with the name of this one; the name alone.
     for meta in
         ["0a09746573742e4563686f 1000", "0a044563686f 1001 7203536179", "0a09746573742e4563686f 7203536179"]
     {
@@ -123,16 +125,16 @@ fn methods_of_hulu_are_found_by_name_and_by_place() {
         };
         let mut out = Outbox::new();
         server.end(id, Err(&status), &mut out);
-        let answer = heard_in(Layout::Hulu, &out.take_all());
-        let [ClientEvent::End { end: Err(told), .. }] = &answer[..] else { panic!("{answer:?}") };
-        (error_code(told), told.message().to_owned())
+        let answer = client_events_in(Layout::Hulu, &out.take_all());
+        let [ClientEvent::End { end: Err(received), .. }] = &answer[..] else { panic!("{answer:?}") };
+        (error_code(received), received.message().to_owned())
     };
     let of_echo = "unknown method 17: test.Echo has 3, from 0 on";
     assert_eq!(status(&mut server, "0a044563686f 1011"), (1002, of_echo.into()));
     let negative = "0a044563686f 10ffffffffffffffffff01";
     assert_eq!(status(&mut server, negative).1, of_echo.replace("17", "-1"));
     assert_eq!(status(&mut server, "0a044e6f7065 1000"), (1001, "unknown service Nope".into()));
-    assert_eq!(status(&mut server, "0a044563686f 1001").0, 1002, "it streams");
+    assert_eq!(status(&mut server, "0a044563686f 1001").0, 1002, "the method streams");
 }
 
 #[test]
@@ -147,21 +149,22 @@ fn failures_are_a_number_and_a_text() {
             let (id, _, _) = opened(&mut server, &hex(request));
             let mut out = Outbox::new();
             server.end(id, Err(&status), &mut out);
-            let answer = heard_in(layout, &out.take_all());
-            let [ClientEvent::End { id: 1, end: Err(told) }] = &answer[..] else { panic!("{answer:?}") };
-            assert_eq!((error_code(told), told.message()), (error_code(&status), status.message()));
+            let answer = client_events_in(layout, &out.take_all());
+            let [ClientEvent::End { id: 1, end: Err(received) }] = &answer[..] else { panic!("{answer:?}") };
+            assert_eq!((error_code(received), received.message()), (error_code(&status), status.message()));
         }
     }
-    // A failure without a number, of sofa.
+    // A sofa response with a failure and no number.
     let failed = "534f4641 07000000 0000000000000000 0700000000000000 0801 1001 c00c01";
-    let [ClientEvent::End { end: Err(told), .. }] = &heard_in(Layout::Sofa, &hex(failed))[..] else {
+    let [ClientEvent::End { end: Err(received), .. }] = &client_events_in(Layout::Sofa, &hex(failed))[..]
+    else {
         panic!()
     };
-    assert_eq!(told.code(), Code::Internal);
+    assert_eq!(received.code(), Code::Internal);
 }
 
 #[test]
-fn correlation_ids_of_hulu_are_zig_zag_in_answers() {
+fn correlation_ids_of_hulu_are_zig_zag_in_responses() {
     for id in [0, 1, u64::from(u32::MAX), 1 << 63, u64::MAX] {
         let mut meta = BytesMut::from(&hex("0a044563686f 1000")[..]);
         proto::put_number(&mut meta, 4, id);
@@ -182,7 +185,7 @@ fn messages_are_compressed_as_each_layout_numbers_it() {
     for (encoding, hulu, sofa) in
         [(Encoding::Snappy, 1, 3), (Encoding::Gzip, 2, 1), (Encoding::Deflate, 3, 2)]
     {
-        for (layout, asked, told) in [
+        for (layout, in_request, in_response) in [
             (Layout::Hulu, vec![0x18, hulu], vec![0x20, hulu]),
             (Layout::Sofa, vec![0xE0, 0x12, sofa], vec![0xE0, 0x12, sofa]),
         ] {
@@ -193,7 +196,10 @@ fn messages_are_compressed_as_each_layout_numbers_it() {
             let open = Open { encoding, compressed: true, ..call(&metadata) };
             client.open(1, open, Some(Outgoing::Lent(b"squeezed")), &mut out).unwrap();
             let bytes = out.take_all();
-            assert!(bytes.windows(asked.len()).any(|window| window == asked), "{layout:?} {encoding}");
+            assert!(
+                bytes.windows(in_request.len()).any(|window| window == in_request),
+                "{layout:?} {encoding}"
+            );
             let mut server = server_of(layout);
             let (id, head, first) = match receive(&mut server, &bytes).unwrap().pop() {
                 Some(ServerEvent::Open { id, head, first: Some(first), compressed: true, .. }) => {
@@ -204,13 +210,16 @@ fn messages_are_compressed_as_each_layout_numbers_it() {
             assert_eq!((head.encoding, &first[..]), (encoding, &b"squeezed"[..]));
             server.reply_with(id, (&first).into(), true, &metadata, &mut out);
             let answer = out.take_all();
-            assert!(answer.windows(told.len()).any(|window| window == told), "{layout:?} {encoding}");
+            assert!(
+                answer.windows(in_response.len()).any(|window| window == in_response),
+                "{layout:?} {encoding}"
+            );
         }
     }
 }
 
 #[test]
-fn attachments_of_hulu_are_behind_a_message_of_known_size() {
+fn attachments_of_hulu_follow_a_message_of_known_size() {
     let named = "0a044563686f 1000 2001";
     let mut server = server_of(Layout::Hulu);
     for (size, message, attachment) in
@@ -222,7 +231,7 @@ fn attachments_of_hulu_are_behind_a_message_of_known_size() {
         let mut out = Outbox::new();
         server.head(id, &head.metadata, &mut out);
         server.reply_with(id, (&first).into(), false, &Metadata::new(), &mut out);
-        let events = heard_in(Layout::Hulu, &out.take_all());
+        let events = client_events_in(Layout::Hulu, &out.take_all());
         let Some(ClientEvent::Reply { item, .. }) = events.first().filter(|_| attachment.is_empty()) else {
             assert!(!attachment.is_empty());
             continue;
@@ -235,7 +244,7 @@ fn attachments_of_hulu_are_behind_a_message_of_known_size() {
 }
 
 #[test]
-fn wrong_frames_end_the_connection() {
+fn invalid_frames_end_the_connection() {
     let cases = [
         (Layout::Hulu, "48554c55 01000000 02000000"),
         (Layout::Hulu, "48554c55 00000200 00000200"),
@@ -258,7 +267,7 @@ fn wrong_frames_end_the_connection() {
 }
 
 #[test]
-fn clients_say_what_has_no_place() {
+fn clients_reject_calls_that_the_layout_cannot_carry() {
     let metadata = Metadata::new();
     let mut out = Outbox::new();
     for layout in [Layout::Hulu, Layout::Sofa] {
@@ -269,18 +278,18 @@ fn clients_say_what_has_no_place() {
         let status = refused(Open { more: true, ..call(&metadata) });
         assert!(status.message().starts_with(&format!("{name} carries no streams")), "{status}");
         let status = refused(Open { codec: Codec::Json, ..call(&metadata) });
-        assert_eq!(status.message(), format!("json is not carried by {name}; proto is"));
+        assert_eq!(status.message(), format!("codec json is not supported on {name}; use proto"));
         assert_eq!(client.carries_attachments(), layout == Layout::Hulu);
     }
     let mut client = client_of(Layout::Hulu);
     client.method(0, "test.Echo/Say", None, &mut out);
     let status = client.open(1, call(&metadata), Some(Outgoing::Lent(b"x")), &mut out).unwrap_err();
-    assert!(status.message().contains("index=test.Echo/Say:PLACE"), "{status}");
+    assert!(status.message().contains("index=test.Echo/Say:INDEX"), "{status}");
     assert!(out.is_empty());
     let places = [("test.Echo/Say".to_owned(), 300)].into_iter().collect();
     let mut client = client_of(Layout::Hulu).indexes(Arc::new(places));
     client.method(0, "test.Echo/Say", None, &mut out);
-    // What the URL says is for a server with another order.
+    // The index from the URL takes precedence, for a server with another order.
     client.index(0, 0);
     client.open(1, call(&metadata), Some(Outgoing::Lent(b"x")), &mut out).unwrap();
     let meta = out.take_all();

@@ -1,4 +1,4 @@
-//! Compressed messages, by both machines and by hand.
+//! Tests of compressed messages, between both machines and with handwritten frames.
 
 use super::{super::*, COMPRESS_MIN, Deflate};
 use crate::{
@@ -14,17 +14,17 @@ fn machine(role: Role, window_bits: u8) -> WebSocket {
     WebSocket::new(role, LIMITS).with_deflate(Some(Deflate { window_bits }))
 }
 
-/// What a server makes of these frames, which must be the same however they come.
+/// Returns the result of a server for these frames, which must not depend on their split.
 fn serve(bytes: &[u8]) -> (Vec<Event>, Vec<u8>, Vec<u8>, bool) {
     let once = run(machine(SERVER, 15), bytes, bytes.len());
     let stepwise = run(machine(SERVER, 15), bytes, 1);
-    // Parts of a message that was refused depend on how it came.
+    // The delivered parts of a rejected message depend on the split.
     assert!(once.3 || stepwise.1 == once.1);
     assert_eq!((stepwise.0, stepwise.2, stepwise.3), (once.0.clone(), once.2.clone(), once.3));
     once
 }
 
-/// The code that a server closes with.
+/// Returns the close code that a server sends.
 fn refused(bytes: &[u8]) -> u16 {
     let (_, _, out, fatal) = serve(bytes);
     assert!(fatal, "{bytes:02x?}");
@@ -38,7 +38,7 @@ fn the_examples_of_the_rfc_are_understood() {
         b"\x00\x05\x00\xfa\xff\x48\x65\x6c\x6c\x6f\x00",
         b"\xf3\x48\xcd\xc9\xc9\x07\x00\x00",
         b"\xf2\x48\x05\x00\x00\x00\xff\xff\xca\xc9\xc9\x07\x00",
-        // The block that is the last has nothing behind it.
+        // A final block, with nothing behind it.
         b"\xf3\x48\xcd\xc9\xc9\x07\x00",
     ] {
         for cut in 0..=payload.len() {
@@ -77,24 +77,24 @@ fn the_reserved_bit_belongs_to_the_first_frame_of_a_message() {
 }
 
 #[test]
-fn what_is_no_deflate_is_refused() {
+fn invalid_deflate_is_rejected() {
     for payload in [
         &b"\xff\xff"[..],
-        // A stored block of 16 bytes that has four.
+        // A stored block of 16 bytes that has only four.
         b"\x00\x10\x00\xef\xffabcd",
         b"\xf2\x48\xcd",
-        // Looks back into the message before it, as without server_no_context_takeover.
+        // Refers to the message before it, as without server_no_context_takeover.
         b"\xf2\x00\x11\x00\x00",
     ] {
         let hello = frame(0xC2, b"\xf2\x48\xcd\xc9\xc9\x07\x00");
         assert_eq!(refused(&[hello, frame(0xC2, payload)].concat()), 1007, "{payload:02x?}");
     }
-    // 0xCE alone is no character.
+    // 0xCE alone is not a character.
     assert_eq!(refused(&frame(0xC1, b"\x00\x01\x00\xfe\xff\xce\x00")), 1007);
 }
 
 #[test]
-fn messages_are_limited_by_what_they_become() {
+fn messages_are_limited_by_their_decompressed_size() {
     let most = LIMITS.message_bytes_max as usize;
     for (len, code) in [(most, None), (most + 1, Some(1009)), (200 * most, Some(1009))] {
         let mut out = Outbox::new();
@@ -120,9 +120,46 @@ fn messages_are_limited_by_what_they_become() {
         assert_eq!(ended, code, "{len}");
         assert!(held <= most, "{held}");
     }
-    // Blocks without content go on for ever.
+    // Endless blocks without content.
     let many = b"\0\0\0\xff\xff".repeat(20_500);
     assert_eq!(refused(&[frame(0x42, &many[..60_000]), frame(0x80, &many[60_000..])].concat()), 1009);
+}
+
+#[test]
+fn last_blocks_without_content_are_limited() {
+    // Each final block resets the decompressor.
+    let last = |count: usize| frame(0xC2, &b"\x03\0".repeat(count));
+    assert!(!serve(&last(64)).3);
+    assert_eq!(refused(&last(65)), 1007);
+    assert_eq!(refused(&last(30_000)), 1007);
+    // The limit also applies to fragments of a message.
+    let fragments: Vec<u8> = [frame(0x42, b"\x03\0"), frame(0x00, b"\x03\0").repeat(64)].concat();
+    assert_eq!(refused(&fragments), 1007);
+    // A message may have more final blocks in proportion to its content.
+    let block = [&b"\x01\x00\x04\xff\xfb"[..], &[7; 1024]].concat();
+    let (events, heard, _, fatal) = serve(&frame(0xC2, &block.repeat(68)));
+    assert_eq!((events, heard.len(), fatal), (vec![whole(Kind::Binary)], 68 * 1024, false));
+}
+
+#[test]
+fn each_read_of_the_input_takes_a_bounded_part_of_it() {
+    // Empty blocks, and fragments without payload: both produce no output.
+    let blocks = frame(0x42, &b"\0\0\0\xff\xff".repeat(10_000));
+    let fragments = [frame(0x02, b""), frame(0x00, b"").repeat(8000)].concat();
+    for bytes in [blocks, fragments] {
+        let (mut input, mut payload, mut out) = (Input::default(), BytesMut::new(), Outbox::new());
+        input.extend(&bytes);
+        let mut server = machine(SERVER, 15);
+        loop {
+            let before = input.len();
+            let event = server.recv(&mut input, &mut payload, &mut out).unwrap();
+            assert!(before - input.len() <= 4 << 10, "{} bytes at once", before - input.len());
+            if event.is_none() {
+                break;
+            }
+        }
+        assert!(input.is_empty() && payload.is_empty());
+    }
 }
 
 #[test]
@@ -138,7 +175,7 @@ fn noise_of_the_largest_size_passes() {
         let len = chunk.len() as u16;
         [&[0][..], &len.to_le_bytes(), &(!len).to_le_bytes(), chunk].concat()
     });
-    // A wasteful sender: five bytes for every hundred are more than is granted.
+    // An inefficient sender: five more bytes for every hundred exceed the allowance.
     assert_eq!(refused(&frame(0xC2, &stored.chain([0]).collect::<Vec<u8>>())), 1009);
     let mut out = Outbox::new();
     machine(CLIENT, 15).send(Kind::Binary, &[&noise], &mut out);
@@ -146,7 +183,7 @@ fn noise_of_the_largest_size_passes() {
 }
 
 #[test]
-fn what_one_side_compresses_the_other_reads_whatever_the_window() {
+fn compressed_messages_are_read_for_every_window_size() {
     let text: Vec<u8> = (0..70_000u32).map(|n| b'a' + (n % 7 * (n / 1000)) as u8 % 26).collect();
     for window_bits in [8, 9, 10, 12, 15] {
         for len in [0, 1, COMPRESS_MIN - 1, COMPRESS_MIN, 10_000, text.len()] {

@@ -1,28 +1,28 @@
 //! The header `Sec-WebSocket-Extensions` (RFC 6455, section 9.1) and the parameters of permessage-deflate (RFC 7692,
 //! section 7.1).
 
-/// The parameters of one offer or answer.
+/// Parameters of an offer or a response.
 #[derive(Debug, Default)]
 pub(super) struct Parameters {
-    /// Without a value a client only says that it knows the parameter.
+    /// Without a value a client only declares that it supports the parameter.
     pub(super) client_max_window_bits: Option<Option<u8>>,
-    /// A server says it to every client, so it changes nothing in what one asks for.
+    /// The server always sends this parameter, so a request for it has no effect.
     client_no_context_takeover: bool,
     pub(super) server_max_window_bits: Option<u8>,
     pub(super) server_no_context_takeover: bool,
 }
 
-/// The extensions of a header, each with its parameters. Quotes can hold nothing that matters here, so a comma always
-/// separates.
+/// Splits a header into extensions, each with its parameters. No valid quoted value contains a comma, so every comma is
+/// a separator.
 pub(super) fn split(header: &str) -> impl Iterator<Item = &str> {
     header.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
 impl Parameters {
-    /// Reads an extension; none if it is another one.
+    /// Reads an extension; `None` if it is not permessage-deflate.
     ///
     /// # Errors
-    /// The parameter that is not known, comes twice, or has a wrong value.
+    /// Returns the parameter that is unknown, repeated, or has an invalid value.
     pub(super) fn read(extension: &str) -> Result<Option<Parameters>, String> {
         let mut parts = extension.split(';').map(str::trim);
         if !parts.next().is_some_and(|name| name.eq_ignore_ascii_case("permessage-deflate")) {
@@ -30,7 +30,7 @@ impl Parameters {
         }
         let mut parameters = Parameters::default();
         for part in parts {
-            let wrong = || format!("the parameter {part:?} is not known, comes twice, or has no such value");
+            let wrong = || format!("the parameter {part:?} is unknown, repeated, or has an invalid value");
             let (name, value) = match part.split_once('=') {
                 Some((name, value)) => (name.trim_end(), Some(unquoted(value.trim_start()))),
                 None => (part, None),
@@ -64,7 +64,7 @@ fn unquoted(value: &str) -> &str {
     value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
 }
 
-/// 8 to 15, written without a zero in front.
+/// Parses 8 to 15 without leading zeros.
 fn window_bits(value: &str) -> Option<u8> {
     value.parse().ok().filter(|bits| (8..=15).contains(bits) && !value.starts_with(['0', '+']))
 }

@@ -1,18 +1,22 @@
-//! Payload to DEFLATE and back, one message at a time.
+//! Compression and decompression of payload, one message at a time.
 //!
 //! Compressors and decompressors are large, and none is needed between messages: each thread keeps one of both for the
-//! next message of whichever connection. No byte of one message can be found in another: both forget all at a reset.
+//! next message of any connection. Data of one message cannot leak into another: both are reset between messages.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use std::cell::RefCell;
 
-/// What ends every flush, and is left out of messages (RFC 7692, section 7.2.1).
+/// Bytes that end every flush, and are left out of messages (RFC 7692, section 7.2.1).
 const FLUSHED: [u8; 4] = [0, 0, 0xFF, 0xFF];
-/// That again, and an empty last block: a message that ends within a block does not end well with it.
+/// The flush bytes and an empty final block: a message that ends within a block is invalid with it.
 const TAIL: [u8; 9] = [0, 0, 0xFF, 0xFF, 1, 0, 0, 0xFF, 0xFF];
-/// Bytes that come out of a decompressor at once.
+/// Largest number of bytes that a decompressor returns at once.
 pub(in crate::websocket) const OUT_MAX: usize = 8 << 10;
-/// A buffer for compressed bytes that grew past this is not kept.
+/// Number of final blocks that every message may have, and bytes of content for each further one: a final block costs
+/// about as much time as a kilobyte, and can be two bytes.
+const LAST_BLOCKS_MAX: u64 = 64;
+const LAST_BLOCK_BYTES: u64 = 1 << 10;
+/// Largest capacity of a buffer for compressed bytes that is kept, in bytes.
 const KEEP_MAX: usize = 256 << 10;
 
 thread_local! {
@@ -26,7 +30,7 @@ struct Spare {
     decompress: Option<Decompress>,
 }
 
-/// Compresses `parts`, of `len` bytes together, and hands the result to `write` if it is shorter.
+/// Compresses `parts`, which have `len` bytes in total, and passes the result to `write` if it is shorter.
 pub(super) fn compress(window_bits: u8, parts: &[&[u8]], len: usize, write: impl FnOnce(&[u8])) -> bool {
     let (kept, mut into) = SPARE.with_borrow_mut(|spare| {
         let compress = spare.compress.take_if(|(bits, _)| *bits == window_bits);
@@ -53,7 +57,7 @@ pub(super) fn compress(window_bits: u8, parts: &[&[u8]], len: usize, write: impl
     written
 }
 
-/// Compresses all of `part`; false when the result is no shorter than `len` bytes.
+/// Compresses all of `part`; returns false if the result is not shorter than `len` bytes.
 fn push(compress: &mut Compress, part: &[u8], flush: FlushCompress, len: usize, into: &mut Vec<u8>) -> bool {
     let begin = compress.total_in();
     loop {
@@ -63,7 +67,7 @@ fn push(compress: &mut Compress, part: &[u8], flush: FlushCompress, len: usize, 
             Err(_) => return false,
         }
         let taken = (compress.total_in() - begin) as usize;
-        // With room left there is nothing more to come out.
+        // Spare capacity means that all output was written.
         if into.len() < into.capacity() && taken == part.len() {
             return true;
         }
@@ -77,43 +81,46 @@ fn push(compress: &mut Compress, part: &[u8], flush: FlushCompress, len: usize, 
 /// A compressed message that is arriving.
 #[derive(Debug)]
 pub(in crate::websocket) struct Inflate {
-    /// Some but while it is dropped.
+    /// `None` only while the value is dropped.
     stream: Option<Decompress>,
-    /// A byte has come.
+    /// At least one byte has arrived.
     begun: bool,
-    /// The last byte ended a last block: the message may be whole, or begin a further stream.
+    /// The last byte ended a final block: the message may be complete, or begin another stream.
     ended: bool,
-    /// All that can come out has.
+    /// All available output was returned.
     drained: bool,
-    /// Bytes of [`TAIL`] that were fed.
+    /// Number of bytes of [`TAIL`] that were fed.
     tail: usize,
+    /// Number of final blocks, and of bytes returned, so far.
+    last_blocks: u64,
+    produced: u64,
 }
 
-/// What became of some bytes.
+/// Result of decompressing some bytes.
 #[derive(Debug)]
 pub(in crate::websocket) struct Inflated {
-    /// Bytes that were taken.
+    /// Number of bytes consumed.
     pub(in crate::websocket) taken: usize,
-    /// Bytes that came out.
-    pub(in crate::websocket) came: usize,
+    /// Number of bytes produced.
+    pub(in crate::websocket) produced: usize,
 }
 
 impl Inflate {
     pub(in crate::websocket) fn new() -> Inflate {
         let spare = SPARE.with_borrow_mut(|spare| spare.decompress.take());
         let stream = Some(spare.unwrap_or_else(|| Decompress::new(false)));
-        Inflate { stream, begun: false, ended: false, drained: true, tail: 0 }
+        Inflate { stream, begun: false, ended: false, drained: true, tail: 0, last_blocks: 0, produced: 0 }
     }
 
-    /// Whether all that can come out has.
+    /// Returns true if all available output was returned.
     pub(in crate::websocket) fn is_drained(&self) -> bool {
         self.drained
     }
 
-    /// Takes bytes of the message until `room` is full; call it again with those that were not taken.
+    /// Decompresses bytes of the message until `room` is full; call it again with the rest.
     ///
     /// # Errors
-    /// What is wrong with the bytes.
+    /// Returns the reason why the bytes are invalid.
     pub(in crate::websocket) fn push(&mut self, bytes: &[u8], room: &mut [u8]) -> Result<Inflated, String> {
         let stream = self.stream.as_mut().ok_or("the decompressor is gone")?;
         if !bytes.is_empty() {
@@ -122,23 +129,33 @@ impl Inflate {
         let (took, gave) = (stream.total_in(), stream.total_out());
         let status = stream
             .decompress(bytes, room, FlushDecompress::None)
-            .map_err(|error| format!("a compressed message is no DEFLATE: {error}"))?;
-        let (taken, came) = ((stream.total_in() - took) as usize, (stream.total_out() - gave) as usize);
-        self.drained = came < room.len();
+            // The text of the library depends on the split of the bytes.
+            .map_err(|_| "a compressed message is not valid DEFLATE")?;
+        let (taken, produced) = ((stream.total_in() - took) as usize, (stream.total_out() - gave) as usize);
+        self.drained = produced < room.len();
+        self.produced += produced as u64;
         if status == Status::StreamEnd {
-            // What follows is a stream of its own (section 7.2.3.5 has an example).
+            self.last_blocks += 1;
+            if self.last_blocks > LAST_BLOCKS_MAX + self.produced / LAST_BLOCK_BYTES {
+                return Err(format!(
+                    "a compressed message has {} last blocks in {} bytes: {LAST_BLOCKS_MAX} and one for each {LAST_BLOCK_BYTES} bytes are allowed",
+                    self.last_blocks, self.produced
+                ));
+            }
+            // A new stream follows (section 7.2.3.5 has an example).
             stream.reset(false);
             (self.ended, self.drained) = (taken == bytes.len(), true);
         } else if taken < bytes.len() && self.drained {
-            return Err("a compressed message is no DEFLATE".to_owned());
+            return Err("a compressed message is not valid DEFLATE".to_owned());
         }
-        Ok(Inflated { taken, came })
+        Ok(Inflated { taken, produced })
     }
 
-    /// Ends the message, once all of its bytes were taken: gives bytes until none come, and says whether all have.
+    /// Ends the message, once all of its bytes were consumed. Returns the number of bytes produced, and true if there
+    /// are no more.
     ///
     /// # Errors
-    /// The message ends where it cannot.
+    /// Returns an error if the message ends at an invalid position.
     pub(in crate::websocket) fn finish(&mut self, room: &mut [u8]) -> Result<(usize, bool), String> {
         if self.tail == 0 && self.drained && (self.ended || !self.begun) {
             return Ok((0, true));
@@ -148,7 +165,7 @@ impl Inflate {
         if self.drained && !(self.ended && self.tail == TAIL.len()) {
             return Err("a compressed message ends within a block".to_owned());
         }
-        Ok((inflated.came, self.drained))
+        Ok((inflated.produced, self.drained))
     }
 }
 
@@ -156,7 +173,7 @@ impl Drop for Inflate {
     fn drop(&mut self) {
         if let Some(mut stream) = self.stream.take() {
             stream.reset(false);
-            // Without effect while the thread ends.
+            // Has no effect while the thread ends.
             let _ = SPARE.try_with(|spare| spare.borrow_mut().decompress = Some(stream));
         }
     }

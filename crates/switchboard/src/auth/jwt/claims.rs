@@ -1,9 +1,9 @@
-//! What a token says.
+//! Claims of a token.
 
 use super::Caller;
 use serde_json::Value;
 
-/// The times of a token; the rest is the caller's.
+/// Validity times of a token; all other claims go to the caller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claims {
     expires: u64,
@@ -12,19 +12,19 @@ pub(super) struct Claims {
 
 impl Claims {
     pub(super) fn read(payload: &[u8]) -> Result<(Claims, Caller), &'static str> {
-        let claims: Value = serde_json::from_slice(payload).map_err(|_| "the token is no JWT")?;
+        let claims: Value = serde_json::from_slice(payload).map_err(|_| "the token is not a JWT")?;
         let time = |name: &str| match claims.get(name) {
             None => Ok(None),
-            // Fractions are allowed.
+            // RFC 7519 allows fractions of seconds.
             Some(time) => {
                 let seconds = time.as_f64().filter(|seconds| (0.0..1e15).contains(seconds));
-                seconds.map(|seconds| Some(seconds as u64)).ok_or("a time of the token is none")
+                seconds.map(|seconds| Some(seconds as u64)).ok_or("a time in the token is not a valid number")
             }
         };
-        let expires = time("exp")?.ok_or("the token has no exp: it would be good for ever")?;
+        let expires = time("exp")?.ok_or("the token has no exp: it would never expire")?;
         let not_before = time("nbf")?.unwrap_or(0);
         let name = claims.get("sub").and_then(Value::as_str).filter(|name| !name.is_empty());
-        let mut caller = Caller::new(name.ok_or("the token has no sub: it is nobody's")?);
+        let mut caller = Caller::new(name.ok_or("the token has no sub: it names no caller")?);
         if let Some(scope) = claims.get("scope").and_then(Value::as_str) {
             caller.roles.extend(scope.split_ascii_whitespace().map(str::to_owned));
         }
@@ -40,7 +40,7 @@ impl Claims {
             return Err("the token has expired");
         }
         if now.saturating_add(leeway) < self.not_before {
-            return Err("the token is not good yet");
+            return Err("the token is not valid yet");
         }
         Ok(())
     }

@@ -9,11 +9,11 @@ use ring::{
 use serde_json::Value;
 use std::path::Path;
 
-/// Keys of one issuer.
+/// Set of keys of one issuer.
 pub(super) struct Keys(Vec<Key>);
 
 struct Key {
-    /// What tokens call it, if they do.
+    /// Key id that tokens refer to, if the key has one.
     id: Option<String>,
     verifier: Verifier,
 }
@@ -21,7 +21,7 @@ struct Key {
 enum Verifier {
     Ed25519(Vec<u8>),
     P256(Vec<u8>),
-    /// As RFC 8017 encodes it.
+    /// Encoded as in RFC 8017.
     Rsa(Vec<u8>),
     RsaParts {
         n: Vec<u8>,
@@ -30,14 +30,14 @@ enum Verifier {
     Secret(hmac::Key),
 }
 
-/// Keys that are tried for one token.
+/// Maximum number of keys that are tried for one token.
 const KEYS_MAX: usize = 64;
 const SECRET_LEAST: usize = 32;
 /// Key types, as OIDs: rsaEncryption, id-ecPublicKey, id-Ed25519.
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
 const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
 const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
-/// A point of P-256 that is not compressed.
+/// Length of an uncompressed point of P-256.
 const POINT: usize = 65;
 
 impl Keys {
@@ -54,14 +54,14 @@ impl Keys {
     }
 
     pub(super) fn read_pem(path: &Path) -> Result<Keys, Error> {
-        let wrong = |why: &str| Error::config(format!("jwt: {}: {why}", path.display()));
-        let der = tls::public_key_file(path).map_err(|why| wrong(&why))?;
-        let (kind, bits) = tls::public_key(&der).ok_or_else(|| wrong("the public key is broken"))?;
+        let config_error = |why: &str| Error::config(format!("jwt: {}: {why}", path.display()));
+        let der = tls::public_key_file(path).map_err(|why| config_error(&why))?;
+        let (kind, bits) = tls::public_key(&der).ok_or_else(|| config_error("the public key is broken"))?;
         let verifier = match kind {
             RSA => Verifier::Rsa(bits.to_vec()),
             EC if bits.len() == POINT => Verifier::P256(bits.to_vec()),
             ED25519 => Verifier::Ed25519(bits.to_vec()),
-            _ => return Err(wrong("the key is none of RSA, P-256 and Ed25519")),
+            _ => return Err(config_error("the key type is not supported: use RSA, P-256 or Ed25519")),
         };
         Ok(Keys(vec![Key { id: None, verifier }]))
     }
@@ -72,26 +72,28 @@ impl Keys {
         Keys::of_jwks(&text, &path.display().to_string())
     }
 
-    /// The keys of a set; `source` is where it comes from.
+    /// Parses a key set; `source` is its origin, for errors.
     pub(super) fn of_jwks(text: &[u8], source: &str) -> Result<Keys, Error> {
-        let wrong = |why: &str| Error::config(format!("jwt: {source}: {why}"));
-        let set: Value = serde_json::from_slice(text).map_err(|error| wrong(&error.to_string()))?;
-        let keys =
-            set.get("keys").and_then(Value::as_array).ok_or_else(|| wrong("no key set: it has no keys"))?;
+        let config_error = |why: &str| Error::config(format!("jwt: {source}: {why}"));
+        let set: Value = serde_json::from_slice(text).map_err(|error| config_error(&error.to_string()))?;
+        let keys = set
+            .get("keys")
+            .and_then(Value::as_array)
+            .ok_or_else(|| config_error("not a key set: the member keys is missing"))?;
         let keys: Vec<_> = keys.iter().filter_map(Key::of_jwk).take(KEYS_MAX).collect();
         match keys.is_empty() {
-            true => Err(wrong("no key for RS256, ES256 or EdDSA in it")),
+            true => Err(config_error("no key for RS256, ES256 or EdDSA in it")),
             false => Ok(Keys(keys)),
         }
     }
 
-    /// None yet: every token is refused.
+    /// Creates an empty set, which rejects every token.
     #[cfg(feature = "web")]
     pub(super) fn none() -> Keys {
         Keys(Vec::new())
     }
 
-    /// Whether one of the keys may be what the header of a token names.
+    /// Returns whether one of the keys matches the key id in the header of a token.
     #[cfg(feature = "web")]
     pub(super) fn knows(&self, header: &[u8]) -> bool {
         let header: Value = serde_json::from_slice(header).unwrap_or_default();
@@ -101,12 +103,13 @@ impl Keys {
         }
     }
 
-    /// Whether one of the keys, the one that the header names if it does, has signed `signed`.
+    /// Checks that one of the keys has signed `signed`: the key that the header names, or any key if it names
+    /// none.
     pub(super) fn verify(&self, header: &[u8], signed: &[u8], signature: &[u8]) -> Result<(), &'static str> {
-        let header: Value = serde_json::from_slice(header).map_err(|_| "the token is no JWT")?;
+        let header: Value = serde_json::from_slice(header).map_err(|_| "the token is not a JWT")?;
         let text = |name: &str| header.get(name).and_then(Value::as_str);
         if header.get("crit").is_some() {
-            return Err("the token has extensions that are not known here");
+            return Err("the token has unknown extensions (crit)");
         }
         let (algorithm, id) = (text("alg").unwrap_or_default(), text("kid"));
         let fits = |key: &&Key| {
@@ -115,7 +118,7 @@ impl Keys {
         };
         let mut fitting = self.0.iter().filter(fits).peekable();
         if fitting.peek().is_none() {
-            return Err("the token is signed with a key that is not known here");
+            return Err("the token is signed with an unknown key");
         }
         match fitting.any(|key| key.verifier.verify(signed, signature)) {
             true => Ok(()),
@@ -125,7 +128,7 @@ impl Keys {
 }
 
 impl Key {
-    /// None for a key that is for something else, or cannot be used here.
+    /// Returns `None` for keys with another purpose and for unsupported keys.
     fn of_jwk(jwk: &Value) -> Option<Key> {
         let text = |name: &str| jwk.get(name).and_then(Value::as_str);
         let bytes = |name: &str| URL_SAFE_NO_PAD.decode(text(name)?.trim_end_matches('=')).ok();

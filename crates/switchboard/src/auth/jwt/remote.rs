@@ -1,9 +1,9 @@
-//! Key sets that are fetched from a URL, and kept while it does not answer.
+//! Key sets that are fetched from a URL and kept while the URL is unreachable.
 
 use super::{Keys, Source, Verifier, seconds};
 use crate::{
     Caller, Error, Result, Status,
-    auth::wrong,
+    auth::unauthenticated,
     layer::BoxFuture,
     web::{Ask, Site},
 };
@@ -19,28 +19,28 @@ use std::{
 pub(super) struct Remote {
     pub(super) url: String,
     site: Site,
-    /// Between two tries, whatever tokens name.
+    /// Minimum time between two fetches, regardless of the key ids in tokens.
     pub(super) pause: Duration,
     state: Mutex<State>,
-    /// Only one fetches; the others wait for it.
+    /// Held by the task that fetches; other tasks wait for it.
     fetching: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     tried: Option<Instant>,
-    /// What was fetched last.
+    /// Body of the last successful response.
     body: Bytes,
-    /// Why the last try brought nothing.
-    trouble: Option<String>,
+    /// Error of the last fetch, if it failed.
+    failure: Option<String>,
     refreshing: bool,
 }
 
-/// A set is fetched again after this time of calls.
+/// Age after which the next call fetches the set again.
 const REFRESH: Duration = Duration::from_secs(300);
-/// The pause unless set.
+/// Default of the pause between two fetches.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Of an answer.
+/// Maximum size of a response in bytes.
 const BYTES_MAX: usize = 256 << 10;
 
 impl Remote {
@@ -61,12 +61,12 @@ impl Remote {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a try may be made now.
+    /// Returns whether the pause since the last fetch is over.
     fn may_try(&self) -> bool {
         self.state().tried.is_none_or(|tried| tried.elapsed() >= self.pause)
     }
 
-    /// Fetches the set, unless somebody has tried just now.
+    /// Fetches the set, unless another task has fetched it within the pause.
     async fn fetch(&self, verifier: &Verifier) {
         let _alone = self.fetching.lock().await;
         if !self.may_try() {
@@ -85,7 +85,7 @@ impl Remote {
         let mut state = self.state();
         match read {
             Ok(new) => {
-                state.trouble = None;
+                state.failure = None;
                 if let Some((body, keys)) = new {
                     state.body = body;
                     drop(state);
@@ -93,16 +93,16 @@ impl Remote {
                 }
             }
             Err(why) => {
-                if state.trouble.is_none() {
-                    tracing::warn!("jwt: {why}; going on with the keys from before");
+                if state.failure.is_none() {
+                    tracing::warn!("jwt: {why}; keeping the previous keys");
                 }
-                state.trouble = Some(why);
+                state.failure = Some(why);
             }
         }
     }
 }
 
-/// The check of a token whose key is not known yet; none for one that needs no wait.
+/// Checks a token whose key is not in the set, after a fetch; returns `None` for tokens that need no fetch.
 pub(super) fn check_later(
     verifier: &Arc<Verifier>,
     token: &str,
@@ -118,24 +118,26 @@ pub(super) fn check_later(
     }
     let (verifier, token) = (verifier.clone(), token.to_owned());
     Some(Box::pin(async move {
-        let Source::Remote(remote) = &verifier.source else { return Err(wrong("the token is no JWT")) };
+        let Source::Remote(remote) = &verifier.source else {
+            return Err(unauthenticated("the token is not a JWT"));
+        };
         remote.fetch(&verifier).await;
         let nothing = {
             let state = remote.state();
-            state.body.is_empty().then(|| state.trouble.clone().unwrap_or_default())
+            state.body.is_empty().then(|| state.failure.clone().unwrap_or_default())
         };
         match nothing {
-            // The caller may be right: it is us who cannot know.
+            // The token may be valid: the server cannot verify it without keys.
             Some(why) => {
                 tracing::debug!("jwt: {why}");
-                Err(Status::unavailable("the keys that verify tokens cannot be had right now"))
+                Err(Status::unavailable("the keys that verify tokens cannot be fetched at the moment"))
             }
-            None => verifier.verify(&token, seconds()).map_err(wrong),
+            None => verifier.verify(&token, seconds()).map_err(unauthenticated),
         }
     }))
 }
 
-/// Has the set fetched again if that is due; nobody waits for it.
+/// Starts a fetch in the background if the set is due.
 fn refresh(verifier: &Arc<Verifier>, remote: &Remote) {
     {
         let mut state = remote.state();

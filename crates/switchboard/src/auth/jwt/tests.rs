@@ -40,7 +40,7 @@ fn claims_are_checked() {
         ("alice", &["read", "write", "admin"].map(String::from)[..])
     );
     assert_eq!(caller.claims["iss"], "me");
-    // The second time it is remembered, until it expires.
+    // The second check uses the cache until the token expires.
     assert_eq!(jwt.verify(&hs256(&header, &good()), NOW + 89).unwrap(), caller);
     assert_eq!(jwt.verify(&hs256(&header, &good()), NOW + 90), Err("the token has expired"));
     for (name, value, expected) in [
@@ -48,7 +48,7 @@ fn claims_are_checked() {
         ("exp", Value::Null, "a time"),
         ("exp", json!(NOW - 60), "expired"),
         ("exp", json!("soon"), "a time"),
-        ("nbf", json!(NOW + 60), "not good yet"),
+        ("nbf", json!(NOW + 60), "not valid yet"),
         ("iss", json!("you"), "another issuer"),
         ("aud", json!("other"), "another audience"),
         ("aud", json!(["other"]), "another audience"),
@@ -65,7 +65,7 @@ fn tokens_cannot_choose_how_they_are_verified() {
     let jwt = Jwt::secret(SECRET).unwrap();
     for header in [json!({"alg": "none"}), json!({"alg": "RS256"}), json!({"alg": "hs256"}), json!({})] {
         let token = hs256(&header, &good());
-        assert!(jwt.verify(&token, NOW).unwrap_err().contains("not known here"), "{header}");
+        assert!(jwt.verify(&token, NOW).unwrap_err().contains("unknown"), "{header}");
         let (signed, _) = token.rsplit_once('.').unwrap();
         assert!(jwt.verify(&format!("{signed}."), NOW).is_err());
     }
@@ -123,7 +123,8 @@ fn key_sets_verify_with_the_key_that_is_named() {
     }
 }
 
-/// Made with openssl: a public key as a set and in PEM have it, and a token of alice until the year 2286.
+/// Generated with openssl: one public key as a key set and as PEM, and a token for alice that is valid until
+/// the year 2286.
 const RSA_N: &str = "z2bu8Pmkhck6LppWDxlBcHZYrPc8cmEOBHdEh3ZpvMZvv8kpcKA8hEFMTK2M9VlVCD4MowR-8ca2TIodrkHtD_fXL5\
      3vB4Kts4XMzTE8DsNOa0Bzl-0eNxfjaO6Rf7OnwpjNVIllC9OCa5CGOyYC9RmeYf_gCNlDIssxUMaDHFM_yaDRyPsD\
      v2hszp-MJUfp_Zmlsgfs_bjidDpYrLqzQzLOqW_3qX-1lXuPw8B2ocRIJlTL7CpOGZW_WiOF_BHZS6YeK9Z8DXx_4-\
@@ -143,7 +144,7 @@ const RSA_TOKEN: &str = "eyJhbGciOiAiUlMyNTYiLCAia2lkIjogInIifQ.eyJzdWIiOiAiYWxp
      -0kdduhJnJASvzAgBy7Z80I5KZke6hc04brFax_k6bFoZuN-TQbq2NiWniA1-39254aL60CnTsVUjqEkBQbt8Oy8UV\
      zRZxreCD2-nI8sY6p80sZ_bpHSb8SB117iIoVL9g6EYprFjRFxBaXKW7AGwMta7fgCGWQ";
 
-/// A file of this test, gone when it is dropped.
+/// A temporary file, removed on drop.
 struct File(PathBuf);
 
 impl File {
@@ -156,7 +157,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The test may have removed it.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -172,7 +173,7 @@ fn keys_of_foreign_tools_verify() {
         let (header, _) = signed.split_once('.').unwrap();
         let other = format!("{header}.{}.{signature}", encode(&good()));
         assert_eq!(jwt.verify(&other, NOW), Err("the signature of the token is wrong"));
-        // A public key is no secret: a token that is signed with it as if it were is refused.
+        // A public key is not secret: a token that is signed with it as an HMAC secret is rejected.
         let forged = format!("{}.{}", encode(&json!({"alg": "HS256"})), encode(&good()));
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, RSA_PEM.as_bytes()), forged.as_bytes());
         assert!(jwt.verify(&format!("{forged}.{}", URL_SAFE_NO_PAD.encode(tag)), NOW).is_err());

@@ -1,7 +1,7 @@
-//! One call to several channels at once, whose answers become one.
+//! One call to several channels at once, with their replies merged into one.
 
 use super::{
-    super::{Begin, Channel, calls::Answer, fleet::reworded, unary},
+    super::{Begin, Channel, calls::RawResponse, fleet::with_text, unary},
     Combined,
 };
 use crate::{Codec, Metadata, Result, Status, codec::serde};
@@ -18,7 +18,7 @@ use std::{
 type Map = dyn Fn(&Part<'_>) -> Result<Option<Bytes>> + Send + Sync;
 type Merge = dyn Fn(Codec, Vec<Bytes>) -> Result<Bytes> + Send + Sync;
 
-/// A channel that sends each call to several channels at once, see [`Channel::parallel`]. Unary and one-way calls.
+/// A channel that sends each call to several channels at once, see [`Channel::parallel`]. For unary and one-way calls.
 #[derive(Clone)]
 #[must_use = "it is a channel once it is built"]
 pub struct Parallel {
@@ -29,51 +29,51 @@ pub struct Parallel {
     success_limit: Option<usize>,
 }
 
-/// A call before it goes to one of several channels, for [`Parallel::map`].
+/// A call to one of several channels, before it is sent, for [`Parallel::map`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Part<'a> {
-    /// Of this channel, from 0.
+    /// Index of the channel, from 0.
     pub index: usize,
-    /// Channels that there are.
+    /// Number of channels.
     pub count: usize,
     /// The full name of the method, `package.Service/Method`.
     pub method: &'a str,
-    /// How the request is written.
+    /// Encoding of the request.
     pub codec: Codec,
     /// The request of the caller.
     pub request: &'a Bytes,
 }
 
 impl Part<'_> {
-    /// The same request.
+    /// Returns the caller's request unchanged.
     ///
     /// # Errors
-    /// None; for the ends of closures.
+    /// None; the return type fits the end of closures.
     pub fn same(&self) -> Result<Option<Bytes>> {
         Ok(Some(self.request.clone()))
     }
 
-    /// Reads the request, of a trait service: the arguments of the method, in a tuple or in a struct with their names
+    /// Decodes the request of a trait service: the arguments of the method, as a tuple or as a struct with their names
     /// (which JSON needs).
     ///
     /// # Errors
-    /// `InvalidArgument` for a request that is no `T`.
+    /// `InvalidArgument` for a request that is not a `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
         serde::decode(self.codec, self.request.clone())
     }
 
-    /// Another request, written as the caller's.
+    /// Encodes another request like that of the caller.
     ///
     /// # Errors
-    /// `Internal` when the type refuses to be written.
+    /// `Internal` when the type cannot be encoded.
     pub fn write<T: Serialize>(&self, request: &T) -> Result<Option<Bytes>> {
         serde::encode(request, self.codec).map(Some)
     }
 }
 
 impl Channel {
-    /// A channel that sends each call to all of these, at the same time, and makes one answer of theirs.
+    /// Creates a channel that sends each call to all of these at the same time, and merges their replies.
     ///
     /// ```
     /// # use switchboard::{Channel, Result};
@@ -89,7 +89,8 @@ impl Channel {
 }
 
 impl Parallel {
-    /// Says which request each channel gets, by default the caller's; `None` leaves the channel out of this call.
+    /// Sets the function that returns the request of each channel, by default the caller's; `None` leaves the channel
+    /// out of this call.
     pub fn map(
         mut self,
         map: impl Fn(&Part<'_>) -> Result<Option<Bytes>> + Send + Sync + 'static,
@@ -98,9 +99,9 @@ impl Parallel {
         self
     }
 
-    /// Makes one answer of those that came, encoded, in the order of their channels; not asked for a single one. By
-    /// default answers of protobuf services are merged as protobuf does: lists are joined, of other fields the last
-    /// counts; those of trait services need this, or [`merge_with`](Self::merge_with).
+    /// Sets the function that merges the replies, encoded, in the order of their channels; not called for a single one.
+    /// By default replies of protobuf services are merged as in protobuf: lists are concatenated, of other fields the
+    /// last value is used. Replies of trait services need this, or [`merge_with`](Self::merge_with).
     pub fn merge(
         mut self,
         merge: impl Fn(Codec, Vec<Bytes>) -> Result<Bytes> + Send + Sync + 'static,
@@ -109,60 +110,61 @@ impl Parallel {
         self
     }
 
-    /// Makes one answer of two, again and again, in the order of their channels: for trait services, and methods that
-    /// all return a `T`.
+    /// Merges the replies two at a time, in the order of their channels: for trait services with methods that all
+    /// return a `T`.
     pub fn merge_with<T>(self, join: impl Fn(T, T) -> T + Send + Sync + 'static) -> Parallel
     where
         T: Serialize + DeserializeOwned,
     {
-        self.merge(move |codec, answers| {
+        self.merge(move |codec, responses| {
             let mut merged = None;
-            for answer in answers {
-                let answer: T = serde::decode(codec, answer)?;
+            for response in responses {
+                let response: T = serde::decode(codec, response)?;
                 merged = Some(match merged {
-                    None => answer,
-                    Some(merged) => join(merged, answer),
+                    None => response,
+                    Some(merged) => join(merged, response),
                 });
             }
             match merged {
                 Some(merged) => serde::encode(&merged, codec),
-                None => Err(Status::internal("there is no answer to merge")),
+                None => Err(Status::internal("there is no reply to merge")),
             }
         })
     }
 
-    /// Fails the call once so many channels have failed, and cancels the others; by default when all have. Answers are
-    /// merged without those of the failed ones.
+    /// Fails the call once this number of channels has failed, and cancels the others; by default when all have failed.
+    /// Replies are merged without those of the failed channels.
     pub fn fail_limit(mut self, failures: usize) -> Parallel {
         self.fail_limit = Some(failures.max(1));
         self
     }
 
-    /// Answers the call once so many channels have answered, and cancels the others; by default all are waited for.
-    pub fn success_limit(mut self, answers: usize) -> Parallel {
-        self.success_limit = Some(answers.max(1));
+    /// Completes the call once this number of channels has replied, and cancels the others; by default it waits for
+    /// all.
+    pub fn success_limit(mut self, responses: usize) -> Parallel {
+        self.success_limit = Some(responses.max(1));
         self
     }
 
-    /// The channel.
+    /// Builds the channel.
     ///
     /// # Errors
-    /// `InvalidArgument` without any channel.
+    /// `InvalidArgument` without a channel.
     pub fn build(self) -> Result<Channel> {
         Combined::Parallel(self).into_channel()
     }
 
-    pub(super) async fn unary(&self, begin: &Begin, request: &Bytes) -> Result<Answer> {
-        let mut answers = self.all(begin, request, unary::run).await?;
+    pub(super) async fn unary(&self, begin: &Begin, request: &Bytes) -> Result<RawResponse> {
+        let mut responses = self.all(begin, request, unary::run).await?;
         let codec = begin.codec;
-        let (mut items, mut attempts) = (Vec::with_capacity(answers.len()), 0);
-        let (head, trailers) = match answers.first_mut() {
+        let (mut items, mut attempts) = (Vec::with_capacity(responses.len()), 0);
+        let (head, trailers) = match responses.first_mut() {
             Some((_, first)) => (std::mem::take(&mut first.head), std::mem::take(&mut first.trailers)),
             None => (Metadata::new(), Metadata::new()),
         };
-        for (_, answer) in answers {
-            attempts += answer.attempts;
-            items.push(answer.item.bytes);
+        for (_, mut response) in responses {
+            attempts += response.attempts;
+            items.push(response.message_in(codec)?);
         }
         let item = match (&self.merge, items.len()) {
             (_, 1) => items.remove(0),
@@ -170,20 +172,20 @@ impl Parallel {
             (None, _) if codec == Codec::Proto => items.concat().into(),
             (None, count) => {
                 let text = format!(
-                    "{count} answers of {} and no way to make one of them: Parallel::merge_with says how",
+                    "cannot merge {count} replies of {}: set Parallel::merge or Parallel::merge_with",
                     begin.method.path
                 );
                 return Err(Status::failed_precondition(text));
             }
         };
-        Ok(Answer { item: item.into(), head, trailers, attempts })
+        Ok(RawResponse { item: item.into(), head, trailers, attempts })
     }
 
     pub(super) async fn oneway(&self, begin: &Begin, request: &Bytes) -> Result<()> {
         self.all(begin, request, Begin::oneway).await.map(drop)
     }
 
-    /// Sends the call to all channels that it is for; what came of it, in the order of the channels.
+    /// Sends the call to all channels that it is for; returns the replies in the order of the channels.
     async fn all<T, F>(
         &self,
         begin: &Begin,
@@ -212,12 +214,12 @@ impl Parallel {
         }
         let fails = self.fail_limit.unwrap_or(called).min(called);
         let enough = self.success_limit.unwrap_or(called).min(called);
-        let (mut answers, mut failed) = (Vec::with_capacity(called), Vec::new());
-        while answers.len() < enough
+        let (mut responses, mut failed) = (Vec::with_capacity(called), Vec::new());
+        while responses.len() < enough
             && let Some((index, outcome)) = first(&mut running).await
         {
             match outcome {
-                Ok(answer) => answers.push((index, answer)),
+                Ok(response) => responses.push((index, response)),
                 Err(status) => {
                     failed.push(index);
                     if failed.len() >= fails {
@@ -226,12 +228,12 @@ impl Parallel {
                 }
             }
         }
-        answers.sort_by_key(|(index, _)| *index);
-        Ok(answers)
+        responses.sort_by_key(|(index, _)| *index);
+        Ok(responses)
     }
 }
 
-/// The next of them to end; none when all have.
+/// Returns the next result; `None` when all have ended.
 async fn first<F: Future>(running: &mut Vec<(usize, Pin<Box<F>>)>) -> Option<(usize, F::Output)> {
     if running.is_empty() {
         return None;
@@ -248,13 +250,13 @@ async fn first<F: Future>(running: &mut Vec<(usize, Pin<Box<F>>)>) -> Option<(us
     .await
 }
 
-/// What the caller reads: the failure that was one too many, and where others were.
+/// Builds the status for the caller: the failure that exceeded the limit, and the channels that failed.
 fn failure(status: Status, mut failed: Vec<usize>, called: usize) -> Status {
     failed.sort_unstable();
     let which: Vec<_> = failed.iter().map(usize::to_string).collect();
     let (number, which) = (failed.len(), which.join(", "));
     let text = format!("{} (failed on {number} of {called} channels: {which})", status.message());
-    reworded(status, text)
+    with_text(status, text)
 }
 
 impl fmt::Debug for Parallel {

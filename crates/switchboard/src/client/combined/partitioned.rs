@@ -1,4 +1,4 @@
-//! Each call to the channel that its key belongs to.
+//! Each call goes to the channel that its key belongs to.
 
 use super::{
     super::{Begin, Channel},
@@ -9,8 +9,8 @@ use std::{fmt, sync::Arc};
 
 type KeyOf = dyn Fn(&str, &[u8]) -> Option<Vec<u8>> + Send + Sync;
 
-/// A channel that sends each call to the channel that its key belongs to, see [`Channel::partitioned`]. Calls of all
-/// kinds.
+/// A channel that sends each call to the channel that its key belongs to, see [`Channel::partitioned`]. For calls of
+/// all kinds.
 #[derive(Clone)]
 #[must_use = "it is a channel once it is built"]
 pub struct Partitioned {
@@ -19,19 +19,20 @@ pub struct Partitioned {
 }
 
 impl Channel {
-    /// A channel that sends each call to one of these, always the same one for the same key: the one that jump
-    /// consistent hashing chooses for the FNV-1a hash of the key. One that is added at the end takes its share of the
-    /// keys from the others, and moves nothing else. A call's [`hash_key`](crate::UnaryCall::hash_key) is its key, or
-    /// what [`key_of`](Partitioned::key_of) finds in its request; a call without a key is refused.
+    /// Creates a channel that sends each call to one of these, always the same one for the same key: the one that jump
+    /// consistent hashing selects for the FNV-1a hash of the key. A channel added at the end takes its share of the
+    /// keys from the others, and moves no other keys. The key is the call's [`hash_key`](crate::UnaryCall::hash_key),
+    /// or the result of [`key_of`](Partitioned::key_of) for its request; a call without a key is rejected.
     ///
-    /// For calls that concern several partitions there is [`Channel::parallel`] with a map that splits the request.
+    /// For calls that concern several partitions, use [`Channel::parallel`] with a map that splits the request.
     pub fn partitioned(channels: impl IntoIterator<Item = Channel>) -> Partitioned {
         Partitioned { channels: channels.into_iter().collect(), key_of: None }
     }
 }
 
 impl Partitioned {
-    /// Finds the keys of calls that bring none, by the full name of the method and the encoded request.
+    /// Sets the function that returns the key of calls without one, from the full name of the method and the encoded
+    /// request.
     pub fn key_of(
         mut self,
         key_of: impl Fn(&str, &[u8]) -> Option<Vec<u8>> + Send + Sync + 'static,
@@ -40,20 +41,20 @@ impl Partitioned {
         self
     }
 
-    /// The channel.
+    /// Builds the channel.
     ///
     /// # Errors
-    /// `InvalidArgument` without any channel.
+    /// `InvalidArgument` without a channel.
     pub fn build(self) -> Result<Channel> {
         Combined::Partitioned(self).into_channel()
     }
 
-    /// The channel of a call.
+    /// Returns the channel of a call.
     ///
     /// # Errors
-    /// `InvalidArgument` for one without a key.
+    /// `InvalidArgument` for a call without a key.
     pub(super) fn of(&self, begin: &Begin, request: &[u8]) -> Result<&Channel> {
-        let own = begin.asked.as_ref().and_then(|asked| asked.hash_key.as_ref());
+        let own = begin.options.as_ref().and_then(|options| options.hash_key.as_ref());
         let count = self.channels.len();
         let at = match own {
             Some(key) => Some(partition_of(key, count)),

@@ -1,18 +1,18 @@
-//! Each call to one of several channels, and on failure to another.
+//! Each call goes to one of several channels, and on failure to another.
 
 use super::{
     super::{
         Begin, Channel,
-        calls::Answer,
+        calls::RawResponse,
         fleet::{Budget, may_repeat},
-        streaming::Begun,
+        streaming::StartedStream,
         unary,
     },
     Combined,
 };
 use crate::{
     Code, Result, Retry, Status,
-    balance::{Balance, Demand, Endpoint, Endpoints, Outcome, P2c, Pick},
+    balance::{Balance, Demand, Endpoint, Endpoints, Outcome, P2c, Pick, Probe},
     discover::Instance,
     stream::Queue,
 };
@@ -20,25 +20,26 @@ use bytes::Bytes;
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 /// A channel that sends each call to one of several channels, and on failure to another, see [`Channel::selective`].
-/// Calls of all kinds; streams go elsewhere while they have not begun.
+/// For calls of all kinds; streams are retried only before they have begun.
 #[derive(Clone)]
 #[must_use = "it is a channel once it is built"]
 pub struct Selective {
     pub(super) channels: Vec<Channel>,
     balance: Arc<dyn Balance>,
     retries: u32,
-    /// Each channel as balancers see it, in the same order.
+    /// Each channel as an endpoint for balancers, in the same order.
     set: Arc<Endpoints>,
     budget: Arc<Budget>,
 }
 
 impl Channel {
-    /// A channel that sends each call to one of these, chosen by latency and load, and on failure to another one that
-    /// was not tried, if that does no harm: the server says that it did not begin, or the method or the call is
-    /// idempotent. The channels may be anything: single servers, fleets of other data centres, combinations.
+    /// Creates a channel that sends each call to one of these, selected by latency and load, and on failure to another
+    /// one that was not tried, if the call may be repeated: the server reports that it did not begin, or the method or
+    /// the call is idempotent. The channels may be of any kind: single servers, fleets of other data centres,
+    /// combinations.
     pub fn selective(channels: impl IntoIterator<Item = Channel>) -> Selective {
         let channels: Vec<_> = channels.into_iter().collect();
-        // Numbers that sort as they count.
+        // Ids with leading zeros, which sort like the numbers.
         let endpoint = |at| Endpoint::new(Instance::new("", format!("channel {at}")).id(format!("{at:09}")));
         let set = Arc::new(Endpoints::new((0..channels.len()).map(endpoint).collect()));
         Selective {
@@ -52,40 +53,41 @@ impl Channel {
 }
 
 impl Selective {
-    /// Who takes a call, by default [`P2c`]. Channels have the ids `000000000`, `000000001` and so on.
+    /// Sets the balancer, by default [`P2c`]. Channels have the ids `000000000`, `000000001` and so on.
     pub fn balance(mut self, balance: impl Balance) -> Selective {
         self.balance = Arc::new(balance);
         self
     }
 
-    /// How often a call is sent again, 3 unless set; each time on a channel that was not tried.
+    /// Sets the maximum number of retries, each on a channel that was not tried; the default is 3.
     pub fn retries(mut self, most: u32) -> Selective {
         self.retries = most;
         self
     }
 
-    /// Retries for 100 calls of the last seconds, and a second however few calls there were, 10 and 10 unless set.
+    /// Sets the retry budget: retries per 100 calls of the last seconds, and retries per second that are always
+    /// allowed; the default is 10 and 10.
     pub fn retry_budget(mut self, percent: u32, floor: u32) -> Selective {
         self.budget = Arc::new(Budget::new(percent, floor, crate::clock::now_ns()));
         self
     }
 
-    /// The channel.
+    /// Builds the channel.
     ///
     /// # Errors
-    /// `InvalidArgument` without any channel.
+    /// `InvalidArgument` without a channel.
     pub fn build(self) -> Result<Channel> {
         Combined::Selective(self).into_channel()
     }
 
-    pub(super) async fn unary(&self, begin: &Begin, request: &Bytes) -> Result<Answer> {
+    pub(super) async fn unary(&self, begin: &Begin, request: &Bytes) -> Result<RawResponse> {
         let mut sent = 0;
         let send = |part: Begin| {
             sent += 1;
             unary::run(part, request.clone())
         };
-        let answer = self.tried(begin, request, true, send).await?;
-        Ok(Answer { attempts: answer.attempts + sent - 1, ..answer })
+        let response = self.tried(begin, request, true, send).await?;
+        Ok(RawResponse { attempts: response.attempts + sent - 1, ..response })
     }
 
     pub(super) async fn oneway(&self, begin: &Begin, request: &Bytes) -> Result<()> {
@@ -97,15 +99,15 @@ impl Selective {
         begin: &Begin,
         message: Option<Bytes>,
         outbound: Option<Arc<Queue>>,
-    ) -> Result<Begun> {
+    ) -> Result<StartedStream> {
         let request = message.clone().unwrap_or_default();
-        // Requests that were taken out of their queue cannot be sent once more.
+        // Requests that were taken from their queue cannot be sent again.
         let again = outbound.is_none();
         let send = |part: Begin| Box::pin(part.stream(message.clone(), outbound.clone()));
         self.tried(begin, &request, again, send).await
     }
 
-    /// Sends the call to one channel after the other until one answers, or it must not be sent again.
+    /// Sends the call to one channel after the other until one replies, or the call must not be retried.
     async fn tried<T, F>(
         &self,
         begin: &Begin,
@@ -120,9 +122,9 @@ impl Selective {
         let (mut tried, mut retries) = (Vec::new(), 0);
         loop {
             let at = self.pick(begin, request, &tried);
-            let taken = Taken::new(self, at, begin.method.path);
+            let permit = ChannelPermit::new(self, at, begin.method.path);
             let outcome = send(begin.part(&self.channels[at], deadline)).await;
-            taken.ended(outcome.as_ref().err());
+            permit.ended(outcome.as_ref().err());
             let Err(status) = outcome else { return outcome };
             tried.push(self.set[at].number());
             let left = tried.len() < self.channels.len() && retries < self.retries && again;
@@ -140,18 +142,18 @@ impl Selective {
         }
     }
 
-    /// Where the call goes next.
+    /// Selects the index of the next channel.
     fn pick(&self, begin: &Begin, request: &[u8], tried: &[u64]) -> usize {
-        let key = begin.asked.as_ref().and_then(|asked| asked.hash_key.as_ref());
+        let key = begin.options.as_ref().and_then(|options| options.hash_key.as_ref());
         let key = key.map_or(request, |key| &key[..]);
         let now_ns = crate::clock::now_ns();
-        for demand in [Demand::Well, Demand::Connected] {
-            let pick = Pick::new(begin.method.path, now_ns, crate::clock::chance())
+        for demand in [Demand::Healthy, Demand::Connected] {
+            let pick = Pick::new(begin.method.path, now_ns, crate::clock::random())
                 .with_key(Some(key))
                 .tried(tried)
                 .demanding(demand, "");
             let at = self.balance.pick(&self.set, &pick);
-            // A balancer of the user may name whom it likes.
+            // A custom balancer may return any index.
             if let Some(at) = at.filter(|at| *at < self.set.len() && pick.takes(&self.set[*at])) {
                 return at;
             }
@@ -160,33 +162,34 @@ impl Selective {
     }
 }
 
-/// A call that a channel has. When it is dropped without an end, its caller gave up.
-struct Taken<'a> {
+/// A call on a channel. Dropping it without [`ended`](Self::ended) means that the caller dropped the call.
+struct ChannelPermit<'a> {
     by: &'a Selective,
     at: usize,
     method: &'static str,
     begun_ns: u64,
+    probe: Probe,
     code: Code,
 }
 
-impl<'a> Taken<'a> {
-    fn new(by: &'a Selective, at: usize, method: &'static str) -> Taken<'a> {
+impl<'a> ChannelPermit<'a> {
+    fn new(by: &'a Selective, at: usize, method: &'static str) -> ChannelPermit<'a> {
         let begun_ns = crate::clock::now_ns();
         by.set[at].stats().begun();
-        by.set[at].stats().breakers().begun(method, begun_ns);
-        Taken { by, at, method, begun_ns, code: Code::Canceled }
+        let probe = by.set[at].stats().breakers().begun(method, begun_ns);
+        ChannelPermit { by, at, method, begun_ns, probe, code: Code::Canceled }
     }
 
     fn ended(mut self, failure: Option<&Status>) {
         self.code = failure.map_or(Code::Ok, |status| match status.retry() {
-            // A refusal for load says nothing against the channel.
+            // A rejection because of load is not a failure of the channel.
             Retry::After(_) => Code::ResourceExhausted,
             _ => status.code(),
         });
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for ChannelPermit<'_> {
     fn drop(&mut self) {
         let now_ns = crate::clock::now_ns();
         let took = Duration::from_nanos(now_ns.saturating_sub(self.begun_ns));
@@ -195,7 +198,7 @@ impl Drop for Taken<'_> {
         endpoint.stats().ended(&outcome, now_ns);
         let failed = (self.code != Code::Canceled).then(|| outcome.is_fault());
         let breaking = crate::balance::Breaking::default();
-        endpoint.stats().breakers().ended(&breaking, self.method, failed, now_ns);
+        endpoint.stats().breakers().ended(&breaking, self.method, self.probe, failed, now_ns);
         self.by.balance.done(endpoint, &outcome);
     }
 }

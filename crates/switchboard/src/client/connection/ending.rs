@@ -1,4 +1,4 @@
-//! How a connection ends, and what becomes of its calls.
+//! The end of a connection, and of its calls.
 
 use super::{Connection, Task};
 use crate::{Origin, Retry, Status};
@@ -10,73 +10,73 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A server that closes a connection on which nobody has said anything, and does so earlier, is not there.
+/// A server that closes an unused connection within this time after it was opened counts as unreachable.
 const UNUSED: Duration = Duration::from_secs(1);
-/// So long a connection stays open on which nobody has said anything: a server that knows wires by their first bytes
-/// closes it, ours after 5 seconds unless it is told otherwise (`sniff_timeout`), and a call that is sent just then
-/// would be lost.
+/// Maximum time that a connection without any traffic stays open. A server that detects wires by their first bytes
+/// closes it, Switchboard after 5 seconds by default (`sniff_timeout`), and a call sent at that moment would be lost.
 pub(super) const UNUSED_MAX: Duration = Duration::from_secs(4);
 
-/// How a connection ended.
-pub(in crate::client) enum Ended {
-    /// The server had said something before, or there was nothing for it to answer.
-    Heard,
-    /// The server had said nothing, not even its preface.
-    Unheard(Status),
+/// Result of a connection.
+pub(in crate::client) enum ConnectionEnd {
+    /// The server had sent something before, or there was no request that it could respond to.
+    Responded,
+    /// The server had sent nothing, not even its preface.
+    Silent(Status),
 }
 
-/// What went over a connection so far.
+/// Traffic on a connection so far.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) enum Talk {
-    /// Nothing: wires of other frameworks begin with a call.
+pub(super) enum Activity {
+    /// None: wires of other frameworks begin with a call.
     #[default]
     Nothing,
-    /// What we had to say.
-    Said,
-    /// Something of the server's.
-    Heard,
+    /// The client has sent something.
+    Sent,
+    /// The server has sent something.
+    Received,
 }
 
-impl Talk {
+impl Activity {
     #[inline]
-    pub(super) fn said(&mut self, something: bool) {
-        *self = (*self).max(if something { Talk::Said } else { Talk::Nothing });
+    pub(super) fn note_sent(&mut self, something: bool) {
+        *self = (*self).max(if something { Activity::Sent } else { Activity::Nothing });
     }
 
-    /// How a connection ended of which this is known, and on which nothing was read since then. A server may close one
-    /// that was never used: that is no failure, after which calls would have to wait.
-    pub(super) fn ended(self, since: Instant, end: Status) -> Ended {
+    /// Returns the result of a connection with this activity, on which nothing was read since `since`. A server may
+    /// close a connection that was never used: this is not a failure, so calls need no back-off.
+    pub(super) fn ended(self, since: Instant, end: Status) -> ConnectionEnd {
         match self {
-            Talk::Heard => Ended::Heard,
-            Talk::Nothing if crate::clock::now() - since > UNUSED => Ended::Heard,
-            Talk::Nothing | Talk::Said => Ended::Unheard(end),
+            Activity::Received => ConnectionEnd::Responded,
+            Activity::Nothing if crate::clock::since(since) > UNUSED => ConnectionEnd::Responded,
+            Activity::Nothing | Activity::Sent => ConnectionEnd::Silent(end),
         }
     }
 }
 
-/// Ends every call in flight; new ones are refused.
+/// Ends every call in flight; new ones are rejected.
 pub(super) fn close(connection: &Connection, status: &Status) {
     connection.usable.store(false, Ordering::Relaxed);
     let mut wake = Vec::new();
     let mut inner = connection.lock();
     inner.closed.get_or_insert_with(|| status.clone());
-    wake.extend(inner.settling.take());
+    wake.extend(inner.settings_waker.take());
     let ids: Vec<_> = inner.calls.iter_mut().map(|(id, _)| id).collect();
     for id in ids {
         inner.fail(id, status.clone(), &mut wake);
     }
     drop(inner);
+    connection.room.notify_waiters();
     for waker in wake {
         waker.wake();
     }
 }
 
 impl Task {
-    /// Ends a connection that waited for its first call for too long; the next call opens another.
+    /// Ends a connection that has waited too long for its first call; the next call opens another.
     #[inline]
-    pub(super) fn give_back(&mut self, cx: &mut Context<'_>) -> Option<Status> {
+    pub(super) fn close_unused(&mut self, cx: &mut Context<'_>) -> Option<Status> {
         let unused = self.unused.as_mut()?;
-        if self.talk > Talk::Nothing {
+        if self.activity > Activity::Nothing {
             self.unused = None;
             return None;
         }
@@ -87,7 +87,7 @@ impl Task {
         if inner.calls.len() > 0 || !inner.out.is_empty() {
             return None;
         }
-        // Under the lock: a caller that comes now is sent elsewhere.
+        // Under the lock: a caller that comes now uses another connection.
         self.connection.usable.store(false, Ordering::Relaxed);
         let text = format!("the connection was not used for {UNUSED_MAX:?}");
         Some(inner.closed.get_or_insert_with(|| Status::unavailable(text)).clone())
@@ -101,33 +101,33 @@ impl Task {
 }
 
 impl Future for Task {
-    type Output = Ended;
+    type Output = ConnectionEnd;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ConnectionEnd> {
         let this = self.get_mut();
         this.turn(cx).map(|end| {
-            // TLS and WebSockets say that they end. One try: nobody waits for the answer.
+            // Sends the close messages of TLS and WebSockets. One attempt, because no result is needed.
             let _ = Pin::new(&mut *this.io).poll_shutdown(cx);
             close(&this.connection, &end);
-            // Calls whose deadline passed in this very turn.
+            // Wakes the calls whose deadline passed in this turn.
             for waker in this.wake.drain(..) {
                 waker.wake();
             }
-            this.talk.ended(this.last_read, end)
+            this.activity.ended(this.last_read, end)
         })
     }
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
-        // The runtime that drove the connection has ended, or a cut its task, or the connection has.
-        close(&self.connection, &self.lost("its runtime has ended, or it was cut"));
+        // The runtime that drove the connection has ended, or the task was aborted, or the connection has ended.
+        close(&self.connection, &self.lost("its runtime has ended, or it was aborted"));
     }
 }
 
 #[cfg(test)]
 impl Connection {
-    /// What is held for calls.
+    /// Resources held for calls.
     pub(in super::super) fn left(&self) -> [(&'static str, usize); 4] {
         let inner = self.lock();
         let (calls, fresh, due) = (inner.calls.len(), inner.fresh.len(), inner.due.len());

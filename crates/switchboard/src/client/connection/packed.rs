@@ -1,4 +1,4 @@
-//! Compressed messages on a client connection: what the server takes, and replies that came so.
+//! Compression on a client connection: the algorithms of the server, and compressed replies.
 
 use super::{Connection, Inner, State};
 use crate::{
@@ -7,20 +7,20 @@ use crate::{
 };
 use bytes::Bytes;
 use std::task::{Context, Poll, Waker};
-use switchboard_wire::wire::{CallId, ClientWire};
+use switchboard_wire::wire::{ClientCallId, ClientWire};
 
 impl Connection {
-    /// Ready once the server said what it takes, or the connection has ended; for one waiter.
-    pub(in crate::client) fn poll_settled(&self, cx: &Context<'_>) -> Poll<()> {
+    /// Ready once the server has sent its settings, or the connection has ended; for one waiter.
+    pub(in crate::client) fn poll_settings(&self, cx: &Context<'_>) -> Poll<()> {
         let mut inner = self.lock();
         if inner.wire.knows_server() || inner.closed.is_some() {
             return Poll::Ready(());
         }
-        inner.settling = Some(cx.waker().clone());
+        inner.settings_waker = Some(cx.waker().clone());
         Poll::Pending
     }
 
-    /// What is done with the messages of a call of this method that is to be compressed so.
+    /// Returns how to compress the messages of a call of this method with `compression`.
     pub(in crate::client) fn packing(
         &self,
         method: &'static ClientMethod,
@@ -39,23 +39,25 @@ impl Connection {
 }
 
 impl Inner {
-    /// Puts a reply that came compressed where its caller looks for it, who reads it.
+    /// Stores a compressed reply for its caller, who decompresses it.
     #[cold]
-    pub(super) fn compressed_reply(&mut self, id: CallId, bytes: Bytes, wake: &mut Vec<Waker>) {
-        let item = Message { bytes, compressed: true };
-        match self.calls.get_mut(id).map(|place| &mut place.state) {
+    pub(super) fn compressed_reply(&mut self, id: ClientCallId, bytes: Bytes, wake: &mut Vec<Waker>) {
+        let item = Message { bytes, compressed: true, codec: None };
+        match self.calls.get_mut(id).map(|slot| &mut slot.state) {
             Some(State::Stream(stream)) => {
                 stream.inbound.push_now(item);
                 self.end_stream(id, Ok(Metadata::new()));
             }
             Some(state) => {
-                if let Some(parts) = state.unusual() {
+                if let Some(parts) = state.partial_reply() {
                     parts.item = Some(item);
                     parts.end = Some(Ok(()));
                     wake.extend(parts.waker.take());
+                } else {
+                    self.calls.reply_late(id);
                 }
             }
-            None => {}
+            None => self.calls.reply_late(id),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What drives a connection: writes what callers left, reads, and wakes them.
+//! The task that drives a connection: writes requests, reads replies, and wakes callers.
 
-use super::{Connection, Inner, OUTBOX_HIGH, ending::Talk};
+use super::{Connection, Inner, OUTBOX_HIGH, ending::Activity};
 use crate::{
     Status,
     driver::CallWaker,
@@ -19,11 +19,11 @@ use std::{
 use switchboard_wire::{Input, Outbox, wire::ClientWire};
 use tokio::{io::AsyncReadExt, time::Sleep};
 
-/// Reads of one turn, so that neighbours on the worker get theirs.
+/// Maximum number of reads per turn, for fairness between the tasks of the worker.
 const READS_MAX: usize = 1;
 const PARTS_MAX: usize = 64;
 
-/// What drives a connection; its future ends with the connection.
+/// Drives a connection; the future completes when the connection ends.
 pub(in super::super) struct Task {
     pub(super) connection: Arc<Connection>,
     pub(super) io: Box<dyn Io>,
@@ -35,17 +35,21 @@ pub(in super::super) struct Task {
     pub(super) ready: Vec<u32>,
     pub(super) wake: Vec<Waker>,
     pub(super) last_read: Instant,
-    pub(super) talk: Talk,
-    /// Ends once the connection has waited long enough for something to be said.
+    pub(super) activity: Activity,
+    /// Completes when the connection has been unused for too long.
     pub(super) unused: Option<Pin<Box<Sleep>>>,
     pub(super) pinged: Option<Instant>,
-    pub(super) alarm: Option<Instant>,
+    /// Time since which nothing is read, because the reader of one stream is too slow.
+    pub(super) held_since: Option<Instant>,
+    /// Maximum duration of such a stall.
+    pub(super) stall_timeout: Duration,
+    pub(super) timer: Option<Instant>,
     pub(super) sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl Task {
     pub(super) fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
-        if let Some(end) = self.give_back(cx) {
+        if let Some(end) = self.close_unused(cx) {
             return Poll::Ready(end);
         }
         let mut reads = 0;
@@ -66,13 +70,13 @@ impl Task {
                         return Poll::Pending;
                     }
                 }
-                // After a time in which nothing ran here, a sign may have come that only this read could see.
+                // After a long pause of this task, data may have arrived that only this read could see.
                 Poll::Pending if silent => {
-                    let why = format!("no sign of life for {:?} (keepalive)", self.keepalive * 2);
+                    let why = format!("no data received for {:?} (keepalive)", self.keepalive * 2);
                     return Poll::Ready(self.lost(&why));
                 }
                 Poll::Pending => {
-                    self.rest();
+                    self.release_buffers();
                     if self.arm(cx) {
                         return Poll::Pending;
                     }
@@ -81,8 +85,8 @@ impl Task {
         }
     }
 
-    /// Under the lock: notes the waker, looks after deadlines and streams, and takes what callers left to write. True
-    /// when the server was silent for too long, unless there is something to be read.
+    /// Under the lock: stores the waker, handles deadlines and streams, and takes the bytes to write. Returns true when
+    /// the keepalive time has passed without data, unless there is data to read.
     fn prepare(&mut self, cx: &Context<'_>) -> Result<bool, Status> {
         let connection = self.connection.clone();
         connection.wakes.take(cx.waker(), &mut self.ready);
@@ -92,13 +96,16 @@ impl Task {
         if !inner.task.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
             inner.task = Some(cx.waker().clone());
         }
-        if self.alarm.is_some() || inner.earliest.is_some() || !inner.fresh.is_empty() {
+        if self.timer.is_some() || inner.earliest.is_some() || !inner.fresh.is_empty() {
             let now = crate::clock::now();
             inner.stamp(now);
             if inner.earliest.is_some_and(|earliest| earliest <= now) {
                 inner.expire(now, &mut self.wake);
             }
             silent = self.is_silent(&mut inner, now);
+            if self.held_since.is_some_and(|since| crate::clock::after(since, self.stall_timeout) <= now) {
+                inner.end_stalled(self.stall_timeout);
+            }
         }
         if inner.out.len() < OUTBOX_HIGH {
             self.ready.append(&mut inner.due);
@@ -113,8 +120,9 @@ impl Task {
         }
         if self.writing.is_empty() {
             std::mem::swap(&mut inner.out, &mut self.writing);
-            self.talk.said(!self.writing.is_empty());
+            self.activity.note_sent(!self.writing.is_empty());
         }
+        inner.note_unwritten(self.writing.len(), &connection.room);
         drop(inner);
         for waker in self.wake.drain(..) {
             waker.wake();
@@ -122,13 +130,15 @@ impl Task {
         Ok(silent)
     }
 
-    /// Asks a silent server for a sign of life while calls wait; true when none was read in time.
+    /// Pings a silent server while calls wait; returns true when no data was received in time.
     fn is_silent(&mut self, inner: &mut Inner, now: Instant) -> bool {
-        if inner.calls.len() == 0 || !inner.wire.answers_pings() {
+        if (inner.calls.len() == 0 && inner.waiting == 0) || !inner.wire.answers_pings() {
             self.pinged = None;
             return false;
         }
-        if self.last_read.max(self.pinged.unwrap_or(self.last_read)) + self.keepalive > now {
+        if crate::clock::after(self.last_read.max(self.pinged.unwrap_or(self.last_read)), self.keepalive)
+            > now
+        {
             return false;
         }
         if self.pinged.is_some_and(|pinged| pinged > self.last_read) {
@@ -153,8 +163,16 @@ impl Task {
         Ok(())
     }
 
-    /// Reads once and hands replies to their callers; a status when the connection is over.
+    /// Reads once and delivers replies to their callers; returns a status when the connection has ended.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<Option<Status>> {
+        if self.held_since.is_some() {
+            if !self.connection.lock().may_read() {
+                return Poll::Pending;
+            }
+            // Handles the input that was read before the stall.
+            self.held_since = None;
+            return self.handle_input();
+        }
         if self.input.capacity() == 0 {
             self.input = net::lend();
         } else if self.input.capacity() - self.input.len() < 4096 {
@@ -163,30 +181,29 @@ impl Task {
         let read = std::task::ready!(pin!(self.io.read_buf(&mut self.input)).poll(cx));
         match read {
             Ok(0) => {
-                // What the server said before may tell why.
-                let said = self.connection.lock().closed.as_ref().map(|said| format!(": {}", said.message()));
-                let why = format!("the server closed it{}", said.unwrap_or_default());
+                // A status that the server has sent before gives the reason.
+                let reason =
+                    self.connection.lock().closed.as_ref().map(|status| format!(": {}", status.message()));
+                let why = format!("the server closed it{}", reason.unwrap_or_default());
                 return Poll::Ready(Some(self.lost(&why)));
             }
             Err(error) => return Poll::Ready(Some(self.lost(&format!("read: {error}")))),
             Ok(_) => {}
         }
         self.last_read = crate::clock::now();
-        self.talk = Talk::Heard;
+        self.activity = Activity::Received;
         runtime::traffic(self.last_read);
+        self.handle_input()
+    }
+
+    /// Delivers replies to their callers.
+    fn handle_input(&mut self) -> Poll<Option<Status>> {
         let mut input = Input::new(std::mem::take(&mut self.input)).sharing(self.sharing.allowed());
         let mut inner = self.connection.lock();
-        let fatal = loop {
-            while let Some((id, len)) = inner.wire.next_reply(&mut input) {
-                inner.next_reply(id, len, &mut input, &mut self.wake);
-            }
-            let Inner { wire, out, .. } = &mut *inner;
-            match wire.recv(&mut input, out) {
-                Ok(Some(event)) => inner.event(event, &mut self.wake),
-                Ok(None) => break None,
-                Err(fatal) => break Some(fatal),
-            }
-        };
+        let fatal = inner.receive(&mut input, &mut self.wake);
+        if inner.held_back.is_some() {
+            self.held_since = Some(self.last_read);
+        }
         if inner.closed.is_some() {
             self.connection.usable.store(false, Ordering::Relaxed);
         }
@@ -198,41 +215,41 @@ impl Task {
         Poll::Ready(fatal.map(|fatal| self.lost(&format!("the server broke the protocol: {fatal}"))))
     }
 
-    /// Gives buffers back that the connection does not need while it waits.
-    fn rest(&mut self) {
+    /// Releases buffers that the connection does not need while it waits.
+    fn release_buffers(&mut self) {
         if self.input.is_empty() && self.input.capacity() > 0 {
             self.sharing.take_back(std::mem::take(&mut self.input));
         }
     }
 
-    /// Makes the next timer wake the task; false when there is something to do at once.
+    /// Sets the timer that wakes the task; returns false when there is work at once.
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
         let (earliest, waiting, left) = {
-            let inner = self.connection.lock();
-            // What was left to write when the connection was given up is written by now.
+            let mut inner = self.connection.lock();
+            inner.note_unwritten(self.writing.len(), &self.connection.room);
+            // When the connection was closed, the remaining bytes are written by now.
             let over = inner.closed.is_some() && inner.calls.len() == 0;
             let left = inner.woken || over || !inner.out.is_empty() || !inner.due.is_empty();
-            (inner.earliest, inner.calls.len() > 0 && inner.wire.answers_pings(), left)
+            (inner.earliest, (inner.calls.len() > 0 || inner.waiting > 0) && inner.wire.answers_pings(), left)
         };
-        // While the socket takes no more, it is the one to wake the task.
+        // While the socket accepts no more bytes, it wakes the task.
         if left && self.writing.is_empty() {
             return false;
         }
-        let silent =
-            waiting.then(|| self.last_read.max(self.pinged.unwrap_or(self.last_read)) + self.keepalive);
-        let wanted = match (earliest, silent) {
-            (Some(earliest), Some(silent)) => Some(earliest.min(silent)),
-            (earliest, silent) => earliest.or(silent),
-        };
-        // An alarm that rings too early costs one empty turn; moving it with every read would cost more.
+        let silent = waiting.then(|| {
+            crate::clock::after(self.last_read.max(self.pinged.unwrap_or(self.last_read)), self.keepalive)
+        });
+        let stalled = self.held_since.map(|since| crate::clock::after(since, self.stall_timeout));
+        let wanted = [earliest, silent, stalled].into_iter().flatten().min();
+        // A timer that fires early costs one empty poll; resetting it with every read would cost more.
         let Some(wanted) = wanted else { return true };
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(wanted.into())));
-        if self.alarm.is_none_or(|alarm| wanted < alarm || alarm <= self.last_read) {
-            self.alarm = Some(wanted);
+        if self.timer.is_none_or(|timer| wanted < timer || timer <= self.last_read) {
+            self.timer = Some(wanted);
             sleep.as_mut().reset(wanted.into());
         }
         if sleep.as_mut().poll(cx).is_ready() {
-            self.alarm = Some(wanted);
+            self.timer = Some(wanted);
             sleep.as_mut().reset(wanted.into());
             if sleep.as_mut().poll(cx).is_ready() {
                 cx.waker().wake_by_ref();

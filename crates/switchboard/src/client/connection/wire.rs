@@ -1,30 +1,30 @@
-//! What a connection speaks: the native wire without a detour, or that of another framework.
+//! The wire of a connection: the native one, called statically, or that of another framework.
 
 use crate::call::no_attachments;
 use bytes::Bytes;
 use switchboard_wire::{
-    Fatal, Input, Metadata, Outbox, Outgoing, SchemaId, Status,
+    Fatal, Input, Kind, Metadata, Outbox, Outgoing, SchemaId, Status,
     native::Client,
-    wire::{CallId, ClientEvent, ClientWire, Encoding, Open},
+    wire::{CallIds, ClientCallId, ClientEvent, ClientWire, Encoding, Open},
 };
 
 pub(super) enum Wire {
     Native(Client),
-    Foreign(Box<dyn ClientWire>),
+    Dyn(Box<dyn ClientWire>),
 }
 
-/// Hands a call to the machine that is there.
+/// Calls the method of the current variant.
 macro_rules! either {
     ($wire:expr, $machine:ident => $call:expr) => {
         match $wire {
             Wire::Native($machine) => $call,
-            Wire::Foreign($machine) => $call,
+            Wire::Dyn($machine) => $call,
         }
     };
 }
 
 impl Wire {
-    /// Whether there is a place for everything in the metadata of a call.
+    /// Checks that the wire can carry everything in the metadata of a call.
     #[inline]
     pub(super) fn check(&self, metadata: &Metadata) -> Result<(), Status> {
         match metadata.attachment() {
@@ -43,12 +43,21 @@ impl ClientWire for Wire {
         either!(self, machine => machine.greet(out));
     }
 
+    fn call_ids(&self) -> CallIds {
+        either!(self, machine => machine.call_ids())
+    }
+
+    #[inline]
+    fn held_back(&self) -> usize {
+        either!(self, machine => machine.held_back())
+    }
+
     fn method(&mut self, number: u16, name: &str, schema: Option<SchemaId>, out: &mut Outbox) {
         either!(self, machine => machine.method(number, name, schema, out));
     }
 
-    fn streams(&mut self, number: u16) {
-        either!(self, machine => machine.streams(number));
+    fn streams(&mut self, number: u16, kind: Kind) {
+        either!(self, machine => machine.streams(number, kind));
     }
 
     fn index(&mut self, number: u16, index: u16) {
@@ -58,7 +67,7 @@ impl ClientWire for Wire {
     #[inline]
     fn open(
         &mut self,
-        id: CallId,
+        id: ClientCallId,
         open: Open<'_>,
         first: Option<Outgoing<'_>>,
         out: &mut Outbox,
@@ -67,19 +76,25 @@ impl ClientWire for Wire {
     }
 
     #[inline]
-    fn item(&mut self, id: CallId, item: &Bytes, compressed: bool, out: &mut Outbox) -> Result<(), Status> {
+    fn item(
+        &mut self,
+        id: ClientCallId,
+        item: &Bytes,
+        compressed: bool,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
         either!(self, machine => machine.item(id, item, compressed, out))
     }
 
-    fn half_close(&mut self, id: CallId, out: &mut Outbox) {
+    fn half_close(&mut self, id: ClientCallId, out: &mut Outbox) {
         either!(self, machine => machine.half_close(id, out));
     }
 
-    fn cancel(&mut self, id: CallId, out: &mut Outbox) {
+    fn cancel(&mut self, id: ClientCallId, out: &mut Outbox) {
         either!(self, machine => machine.cancel(id, out));
     }
 
-    fn credit(&mut self, id: CallId, bytes: u32, out: &mut Outbox) {
+    fn credit(&mut self, id: ClientCallId, bytes: u32, out: &mut Outbox) {
         either!(self, machine => machine.credit(id, bytes, out));
     }
 
@@ -121,8 +136,12 @@ impl ClientWire for Wire {
         either!(self, machine => machine.send_window())
     }
 
-    fn receive_window(&self, told: u32) -> u32 {
-        either!(self, machine => machine.receive_window(told))
+    fn receive_window(&self, announced: u32) -> u32 {
+        either!(self, machine => machine.receive_window(announced))
+    }
+
+    fn announces_windows(&self) -> bool {
+        either!(self, machine => machine.announces_windows())
     }
 
     fn carries_attachments(&self) -> bool {
@@ -130,7 +149,7 @@ impl ClientWire for Wire {
     }
 
     #[inline(always)]
-    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, usize)> {
+    fn next_reply(&mut self, input: &mut Input) -> Option<(ClientCallId, usize)> {
         either!(self, machine => machine.next_reply(input))
     }
 

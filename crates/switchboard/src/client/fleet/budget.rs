@@ -1,25 +1,25 @@
-//! How many retries a channel may send: a part of its calls, so that a fleet in trouble does not get more of them than
-//! one that is well.
+//! Retry budget of a channel: retries are limited to a percentage of its calls, so that an overloaded fleet does not
+//! get more load from them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Retries of the last seconds against calls of the last seconds.
+/// Retries and calls of the last seconds.
 #[derive(Debug)]
 pub(in super::super) struct Budget {
-    /// Retries for 100 calls.
+    /// Retries per 100 calls.
     percent: u32,
-    /// Retries a second that are allowed however few calls there are.
+    /// Retries per second that are always allowed.
     floor: u32,
     window: Mutex<Window>,
 }
 
-/// What is counted is forgotten after one to two of these.
+/// Duration of a slot; counts expire after one to two of these.
 const SLOT_NS: u64 = 5_000_000_000;
 
 #[derive(Debug, Default)]
 struct Window {
     slot: u64,
-    /// Calls of the channel in all, when this slot and the one before it began.
+    /// Total calls of the channel at the start of this slot and of the one before it.
     calls_at: [u64; 2],
     /// Retries in this slot and in the one before it.
     spent: [u64; 2],
@@ -31,13 +31,14 @@ impl Budget {
         Budget { percent, floor, window: Mutex::new(window) }
     }
 
-    /// How many retries may be sent now.
+    /// Returns the number of retries that may be sent now.
     pub(super) fn left(&self, calls: u64, now_ns: u64) -> u64 {
         let window = self.turned(calls, now_ns);
         self.allowed(&window, calls).saturating_sub(window.spent[0] + window.spent[1])
     }
 
-    /// Whether one more retry may be sent, which then counts. `calls` have been sent by now in all, retries included.
+    /// Takes one retry from the budget; returns false when none is left. `calls` is the total number of calls sent so
+    /// far, retries included.
     pub(in super::super) fn spend(&self, calls: u64, now_ns: u64) -> bool {
         let mut window = self.turned(calls, now_ns);
         let may = window.spent[0] + window.spent[1] < self.allowed(&window, calls);
@@ -45,7 +46,7 @@ impl Budget {
         may
     }
 
-    /// The window, moved on to this time.
+    /// Returns the window, advanced to this time.
     fn turned(&self, calls: u64, now_ns: u64) -> MutexGuard<'_, Window> {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = now_ns / SLOT_NS;
@@ -55,7 +56,7 @@ impl Budget {
                 window.calls_at = [calls, window.calls_at[0]];
                 window.spent = [0, window.spent[0]];
             }
-            // Nobody has looked in the meantime: the calls since then are taken to have come evenly.
+            // There was no call to this function for several slots: the calls since then are distributed evenly.
             slots => {
                 let each = calls.saturating_sub(window.calls_at[0]) / slots;
                 *window = Window { slot, calls_at: [calls, calls.saturating_sub(each)], spent: [0, 0] };
@@ -78,19 +79,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floor_alone_is_ten_seconds_worth() {
+    fn floor_alone_allows_ten_seconds_of_retries() {
         let budget = Budget::new(10, 3, 0);
         let spent = (0..100).filter(|_| budget.spend(0, SLOT_NS)).count();
         assert_eq!(spent, 30);
-        assert!(!budget.spend(0, 2 * SLOT_NS), "they are remembered");
-        assert!(budget.spend(0, 4 * SLOT_NS), "and forgotten");
+        assert!(!budget.spend(0, 2 * SLOT_NS), "the retries still count");
+        assert!(budget.spend(0, 4 * SLOT_NS), "the retries have expired");
     }
 
     #[test]
-    fn retries_are_a_part_of_the_calls() {
+    fn retries_are_a_percentage_of_the_calls() {
         let budget = Budget::new(10, 0, 0);
         let (mut calls, mut retries) = (0, 0);
-        // Every call fails; a retry is a call, too.
+        // Every call fails; a retry counts as a call.
         for at in 0..100_000u64 {
             calls += 1;
             if budget.spend(calls, at * 1_000_000) {
@@ -101,24 +102,24 @@ mod tests {
         assert!((8_000..=10_000).contains(&retries), "{retries}");
     }
 
-    /// A fleet that was well for long loses a server: what was in flight there is sent again at once.
+    /// A healthy fleet loses a server: its calls in flight are retried at once.
     #[test]
     fn calls_without_a_failure_count_too() {
         let budget = Budget::new(10, 10, SLOT_NS);
         let (seconds, a_second) = (300, 1000);
         let (mut calls, now) = (seconds * a_second, SLOT_NS + seconds * 1_000_000_000);
-        // A tenth of what comes in one slot, and the floor.
+        // A tenth of the calls of one slot, and the floor.
         assert_eq!(budget.left(calls, now), 5 * a_second / 10 + 100);
         for _ in 0..1000 {
             calls += u64::from(budget.spend(calls, now));
         }
         assert_eq!(calls, seconds * a_second + 600);
         let left = budget.left(calls, now + 3600 * 1_000_000_000);
-        assert!(left <= 101, "{left}: of an hour ago nothing is left");
+        assert!(left <= 101, "{left}: calls of an hour ago do not count");
     }
 
     #[test]
-    fn nothing_is_nothing() {
+    fn a_budget_of_zero_allows_no_retry() {
         let budget = Budget::new(0, 0, 0);
         assert!(!(0..1000).any(|call| budget.spend(call, call)));
     }

@@ -1,12 +1,12 @@
-//! Calls of a fleet that are more than one message on a ready connection: first connections, retries, hedges.
+//! Calls of a fleet that need more than one message on a ready connection: first connections, retries, hedges.
 
 use super::{
-    super::{Begin, Target, calls::Answer, unary},
-    FailMode, Shared, Ticket, Trail, clock,
+    super::{Begin, Target, calls::RawResponse, unary},
+    AttemptLog, EndpointPermit, FailMode, Shared, clock,
     link::Member,
-    tries::Tries,
+    retry_state::RetryState,
 };
-use crate::{Code, Metadata, Origin, Result, Retry, Status};
+use crate::{Code, Origin, Result, Retry, Status};
 use bytes::Bytes;
 use std::{
     future::{Future, poll_fn},
@@ -17,75 +17,78 @@ use std::{
 };
 use tokio::{runtime::Handle, time::Sleep};
 
-/// What has happened to a call before it comes here.
+/// Progress of a call before this module handles it.
 pub(in super::super) enum First {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// Its first endpoint is chosen.
-    Chosen(Ticket),
+    /// Its first endpoint is selected.
+    Chosen(EndpointPermit),
     /// It has failed there.
-    Failed(Ticket, Status),
+    Failed(EndpointPermit, Status),
 }
 
-/// How long a call waits for a connection of an endpoint that should have one, when it could go elsewhere.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Maximum time that a call waits for a connection of an endpoint when it could go to another one.
+const CONNECT_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How often a balancer may choose nobody although somebody is connected.
-const PASSED_OVER_MAX: u32 = 16;
+/// Maximum number of empty picks of a balancer while an endpoint is connected.
+const EMPTY_PICKS_MAX: u32 = 16;
 
-type Attempt = Pin<Box<dyn Future<Output = (Arc<Member>, Result<Answer>)> + Send>>;
+type Attempt = Pin<Box<dyn Future<Output = (Arc<Member>, Result<RawResponse>)> + Send>>;
 
-/// An attempt that has not ended.
+/// An attempt in flight.
 struct Running {
-    /// The number of its endpoint.
+    /// Number of its endpoint.
     endpoint: u64,
     attempt: Attempt,
 }
 
-/// Sends a unary call and waits for its answer, at as many endpoints as it takes.
+/// Sends a unary call and waits for its reply, with as many attempts as the policy allows.
 pub(in super::super) async fn unary(
     shared: Arc<Shared>,
     begin: Begin,
     request: Bytes,
     first: First,
-) -> Result<Answer> {
-    let mut tries = Tries::new(deadline_of(&begin, &first));
+) -> Result<RawResponse> {
+    let mut retry_state = RetryState::new(deadline_of(&begin, &first));
     let mut running: Vec<Running> = Vec::new();
-    let mut ticket = match first {
-        First::Nothing => shared.next(&begin, &request, &mut tries).await?,
-        First::Chosen(ticket) => ticket,
-        First::Failed(ticket, status) => {
-            tries.sent = 1;
-            let member = ticket.failed(&status);
-            shared.next_after(&begin, &request, &mut tries, member, status).await?
+    let mut permit = match first {
+        First::Nothing => shared.next(&begin, &request, &mut retry_state).await?,
+        First::Chosen(permit) => permit,
+        First::Failed(permit, status) => {
+            retry_state.sent = 1;
+            let member = permit.failed(&status);
+            shared.next_after(&begin, &request, &mut retry_state, member, status).await?
         }
     };
     loop {
-        tries.sent += 1;
-        let sent = begin.again(&tries);
-        let endpoint = ticket.member().endpoint.number();
-        let trail = begin.trail().cloned();
-        let attempt = Box::pin(attempt(shared.clone(), ticket, sent, request.clone(), trail));
+        retry_state.sent += 1;
+        let sent = begin.again(&retry_state);
+        let endpoint = permit.member().endpoint.number();
+        let attempt_log = begin.attempt_log().cloned();
+        let attempt = Box::pin(attempt(shared.clone(), permit, sent, request.clone(), attempt_log));
         running.push(Running { endpoint, attempt });
-        let mut hedge = shared.hedge_after(&begin, &tries).map(|after| Box::pin(tokio::time::sleep(after)));
-        ticket = loop {
+        let mut hedge =
+            shared.hedge_after(&begin, &retry_state).map(|after| Box::pin(tokio::time::sleep(after)));
+        permit = loop {
             match race(&mut running, hedge.as_mut()).await {
-                Event::Ended(_, Ok(answer)) => return Ok(Answer { attempts: tries.sent, ..answer }),
+                Event::Ended(_, Ok(response)) => {
+                    return Ok(RawResponse { attempts: retry_state.sent, ..response });
+                }
                 // Another attempt may still succeed.
-                Event::Ended(member, Err(status)) if !running.is_empty() => tries.note(member, status),
+                Event::Ended(member, Err(status)) if !running.is_empty() => retry_state.note(member, status),
                 Event::Ended(member, Err(status)) => {
-                    break shared.next_after(&begin, &request, &mut tries, member, status).await?;
+                    break shared.next_after(&begin, &request, &mut retry_state, member, status).await?;
                 }
                 Event::Late => {
                     hedge = None;
-                    // Not to the one that is late already.
-                    let mut tried = tries.tried.clone();
+                    // The slow endpoint is excluded.
+                    let mut tried = retry_state.tried.clone();
                     tried.extend(running.iter().map(|running| running.endpoint));
-                    // A hedge is a retry ahead of its time, and counts as one.
-                    if let Some(ticket) = shared.choose(&begin, &request, &tried)
+                    // A hedge counts as a retry.
+                    if let Some(permit) = shared.choose(&begin, &request, &tried)
                         && shared.spend()
                     {
-                        break ticket;
+                        break permit;
                     }
                 }
             }
@@ -93,19 +96,19 @@ pub(in super::super) async fn unary(
     }
 }
 
-/// When the whole call has to have ended, which began with its first attempt.
+/// Deadline of the whole call, which began with its first attempt.
 fn deadline_of(begin: &Begin, first: &First) -> Option<Instant> {
     let from = match first {
-        First::Failed(ticket, _) => clock::instant(ticket.begun_ns()),
+        First::Failed(permit, _) => clock::instant(permit.begun_ns()),
         First::Chosen(_) | First::Nothing => crate::clock::now(),
     };
     begin.deadline(from)
 }
 
 enum Event {
-    /// An attempt has ended, and is no longer among the running.
-    Ended(Arc<Member>, Result<Answer>),
-    /// It is time for another attempt.
+    /// An attempt has ended and was removed from the running ones.
+    Ended(Arc<Member>, Result<RawResponse>),
+    /// The time for a hedge has come.
     Late,
 }
 
@@ -125,42 +128,43 @@ async fn race(running: &mut Vec<Running>, mut hedge: Option<&mut Pin<Box<Sleep>>
     .await
 }
 
-/// One attempt at one endpoint.
+/// Makes one attempt at one endpoint.
 async fn attempt(
     shared: Arc<Shared>,
-    mut ticket: Ticket,
+    mut permit: EndpointPermit,
     mut begin: Begin,
     request: Bytes,
-    trail: Option<Arc<Trail>>,
-) -> (Arc<Member>, Result<Answer>) {
+    attempt_log: Option<Arc<AttemptLog>>,
+) -> (Arc<Member>, Result<RawResponse>) {
     let method = begin.method.path;
-    let noted =
-        trail.as_ref().map(|trail| (trail, trail.begin(ticket.member().endpoint.address().to_owned())));
+    let noted = attempt_log
+        .as_ref()
+        .map(|attempt_log| (attempt_log, attempt_log.begin(permit.member().endpoint.address().to_owned())));
     let called = async {
-        if !ticket.member().link.channel.is_ready() {
+        if !permit.member().link.channel.is_ready() {
             let deadline = begin.deadline(crate::clock::now());
-            ticket.member().connected(deadline).await?;
+            permit.member().connected(deadline).await?;
             begin.end_at(deadline);
-            ticket.sent();
+            permit.sent();
         }
-        if let Some((trail, at)) = noted {
-            trail.sent(at);
+        if let Some((attempt_log, at)) = noted {
+            attempt_log.sent(at);
         }
-        let target = ticket.member().link.channel.target();
+        let target = permit.member().link.channel.target();
         unary::run(Begin { target, ..begin }, request).await
     };
     let outcome = called.await;
-    if let Some((trail, at)) = noted {
-        trail.end(at, outcome.as_ref().map(|answer| [&answer.head, &answer.trailers]));
+    if let Some((attempt_log, at)) = noted {
+        attempt_log.end(at, outcome.as_ref().map(|response| [&response.head, &response.trailers]));
     }
     if outcome.is_ok() && shared.policy.hedges_by_percentile() {
-        shared.latencies.note(method, Duration::from_nanos(clock::now().saturating_sub(ticket.begun_ns())));
+        shared.latencies.note(method, Duration::from_nanos(clock::now().saturating_sub(permit.begun_ns())));
     }
-    (ticket.ended(&outcome), outcome)
+    (permit.ended(&outcome), outcome)
 }
 
 impl Member {
-    /// Ends once a call can be sent, which it nearly always can.
+    /// Completes when a call can be sent, nearly always at once.
     pub(super) async fn connected(&self, deadline: Option<Instant>) -> Result<()> {
         let channel = &self.link.channel;
         if channel.is_ready() {
@@ -169,73 +173,76 @@ impl Member {
         if Handle::try_current().is_err() {
             return channel.open().await;
         }
-        let patient = crate::clock::now() + PATIENCE;
-        let until = deadline.map_or(patient, |deadline| deadline.min(patient));
+        let latest = crate::clock::after(crate::clock::now(), CONNECT_WAIT_MAX);
+        let until = deadline.map_or(latest, |deadline| deadline.min(latest));
         tokio::time::timeout_at(until.into(), channel.open()).await.unwrap_or_else(|_| {
             let address = self.endpoint.address();
-            if until < patient {
+            if until < latest {
                 return Err(Status::deadline_exceeded("no connection within the call's deadline"));
             }
-            let status = Status::unavailable(format!("no connection to {address} within {PATIENCE:?}"));
+            let status =
+                Status::unavailable(format!("no connection to {address} within {CONNECT_WAIT_MAX:?}"));
             Err(status.with_origin(Origin::Path).with_retry(Retry::Safe))
         })
     }
 }
 
 impl Shared {
-    /// Chooses an endpoint; waits for a connection while there is none.
+    /// Selects an endpoint; waits for a connection while there is none.
     pub(super) async fn next(
         self: &Arc<Self>,
         begin: &Begin,
         request: &[u8],
-        tries: &mut Tries,
-    ) -> Result<Ticket> {
-        let (mut pauses, mut passed_over) = (0, 0);
+        retry_state: &mut RetryState,
+    ) -> Result<EndpointPermit> {
+        let (mut pauses, mut empty_picks) = (0, 0);
         loop {
-            if tries.sent == 0 {
-                self.spare(begin.method.path)?;
+            if retry_state.sent == 0 {
+                self.check_min_working(begin.method.path)?;
             }
-            if (self.policy.fail == FailMode::Failtry || tries.stays)
-                && let Some(member) = tries.last.take()
+            if (self.policy.fail == FailMode::Failtry || retry_state.same_endpoint)
+                && let Some(member) = retry_state.last.take()
             {
-                return Ok(Ticket::new(member, begin.method.path, clock::now()));
+                return Ok(EndpointPermit::new(member, begin.method.path, clock::now()));
             }
-            if let Some(ticket) = self.choose(begin, request, &tries.tried) {
-                return Ok(ticket);
+            if let Some(permit) = self.choose(begin, request, &retry_state.tried) {
+                return Ok(permit);
             }
-            // All that are connected were tried: again from the first.
-            tries.tried.clear();
-            if let Some(ticket) = self.choose(begin, request, &[]) {
-                return Ok(ticket);
+            // All connected endpoints were tried: start again with all of them.
+            retry_state.tried.clear();
+            if let Some(permit) = self.choose(begin, request, &[]) {
+                return Ok(permit);
             }
-            match self.somebody(tries.deadline).await {
+            match self.wait_connected(retry_state.deadline).await {
                 Ok(()) if self.set().members.iter().all(|member| member.endpoint.weight() == 0) => {
                     let text = format!("no endpoint of {} takes traffic", self.base.name());
                     return Err(Status::unavailable(text).with_retry(Retry::Safe));
                 }
-                // One that was connected may have gone again. Nobody waits here: a balancer that wants none of those
-                // who are there must not be asked without end.
-                Ok(()) if passed_over < PASSED_OVER_MAX => passed_over += 1,
+                // An endpoint that was connected may be lost again. There is no wait here, so the number of iterations
+                // is limited: a balancer that selects none of the connected endpoints must not cause an endless loop.
+                Ok(()) if empty_picks < EMPTY_PICKS_MAX => empty_picks += 1,
                 Ok(()) => {
                     let text = format!("the balancer chose no endpoint of {}", self.base.name());
                     let status = Status::unavailable(text).with_retry(Retry::Safe);
-                    return Err(std::mem::replace(tries, Tries::new(None)).fail(status));
+                    return Err(std::mem::replace(retry_state, RetryState::new(None)).fail(status));
                 }
-                // Servers that are being restarted are back in a moment.
+                // Servers that restart are usually back soon.
                 Err(status)
-                    if status.code() == Code::Unavailable && self.waits(pauses, tries.deadline).await =>
+                    if status.code() == Code::Unavailable
+                        && self.waits(pauses, retry_state.deadline).await =>
                 {
                     pauses += 1;
                 }
-                Err(status) => return Err(std::mem::replace(tries, Tries::new(None)).fail(status)),
+                Err(status) => return Err(std::mem::replace(retry_state, RetryState::new(None)).fail(status)),
             }
         }
     }
 
-    /// Waits a little while nobody is connected; false when it has waited enough.
+    /// Waits a little while no endpoint is connected; returns false when the call has waited enough.
     async fn waits(&self, pauses: u32, deadline: Option<Instant>) -> bool {
         let pause = super::link::pause(pauses, Duration::from_secs(1));
-        let in_time = deadline.is_none_or(|deadline| crate::clock::now() + pause < deadline);
+        let in_time =
+            deadline.is_none_or(|deadline| crate::clock::after(crate::clock::now(), pause) < deadline);
         if self.policy.fail == FailMode::Failfast || pauses >= self.policy.retries || !in_time {
             return false;
         }
@@ -243,30 +250,33 @@ impl Shared {
         true
     }
 
-    /// The next endpoint after a failure.
+    /// Selects the next endpoint after a failure.
     ///
     /// # Errors
-    /// The failure, if the call must not be sent again.
+    /// The failure, if the call must not be retried.
     pub(super) async fn next_after(
         self: &Arc<Self>,
         begin: &Begin,
         request: &[u8],
-        tries: &mut Tries,
+        retry_state: &mut RetryState,
         member: Arc<Member>,
         status: Status,
-    ) -> Result<Ticket> {
-        tries.note(member, status.clone());
-        match self.again(begin, tries, &status) {
-            None => return Err(std::mem::replace(tries, Tries::new(None)).into_status()),
+    ) -> Result<EndpointPermit> {
+        retry_state.note(member, status.clone());
+        match self.again(begin, retry_state, &status) {
+            None => return Err(std::mem::replace(retry_state, RetryState::new(None)).into_status()),
             Some(Duration::ZERO) => {}
             Some(pause) => tokio::time::sleep(pause).await,
         }
-        self.next(begin, request, tries).await
+        self.next(begin, request, retry_state).await
     }
 
-    /// When a second attempt begins beside the one that runs, if it may.
-    fn hedge_after(&self, begin: &Begin, tries: &Tries) -> Option<Duration> {
-        if !self.policy.hedges() || tries.sent > 1 || !begin.is_idempotent() || Handle::try_current().is_err()
+    /// Returns the time after which a hedge is sent, if the call may have one.
+    fn hedge_after(&self, begin: &Begin, retry_state: &RetryState) -> Option<Duration> {
+        if !self.policy.hedges()
+            || retry_state.sent > 1
+            || !begin.is_idempotent()
+            || Handle::try_current().is_err()
         {
             return None;
         }
@@ -278,23 +288,19 @@ impl Shared {
     }
 }
 
-/// The metadata that tells a server the number of the attempt, from the second on.
+/// Metadata with the number of the attempt for the server, from the second attempt on.
 pub(in super::super) const ATTEMPT: &str = "switchboard-attempt";
 
 impl Begin {
-    /// The call as it is sent for this attempt; where to is said later.
-    pub(super) fn again(&self, tries: &Tries) -> Begin {
-        let timeout = match tries.deadline {
+    /// Creates the call for this attempt; its target is set later.
+    pub(super) fn again(&self, retry_state: &RetryState) -> Begin {
+        let timeout = match retry_state.deadline {
             Some(deadline) => Some(deadline.saturating_duration_since(crate::clock::now())),
             None => self.timeout,
         };
-        let mut metadata = Metadata::new();
-        for (name, value) in self.metadata.iter() {
-            // It was taken before.
-            let _ = metadata.insert(name, value.clone());
-        }
-        if tries.sent > 1 {
-            let _ = metadata.insert(ATTEMPT, tries.sent.to_string());
+        let mut metadata = self.metadata.clone();
+        if retry_state.sent > 1 {
+            let _ = metadata.insert(ATTEMPT, retry_state.sent.to_string());
         }
         Begin {
             target: Target::Nowhere,
@@ -304,8 +310,8 @@ impl Begin {
             timeout,
             reply_bytes_max: self.reply_bytes_max,
             metadata,
-            mistake: None,
-            asked: None,
+            early_error: None,
+            options: None,
         }
     }
 }

@@ -1,3 +1,3 @@
-//! Time and chance of fleets.
+//! Clock and randomness of fleets.
 
-pub(super) use crate::clock::{chance, instant, now_ns as now};
+pub(super) use crate::clock::{instant, now_ns as now, random};

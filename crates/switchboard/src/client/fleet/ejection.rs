@@ -1,5 +1,5 @@
-//! Outlier ejection: endpoints that fail more than the rest of their fleet get no calls for a while, but never more of
-//! them than a part.
+//! Outlier ejection: endpoints that fail more than the rest of their fleet get no calls for a while, up to a maximum
+//! percentage of the fleet.
 
 use crate::balance::Endpoints;
 use std::{
@@ -7,18 +7,18 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// When endpoints are put aside.
+/// Thresholds and durations of ejection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ejecting {
-    /// Endpoints of 100 that may be put aside at the same time; 0 turns it off.
+    /// Maximum percentage of endpoints that may be ejected at the same time; 0 turns ejection off.
     pub(super) percent_max: u32,
-    /// Failures in a row, of any method.
+    /// Consecutive failures of any method that eject an endpoint.
     pub(super) consecutive: u32,
-    /// Percentage points by which an endpoint fails more than the others together.
+    /// Percentage points by which the failure rate of an endpoint exceeds that of all others together.
     pub(super) points: u32,
-    /// Calls that it must have had since the last look.
+    /// Minimum number of calls since the last comparison.
     pub(super) calls_min: u64,
-    /// The first time it is put aside so long, the second twice, up to ten times.
+    /// Duration of the first ejection; each further one is longer by this time, up to ten times.
     pub(super) base_ns: u64,
 }
 
@@ -28,21 +28,21 @@ impl Default for Ejecting {
     }
 }
 
-/// Rates are compared no more often than this.
+/// Minimum time between two comparisons of failure rates.
 const LOOK_NS: u64 = 1_000_000_000;
 
-/// What is remembered of a fleet's endpoints, by their numbers.
+/// State of ejection: the history of a fleet's endpoints, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Ejection(Mutex<Memory>);
 
 #[derive(Debug, Default)]
 struct Memory {
     looked: u64,
-    of: HashMap<u64, Known>,
+    of: HashMap<u64, History>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct History {
     calls: u64,
     failures: u64,
     times: u64,
@@ -50,8 +50,8 @@ struct Known {
 }
 
 impl Ejection {
-    /// Looks at the fleet after a failure; the place of the endpoint that was put aside, if one was.
-    pub(super) fn look(&self, ejecting: &Ejecting, set: &Endpoints, now_ns: u64) -> Option<usize> {
+    /// Checks the fleet after a failure; returns the index of the endpoint that was ejected, if any.
+    pub(super) fn check(&self, ejecting: &Ejecting, set: &Endpoints, now_ns: u64) -> Option<usize> {
         let room = set.len() as u64 * u64::from(ejecting.percent_max) / 100;
         let ejected = set.iter().filter(|endpoint| endpoint.stats().is_ejected(now_ns)).count() as u64;
         if ejected >= room {
@@ -67,28 +67,29 @@ impl Ejection {
             memory.looked = now_ns;
             memory.outlier(ejecting, set).filter(is_free)
         });
-        let known = memory.of.entry(set[found?].number()).or_default();
-        // Who was well for as long as it was put aside begins anew.
-        if now_ns > known.until.saturating_add(known.times * ejecting.base_ns) {
-            known.times = 0;
+        let history = memory.of.entry(set[found?].number()).or_default();
+        // An endpoint that was healthy for as long as its last ejection starts again with the shortest one.
+        if now_ns > history.until.saturating_add(history.times * ejecting.base_ns) {
+            history.times = 0;
         }
-        known.times = (known.times + 1).min(10);
-        known.until = now_ns.saturating_add(known.times * ejecting.base_ns);
-        set[found?].stats().eject(known.until);
+        history.times = (history.times + 1).min(10);
+        history.until = now_ns.saturating_add(history.times * ejecting.base_ns);
+        set[found?].stats().eject(history.until);
         found
     }
 }
 
 impl Memory {
-    /// The endpoint that failed most since the last look, if that is much more than the others.
+    /// Returns the endpoint with the highest failure rate since the last comparison, if it exceeds that of the others
+    /// by the threshold.
     fn outlier(&mut self, ejecting: &Ejecting, set: &Endpoints) -> Option<usize> {
         let since: Vec<(u64, u64)> = set
             .iter()
             .map(|endpoint| {
-                let known = self.of.entry(endpoint.number()).or_default();
+                let history = self.of.entry(endpoint.number()).or_default();
                 let (calls, failures) = (endpoint.calls(), endpoint.failures());
-                let since = (calls.saturating_sub(known.calls), failures.saturating_sub(known.failures));
-                (known.calls, known.failures) = (calls, failures);
+                let since = (calls.saturating_sub(history.calls), failures.saturating_sub(history.failures));
+                (history.calls, history.failures) = (calls, failures);
                 since
             })
             .collect();
@@ -129,21 +130,21 @@ mod tests {
     }
 
     #[test]
-    fn failures_in_a_row_put_it_aside() {
+    fn consecutive_failures_eject_the_endpoint() {
         let (ejection, ejecting, set) = (Ejection::default(), Ejecting::default(), fleet(&[100; 4]));
         calls(&set, 2, 9, Code::Internal);
-        assert_eq!(ejection.look(&ejecting, &set, 0), None);
+        assert_eq!(ejection.check(&ejecting, &set, 0), None);
         calls(&set, 2, 1, Code::Internal);
-        assert_eq!(ejection.look(&ejecting, &set, SECOND), Some(2));
+        assert_eq!(ejection.check(&ejecting, &set, SECOND), Some(2));
         assert!(!set[2].is_well(6 * SECOND - 1) && set[2].is_well(6 * SECOND));
         // Still failing: twice as long.
         calls(&set, 2, 1, Code::Internal);
-        assert_eq!(ejection.look(&ejecting, &set, 6 * SECOND), Some(2));
+        assert_eq!(ejection.check(&ejecting, &set, 6 * SECOND), Some(2));
         assert!(!set[2].is_well(16 * SECOND - 1) && set[2].is_well(16 * SECOND));
-        // Well for long: as the first time.
+        // Healthy for long: as the first time.
         calls(&set, 2, 1, Code::Ok);
         calls(&set, 2, 10, Code::Internal);
-        assert_eq!(ejection.look(&ejecting, &set, 100 * SECOND), Some(2));
+        assert_eq!(ejection.check(&ejecting, &set, 100 * SECOND), Some(2));
         assert!(set[2].is_well(105 * SECOND));
     }
 
@@ -156,31 +157,31 @@ mod tests {
                 calls(&set, at, 1, Code::Internal);
             }
         }
-        assert_eq!(ejection.look(&ejecting, &set, 10 * SECOND), None, "all fail alike");
+        assert_eq!(ejection.check(&ejecting, &set, 10 * SECOND), None, "all fail alike");
         for _ in 0..20 {
             for at in 0..4 {
                 calls(&set, at, 1, Code::Ok);
             }
             calls(&set, 1, 1, Code::Unavailable);
         }
-        assert_eq!(ejection.look(&ejecting, &set, 10 * SECOND + 1), None, "too soon");
-        assert_eq!(ejection.look(&ejecting, &set, 12 * SECOND), Some(1));
+        assert_eq!(ejection.check(&ejecting, &set, 10 * SECOND + 1), None, "too soon");
+        assert_eq!(ejection.check(&ejecting, &set, 12 * SECOND), Some(1));
     }
 
     #[test]
-    fn never_more_than_a_part() {
+    fn ejections_are_limited_to_a_percentage() {
         let (ejection, ejecting, set) = (Ejection::default(), Ejecting::default(), fleet(&[100; 5]));
         for at in 0..5 {
             calls(&set, at, 100, Code::Internal);
         }
-        let ejected: Vec<_> = (0..10).filter_map(|_| ejection.look(&ejecting, &set, SECOND)).collect();
+        let ejected: Vec<_> = (0..10).filter_map(|_| ejection.check(&ejecting, &set, SECOND)).collect();
         assert_eq!(ejected, [0, 1]);
         let alone = fleet(&[100]);
         calls(&alone, 0, 100, Code::Internal);
-        assert_eq!(ejection.look(&ejecting, &alone, SECOND), None);
+        assert_eq!(ejection.check(&ejecting, &alone, SECOND), None);
         let off = Ejecting { percent_max: 0, ..ejecting };
         let fresh = fleet(&[100; 5]);
         calls(&fresh, 0, 100, Code::Internal);
-        assert_eq!(Ejection::default().look(&off, &fresh, SECOND), None);
+        assert_eq!(Ejection::default().check(&off, &fresh, SECOND), None);
     }
 }

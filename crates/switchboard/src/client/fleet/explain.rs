@@ -1,14 +1,15 @@
-//! Why a call goes where it goes: who could take it and why the others cannot, and what became of each attempt.
+//! Explanation of the routing of a call: the endpoints that could take it, the reasons why others cannot, and the
+//! result of each attempt.
 
 use super::{
-    super::{Channel, Way, unary::Response},
+    super::{Channel, ChannelKind, unary::Response},
     Fleet, clock,
     link::Member,
 };
 use crate::{
     Metadata, Status,
     balance::{Demand, State},
-    guard::TOLD,
+    guard::LIMITS_REPORT,
 };
 use std::{
     fmt,
@@ -16,17 +17,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a channel would do with a call of a method now, by [`Channel::explain`].
+/// State of a channel for a call of a method, returned by [`Channel::explain`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The full name, `package.Service/Method`.
+    /// Full name of the method, `package.Service/Method`.
     pub method: String,
-    /// What the channel is to.
+    /// Target of the channel.
     pub channel: String,
-    /// Settings that decide about the call, by name: the balancer, the fail mode, what is left of the retry budget.
+    /// Settings that affect the call, by name: the balancer, the fail mode, the remaining retry budget.
     pub rules: Vec<(&'static str, String)>,
-    /// The servers that the channel knows, by id; none for a channel to one address without any option of fleets.
+    /// The known servers of the channel, by id; empty for a channel to one address without any option of fleets.
     pub candidates: Vec<Candidate>,
 }
 
@@ -34,39 +35,39 @@ pub struct Explanation {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Candidate {
-    /// Its id in the registry, or its address.
+    /// Id in the registry, or the address.
     pub id: String,
-    /// Where it is.
+    /// Address of the server.
     pub address: String,
     /// Its share of the calls; 100 is usual.
     pub weight: u32,
-    /// The zone that it is in, or nothing.
+    /// Its zone, or the empty string.
     pub zone: String,
-    /// Calls without an answer.
+    /// Calls in flight.
     pub in_flight: u32,
     /// Calls in all.
     pub calls: u64,
-    /// Calls that ended in a way that speaks against it.
+    /// Calls that ended with a failure of the server.
     pub failures: u64,
-    /// How long its answers take, smoothed.
+    /// Smoothed latency of its responses.
     pub latency: Duration,
-    /// Why it gets no call of this method while others can; nothing when it may get one.
+    /// Reason why it gets no call of this method while others can; `None` when it may get one.
     pub hindrance: Option<String>,
-    /// The balancer chose it, this time.
+    /// True when the balancer selected it for this explanation.
     pub chosen: bool,
 }
 
-/// A call and how it went, by [`UnaryCall::explained`](crate::UnaryCall::explained).
+/// Outcome of a call and of its attempts, returned by [`UnaryCall::explained`](crate::UnaryCall::explained).
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Explained<R> {
-    /// What the channel knew before.
+    /// State of the channel before the call.
     pub before: Explanation,
-    /// What was tried, in the order in which it began.
+    /// The attempts, in the order in which they began.
     pub attempts: Vec<Attempt>,
-    /// From the beginning to the end, pauses included.
+    /// Total duration, pauses included.
     pub took: Duration,
-    /// What came of it.
+    /// Outcome of the call.
     pub outcome: crate::Result<Response<R>>,
 }
 
@@ -74,35 +75,34 @@ pub struct Explained<R> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// Where it was sent.
+    /// Address of the server.
     pub address: String,
-    /// When it began: what lies between it and the end of the one before it is a pause, or a second request beside the
-    /// first.
+    /// Start of the attempt. The time since the end of the previous attempt is a pause; an earlier start is a hedge.
     pub began: Duration,
-    /// When it had a connection; nothing if it got none.
+    /// Time when it had a connection; `None` if it got none.
     pub sent: Option<Duration>,
-    /// When it ended; nothing if another attempt was answered first.
+    /// Time of its end; `None` if another attempt succeeded first.
     pub ended: Option<Duration>,
-    /// How it failed; nothing for an answer.
+    /// Status of a failed attempt; `None` for a success.
     pub failure: Option<Status>,
-    /// What the limits of the server did with it, in the server's words; nothing from one that has none or does not
-    /// tell, and on wires without metadata.
+    /// Report of the server's limits on this attempt, in the server's words; `None` from a server without limits or
+    /// reports, and on wires without metadata.
     pub limits: Option<String>,
 }
 
-/// The attempts of a call as they happen.
+/// Log of the attempts of a call.
 #[derive(Debug)]
-pub(in super::super) struct Trail {
+pub(in super::super) struct AttemptLog {
     began: Instant,
     attempts: Mutex<Vec<Attempt>>,
 }
 
-impl Trail {
-    pub(in super::super) fn new() -> Arc<Trail> {
-        Arc::new(Trail { began: Instant::now(), attempts: Mutex::default() })
+impl AttemptLog {
+    pub(in super::super) fn new() -> Arc<AttemptLog> {
+        Arc::new(AttemptLog { began: Instant::now(), attempts: Mutex::default() })
     }
 
-    /// An attempt begins; returns its place.
+    /// Adds an attempt; returns its index.
     pub(in super::super) fn begin(&self, address: String) -> usize {
         let began = self.began.elapsed();
         let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,22 +110,22 @@ impl Trail {
         attempts.len() - 1
     }
 
-    /// It has a connection.
+    /// Records that the attempt has a connection.
     pub(super) fn sent(&self, at: usize) {
         self.change(at, |attempt, now| attempt.sent = Some(now));
     }
 
-    /// It ended with this metadata, before and behind the message, or in failure.
+    /// Records the end of an attempt, with the metadata before and after the message, or with its failure.
     pub(in super::super) fn end(&self, at: usize, outcome: Result<[&Metadata; 2], &Status>) {
         self.change(at, |attempt, now| {
             attempt.ended = Some(now);
-            // An answer was sent for, however the way there looked.
+            // A reply implies that the request was sent.
             if outcome.is_ok() {
                 attempt.sent.get_or_insert(attempt.began);
             }
             // Some wires have one place for both.
-            let told = outcome.unwrap_or_else(|status| [status.metadata(); 2]);
-            attempt.limits = told.iter().find_map(|part| part.text(TOLD)).map(str::to_owned);
+            let metadata = outcome.unwrap_or_else(|status| [status.metadata(); 2]);
+            attempt.limits = metadata.iter().find_map(|part| part.text(LIMITS_REPORT)).map(str::to_owned);
             attempt.failure = outcome.err().cloned();
         });
     }
@@ -137,7 +137,7 @@ impl Trail {
         }
     }
 
-    /// All of them, and how long it took until now.
+    /// Takes all attempts, with the total duration so far.
     pub(in super::super) fn take(&self) -> (Vec<Attempt>, Duration) {
         let attempts = std::mem::take(&mut *self.attempts.lock().unwrap_or_else(PoisonError::into_inner));
         (attempts, self.began.elapsed())
@@ -145,10 +145,10 @@ impl Trail {
 }
 
 impl Channel {
-    /// What would become of a call of `method`, `package.Service/Method`, now: which servers could take it, what keeps
-    /// the others from it, and whom the balancer chooses. `key` is what the call has in common with others, if anything
-    /// ([`hash_key`](crate::UnaryCall::hash_key)). Nothing is sent; a balancer that goes from one to the next takes a
-    /// step.
+    /// Explains how a call of `method`, `package.Service/Method`, would be routed now: the servers that could take it,
+    /// the reasons why others cannot, and the one that the balancer selects. `key` is the key that the call shares with
+    /// related ones, if any ([`hash_key`](crate::UnaryCall::hash_key)). Nothing is sent; a round-robin balancer
+    /// advances by one step.
     pub fn explain(&self, method: &str, key: Option<&[u8]>) -> Explanation {
         let mut explanation = Explanation {
             method: method.to_owned(),
@@ -156,7 +156,7 @@ impl Channel {
             rules: Vec::new(),
             candidates: Vec::new(),
         };
-        if let Way::Fleet(fleet) = &*self.0 {
+        if let ChannelKind::Fleet(fleet) = &*self.0 {
             explanation.channel = fleet.shared().base.name().to_owned();
             fleet.explain(&mut explanation, key);
         }
@@ -165,7 +165,7 @@ impl Channel {
 }
 
 impl Explanation {
-    /// For a channel that is gone.
+    /// Explanation for a channel that was dropped.
     pub(in super::super) fn of_nothing(method: &str) -> Explanation {
         let channel = "a channel that was dropped".to_owned();
         Explanation { method: method.to_owned(), channel, rules: Vec::new(), candidates: Vec::new() }
@@ -183,7 +183,7 @@ impl Fleet {
         if policy.min_working > 0 {
             let working = shared.working(&explanation.method).unwrap_or(0);
             let text =
-                format!("{working} servers are well, of the {} that take all calls", policy.min_working);
+                format!("{working} servers are healthy, {} are needed for all calls", policy.min_working);
             explanation.rules.push(("min_working", text));
         }
         if let Some(timeout) = self.timeout() {
@@ -191,19 +191,19 @@ impl Fleet {
         }
         if let Some(source) = &shared.source {
             let known = source.watch.latest().instances.len();
-            let mut text = format!("{known} instances, {} of them wanted", set.members.len());
+            let mut text = format!("{known} instances, {} of them selected", set.members.len());
             let state = source.watch.state();
             if !state.held_back.is_empty() {
-                text.push_str(&format!(", {} in doubt", state.held_back.len()));
+                text.push_str(&format!(", {} held back", state.held_back.len()));
             }
-            if let Some(trouble) = state.trouble {
-                text.push_str(&format!("; the registry does not answer: {}", trouble.message()));
+            if let Some(error) = state.error {
+                text.push_str(&format!("; the registry does not respond: {}", error.message()));
             }
             explanation.rules.push(("registry", text));
         }
-        let (chosen, demand) = shared.place(&explanation.method, key, &[], Demand::Untried).unzip();
-        if demand.is_some_and(|demand| demand < Demand::Well) {
-            let text = "nobody is well: the least bad server is asked".to_owned();
+        let (chosen, demand) = shared.select_index(&explanation.method, key, &[], Demand::Untried).unzip();
+        if demand.is_some_and(|demand| demand < Demand::Healthy) {
+            let text = "no server is healthy: the least unhealthy one is selected".to_owned();
             explanation.rules.push(("choice", text));
         }
         let candidate = |(at, member): (usize, &Arc<Member>)| {
@@ -224,7 +224,7 @@ impl Fleet {
         explanation.candidates = set.members.iter().enumerate().map(candidate).collect();
     }
 
-    /// Why the member gets no call of the method as long as others can.
+    /// Returns the reason why the member gets no call of the method while others can.
     fn hindrance(
         &self,
         member: &Member,
@@ -237,7 +237,7 @@ impl Fleet {
         if endpoint.weight() == 0 {
             return Some(match instance.state {
                 crate::discover::State::Up => "its weight is 0".to_owned(),
-                state => format!("{state}, says the registry"),
+                state => format!("{state} in the registry"),
             });
         }
         match stats.state() {
@@ -249,23 +249,23 @@ impl Fleet {
             }
         }
         if let Some(left) = stats.ejected_for(now_ns) {
-            return Some(format!("put aside for its failures, for {left:?} more"));
+            return Some(format!("ejected for its failures, for {left:?} more"));
         }
         if let Some(left) = stats.breakers().open_for(method, now_ns) {
             return Some(match left {
-                Duration::ZERO => "its breaker lets one call through to find out".to_owned(),
+                Duration::ZERO => "its breaker is half open: it admits one call at a time".to_owned(),
                 left => format!("the breaker of the method is open, for {left:?} more"),
             });
         }
-        // The zone matters only while somebody in it is well.
+        // The zone matters only while an endpoint in it is healthy.
         let zone = &self.shared().policy.zone;
-        (demand == Some(Demand::Near) && endpoint.zone() != zone)
-            .then(|| format!("in zone {:?}, and one in {zone:?} is well", endpoint.zone()))
+        (demand == Some(Demand::SameZone) && endpoint.zone() != zone)
+            .then(|| format!("in zone {:?}, while a server in {zone:?} is healthy", endpoint.zone()))
     }
 }
 
 impl fmt::Display for Explanation {
-    /// Several lines, for people.
+    /// Writes several lines for humans.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} of {}", self.method, self.channel)?;
         for (name, value) in &self.rules {
@@ -298,9 +298,9 @@ impl fmt::Display for Attempt {
             None => f.write_str(", not sent")?,
         }
         match (self.ended, &self.failure) {
-            (Some(ended), None) => write!(f, ", answered at {:.1} ms", ms(ended)),
+            (Some(ended), None) => write!(f, ", replied at {:.1} ms", ms(ended)),
             (Some(ended), Some(status)) => write!(f, ", failed at {:.1} ms: {status}", ms(ended)),
-            (None, _) => f.write_str(", given up: another was answered first"),
+            (None, _) => f.write_str(", canceled: another attempt replied first"),
         }?;
         match &self.limits {
             Some(limits) => write!(f, "; limits: {limits}"),

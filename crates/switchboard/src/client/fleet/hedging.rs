@@ -1,4 +1,4 @@
-//! When a second request is worth its cost: what 95 of 100 calls of a method take.
+//! Observed latencies for hedging: the 95th percentile of the calls of a method.
 
 use std::{
     collections::HashMap,
@@ -6,15 +6,15 @@ use std::{
     time::Duration,
 };
 
-/// How long calls take, by method.
+/// Durations of calls, by method.
 #[derive(Debug, Default)]
 pub(super) struct Latencies(Mutex<HashMap<&'static str, Recent>>);
 
-/// Methods that are remembered; calls of further ones are not hedged by what was seen.
+/// Maximum number of methods with observations; calls of further ones are not hedged by percentile.
 const METHODS_MAX: usize = 1024;
-/// Calls of which each look is made: enough for a 95th percentile, and recent.
+/// Number of calls that each percentile is computed from: enough for a 95th percentile, and recent.
 const RECENT: usize = 128;
-/// Calls before anything is said.
+/// Minimum number of calls for a percentile.
 const CALLS_MIN: usize = 20;
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Latencies {
         methods.entry(method).or_insert_with(Recent::new).note(took);
     }
 
-    /// What 95 of the last calls in 100 took at most; none before there were some.
+    /// The 95th percentile of the last calls; `None` before there are enough calls.
     pub(super) fn p95(&self, method: &'static str) -> Option<Duration> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(method)?.p95
     }
@@ -51,7 +51,7 @@ impl Recent {
             self.took[self.next] = took;
         }
         self.next = (self.next + 1) % RECENT;
-        // Sorting costs a microsecond: not with every call.
+        // Sorting costs a microsecond, so it is not done with every call.
         if self.took.len() >= CALLS_MIN && (self.next.is_multiple_of(16) || self.p95.is_none()) {
             let mut sorted = self.took.clone();
             sorted.sort_unstable();
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentile_is_that_of_the_last_calls() {
+    fn percentile_covers_the_last_calls() {
         let latencies = Latencies::default();
         for millis in 1..=19 {
             latencies.note("a.B/C", Duration::from_millis(millis));

@@ -1,12 +1,12 @@
-//! A member of a fleet: its channel, whether that is connected, and the calls that it has.
+//! A member of a fleet: its channel, its connection state, and its calls.
 
 use super::{
-    super::{Channel, Way},
+    super::{Channel, ChannelKind},
     Shared, clock,
 };
 use crate::{
     Code, Origin, Result, Retry, Status,
-    balance::{Endpoint, Outcome, State, Stats},
+    balance::{Endpoint, Outcome, Probe, State, Stats},
 };
 use std::{
     sync::{
@@ -17,26 +17,26 @@ use std::{
 };
 use tokio::runtime::Handle;
 
-/// An endpoint in a set, and the way to it.
+/// An endpoint in a set, with its channel.
 pub(in super::super) struct Member {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) link: Arc<Link>,
     pub(super) shared: Arc<Shared>,
 }
 
-/// The way to an endpoint; outlives the sets that it is in.
+/// The channel of an endpoint; outlives the sets that contain the endpoint.
 pub(super) struct Link {
     pub(super) channel: Channel,
     pub(super) stats: Arc<Stats>,
-    /// A task is connecting.
-    keeping: AtomicBool,
-    /// Why the last try to connect failed.
+    /// True while a task is connecting.
+    connecting: AtomicBool,
+    /// The error of the last attempt to connect.
     last: Mutex<Option<Status>>,
 }
 
 impl Link {
     pub(super) fn new(channel: Channel) -> Link {
-        Link { channel, stats: Arc::default(), keeping: AtomicBool::new(false), last: Mutex::default() }
+        Link { channel, stats: Arc::default(), connecting: AtomicBool::new(false), last: Mutex::default() }
     }
 
     pub(super) fn last(&self) -> Option<Status> {
@@ -53,58 +53,60 @@ impl Member {
         self.link.stats.state()
     }
 
-    /// Whether its server gets the keys of calls, by which it knows them again.
+    /// Returns true when its server gets the idempotency keys of calls.
     pub(super) fn gets_keys(&self) -> bool {
         match &*self.link.channel.0 {
-            Way::Remote(pool) => pool.options().foreign.as_ref().is_none_or(|wire| wire.carries_metadata()),
+            ChannelKind::Remote(pool) => {
+                pool.options().wire_config.as_ref().is_none_or(|wire| wire.carries_metadata())
+            }
             _ => true,
         }
     }
 
-    /// Sees to it that the member gets connected, unless it is or somebody does.
-    pub(super) fn keep(self: &Arc<Self>) {
-        if self.state() == State::Up || self.link.keeping.load(Ordering::Relaxed) {
+    /// Starts a task that connects the member, unless it is connected or a task is running.
+    pub(super) fn keep_connected(self: &Arc<Self>) {
+        if self.state() == State::Up || self.link.connecting.load(Ordering::Relaxed) {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
-        if self.link.keeping.swap(true, Ordering::AcqRel) {
+        if self.link.connecting.swap(true, Ordering::AcqRel) {
             return;
         }
-        let keeping = Keeping(Arc::downgrade(&self.link));
+        let connecting = ConnectGuard(Arc::downgrade(&self.link));
         let id = self.endpoint.id().to_owned();
-        runtime.spawn(keep(keeping, Arc::downgrade(&self.shared), id));
+        runtime.spawn(keep_connected(connecting, Arc::downgrade(&self.shared), id));
     }
 
-    /// The connection is lost, or there was none: no calls until there is one again.
+    /// Handles a lost or failed connection: there are no calls until the member is connected again.
     fn lost(self: &Arc<Self>, status: &Status, state: State) {
         self.link.set_last(Some(status.clone()));
         self.link.stats.set_state(state, clock::now());
-        self.keep();
+        self.keep_connected();
         self.shared.changed.notify_waiters();
     }
 }
 
-/// A task that connects, however it ends.
-struct Keeping(Weak<Link>);
+/// Resets the flag of a task that connects, however it ends.
+struct ConnectGuard(Weak<Link>);
 
-impl Drop for Keeping {
+impl Drop for ConnectGuard {
     fn drop(&mut self) {
         if let Some(link) = self.0.upgrade() {
-            link.keeping.store(false, Ordering::Release);
+            link.connecting.store(false, Ordering::Release);
         }
     }
 }
 
-/// Tries to connect until it has succeeded or no set has the member any more.
-async fn keep(keeping: Keeping, shared: Weak<Shared>, id: String) {
+/// Tries to connect until it succeeds or no set contains the member.
+async fn keep_connected(connecting: ConnectGuard, shared: Weak<Shared>, id: String) {
     let mut failures = 0;
     loop {
-        let Some((link, shared)) = keeping.0.upgrade().zip(shared.upgrade()) else { return };
+        let Some((link, shared)) = connecting.0.upgrade().zip(shared.upgrade()) else { return };
         match link.channel.open().await {
             Ok(()) => {
                 link.set_last(None);
-                // In this order: who loses the connection from here on starts the next task.
-                drop(keeping);
+                // The order matters: if the connection is lost after this line, the next task is started.
+                drop(connecting);
                 link.stats.set_state(State::Up, clock::now());
                 if let Some(source) = &shared.source {
                     source.watch.confirm_back(&id);
@@ -128,59 +130,60 @@ async fn keep(keeping: Keeping, shared: Weak<Shared>, id: String) {
     }
 }
 
-/// Doubles from 25 ms up to `max`, less a random part, so that callers do not come in step.
+/// Returns the pause, which doubles from 25 ms up to `max`, less a random part, so that callers do not synchronize.
 pub(super) fn pause(failures: u32, max: Duration) -> Duration {
     let whole = Duration::from_millis(25).saturating_mul(1 << failures.min(16)).min(max);
     whole.mul_f64(0.5 + 0.5 * crate::clock::fraction())
 }
 
-/// A call that an endpoint has. When it is dropped without an end, its caller gave up.
-pub(in super::super) struct Ticket {
+/// A call on an endpoint. Dropping it without a result means that the caller dropped the call.
+pub(in super::super) struct EndpointPermit {
     /// Taken when the call has ended.
     member: Option<Arc<Member>>,
     method: &'static str,
     begun_ns: u64,
+    probe: Probe,
 }
 
-impl Ticket {
+impl EndpointPermit {
     #[inline]
-    pub(super) fn new(member: Arc<Member>, method: &'static str, now_ns: u64) -> Ticket {
+    pub(super) fn new(member: Arc<Member>, method: &'static str, now_ns: u64) -> EndpointPermit {
         member.link.stats.begun();
-        member.link.stats.breakers().begun(method, now_ns);
-        Ticket { member: Some(member), method, begun_ns: now_ns }
+        let probe = member.link.stats.breakers().begun(method, now_ns);
+        EndpointPermit { member: Some(member), method, begun_ns: now_ns, probe }
     }
 
     #[inline]
     pub(super) fn member(&self) -> &Arc<Member> {
-        self.member.as_ref().expect("it is only taken when the call has ended")
+        self.member.as_ref().expect("present until the call has ended")
     }
 
     pub(super) fn begun_ns(&self) -> u64 {
         self.begun_ns
     }
 
-    /// The call is sent only now: what came before says nothing of its endpoint.
+    /// Starts the measurement now, when the call is sent: the time before does not depend on the endpoint.
     pub(super) fn sent(&mut self) {
         self.begun_ns = clock::now();
     }
 
-    /// The call was answered.
+    /// Records a reply.
     #[inline]
-    pub(in super::super) fn answered(mut self) {
+    pub(in super::super) fn succeeded(mut self) {
         self.end(Code::Ok);
     }
 
-    /// The call has failed.
+    /// Records a failure.
     #[cold]
     pub(in super::super) fn failed(mut self, status: &Status) -> Arc<Member> {
         let member = self.member().clone();
-        // A proxy that answers with a failure keeps its connection. Who looks late may find that there is another
-        // already in place of the one that was lost: of that one the failure says nothing.
+        // A proxy that returns an error keeps its connection. The check may come late, when another connection has
+        // already replaced the lost one; the failure does not concern that one.
         let is_ready = member.link.channel.is_ready();
         let lost = status.code() == Code::Unavailable
             && status.origin() == Origin::Path
             && (!is_ready
-                || matches!(&*member.link.channel.0, Way::Remote(_))
+                || matches!(&*member.link.channel.0, ChannelKind::Remote(_))
                 || member.link.stats.is_up_since(self.begun_ns));
         let now_ns = clock::now();
         let took = Duration::from_nanos(now_ns.saturating_sub(self.begun_ns));
@@ -192,17 +195,17 @@ impl Ticket {
         member
     }
 
-    /// The call has ended, and says this of its endpoint.
+    /// Records the end of the call with this duration and code.
     pub(super) fn close(mut self, took: Duration, code: Code) {
         self.end_as(Outcome::new(took, code), clock::now());
     }
 
-    /// Says how the call ended.
+    /// Records the result of the call.
     pub(super) fn ended<T>(self, outcome: &Result<T>) -> Arc<Member> {
         match outcome {
             Ok(_) => {
                 let member = self.member().clone();
-                self.answered();
+                self.succeeded();
                 member
             }
             Err(status) => self.failed(status),
@@ -221,23 +224,23 @@ impl Ticket {
         let Some(member) = self.member.take() else { return };
         let (stats, shared) = (&member.link.stats, &member.shared);
         stats.ended(&outcome, now_ns);
-        let says_something = outcome.code != Code::Canceled && !outcome.lost;
-        let failed = says_something.then(|| outcome.is_fault());
-        if stats.breakers().ended(&shared.policy.breaking, self.method, failed, now_ns) {
+        let is_evidence = outcome.code != Code::Canceled && !outcome.lost;
+        let failed = is_evidence.then(|| outcome.is_fault());
+        if stats.breakers().ended(&shared.policy.breaking, self.method, self.probe, failed, now_ns) {
             tracing::warn!(
                 endpoint = member.endpoint.address(),
                 method = self.method,
-                "calls of the method go elsewhere for a while"
+                "circuit breaker opened for the method on this endpoint"
             );
         }
         if failed == Some(true) {
-            shared.look_for_outliers(now_ns);
+            shared.check_outliers(now_ns);
         }
         shared.balance.done(&member.endpoint, &outcome);
     }
 }
 
-impl Drop for Ticket {
+impl Drop for EndpointPermit {
     #[inline]
     fn drop(&mut self) {
         if self.member.is_some() {
@@ -248,13 +251,10 @@ impl Drop for Ticket {
 
 impl Shared {
     #[cold]
-    fn look_for_outliers(&self, now_ns: u64) {
+    fn check_outliers(&self, now_ns: u64) {
         let set = self.set().clone();
-        if let Some(at) = self.ejection.look(&self.policy.ejecting, &set.endpoints, now_ns) {
-            tracing::warn!(
-                endpoint = set.endpoints[at].address(),
-                "fails too often and gets no calls for a while"
-            );
+        if let Some(at) = self.ejection.check(&self.policy.ejecting, &set.endpoints, now_ns) {
+            tracing::warn!(endpoint = set.endpoints[at].address(), "endpoint ejected for its failures");
         }
     }
 }

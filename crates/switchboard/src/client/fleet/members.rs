@@ -1,4 +1,4 @@
-//! Sets of members: made from what is known of a fleet, keeping the connections of those that stay.
+//! Sets of members: created from the instances of a fleet; members that stay keep their connections.
 
 use super::{
     super::ChannelBuilder,
@@ -15,10 +15,10 @@ use std::{collections::HashMap, sync::Arc};
 /// The members at one time.
 pub(super) struct Set {
     pub(super) endpoints: Endpoints,
-    /// In the same order.
+    /// In the order of `endpoints`.
     pub(super) members: Vec<Arc<Member>>,
-    /// A member whose address says that it speaks the wire of another framework. Such wires have codecs of their own,
-    /// which members on the native wire take too.
+    /// A member whose address selects the wire of another framework. Such wires have their own codecs, which members on
+    /// the native wire support, too.
     pub(super) foreign: Option<Arc<Member>>,
 }
 
@@ -29,11 +29,10 @@ impl Default for Set {
 }
 
 impl Shared {
-    /// A set of those endpoints that the policy wants. Those that were there before keep their connections.
+    /// Creates a set of the endpoints that the policy selects. Endpoints of the previous set keep their connections.
     ///
     /// # Errors
-    /// `InvalidArgument` for an address that cannot be used; with `strictly` unset such endpoints are left out and
-    /// logged.
+    /// `InvalidArgument` for an invalid address; without `strictly` such endpoints are skipped and logged.
     pub(super) fn next_set(self: &Arc<Self>, instances: Vec<Instance>, strictly: bool) -> Result<Set> {
         let before = self.set().clone();
         let known: HashMap<(&str, &str), &Arc<Link>> = (before.members.iter())
@@ -57,7 +56,7 @@ impl Shared {
                     Ok(channel) => Arc::new(Link::new(channel)),
                     Err(status) if strictly => return Err(status),
                     Err(status) => {
-                        tracing::warn!(endpoint = endpoint.address(), %status, "cannot be used");
+                        tracing::warn!(endpoint = endpoint.address(), %status, "cannot use the address of an instance");
                         continue;
                     }
                 },
@@ -74,15 +73,15 @@ impl Shared {
     }
 }
 
-/// Endpoints that a text names.
+/// Maximum number of endpoints named in a message.
 const NAMED_MAX: usize = 5;
 
 impl Set {
-    /// What to tell callers while no endpoint is connected.
-    pub(super) fn why_nobody(&self, base: &ChannelBuilder) -> Status {
+    /// The status for callers while no endpoint is connected.
+    pub(super) fn connect_error(&self, base: &ChannelBuilder) -> Status {
         let text = match &self.members[..] {
             [] => format!("there is no endpoint of {}", base.name()),
-            // The only one says it all.
+            // For a single endpoint its own error is enough.
             [only] => match only.link.last() {
                 Some(last) => return last.with_retry(Retry::Safe),
                 None => format!("{} is not connected yet", only.endpoint.address()),

@@ -1,4 +1,4 @@
-//! How a fleet is used: all that can be set, from URLs and from code.
+//! Settings of a fleet, from URLs and from code.
 
 use super::{super::Begin, ejection::Ejecting};
 use crate::{
@@ -11,33 +11,33 @@ use crate::{
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Duration};
 
-/// What a channel does when a call fails, or takes long. Only calls whose repetition does no harm are sent again: the
-/// server says that it did not begin, or the method (or [call](crate::UnaryCall::idempotent)) is idempotent.
+/// Handling of calls that fail or are slow. Only calls that may be repeated are retried: the server reports that it did
+/// not begin, or the method (or [call](crate::UnaryCall::idempotent)) is idempotent.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum FailMode {
-    /// Sends a second request to another endpoint when the first takes longer than others do (95 of 100), or than
-    /// [`hedge`](crate::ChannelBuilder::hedge) says; whatever is answered first counts. Fails over, too.
+    /// Sends a hedge, a second request to another endpoint, when the first takes longer than 95 of 100 calls, or than
+    /// [`hedge`](crate::ChannelBuilder::hedge); the first reply is used. Also fails over.
     Failbackup,
-    /// One attempt.
+    /// Makes one attempt.
     Failfast,
-    /// Tries at another endpoint, if one is left.
+    /// Retries on another endpoint, if one is left.
     #[default]
     Failover,
-    /// Tries again at the same endpoint.
+    /// Retries on the same endpoint.
     Failtry,
 }
 
-/// What calls that belong together have in common.
+/// Function that returns the key that related calls share.
 pub(super) type KeyOf = dyn Fn(&str, &[u8]) -> Option<Vec<u8>> + Send + Sync;
 
 #[derive(Clone)]
 enum Key {
-    /// What the function makes of the method and the request.
+    /// The result of the function for the method and the request.
     Function(Arc<KeyOf>),
     /// The value of this metadata.
     Metadata(String),
-    /// Only calls that bring one have a key.
+    /// The key set on the call, if any.
     OfCall,
     /// The whole request.
     Request,
@@ -70,7 +70,7 @@ const FAIL_MODES: [(&str, FailMode); 4] = [
     ("failtry", FailMode::Failtry),
 ];
 
-/// How a fleet is used.
+/// Settings of a fleet.
 #[derive(Clone)]
 pub(in super::super) struct Policy {
     balancer: Balancer,
@@ -81,21 +81,21 @@ pub(in super::super) struct Policy {
     key: Key,
     pub(super) fail: FailMode,
     pub(super) retries: u32,
-    /// None for what was observed.
+    /// `None` for the observed percentile.
     hedge: Option<Duration>,
     pub(super) budget_percent: u32,
     pub(super) budget_floor: u32,
     pub(super) breaking: Breaking,
     pub(super) ejecting: Ejecting,
     pub(super) slow_start_ns: u64,
-    /// Calls get keys by which servers know them again.
+    /// True when calls get idempotency keys.
     pub(super) gives_keys: bool,
     pub(super) zone: String,
     group: Option<String>,
     tags: Vec<(String, String)>,
-    /// With fewer servers that are well a share of the calls fails at once; 0 for never.
+    /// Number of healthy servers below which a share of the calls fails at once; 0 turns this off.
     pub(super) min_working: u32,
-    /// How many endpoints, and which client this is.
+    /// Number of endpoints, and the number of this client.
     pub(super) subset: Option<(usize, u64)>,
 }
 
@@ -109,7 +109,7 @@ impl Default for Policy {
             points: 160,
             key: Key::OfCall,
             fail: FailMode::Failover,
-            // As rpcx has it.
+            // The default of rpcx.
             retries: 3,
             hedge: None,
             budget_percent: 10,
@@ -128,10 +128,10 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Sets what a URL says; false for a name that is none of ours.
+    /// Applies an option of a URL; returns false for an unknown name.
     ///
     /// # Errors
-    /// What was expected.
+    /// The expected values.
     pub(in super::super) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let number = |most: u32| match value.parse() {
             Ok(number) if number <= most => Ok(number),
@@ -216,7 +216,7 @@ impl Policy {
     }
 
     /// # Errors
-    /// `InvalidArgument` when something is missing.
+    /// `InvalidArgument` when a required option is missing.
     pub(super) fn balancer(&self) -> Result<Arc<dyn Balance>> {
         let ketama = Ketama::new().with_points(self.points);
         let balancer: Arc<dyn Balance> = match &self.balancer {
@@ -225,8 +225,7 @@ impl Policy {
             Balancer::Named("closest") => match (self.latitude, self.longitude) {
                 (Some(latitude), Some(longitude)) => Arc::new(Closest::to(latitude, longitude)),
                 _ => {
-                    let text =
-                        "balance=closest needs to know where it is: latitude=DEGREES&longitude=DEGREES";
+                    let text = "balance=closest needs the location of this client: latitude=DEGREES&longitude=DEGREES";
                     return Err(Status::invalid_argument(text));
                 }
             },
@@ -242,7 +241,7 @@ impl Policy {
         Ok(if self.sticky { Arc::new(Sticky::new(balancer)) } else { balancer })
     }
 
-    /// What decides about calls, for people.
+    /// Settings that affect calls, for humans.
     pub(super) fn rules(&self) -> Vec<(&'static str, String)> {
         let balancer = match &self.balancer {
             Balancer::Named(name) => name,
@@ -252,17 +251,17 @@ impl Policy {
         let sticky = if self.sticky { ", sticky" } else { "" };
         let mut rules = vec![
             ("balance", format!("{balancer}{sticky}")),
-            ("fail", format!("{fail}, {} retries at most, when that is safe", self.retries)),
+            ("fail", format!("{fail}, at most {} retries when safe", self.retries)),
         ];
         if self.hedges() {
-            let after = self.hedge.map_or("95 of 100 calls take".to_owned(), |after| format!("{after:?}"));
-            rules.push(("hedge", format!("idempotent calls, after what {after}")));
+            let after = self.hedge.map_or("the 95th percentile".to_owned(), |after| format!("{after:?}"));
+            rules.push(("hedge", format!("idempotent calls, after {after}")));
         }
         let consecutive = self.breaking.consecutive;
         let breaker =
-            if consecutive == 0 { "off".to_owned() } else { format!("{consecutive} failures in a row") };
+            if consecutive == 0 { "off".to_owned() } else { format!("{consecutive} consecutive failures") };
         rules.push(("breaker", breaker));
-        rules.push(("eject", format!("{} % of the servers at most", self.ejecting.percent_max)));
+        rules.push(("eject", format!("at most {} % of the servers", self.ejecting.percent_max)));
         if !self.zone.is_empty() {
             rules.push(("zone", self.zone.clone()));
         }
@@ -274,16 +273,16 @@ impl Policy {
         rules
     }
 
-    /// Whether the endpoint belongs to the fleet at all.
+    /// Returns true when the endpoint belongs to the fleet.
     pub(super) fn wants(&self, endpoint: &Endpoint) -> bool {
         self.group.as_ref().is_none_or(|group| endpoint.group() == group)
             && self.tags.iter().all(|(name, value)| endpoint.tag(name) == Some(value.as_str()))
     }
 
-    /// What the call has in common with others.
+    /// Returns the key that the call shares with related ones.
     #[inline]
     pub(super) fn key_of(&self, begin: &Begin, request: &[u8]) -> Option<Bytes> {
-        if let Some(key) = begin.asked.as_ref().and_then(|asked| asked.hash_key.as_ref()) {
+        if let Some(key) = begin.options.as_ref().and_then(|options| options.hash_key.as_ref()) {
             return Some(key.clone());
         }
         match &self.key {
@@ -303,16 +302,16 @@ impl Policy {
         self.hedges() && self.hedge.is_none()
     }
 
-    /// After how long a second request is sent; `observed` says what is usual.
+    /// Returns the time after which a hedge is sent; `observed` returns the percentile.
     pub(super) fn hedge_after(&self, observed: impl FnOnce() -> Option<Duration>) -> Option<Duration> {
         self.hedge.or_else(observed)
     }
 }
 
-/// The meaning of the name `value`.
+/// Returns the value of the name `value`.
 ///
 /// # Errors
-/// The names that there are, and the one that was probably meant.
+/// The valid names, with the most similar one.
 fn one_of<T, const N: usize>(value: &str, known: [(&'static str, T); N]) -> Result<T, String> {
     let names = known.each_ref().map(|(name, _)| *name);
     match known.into_iter().find(|(name, _)| *name == value) {
@@ -326,10 +325,10 @@ fn one_of<T, const N: usize>(value: &str, known: [(&'static str, T); N]) -> Resu
     }
 }
 
-/// How many letters must be put in, taken out or changed to get from one word to the other.
-fn distance(from: &str, to: &str) -> usize {
+/// Edit distance: the number of letters to insert, delete or change to get from one word to the other.
+pub(crate) fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
-    // Long words are far from all that we know.
+    // Long words are far from all known names.
     let from: Vec<char> = from.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (at, a) in from.iter().enumerate() {
@@ -363,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_as_far_apart_as_they_look() {
+    fn edit_distances_are_correct() {
         for (from, to, expected) in
             [("p2c", "p2c", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("roundrobin", "round_robin", 1)]
         {
@@ -374,10 +373,10 @@ mod tests {
     #[test]
     fn unknown_names_get_a_suggestion() {
         let mut policy = Policy::default();
-        let wrong = policy.set("balance", "roundrobin").unwrap_err();
-        assert!(wrong.ends_with("(did you mean round_robin?)"), "{wrong}");
+        let error = policy.set("balance", "roundrobin").unwrap_err();
+        assert!(error.ends_with("(did you mean round_robin?)"), "{error}");
         assert!(policy.set("fail", "fallover").unwrap_err().ends_with("(did you mean failover?)"));
-        assert!(!policy.set("fail", "whatever it is").unwrap_err().contains("mean"));
+        assert!(!policy.set("fail", "none of these").unwrap_err().contains("mean"));
         assert_eq!(policy.set("unknown", "x"), Ok(false));
         for name in BALANCERS {
             assert_eq!(policy.set("balance", name), Ok(true));

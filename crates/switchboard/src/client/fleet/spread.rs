@@ -1,9 +1,9 @@
 //! One call to every endpoint: broadcast, fork, inform.
 
 use super::{
-    super::{Begin, Target, UnaryCall, Way, unary, unary::Response},
-    Ticket, clock,
-    tries::Tries,
+    super::{Begin, ChannelKind, Target, UnaryCall, unary, unary::Response},
+    EndpointPermit, clock,
+    retry_state::RetryState,
 };
 use crate::{Metadata, Result, Status, compression::Message, stream::check_reply};
 use bytes::Bytes;
@@ -14,39 +14,39 @@ use std::{
     task::Poll,
 };
 
-/// What one endpoint made of a call that went to all.
+/// Result of one endpoint for a call that went to all.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Receipt<R> {
     /// The address of the endpoint.
     pub address: String,
-    /// Its answer.
+    /// Its reply or failure.
     pub outcome: Result<Response<R>>,
 }
 
 type Sent<R> = Pin<Box<dyn Future<Output = Receipt<R>> + Send>>;
 
-/// Calls that go to every endpoint that takes traffic, all at the same time; on a channel to one address, to that. None
-/// is sent twice to one endpoint. Dropping the future ends the call everywhere.
+/// Calls that go at the same time to every endpoint that takes calls; on a channel to one address, to that. Each
+/// endpoint gets the call once. Dropping the future ends the call on all endpoints.
 impl<R: 'static> UnaryCall<R> {
     /// Sends the call to every endpoint; all must succeed. Waits for all of them in any case.
     ///
     /// # Errors
-    /// The failure of an endpoint, with the number of those that failed and where.
+    /// The failure of an endpoint, with the number and addresses of those that failed.
     pub async fn broadcast(self) -> Result<Vec<Response<R>>> {
         let receipts = self.inform().await?;
         let count = receipts.len();
-        let (mut answers, mut failed) = (Vec::with_capacity(count), Vec::new());
+        let (mut responses, mut failed) = (Vec::with_capacity(count), Vec::new());
         for Receipt { address, outcome } in receipts {
             match outcome {
-                Ok(answer) => answers.push(answer),
+                Ok(response) => responses.push(response),
                 Err(status) => failed.push((address, status)),
             }
         }
-        if failed.is_empty() { Ok(answers) } else { Err(all_failures(failed, count)) }
+        if failed.is_empty() { Ok(responses) } else { Err(all_failures(failed, count)) }
     }
 
-    /// Sends the call to every endpoint; the first success counts, and ends the call elsewhere.
+    /// Sends the call to every endpoint; returns the first success and cancels the other calls.
     ///
     /// # Errors
     /// The last failure, when all have failed.
@@ -56,17 +56,17 @@ impl<R: 'static> UnaryCall<R> {
         let mut failed = Vec::new();
         while let Some(Receipt { address, outcome }) = first(&mut sent).await {
             match outcome {
-                Ok(answer) => return Ok(answer),
+                Ok(response) => return Ok(response),
                 Err(status) => failed.push((address, status)),
             }
         }
         Err(all_failures(failed, count))
     }
 
-    /// Sends the call to every endpoint and gives the receipt of each, in the order in which they came.
+    /// Sends the call to every endpoint and returns the results, in the order in which they arrived.
     ///
     /// # Errors
-    /// `Unavailable` when there is no endpoint; what is wrong with the call itself.
+    /// `Unavailable` when there is no endpoint; otherwise errors of the call itself, such as its metadata.
     pub async fn inform(self) -> Result<Vec<Receipt<R>>> {
         let mut sent = self.spread().await?;
         let mut receipts = Vec::with_capacity(sent.len());
@@ -78,20 +78,20 @@ impl<R: 'static> UnaryCall<R> {
 
     async fn spread(self) -> Result<Vec<Sent<R>>> {
         let (mut begin, request, decode) = self.into_parts()?;
-        if let Some(mistake) = begin.mistake.take() {
-            return Err(mistake);
+        if let Some(early_error) = begin.early_error.take() {
+            return Err(early_error);
         }
-        let tries = Tries::new(begin.deadline(crate::clock::now()));
+        let retry_state = RetryState::new(begin.deadline(crate::clock::now()));
         let channel = match &begin.target {
             Target::Channel(channel) => Some(channel.clone()),
             Target::Connection(connection) => connection.channel(),
             Target::Nowhere => None,
         };
         let channel = channel.ok_or_else(|| Status::unavailable("the channel was dropped"))?;
-        let Way::Fleet(fleet) = &*channel.0 else {
+        let ChannelKind::Fleet(fleet) = &*channel.0 else {
             let address = format!("{channel:?}");
             let address = address.trim_start_matches("Channel(").trim_end_matches(')').to_owned();
-            let again = Begin { target: channel.target(), ..begin.again(&tries) };
+            let again = Begin { target: channel.target(), ..begin.again(&retry_state) };
             return Ok(vec![Box::pin(receipt(address, None, again, request, decode))]);
         };
         let shared = fleet.shared();
@@ -101,7 +101,7 @@ impl<R: 'static> UnaryCall<R> {
             takes.cloned().collect::<Vec<_>>()
         };
         if members().is_empty() {
-            shared.somebody(tries.deadline).await?;
+            shared.wait_connected(retry_state.deadline).await?;
         }
         let members = members();
         if members.is_empty() {
@@ -109,8 +109,8 @@ impl<R: 'static> UnaryCall<R> {
         }
         let each = members.into_iter().map(|member| {
             let address = member.endpoint.address().to_owned();
-            let ticket = Ticket::new(member, begin.method.path, clock::now());
-            let sent = receipt(address, Some(ticket), begin.again(&tries), request.clone(), decode);
+            let permit = EndpointPermit::new(member, begin.method.path, clock::now());
+            let sent = receipt(address, Some(permit), begin.again(&retry_state), request.clone(), decode);
             Box::pin(sent) as Sent<R>
         });
         Ok(each.collect())
@@ -120,38 +120,43 @@ impl<R: 'static> UnaryCall<R> {
 /// Sends the call to one endpoint.
 async fn receipt<R>(
     address: String,
-    ticket: Option<Ticket>,
+    permit: Option<EndpointPermit>,
     mut begin: Begin,
     request: Bytes,
     decode: unary::Decode<R>,
 ) -> Receipt<R> {
     let (codec, bytes_max) = (begin.codec, begin.reply_bytes_max);
     let called = async {
-        let target = match &ticket {
+        let target = match &permit {
             None => begin.target,
-            Some(ticket) => {
+            Some(permit) => {
                 let deadline = begin.deadline(crate::clock::now());
-                ticket.member().connected(deadline).await?;
+                permit.member().connected(deadline).await?;
                 begin.end_at(deadline);
-                ticket.member().link.channel.target()
+                permit.member().link.channel.target()
             }
         };
         unary::run(Begin { target, ..begin }, request).await
     };
     let called = called.await;
-    if let Some(ticket) = ticket {
-        ticket.ended(&called);
+    if let Some(permit) = permit {
+        permit.ended(&called);
     }
-    let outcome = called.and_then(|answer| {
-        let Message { bytes, .. } = answer.item;
+    let outcome = called.and_then(|response| {
+        let Message { bytes, codec: written, .. } = response.item;
         check_reply(&bytes, bytes_max)?;
-        let (metadata, trailers): (Metadata, Metadata) = (answer.head, answer.trailers);
-        Ok(Response { message: decode(codec, bytes)?, metadata, trailers, attempts: 1 })
+        let (metadata, trailers): (Metadata, Metadata) = (response.head, response.trailers);
+        Ok(Response {
+            message: unary::decode_reply(codec, written, bytes, decode)?,
+            metadata,
+            trailers,
+            attempts: 1,
+        })
     });
     Receipt { address, outcome }
 }
 
-/// The next of them to end; none when all have.
+/// Returns the next result; `None` when all have ended.
 async fn first<R>(sent: &mut Vec<Sent<R>>) -> Option<Receipt<R>> {
     if sent.is_empty() {
         return None;
@@ -177,7 +182,7 @@ fn all_failures(mut failed: Vec<(String, Status)>, count: usize) -> Status {
     let others: Vec<_> = failed.into_iter().map(|(address, _)| address).collect();
     let others = if others.is_empty() { String::new() } else { format!("; also at {}", others.join(", ")) };
     let text = format!("{} (failed at {number} of {count} endpoints: {address}{others})", last.message());
-    super::tries::reworded(last, text)
+    super::retry_state::with_text(last, text)
 }
 
 impl<R> fmt::Display for Receipt<R> {

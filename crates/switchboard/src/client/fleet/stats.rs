@@ -1,32 +1,32 @@
-//! What is seen of a fleet, for people.
+//! Statistics of a fleet, for humans.
 
 use super::{Fleet, clock};
 use crate::balance::State;
 use std::time::Duration;
 
-/// What a channel sees of one of its endpoints.
+/// Statistics of one endpoint of a channel.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EndpointStats {
-    /// Its id in the registry, or its address.
+    /// Id in the registry, or the address.
     pub id: String,
-    /// Where it is.
+    /// Address of the endpoint.
     pub address: String,
-    /// Its weight; 0 takes no traffic.
+    /// Its weight; 0 takes no calls.
     pub weight: u32,
-    /// `up`, `ejected` for its failures, `connecting`, or `down` when the last try to connect failed.
+    /// `up`, `ejected` for its failures, `connecting`, or `down` when the last attempt to connect failed.
     pub state: &'static str,
-    /// Why it is not connected, if it is not.
-    pub trouble: Option<String>,
-    /// Calls without an answer.
+    /// The reason why it is not connected, if it is not.
+    pub error: Option<String>,
+    /// Calls in flight.
     pub in_flight: u32,
     /// Calls in all.
     pub calls: u64,
-    /// Calls that ended in a way that speaks against it.
+    /// Calls that ended with a failure of the endpoint.
     pub failures: u64,
-    /// How long its answers take, smoothed.
+    /// Smoothed latency of its responses.
     pub latency: Duration,
-    /// Methods whose breaker is open.
+    /// Methods with an open breaker.
     pub open_breakers: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ impl Fleet {
                 address: endpoint.address().to_owned(),
                 weight: endpoint.weight(),
                 state,
-                trouble: last.map(|status| status.message().to_owned()),
+                error: last.map(|status| status.message().to_owned()),
                 in_flight: endpoint.in_flight(),
                 calls: endpoint.calls(),
                 failures: endpoint.failures(),

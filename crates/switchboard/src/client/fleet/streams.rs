@@ -1,9 +1,9 @@
-//! Calls with streams, and one-way calls, of fleets: another endpoint while nothing was sent or has come.
+//! Calls with streams, and one-way calls, of fleets: retried on another endpoint while nothing was sent or received.
 
 use super::{
-    super::{Begin, OnewayCall, streaming::Begun},
-    Shared, Ticket, clock,
-    tries::Tries,
+    super::{Begin, OnewayCall, streaming::StartedStream},
+    EndpointPermit, Shared, clock,
+    retry_state::RetryState,
 };
 use crate::{
     Code, Result, Status,
@@ -18,23 +18,23 @@ use std::{
     time::Duration,
 };
 
-/// Sends a one-way call; done once it is on its way.
+/// Sends a one-way call; completes once it is sent.
 pub(in super::super) async fn oneway(shared: Arc<Shared>, begin: Begin, request: Bytes) -> Result<()> {
-    let mut tries = Tries::new(begin.deadline(crate::clock::now()));
-    let mut ticket = shared.next(&begin, &request, &mut tries).await?;
+    let mut retry_state = RetryState::new(begin.deadline(crate::clock::now()));
+    let mut permit = shared.next(&begin, &request, &mut retry_state).await?;
     loop {
-        tries.sent += 1;
+        retry_state.sent += 1;
         let sent = async {
-            ticket.member().connected(tries.deadline).await?;
-            let target = ticket.member().link.channel.target();
-            OnewayCall::new(Begin { target, ..begin.again(&tries) }, Ok(request.clone())).await
+            permit.member().connected(retry_state.deadline).await?;
+            let target = permit.member().link.channel.target();
+            OnewayCall::new(Begin { target, ..begin.again(&retry_state) }, Ok(request.clone())).await
         };
         let sent = sent.await;
-        let member = ticket.ended(&sent);
+        let member = permit.ended(&sent);
         match sent {
             Ok(()) => return Ok(()),
             Err(status) => {
-                ticket = shared.next_after(&begin, &request, &mut tries, member, status).await?;
+                permit = shared.next_after(&begin, &request, &mut retry_state, member, status).await?;
             }
         }
     }
@@ -46,85 +46,85 @@ pub(in super::super) async fn stream(
     begin: Begin,
     message: Option<Bytes>,
     outbound: Option<Arc<Queue>>,
-) -> Result<Begun> {
-    let mut tries = Tries::new(begin.deadline(crate::clock::now()));
+) -> Result<StartedStream> {
+    let mut retry_state = RetryState::new(begin.deadline(crate::clock::now()));
     let request = message.clone().unwrap_or_default();
-    let ticket = shared.next(&begin, &request, &mut tries).await?;
-    let call = Call { shared, begin, message, outbound, tries };
-    let (begun, follower) = call.open(ticket).await?;
-    Ok(Begun { follow: Some(Box::new(follower)), ..begun })
+    let permit = shared.next(&begin, &request, &mut retry_state).await?;
+    let call = Call { shared, begin, message, outbound, retry_state };
+    let (started, follower) = call.open(permit).await?;
+    Ok(StartedStream { follow: Some(Box::new(follower)), ..started })
 }
 
-/// A call with streams, as it can be sent once more.
+/// A call with streams that may be retried.
 struct Call {
     shared: Arc<Shared>,
     begin: Begin,
-    /// The only request; without it the requests are in `outbound`, and gone once they are read.
+    /// The only request; when `None`, the requests are in `outbound` and cannot be read again.
     message: Option<Bytes>,
     outbound: Option<Arc<Queue>>,
-    tries: Tries,
+    retry_state: RetryState,
 }
 
 impl Call {
-    async fn open(mut self, mut ticket: Ticket) -> Result<(Begun, Follower)> {
+    async fn open(mut self, mut permit: EndpointPermit) -> Result<(StartedStream, Follower)> {
         loop {
-            self.tries.sent += 1;
+            self.retry_state.sent += 1;
             let sent = async {
-                if !ticket.member().link.channel.is_ready() {
-                    ticket.member().connected(self.tries.deadline).await?;
-                    ticket.sent();
+                if !permit.member().link.channel.is_ready() {
+                    permit.member().connected(self.retry_state.deadline).await?;
+                    permit.sent();
                 }
-                let target = ticket.member().link.channel.target();
-                let begin = Begin { target, ..self.begin.again(&self.tries) };
+                let target = permit.member().link.channel.target();
+                let begin = Begin { target, ..self.begin.again(&self.retry_state) };
                 Box::pin(begin.stream(self.message.clone(), self.outbound.clone())).await
             };
             match sent.await {
-                Ok(begun) => {
+                Ok(started) => {
                     let follower =
-                        Follower { ticket: Some(ticket), first: None, call: Some(self), again: None };
-                    return Ok((begun, follower));
+                        Follower { permit: Some(permit), first: None, call: Some(self), again: None };
+                    return Ok((started, follower));
                 }
-                Err(status) => ticket = self.next_after(ticket, status).await?,
+                Err(status) => permit = self.next_after(permit, status).await?,
             }
         }
     }
 
-    async fn next_after(&mut self, ticket: Ticket, status: Status) -> Result<Ticket> {
-        let member = ticket.failed(&status);
+    async fn next_after(&mut self, permit: EndpointPermit, status: Status) -> Result<EndpointPermit> {
+        let member = permit.failed(&status);
         let request = self.message.clone().unwrap_or_default();
-        self.shared.next_after(&self.begin, &request, &mut self.tries, member, status).await
+        self.shared.next_after(&self.begin, &request, &mut self.retry_state, member, status).await
     }
 }
 
-type Again = Pin<Box<dyn Future<Output = Result<(Begun, Follower)>> + Send>>;
+type Again = Pin<Box<dyn Future<Output = Result<(StartedStream, Follower)>> + Send>>;
 
-/// Counts a stream at its endpoint for as long as it lasts, and begins it anew while nothing has come.
+/// Counts a stream at its endpoint for its duration, and restarts it while nothing was received.
 struct Follower {
-    ticket: Option<Ticket>,
-    /// How long the first message took: what a stream takes in all says nothing of its server.
+    permit: Option<EndpointPermit>,
+    /// Time until the first message: the duration of a whole stream does not depend on the speed of its server.
     first: Option<Duration>,
-    /// Taken when there is no way back.
+    /// Taken when the call can no longer be retried.
     call: Option<Call>,
-    /// The next attempt. Only ever reached by `&mut`; the lock is there to be shared.
+    /// The next attempt. Only accessed through `&mut`; the lock makes the type `Sync`.
     again: Option<Mutex<Again>>,
 }
 
 impl Follower {
     fn end(&mut self, code: Code) {
-        if let Some(ticket) = self.ticket.take() {
+        if let Some(permit) = self.permit.take() {
             let took = self.first.unwrap_or_else(|| match code {
                 Code::Canceled => Duration::ZERO,
-                _ => Duration::from_nanos(clock::now().saturating_sub(ticket.begun_ns())),
+                _ => Duration::from_nanos(clock::now().saturating_sub(permit.begun_ns())),
             });
-            ticket.close(took, code);
+            permit.close(took, code);
         }
     }
 }
 
 impl Follow for Follower {
     fn came(&mut self) {
-        if let (None, Some(ticket)) = (self.first, &self.ticket) {
-            self.first = Some(Duration::from_nanos(clock::now().saturating_sub(ticket.begun_ns())));
+        if let (None, Some(permit)) = (self.first, &self.permit) {
+            self.first = Some(Duration::from_nanos(clock::now().saturating_sub(permit.begun_ns())));
             self.call = None;
         }
     }
@@ -134,18 +134,18 @@ impl Follow for Follower {
     }
 
     fn failed(&mut self, status: &Status) -> bool {
-        let Some(ticket) = self.ticket.take() else { return false };
+        let Some(permit) = self.permit.take() else { return false };
         match self.call.take().filter(|call| call.message.is_some()) {
             Some(mut call) => {
                 let status = status.clone();
                 self.again = Some(Mutex::new(Box::pin(async move {
-                    let ticket = call.next_after(ticket, status).await?;
-                    call.open(ticket).await
+                    let permit = call.next_after(permit, status).await?;
+                    call.open(permit).await
                 })));
                 true
             }
             None => {
-                ticket.failed(status);
+                permit.failed(status);
                 false
             }
         }
@@ -155,9 +155,9 @@ impl Follow for Follower {
         let Some(again) = &mut self.again else { return Poll::Ready(None) };
         let again = again.get_mut().unwrap_or_else(PoisonError::into_inner);
         match ready!(again.as_mut().poll(cx)) {
-            Ok((begun, follower)) => {
+            Ok((started, follower)) => {
                 *self = follower;
-                Poll::Ready(Some(Ok(begun.inbound)))
+                Poll::Ready(Some(Ok(started.inbound)))
             }
             Err(status) => {
                 self.again = None;

@@ -1,5 +1,5 @@
-//! A fleet of which few are left fails a share of its calls at once, so that those few are not buried under the load of
-//! all and the others find room when they come back. The idea is brpc's `min_working_instances`.
+//! Load shedding of a fleet with few healthy servers: a share of the calls fails at once, so that the remaining servers
+//! are not overloaded and recovering servers have spare capacity. Modelled after brpc's `min_working_instances`.
 
 use super::{Shared, clock};
 use crate::{
@@ -8,43 +8,44 @@ use crate::{
 };
 use std::time::Duration;
 
-/// When a call that failed for this may come again.
-const COME_BACK: Duration = Duration::from_millis(500);
+/// Time after which a call that was shed may be retried.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 impl Shared {
-    /// Whether a call that begins may be sent, as far as the number of servers is concerned that are well.
+    /// Checks whether a new call may be sent, given the number of healthy servers.
     ///
     /// # Errors
-    /// `Unavailable` for its share of the calls when there are fewer than the policy wants.
+    /// `Unavailable` for a share of the calls when there are fewer healthy servers than
+    /// [`min_working`](crate::ChannelBuilder::min_working).
     #[inline]
-    pub(super) fn spare(&self, method: &str) -> Result<()> {
-        if self.policy.min_working == 0 { Ok(()) } else { self.spare_the_few(method) }
+    pub(super) fn check_min_working(&self, method: &str) -> Result<()> {
+        if self.policy.min_working == 0 { Ok(()) } else { self.shed_load(method) }
     }
 
     #[cold]
-    fn spare_the_few(&self, method: &str) -> Result<()> {
+    fn shed_load(&self, method: &str) -> Result<()> {
         let least = self.policy.min_working;
         let Some(working) = self.working(method) else { return Ok(()) };
-        // When nobody is well a few calls go on, to find out.
-        if working >= least || clock::chance() % u64::from(least) < u64::from(working.max(1)) {
+        // When no server is healthy, a few calls are sent as probes.
+        if working >= least || clock::random() % u64::from(least) < u64::from(working.max(1)) {
             return Ok(());
         }
         let text = format!(
-            "{working} servers of {} are well, and at {least} there is enough for all calls (min_working): this one \
-             fails at once to spare them",
+            "{working} servers of {} are healthy, below the {least} needed for all calls (min_working): this call \
+             fails at once to shed load",
             self.base.name()
         );
-        Err(Status::unavailable(text).with_retry(Retry::After(COME_BACK)))
+        Err(Status::unavailable(text).with_retry(Retry::After(RETRY_AFTER)))
     }
 
-    /// How many servers are well, as far as calls of the method are concerned; none when nobody is connected, since
-    /// then calls wait. Who was never tried is taken to be well.
+    /// Returns the number of servers that are healthy for calls of the method, or `None` when none is connected,
+    /// because calls wait then. A server that was never tried counts as healthy.
     pub(super) fn working(&self, method: &str) -> Option<u32> {
         let set = self.set().clone();
         if !set.members.iter().any(|member| member.state() == State::Up) {
             return None;
         }
-        let pick = Pick::new(method, clock::now(), 0).demanding(Demand::Well, "");
+        let pick = Pick::new(method, clock::now(), 0).demanding(Demand::Healthy, "");
         let is_well = |at: &usize| {
             let member = &set.members[*at];
             let is_new = member.state() == State::Connecting && member.link.last().is_none();

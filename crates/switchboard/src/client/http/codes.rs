@@ -1,4 +1,4 @@
-//! Codes that HTTP and its proxies know, as codes of calls.
+//! Mapping of HTTP statuses and headers to codes of calls.
 
 use crate::{
     Code, Metadata, Origin, Result, Retry, Status,
@@ -10,7 +10,7 @@ use ::http::{
 };
 use std::time::Duration;
 
-/// The code for an HTTP status that came without one: from a proxy, or from a server that speaks no RPC.
+/// Returns the code for an HTTP status without an RPC status: from a proxy, or from a server that is not an RPC server.
 pub(super) fn of_status(status: StatusCode) -> Code {
     match status.as_u16() {
         400 => Code::Internal,
@@ -22,17 +22,22 @@ pub(super) fn of_status(status: StatusCode) -> Code {
     }
 }
 
-/// The status for an answer that is none of the dialect.
-pub(super) fn foreign(status: StatusCode, headers: &HeaderMap, wanted: &str, peer: &str) -> Status {
+/// The status for a response that does not belong to the dialect.
+pub(super) fn unexpected_response(
+    status: StatusCode,
+    headers: &HeaderMap,
+    wanted: &str,
+    peer: &str,
+) -> Status {
     let kind =
         headers.get(CONTENT_TYPE).map_or("none".into(), |kind| String::from_utf8_lossy(kind.as_bytes()));
     let (code, text) = if status == StatusCode::OK {
-        (Code::Unknown, format!("{peer} answered with content type {kind} where {wanted} belongs"))
+        (Code::Unknown, format!("{peer} responded with content type {kind}, expected {wanted}"))
     } else {
-        (of_status(status), format!("{peer} answered with HTTP status {status}, content type {kind}"))
+        (of_status(status), format!("{peer} responded with HTTP status {status}, content type {kind}"))
     };
     let failure = from_path(code, text);
-    // RFC 9110, 10.2.3; dates are rare, and nobody's clock is right.
+    // RFC 9110, 10.2.3. Dates are not supported: they are rare, and depend on synchronized clocks.
     let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse::<u32>().ok());
     match seconds {
         Some(seconds) if matches!(status.as_u16(), 429 | 503) => {
@@ -42,13 +47,13 @@ pub(super) fn foreign(status: StatusCode, headers: &HeaderMap, wanted: &str, pee
     }
 }
 
-/// Milliseconds after which a caller may try again, as gRPC spells it (gRFC A6); negative, or no number, for never.
+/// Milliseconds after which a caller may retry, in gRPC's spelling (gRFC A6); a negative or invalid number means never.
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
-/// The detail that says the same, of servers that follow Google's error model.
+/// The corresponding detail of servers that follow Google's error model.
 const RETRY_INFO: &str = "google.rpc.RetryInfo";
 
-/// The status with what its server says about trying again, in the trailers or in a detail. Believed where the server
-/// refused: elsewhere the call may have begun.
+/// Adds the server's retry advice, from the trailers or a detail, to the status. It applies only to codes with which
+/// the server rejects calls: with others the call may have begun.
 pub(super) fn pushed_back(status: Status, trailers: &HeaderMap) -> Status {
     if let Some(value) = trailers.get(PUSHBACK) {
         let pause = value.to_str().ok().and_then(|millis| millis.trim().parse::<u32>().ok());
@@ -70,30 +75,30 @@ pub(super) fn pushed_back(status: Status, trailers: &HeaderMap) -> Status {
     }
 }
 
-/// A status that what lies between caller and service has caused.
+/// A status caused between caller and service.
 pub(super) fn from_path(code: Code, text: String) -> Status {
     Status::new(code, text).with_origin(Origin::Path).with_retry(hint(code))
 }
 
-/// The metadata among the headers of an answer.
+/// Reads the metadata among the headers of a response.
 ///
 /// # Errors
 /// `Internal` for binary values that are not base64, `ResourceExhausted` for too many entries.
 pub(super) fn metadata(headers: &HeaderMap, limits: &MetadataLimits) -> Result<Metadata> {
     convert::metadata(headers, limits).map_err(|status| match status.code() {
         Code::InvalidArgument => {
-            from_path(Code::Internal, format!("the server sent wrong metadata: {}", status.message()))
+            from_path(Code::Internal, format!("the server sent invalid metadata: {}", status.message()))
         }
         _ => status,
     })
 }
 
-/// Whether a second try may help, where the wire does not say so.
+/// Default retry advice for a code, where the wire carries none.
 pub(super) fn hint(code: Code) -> Retry {
     if code == Code::Unavailable { Retry::IfIdempotent } else { Retry::No }
 }
 
-/// The code with this name in Connect's errors.
+/// Returns the code with this name in Connect's errors.
 pub(super) fn named(name: &str) -> Option<Code> {
     Code::ALL.into_iter().find(|code| *code != Code::Ok && code.name() == name)
 }
@@ -103,22 +108,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_of_proxies_name_what_came() {
+    fn unexpected_responses_name_status_and_content_type() {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, "text/html".parse().unwrap());
-        let status = foreign(StatusCode::BAD_GATEWAY, &headers, "application/grpc", "tcp://a:1");
+        let status = unexpected_response(StatusCode::BAD_GATEWAY, &headers, "application/grpc", "tcp://a:1");
         assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Path));
         assert_eq!(
             status.message(),
-            "tcp://a:1 answered with HTTP status 502 Bad Gateway, content type text/html"
+            "tcp://a:1 responded with HTTP status 502 Bad Gateway, content type text/html"
         );
-        let status = foreign(StatusCode::OK, &HeaderMap::new(), "application/grpc", "tcp://a:1");
+        let status = unexpected_response(StatusCode::OK, &HeaderMap::new(), "application/grpc", "tcp://a:1");
         assert_eq!(status.code(), Code::Unknown);
-        assert!(status.message().ends_with("content type none where application/grpc belongs"), "{status}");
+        assert!(status.message().ends_with("content type none, expected application/grpc"), "{status}");
     }
 
     #[test]
-    fn servers_say_when_to_come_back() {
+    fn servers_set_the_retry_delay() {
         let headers = |pushback: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(PUSHBACK, pushback.parse().unwrap());
@@ -144,7 +149,8 @@ mod tests {
         assert_eq!(pushed_back(refused(Code::Unavailable), &headers("7")).retry(), after(7));
         let mut busy = HeaderMap::new();
         busy.insert(RETRY_AFTER, "3".parse().unwrap());
-        let status = foreign(StatusCode::TOO_MANY_REQUESTS, &busy, "application/grpc", "tcp://a:1");
+        let status =
+            unexpected_response(StatusCode::TOO_MANY_REQUESTS, &busy, "application/grpc", "tcp://a:1");
         assert_eq!((status.code(), status.retry()), (Code::Unavailable, after(3000)));
     }
 

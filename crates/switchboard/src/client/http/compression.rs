@@ -1,14 +1,14 @@
-//! Compressed messages: what is announced, made and read.
+//! Compressed messages: accepted algorithms, compression and decompression.
 
 use crate::{Origin, Result, Status, compression::REGISTRY};
 use ::http::HeaderValue;
 use bytes::Bytes;
 use connectrpc::ErrorCode;
 
-/// What replies may be compressed with, where the channel asks for it.
+/// Algorithms for replies that are offered when the channel enables compression.
 pub(super) static ACCEPTED: HeaderValue = HeaderValue::from_static("gzip, zstd, deflate");
 
-/// A way to make messages smaller.
+/// A compression algorithm.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Compression {
     Deflate,
@@ -25,10 +25,10 @@ impl Compression {
         }
     }
 
-    /// The one with this name; none means that messages are plain.
+    /// Returns the algorithm with this name; `None` for uncompressed messages.
     ///
     /// # Errors
-    /// `Internal` for one that was never announced.
+    /// `Internal` for an algorithm that was not offered.
     pub(super) fn named(name: Option<&HeaderValue>) -> Result<Option<Compression>> {
         match name.map(HeaderValue::as_bytes) {
             None | Some(b"identity" | b"") => Ok(None),
@@ -37,7 +37,8 @@ impl Compression {
             Some(b"zstd") => Ok(Some(Compression::Zstd)),
             Some(other) => {
                 let other = String::from_utf8_lossy(other);
-                let text = format!("the reply is compressed with {other}; known are deflate, gzip and zstd");
+                let text =
+                    format!("the reply is compressed with {other}; supported are deflate, gzip and zstd");
                 Err(Status::internal(text).with_origin(Origin::Path))
             }
         }
@@ -50,7 +51,7 @@ impl Compression {
     }
 
     /// # Errors
-    /// `ResourceExhausted` for more than `bytes_max` bytes, `Internal` for bytes that are not so compressed.
+    /// `ResourceExhausted` for more than `bytes_max` bytes, `Internal` for invalid data.
     pub(super) fn decompress(self, message: Bytes, bytes_max: usize) -> Result<Bytes> {
         REGISTRY.decompress_with_limit(self.name(), message, bytes_max).map_err(|error| match error.code {
             ErrorCode::ResourceExhausted => Status::resource_exhausted(format!(
@@ -67,7 +68,7 @@ mod tests {
     use crate::Code;
 
     #[test]
-    fn messages_survive_and_bombs_do_not() {
+    fn messages_round_trip_and_bombs_are_rejected() {
         for compression in [Compression::Deflate, Compression::Gzip, Compression::Zstd] {
             let small = compression.compress(&[7; 10_000]).unwrap();
             assert!(small.len() < 1000);

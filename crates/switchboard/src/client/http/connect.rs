@@ -14,11 +14,11 @@ pub(super) const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("connect-
 pub(super) const CONTENT_ENCODING: HeaderName = HeaderName::from_static("connect-content-encoding");
 pub(super) const TIMEOUT: HeaderName = HeaderName::from_static("connect-timeout-ms");
 pub(super) const VERSION: HeaderName = HeaderName::from_static("connect-protocol-version");
-/// Marks trailers among the headers of a unary answer.
+/// Prefix of trailers among the headers of a unary response.
 const TRAILER: &str = "trailer-";
-/// Milliseconds that ten digits can hold.
+/// Largest timeout in milliseconds: ten digits.
 const TIMEOUT_MAX: u128 = 9_999_999_999;
-/// Requests whose address would be longer go as POST: servers and proxies refuse long ones.
+/// Maximum length of a URI for GET; longer requests use POST, because servers and proxies reject long URIs.
 const GET_BYTES_MAX: usize = 8 << 10;
 
 #[derive(Default, Deserialize)]
@@ -44,19 +44,20 @@ struct End {
     metadata: BTreeMap<String, Vec<String>>,
 }
 
-/// The status in the body of a failed unary answer; `metadata` came beside it.
+/// Reads the status in the body of a failed unary response; `metadata` is that of its headers.
 pub(super) fn failure(http: StatusCode, body: &[u8], metadata: Metadata) -> Status {
     let code = codes::of_status(http);
     match serde_json::from_slice::<Failure>(body) {
         Ok(failure) if failure.code.is_string() || failure.message.is_some() => failure.status(code),
-        _ => {
-            codes::from_path(code, format!("the server answered with HTTP status {http} and no error in it"))
-        }
+        _ => codes::from_path(
+            code,
+            format!("the server responded with HTTP status {http} without an error in the body"),
+        ),
     }
     .with_metadata(metadata)
 }
 
-/// The end of a stream: its trailers, or the status that it tells.
+/// Reads the end of a stream: its trailers, or its status.
 pub(super) fn end(body: &[u8], limits: &MetadataLimits) -> Result<Metadata> {
     let end: End = serde_json::from_slice(body).map_err(|error| {
         codes::from_path(Code::Internal, format!("the end of the stream cannot be read: {error}"))
@@ -81,7 +82,7 @@ pub(super) fn end(body: &[u8], limits: &MetadataLimits) -> Result<Metadata> {
 }
 
 impl Failure {
-    /// `fallback` holds when the error names no code that we know.
+    /// Converts the error; `fallback` is used when the error has no known code.
     fn status(self, fallback: Code) -> Status {
         let code = self.code.as_str().and_then(codes::named).unwrap_or(fallback);
         let mut status = Status::new(code, self.message.unwrap_or_default())
@@ -97,7 +98,7 @@ impl Failure {
     }
 }
 
-/// Takes the trailers out of the headers of a unary answer.
+/// Removes the trailers from the headers of a unary response.
 pub(super) fn split_trailers(headers: &mut HeaderMap) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     if !headers.keys().any(|name| name.as_str().starts_with(TRAILER)) {
@@ -115,32 +116,32 @@ pub(super) fn split_trailers(headers: &mut HeaderMap) -> HeaderMap {
     trailers
 }
 
-/// What is left of a timeout, rounded up.
+/// Formats the remaining timeout, rounded up.
 pub(super) fn timeout(left: Duration) -> HeaderValue {
     let millis = left.as_nanos().div_ceil(1_000_000).min(TIMEOUT_MAX) as u64;
     HeaderValue::from(millis)
 }
 
-/// The path and query of a call by GET; none when it would be too long.
+/// Returns the path and query of a call by GET, or `None` when it would be too long.
 pub(super) fn query(path: &str, codec: &str, compression: Option<&str>, message: &[u8]) -> Option<String> {
     if message.len() > GET_BYTES_MAX / 4 * 3 {
         return None;
     }
-    // Always in this order, so that caches find the same call again.
+    // The order is fixed, so that caches recognize equal calls.
     let text = codec == "json" && compression.is_none();
     let mut query = format!("{path}?connect=v1{}", if text { "" } else { "&base64=1" });
     if let Some(compression) = compression {
         query.push_str("&compression=");
         query.push_str(compression);
     }
-    write!(query, "&encoding={codec}&message=").expect("a string takes all");
+    write!(query, "&encoding={codec}&message=").expect("writing to a string cannot fail");
     if text {
         for byte in message {
             match byte {
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
                     query.push(*byte as char);
                 }
-                _ => write!(query, "%{byte:02X}").expect("a string takes all"),
+                _ => write!(query, "%{byte:02X}").expect("writing to a string cannot fail"),
             }
         }
     } else {
@@ -155,7 +156,7 @@ mod tests {
     use crate::{Limits, Retry};
 
     #[test]
-    fn failures_are_read_and_else_inferred_from_http() {
+    fn failures_are_read_or_inferred_from_http() {
         let body =
             br#"{"code":"not_found","message":"no","details":[{"type":"a.B","value":"CAE","debug":{}}]}"#;
         let status = failure(StatusCode::INTERNAL_SERVER_ERROR, body, Metadata::new());
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_are_told_from_headers_by_their_prefix() {
+    fn trailers_are_recognized_by_their_prefix() {
         let mut headers = HeaderMap::new();
         headers.append("x", HeaderValue::from_static("1"));
         assert!(split_trailers(&mut headers).is_empty());

@@ -3,23 +3,23 @@
 use crate::{Origin, Result, Status};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// The message is compressed.
+/// Flag of a compressed message.
 pub(super) const COMPRESSED: u8 = 1;
-/// Connect: what follows is the end of the stream, not a message.
+/// Connect: flag of the end of the stream, which is not a message.
 pub(super) const END: u8 = 2;
-/// gRPC-Web: what follows are the trailers.
+/// gRPC-Web: flag of the trailers.
 pub(super) const TRAILERS: u8 = 0x80;
 
 const HEAD: usize = 5;
-/// The end of a stream may be larger than the messages that the caller takes.
+/// Minimum size limit of the end of a stream, which may be larger than the messages that the caller accepts.
 const END_LEAST: usize = 64 << 10;
-/// Memory taken for a message before its bytes are there.
+/// Maximum buffer allocated for a message before its bytes have arrived.
 const AHEAD_MAX: usize = 1 << 20;
 
-/// A message with its five bytes, in one piece.
+/// Returns the message with its five bytes, in one buffer.
 ///
 /// # Errors
-/// `ResourceExhausted` for a message that the length cannot express.
+/// `ResourceExhausted` for a message longer than a `u32` can express.
 pub(super) fn wrap(flags: u8, message: &[u8]) -> Result<Bytes> {
     let length = u32::try_from(message.len()).map_err(|_| {
         Status::resource_exhausted(format!("a message of {} bytes is over the 4 GiB of HTTP", message.len()))
@@ -31,17 +31,17 @@ pub(super) fn wrap(flags: u8, message: &[u8]) -> Result<Bytes> {
     Ok(wrapped.freeze())
 }
 
-/// What was found in a body.
+/// An envelope found in a body.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Envelope {
     pub(super) flags: u8,
     pub(super) payload: Bytes,
 }
 
-/// Finds envelopes in the chunks of a body: a message that lies in one chunk is a share of it, others are copied.
+/// Finds envelopes in the chunks of a body: a message within one chunk shares its memory, others are copied.
 #[derive(Debug)]
 pub(super) struct Envelopes {
-    /// What is left of the last chunk.
+    /// Rest of the last chunk.
     chunk: Bytes,
     /// An envelope that earlier chunks began.
     begun: BytesMut,
@@ -49,22 +49,22 @@ pub(super) struct Envelopes {
 }
 
 impl Envelopes {
-    /// Takes messages of at most `bytes_max`.
+    /// Accepts messages of at most `bytes_max`.
     pub(super) fn new(bytes_max: usize) -> Envelopes {
         Envelopes { chunk: Bytes::new(), begun: BytesMut::new(), bytes_max }
     }
 
-    /// Adds a chunk; those before it must have been searched to their end.
+    /// Adds a chunk; the previous ones must have been read to their end.
     #[inline]
     pub(super) fn push(&mut self, chunk: Bytes) {
-        debug_assert!(self.chunk.is_empty(), "the chunk before was searched to its end");
+        debug_assert!(self.chunk.is_empty(), "the previous chunk was read to its end");
         self.chunk = chunk;
     }
 
-    /// The next whole envelope; none means that more chunks are needed.
+    /// Returns the next whole envelope; `None` when more chunks are needed.
     ///
     /// # Errors
-    /// `ResourceExhausted` for a message over the limit, before its bytes are taken.
+    /// `ResourceExhausted` for a message over the limit, before its bytes are read.
     #[inline]
     pub(super) fn next(&mut self) -> Result<Option<Envelope>> {
         if self.begun.is_empty() {
@@ -88,12 +88,12 @@ impl Envelopes {
         Ok(Some(Envelope { flags, payload: whole }))
     }
 
-    /// Whether the body may end here.
+    /// Returns true when the body may end here.
     pub(super) fn is_empty(&self) -> bool {
         self.chunk.is_empty() && self.begun.is_empty()
     }
 
-    /// Largest payload of an envelope with these flags.
+    /// Maximum payload of an envelope with these flags.
     pub(super) fn bytes_max(&self, flags: u8) -> usize {
         if flags & (END | TRAILERS) == 0 { self.bytes_max } else { self.bytes_max.max(END_LEAST) }
     }
@@ -114,7 +114,7 @@ impl Envelopes {
         None
     }
 
-    /// Moves bytes from the chunk until `wanted` are there.
+    /// Moves bytes from the chunk until `begun` has `wanted` bytes.
     fn fill(&mut self, wanted: usize) {
         let count = wanted.saturating_sub(self.begun.len()).min(self.chunk.len());
         self.begun.extend_from_slice(&self.chunk[..count]);
@@ -122,7 +122,7 @@ impl Envelopes {
     }
 }
 
-/// Says which reply is too large and which setting allows more.
+/// Builds the status for a reply that is too large, with the setting that limits it.
 pub(super) fn too_large(bytes: usize, max: usize) -> Status {
     let text = format!(
         "a reply of {bytes} bytes is over the limit of {max} bytes (message_bytes_max of the receiver)"
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn envelopes_are_found_however_the_body_is_cut() {
+    fn envelopes_are_found_for_any_split_into_chunks() {
         let mut body = wrap(0, b"hello").unwrap().to_vec();
         body.extend_from_slice(&wrap(1, b"").unwrap());
         body.extend_from_slice(&wrap(0x80, b"grpc-status: 0\r\n").unwrap());
@@ -155,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn large_messages_are_refused_by_their_head_and_ends_may_be_longer() {
+    fn large_messages_are_rejected_by_their_header_and_ends_may_be_longer() {
         let mut envelopes = Envelopes::new(5);
         envelopes.push(Bytes::from_static(b"\0\0\0\0\x06"));
-        let refused = envelopes.next().unwrap_err();
+        let rejected = envelopes.next().unwrap_err();
         assert!(
-            refused.message().contains("6 bytes is over the limit of 5 bytes (message_bytes_max"),
-            "{refused}"
+            rejected.message().contains("6 bytes is over the limit of 5 bytes (message_bytes_max"),
+            "{rejected}"
         );
         let mut envelopes = Envelopes::new(5);
         envelopes.push(Bytes::from_static(b"\x02\0\0\0\x06{}"));

@@ -1,4 +1,4 @@
-//! gRPC: how a call ends, in trailers or in the only head; shared by gRPC-Web.
+//! gRPC: the end of a call, in trailers or in a trailers-only response; also used by gRPC-Web.
 
 use super::codes;
 use crate::{
@@ -16,7 +16,7 @@ pub(super) const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// The end of a call by its trailers: their metadata, or the status that they tell.
+/// Reads the end of a call from its trailers: their metadata, or their status.
 pub(super) fn end(trailers: &HeaderMap, limits: &MetadataLimits) -> Result<Metadata> {
     let Some(number) = trailers.get(STATUS) else {
         return Err(codes::from_path(
@@ -24,7 +24,7 @@ pub(super) fn end(trailers: &HeaderMap, limits: &MetadataLimits) -> Result<Metad
             "the server ended the call without a grpc-status".into(),
         ));
     };
-    // The usual end is a status and nothing else.
+    // Fast path: a successful call usually has no trailers but the status.
     if number == "0" {
         return if trailers.len() == 1 { Ok(Metadata::new()) } else { codes::metadata(trailers, limits) };
     }
@@ -47,7 +47,7 @@ pub(super) fn end(trailers: &HeaderMap, limits: &MetadataLimits) -> Result<Metad
     Err(codes::pushed_back(status.with_metadata(metadata), trailers))
 }
 
-/// What is left of a timeout, in the finest unit that eight digits can hold, rounded up.
+/// Formats the remaining timeout, in the finest unit that fits into eight digits, rounded up.
 pub(super) fn timeout(left: Duration) -> HeaderValue {
     const DIGITS: u128 = 99_999_999;
     let nanos = left.as_nanos();
@@ -58,10 +58,10 @@ pub(super) fn timeout(left: Duration) -> HeaderValue {
         Some((count, name)) => format!("{count}{name}"),
         None => format!("{}H", nanos.div_ceil(3_600_000_000_000).min(DIGITS)),
     };
-    HeaderValue::try_from(text).expect("digits and a letter are a header")
+    HeaderValue::try_from(text).expect("digits and a letter are a valid header")
 }
 
-/// Percent decoding that leaves what is no escape.
+/// Percent decoding; invalid escapes stay unchanged.
 fn unescape(text: &[u8]) -> String {
     if !text.contains(&b'%') {
         return String::from_utf8_lossy(text).into_owned();
@@ -84,8 +84,8 @@ fn unescape(text: &[u8]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The details of a `google.rpc.Status`: field 3, each an `Any` of a type URL and a value. What cannot be read is
-/// left out.
+/// Reads the details of a `google.rpc.Status`: field 3, each an `Any` of a type URL and a value. Invalid fields are
+/// skipped.
 fn parse_details(status: &[u8]) -> Vec<(String, Vec<u8>)> {
     let any = |bytes: &[u8]| {
         let (mut type_name, mut value) = (String::new(), Vec::new());
@@ -96,15 +96,15 @@ fn parse_details(status: &[u8]) -> Vec<(String, Vec<u8>)> {
                 _ => {}
             }
         }
-        // The name alone: the prefix is a host that nobody asks.
+        // Only the name is kept: the host in the prefix of the URL is not used.
         let name = type_name.rsplit('/').next().unwrap_or_default().to_owned();
         (name, value)
     };
     Fields(status).filter(|(number, _)| *number == 3).map(|(_, bytes)| any(bytes)).collect()
 }
 
-/// The delay of a `google.rpc.RetryInfo`: field 1, a `google.protobuf.Duration` of seconds and nanoseconds. None for
-/// what cannot be read, or is negative.
+/// Reads the delay of a `google.rpc.RetryInfo`: field 1, a `google.protobuf.Duration` of seconds and nanoseconds.
+/// `None` for invalid or negative values.
 pub(super) fn retry_delay(info: &[u8]) -> Option<Duration> {
     let (_, delay) = Fields(info).find(|(number, _)| *number == 1)?;
     let (mut fields, mut seconds, mut nanos) = (Fields(delay), 0, 0);
@@ -118,7 +118,7 @@ pub(super) fn retry_delay(info: &[u8]) -> Option<Duration> {
     Some(Duration::new(u64::from(seconds), nanos))
 }
 
-/// The length-delimited fields of a protobuf message; ends at the first byte that is none of one.
+/// Iterates over the length-delimited fields of a protobuf message; stops at the first invalid byte.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {
@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn trailers_end_a_call_well_with_their_metadata() {
+    fn trailers_of_a_successful_call_carry_metadata() {
         assert!(ended(&[("grpc-status", "0")]).unwrap().is_empty());
         let metadata = ended(&[("grpc-status", "0"), ("grpc-message", ""), ("x-end", "bye")]).unwrap();
         assert_eq!(format!("{metadata:?}"), r#"{"x-end": b"bye"}"#);
     }
 
     #[test]
-    fn statuses_come_with_text_details_and_metadata() {
+    fn statuses_carry_text_details_and_metadata() {
         // google.rpc.Status{code: 5, message: "m", details: [Any{"type.googleapis.com/a.B", 08 01}]}.
         let wanted = b"\x08\x05\x12\x01m\x1a\x1d\x0a\x17type.googleapis.com/a.B\x12\x02\x08\x01";
         let details: &'static str = BASE64.encode(wanted).leak();
@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn odd_ends_are_unknown() {
+    fn invalid_ends_have_the_code_unknown() {
         for pairs in [&[][..], &[("grpc-status", "x")], &[("grpc-status", "99")]] {
             assert_eq!(ended(pairs).unwrap_err().code(), Code::Unknown);
         }
         let broken = ended(&[("grpc-status", "3"), ("grpc-status-details-bin", "!")]).unwrap_err();
         assert_eq!(broken.code(), Code::InvalidArgument);
         for cut in 0..8 {
-            // Cut at any byte, nothing panics.
+            // Truncated input must not panic.
             let _ = parse_details(&b"\x1a\x06\x0a\x01a\x12\x01b"[..cut]);
         }
     }

@@ -4,10 +4,10 @@ use super::codes;
 use crate::{Code, Result, Status};
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Reads `name: value` lines; a blank after the colon and the last line's end may be missing.
+/// Reads `name: value` lines; a space after the colon and the end of the last line are optional.
 ///
 /// # Errors
-/// `Internal` for lines that are none.
+/// `Internal` for invalid lines.
 pub(super) fn trailers(block: &[u8]) -> Result<HeaderMap> {
     let mut trailers = HeaderMap::new();
     for line in block.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()) {
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_in_every_spelling() {
+    fn lines_are_read_in_all_formats() {
         for block in ["grpc-status: 0\r\nx: 1\r\nx:2\r\n", "Grpc-Status:0\nx:1\nx: 2"] {
             let trailers = trailers(block.as_bytes()).unwrap();
             assert_eq!(trailers["grpc-status"], "0");

@@ -1,4 +1,4 @@
-//! The head of a request: method, address and headers of each dialect.
+//! The head of a request: method, URI and headers of each dialect.
 
 use super::{
     compression, connect, grpc,
@@ -18,18 +18,18 @@ use std::time::Duration;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("switchboard/", env!("CARGO_PKG_VERSION")));
 const WEB: HeaderName = HeaderName::from_static("x-grpc-web");
-/// Headers of a dialect, so that the map grows once at most.
+/// Number of headers that a dialect adds; with it the map grows at most once.
 const OWN_HEADERS: usize = 8;
 
-/// A call as it is to be written.
+/// A call to be encoded.
 #[derive(Clone, Copy)]
 pub(super) struct OutgoingRequest<'a> {
     pub(super) method: &'static ClientMethod,
     pub(super) codec: Codec,
-    /// What is left of its timeout.
+    /// Remaining timeout.
     pub(super) left: Option<Duration>,
     pub(super) metadata: &'a Metadata,
-    /// Nobody waits for a reply.
+    /// True for a one-way call, without a reply.
     pub(super) oneway: bool,
 }
 
@@ -38,19 +38,19 @@ impl OutgoingRequest<'_> {
         self.method.kind()
     }
 
-    /// Connect writes unary calls in a form of their own, without envelopes.
+    /// Returns true for unary calls of Connect, which have a format without envelopes.
     pub(super) fn is_bare(&self, terms: &Terms) -> bool {
         terms.dialect == Dialect::Connect && self.kind() == Kind::Unary
     }
 
-    /// The head of this call.
+    /// Builds the head of this call.
     ///
     /// # Errors
-    /// `DeadlineExceeded` when nothing is left of the timeout, `Unimplemented` for codecs that HTTP has no name for.
+    /// `DeadlineExceeded` when the timeout has passed, `Unimplemented` for codecs without a content type on HTTP.
     pub(super) fn head(&self, terms: &Terms, link: &Link) -> Result<Request<()>> {
         let uri = match &link.common().path {
             Some(path) => link.address(path)?,
-            None => link.uri(self.method)?,
+            None => link.uri(self.method, self.metadata)?,
         };
         let mut head = link::request(Method::POST, uri);
         *head.headers_mut() = self.headers(terms)?;
@@ -105,7 +105,7 @@ impl OutgoingRequest<'_> {
         Ok(headers)
     }
 
-    /// Also that of the answer.
+    /// The content type of the request and of its response.
     pub(super) fn content_type(&self, terms: &Terms) -> Result<&'static str> {
         Ok(match (terms.dialect, self.codec) {
             (Dialect::Grpc, Codec::Proto) => "application/grpc",
@@ -122,14 +122,15 @@ impl OutgoingRequest<'_> {
             (Dialect::JsonRpc, Codec::Json) => "application/json",
             (Dialect::Thrift, Codec::Thrift) => "application/x-thrift",
             (_, other) => {
-                let text = format!("nobody reads {other} on HTTP; use proto or json, or wire=native");
+                let text =
+                    format!("codec {other} is not supported on HTTP; use proto or json, or wire=native");
                 return Err(Status::unimplemented(text));
             }
         })
     }
 
-    /// The head of this call as a GET, if the channel asks for that, the method only reads, and the address of the
-    /// call does not get too long.
+    /// Builds the head of this call as a GET, if the channel enables GET, the method has no side effects, and the URI
+    /// of the call is not too long.
     pub(super) fn get(&self, terms: &Terms, link: &Link, message: &Bytes) -> Result<Option<Request<()>>> {
         let info = self.method.service.methods.get(usize::from(self.method.index));
         if !terms.get || info.is_none_or(|info| info.idempotency != Idempotency::NoSideEffects) {

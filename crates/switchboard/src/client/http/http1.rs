@@ -1,14 +1,14 @@
-//! HTTP/1.1: a connection carries one call at a time, so callers take turns on a bounded set of them.
+//! HTTP/1.1: a connection carries one call at a time, so callers share a bounded set of connections.
 
 use super::{
     codes,
-    link::{self, Answer, Common, Link},
-    pipe::{Heard, Pipe},
+    link::{self, Common, HttpResponse, Link},
+    pipe::{LastReceived, Pipe},
     upload::Upload,
 };
 use crate::{
     Code, Limit, Result, Retry, Status,
-    client::{Cut, connection::Ended, options::Options},
+    client::{Cut, connection::ConnectionEnd, options::Options},
     net::{self, Address, Io},
 };
 use ::http::{HeaderMap, HeaderValue, Request, header::HOST, uri::Authority};
@@ -35,11 +35,11 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Connections of one place; callers wait when all are in use.
+/// Maximum number of connections of one slot; callers wait when all are in use.
 const OPEN_MAX: usize = 256;
-/// Connections kept while nobody uses them.
+/// Maximum number of idle connections.
 const IDLE_MAX: usize = 32;
-/// The least buffer that hyper accepts, and what it gets to read bodies beside a head.
+/// Minimum buffer that hyper accepts; `READ_BUFFER` is added to read bodies beside a head.
 const BUFFER_LEAST: usize = 8 << 10;
 const READ_BUFFER: usize = 64 << 10;
 
@@ -54,12 +54,12 @@ pub(super) struct Http1 {
     cut: Option<Cut>,
 }
 
-/// Connections that wait for a call.
+/// Connections without a call.
 struct Idle {
-    /// None once the channel was dropped.
+    /// `None` once the channel was dropped.
     senders: Mutex<Option<Vec<SendRequest<Upload>>>>,
-    /// A connection was closed from this side, since its call was given up.
-    cut: AtomicBool,
+    /// True when this side has closed a connection because its call was dropped.
+    closed_locally: AtomicBool,
 }
 
 impl Idle {
@@ -77,7 +77,7 @@ impl Idle {
         }
     }
 
-    fn give_back(&self, sender: SendRequest<Upload>) {
+    fn release(&self, sender: SendRequest<Upload>) {
         if let Some(idle) = &mut *self.lock()
             && idle.len() < IDLE_MAX
             && !sender.is_closed()
@@ -97,22 +97,26 @@ impl Http1 {
         options: &Options,
     ) -> Result<(Http1, Driver)> {
         let head_bytes_max = options.limits.get(Limit::MetadataBytesMax) as usize;
-        let heard = Heard::new();
-        let (sender, connection) = handshake(io, heard.clone(), head_bytes_max).await?;
-        let host = HeaderValue::try_from(authority.as_str())
-            .map_err(|error| Status::invalid_argument(format!("{address} is no host of HTTP: {error}")))?;
+        let received = LastReceived::new();
+        let (sender, connection) = handshake(io, received.clone(), head_bytes_max).await?;
+        let host = HeaderValue::try_from(authority.as_str()).map_err(|error| {
+            Status::invalid_argument(format!("{address} is not a valid HTTP host: {error}"))
+        })?;
         let link = Http1 {
             address: address.clone(),
             dialling: options.dialling.clone(),
             host,
             connect_timeout: options.connect_timeout,
             head_bytes_max,
-            idle: Arc::new(Idle { senders: Mutex::new(Some(vec![sender])), cut: AtomicBool::new(false) }),
+            idle: Arc::new(Idle {
+                senders: Mutex::new(Some(vec![sender])),
+                closed_locally: AtomicBool::new(false),
+            }),
             open: Arc::new(Semaphore::new(OPEN_MAX)),
             cut: options.cut.clone(),
         };
         let idle = link.idle.clone();
-        Ok((link, Driver { connection, heard, idle }))
+        Ok((link, Driver { connection, received, idle }))
     }
 
     pub(super) async fn begin(
@@ -131,18 +135,18 @@ impl Http1 {
                 None => (self.dial(common).await?, true),
             };
             if sender.ready().await.is_err() {
-                // Idle connections end when their server likes; a new one has to work.
+                // Servers may close idle connections at any time; only the failure of a new one is an error.
                 if fresh {
                     return Err(self.refused(common, "the server closed it"));
                 }
                 continue;
             }
-            // The request starts here, so that a connection that ends right now gives it back.
-            let mut answer: Pin<Box<dyn Future<Output = Outcome> + Send>> =
+            // Starts the request here, so that a connection that ends now returns it.
+            let mut response: Pin<Box<dyn Future<Output = Outcome> + Send>> =
                 Box::pin(sender.try_send_request(request));
-            let first = std::future::poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
-            let answer = match first {
-                Poll::Pending => Started::Pending(answer),
+            let first = std::future::poll_fn(|cx| Poll::Ready(response.as_mut().poll(cx))).await;
+            let response = match first {
+                Poll::Pending => Started::Pending(response),
                 Poll::Ready(Ok(response)) => Started::Ready(Ok(response)),
                 Poll::Ready(Err(mut error)) => match error.take_message() {
                     Some(unsent) if !fresh => {
@@ -154,7 +158,7 @@ impl Http1 {
                 },
             };
             let lease = Lease { sender: Some(sender), idle: self.idle.clone(), done: false, _turn: turn };
-            return Ok(Exchange { answer, lease });
+            return Ok(Exchange { response, lease });
         }
     }
 
@@ -165,9 +169,9 @@ impl Http1 {
         }
         let dialled = async {
             let io = net::dial(&self.address, &self.dialling, self.connect_timeout).await?;
-            handshake(io, Heard::new(), self.head_bytes_max).await
+            handshake(io, LastReceived::new(), self.head_bytes_max).await
         };
-        // The next call goes through the pool, with its pauses.
+        // After a failure the next call goes through the pool, with its back-off.
         let (sender, connection) = dialled.await.inspect_err(|_| common.close())?;
         let driven = crate::runtime::spawn(async move {
             if let Err(error) = connection.await {
@@ -192,12 +196,12 @@ impl Http1 {
 
 async fn handshake(
     io: Box<dyn Io>,
-    heard: Arc<Heard>,
+    received: Arc<LastReceived>,
     head_bytes_max: usize,
 ) -> Result<(SendRequest<Upload>, Connection)> {
     http1::Builder::new()
         .max_buf_size(head_bytes_max.max(BUFFER_LEAST) + READ_BUFFER)
-        .handshake(TokioIo::new(Pipe::new(io, heard)))
+        .handshake(TokioIo::new(Pipe::new(io, received)))
         .await
         .map_err(|error| {
             codes::from_path(Code::Unavailable, format!("the connection could not be opened: {error}"))
@@ -205,10 +209,10 @@ async fn handshake(
         })
 }
 
-/// An exchange that broke.
+/// An exchange that failed.
 pub(super) struct Broken {
     error: hyper::Error,
-    /// The connection had ended before the request was sent.
+    /// True when the connection had ended before the request was sent.
     unsent: bool,
 }
 
@@ -218,7 +222,7 @@ impl From<hyper::Error> for Broken {
     }
 }
 
-/// What an error of HTTP/1.1 means for the call.
+/// Converts an error of HTTP/1.1 into the status of the call.
 pub(super) fn status(common: &Common, broken: &Broken) -> Status {
     let Broken { error, unsent } = broken;
     if *unsent {
@@ -227,10 +231,10 @@ pub(super) fn status(common: &Common, broken: &Broken) -> Status {
     if error.is_parse() || error.is_parse_too_large() {
         return codes::from_path(
             Code::Internal,
-            format!("{} sent an answer that is no HTTP/1.1: {error}", common.peer),
+            format!("{} sent an invalid HTTP/1.1 response: {error}", common.peer),
         );
     }
-    // The request's own stream may have failed.
+    // The stream of requests may have failed.
     if let Some(status) = error.source().and_then(|source| source.downcast_ref::<Status>()) {
         return status.clone();
     }
@@ -239,7 +243,8 @@ pub(super) fn status(common: &Common, broken: &Broken) -> Status {
     common.lost(&why)
 }
 
-/// A call has the connection for itself; others may use it when its answer was read to the end. Else it is closed.
+/// Exclusive use of a connection by a call. The connection is reused when the response was read to its end, and closed
+/// otherwise.
 struct Lease {
     sender: Option<SendRequest<Upload>>,
     idle: Arc<Idle>,
@@ -250,8 +255,8 @@ struct Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         match self.sender.take_if(|_| self.done) {
-            Some(sender) => self.idle.give_back(sender),
-            None => self.idle.cut.store(true, Ordering::Relaxed),
+            Some(sender) => self.idle.release(sender),
+            None => self.idle.closed_locally.store(true, Ordering::Relaxed),
         }
     }
 }
@@ -264,37 +269,41 @@ enum Started {
     Ready(Outcome),
 }
 
-/// A request that was begun on a connection of its own.
+/// A request that was started on its own connection.
 pub(super) struct Exchange {
-    answer: Started,
+    response: Started,
     lease: Lease,
 }
 
 impl Exchange {
-    pub(super) async fn answer(self) -> Result<Answer, Broken> {
-        let outcome = match self.answer {
-            Started::Pending(answer) => answer.await,
-            Started::Ready(answer) => answer,
+    pub(super) async fn response(self) -> Result<HttpResponse, Broken> {
+        let outcome = match self.response {
+            Started::Pending(response) => response.await,
+            Started::Ready(response) => response,
         };
         let (head, incoming) = match outcome {
             Ok(response) => response.into_parts(),
             Err(mut error) => {
                 let unsent = error.take_message().is_some();
                 if unsent {
-                    // The server closes what is idle: the others are likely closed as well.
+                    // The server closes idle connections, so the others are likely closed as well.
                     self.lease.idle.clear();
                 }
                 return Err(Broken { error: error.into_error(), unsent });
             }
         };
         let body = Body { incoming, trailers: None, lease: self.lease };
-        Ok(Answer { status: head.status, headers: head.headers, body: link::Body::Http1(Box::new(body)) })
+        Ok(HttpResponse {
+            status: head.status,
+            headers: head.headers,
+            body: link::Body::Http1(Box::new(body)),
+        })
     }
 }
 
-/// The body of an answer; the connection is free when it is dropped.
+/// The body of a response; the connection is released when it is dropped.
 pub(super) struct Body {
-    // Dropped before the lease, so that hyper knows first whether the connection can be used again.
+    // Dropped before the lease, so that hyper first decides whether the connection can be reused.
     incoming: Incoming,
     trailers: Option<HeaderMap>,
     lease: Lease,
@@ -322,23 +331,23 @@ impl Body {
     }
 }
 
-/// Drives the first connection of the place.
+/// Drives the first connection of the slot.
 pub(super) struct Driver {
     connection: Connection,
-    heard: Arc<Heard>,
+    received: Arc<LastReceived>,
     idle: Arc<Idle>,
 }
 
 impl Driver {
-    pub(super) async fn run(self, link: Arc<Link>) -> Ended {
+    pub(super) async fn run(self, link: Arc<Link>) -> ConnectionEnd {
         let end = self.connection.await;
-        if self.heard.anything() || self.idle.cut.load(Ordering::Relaxed) {
-            return Ended::Heard;
+        if self.received.any_received() || self.idle.closed_locally.load(Ordering::Relaxed) {
+            return ConnectionEnd::Responded;
         }
-        // A server that accepts and closes: the next try has to wait.
+        // The server accepted and closed: the next attempt must wait for the back-off.
         let common = link.common();
         common.close();
         let why = end.err().map_or_else(|| "the server closed it".to_owned(), |error| error.to_string());
-        Ended::Unheard(common.lost(&why))
+        ConnectionEnd::Silent(common.lost(&why))
     }
 }

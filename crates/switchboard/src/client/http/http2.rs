@@ -1,17 +1,17 @@
-//! HTTP/2: one connection with a stream per call, sent from where the caller is polled.
+//! HTTP/2: one connection with a stream per call, driven by the task of the caller.
 //!
-//! Callers encode their request straight into the connection of `h2`, under its lock, and its task writes what all of
-//! them left. No task and no queue lies between a caller and its stream.
+//! Callers encode their request directly into the connection of `h2`, under its lock, and the connection's task writes
+//! the requests of all callers. There is no task and no queue between a caller and its stream.
 
 use super::{
     codes,
-    link::{self, Answer, Common, Link},
-    pipe::{Heard, Pipe},
+    link::{self, Common, HttpResponse, Link},
+    pipe::{LastReceived, Pipe},
     upload::{Upload, Uploader},
 };
 use crate::{
     Code, Limit, Result, Retry, Status,
-    client::{connection::Ended, options::Options},
+    client::{connection::ConnectionEnd, options::Options},
     net::Io,
 };
 use ::http::{HeaderMap, Request};
@@ -29,63 +29,63 @@ use std::{
 };
 use tokio::time::Sleep;
 
-/// Flow control of the connection as a whole: none, since a stream that nobody reads must not stop the others. Each
-/// stream has its own window.
+/// Window of the connection: unlimited, because a stream without a reader must not stop the others. Each stream has its
+/// own window.
 const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
-/// Largest frame taken: fewer frames for large replies.
+/// Maximum frame size that is accepted: large frames reduce their number for large replies.
 const FRAME_MAX: u32 = 64 << 10;
-/// How many times longer a server may make the pauses between signs of life.
-const CALM_MAX: u32 = 256;
+/// Maximum factor by which a server may lengthen the keepalive time.
+const PING_BACKOFF_MAX: u32 = 256;
 
 pub(super) struct Http2 {
-    /// None once the channel was dropped.
+    /// `None` once the channel was dropped.
     sender: Mutex<Option<client::SendRequest<Bytes>>>,
 }
 
-/// How many times longer than set a channel waits before it asks for a sign of life: a server that finds pings too
-/// many says so and ends the connection.
+/// Factor by which a channel lengthens its keepalive time: a server that gets too many pings closes the connection with
+/// ENHANCE_YOUR_CALM, which doubles the factor.
 #[derive(Clone, Debug)]
-pub(in crate::client) struct Calm(Arc<AtomicU32>);
+pub(in crate::client) struct PingBackoff(Arc<AtomicU32>);
 
-impl Default for Calm {
+impl Default for PingBackoff {
     fn default() -> Self {
-        Calm(Arc::new(AtomicU32::new(1)))
+        PingBackoff(Arc::new(AtomicU32::new(1)))
     }
 }
 
-impl Calm {
+impl PingBackoff {
     fn factor(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 
     fn double(&self) {
-        let doubled = |factor: u32| Some((factor * 2).min(CALM_MAX));
+        let doubled = |factor: u32| Some((factor * 2).min(PING_BACKOFF_MAX));
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, doubled);
     }
 }
 
 impl Http2 {
     pub(super) async fn open(io: Box<dyn Io>, options: &Options) -> Result<(Http2, Driver)> {
-        let heard = Heard::new();
+        let received = LastReceived::new();
         let (sender, mut connection) = client::Builder::new()
             .enable_push(false)
             .initial_window_size(options.limits.get(Limit::StreamWindowBytes) as u32)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_frame_size(FRAME_MAX)
             .max_header_list_size(options.limits.get(Limit::MetadataBytesMax) as u32)
-            .handshake(Pipe::new(io, heard.clone()))
+            .handshake(Pipe::new(io, received.clone()))
             .await
             .map_err(|error| {
                 codes::from_path(Code::Unavailable, format!("the connection could not be opened: {error}"))
                     .with_retry(Retry::Safe)
             })?;
-        let ping = connection.ping_pong().expect("nobody took it before");
+        let ping = connection.ping_pong().expect("taken only once");
         let driver = Driver {
             connection,
             ping,
-            heard,
-            silence: options.keepalive,
-            calm: options.http.calm.clone(),
+            received,
+            keepalive: options.keepalive,
+            ping_backoff: options.http.ping_backoff.clone(),
             pinged: None,
             busy: None,
             sleep: None,
@@ -93,28 +93,28 @@ impl Http2 {
         Ok((Http2 { sender: Mutex::new(Some(sender)) }, driver))
     }
 
-    /// Sends the head, and the body if it is whole.
+    /// Sends the head, and the body if it is complete.
     #[inline]
     pub(super) fn begin(&self, common: &Common, head: Request<()>, body: Upload) -> Result<Exchange> {
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = &mut *sender else { return Err(retired()) };
-        // A handle waits when its last stream could not be opened for the peer's limit of streams; a fresh one queues
-        // behind it, and the limit of calls bounds the queue.
+        // A handle is not ready while its last stream waits for the peer's limit of streams; a clone queues behind it,
+        // and the limit of calls bounds the queue.
         if sender.poll_ready(&mut Context::from_waker(Waker::noop())).is_pending() {
             *sender = sender.clone();
         }
         let alone = matches!(body, Upload::Nothing);
-        let sent = sender.send_request(head, alone).and_then(|(answer, mut stream)| match body {
-            Upload::Nothing => Ok((answer, None)),
-            Upload::One(body) => stream.send_data(body, true).map(|()| (answer, None)),
-            Upload::Many(requests) => Ok((answer, Some(Uploader { stream, requests }))),
+        let sent = sender.send_request(head, alone).and_then(|(response, mut stream)| match body {
+            Upload::Nothing => Ok((response, None)),
+            Upload::One(body) => stream.send_data(body, true).map(|()| (response, None)),
+            Upload::Many(requests) => Ok((response, Some(Uploader { stream, requests }))),
         });
         match sent {
-            Ok((answer, uploader)) => Ok(Exchange { answer, uploader }),
+            Ok((response, uploader)) => Ok(Exchange { response, uploader }),
             Err(error) => {
                 let status = status(common, &error);
                 if error.is_io() || error.is_go_away() {
-                    // Not sent: the connection had ended, or the server had said that it takes no more.
+                    // Not sent: the connection had ended, or the server accepts no more calls.
                     common.close();
                     return Err(status.with_retry(Retry::Safe));
                 }
@@ -124,7 +124,7 @@ impl Http2 {
     }
 
     pub(super) fn retire(&self) {
-        // The connection closes once nobody holds a stream or a sender.
+        // The connection closes once all streams and senders are dropped.
         *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
@@ -133,9 +133,9 @@ fn retired() -> Status {
     codes::from_path(Code::Unavailable, "the channel was dropped".into()).with_retry(Retry::Safe)
 }
 
-/// A stream that was opened.
+/// An opened stream.
 pub(super) struct Exchange {
-    answer: client::ResponseFuture,
+    response: client::ResponseFuture,
     uploader: Option<Uploader>,
 }
 
@@ -145,9 +145,9 @@ impl Exchange {
     }
 
     #[inline]
-    pub(super) async fn answer(self) -> Result<Answer, h2::Error> {
-        let (head, body) = self.answer.await?.into_parts();
-        Ok(Answer {
+    pub(super) async fn response(self) -> Result<HttpResponse, h2::Error> {
+        let (head, body) = self.response.await?.into_parts();
+        Ok(HttpResponse {
             status: head.status,
             headers: head.headers,
             body: link::Body::Http2(Body { stream: body, taken: 0 }),
@@ -155,8 +155,8 @@ impl Exchange {
     }
 }
 
-/// The frames of an answer. Credit for a chunk goes back when the next one is asked for, so that a reader that
-/// stops also stops the server.
+/// The body of a response. Credit for a chunk is released when the next one is requested, so that a reader that stops
+/// also stops the server.
 pub(super) struct Body {
     stream: RecvStream,
     taken: usize,
@@ -166,7 +166,7 @@ impl Body {
     #[inline]
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
         if self.taken > 0 && !self.stream.is_end_stream() {
-            // Refused for a stream that was reset, which the next line tells better.
+            // Fails for a stream that was reset; `poll_data` then returns the reason.
             let _ = self.stream.flow_control().release_capacity(std::mem::take(&mut self.taken));
         }
         match ready!(self.stream.poll_data(cx)) {
@@ -174,7 +174,7 @@ impl Body {
                 self.taken = chunk.len();
                 Poll::Ready(Some(Ok(chunk)))
             }
-            // The server has answered and wants no more of the request: nothing is missing.
+            // The server has responded and needs no more of the request: the response is complete.
             Some(Err(error)) if error.is_reset() && error.reason() == Some(Reason::NO_ERROR) => {
                 Poll::Ready(None)
             }
@@ -191,13 +191,13 @@ impl Body {
     }
 }
 
-/// What an error of HTTP/2 means for the call; the codes are those of the gRPC specification.
+/// Converts an error of HTTP/2 into the status of the call; the codes are those of the gRPC specification.
 pub(super) fn status(common: &Common, error: &h2::Error) -> Status {
     let reason = error.reason().unwrap_or(Reason::INTERNAL_ERROR);
     if error.is_go_away() && error.is_remote() {
         let text = format!("{} takes no more calls: {error}", common.peer);
         common.close();
-        // Streams that it names get no error of this kind: this one it has not looked at.
+        // Streams that the server processes do not get this error: this one was not processed.
         return codes::from_path(Code::Unavailable, text).with_retry(Retry::Safe);
     }
     if error.is_io() {
@@ -212,33 +212,37 @@ pub(super) fn status(common: &Common, error: &h2::Error) -> Status {
             return codes::from_path(Code::Unavailable, text).with_retry(Retry::Safe);
         }
         (true, Reason::CANCEL) => (Code::Canceled, "canceled the call"),
-        (true, Reason::ENHANCE_YOUR_CALM) => (Code::ResourceExhausted, "cut the call"),
-        (true, Reason::INADEQUATE_SECURITY) => (Code::PermissionDenied, "cut the call"),
-        (true, _) => (Code::Internal, "cut the call"),
-        (false, _) => (Code::Internal, "sent an answer that breaks HTTP/2"),
+        (true, Reason::ENHANCE_YOUR_CALM) => (Code::ResourceExhausted, "reset the call"),
+        (true, Reason::INADEQUATE_SECURITY) => (Code::PermissionDenied, "reset the call"),
+        (true, _) => (Code::Internal, "reset the call"),
+        (false, _) => (Code::Internal, "sent an invalid HTTP/2 response"),
     };
     codes::from_path(code, format!("{} {what}: {error}", common.peer))
 }
 
-/// Drives the connection and asks a silent server for a sign of life while calls wait.
+/// Drives the connection and pings a silent server while calls wait.
 pub(super) struct Driver {
     connection: client::Connection<Pipe, Bytes>,
     ping: PingPong,
-    heard: Arc<Heard>,
-    silence: Duration,
-    calm: Calm,
+    received: Arc<LastReceived>,
+    keepalive: Duration,
+    ping_backoff: PingBackoff,
     pinged: Option<Instant>,
-    /// Since when calls wait.
+    /// Time since which calls wait.
     busy: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl Driver {
-    pub(super) async fn run(self, link: Arc<Link>) -> Ended {
+    pub(super) async fn run(self, link: Arc<Link>) -> ConnectionEnd {
         let mut end = Ending { link, driver: self };
         let status = poll_fn(|cx| end.driver.poll(end.link.common(), cx)).await;
         let _ = end.link.common().ended.set(status.clone());
-        if end.driver.heard.anything() { Ended::Heard } else { Ended::Unheard(status) }
+        if end.driver.received.any_received() {
+            ConnectionEnd::Responded
+        } else {
+            ConnectionEnd::Silent(status)
+        }
     }
 
     fn poll(&mut self, common: &Common, cx: &mut Context<'_>) -> Poll<Status> {
@@ -248,7 +252,7 @@ impl Driver {
                     Ok(()) => common.lost("the server closed it"),
                     Err(error) => {
                         if error.reason() == Some(Reason::ENHANCE_YOUR_CALM) && error.is_remote() {
-                            self.calm.double();
+                            self.ping_backoff.double();
                         }
                         common.lost(&error.to_string())
                     }
@@ -258,36 +262,37 @@ impl Driver {
                 (self.pinged, self.busy) = (None, None);
                 return Poll::Pending;
             }
-            match self.check_life(common, cx) {
+            match self.check_keepalive(common, cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(end)) => return Poll::Ready(end),
-                // A ping waits to be written.
+                // A ping must be written.
                 Poll::Ready(None) => {}
             }
         }
     }
 
-    /// Ready with nothing after a ping, with a status when the server is given up.
-    fn check_life(&mut self, common: &Common, cx: &mut Context<'_>) -> Poll<Option<Status>> {
-        let silence = self.silence.saturating_mul(self.calm.factor());
+    /// Ready with `None` after a ping, with a status when the keepalive has failed.
+    fn check_keepalive(&mut self, common: &Common, cx: &mut Context<'_>) -> Poll<Option<Status>> {
+        let keepalive = self.keepalive.saturating_mul(self.ping_backoff.factor());
         let busy = *self.busy.get_or_insert_with(crate::clock::now);
-        let wanted = self.heard.last().max(busy).max(self.pinged.unwrap_or(busy)) + silence;
-        // An alarm that rings too early costs one empty turn; moving it with every read would cost more.
+        let last = self.received.last().max(busy).max(self.pinged.unwrap_or(busy));
+        let wanted = crate::clock::after(last, keepalive);
+        // A timer that fires early costs one empty poll; resetting it with every read would cost more.
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(wanted.into())));
         ready!(sleep.as_mut().poll(cx));
         let mut next = wanted;
         let now = crate::clock::now();
         if wanted <= now {
-            if self.pinged.is_some_and(|pinged| pinged > self.heard.last()) {
+            if self.pinged.is_some_and(|pinged| pinged > self.received.last()) {
                 return Poll::Ready(Some(
-                    common.lost(&format!("no sign of life for {:?} (keepalive)", silence * 2)),
+                    common.lost(&format!("no data received for {:?} (keepalive)", keepalive * 2)),
                 ));
             }
             self.pinged = Some(now);
-            next = now + silence;
-            // The answer to the last one has to be taken before the next can go.
+            next = crate::clock::after(now, keepalive);
+            // The last pong must be taken before the next ping can be sent.
             let _ = self.ping.poll_pong(cx);
-            // An older ping is still without an answer: that one counts.
+            // Fails while an older ping has no pong yet; that one then counts.
             let _ = self.ping.send_ping(Ping::opaque());
         }
         sleep.as_mut().reset(next.into());
@@ -295,7 +300,7 @@ impl Driver {
     }
 }
 
-/// However the task ends, also with its runtime, the connection takes no more calls.
+/// Closes the connection for new calls when the task ends, also with its runtime.
 struct Ending {
     link: Arc<Link>,
     driver: Driver,
@@ -305,6 +310,6 @@ impl Drop for Ending {
     fn drop(&mut self) {
         let common = self.link.common();
         common.close();
-        let _ = common.ended.set(common.lost("its runtime has ended, or it was cut"));
+        let _ = common.ended.set(common.lost("its runtime has ended, or it was aborted"));
     }
 }

@@ -1,4 +1,4 @@
-//! A place's connection on HTTP, of either version: where calls begin.
+//! The HTTP connections of a slot, of either version: calls begin here.
 
 use super::{
     Version, codes,
@@ -7,8 +7,8 @@ use super::{
     upload::{Upload, Uploader},
 };
 use crate::{
-    Code, Limit, Result, Retry, Status,
-    client::{ClientMethod, Way, connection::Ended, options::Options, pool},
+    Code, Limit, Metadata, Result, Retry, Status,
+    client::{ChannelKind, ClientMethod, connection::ConnectionEnd, options::Options, pool},
     net::{Address, Io},
 };
 use ::http::{HeaderMap, Method, Request, StatusCode, Uri, uri};
@@ -23,7 +23,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Connections of one place: one on HTTP/2, as many as calls at a time on HTTP/1.1.
+/// The connections of one slot: one on HTTP/2, one per concurrent call on HTTP/1.1.
 pub(super) struct Link {
     common: Common,
     version: Either,
@@ -34,24 +34,24 @@ enum Either {
     Http2(Http2),
 }
 
-/// What both versions keep.
+/// State that both versions share.
 pub(super) struct Common {
     pub(super) peer: String,
     pub(super) usable: AtomicBool,
-    /// Calls in flight.
+    /// Number of calls in flight.
     pub(super) calls: AtomicUsize,
     calls_max: usize,
-    /// Why the connection ended.
+    /// Status with which the connection ended.
     pub(super) ended: OnceLock<Status>,
-    /// Where all calls go, in dialects that do not name methods there.
+    /// The path of all calls, in dialects that do not name methods in the path.
     pub(super) path: Option<String>,
-    /// Scheme and authority, where addresses of calls name them.
+    /// Scheme and authority, for versions whose requests name them.
     origin: Option<(uri::Scheme, uri::Authority)>,
-    /// The addresses of methods called before: as many as the program has methods.
+    /// URIs of methods called before, at most one per method of the program.
     uris: Mutex<Vec<(&'static ClientMethod, Uri)>>,
 }
 
-/// Counts a call as long as it is in flight.
+/// Counts a call while it is in flight.
 pub(super) struct InFlight(Arc<Link>);
 
 impl InFlight {
@@ -67,7 +67,7 @@ impl Drop for InFlight {
 }
 
 impl Link {
-    /// Calls that have begun and not ended.
+    /// Number of calls in flight.
     #[cfg(test)]
     pub(super) fn in_flight(&self) -> usize {
         self.common.calls.load(Ordering::Relaxed)
@@ -76,7 +76,7 @@ impl Link {
     /// Counts a call that begins.
     ///
     /// # Errors
-    /// `ResourceExhausted` when there are too many.
+    /// `ResourceExhausted` when there are `calls_max` calls in flight.
     pub(super) fn enter(self: Arc<Link>) -> Result<InFlight> {
         let calls = self.common.calls.fetch_add(1, Ordering::Relaxed);
         let entered = InFlight(self);
@@ -91,8 +91,11 @@ impl Link {
         &self.common.peer
     }
 
-    /// The address of a method.
-    pub(super) fn uri(&self, method: &'static ClientMethod) -> Result<Uri> {
+    /// The URI of a method.
+    pub(super) fn uri(&self, method: &'static ClientMethod, metadata: &Metadata) -> Result<Uri> {
+        if method.is_called() {
+            return self.address(&format!("/{}", method.path_of(metadata)));
+        }
         let mut uris = self.common.uris.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, uri)) = uris.iter().find(|(known, _)| std::ptr::eq(*known, method)) {
             return Ok(uri.clone());
@@ -102,27 +105,28 @@ impl Link {
         Ok(uri)
     }
 
-    /// The address of this path and query.
+    /// The URI of this path and query.
     pub(super) fn address(&self, path: &str) -> Result<Uri> {
         let path = uri::PathAndQuery::try_from(path)
-            .map_err(|error| Status::internal(format!("{path:?} is no path of HTTP: {error}")))?;
+            .map_err(|error| Status::internal(format!("{path:?} is not a valid HTTP path: {error}")))?;
         let mut parts = uri::Parts::default();
         parts.path_and_query = Some(path);
         if let Some((scheme, authority)) = &self.common.origin {
             parts.scheme = Some(scheme.clone());
             parts.authority = Some(authority.clone());
         }
-        Uri::from_parts(parts).map_err(|error| Status::internal(format!("no address for the call: {error}")))
+        Uri::from_parts(parts)
+            .map_err(|error| Status::internal(format!("cannot build the URI of the call: {error}")))
     }
 
-    /// Begins an exchange. `body` goes whole, or is fetched by HTTP/1.1 as it comes; on HTTP/2 the caller runs
-    /// what [`Exchange::uploader`] gives.
+    /// Begins an exchange. A complete `body` is sent at once; HTTP/1.1 fetches a stream itself, on HTTP/2 the caller
+    /// runs the [`uploader`](Exchange::uploader).
     ///
     /// # Errors
-    /// `Unavailable`, safe to retry, when the connection takes no calls any more.
+    /// `Unavailable`, safe to retry, when the connection accepts no more calls.
     pub(super) async fn begin(&self, head: Request<()>, body: Upload) -> Result<Exchange> {
         match &self.version {
-            // Boxed, so that calls on HTTP/2 are as small as they can be.
+            // Boxed, to keep calls on HTTP/2 small.
             Either::Http1(link) => {
                 let begun = Box::pin(link.begin(&self.common, head, body)).await;
                 begun.map(|exchange| Exchange::Http1(Box::new(exchange)))
@@ -131,7 +135,7 @@ impl Link {
         }
     }
 
-    /// What a broken exchange means for its call.
+    /// Converts a failed exchange into the status of its call.
     pub(super) fn status(&self, broken: &Broken) -> Status {
         match broken {
             Broken::Http1(broken) => http1::status(&self.common, broken),
@@ -141,25 +145,25 @@ impl Link {
 }
 
 impl Common {
-    /// Why calls end that were in flight when the connection was lost.
+    /// The status of calls that were in flight when the connection was lost.
     pub(super) fn lost(&self, why: &str) -> Status {
         codes::from_path(Code::Unavailable, format!("the connection to {} is lost: {why}", self.peer))
     }
 
-    /// Takes no further call.
+    /// Rejects further calls.
     pub(super) fn close(&self) {
         self.usable.store(false, Ordering::Relaxed);
     }
 }
 
 impl pool::Link for Link {
-    type Task = Pin<Box<dyn Future<Output = Ended> + Send>>;
+    type Task = Pin<Box<dyn Future<Output = ConnectionEnd> + Send>>;
 
     async fn open(
         io: Box<dyn Io>,
         address: &Address,
         options: &Options,
-        _way: Weak<Way>,
+        _way: Weak<ChannelKind>,
     ) -> Result<(Arc<Link>, Self::Task)> {
         let authority = authority(address)?;
         let scheme = match address {
@@ -213,28 +217,28 @@ impl Link {
     }
 }
 
-/// What the requests say they are for.
+/// The authority of requests.
 fn authority(address: &Address) -> Result<uri::Authority> {
     let text = match address {
         Address::Tcp(host, port) | Address::Tls(host, port) if host.contains(':') => {
             format!("[{host}]:{port}")
         }
         Address::Tcp(host, port) | Address::Tls(host, port) => format!("{host}:{port}"),
-        // Neither a path nor a name in this process is a host of HTTP.
+        // Neither a path nor a name in this process is a valid HTTP host.
         _ => "localhost".to_owned(),
     };
     uri::Authority::try_from(text)
-        .map_err(|error| Status::invalid_argument(format!("{address} is no host of HTTP: {error}")))
+        .map_err(|error| Status::invalid_argument(format!("{address} is not a valid HTTP host: {error}")))
 }
 
-/// A request that is on its way, and the answer to it.
+/// A request that was sent, and its response.
 pub(super) enum Exchange {
     Http1(Box<http1::Exchange>),
     Http2(http2::Exchange),
 }
 
 impl Exchange {
-    /// What a streaming request is sent through on HTTP/2; HTTP/1.1 fetches it by itself.
+    /// The uploader of a streaming request on HTTP/2; HTTP/1.1 fetches the body itself.
     pub(super) fn uploader(&mut self) -> Option<Uploader> {
         match self {
             Exchange::Http1(_) => None,
@@ -242,30 +246,30 @@ impl Exchange {
         }
     }
 
-    /// The head of the answer.
-    pub(super) async fn answer(self) -> Result<Answer, Broken> {
+    /// Waits for the head of the response.
+    pub(super) async fn response(self) -> Result<HttpResponse, Broken> {
         match self {
-            Exchange::Http1(exchange) => Box::pin(exchange.answer()).await.map_err(Broken::Http1),
-            Exchange::Http2(exchange) => exchange.answer().await.map_err(Broken::Http2),
+            Exchange::Http1(exchange) => Box::pin(exchange.response()).await.map_err(Broken::Http1),
+            Exchange::Http2(exchange) => exchange.response().await.map_err(Broken::Http2),
         }
     }
 }
 
-/// The head of an answer, and its body to come.
-pub(super) struct Answer {
+/// The head of a response, with its body.
+pub(super) struct HttpResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Body,
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub(super) enum Body {
     Http1(Box<http1::Body>),
     Http2(http2::Body),
 }
 
 impl Body {
-    /// The next chunk, none at the end.
+    /// Returns the next chunk, `None` at the end.
     #[inline]
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
         match self {
@@ -276,13 +280,13 @@ impl Body {
         }
     }
 
-    /// The next chunk, none at the end.
+    /// Returns the next chunk, `None` at the end.
     #[inline]
     pub(super) async fn chunk(&mut self) -> Option<Result<Bytes, Broken>> {
         std::future::poll_fn(|cx| self.poll_chunk(cx)).await
     }
 
-    /// The trailers, after the last chunk.
+    /// Returns the trailers, after the last chunk.
     #[inline]
     pub(super) async fn trailers(&mut self) -> Result<Option<HeaderMap>, Broken> {
         match self {
@@ -292,13 +296,13 @@ impl Body {
     }
 }
 
-/// Why an exchange has no end.
+/// The error of an exchange that failed.
 pub(super) enum Broken {
     Http1(http1::Broken),
     Http2(h2::Error),
 }
 
-/// A request to `uri` without its headers.
+/// Creates a request to `uri` without headers.
 pub(super) fn request(method: Method, uri: Uri) -> Request<()> {
     let mut request = Request::new(());
     *request.method_mut() = method;

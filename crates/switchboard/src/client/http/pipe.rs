@@ -1,4 +1,4 @@
-//! The pipe under an HTTP connection: notes when the server was last heard.
+//! The transport of an HTTP connection: records when the last bytes were received.
 
 use crate::{net::Io, runtime};
 use std::{
@@ -13,27 +13,27 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// When bytes last came, readable while the HTTP machine owns the pipe.
+/// Time of the last received bytes, readable while the HTTP machine owns the transport.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct LastReceived {
     opened: Instant,
     /// Nanoseconds from `opened`; zero before the first bytes.
     last: AtomicU64,
 }
 
-impl Heard {
-    pub(super) fn new() -> Arc<Heard> {
-        Arc::new(Heard { opened: crate::clock::now(), last: AtomicU64::new(0) })
+impl LastReceived {
+    pub(super) fn new() -> Arc<LastReceived> {
+        Arc::new(LastReceived { opened: crate::clock::now(), last: AtomicU64::new(0) })
     }
 
-    /// Whether the server has said anything.
-    pub(super) fn anything(&self) -> bool {
+    /// Returns true when bytes were received.
+    pub(super) fn any_received(&self) -> bool {
         self.last.load(Ordering::Relaxed) > 0
     }
 
-    /// When the last bytes came, or the pipe was opened.
+    /// The time of the last bytes, or of the opening.
     pub(super) fn last(&self) -> Instant {
-        self.opened + Duration::from_nanos(self.last.load(Ordering::Relaxed))
+        crate::clock::after(self.opened, Duration::from_nanos(self.last.load(Ordering::Relaxed)))
     }
 
     fn note(&self, now: Instant) {
@@ -44,12 +44,12 @@ impl Heard {
 
 pub(super) struct Pipe {
     io: Box<dyn Io>,
-    heard: Arc<Heard>,
+    received: Arc<LastReceived>,
 }
 
 impl Pipe {
-    pub(super) fn new(io: Box<dyn Io>, heard: Arc<Heard>) -> Pipe {
-        Pipe { io, heard }
+    pub(super) fn new(io: Box<dyn Io>, received: Arc<LastReceived>) -> Pipe {
+        Pipe { io, received }
     }
 }
 
@@ -63,8 +63,8 @@ impl AsyncRead for Pipe {
         ready!(Pin::new(&mut self.io).poll_read(cx, into))?;
         if into.filled().len() > before {
             let now = crate::clock::now();
-            self.heard.note(now);
-            // A caller that waits for this answer should not find its worker asleep.
+            self.received.note(now);
+            // Keeps the worker awake for a caller that waits for this response.
             runtime::traffic(now);
         }
         Poll::Ready(Ok(()))

@@ -1,4 +1,4 @@
-//! The messages and the end of an answer, of every dialect that has envelopes.
+//! The messages and the end of a response, for every dialect with envelopes.
 
 use super::{
     codes,
@@ -6,44 +6,44 @@ use super::{
     connect,
     envelope::{COMPRESSED, END, Envelope, Envelopes, TRAILERS},
     grpc, grpc_web,
-    link::{Answer, Body, Link},
+    link::{Body, HttpResponse, Link},
     settings::{Dialect, Terms},
 };
 use crate::{Code, Metadata, Result, Status, http::text};
 use ::http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use bytes::{Bytes, BytesMut};
 
-/// Reads an answer to its end.
+/// Reads a response to its end.
 pub(super) struct Replies<'a> {
     terms: Terms,
     link: &'a Link,
     body: Body,
     envelopes: Envelopes,
-    /// Characters of base64 that are no whole group.
+    /// Characters of base64 that do not form a whole group.
     text: BytesMut,
     compression: Option<Compression>,
-    /// How the call ended, as the head says it: holds only for an answer without body and trailers.
+    /// The end of the call according to the head: valid only for a response without body and trailers.
     early_end: Option<Result<Metadata>>,
-    /// How the call ended, as the body or its trailers say it.
+    /// The end of the call according to the body or its trailers.
     end: Option<Result<Metadata>>,
 }
 
 impl<'a> Replies<'a> {
-    /// The metadata of the head, and what reads the rest.
+    /// Returns the metadata of the head, and the reader of the body.
     ///
     /// # Errors
-    /// Answers that are none of the dialect, such as a proxy's.
+    /// The status for responses that do not belong to the dialect, such as those of a proxy.
     pub(super) fn new(
         terms: Terms,
         wanted: &'static str,
         link: &'a Link,
-        answer: Answer,
+        response: HttpResponse,
     ) -> Result<(Metadata, Replies<'a>)> {
-        let Answer { status, headers, body } = answer;
+        let HttpResponse { status, headers, body } = response;
         let is_grpc = terms.dialect != Dialect::Connect;
         let only_trailers = is_grpc && headers.contains_key(grpc::STATUS);
         if status != StatusCode::OK && !only_trailers {
-            return Err(codes::foreign(status, &headers, wanted, link.peer()));
+            return Err(codes::unexpected_response(status, &headers, wanted, link.peer()));
         }
         check_type(&headers, wanted, link.peer())?;
         let encoding = if is_grpc { grpc::ENCODING } else { connect::CONTENT_ENCODING };
@@ -68,10 +68,10 @@ impl<'a> Replies<'a> {
         ))
     }
 
-    /// The next message; none when the call ended well, and [`end`](Self::end) then has the trailers.
+    /// Returns the next message; `None` when the call succeeded, and [`end`](Self::end) then returns the trailers.
     ///
     /// # Errors
-    /// Why the call ended. It must not be asked again after that.
+    /// The status of the call. This method must not be called again after that.
     #[inline]
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
@@ -86,9 +86,8 @@ impl<'a> Replies<'a> {
                         self.early_end = None;
                     }
                     let chunk = match self.terms.text {
-                        true => {
-                            text::decode(&mut self.text, &chunk).map_err(|why| wrong(&why.to_string()))?
-                        }
+                        true => text::decode(&mut self.text, &chunk)
+                            .map_err(|why| protocol_error(&why.to_string()))?,
                         false => chunk,
                     };
                     self.envelopes.push(chunk);
@@ -100,7 +99,7 @@ impl<'a> Replies<'a> {
         if !self.envelopes.is_empty() || !self.text.is_empty() {
             return Err(self.broken(codes::from_path(
                 Code::Internal,
-                "the answer ended in the middle of a message".into(),
+                "the response ended in the middle of a message".into(),
             )));
         }
         if self.terms.dialect == Dialect::Grpc {
@@ -114,41 +113,41 @@ impl<'a> Replies<'a> {
             }
             Some(Err(status)) => Err(status),
             None => {
-                let text = "the server ended the call without saying how".to_owned();
+                let text = "the server ended the call without a status".to_owned();
                 Err(codes::from_path(Code::Internal, text))
             }
         }
     }
 
-    /// The trailers of a call that ended well.
+    /// The trailers of a successful call.
     pub(super) fn end(self) -> Metadata {
         self.end.and_then(Result::ok).unwrap_or_default()
     }
 
-    /// A status that was told already says more than the way in which the connection broke after it.
+    /// Prefers a status that was received to the status of the connection that failed after it.
     fn broken(&mut self, status: Status) -> Status {
         match self.end.take().or_else(|| self.early_end.take()) {
-            Some(Err(told)) => told,
+            Some(Err(received)) => received,
             _ => status,
         }
     }
 
-    /// A message, or nothing for an envelope that tells the end.
+    /// Returns a message, or `None` for an envelope with the end.
     #[inline]
     fn open(&mut self, envelope: Envelope) -> Result<Option<Bytes>> {
         let Envelope { flags, payload } = envelope;
         if self.end.is_some() {
-            return Err(wrong("the server sent more after the end of the call"));
+            return Err(protocol_error("the server sent more after the end of the call"));
         }
         let ends = match self.terms.dialect {
             Dialect::Connect => END,
-            // What is posted has no envelopes, and does not come here.
+            // Dialects that post have no envelopes and do not use this code.
             Dialect::Grpc | Dialect::JsonRpc | Dialect::Thrift => 0,
             Dialect::GrpcWeb => TRAILERS,
         };
         if flags & !(COMPRESSED | ends) != 0 {
-            return Err(wrong(&format!(
-                "the server sent a message with flags {flags:#04x}, which nobody knows"
+            return Err(protocol_error(&format!(
+                "the server sent a message with unknown flags {flags:#04x}"
             )));
         }
         let payload = match (flags & COMPRESSED != 0, self.compression) {
@@ -157,7 +156,11 @@ impl<'a> Replies<'a> {
                 let bytes_max = self.envelopes.bytes_max(flags);
                 compression.decompress(payload, bytes_max)?
             }
-            (true, None) => return Err(wrong("the server sent a compressed message and did not say how")),
+            (true, None) => {
+                return Err(protocol_error(
+                    "the server sent a compressed message without the name of the compression",
+                ));
+            }
         };
         if flags & ends == 0 {
             return Ok(Some(payload));
@@ -170,16 +173,16 @@ impl<'a> Replies<'a> {
     }
 }
 
-fn wrong(text: &str) -> Status {
+fn protocol_error(text: &str) -> Status {
     codes::from_path(Code::Internal, text.to_owned())
 }
 
-/// How the types of a dialect begin; the longer ones first.
+/// Prefixes of the content types of a dialect; the longer ones first.
 const FAMILIES: [&[u8]; 4] =
     [b"application/grpc-web", b"application/grpc", b"application/connect+", b"application/"];
 
-/// Whether the answer is of the type that was asked for; parameters do not count, and gRPC's name for protobuf may be
-/// left out.
+/// Checks that the response has the requested content type; parameters are ignored, and the `+proto` of gRPC is
+/// optional.
 pub(super) fn check_type(headers: &HeaderMap, wanted: &str, peer: &str) -> Result<()> {
     let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
     if kind == wanted.as_bytes() {
@@ -192,11 +195,11 @@ pub(super) fn check_type(headers: &HeaderMap, wanted: &str, peer: &str) -> Resul
     if bare(kind) == bare(wanted.as_bytes()) {
         return Ok(());
     }
-    let mut status = codes::foreign(StatusCode::OK, headers, wanted, peer);
+    let mut status = codes::unexpected_response(StatusCode::OK, headers, wanted, peer);
     let family = |kind: &[u8]| FAMILIES.iter().position(|family| kind.starts_with(family));
     if family(kind).is_some() && family(kind) == family(wanted.as_bytes()) {
-        // The server speaks the dialect and mistook the codec.
-        status = wrong(status.message());
+        // The server uses the dialect, but the wrong codec.
+        status = protocol_error(status.message());
     }
     Err(status)
 }

@@ -1,12 +1,12 @@
-//! The options of a channel on HTTP, and what its calls have in common.
+//! The options of a channel on HTTP, and the settings of its calls.
 
-use super::{compression::Compression, http2::Calm};
+use super::{compression::Compression, http2::PingBackoff};
 #[cfg(feature = "tls")]
 use crate::net::tls;
 use crate::{Codec, Limit, Limits, Result, Status, http::convert::MetadataLimits};
 use switchboard_wire::thrift;
 
-/// What is written to call a method.
+/// Protocol of calls over HTTP.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::client) enum Dialect {
     Connect,
@@ -17,7 +17,7 @@ pub(in crate::client) enum Dialect {
 }
 
 impl Dialect {
-    /// Whether all calls go to one path, by POST.
+    /// Returns true when all calls go to one path, by POST.
     pub(super) fn posts(self) -> bool {
         matches!(self, Dialect::JsonRpc | Dialect::Thrift)
     }
@@ -29,30 +29,30 @@ pub(super) enum Version {
     Http2,
 }
 
-/// The options as they were set.
+/// The options as set.
 #[derive(Clone, Debug, Default)]
 pub(in crate::client) struct Settings {
-    /// None means the native wire.
+    /// `None` for the native wire.
     pub(in crate::client) dialect: Option<Dialect>,
     version: Option<Version>,
     codec: Option<Codec>,
     get: bool,
-    /// gRPC-Web in base64.
+    /// True for gRPC-Web in base64.
     text: bool,
-    /// Where JSON-RPC or Thrift is posted to.
+    /// Path of JSON-RPC or Thrift.
     path: Option<String>,
-    /// How Thrift is written.
+    /// Encoding of Thrift.
     thrift: thrift::Settings,
-    /// Messages of WebSockets are compressed, if the server agrees.
+    /// True to compress messages of WebSockets, if the server agrees.
     deflate: bool,
-    pub(super) calm: Calm,
+    pub(super) ping_backoff: PingBackoff,
 }
 
 impl Settings {
     /// Sets one of `wire`, `http`, `codec`, `deflate`, `get` and `path`.
     ///
     /// # Errors
-    /// What was expected instead of `value`.
+    /// The values that were expected instead of `value`.
     pub(in crate::client) fn set(&mut self, name: &str, value: &str) -> Result<(), &'static str> {
         match (name, value) {
             ("wire", "native") => self.dialect = None,
@@ -79,73 +79,75 @@ impl Settings {
         Ok(())
     }
 
-    /// Calls by Thrift, written so.
+    /// Selects Thrift with these settings.
     pub(in crate::client) fn post_thrift(&mut self, written: thrift::Settings) {
         (self.dialect, self.thrift) = (Some(Dialect::Thrift), written);
     }
 
-    /// Whether messages of WebSockets are to be compressed.
+    /// Returns true when messages of WebSockets are to be compressed.
     pub(in crate::client) fn deflates(&self) -> bool {
         self.deflate
     }
 
-    /// Whether the options fit together, and with the compression of calls.
+    /// Checks that the options are compatible with each other, and with the compression of calls.
     ///
     /// # Errors
-    /// `InvalidArgument` that names those that do not.
+    /// `InvalidArgument` that names the options in conflict.
     pub(in crate::client) fn check(
         &self,
         over_websocket: bool,
         compression: crate::Compression,
     ) -> Result<()> {
         use crate::Compression;
-        let wrong = |text: &str| Err(Status::invalid_argument(text));
+        let config_error = |text: &str| Err(Status::invalid_argument(text));
         match self.dialect {
-            _ if self.deflate && !over_websocket => wrong("deflate=true is for ws:// and wss://"),
+            _ if self.deflate && !over_websocket => config_error("deflate=true is for ws:// and wss://"),
             None if self.version.is_some()
                 || self.get
                 || self.path.is_some()
                 || self.codec == Some(Codec::Json) =>
             {
-                wrong(
+                config_error(
                     "http, codec, get and path are options of HTTP: add wire=grpc, grpc-web, connect or jsonrpc",
                 )
             }
-            Some(dialect) if over_websocket && dialect != Dialect::JsonRpc => {
-                wrong("WebSockets carry the native wire or wire=jsonrpc; others go to tcp:// or tls://")
-            }
+            Some(dialect) if over_websocket && dialect != Dialect::JsonRpc => config_error(
+                "WebSockets support the native wire and wire=jsonrpc; use tcp:// or tls:// for others",
+            ),
             Some(Dialect::JsonRpc) if self.codec == Some(Codec::Proto) || self.get => {
-                wrong("JSON-RPC knows neither codec=proto nor get=true")
+                config_error("JSON-RPC supports neither codec=proto nor get=true")
             }
             Some(Dialect::Thrift) if self.codec.is_some() || self.get => {
-                wrong("Thrift knows neither codec nor get=true")
+                config_error("Thrift supports neither codec nor get=true")
             }
             Some(Dialect::Thrift) if compression != Compression::None => {
-                wrong("Thrift on HTTP is not compressed: leave compression away")
+                config_error("Thrift on HTTP does not support compression: remove compression")
             }
             Some(Dialect::JsonRpc) if over_websocket && (self.version.is_some() || self.path.is_some()) => {
-                wrong("http and path are for JSON-RPC by POST; a WebSocket has its path in the address")
+                config_error(
+                    "http and path are for JSON-RPC by POST; a WebSocket has its path in the address",
+                )
             }
-            Some(_) if compression.is_native() => wrong(NATIVE_ALONE),
+            Some(_) if compression.is_native() => config_error(NATIVE_ALONE),
             Some(Dialect::JsonRpc) if over_websocket && compression != Compression::None => {
-                wrong("JSON-RPC in a WebSocket is compressed by deflate=true")
+                config_error("JSON-RPC in a WebSocket is compressed by deflate=true")
             }
             Some(Dialect::JsonRpc) if ![Compression::None, Compression::Replies].contains(&compression) => {
-                wrong("no server of JSON-RPC takes compressed requests: use compression=replies")
+                config_error("JSON-RPC does not support compressed requests: use compression=replies")
             }
-            Some(dialect) if self.path.is_some() && !dialect.posts() => {
-                wrong("path=PATH is for wire=jsonrpc and thrift; the others have theirs from the method")
-            }
+            Some(dialect) if self.path.is_some() && !dialect.posts() => config_error(
+                "path=PATH is for wire=jsonrpc and thrift; other wires use the name of the method",
+            ),
             Some(Dialect::Grpc) if self.version == Some(Version::Http1) => {
-                wrong("gRPC needs HTTP/2: leave http=1 out, or use wire=grpc-web or connect")
+                config_error("gRPC needs HTTP/2: remove http=1, or use wire=grpc-web or connect")
             }
-            Some(Dialect::Grpc | Dialect::GrpcWeb) if self.get => wrong("get=true needs wire=connect"),
+            Some(Dialect::Grpc | Dialect::GrpcWeb) if self.get => config_error("get=true needs wire=connect"),
             _ => Ok(()),
         }
     }
 
     pub(super) fn version(&self) -> Version {
-        // Few servers of JSON-RPC or Thrift speak HTTP/2.
+        // Few servers of JSON-RPC or Thrift support HTTP/2.
         let usual = if self.posts() { Version::Http1 } else { Version::Http2 };
         self.version.unwrap_or(usual)
     }
@@ -154,12 +156,12 @@ impl Settings {
         self.dialect.is_some_and(Dialect::posts)
     }
 
-    /// Where all calls go; none for dialects whose methods have paths.
+    /// The path of all calls; `None` for dialects whose methods have paths.
     pub(super) fn path(&self) -> Option<String> {
         self.posts().then(|| self.path.clone().unwrap_or_else(|| "/".to_owned()))
     }
 
-    /// What is asked for inside TLS.
+    /// Protocol names for ALPN.
     #[cfg(feature = "tls")]
     pub(in crate::client) fn alpn(&self) -> &'static [u8] {
         match self.version() {
@@ -168,7 +170,7 @@ impl Settings {
         }
     }
 
-    /// How messages are written where generated code would write them as `preferred`.
+    /// The codec that calls use where generated code prefers `preferred`.
     pub(in super::super) fn codec(&self, preferred: Codec) -> Codec {
         match self.dialect {
             Some(Dialect::JsonRpc) => return Codec::Json,
@@ -176,12 +178,12 @@ impl Settings {
             _ => {}
         }
         match (self.codec, preferred) {
-            // What nobody on HTTP reads.
+            // Not supported by servers on HTTP.
             (_, Codec::MsgPack | Codec::Postcard | Codec::Thrift | Codec::ThriftStruct) => Codec::Json,
-            // Which gRPC alone has a name for.
+            // Only gRPC has a content type for it.
             (_, Codec::FlatBuffers) if self.dialect != Some(Dialect::Grpc) => Codec::Json,
             (Some(codec), _) => codec,
-            // It has no name for bytes of which nobody says what they are.
+            // HTTP has no content type for bytes of an unknown format.
             (None, Codec::Raw) => Codec::Proto,
             (None, preferred) => preferred,
         }
@@ -204,17 +206,17 @@ impl Settings {
 const NATIVE_ALONE: &str =
     "lz4 and snappy are compressions of the native wire: on HTTP use gzip, zstd or deflate";
 
-/// What every call of a channel needs to be written and read.
+/// Settings that every call of a channel needs for encoding and decoding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) dialect: Dialect,
-    /// Replies may be compressed.
+    /// True when replies may be compressed.
     pub(super) announce: bool,
-    /// How requests are compressed.
+    /// Compression of requests.
     pub(super) compression: Option<Compression>,
-    /// Methods without side effects are called by GET.
+    /// True when methods without side effects are called by GET.
     pub(super) get: bool,
-    /// gRPC-Web goes in base64, both ways.
+    /// True for gRPC-Web in base64, in both directions.
     pub(super) text: bool,
     pub(super) thrift: thrift::Settings,
     pub(super) message_bytes_max: usize,
@@ -222,10 +224,10 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// The same for a call that is compressed so.
+    /// Returns these settings for a call with this compression.
     ///
     /// # Errors
-    /// `InvalidArgument` for what HTTP does not have.
+    /// `InvalidArgument` for compressions that HTTP does not support.
     pub(super) fn compressed(self, compression: crate::Compression) -> Result<Terms> {
         let announce = compression != crate::Compression::None;
         let compression = match compression {
@@ -246,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_that_do_not_fit_are_named() {
+    fn incompatible_options_are_named() {
         let check = |options: &[(&str, &str)]| {
             let mut settings = Settings::default();
             for (name, value) in options {
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn codecs_are_those_that_http_knows() {
+    fn codecs_are_replaced_by_those_of_http() {
         let mut settings = Settings::default();
         assert_eq!(settings.codec(Codec::Proto), Codec::Proto);
         assert_eq!(settings.codec(Codec::Postcard), Codec::Json);

@@ -16,22 +16,22 @@ use std::{
     time::Instant,
 };
 
-/// A call that was sent, and what its caller holds of it.
-pub(super) struct Conversation {
+/// A call that was sent, in its task.
+pub(super) struct StreamCall {
     pub(super) terms: Terms,
     pub(super) wanted: &'static str,
     pub(super) link: InFlight,
     pub(super) exchange: Exchange,
 }
 
-impl Conversation {
-    /// Runs the call to its end: the server's, the deadline, or the reader's who has gone.
+impl StreamCall {
+    /// Runs the call until the server ends it, its deadline passes, or the reader is dropped.
     pub(super) async fn run(self, mut queues: Queues, deadline: Option<Instant>) {
         let inbound = queues.inbound.clone();
-        queues.end = Some(super::within(deadline, super::NO_ANSWER, pin!(self.converse(&inbound))).await);
+        queues.end = Some(super::within(deadline, super::NO_ANSWER, pin!(self.run_exchange(&inbound))).await);
     }
 
-    async fn converse(mut self, inbound: &Queue) -> Result<Metadata> {
+    async fn run_exchange(mut self, inbound: &Queue) -> Result<Metadata> {
         let mut sending = pin!(self.exchange.uploader().map(Uploader::run));
         let mut receiving = pin!(self.receive(inbound));
         poll_fn(|cx| {
@@ -51,10 +51,10 @@ impl Conversation {
     }
 
     async fn receive(self, inbound: &Queue) -> Result<Metadata> {
-        let Conversation { terms, wanted, link, exchange } = self;
+        let StreamCall { terms, wanted, link, exchange } = self;
         let link = link.link();
-        let answer = exchange.answer().await.map_err(|broken| link.status(&broken))?;
-        let (head, mut replies) = Replies::new(terms, wanted, link, answer)?;
+        let response = exchange.response().await.map_err(|broken| link.status(&broken))?;
+        let (head, mut replies) = Replies::new(terms, wanted, link, response)?;
         inbound.set_head(head);
         while let Some(message) = replies.next().await? {
             let mut message = Some(message.into());
@@ -64,7 +64,7 @@ impl Conversation {
     }
 }
 
-/// What the caller holds; dropped, it tells both queues how the call ended, also when its task never ran.
+/// The queues of the caller; dropping them ends both with the status of the call, also when its task never ran.
 pub(super) struct Queues {
     inbound: Arc<Queue>,
     outbound: Option<Arc<Queue>>,

@@ -1,15 +1,15 @@
-//! JSON-RPC in the text messages of a WebSocket: callers that share a connection, and the task that runs it.
+//! JSON-RPC in the text messages of a WebSocket: callers that share a connection, and its task.
 //!
-//! The wire has neither credit nor metadata of a call. A stream whose reader falls behind by more than
-//! `stream_window_bytes` is therefore ended, since reading on is what all other calls of the connection wait for. A
-//! server that falls silent is noticed by the deadlines of calls alone.
+//! The wire has neither flow control nor metadata of calls. A stream whose reader is behind by more than
+//! `stream_window_bytes` is therefore ended, because all other calls of the connection wait for further reads. A silent
+//! server is detected only by the deadlines of calls.
 
 use super::{NO_ANSWER, codes, json_rpc, needs_runtime, within};
 use crate::{
     Code, Kind, Limit, Metadata, Origin, Result, Retry, Status,
     client::{
-        Begin, Way, calls,
-        connection::Ended,
+        Begin, ChannelKind, calls,
+        connection::ConnectionEnd,
         fleet,
         options::Options,
         pool::{Link, Pool},
@@ -21,7 +21,7 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     future::{Future, poll_fn},
     pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -36,40 +36,45 @@ use tokio::{
     sync::{Notify, oneshot},
 };
 
-/// Free space that a read finds at the least.
+/// Minimum free space for a read.
 const READ_LEAST: usize = 4 << 10;
 const READ_BUFFER: usize = 64 << 10;
 
 /// One connection.
 pub(super) struct Texts {
     state: Mutex<State>,
-    /// There is something to write, or nothing more to do.
+    /// Notified when there is something to write, or nothing more to do.
     wake: Notify,
     peer: String,
     calls_max: usize,
     message_bytes_max: usize,
     window_bytes: usize,
+    outbox_bytes_max: usize,
+    /// Notified when a text was written, or the connection has ended.
+    room: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// Texts to be written, each a message.
-    out: Vec<Vec<u8>>,
+    /// Texts to be written, each a message; requests with their ids.
+    out: VecDeque<(Option<u64>, Vec<u8>)>,
+    /// Bytes of these texts and of the one that is being written.
+    out_bytes: usize,
     calls: HashMap<u64, Pending>,
     last: u64,
     retired: bool,
-    /// Why no call can begin or end any more.
+    /// The reason why no call can begin or end any more.
     ended: Option<Status>,
 }
 
-/// What a call waits for.
+/// The receivers of the result of a call.
 struct Pending {
     end: oneshot::Sender<Result<Bytes>>,
-    /// Where the items of a stream go.
+    /// Queue for the items of a stream.
     items: Option<Arc<Queue>>,
 }
 
-/// A request that was sent; dropped before its end, it is cancelled.
+/// A request that was sent; dropping it before its end cancels the call.
 struct Sent {
     texts: Arc<Texts>,
     id: u64,
@@ -79,26 +84,43 @@ struct Sent {
 impl Drop for Sent {
     fn drop(&mut self) {
         let mut state = self.texts.lock();
-        if state.calls.remove(&self.id).is_some() {
-            state.out.push(jsonrpc::cancel(self.id));
-            drop(state);
-            self.texts.wake.notify_one();
+        if state.calls.remove(&self.id).is_none() {
+            return;
+        }
+        // A request whose writing has not begun is removed.
+        match state.out.iter().position(|(id, _)| *id == Some(self.id)) {
+            Some(at) => {
+                let bytes = state.out.remove(at).map_or(0, |(_, text)| text.len());
+                state.out_bytes -= bytes;
+                drop(state);
+                self.texts.room.notify_one();
+            }
+            None => {
+                state.put(None, jsonrpc::cancel(self.id));
+                drop(state);
+                self.texts.wake.notify_one();
+            }
         }
     }
 }
 
-/// Sends a unary call and waits for its answer; dropped before, it is cancelled.
-pub(super) async fn unary(pool: &Pool<Texts>, begin: &Begin, message: &Bytes) -> Result<calls::Answer> {
+/// Sends a unary call and waits for its reply; dropping the future cancels the call.
+pub(super) async fn unary(pool: &Pool<Texts>, begin: &Begin, message: &Bytes) -> Result<calls::RawResponse> {
     let called = pin!(async {
         let mut sent = send(pool, begin, message, None).await?;
         let end = (&mut sent.end).await;
         end.unwrap_or_else(|_| Err(sent.texts.lost()))
     });
     let item = within(begin.deadline_if_any(), NO_ANSWER, called).await?;
-    Ok(calls::Answer { item: item.into(), head: Metadata::new(), trailers: Metadata::new(), attempts: 1 })
+    Ok(calls::RawResponse {
+        item: item.into(),
+        head: Metadata::new(),
+        trailers: Metadata::new(),
+        attempts: 1,
+    })
 }
 
-/// Sends a call with a stream of replies, which are put into `inbound`.
+/// Sends a call with a stream of replies, which are pushed into `inbound`.
 pub(super) async fn stream(
     pool: &Pool<Texts>,
     begin: &Begin,
@@ -130,25 +152,51 @@ pub(super) async fn stream(
     Ok(())
 }
 
-/// Sends a request on a connection that is open, or opened for it; once more if that was closed meanwhile.
+/// Sends a request on an open connection, or on a new one; once more if the connection was closed meanwhile.
 async fn send(pool: &Pool<Texts>, begin: &Begin, message: &Bytes, items: Option<Arc<Queue>>) -> Result<Sent> {
-    // What channels add by themselves is for servers that can be told.
-    let marks = [fleet::ATTEMPT, guard::ASKED.0];
+    // Metadata that channels add themselves is left out, because the wire cannot carry it.
+    let marks = [fleet::ATTEMPT, guard::EXPLAIN_REQUEST.0];
     if begin.metadata.iter().any(|(name, _)| !marks.contains(&name)) {
         return Err(Status::invalid_argument(
             "JSON-RPC over a WebSocket has no place for a call's metadata; over HTTP it has",
         ));
     }
-    let (method, params) = (json_rpc::name(begin.method), json_rpc::params(message)?);
-    if let Some(texts) = pool.ready()
-        && let Ok(sent) = texts.send(&method, params, items.clone())
-    {
-        return Ok(sent);
+    let (method, params) = (json_rpc::name(begin.method, &begin.metadata), json_rpc::params(message)?);
+    if let Some(texts) = pool.ready() {
+        texts.room().await;
+        if let Ok(sent) = texts.send(&method, params, items.clone()) {
+            return Ok(sent);
+        }
     }
-    pool.connection().await?.send(&method, params, items)
+    let texts = pool.connection().await?;
+    texts.room().await;
+    texts.send(&method, params, items)
+}
+
+impl State {
+    fn put(&mut self, id: Option<u64>, text: Vec<u8>) {
+        self.out_bytes += text.len();
+        self.out.push_back((id, text));
+    }
 }
 
 impl Texts {
+    /// Completes when fewer bytes than `outbox_bytes_max` wait to be written, or the connection has ended. One text may
+    /// exceed the limit, and one for each caller that is admitted at the same time.
+    async fn room(&self) {
+        loop {
+            let mut woken = pin!(self.room.notified());
+            woken.as_mut().enable();
+            {
+                let state = self.lock();
+                if state.ended.is_some() || state.out_bytes < self.outbox_bytes_max {
+                    return;
+                }
+            }
+            woken.await;
+        }
+    }
+
     fn send(self: Arc<Texts>, method: &str, params: &[u8], items: Option<Arc<Queue>>) -> Result<Sent> {
         let (end, ending) = oneshot::channel();
         let mut state = self.lock();
@@ -162,9 +210,14 @@ impl Texts {
         state.last += 1;
         let id = state.last;
         state.calls.insert(id, Pending { end, items });
-        state.out.push(jsonrpc::request(Some(id), method, params));
+        state.put(Some(id), jsonrpc::request(Some(id), method, params));
+        let has_room = state.out_bytes < self.outbox_bytes_max;
         drop(state);
         self.wake.notify_one();
+        if has_room {
+            // Wakes the next caller that waits for space.
+            self.room.notify_one();
+        }
         Ok(Sent { texts: self, id, end: ending })
     }
 
@@ -172,8 +225,7 @@ impl Texts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why calls end that were in flight when the connection was lost.
-    /// Ends every call; those that come are refused. What was said first of why stays.
+    /// Ends every call with the status of the lost connection; new ones are rejected. The first reason is kept.
     fn end(&self, why: &str) -> Status {
         let mut state = self.lock();
         let lost = state.ended.get_or_insert_with(|| {
@@ -181,10 +233,11 @@ impl Texts {
             codes::from_path(Code::Unavailable, text).with_origin(Origin::Path)
         });
         let lost = lost.clone();
-        // Their ends are dropped, which tells the callers.
+        // Dropping the senders ends the calls.
         let (calls, _) = (std::mem::take(&mut state.calls), std::mem::take(&mut state.out));
         drop(state);
         drop(calls);
+        self.room.notify_waiters();
         lost
     }
 
@@ -192,36 +245,36 @@ impl Texts {
         self.lock().ended.clone().unwrap_or_else(|| Status::unavailable("the connection is closed"))
     }
 
-    /// Writes what callers leave, to the end of the connection.
+    /// Writes the texts of callers, until the connection ends.
     async fn write(&self, mut io: WriteHalf<Box<dyn Io>>) -> String {
         loop {
-            let (out, done) = {
+            let (text, done) = {
                 let mut state = self.lock();
-                let out = std::mem::take(&mut state.out);
-                let done = state.retired && out.is_empty() && state.calls.is_empty();
-                (out, done)
+                let text = state.out.pop_front();
+                let done = state.retired && text.is_none() && state.calls.is_empty();
+                (text, done)
             };
             if done {
                 let _ = io.shutdown().await;
                 return "the channel was dropped".to_owned();
             }
-            if out.is_empty() {
-                self.wake.notified().await;
-                continue;
-            }
-            for text in out {
-                // One write is one message.
-                if let Err(error) = io.write_all(&text).await {
+            let Some((_, text)) = text else {
+                if let Err(error) = io.flush().await {
                     return error.to_string();
                 }
-            }
-            if let Err(error) = io.flush().await {
+                self.wake.notified().await;
+                continue;
+            };
+            // One write is one message.
+            if let Err(error) = io.write_all(&text).await {
                 return error.to_string();
             }
+            self.lock().out_bytes -= text.len();
+            self.room.notify_one();
         }
     }
 
-    /// Reads answers, to the end of the connection; says whether anything came, and why it ended.
+    /// Reads responses, until the connection ends; reports whether anything was received, and the reason of the end.
     async fn read(&self, mut io: ReadHalf<Box<dyn Io>>, heard: &mut bool) -> String {
         let (mut input, mut texts) = (Input::default(), jsonrpc::Texts::default());
         loop {
@@ -233,7 +286,7 @@ impl Texts {
                 Ok(0) => return "the server closed it".to_owned(),
                 Ok(_) => {
                     *heard = true;
-                    // A caller that waits for this answer should not find its worker asleep.
+                    // Keeps the worker awake for a caller that waits for this response.
                     runtime::traffic(crate::clock::now());
                 }
                 Err(error) => return error.to_string(),
@@ -257,7 +310,7 @@ impl Texts {
         }
     }
 
-    /// Hands an answer to its caller.
+    /// Delivers a response to its caller.
     fn take(&self, answer: Answer) -> Result<(), String> {
         match answer {
             Answer::Other => {}
@@ -271,7 +324,7 @@ impl Texts {
                 let done = state.retired && state.calls.is_empty();
                 drop(state);
                 if let Some(pending) = pending {
-                    // Without effect on a caller that has gone.
+                    // Has no effect on a dropped caller.
                     let _ = pending.end.send(result);
                 }
                 if done {
@@ -287,7 +340,7 @@ impl Texts {
                 if ahead >= self.window_bytes
                     && let Some(pending) = state.calls.remove(&id)
                 {
-                    state.out.push(jsonrpc::cancel(id));
+                    state.put(None, jsonrpc::cancel(id));
                     drop(state);
                     self.wake.notify_one();
                     let text = format!(
@@ -306,19 +359,19 @@ struct Driven(Arc<Texts>);
 
 impl Drop for Driven {
     fn drop(&mut self) {
-        // The runtime that drove the connection has ended, or a cut its task, or the connection has.
+        // The runtime that drove the connection has ended, or the task was aborted, or the connection has ended.
         self.0.end("its runtime has ended, or it was cut");
     }
 }
 
 impl Link for Texts {
-    type Task = Pin<Box<dyn Future<Output = Ended> + Send>>;
+    type Task = Pin<Box<dyn Future<Output = ConnectionEnd> + Send>>;
 
     async fn open(
         io: Box<dyn Io>,
         address: &Address,
         options: &Options,
-        _way: Weak<Way>,
+        _way: Weak<ChannelKind>,
     ) -> Result<(Arc<Texts>, Self::Task)> {
         let texts = Arc::new(Texts {
             state: Mutex::default(),
@@ -327,6 +380,8 @@ impl Link for Texts {
             calls_max: options.limits.get(Limit::CallsMax) as usize,
             message_bytes_max: options.limits.get(Limit::MessageBytesMax) as usize,
             window_bytes: options.limits.get(Limit::StreamWindowBytes) as usize,
+            outbox_bytes_max: options.limits.outbox_bytes_max(),
+            room: Notify::new(),
         });
         let task = texts.clone();
         Ok((
@@ -340,7 +395,7 @@ impl Link for Texts {
                     why = driven.0.write(write) => why,
                 };
                 let lost = driven.0.end(&why);
-                if heard { Ended::Heard } else { Ended::Unheard(lost) }
+                if heard { ConnectionEnd::Responded } else { ConnectionEnd::Silent(lost) }
             }),
         ))
     }
@@ -355,3 +410,6 @@ impl Link for Texts {
         self.wake.notify_one();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use super::{
     envelope::too_large,
     head::OutgoingRequest,
     json_rpc,
-    link::{Answer, Body, InFlight, Link},
+    link::{Body, HttpResponse, InFlight, Link},
     replies::{Replies, check_type},
     settings::{Dialect, Terms},
     thrift,
@@ -19,21 +19,22 @@ use ::http::{
     header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
 use bytes::{Bytes, BytesMut};
+use switchboard_wire::jsonrpc;
 
-/// The body of a refusal may be larger than the messages that the caller takes.
-pub(super) const REFUSAL_LEAST: usize = 64 << 10;
+/// Minimum size limit of an error body, which may be larger than the messages that the caller accepts.
+pub(super) const ERROR_BODY_BYTES_MIN: usize = 64 << 10;
 
-/// Sends one call and waits for its answer; dropped before, the server is told.
+/// Sends one call and waits for its reply; dropping the future cancels the call at the server.
 ///
 /// # Errors
-/// Why the call failed; the head's metadata is in the status, before that of the trailers.
+/// The status of the call, with the metadata of the head before that of the trailers.
 pub(super) async fn call(
     terms: Terms,
     link: &InFlight,
     call: OutgoingRequest<'_>,
     message: &Bytes,
-) -> Result<calls::Answer> {
-    // Boxed, as they are the rare ones.
+) -> Result<calls::RawResponse> {
+    // Boxed, because these dialects are rare.
     match terms.dialect {
         Dialect::JsonRpc => return Box::pin(json_rpc::call(terms, link, call, message)).await,
         Dialect::Thrift => return Box::pin(thrift::call(terms, link, call, message)).await,
@@ -46,15 +47,15 @@ pub(super) async fn call(
     }
     let body = Upload::One(upload::wrap(message, &terms)?);
     let exchange = link.begin(call.head(&terms, link)?, body).await?;
-    let answer = exchange.answer().await.map_err(|broken| link.status(&broken))?;
-    let (head, mut replies) = Replies::new(terms, wanted, link, answer)?;
+    let response = exchange.response().await.map_err(|broken| link.status(&broken))?;
+    let (head, mut replies) = Replies::new(terms, wanted, link, response)?;
     match only(&mut replies).await {
-        Ok(item) => Ok(calls::Answer { item: item.into(), head, trailers: replies.end(), attempts: 1 }),
+        Ok(item) => Ok(calls::RawResponse { item: item.into(), head, trailers: replies.end(), attempts: 1 }),
         Err(status) => Err(with_head(status, head)),
     }
 }
 
-/// The only message.
+/// Returns the only message.
 async fn only(replies: &mut Replies<'_>) -> Result<Bytes> {
     let none =
         || codes::from_path(Code::Unimplemented, "the server ended a unary call without a reply".into());
@@ -76,14 +77,14 @@ pub(super) fn with_head(mut status: Status, head: Metadata) -> Status {
     status
 }
 
-/// Connect's own form: the message is the body, and a refusal is JSON.
+/// Makes a unary call of Connect: the message is the body, and an error is JSON.
 async fn bare(
     terms: Terms,
     link: &Link,
     call: OutgoingRequest<'_>,
     wanted: &'static str,
     message: &Bytes,
-) -> Result<calls::Answer> {
+) -> Result<calls::RawResponse> {
     let exchange = match call.get(&terms, link, message)? {
         Some(head) => link.begin(head, Upload::Nothing).await?,
         None => {
@@ -94,38 +95,38 @@ async fn bare(
             link.begin(call.head(&terms, link)?, Upload::One(body)).await?
         }
     };
-    let answer = exchange.answer().await.map_err(|broken| link.status(&broken))?;
-    let Answer { status, mut headers, mut body } = answer;
+    let response = exchange.response().await.map_err(|broken| link.status(&broken))?;
+    let HttpResponse { status, mut headers, mut body } = response;
     let raw = connect::split_trailers(&mut headers);
     if status == StatusCode::OK {
         check_type(&headers, wanted, link.peer())?;
     } else if !headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
     {
-        return Err(codes::foreign(status, &headers, wanted, link.peer()));
+        return Err(codes::unexpected_response(status, &headers, wanted, link.peer()));
     }
     let head = codes::metadata(&headers, &terms.metadata)?;
     let trailers = codes::metadata(&raw, &terms.metadata)?;
     let compression = Compression::named(headers.get(CONTENT_ENCODING))?;
     let bytes_max = match status {
         StatusCode::OK => terms.message_bytes_max,
-        _ => terms.message_bytes_max.max(REFUSAL_LEAST),
+        _ => terms.message_bytes_max.max(ERROR_BODY_BYTES_MIN),
     };
-    let mut item = whole(&mut body, link, bytes_max).await?;
+    let mut item = read_body(&mut body, link, bytes_max).await?;
     if let Some(compression) = compression.filter(|_| !item.is_empty()) {
         item = compression.decompress(item, bytes_max)?;
     }
     if status == StatusCode::OK {
-        Ok(calls::Answer { item: item.into(), head, trailers, attempts: 1 })
+        Ok(calls::RawResponse { item: item.into(), head, trailers, attempts: 1 })
     } else {
         let failure = connect::failure(status, &item, trailers);
         Err(with_head(codes::pushed_back(failure, &raw), head))
     }
 }
 
-/// Sends a request of a dialect that posts, and waits for an answer with HTTP's own success.
+/// Sends a request of a dialect that uses POST, and waits for a response with HTTP status 200.
 ///
 /// # Errors
-/// Every other answer.
+/// The status for every other response.
 pub(super) async fn post(
     terms: &Terms,
     link: &Link,
@@ -133,21 +134,25 @@ pub(super) async fn post(
     request: Bytes,
 ) -> Result<(HeaderMap, Body)> {
     let exchange = link.begin(call.head(terms, link)?, Upload::One(request)).await?;
-    let answer = exchange.answer().await.map_err(|broken| link.status(&broken))?;
-    let Answer { status, headers, mut body } = answer;
+    let response = exchange.response().await.map_err(|broken| link.status(&broken))?;
+    let HttpResponse { status, headers, mut body } = response;
     match status {
         StatusCode::OK => Ok((headers, body)),
         StatusCode::PAYLOAD_TOO_LARGE => {
-            let text = whole(&mut body, link, REFUSAL_LEAST).await?;
+            let text = read_body(&mut body, link, ERROR_BODY_BYTES_MIN).await?;
+            // JSON-RPC has its own error object.
+            if let Ok(jsonrpc::Answer::End { result: Err(status), .. }) = jsonrpc::Answer::read(&text) {
+                return Err(status);
+            }
             let text = String::from_utf8_lossy(&text).trim().to_owned();
             Err(codes::from_path(Code::ResourceExhausted, text))
         }
-        _ => Err(codes::foreign(status, &headers, call.content_type(terms)?, link.peer())),
+        _ => Err(codes::unexpected_response(status, &headers, call.content_type(terms)?, link.peer())),
     }
 }
 
-/// A body in one piece; the usual one, of a single chunk, is not copied.
-pub(super) async fn whole(body: &mut Body, link: &Link, bytes_max: usize) -> Result<Bytes> {
+/// Reads a body into one buffer; a body of a single chunk is not copied.
+pub(super) async fn read_body(body: &mut Body, link: &Link, bytes_max: usize) -> Result<Bytes> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     while let Some(chunk) = body.chunk().await {

@@ -1,4 +1,4 @@
-//! The body of a request: one message, or the messages of a stream as their sender makes them.
+//! The body of a request: one message, or the messages of a stream as they are sent.
 
 use super::{envelope, settings::Terms};
 use crate::{Result, Status, http::text, stream::Queue};
@@ -12,7 +12,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// What goes with a request.
+/// The body of a request.
 pub(super) enum Upload {
     Many(Requests),
     Nothing,
@@ -30,14 +30,14 @@ impl Requests {
         Requests { queue, terms }
     }
 
-    /// The next message, none at the end.
+    /// Returns the next message, `None` at the end.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         let message = ready!(self.queue.poll_pop(cx));
         Poll::Ready(message.map(|message| wrap(&message?.bytes, &self.terms)))
     }
 }
 
-/// A message in its envelope, compressed and in base64 if the call is.
+/// Wraps a message in its envelope, compressed and in base64 if the call requires it.
 pub(super) fn wrap(message: &Bytes, terms: &Terms) -> Result<Bytes> {
     let wrapped = match terms.compression {
         None => envelope::wrap(0, message),
@@ -46,7 +46,7 @@ pub(super) fn wrap(message: &Bytes, terms: &Terms) -> Result<Bytes> {
     Ok(if terms.text { text::encode(&wrapped) } else { wrapped })
 }
 
-/// HTTP/1.1 fetches the body itself.
+/// For HTTP/1.1, which polls the body itself.
 impl Body for Upload {
     type Data = Bytes;
     type Error = Status;
@@ -79,17 +79,17 @@ impl Body for Upload {
     }
 }
 
-/// Sends the messages of a stream on HTTP/2, as fast as the server's window opens.
+/// Sends the messages of a stream on HTTP/2, within the server's window.
 pub(super) struct Uploader {
     pub(super) stream: SendStream<Bytes>,
     pub(super) requests: Requests,
 }
 
 impl Uploader {
-    /// Ends with the stream's requests, or when the server takes no more; the answer tells why.
+    /// Completes with the stream's requests, or when the server accepts no more; the response has the reason.
     ///
     /// # Errors
-    /// A message that cannot be sent; the server learns that the call is over.
+    /// A message that cannot be sent; the stream is then reset.
     pub(super) async fn run(mut self) -> Result<()> {
         while let Some(message) = poll_fn(|cx| self.requests.poll_next(cx)).await {
             let mut message = message?;

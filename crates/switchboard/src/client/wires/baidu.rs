@@ -1,13 +1,13 @@
-//! `wire=baidu_std`, `wire=hulu`, `wire=sofa`: servers of brpc and of its relatives.
+//! `wire=baidu_std`, `wire=hulu`, `wire=sofa`: servers of brpc and its relatives.
 //!
 //! | option | values | |
 //! | --- | --- | --- |
-//! | `names` | `full`, `short` | `package.Service`; or `Service` as old servers have it, which is hulu's default |
-//! | `codec` | `proto` (default), `json` | baidu_std: how messages are written; traits are always JSON |
-//! | `checksum` | `none` (default), `crc32c` | baidu_std: of requests, which brpc's servers answer in kind |
-//! | `index` | `package.Service/Method:PLACE` | hulu: its place in the service, from 0; generated code knows it |
+//! | `names` | `full`, `short` | `package.Service`; or `Service` for old servers, the default of hulu |
+//! | `codec` | `proto` (default), `json` | baidu_std: encoding of messages; traits always use JSON |
+//! | `checksum` | `none` (default), `crc32c` | baidu_std: checksum of requests; brpc's servers reply with one, too |
+//! | `index` | `package.Service/Method:INDEX` | hulu: index in the service, from 0; generated code has it |
 
-use super::Foreign;
+use super::WireConfig;
 use crate::{Codec, Limits};
 use std::{collections::HashMap, sync::Arc};
 use switchboard_wire::{
@@ -24,19 +24,19 @@ pub(super) struct Baidu {
     indexes: Arc<HashMap<String, u16>>,
 }
 
-pub(super) fn hulu() -> Box<dyn Foreign> {
+pub(super) fn hulu() -> Box<dyn WireConfig> {
     Box::new(Baidu { layout: Layout::Hulu, names: Names::Short, ..Baidu::default() })
 }
 
-pub(super) fn sofa() -> Box<dyn Foreign> {
+pub(super) fn sofa() -> Box<dyn WireConfig> {
     Box::new(Baidu { layout: Layout::Sofa, ..Baidu::default() })
 }
 
-impl Foreign for Baidu {
+impl WireConfig for Baidu {
     fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match (name, value) {
             ("index", _) if self.layout == Layout::Hulu => {
-                let expected = "package.Service/Method:PLACE, where the place is a number from 0";
+                let expected = "package.Service/Method:INDEX, where the index is a number from 0";
                 let (method, index) = value.rsplit_once(':').ok_or(expected)?;
                 let index = index.parse().map_err(|_| expected)?;
                 Arc::make_mut(&mut self.indexes).insert(method.to_owned(), index);
@@ -60,7 +60,7 @@ impl Foreign for Baidu {
         match (preferred, self.codec) {
             (Codec::Proto, Some(codec)) => codec,
             (Codec::Proto, None) => Codec::Proto,
-            // What a trait has no protobuf for.
+            // Traits have no protobuf encoding.
             _ => Codec::Json,
         }
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_layout_has_options_of_its_own() {
+    fn each_layout_has_its_own_options() {
         let mut wire = hulu();
         assert_eq!(wire.set("index", "demo.v1.Greeter/Greet:0"), Ok(true));
         for wrong in ["demo.v1.Greeter/Greet", "a:b", "a:-1", ":"] {

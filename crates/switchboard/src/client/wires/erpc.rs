@@ -3,12 +3,12 @@
 //! | option | values | |
 //! | --- | --- | --- |
 //! | `framing` | `raw` (default), `json`, `proto` | the socket protocol of the server |
-//! | `codec` | `proto` (default), `json` | how messages are written; traits are always JSON |
+//! | `codec` | `proto` (default), `json` | encoding of messages; traits always use JSON |
 //! | `filter` | `none` (default), `gzip` | the transfer filter of every message, under the id `g` |
 //! | `names` | `path` (default), `rpc`, `full` | `/greeter/say_hello`, `Greeter.SayHello`, `/demo.Greeter/SayHello` |
 //! | `prefix` | any | the group of routes: `v1` for `/v1/greeter/say_hello` |
 
-use super::Foreign;
+use super::WireConfig;
 use crate::{Codec, Limits};
 use switchboard_wire::{
     erpc::{Client, Framing, Names, Settings},
@@ -21,7 +21,7 @@ pub(super) struct Erpc {
     settings: Settings,
 }
 
-impl Foreign for Erpc {
+impl WireConfig for Erpc {
     fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match (name, value) {
             ("codec", "json") => self.codec = Some(Codec::Json),
@@ -48,12 +48,12 @@ impl Foreign for Erpc {
         match (preferred, self.codec) {
             (Codec::Proto, Some(codec)) => codec,
             (Codec::Proto, None) => Codec::Proto,
-            // What a trait has no protobuf for.
+            // Traits have no protobuf encoding.
             _ => Codec::Json,
         }
     }
 
-    fn hears_pushes(&self) -> bool {
+    fn receives_pushes(&self) -> bool {
         true
     }
 

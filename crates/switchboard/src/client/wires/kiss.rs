@@ -2,11 +2,11 @@
 //!
 //! | option | values | |
 //! | --- | --- | --- |
-//! | `function` | `package.Service/Method:NUMBER` | the number of a method, for each that is called |
-//! | `snappy` | `none` (default), `dynamic`, `forced` | of requests and replies; dynamic from 200 bytes on |
-//! | `heartbeats` | `false` (default), `true` | ask for signs of life; old servers give none |
+//! | `function` | `package.Service/Method:NUMBER` | the number of a method, for each called method |
+//! | `snappy` | `none` (default), `dynamic`, `forced` | compression of messages; dynamic from 200 bytes on |
+//! | `heartbeats` | `false` (default), `true` | send heartbeats; old servers do not respond to them |
 
-use super::Foreign;
+use super::WireConfig;
 use crate::{Codec, Limits};
 use std::{collections::HashMap, sync::Arc};
 use switchboard_wire::{
@@ -21,7 +21,7 @@ pub(super) struct Kiss {
     heartbeats: bool,
 }
 
-impl Foreign for Kiss {
+impl WireConfig for Kiss {
     fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match (name, value) {
             ("function", _) => {
@@ -43,7 +43,7 @@ impl Foreign for Kiss {
     fn codec(&self, preferred: Codec) -> Codec {
         match preferred {
             Codec::FlatBuffers | Codec::Proto => preferred,
-            // What a trait has nothing shorter for.
+            // Traits have no shorter encoding.
             _ => Codec::Json,
         }
     }

@@ -1,6 +1,6 @@
 //! `wire=rpcx`: servers of rpcx.
 
-use super::Foreign;
+use super::WireConfig;
 use crate::{Codec, Limits, net::Carries};
 use switchboard_wire::{
     rpcx::{Client, PATH},
@@ -8,7 +8,7 @@ use switchboard_wire::{
 };
 
 /// Options: `codec` is `json`, `msgpack`, `proto`, `raw` or `thrift`; `names=short` calls `package.Service` as
-/// `Service`; `network=http` begins with the CONNECT that servers on rpcx's network of this name want.
+/// `Service`; `network=http` begins with the CONNECT that servers on rpcx's network of this name expect.
 #[derive(Debug, Default)]
 pub(super) struct Rpcx {
     codec: Option<Codec>,
@@ -16,12 +16,12 @@ pub(super) struct Rpcx {
     over_http: bool,
 }
 
-/// In the list of [`wires`](super).
-pub(super) fn make() -> Box<dyn Foreign> {
+/// Constructor for the list of [`wires`](super).
+pub(super) fn make() -> Box<dyn WireConfig> {
     Box::new(Rpcx::default())
 }
 
-impl Foreign for Rpcx {
+impl WireConfig for Rpcx {
     fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match (name, value) {
             ("codec", "json") => self.codec = Some(Codec::Json),
@@ -44,7 +44,7 @@ impl Foreign for Rpcx {
     fn codec(&self, preferred: Codec) -> Codec {
         match (self.codec, preferred) {
             (Some(codec), _) => codec,
-            // Postcard is for Rust programs; MessagePack is what clients of rpcx use unless they are told.
+            // Postcard is for Rust programs; MessagePack is the default of rpcx clients.
             (None, Codec::Postcard) => Codec::MsgPack,
             (None, Codec::FlatBuffers) => Codec::Json,
             (None, Codec::Thrift) => Codec::ThriftStruct,
@@ -54,12 +54,12 @@ impl Foreign for Rpcx {
 
     fn in_websockets(&self) -> Result<(Carries, &'static str), &'static str> {
         match self.over_http {
-            true => Err("has network=http, which is for tcp:// and tls://: leave it out"),
+            true => Err("has network=http, which is for tcp:// and tls://: remove it"),
             false => Ok((Carries::Rpcx, PATH)),
         }
     }
 
-    fn hears_pushes(&self) -> bool {
+    fn receives_pushes(&self) -> bool {
         true
     }
 

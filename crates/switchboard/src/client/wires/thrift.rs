@@ -1,6 +1,6 @@
 //! Servers of Apache Thrift.
 
-use super::Foreign;
+use super::WireConfig;
 use crate::{Codec, Limits};
 use switchboard_wire::{
     thrift::{Client, Encoded, Framing, Settings},
@@ -13,12 +13,12 @@ pub(super) struct Thrift {
     settings: Settings,
     header: bool,
     framed: Option<bool>,
-    /// It goes by POST.
+    /// True for Thrift over HTTP POST.
     #[cfg(feature = "http")]
     posted: bool,
 }
 
-impl Foreign for Thrift {
+impl WireConfig for Thrift {
     fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match (name, value) {
             ("protocol", "binary") => self.settings.encoded = Encoded::Binary,
@@ -34,7 +34,7 @@ impl Foreign for Thrift {
             #[cfg(feature = "http")]
             ("http" | "path", _) => {
                 self.posted = true;
-                // They are HTTP's.
+                // These are options of HTTP.
                 return Ok(false);
             }
             ("zlib", _) => self.settings.zlib = value.parse().map_err(|_| "true or false")?,
@@ -57,10 +57,13 @@ impl Foreign for Thrift {
     fn check(&self) -> Result<(), String> {
         #[cfg(feature = "http")]
         if self.posted && (self.header || self.framed.is_some()) {
-            return Err("on HTTP there are neither frames nor THeader: protocol is binary or compact".into());
+            return Err(
+                "HTTP supports neither frames nor THeader: use protocol=binary or compact without framed"
+                    .into(),
+            );
         }
         if self.header && self.framed == Some(false) {
-            return Err("THeader has frames of its own: leave framed=false away".into());
+            return Err("THeader has its own frames: remove framed=false".into());
         }
         if self.settings.zlib && !self.header {
             return Err("zlib=true needs protocol=header or header-compact".into());
@@ -91,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_that_do_not_fit_are_refused() {
+    fn incompatible_options_are_rejected() {
         let of = |options: &[(&str, &str)]| {
             let mut thrift = Thrift::default();
             for (name, value) in options {
@@ -106,7 +109,7 @@ mod tests {
         #[cfg(feature = "http")]
         for (option, fits) in [(("protocol", "compact"), true), (("protocol", "header"), false)] {
             let mut thrift = of(&[option]);
-            assert_eq!(thrift.set("path", "/calculator"), Ok(false), "which is HTTP's to read");
+            assert_eq!(thrift.set("path", "/calculator"), Ok(false), "an option of HTTP");
             assert_eq!(thrift.check().is_ok(), fits, "{option:?}");
         }
         assert_eq!(

@@ -1,7 +1,7 @@
-//! MessagePack as the JSON that has the same values, for types that are read from JSON anyway.
+//! Converts MessagePack to JSON with the same values, for types that have JSON decoders.
 //!
-//! Serde reads each type from each format with code of its own. For protobuf messages that would be half as much again
-//! as all their JSON, in every program, for a codec that few of their callers use.
+//! Serde generates separate decoding code for each type and format. For protobuf messages that would add half of the
+//! size of their JSON code to every program, for a codec that few callers use.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{
@@ -11,18 +11,17 @@ use serde::{
 };
 use std::{cell::Cell, fmt};
 
-/// Writes the value as JSON: bytes as base64, floating-point numbers that JSON does not have as protobuf's mapping
-/// names them.
+/// Writes the value as JSON: bytes as base64, floating-point numbers that JSON does not have as in protobuf JSON.
 ///
 /// # Errors
-/// What is wrong with the value, or a key of a map that is neither text nor a number.
+/// An invalid value, or a map key that is neither text nor a number.
 pub(super) fn write<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<u8>, serde_json::Error> {
     let mut json = Vec::new();
     Read::new(value).serialize(&mut serde_json::Serializer::new(&mut json))?;
     Ok(json)
 }
 
-/// What is written as it is read; once.
+/// A value that is serialized while it is deserialized; once.
 struct Read<D>(Cell<Option<D>>);
 
 impl<D> Read<D> {
@@ -38,14 +37,14 @@ impl<'de, D: Deserializer<'de>> Serialize for Read<D> {
     }
 }
 
-/// Writes what it is shown.
+/// Serializes the visited value.
 struct Write<S>(S);
 
 impl<'de, S: Serializer> Visitor<'de> for Write<S> {
     type Value = S::Ok;
 
     fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
-        text.write_str("a value that JSON has")
+        text.write_str("a value that JSON can represent")
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<S::Ok, E> {

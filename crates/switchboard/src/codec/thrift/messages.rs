@@ -1,5 +1,5 @@
-//! Messages of `.proto` files as structs of Thrift, by their descriptors: what callers on Thrift send to services of
-//! protobuf and get from them, and what a proxy hands on between the two.
+//! Converts messages of `.proto` files to Thrift structs and back, by their descriptors: for callers on Thrift that
+//! call protobuf services, and for a proxy between the two.
 
 mod read;
 mod write;
@@ -31,17 +31,18 @@ use write::Written;
 /// | `bool`, `double float` | `bool`, `double` |
 /// | `string`, `bytes` | `string`, `binary` |
 /// | `repeated`, `map` | `list`, `map` |
-/// | a member of a `oneof`, and what is `optional` | a field that is there if it was set |
+/// | a member of a `oneof`, and an `optional` field | a field that is present if it was set |
 ///
-/// Other fields are always written as Thrift, as those are that are neither `optional` nor `required`. Of what is read
-/// all whole numbers fit where their value does, a `set` is a list, and fields that the message does not have are
-/// skipped. Thrift numbers fields with 16 bits: a message in which a field of a higher number is set is refused.
+/// Other fields are always written in Thrift, like Thrift fields that are neither `optional` nor `required`. When
+/// Thrift is read, integers of any width fit if their value does, a `set` is a list, and fields that the message does
+/// not have are skipped. Thrift numbers fields with 16 bits: a message in which a field of a higher number is set is
+/// refused.
 #[derive(Clone)]
 pub struct Messages {
     pool: Arc<DescriptorPool>,
 }
 
-/// Those of one method.
+/// The messages of one method.
 #[derive(Clone)]
 pub struct MethodMessages {
     pool: Arc<DescriptorPool>,
@@ -49,7 +50,7 @@ pub struct MethodMessages {
     reply: MessageIndex,
 }
 
-/// Field 1 of a function's arguments, field 0 of its result.
+/// Field 1 of a function's arguments, or field 0 of its result.
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
     Reply = 0,
@@ -57,11 +58,11 @@ enum Side {
 }
 
 impl Messages {
-    /// Those that an encoded `google.protobuf.FileDescriptorSet` describes, as
-    /// [`ServiceInfo`](crate::ServiceInfo::descriptor) has one.
+    /// Reads an encoded `google.protobuf.FileDescriptorSet`, such as [`ServiceInfo`](crate::ServiceInfo::descriptor)
+    /// has.
     ///
     /// # Errors
-    /// `Internal` for a descriptor that fits nothing.
+    /// `Internal` for a malformed descriptor.
     pub fn read(descriptor: &[u8]) -> Result<Messages> {
         // It is part of the program, or of its settings.
         let pool = DescriptorPool::decode_with_options(descriptor, &trusted());
@@ -69,35 +70,36 @@ impl Messages {
         Ok(Messages { pool: Arc::new(pool) })
     }
 
-    /// Those of a method.
+    /// Returns the messages of a method.
     ///
     /// # Errors
-    /// `Unimplemented` where the descriptor has no such method.
+    /// `Unimplemented` if the descriptor has no such method.
     pub fn method(&self, service: &str, name: &str) -> Result<MethodMessages> {
         let method = self.pool.service_by_name(service).and_then(|service| service.method(name));
         let method = method.ok_or_else(|| {
-            Status::unimplemented(format!("{service}/{name} has no descriptor that Thrift could go by"))
+            Status::unimplemented(format!("{service}/{name} has no descriptor for its Thrift messages"))
         })?;
         Ok(MethodMessages { pool: self.pool.clone(), request: method.input(), reply: method.output() })
     }
 }
 
 impl MethodMessages {
-    /// A request in another of the codecs `Proto`, `Thrift` and `ThriftStruct`.
+    /// Converts a request to another of the codecs `Proto`, `Thrift` and `ThriftStruct`.
     ///
     /// # Errors
-    /// `InvalidArgument` for bytes that are no such request, `Unimplemented` for a field whose number Thrift does not
-    /// have and for other codecs, `ResourceExhausted` for what is too large or too deep for Thrift, or grows by more
-    /// than 1 MiB and to more than 16 times its size.
+    /// `InvalidArgument` for bytes that are not such a request, `Unimplemented` for a field whose number Thrift does
+    /// not have and for other codecs, `ResourceExhausted` for a message that is too large or too deep for Thrift. A
+    /// request is refused if it grows to more than 1 MiB and 16 times its size, or to more than 4 MiB and by more than
+    /// a quarter.
     pub fn request(&self, from: Codec, to: Codec, bytes: &Bytes) -> Result<Bytes> {
         self.rewritten(Side::Request, from, to, bytes)
     }
 
-    /// A reply in another of these codecs.
+    /// Converts a reply to another of these codecs.
     ///
     /// # Errors
-    /// Those of [`request`](Self::request), with `Internal` for bytes that are no such reply; `FailedPrecondition` for
-    /// a result in which there is an exception: protobuf has no place for one.
+    /// The errors of [`request`](Self::request), with `Internal` for bytes that are not such a reply;
+    /// `FailedPrecondition` for a result that contains an exception, which protobuf cannot express.
     pub fn reply(&self, from: Codec, to: Codec, bytes: &Bytes) -> Result<Bytes> {
         self.rewritten(Side::Reply, from, to, bytes)
     }
@@ -117,7 +119,7 @@ impl MethodMessages {
 
     fn to_protobuf(&self, side: Side, from: Codec, bytes: &Bytes) -> Result<Bytes> {
         let message = self.of(side);
-        let mut structs = Structs::new(&self.pool, bytes);
+        let mut structs = Structs::new(&self.pool, bytes, grown_max(bytes.len()));
         let mut written = Vec::with_capacity(bytes.len());
         let read = match (from, side) {
             (Codec::ThriftStruct, _) => structs.message(message, &mut written).map(Ok),
@@ -129,7 +131,7 @@ impl MethodMessages {
             Ok(Err(Some(field))) => Err(Status::new(
                 Code::FailedPrecondition,
                 format!(
-                    "the method threw what field {field} of its result declares, and protobuf has no name for"
+                    "the method threw the exception of field {field} of its result, which protobuf cannot express"
                 ),
             )
             .with_origin(Origin::Peer)),
@@ -142,10 +144,8 @@ impl MethodMessages {
 
     fn to_thrift(&self, side: Side, to: Codec, bytes: &Bytes) -> Result<Bytes> {
         let (options, most) = match side {
-            Side::Request => {
-                (DecodeOptions::new(), REQUEST_GROWN_MAX.max(bytes.len().saturating_mul(GROWTH_MAX)))
-            }
-            // Some handler wrote it.
+            Side::Request => (DecodeOptions::new(), grown_max(bytes.len())),
+            // A local handler wrote it.
             Side::Reply => (trusted(), i32::MAX as usize),
         };
         let mut message = DynamicMessage::new(self.pool.clone(), self.of(side));
@@ -179,7 +179,7 @@ impl MethodMessages {
 
     #[cold]
     fn foreign(&self, side: Side, codec: Codec) -> Status {
-        super::super::foreign(self.pool.message(self.of(side)).full_name(), codec, "proto and thrift here")
+        super::super::foreign(self.pool.message(self.of(side)).full_name(), codec, "proto and thrift")
     }
 }
 
@@ -197,10 +197,19 @@ impl fmt::Debug for MethodMessages {
     }
 }
 
-/// What a request may become in any case. A few bytes of protobuf can stand for many empty fields, which Thrift writes.
-const REQUEST_GROWN_MAX: usize = 1 << 20;
-/// How many times its size larger ones may have.
+/// Largest size that any message may be converted to. A few bytes of protobuf can represent many empty fields, which
+/// Thrift writes, and a byte of Thrift can be ten of protobuf.
+const GROWN_MAX: usize = 1 << 20;
+/// Factor by which a larger message may grow, up to the usual `message_bytes_max`.
 const GROWTH_MAX: usize = 16;
+const LARGE_MAX: usize = 4 << 20;
+
+/// Returns the largest size that a message of `bytes` may be converted to: one above the usual limit grows by a quarter
+/// at most.
+fn grown_max(bytes: usize) -> usize {
+    let large = LARGE_MAX.max(bytes.saturating_add(bytes / 4));
+    GROWN_MAX.max(bytes.saturating_mul(GROWTH_MAX)).min(large)
+}
 
 fn trusted() -> DecodeOptions {
     DecodeOptions::new().with_element_memory_limit(usize::MAX)

@@ -1,4 +1,4 @@
-//! Calls of services of protobuf by callers who write Thrift: their messages are written anew on both ways.
+//! Calls from Thrift clients to protobuf services: messages are transcoded in both directions.
 
 use super::ErasedService;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 use std::sync::{Arc, OnceLock};
 use switchboard_wire::ServiceInfo;
 
-/// The messages of a service, once somebody has called it so.
+/// Message descriptions of a service, built with the first such call.
 #[derive(Clone, Default)]
 pub(super) struct Schema(Arc<OnceLock<Result<Messages>>>);
 
@@ -21,8 +21,8 @@ impl Schema {
     }
 }
 
-/// Whether the messages of a call are Thrift and those of its method protobuf. Services of other kinds have no
-/// descriptors.
+/// Returns whether the messages of a call are Thrift and those of its method protobuf. Services of other
+/// kinds have no descriptors.
 #[inline]
 pub(super) fn is_of_messages(call: &Call) -> bool {
     matches!(call.codec(), Codec::Thrift | Codec::ThriftStruct)
@@ -30,9 +30,9 @@ pub(super) fn is_of_messages(call: &Call) -> bool {
         && !call.cx().service().descriptor.is_empty()
 }
 
-/// Answers such a call.
+/// Serves such a call.
 #[cold]
-pub(super) fn answer<'a>(
+pub(super) fn respond<'a>(
     service: &'a dyn ErasedService,
     schema: &'a Schema,
     call: Call,

@@ -1,4 +1,4 @@
-//! Streams of a server connection: credit both ways, and room in the outbox.
+//! Streams of a server connection: flow control in both directions, and outbox space.
 
 use super::Connection;
 use crate::{
@@ -16,6 +16,10 @@ use std::{
     time::Instant,
 };
 use switchboard_wire::wire::{CallId, ServerWire};
+
+/// Maximum number of windows of messages queued for a handler that itself waits for credit, on wires without
+/// a window.
+const WINDOWS_MAX: usize = 8;
 
 impl<W: ServerWire + ?Sized> Connection<W> {
     pub(super) fn inbound(&mut self, id: CallId) -> Option<Arc<Queue>> {
@@ -37,18 +41,65 @@ impl<W: ServerWire + ?Sized> Connection<W> {
             counts.received(1, self.now);
         }
         parked.received += item.bytes.len() as u64;
+        if let Some(watched) = &mut parked.watched {
+            watched.requested(self.now);
+        }
         let weight = stream::weight(&item.bytes);
-        let ahead = queue.push_now(item);
+        // A message for a closed queue is dropped and not charged.
+        let Some(ahead) = queue.push_open(item) else { return };
         parked.held += weight;
-        self.holding.change(0, weight);
-        // One message may overdraw the window, further ones are the peer's fault.
+        self.memory.change(0, weight);
+        // The last message may exceed the window.
         if ahead >= self.limits.stream_window_bytes as usize {
-            let text = format!("{ahead} bytes sent ahead of the reader (stream_window_bytes)");
-            self.finish(index, Err(Status::resource_exhausted(text)));
+            if self.wire.announces_windows() {
+                let text = format!("{ahead} bytes sent ahead of the reader (stream_window_bytes)");
+                return self.finish(index, Err(Status::resource_exhausted(text)));
+            }
+            if ahead >= self.ahead_max(index) {
+                self.memory.hold_back(Some((index, self.now)));
+            }
         }
     }
 
-    /// Sends replies of a stream while there is credit and room.
+    /// Returns the queued bytes of this call at which the connection is no longer read: the window, and more
+    /// while the handler waits for credit, which may be behind these messages.
+    fn ahead_max(&mut self, index: u32) -> usize {
+        let window = self.limits.stream_window_bytes as usize;
+        let waits = self.calls.get_mut(index).is_some_and(|parked| parked.credit <= 0);
+        if waits { window.saturating_mul(WINDOWS_MAX) } else { window }
+    }
+
+    /// Resumes reading once the reader of the stream that stopped it has caught up.
+    #[inline]
+    pub(super) fn read_on(&mut self) {
+        if let Some((index, _)) = self.memory.held_back {
+            let max = self.ahead_max(index);
+            let queue = self.calls.get_mut(index).and_then(|parked| parked.inbound.as_ref());
+            if queue.is_none_or(|queue| queue.bytes() < max) {
+                self.memory.hold_back(None);
+            }
+        }
+    }
+
+    /// Ends the call whose stream has stopped reading for too long. Its handler may be waiting for credit
+    /// behind the unread messages.
+    pub(super) fn end_stalled(&mut self) {
+        let timeout = self.settings.stream_stall_timeout();
+        let Some((index, since)) = self.memory.held_back else { return };
+        if crate::clock::after(since, timeout) > self.now {
+            return;
+        }
+        let window = self.limits.stream_window_bytes;
+        let text = format!(
+            "the handler took no message for {timeout:?} (stream_stall_timeout) while {window} bytes waited for it \
+             (stream_window_bytes); on {} that holds back all calls of the connection",
+            self.wire.name()
+        );
+        self.finish(index, Err(Status::resource_exhausted(text)));
+        self.read_on();
+    }
+
+    /// Sends replies of a stream while there is credit and outbox space.
     pub(super) fn poll_replies(
         &mut self,
         index: u32,
@@ -56,11 +107,14 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         mut head_sent: bool,
         deadline: Option<Instant>,
     ) {
+        let mut is_waiting = false;
         while self.calls.get_mut(index).is_some_and(|parked| parked.credit > 0) {
-            if self.out.len() > self.holding.stream_limit || self.holding.room.level == Level::Full {
-                // Once, however often the peer grants credit meanwhile.
-                if !self.stalled.contains(&index) {
-                    self.stalled.push(index);
+            if !self.has_stream_room() || self.is_over() {
+                // List the stream once, even if the peer grants credit repeatedly.
+                if let Some(parked) = self.calls.get_mut(index)
+                    && !std::mem::replace(&mut parked.stalled, true)
+                {
+                    self.stalled.push_back(index);
                 }
                 break;
             }
@@ -75,8 +129,16 @@ impl<W: ServerWire + ?Sized> Connection<W> {
                 let polled =
                     context::scope(deadline, trace.as_ref(), || guarded_next(items.as_mut(), &mut cx));
                 self.clock(began, method);
+                self.turned(index, began);
                 match polled {
-                    Poll::Pending => break,
+                    Poll::Pending => {
+                        is_waiting = true;
+                        if !head_sent && let Some(head) = items.early_head() {
+                            head_sent = true;
+                            self.wire.head(id, &head, &mut self.out);
+                        }
+                        break;
+                    }
                     Poll::Ready(item) => item,
                 }
             };
@@ -91,22 +153,42 @@ impl<W: ServerWire + ?Sized> Connection<W> {
                     if let Some(parked) = self.calls.get_mut(index) {
                         parked.credit -= stream::weight(&item.bytes) as i64;
                         parked.sent += item.bytes.len() as u64;
+                        if let Some(watched) = &mut parked.watched {
+                            watched.replied(self.now);
+                        }
                     }
                     if let Some(counts) = &self.peer.counts {
                         counts.sent(1, self.now);
                     }
                     self.wire.item(id, &item.bytes, item.compressed, &mut self.out);
                 }
-                None => return self.end_stream(index, Ok(&items.trailers())),
+                None => return self.end_stream(index, Ok(&items.late_head_and_trailers())),
                 Some(Err(mut status)) => {
-                    status.metadata_mut().extend(items.trailers());
+                    status.metadata_mut().extend(items.late_head_and_trailers());
                     return self.end_stream(index, Err(&status));
                 }
             }
         }
+        if !is_waiting {
+            self.poll_ahead(index, items.as_mut(), deadline);
+        }
         if let Some(parked) = self.calls.get_mut(index) {
             parked.stage = Stage::Replies { items, head_sent };
         }
+    }
+
+    /// Polls a handler whose replies cannot be sent now, so that it keeps reading requests. Otherwise a
+    /// caller that reads replies only after it has sent all requests would deadlock with a reply above the
+    /// window.
+    fn poll_ahead(&mut self, index: u32, items: Pin<&mut dyn Items>, deadline: Option<Instant>) {
+        let Some((parked, waker)) = self.calls.poll_parts(index) else { return };
+        if parked.inbound.is_none() || self.memory.room.level == Level::Full {
+            return;
+        }
+        let (method, trace, began) = (parked.method, parked.trace.clone(), self.now);
+        let mut cx = Context::from_waker(waker);
+        context::scope(deadline, trace.as_ref(), || guarded_ahead(items, &mut cx));
+        self.clock(began, method);
     }
 
     pub(super) fn end_stream(&mut self, index: u32, end: Result<&Metadata, &Status>) {
@@ -115,24 +197,54 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         }
     }
 
-    /// Lets the peer send more of a stream whose reader took something.
+    /// Grants the peer credit for a stream whose reader has taken bytes.
     pub(super) fn give_credit(&mut self, index: u32) {
         let Some((parked, waker)) = self.calls.poll_parts(index) else { return };
         let Some(queue) = &parked.inbound else { return };
         queue.watch_consumer(waker);
-        if let Some(bytes) = queue.take_credit(self.limits.stream_window_bytes / 4) {
+        // A peer that sets its own window may have a small one, and needs credit for every byte.
+        let least = if self.wire.announces_windows() { self.limits.stream_window_bytes / 4 } else { 1 };
+        if let Some(bytes) = queue.take_credit(least) {
             self.wire.credit(parked.id, bytes, &mut self.out);
         }
     }
 
+    /// Returns whether streams may send: the outbox is small, and memory is available.
+    #[inline]
+    fn has_stream_room(&self) -> bool {
+        self.out.len() <= self.memory.stream_limit && self.memory.room.level != Level::Full
+    }
+
+    /// Returns whether a stream in the queue may send.
+    #[inline]
+    pub(super) fn can_resume(&self) -> bool {
+        !self.stalled.is_empty() && self.has_stream_room()
+    }
+
+    /// Polls queued streams in order of their waiting time, until the outbox is full or the turn is over.
     pub(super) fn resume_stalled(&mut self) {
-        for index in std::mem::take(&mut self.stalled) {
-            self.poll_call(index);
+        while self.can_resume()
+            && !self.is_over()
+            && let Some(index) = self.stalled.pop_front()
+        {
+            // The index may belong to another call by now.
+            if let Some(parked) = self.calls.get_mut(index)
+                && std::mem::replace(&mut parked.stalled, false)
+            {
+                self.poll_call(index);
+            }
         }
     }
 }
 
-/// A panic in a streaming handler ends its call, not the connection.
+/// Polls a handler ahead of its sends; a panic is reported when the next message is polled, because the
+/// handler has ended.
+fn guarded_ahead(items: Pin<&mut dyn Items>, cx: &mut Context<'_>) {
+    let ahead = std::panic::AssertUnwindSafe(|| items.poll_ahead(cx));
+    let _ = std::panic::catch_unwind(ahead);
+}
+
+/// Converts a panic in a streaming handler to the end of its call, not of the connection.
 pub(crate) fn guarded_next(
     items: Pin<&mut dyn Items>,
     cx: &mut Context<'_>,

@@ -1,19 +1,21 @@
-//! The limit that finds the peak of throughput by itself, after brpc's auto limiter (`auto_concurrency_limiter.md` of
-//! its documentation).
+//! Automatic concurrency limit that follows the peak of throughput, after brpc's auto limiter
+//! (`auto_concurrency_limiter.md` of its documentation).
 //!
-//! By Little's law a server that is busy but not overloaded runs `peak rate × least latency` calls at once. More of
-//! them add latency and no throughput. So, for every window of samples,
+//! By Little's law a server that is busy but not overloaded runs `peak rate × lowest latency` calls at once.
+//! More concurrent calls add latency without adding throughput. So, for every window of samples,
 //!
 //! ```text
-//! limit = peak rate × ((2 + α) × least latency − latency)
+//! limit = peak rate × ((2 + α) × lowest latency − latency)
 //! ```
 //!
-//! which is a little more than that while latency is at its least, so that a peak that rises is found, and less while
-//! calls queue. α grows while nothing queues and shrinks while something does. What is least is measured anew from
-//! time to time, with a limit low enough for a moment that nothing can queue.
+//! The limit is slightly above that product while latency is at its lowest, so that a rising peak is found,
+//! and below it while calls queue. α grows while no calls queue and shrinks while calls queue. The lowest
+//! latency is measured again from time to time, with a limit that is low enough for a moment to prevent
+//! queueing.
 //!
-//! A server with half of its load has no peak rate to speak of, and calls come in bunches: unlike brpc's, this limit
-//! falls only while latency says that calls queue, and grows where it was met although none did.
+//! At half load the rate of a server says little about its peak, and calls arrive in bursts. Therefore,
+//! unlike brpc's limiter, this limit falls only while latency shows that calls queue, and grows if it was
+//! reached although no calls queued.
 
 use super::{Adaptive, Sample};
 use std::time::Duration;
@@ -22,13 +24,13 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AutoLimit {
-    /// The limit before anything is known; 40 unless set.
+    /// Limit before the first measurement; default 40.
     pub initial: u32,
-    /// It is never lower; 4 unless set.
+    /// Lower bound of the limit; default 4.
     pub least: u32,
-    /// It is never higher, whatever `least` says; 100,000 unless set.
+    /// Upper bound of the limit, which takes precedence over `least`; default 100,000.
     pub most: u32,
-    /// How often the least latency is measured anew, with fewer calls for a moment; 50 s unless set.
+    /// Interval between measurements of the lowest latency, which briefly lower the limit; default 50 s.
     pub remeasure: Duration,
 }
 
@@ -38,45 +40,74 @@ impl Default for AutoLimit {
     }
 }
 
-/// A window ends after this long, if it has enough samples, or with the most samples.
+/// A window ends after this time if it has enough samples, or with the maximum number of samples.
 const WINDOW: Duration = Duration::from_secs(1);
 const SAMPLES_LEAST: u32 = 100;
 const SAMPLES_MOST: u32 = 200;
-/// A window that has not got enough samples in this long is thrown away: nobody is busy.
+/// Minimum length of a window, regardless of its number of samples: a rate measured over a shorter time is
+/// random.
+const WINDOW_LEAST: Duration = Duration::from_millis(1);
+/// A window without enough samples after this time is discarded: the server is not busy.
 const WINDOW_MOST: Duration = Duration::from_secs(2);
-/// α, and by how much it changes with a window.
+/// Range of α, and its change per window.
 const ALPHA_LEAST: f64 = 0.06;
 const ALPHA_MOST: f64 = 0.3;
 const ALPHA_STEP: f64 = 0.02;
-/// A limit that was met without a queue grows by this.
+/// Growth of a limit that was reached although no calls queued.
 const RAISE: f64 = 1.1;
-/// Weight of a window in the least latency, and a tenth of it in a peak that sinks.
+/// Weight of a window in the lowest latency; a tenth of it is the weight in a peak that sinks.
 const WEIGHT: f64 = 0.1;
-/// The limit while the least latency is measured, relative to what fits without a queue as far as is known: half, so
-/// that a limit that began much too high is found out in a few steps.
+/// Limit during a measurement of the lowest latency, relative to the current estimate of the concurrency
+/// without queueing. It is half, so that an initial limit that is much too high is corrected in a few steps.
 const REMEASURE_RATIO: f64 = 0.5;
-/// The first measurement; the times between them double from here.
+/// Time to the first measurement; the intervals double from here.
 const REMEASURE_FIRST: Duration = Duration::from_secs(2);
-/// The next one after one that found a latency so much less than known before: calls queued all the time, and may
-/// still.
+/// Time to the next measurement after one that found a much lower latency than before: calls queued all the
+/// time, and may still queue.
 const REMEASURE_SOON: Duration = Duration::from_millis(250);
 const MUCH_LESS: f64 = 0.8;
 
 pub(super) struct Auto {
     bounds: AutoLimit,
+    clock: Clock,
     limit: u32,
     alpha: f64,
-    /// In seconds; none until a window is over, and while it is measured anew.
+    /// In seconds; `None` until the first window is over, and during a measurement.
     least_latency: Option<f64>,
-    /// What it was before it was measured anew.
+    /// Value before the current measurement.
     known_latency: Option<f64>,
-    /// In calls a second.
+    /// In calls per second.
     peak: f64,
     window: Window,
     remeasure_at: Duration,
     remeasure_every: Duration,
-    /// Until when calls that began under the higher limit may still end.
+    /// End of the period in which calls that started under the higher limit may still end.
     settling: Option<Duration>,
+}
+
+/// Latest time and highest count of ended calls among the samples so far.
+///
+/// A thread reads the clock and the count before it takes the lock of the learner, so samples arrive out of
+/// order. The values of this clock never decrease.
+#[derive(Default)]
+struct Clock {
+    now: Duration,
+    /// `None` before the first sample.
+    ended: Option<u64>,
+}
+
+impl Clock {
+    /// Advances to the time and the count of a sample, unless they are older; returns the sample with the
+    /// current values.
+    fn advance(&mut self, sample: Sample) -> Sample {
+        self.now = self.now.max(sample.now);
+        let known = self.ended.unwrap_or(sample.ended);
+        // Counts have 32 bits and wrap around. A difference in the upper half means an older count.
+        let more = u32::try_from(sample.ended.wrapping_sub(known) as i32).unwrap_or(0);
+        let ended = known.wrapping_add(u64::from(more));
+        self.ended = Some(ended);
+        Sample { now: self.now, ended, ..sample }
+    }
 }
 
 #[derive(Default)]
@@ -96,6 +127,7 @@ impl Auto {
         let remeasure_every = REMEASURE_FIRST.min(bounds.remeasure);
         Auto {
             bounds,
+            clock: Clock::default(),
             limit,
             alpha: ALPHA_MOST,
             least_latency: None,
@@ -112,10 +144,10 @@ impl Auto {
         let window = std::mem::take(&mut self.window);
         let Some((began, ended)) = window.began else { return };
         if window.good == 0 {
-            // Everything fails: perhaps because there is too much of it.
+            // All calls fail; an overload is a possible reason.
             return self.set(f64::from(self.limit) / 2.0);
         }
-        // Failures count as time that the good calls cost.
+        // The time of failed calls is charged to the successful ones.
         let latency = window.total.as_secs_f64() / f64::from(window.good);
         let least = match self.least_latency {
             Some(least) if latency >= least => least,
@@ -128,24 +160,25 @@ impl Auto {
                 false => self.remeasure_every.max(REMEASURE_FIRST),
             };
             self.remeasure_every = next.min(self.bounds.remeasure);
-            self.remeasure_at = sample.now + self.remeasure_every;
+            self.remeasure_at = sample.now.saturating_add(self.remeasure_every);
         }
         self.least_latency = Some(least);
-        let rate = f64::from((sample.ended.wrapping_sub(ended) as u32).max(window.samples))
-            / (sample.now - began).as_secs_f64().max(1e-6);
+        let calls = sample.ended.saturating_sub(ended).max(u64::from(window.samples));
+        let rate = calls as f64 / sample.now.saturating_sub(began).max(WINDOW_LEAST).as_secs_f64();
         let weight = WEIGHT / 10.0;
         self.peak = if rate >= self.peak { rate } else { rate * weight + self.peak * (1.0 - weight) };
-        // Where nothing comes near the limit it holds nothing back, and nothing queues.
+        // If the number of calls stays far below the limit, the limit delays no calls and no calls queue.
         let idle = window.most_in_flight < self.limit / 2;
         let is_met = window.most_in_flight + 1 >= self.limit;
         if self.remeasure_at <= sample.now {
-            self.remeasure_every = (self.remeasure_every * 2).min(self.bounds.remeasure);
-            self.remeasure_at = sample.now + self.remeasure_every;
+            self.remeasure_every = self.remeasure_every.saturating_mul(2).min(self.bounds.remeasure);
+            self.remeasure_at = sample.now.saturating_add(self.remeasure_every);
             if idle || !is_met && latency <= least * (1.0 + ALPHA_LEAST) {
                 self.least_latency = Some(latency);
             } else {
-                // Calls that run now are over by then.
-                self.settling = Some(sample.now + Duration::from_secs_f64(latency * 2.0));
+                // The calls that run now have ended by then.
+                let settles = Duration::try_from_secs_f64(latency * 2.0).unwrap_or(Duration::MAX);
+                self.settling = Some(sample.now.saturating_add(settles));
                 return self.set(self.peak * least * REMEASURE_RATIO);
             }
         }
@@ -156,13 +189,13 @@ impl Auto {
         let step = if calm { ALPHA_STEP } else { -ALPHA_STEP };
         self.alpha = (self.alpha + step).clamp(ALPHA_LEAST, ALPHA_MOST);
         let wanted = self.peak * ((2.0 + self.alpha) * least - latency);
-        // The peak is that of the server only while it is busy: where the limit was met and nothing queued, it is the
-        // limit that holds the rate down, or chance that brought so many calls at once.
+        // The measured peak is the server's only while the server is busy. If the limit was reached and no
+        // calls queued, either the limit holds the rate down or a burst arrived.
         let limit = f64::from(self.limit);
         let floor = match latency <= least * (1.0 + self.alpha) {
             true if is_met => limit * RAISE,
             true => limit,
-            // One bad window halves it at most.
+            // One bad window halves the limit at most.
             false => limit / 2.0,
         };
         self.set(wanted.max(floor));
@@ -175,6 +208,7 @@ impl Auto {
 
 impl Adaptive for Auto {
     fn sample(&mut self, sample: Sample) -> u32 {
+        let sample = self.clock.advance(sample);
         if let Some(settled) = self.settling {
             if sample.now < settled {
                 return self.limit;
@@ -184,17 +218,100 @@ impl Adaptive for Auto {
             self.window = Window::default();
         }
         let (began, _) = *self.window.began.get_or_insert((sample.now, sample.ended));
-        self.window.samples += 1;
-        self.window.good += u32::from(sample.is_ok);
-        self.window.total += sample.took;
+        self.window.samples = self.window.samples.saturating_add(1);
+        self.window.good = self.window.good.saturating_add(u32::from(sample.is_ok));
+        self.window.total = self.window.total.saturating_add(sample.took);
         self.window.most_in_flight = self.window.most_in_flight.max(sample.in_flight);
         let age = sample.now.saturating_sub(began);
         match self.window.samples {
-            SAMPLES_MOST.. => self.close(sample),
+            SAMPLES_MOST.. if age >= WINDOW_LEAST => self.close(sample),
             SAMPLES_LEAST.. if age >= WINDOW => self.close(sample),
             _ if age >= WINDOW_MOST => self.window = Window::default(),
             _ => {}
         }
         self.limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn sample(now_ms: u64, ended: u64) -> Sample {
+        let now = Duration::from_millis(now_ms);
+        Sample { now, took: MS, is_ok: true, ended, in_flight: 20 }
+    }
+
+    /// Closes windows of 200 calls, one per second, until the limit is at most `least`; returns their number.
+    fn windows_until(auto: &mut Auto, least: u32) -> u64 {
+        let is_above = |auto: &mut Auto, window: u64| {
+            let base = 2000 + window * 1000;
+            (0..200).for_each(|n| _ = auto.sample(sample(base + n * 5, base + n)));
+            auto.limit > least
+        };
+        (0..).find(|window| *window == 5000 || !is_above(auto, *window)).unwrap_or(5000)
+    }
+
+    #[test]
+    fn sample_from_before_its_window_closes_the_window() {
+        let mut auto = Auto::new(AutoLimit::default());
+        (0..199).for_each(|n| _ = auto.sample(sample(1000 + n, 1000 + n)));
+        auto.sample(sample(999, 1199));
+        assert_eq!(auto.window.samples, 0);
+        assert!(auto.limit <= 200, "{}", auto.limit);
+    }
+
+    #[test]
+    fn older_count_of_ended_calls_is_no_peak() {
+        let mut auto = Auto::new(AutoLimit::default());
+        (0..199).for_each(|n| _ = auto.sample(sample(1000 + n, 1000 + n)));
+        let limit = auto.sample(sample(1200, 999));
+        assert!(limit <= 200, "{limit}");
+        assert_eq!(windows_until(&mut auto, 200), 0);
+    }
+
+    #[test]
+    fn counts_may_wrap_within_a_window() {
+        let mut auto = Auto::new(AutoLimit::default());
+        let wrapping = |n: u64| (u64::from(u32::MAX) - 100 + n) & u64::from(u32::MAX);
+        (0..200).for_each(|n| _ = auto.sample(sample(1000 + n * 5, wrapping(n))));
+        assert_eq!(auto.window.samples, 0);
+        assert!((150.0..=250.0).contains(&auto.peak), "{}", auto.peak);
+    }
+
+    #[test]
+    fn samples_of_one_instant_are_no_rate() {
+        let mut auto = Auto::new(AutoLimit::default());
+        (0..100_000).for_each(|n| _ = auto.sample(sample(1000, 1000 + n)));
+        assert_eq!(auto.peak, 0.0);
+        assert_eq!(auto.limit, AutoLimit::default().initial);
+    }
+
+    /// The limit stays within its bounds and converges to the same order of magnitude, in any order of
+    /// samples.
+    #[test]
+    fn order_of_samples_does_not_matter() {
+        let mut state = 88_172_645_463_325_252u64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state >> 11
+        };
+        for remeasure in [Duration::ZERO, Duration::from_secs(50), Duration::MAX] {
+            let mut auto = Auto::new(AutoLimit { remeasure, ..AutoLimit::default() });
+            for n in 0..200_000u64 {
+                let (late, older) = (random() % 3000, random() % 500);
+                let took = Duration::from_millis(random() % 10);
+                let now = Duration::from_millis((n * 2).saturating_sub(late * (random() % 2)));
+                let ended = n.wrapping_sub(older) & u64::from(u32::MAX);
+                let is_ok = random() % 10 > 0;
+                let limit =
+                    auto.sample(Sample { now, took, is_ok, ended, in_flight: (random() % 60) as u32 });
+                assert!((4..=2000).contains(&limit), "{limit} after {n} samples");
+            }
+        }
     }
 }

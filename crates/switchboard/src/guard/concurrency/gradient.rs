@@ -1,12 +1,14 @@
-//! The limit that follows the gradient of latency: what calls take at best, over what they take now.
+//! Concurrency limit that follows the gradient of latency: the ratio of the lowest latency to the current
+//! one.
 //!
 //! ```text
-//! limit = limit × gradient + room,  gradient = tolerance × least latency ÷ latency, from 0.5 to 1
+//! limit = limit × gradient + room,  gradient = tolerance × lowest latency ÷ latency, from 0.5 to 1
 //! ```
 //!
-//! While calls take what they take at best, the limit grows by its room; once they take longer it shrinks by as much.
-//! What is best is measured anew from time to time, under half the limit. It knows no throughput, so it reacts within a
-//! few dozen calls where the automatic limit needs a window.
+//! While calls take their lowest latency, the limit grows by `room`; once they take longer, it shrinks in
+//! proportion. The lowest latency is measured again from time to time, under half the limit. The algorithm
+//! does not use throughput, so it reacts within a few dozen calls, whereas the automatic limit needs a
+//! window.
 
 use super::{Adaptive, Sample};
 
@@ -14,13 +16,13 @@ use super::{Adaptive, Sample};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct GradientLimit {
-    /// The limit before anything is known; 20 unless set.
+    /// Limit before the first measurement; default 20.
     pub initial: u32,
-    /// It is never lower; 4 unless set.
+    /// Lower bound of the limit; default 4.
     pub least: u32,
-    /// It is never higher, whatever `least` says; 100,000 unless set.
+    /// Upper bound of the limit, which takes precedence over `least`; default 100,000.
     pub most: u32,
-    /// How much longer than at best calls may take before the limit shrinks; 1.5 unless set.
+    /// Ratio of latency to the lowest latency above which the limit shrinks; default 1.5.
     pub tolerance: f64,
 }
 
@@ -30,9 +32,9 @@ impl Default for GradientLimit {
     }
 }
 
-/// Samples of one step.
+/// Number of samples of one step.
 const SAMPLES: u32 = 32;
-/// Steps from one measurement of the least latency to the next.
+/// Number of steps between two measurements of the lowest latency.
 const MEASURE_EVERY: u32 = 500;
 /// Weight of one step in the limit.
 const SMOOTHING: f64 = 0.2;
@@ -42,7 +44,7 @@ pub(super) struct Gradient {
     limit: f64,
     /// In seconds.
     least: Option<f64>,
-    /// Steps until the least latency is measured anew: in the last two the limit is halved.
+    /// Steps until the next measurement of the lowest latency; during the last two the limit is halved.
     steps: u32,
     samples: u32,
     total: f64,
@@ -58,7 +60,7 @@ impl Gradient {
             bounds,
             limit: f64::from(limit),
             least: None,
-            // The first soon: it may begin too high.
+            // The first measurement comes early, because the initial limit may be too high.
             steps: MEASURE_EVERY / 10,
             samples: 0,
             total: 0.0,
@@ -77,13 +79,13 @@ impl Gradient {
                 self.least = Some(short);
                 return;
             }
-            // Calls from before end meanwhile.
+            // Calls that started before the limit was halved end during this step.
             1 => return,
             _ => {}
         }
         let least = self.least.map_or(short, |least| least.min(short));
         self.least = Some(least);
-        // Calls that never reach the limit say nothing about it.
+        // Latency of calls that stay far below the limit does not depend on it.
         if f64::from(busy) < self.limit / 2.0 {
             return;
         }
@@ -96,7 +98,7 @@ impl Gradient {
 
 impl Adaptive for Gradient {
     fn sample(&mut self, sample: Sample) -> u32 {
-        // Failures may be fast for other reasons than that there is little to do.
+        // Failures may be fast for reasons other than low load.
         if sample.is_ok || self.least.is_some_and(|least| sample.took.as_secs_f64() > least) {
             self.samples += 1;
             self.total += sample.took.as_secs_f64();

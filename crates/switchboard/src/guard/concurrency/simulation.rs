@@ -1,22 +1,22 @@
-//! A server in simulated time, to see what adaptive limits make of load.
+//! Simulated server for tests of adaptive limits under load.
 
 use super::{Adaptive, Auto, AutoLimit, Gradient, GradientLimit, Sample};
 use std::{collections::VecDeque, time::Duration};
 
-/// Workers that do one call after the other, 5 ms each, and callers that wait for 100 ms and no longer.
+/// Workers that process one call at a time, 5 ms each, and callers that give up after 100 ms.
 const WORKERS: usize = 10;
 const SERVICE: u64 = 5_000;
 const PATIENCE: u64 = 100_000;
-/// What the workers can do, in calls a second.
+/// Capacity of the workers in calls per second.
 const CAPACITY: f64 = WORKERS as f64 * 1e6 / SERVICE as f64;
 
 struct Outcome {
-    /// Calls a second that were answered in time.
+    /// Calls per second that were answered in time.
     goodput: f64,
     limit: u32,
 }
 
-/// Offers `load` times the capacity for `seconds` and looks at the last half; times are in microseconds.
+/// Offers `load` times the capacity for `seconds` and evaluates the second half; times are in microseconds.
 fn run(mut limiter: Option<&mut dyn Adaptive>, mut limit: u32, load: f64, seconds: u64) -> Outcome {
     let (end, mut random) = (seconds * 1_000_000, 88_172_645_463_325_252u64);
     let mut unit = || {
@@ -25,7 +25,7 @@ fn run(mut limiter: Option<&mut dyn Adaptive>, mut limit: u32, load: f64, second
         random ^= random << 17;
         (random >> 11) as f64 / (1u64 << 53) as f64
     };
-    // When each worker is free, and the calls that were let in: when they arrived, when they end.
+    // Time at which each worker is free, and the admitted calls with their arrival and end.
     let mut workers = [0u64; WORKERS];
     let mut running: VecDeque<(u64, u64)> = VecDeque::new();
     let (mut now, mut ended, mut good) = (0.0, 0u64, 0u64);
@@ -52,7 +52,7 @@ fn run(mut limiter: Option<&mut dyn Adaptive>, mut limit: u32, load: f64, second
         }
         if running.len() < limit as usize {
             let free = workers.iter_mut().min().expect("there are workers");
-            // Give or take a tenth.
+            // Varies by ±10 %.
             let service = (SERVICE as f64 * (0.9 + 0.2 * unit())) as u64;
             *free = (*free).max(arrived) + service;
             let until = *free;
@@ -85,7 +85,7 @@ fn adaptive_limits_keep_goodput_flat_at_ten_times_capacity() {
 }
 
 #[test]
-fn automatic_limit_is_near_what_fits_without_a_queue() {
+fn automatic_limit_is_near_the_concurrency_without_a_queue() {
     let mut auto = Auto::new(AutoLimit { initial: 500, ..AutoLimit::default() });
     let outcome = run(Some(&mut auto), 500, 10.0, 120);
     assert!((WORKERS as u32..4 * WORKERS as u32).contains(&outcome.limit), "{}", outcome.limit);
@@ -111,7 +111,7 @@ fn limits_stay_within_their_bounds() {
 }
 
 #[test]
-fn light_load_does_not_lower_the_limit_below_what_it_needs() {
+fn light_load_does_not_lower_the_limit_below_its_needs() {
     for (load, initial) in [(0.5, 40), (0.5, 8), (0.6, 14), (0.7, 14)] {
         let offered = run(None, u32::MAX, load, 60).goodput;
         let mut auto = Auto::new(AutoLimit { initial, ..AutoLimit::default() });

@@ -1,4 +1,4 @@
-//! A server in simulated time, to see what a greedy tenant does to another one.
+//! Simulated server for tests of the effect of a greedy tenant on other tenants.
 
 use super::{line::Line, turns::Pushed};
 use crate::guard::concurrency::{Concurrency, GradientLimit, Limiter, Timed};
@@ -8,23 +8,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// So many units do one call after the other, 5 ms each, without any spread: calls that begin together end together,
-/// and so do those that take their places. No other load is as hard on those who come in between.
+/// Number of units that process one call at a time, 5 ms each, without variance: calls that start together
+/// end together, and so do their successors. This load is the worst case for calls that arrive in between.
 const UNITS: usize = 40;
 const SERVICE: u64 = 5_000;
-/// In calls a second.
+/// In calls per second.
 const CAPACITY: f64 = UNITS as f64 * 1e6 / SERVICE as f64;
 const WAITING_MAX: usize = 100;
-/// The level of calls that say nothing of it.
+/// Priority level of calls that set none.
 const NORMAL: usize = 2;
-/// Microseconds, half of which is for limits to be found.
+/// Duration in microseconds; the limits adapt during the first half.
 const TIME: u64 = 4_000_000;
 
-/// What became of a tenant.
+/// Result of a tenant.
 struct Outcome {
-    /// The 99th percentile of the time from a call's arrival to its answer, in microseconds.
+    /// The 99th percentile of the time from a call's arrival to its reply, in microseconds.
     p99: u64,
-    /// Its part of the capacity.
+    /// Share of the capacity.
     part: f64,
 }
 
@@ -32,12 +32,12 @@ struct World {
     limiter: Limiter,
     line: Line,
     start: Instant,
-    /// When each unit is free.
+    /// Time at which each unit is free.
     units: [u64; UNITS],
     running: BinaryHeap<Reverse<Running>>,
 }
 
-/// When it ends, and its number; whose it is; when it came and when it began; whether it is timed.
+/// A running call: its end, its number, its tenant, its arrival, its start, and whether it is timed.
 type Running = (u64, u64, usize, u64, u64, bool);
 
 impl World {
@@ -53,7 +53,7 @@ impl World {
     }
 }
 
-/// What becomes of tenants that ask for so many times the capacity each.
+/// Runs tenants that each offer a multiple of the capacity; returns their results.
 fn run(concurrency: &Concurrency, loads: &[f64]) -> Vec<Outcome> {
     let limiter = Limiter::new("simulation".into(), concurrency);
     let mut world = World {
@@ -74,18 +74,19 @@ fn run(concurrency: &Concurrency, loads: &[f64]) -> Vec<Outcome> {
     let mut waiting = Vec::new();
     let mut times = vec![Vec::new(); loads.len()];
     loop {
-        let tenant =
-            (0..loads.len()).min_by(|one, other| due[*one].total_cmp(&due[*other])).expect("somebody calls");
+        let tenant = (0..loads.len())
+            .min_by(|one, other| due[*one].total_cmp(&due[*other]))
+            .expect("at least one tenant calls");
         let arrived = due[tenant] as u64;
         if let Some(Reverse((end, _, whose, came, began, timed))) =
             world.running.peek().copied().filter(|Reverse(first)| first.0 <= arrived)
         {
             world.running.pop();
             let sample = Timed { began: world.at(began), ended: world.at(end), outcome: Some(true) };
-            if timed {
-                world.limiter.learn(sample);
-            }
             world.limiter.leave();
+            if timed {
+                world.limiter.learn(sample, 1);
+            }
             world.line.leave(whose as u64, world.limiter.load().limit);
             if end > TIME / 2 {
                 times[whose].push(end - came);
@@ -121,8 +122,8 @@ fn run(concurrency: &Concurrency, loads: &[f64]) -> Vec<Outcome> {
     times.into_iter().map(outcome).collect()
 }
 
-/// Limits under which little queues behind them: a gradient lets calls take longer than half as much again,
-/// everybody's.
+/// Limits under which few calls queue in the server. The gradient limit lets the calls of all tenants take up
+/// to half as long again.
 fn limits() -> [Concurrency; 2] {
     [Concurrency::from(UNITS as u32), Concurrency::auto()]
 }
@@ -148,7 +149,7 @@ fn well_behaved_tenant_is_served_beside_greedy_ones_as_if_it_were_alone() {
 }
 
 #[test]
-fn capacity_is_used_where_nobody_needs_protection() {
+fn capacity_is_used_when_no_tenant_needs_protection() {
     for limit in limits() {
         for loads in [&[10.0][..], &[5.0, 5.0], &[0.5; 10]] {
             let all: f64 = run(&limit, loads).iter().map(|outcome| outcome.part).sum();
@@ -157,9 +158,9 @@ fn capacity_is_used_where_nobody_needs_protection() {
     }
 }
 
-/// What a gradient costs is known, and said in `docs/limits.md`.
+/// `docs/limits.md` documents this cost of a gradient limit.
 #[test]
-fn gradient_lets_a_greedy_tenant_delay_others_by_what_it_tolerates() {
+fn gradient_lets_a_greedy_tenant_delay_others_by_the_tolerance() {
     let worst = |tolerance| {
         let limit = Concurrency::Gradient(GradientLimit { tolerance, ..GradientLimit::default() });
         let alone = run(&limit, &[0.1])[0].p99 as f64;

@@ -1,16 +1,16 @@
-//! Whose turn it is: round robin over tenants by their shares (deficit round robin, where every call costs the same),
-//! by priority within a tenant. Pure.
+//! Order of waiting calls: round robin over tenants by their shares (deficit round robin with equal costs),
+//! and by priority within a tenant. Pure.
 
 use std::collections::{HashMap, VecDeque};
 
 /// Levels of priority, the most urgent first.
 pub(super) const LEVELS: usize = 4;
 
-/// Those that wait, by number.
+/// Waiting calls, by number.
 #[derive(Default)]
 pub(super) struct Turns {
     tenants: HashMap<u64, Tenant>,
-    /// Tenants that wait, in the order of their turns.
+    /// Waiting tenants in the order of their turns.
     order: VecDeque<u64>,
     waiting: usize,
 }
@@ -20,15 +20,15 @@ struct Tenant {
     levels: [VecDeque<u32>; LEVELS],
     waiting: usize,
     share: u32,
-    /// Calls that are left of its turn.
+    /// Remaining calls of the current turn.
     left: u32,
 }
 
-/// What became of one that came to wait.
+/// Result of adding a waiting call.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Pushed {
     Full,
-    /// It waits in place of this one, which was less urgent and came last.
+    /// The call replaced this one, which was less urgent and arrived last.
     InsteadOf(u32),
     Waits,
 }
@@ -38,7 +38,7 @@ impl Turns {
         self.waiting
     }
 
-    /// One more waits, if fewer than `most` of its tenant do.
+    /// Adds a waiting call if fewer than `most` calls of its tenant wait.
     pub(super) fn push(&mut self, tenant: u64, share: u32, level: usize, number: u32, most: usize) -> Pushed {
         let known = self.tenants.entry(tenant).or_default();
         known.share = share.max(1);
@@ -60,13 +60,13 @@ impl Turns {
         pushed
     }
 
-    /// The tenants that wait in the order of their turns, with their shares.
+    /// Returns the waiting tenants in the order of their turns, with their shares.
     pub(super) fn order(&self) -> impl Iterator<Item = (u64, u32)> {
         self.order.iter().map(|tenant| (*tenant, self.tenants.get(tenant).map_or(1, |known| known.share)))
     }
 
-    /// The first call of the tenant at this place in the [order](Self::order) waits no more: it is its turn, as a rule
-    /// that of the first.
+    /// Removes and returns the first call of the tenant at this index of the [order](Self::order); usually
+    /// the index is that of the first tenant.
     pub(super) fn pop_at(&mut self, at: usize) -> Option<u32> {
         let whose = *self.order.get(at)?;
         let tenant = self.tenants.get_mut(&whose)?;
@@ -85,7 +85,7 @@ impl Turns {
         Some(number)
     }
 
-    /// One waits no more.
+    /// Removes a call that stops waiting.
     pub(super) fn remove(&mut self, tenant: u64, number: u32) {
         let Some(known) = self.tenants.get_mut(&tenant) else { return };
         for level in &mut known.levels {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn urgent_call_takes_the_place_of_the_last_that_is_less_so() {
+    fn urgent_call_replaces_the_last_less_urgent_call() {
         let mut turns = Turns::default();
         for (level, number) in [(2, 1), (3, 2), (3, 3), (1, 4)] {
             assert_eq!(turns.push(1, 1, level, number, 4), Pushed::Waits);
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(turns.push(1, 1, 0, 7, 4), Pushed::InsteadOf(2));
         assert_eq!(turns.push(1, 1, 2, 8, 4), Pushed::Full);
         assert_eq!(drain(&mut turns), [7, 4, 1, 6]);
-        // A tenant of one.
+        // The tenant has a single call.
         turns.push(1, 1, 3, 1, 1);
         assert_eq!(turns.push(1, 1, 0, 2, 1), Pushed::InsteadOf(1));
         assert_eq!(drain(&mut turns), [2]);

@@ -1,37 +1,37 @@
-//! A table of token buckets, each kept as the time at which it is full again (GCRA).
+//! Table of token buckets, each stored as the time at which it is full again (GCRA).
 //!
-//! It has a fixed size. A bucket that is full says nothing and gives its place away. When a new key finds no such
-//! place, its calls share one bucket with all that found none: whoever invents keys to escape a rate gets one rate for
-//! all of them, and the keys that are known keep theirs.
+//! The table has a fixed size. A full bucket carries no information and can be reassigned. If a new key finds
+//! no full bucket, its calls share one overflow bucket with all such keys: a caller that invents keys to
+//! escape a rate gets one rate for all of them, and existing keys keep their buckets.
 //!
-//! A call of a key that has a bucket costs one exchange of a word; only one of a new key takes a lock. When a bucket
-//! changes hands its time becomes later than what its owner before had seen, so an exchange that succeeds was of the
-//! owner that was seen after the time had been read. Only where tokens were given back can a time come about again, to
-//! the nanosecond, while a thread stands still between the two; then one token is the wrong key's.
+//! A call whose key has a bucket costs one compare-and-swap; only a new key takes a lock. When a bucket is
+//! reassigned, its time becomes later than every time that its previous owner saw, so a successful exchange
+//! belongs to the owner that was read after the time. Only if tokens were returned can a time recur, to the
+//! nanosecond, while a thread is suspended between the two reads; then one token is charged to the wrong key.
 
 use std::sync::{
     Mutex, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 
-/// A fixed number of buckets in sets of a few.
+/// A fixed number of buckets in small sets.
 pub(super) struct Buckets {
     sets: Vec<Set>,
-    /// For keys that found no place.
+    /// Overflow bucket for keys without a bucket.
     strangers: Bucket,
 }
 
 #[derive(Default)]
 struct Set {
     buckets: [Bucket; WAYS],
-    /// Held by whoever gives a bucket to another key.
+    /// Held while a bucket of the set is reassigned.
     moving: Mutex<()>,
 }
 
 #[derive(Default)]
 struct Bucket {
     key: AtomicU64,
-    /// When it is full, in nanoseconds since the beginning; [`MOVING`] while it changes hands.
+    /// Time at which the bucket is full, in nanoseconds since the start; [`MOVING`] during a reassignment.
     full_at: AtomicU64,
 }
 
@@ -44,7 +44,8 @@ impl Buckets {
         Buckets { sets: (0..sets).map(|_| Set::default()).collect(), strangers: Bucket::default() }
     }
 
-    /// Takes a token, and those that are wanted more, or says in how many nanoseconds there is one. Says how many more.
+    /// Takes a token, and up to `more` further ones. Returns the number of further tokens, or the nanoseconds
+    /// until a token is available.
     #[inline]
     pub(super) fn take(&self, want: Want) -> Result<u32, u64> {
         let set = self.set(want.key);
@@ -52,10 +53,10 @@ impl Buckets {
         known.and_then(|bucket| bucket.take(want)).unwrap_or_else(|| self.take_moved(set, want))
     }
 
-    /// The same for a key that had no bucket just now.
+    /// Takes a token for a key that had no bucket in the first lookup.
     #[cold]
     fn take_moved(&self, set: &Set, want: Want) -> Result<u32, u64> {
-        // Nothing moves under this lock but by it.
+        // Buckets of the set are reassigned only under this lock.
         let moving = set.moving.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(taken) = set.buckets.iter().find_map(|bucket| bucket.take(want)) {
             return taken;
@@ -64,38 +65,43 @@ impl Buckets {
             return Ok(0);
         }
         drop(moving);
-        // Theirs is never moved.
+        // The overflow bucket is never reassigned.
         self.strangers.take(Want { key: 0, more: 0, ..want }).unwrap_or(Ok(0))
     }
 
-    /// Gives back so many nanoseconds' worth of tokens that a key took a moment ago.
-    pub(super) fn give_back(&self, key: u64, worth: u64) {
-        for bucket in &self.set(key).buckets {
-            bucket.give_back(key, worth);
+    /// Returns this many nanoseconds' worth of tokens, which the key took before, to its own bucket.
+    pub(super) fn return_tokens(&self, key: u64, worth: u64) -> bool {
+        self.set(key).buckets.iter().any(|bucket| bucket.return_tokens(key, worth))
+    }
+
+    /// Returns the token of a call that did not run, to the bucket of its key or to the overflow bucket.
+    pub(super) fn refund(&self, key: u64, interval: u64) {
+        if !self.return_tokens(key, interval) {
+            self.strangers.return_tokens(0, interval);
         }
     }
 
     fn set(&self, key: u64) -> &Set {
-        // The upper bits choose, without a division.
+        // The upper bits of the key select the set without a division.
         &self.sets[((u128::from(key) * self.sets.len() as u128) >> 64) as usize]
     }
 }
 
-/// Whose token is wanted, and at what rate.
+/// A request for tokens: its key and its rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub(super) key: u64,
-    /// Nanoseconds since the beginning.
+    /// Nanoseconds since the start.
     pub(super) now: u64,
-    /// Nanoseconds from one token to the next, and how far they may run ahead of that.
+    /// Nanoseconds between two tokens; the next field is how far they may run ahead.
     pub(super) interval: u64,
     pub(super) ahead: u64,
-    /// Tokens that are wanted besides from a bucket that stays more than half full.
+    /// Further tokens to take if the bucket stays more than half full.
     pub(super) more: u32,
 }
 
 impl Bucket {
-    /// As for all of them; none if the bucket is not this key's.
+    /// Like [`Buckets::take`]; returns `None` if the bucket does not belong to this key.
     #[inline]
     fn take(&self, want: Want) -> Option<Result<u32, u64>> {
         let Want { key, now, interval, ahead, more } = want;
@@ -118,19 +124,20 @@ impl Bucket {
         }
     }
 
-    /// Does nothing if the bucket is not this key's.
-    fn give_back(&self, key: u64, worth: u64) {
+    /// Returns false and does nothing if the bucket does not belong to this key.
+    fn return_tokens(&self, key: u64, worth: u64) -> bool {
         let mut seen = self.full_at.load(Ordering::Acquire);
         while seen != MOVING && self.key.load(Ordering::Acquire) == key {
             let next = seen.saturating_sub(worth);
             match self.full_at.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return,
+                Ok(_) => return true,
                 Err(other) => seen = other,
             }
         }
+        false
     }
 
-    /// Gives it to another key, which takes its first token, if it is full; only for who holds the lock of its set.
+    /// Reassigns a full bucket to another key and takes its first token. Requires the lock of the set.
     fn move_to(&self, Want { key, now, interval, .. }: Want) -> bool {
         let seen = self.full_at.load(Ordering::Acquire);
         let moves = seen <= now
@@ -143,7 +150,8 @@ impl Bucket {
     }
 }
 
-/// When a bucket is full that would have been at `full_at`, had nobody taken a token.
+/// Returns the time at which a bucket is full after one token is taken; it would have been full at `full_at`
+/// without that.
 fn full_after(full_at: u64, interval: u64) -> u64 {
     full_at.saturating_add(interval).min(MOVING - 1)
 }
@@ -188,16 +196,36 @@ mod tests {
         for key in 1..=8 {
             take(key, SECOND).unwrap();
         }
-        // Buckets that are full again make room.
+        // Buckets that are full again can be reassigned.
         assert!(take(5000, 9 * SECOND).is_ok());
         let keys = buckets.sets[0].buckets.iter().map(|bucket| bucket.key.load(Ordering::Relaxed));
         assert_eq!(keys.filter(|key| *key == 5000).count(), 1);
     }
 
     #[test]
+    fn token_of_a_call_that_did_not_run_returns_to_its_bucket() {
+        let buckets = Buckets::new(8);
+        let take = |key| buckets.take(Want { key, now: 0, interval: 10, ahead: 20, more: 0 });
+        for key in 1..=8 {
+            for _ in 0..100 {
+                take(key).unwrap();
+                buckets.refund(key, 10);
+            }
+        }
+        assert_eq!((1..=8).map(|key| (0..9).filter(|_| take(key).is_ok()).count()).sum::<usize>(), 8 * 3);
+        // Keys without a bucket share one.
+        for key in 100..200 {
+            take(key).unwrap();
+            buckets.refund(key, 10);
+        }
+        assert_eq!((100..200).filter(|key| take(*key).is_ok()).count(), 3);
+    }
+
+    #[test]
     fn tokens_that_threads_take_at_once_are_counted_once() {
-        // More keys than places: buckets change hands all the while. Each is full again a nanosecond later, so at each
-        // time there are a token of each bucket and one of the strangers', and a key gets one at most.
+        // There are more keys than buckets, so buckets are reassigned all the time. Each is full again a
+        // nanosecond later, so at any time there is one token in each bucket and one in the overflow bucket,
+        // and a key gets one at most.
         let (threads, keys, times) = (4, 12, 2_000);
         let buckets = Buckets::new(8);
         let taken: Vec<AtomicU64> = (0..keys * times).map(|_| AtomicU64::new(0)).collect();
@@ -234,15 +262,15 @@ mod tests {
     }
 
     #[test]
-    fn tokens_taken_ahead_are_counted_and_can_be_given_back() {
+    fn tokens_taken_in_advance_are_counted_and_can_be_returned() {
         let buckets = Buckets::new(8);
         let take = |key, more| buckets.take(Want { key, now: 7, interval: 10, ahead: 990, more });
-        // The first needs no bucket, and finds one.
+        // The first call has no bucket yet and gets one.
         assert_eq!(take(1, 40), Ok(0));
         assert_eq!(take(1, 40), Ok(40));
         assert_eq!(take(1, 40), Ok(0), "less than half would be left");
-        buckets.give_back(1, 400);
-        buckets.give_back(2, 400);
+        assert!(buckets.return_tokens(1, 400));
+        assert!(!buckets.return_tokens(2, 400));
         assert_eq!(take(1, 40), Ok(40));
         let left = (0..).take_while(|_| take(1, 40).is_ok()).count();
         assert_eq!(4 + 40 + left, 100);

@@ -1,6 +1,6 @@
-//! Where answers are kept: by key, for a time, within bounds.
+//! Store of responses by key, bounded in number, bytes and age.
 
-use super::Kept;
+use super::StoredResponse;
 use crate::{Retry, Status};
 use std::{
     collections::{HashMap, VecDeque},
@@ -9,12 +9,12 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// What an entry takes beside its key and answer, about.
+/// Approximate size of an entry without its key and response.
 const ENTRY_BYTES: usize = 256;
-/// When to come back while all entries run.
+/// Retry delay while all entries are running calls.
 const BUSY: Duration = Duration::from_millis(100);
 
-/// Answers by key.
+/// Responses by key.
 #[derive(Debug)]
 pub(in super::super) struct Store {
     entries_max: usize,
@@ -27,35 +27,35 @@ pub(in super::super) struct Store {
 #[derive(Debug, Default)]
 struct State {
     entries: HashMap<Arc<[u8]>, Entry>,
-    /// Those that have ended, the oldest first, and when.
+    /// Ended calls, the oldest first, with the time of their end.
     ended: VecDeque<(Instant, Arc<[u8]>)>,
     bytes: usize,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// Tells requests apart.
+    /// Hash that distinguishes requests.
     request: u64,
     state: Progress,
 }
 
 #[derive(Debug)]
 enum Progress {
-    /// Who waits for the end sees this dropped.
+    /// Calls that wait for the end see this sender dropped.
     Runs(#[expect(dead_code, reason = "its end is what counts")] watch::Sender<()>, watch::Receiver<()>),
-    Ended(Arc<Kept>),
+    Ended(Arc<StoredResponse>),
 }
 
-/// What is known of a key.
-pub(super) enum Begun {
-    /// Nothing: the call is to run.
+/// Result of looking up a key.
+pub(super) enum KeyLookup {
+    /// The key is new: the call must run.
     First(Running),
-    /// The call runs; this ends with it.
+    /// The call with this key is running; the receiver closes when it ends.
     Runs(watch::Receiver<()>),
-    Ended(Arc<Kept>),
-    /// It is that of another request.
+    Ended(Arc<StoredResponse>),
+    /// The key belongs to another request.
     Another,
-    /// Nothing, and there is no room; perhaps there is after this time.
+    /// The key is new and the store is full; retry after this time.
     Full(Duration),
 }
 
@@ -68,8 +68,8 @@ impl Store {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks a key up, and takes it for a call that is to run if nothing is known of it.
-    pub(super) fn begin(self: &Arc<Self>, key: &Arc<[u8]>, request: u64, now: Instant) -> Begun {
+    /// Looks up a key, and reserves it for a call if it is new.
+    pub(super) fn begin(self: &Arc<Self>, key: &Arc<[u8]>, request: u64, now: Instant) -> KeyLookup {
         let mut state = self.state();
         let age = |ended: Instant| now.saturating_duration_since(ended);
         while state.ended.front().is_some_and(|(ended, _)| age(*ended) >= self.age) {
@@ -77,9 +77,9 @@ impl Store {
         }
         if let Some(entry) = state.entries.get(key) {
             return match &entry.state {
-                _ if entry.request != request => Begun::Another,
-                Progress::Runs(_, end) => Begun::Runs(end.clone()),
-                Progress::Ended(kept) => Begun::Ended(kept.clone()),
+                _ if entry.request != request => KeyLookup::Another,
+                Progress::Runs(_, end) => KeyLookup::Runs(end.clone()),
+                Progress::Ended(kept) => KeyLookup::Ended(kept.clone()),
             };
         }
         let oldest = state.ended.front().map(|(ended, _)| *ended);
@@ -87,22 +87,22 @@ impl Store {
         if full {
             match oldest {
                 Some(ended) if self.refuses => {
-                    return Begun::Full(self.age.saturating_sub(age(ended)));
+                    return KeyLookup::Full(self.age.saturating_sub(age(ended)));
                 }
                 Some(_) => state.forget_oldest(),
-                None => return Begun::Full(BUSY),
+                None => return KeyLookup::Full(BUSY),
             }
         }
         let (send, end) = watch::channel(());
         state.bytes += bytes_of(key);
         state.entries.insert(key.clone(), Entry { request, state: Progress::Runs(send, end) });
         let panicked = Status::internal("handler panicked").with_retry(Retry::No);
-        let kept = Some(Arc::new(Kept::Failure(panicked)));
-        Begun::First(Running { store: self.clone(), key: key.clone(), kept })
+        let kept = Some(Arc::new(StoredResponse::Failure(panicked)));
+        KeyLookup::First(Running { store: self.clone(), key: key.clone(), kept })
     }
 
-    /// The call of this key has ended, with an answer or without having begun.
-    fn end(&self, key: &Arc<[u8]>, kept: Option<Arc<Kept>>, now: Instant) {
+    /// Records the end of the call with this key, with a response or without having started.
+    fn end(&self, key: &Arc<[u8]>, kept: Option<Arc<StoredResponse>>, now: Instant) {
         let mut state = self.state();
         match kept {
             Some(kept) => {
@@ -135,29 +135,29 @@ impl State {
 }
 
 fn bytes_of(key: &[u8]) -> usize {
-    // The key is there twice, as one piece of memory.
+    // Both copies of the key share one allocation.
     key.len() + ENTRY_BYTES
 }
 
-/// A call that runs. One that panics has failed, as far as anybody can tell later.
+/// A running call. If it panics, it is stored as failed.
 pub(super) struct Running {
     store: Arc<Store>,
     key: Arc<[u8]>,
-    /// What is kept of it; nothing if it did not begin.
-    kept: Option<Arc<Kept>>,
+    /// Response to store; `None` if the call did not start.
+    kept: Option<Arc<StoredResponse>>,
 }
 
 impl Running {
-    /// Keeps its answer, if that is not too large.
-    pub(super) fn end(mut self, kept: Kept) -> Arc<Kept> {
+    /// Stores its response, unless it is too large.
+    pub(super) fn end(mut self, kept: StoredResponse) -> Arc<StoredResponse> {
         let bytes = kept.len();
         let kept = Arc::new(kept);
         let large = bytes > self.store.bytes_max / 4;
-        self.kept = Some(if large { Arc::new(Kept::Bytes(bytes)) } else { kept.clone() });
+        self.kept = Some(if large { Arc::new(StoredResponse::Bytes(bytes)) } else { kept.clone() });
         kept
     }
 
-    /// Another one may run in its place.
+    /// Removes the entry, so that another call with the key may run.
     pub(super) fn not_begun(mut self) {
         self.kept = None;
     }
@@ -186,13 +186,15 @@ mod tests {
 
     fn run(store: &Arc<Store>, number: u32, bytes: usize) {
         let now = crate::clock::now();
-        let Begun::First(running) = store.begin(&key(number), 0, now) else { panic!("{number} is known") };
+        let KeyLookup::First(running) = store.begin(&key(number), 0, now) else {
+            panic!("{number} is known")
+        };
         let (head, trailers) = Default::default();
-        running.end(Kept::Answer { message: Bytes::from(vec![1; bytes]), head, trailers });
+        running.end(StoredResponse::Answer { message: Bytes::from(vec![1; bytes]), head, trailers });
     }
 
     fn is_known(store: &Arc<Store>, number: u32) -> bool {
-        matches!(store.begin(&key(number), 0, crate::clock::now()), Begun::Ended(_))
+        matches!(store.begin(&key(number), 0, crate::clock::now()), KeyLookup::Ended(_))
     }
 
     fn is_consistent(store: &Store) {
@@ -208,17 +210,17 @@ mod tests {
     #[test]
     fn oldest_go_first_and_those_that_run_never() {
         let store = store(3, 1 << 20, false);
-        let Begun::First(held) = store.begin(&key(0), 0, crate::clock::now()) else { panic!() };
+        let KeyLookup::First(held) = store.begin(&key(0), 0, crate::clock::now()) else { panic!() };
         for number in 1..=4 {
             run(&store, number, 10);
             is_consistent(&store);
         }
         assert!(!is_known(&store, 1) && is_known(&store, 4));
-        assert!(matches!(store.begin(&key(0), 0, crate::clock::now()), Begun::Runs(_)));
-        assert!(matches!(store.begin(&key(0), 1, crate::clock::now()), Begun::Another));
+        assert!(matches!(store.begin(&key(0), 0, crate::clock::now()), KeyLookup::Runs(_)));
+        assert!(matches!(store.begin(&key(0), 1, crate::clock::now()), KeyLookup::Another));
         held.not_begun();
         is_consistent(&store);
-        assert!(matches!(store.begin(&key(0), 0, crate::clock::now()), Begun::First(_)));
+        assert!(matches!(store.begin(&key(0), 0, crate::clock::now()), KeyLookup::First(_)));
         is_consistent(&store);
     }
 
@@ -231,8 +233,8 @@ mod tests {
             assert!(store.state().bytes <= 10_000);
         }
         run(&store, 50, 2501);
-        let Begun::Ended(kept) = store.begin(&key(50), 0, crate::clock::now()) else { panic!() };
-        assert!(matches!(&*kept, Kept::Bytes(2501)));
+        let KeyLookup::Ended(kept) = store.begin(&key(50), 0, crate::clock::now()) else { panic!() };
+        assert!(matches!(&*kept, StoredResponse::Bytes(2501)));
         assert!(is_known(&store, 49), "for which nothing else had to go");
     }
 
@@ -242,7 +244,7 @@ mod tests {
         run(&store, 1, 10);
         tokio::time::advance(AGE / 2).await;
         run(&store, 2, 10);
-        let Begun::Full(pause) = store.begin(&key(3), 0, crate::clock::now()) else { panic!() };
+        let KeyLookup::Full(pause) = store.begin(&key(3), 0, crate::clock::now()) else { panic!() };
         assert_eq!(pause, AGE / 2);
         tokio::time::advance(pause).await;
         run(&store, 3, 10);
@@ -256,15 +258,17 @@ mod tests {
         run(&store, 1, 10);
         run(&store, 2, 10);
         assert!(is_known(&store, 1));
-        assert!(matches!(store.begin(&key(3), 0, crate::clock::now()), Begun::Full(_)));
+        assert!(matches!(store.begin(&key(3), 0, crate::clock::now()), KeyLookup::Full(_)));
     }
 
     #[test]
     fn panic_counts_as_a_failure() {
         let store = store(2, 1 << 20, false);
-        let Begun::First(running) = store.begin(&key(1), 0, crate::clock::now()) else { panic!() };
+        let KeyLookup::First(running) = store.begin(&key(1), 0, crate::clock::now()) else { panic!() };
         drop(running);
-        let Begun::Ended(kept) = store.begin(&key(1), 0, crate::clock::now()) else { panic!() };
-        assert!(matches!(&*kept, Kept::Failure(status) if status.code() == Status::internal("").code()));
+        let KeyLookup::Ended(kept) = store.begin(&key(1), 0, crate::clock::now()) else { panic!() };
+        assert!(
+            matches!(&*kept, StoredResponse::Failure(status) if status.code() == Status::internal("").code())
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! `List` of the health service: the status of every service at once. `connectrpc` knows only `Check` and `Watch`.
+//! `List` of the health service: the status of every service at once. `connectrpc` has only `Check` and `Watch`.
 
 use buffa::{
     DecodeContext, DecodeError, EncodeSink, Message, SizeCache,
@@ -7,7 +7,7 @@ use buffa::{
     types::{put_len_delimited_header, put_string_field, string_encoded_len},
 };
 use buffa_types::google::protobuf::Empty;
-use connectrpc::{ConnectError, Response, Router, Spec, StreamType, handler_fn};
+use connectrpc::{ConnectError, RequestContext, Response, Router, Spec, StreamType, handler_fn};
 use connectrpc_health::{
     Checker, HEALTH_SERVICE_NAME, StaticChecker, request_limits,
     wire::{HealthCheckResponse, ServingStatus},
@@ -17,14 +17,22 @@ use std::{collections::BTreeMap, sync::Arc};
 
 const SPEC: Spec = Spec::server("/grpc.health.v1.Health/List", StreamType::Unary);
 
-/// Adds it to those of `connectrpc`.
+/// The services that the caller may see, in the extensions of a request.
+#[derive(Clone)]
+pub(in crate::http) struct Shown(pub(in crate::http) Arc<[&'static str]>);
+
+/// Adds the method to those of `connectrpc`.
 pub(super) fn install(router: Router, health: Arc<StaticChecker>) -> Router {
     // `HealthListRequest` has no fields.
-    let list = move |_, _: Empty| {
+    let list = move |context: RequestContext, _: Empty| {
         let health = health.clone();
+        let shown = context.extensions().get::<Shown>().cloned();
         async move {
             let mut statuses = BTreeMap::new();
-            for service in health.services() {
+            let is_shown = |service: &str| {
+                shown.as_ref().is_none_or(|shown| shown.0.iter().any(|known| **known == *service))
+            };
+            for service in health.services().into_iter().filter(|service| is_shown(service)) {
                 let status = ServingStatus::from(health.check(&service).await?).into();
                 statuses.insert(service, HealthCheckResponse { status, ..Default::default() });
             }
@@ -37,7 +45,7 @@ pub(super) fn install(router: Router, health: Arc<StaticChecker>) -> Router {
         .with_route_limits(SPEC.procedure, request_limits())
 }
 
-/// The message of that name: `map<string, HealthCheckResponse> statuses = 1`. It is only ever written.
+/// The message `HealthListResponse`: `map<string, HealthCheckResponse> statuses = 1`. It is only written, never read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct HealthListResponse {
     statuses: BTreeMap<String, HealthCheckResponse>,
@@ -45,7 +53,7 @@ struct HealthListResponse {
 
 buffa::impl_default_instance!(HealthListResponse);
 
-/// Bytes of an entry of the map behind its own length.
+/// Bytes of a map entry after its length prefix.
 fn entry_len(name: &str, status: &HealthCheckResponse) -> u64 {
     let status = u64::from(status.encoded_len());
     1 + string_encoded_len(name) as u64 + 1 + buffa::encoding::varint_len(status) as u64 + status

@@ -1,5 +1,5 @@
-//! `Watch` of the health service, as its contract has it: a service that is not known is `SERVICE_UNKNOWN`, and the
-//! stream stays open. `connectrpc` would end it with `NOT_FOUND`.
+//! `Watch` of the health service as its contract defines it: an unknown service is `SERVICE_UNKNOWN`, and the stream
+//! stays open. `connectrpc` would end it with `NOT_FOUND`.
 
 use connectrpc::{ErrorCode, Response, Router, ServiceStream, streaming_handler_fn};
 use connectrpc_health::{
@@ -13,15 +13,15 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// Puts it in place of that of `connectrpc`.
+/// Replaces the method of `connectrpc`.
 pub(super) fn install(router: Router, health: Arc<StaticChecker>) -> Router {
     let watch = move |_, request: HealthCheckRequest| {
         let health = health.clone();
         async move {
             let known = match health.watch(&request.service).await {
                 Ok(known) => Watched::Known(known),
-                // Services are added before the server starts: one that is not known now never will be.
-                Err(error) if error.code == ErrorCode::NotFound => Watched::Unknown { told: false },
+                // Services are added before the server starts: a service that is unknown now stays unknown.
+                Err(error) if error.code == ErrorCode::NotFound => Watched::Unknown { sent: false },
                 Err(error) => return Err(error),
             };
             let stream: ServiceStream<HealthCheckResponse> = Box::pin(known);
@@ -39,12 +39,12 @@ pub(super) fn install(router: Router, health: Arc<StaticChecker>) -> Router {
         .with_route_limits(HEALTH_WATCH_SPEC.procedure, request_limits())
 }
 
-/// What a watcher is told.
+/// The stream of statuses that a watcher receives.
 enum Watched {
-    /// Now, and whenever it changes.
+    /// The current status, and every change.
     Known(StatusStream),
-    /// Once, and then nothing more.
-    Unknown { told: bool },
+    /// One status, and no further messages.
+    Unknown { sent: bool },
 }
 
 impl Stream for Watched {
@@ -56,9 +56,9 @@ impl Stream for Watched {
                 Some(status) => ServingStatus::from(status),
                 None => return Poll::Ready(None),
             },
-            Watched::Unknown { told: true } => return Poll::Pending,
-            Watched::Unknown { told } => {
-                *told = true;
+            Watched::Unknown { sent: true } => return Poll::Pending,
+            Watched::Unknown { sent } => {
+                *sent = true;
                 ServingStatus::SERVICE_UNKNOWN
             }
         };

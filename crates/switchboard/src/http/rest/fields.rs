@@ -1,4 +1,4 @@
-//! Fields of messages, found by name and filled from text, as paths and queries have it.
+//! Fields of messages: found by name and set from the text of paths and queries.
 
 use super::{super::traits, json};
 use base64::{
@@ -13,7 +13,7 @@ use buffa_descriptor::{
 use serde_json::{Map, Number, Value};
 use switchboard_wire::ServiceInfo;
 
-/// Writes padding, as the JSON of protobuf does, and reads with and without.
+/// Writes padding, as protobuf JSON does, and reads with and without it.
 pub(super) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -24,7 +24,7 @@ pub(super) struct Schema {
     pub(super) pool: DescriptorPool,
 }
 
-/// A field that text can fill, and the messages on the way to it.
+/// A field that text can fill, and the messages that enclose it.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     /// Names in JSON and in the `.proto` file, outermost first.
@@ -37,7 +37,7 @@ impl Schema {
     /// Reads the descriptors of services.
     ///
     /// # Errors
-    /// What does not fit together in them.
+    /// Descriptors that do not fit together.
     pub(super) fn of(services: &[&'static ServiceInfo]) -> Result<Schema, String> {
         let mut all = FileDescriptorSet::default();
         let mut seen: Vec<*const u8> = Vec::new();
@@ -66,27 +66,27 @@ impl Schema {
         Ok(Schema { pool })
     }
 
-    /// Whether the message is the arguments of a method of a trait, which are read by serde.
+    /// Returns whether the message holds the arguments of a trait's method, which serde reads.
     pub(super) fn is_arguments(&self, message: MessageIndex) -> bool {
         let name = self.pool.message(message).full_name();
         self.pool.file_containing_symbol(name).is_some_and(traits::is_of_trait)
     }
 
-    /// The field at `path`, names with dots in between, as text can fill it.
+    /// Returns the field at `path`, names with dots in between, if text can fill it.
     ///
     /// # Errors
-    /// What is wrong with the path.
+    /// An invalid path, with the reason.
     pub(super) fn target(&self, message: MessageIndex, path: &str) -> Result<Target, String> {
         let mut names = Vec::new();
         let mut within = Some(message);
         let mut found: Option<&FieldDescriptor> = None;
         for name in path.split('.') {
-            // Who writes it as JSON and who reads that goes one level down for each.
+            // The writer of the JSON and its parser descend one level for each field.
             if names.len() == json::DEPTH_MAX {
                 return Err(format!("fields inside of more than {} others", json::DEPTH_MAX));
             }
             let Some(message) = within else {
-                return Err(format!("what is before `{name}` has no fields"));
+                return Err(format!("the field before `{name}` has no fields"));
             };
             let message = self.pool.message(message);
             let field = message
@@ -114,10 +114,10 @@ impl Schema {
         Ok(Target { names, kind, is_repeated })
     }
 
-    /// The value of a field of this kind that `text` writes.
+    /// Parses `text` as the value of a field of this kind.
     ///
     /// # Errors
-    /// What it should be.
+    /// The values that the field allows.
     pub(super) fn value(&self, kind: SingularKind, text: &str) -> Result<Value, String> {
         match kind {
             SingularKind::Scalar(scalar) => scalar_value(scalar, text),
@@ -128,7 +128,7 @@ impl Schema {
                 by_name.or_else(by_number).ok_or_else(|| {
                     let names: Vec<_> =
                         enumeration.values().iter().take(20).map(EnumValueDescriptor::name).collect();
-                    format!("`{text}` is no {}: {}", enumeration.full_name(), names.join(", "))
+                    format!("`{text}` is not a {}: use one of {}", enumeration.full_name(), names.join(", "))
                 })
             }
             SingularKind::Message(index) => match text_kind(self.pool.message(index).full_name()) {
@@ -140,10 +140,10 @@ impl Schema {
 }
 
 impl Target {
-    /// Puts a value where the field is; repeated fields get one more, others lose what they had.
+    /// Sets the field; a repeated field gets one more value, others are overwritten.
     ///
     /// # Errors
-    /// `false` if a field on the way is there and is no object, or a repeated one no array.
+    /// `false` if an enclosing field exists and is not an object, or if a repeated field is not an array.
     pub(super) fn put(&self, object: &mut Map<String, Value>, value: Value) -> bool {
         let Some(((json, proto), outer)) = self.names.split_last() else { return false };
         let mut object = object;
@@ -166,23 +166,23 @@ impl Target {
         slot.as_array_mut().map(|list| list.push(value)).is_some()
     }
 
-    /// Whether both are the same field, or one is inside of the other.
+    /// Returns whether both are the same field, or one is inside the other.
     pub(super) fn overlaps(&self, other: &Target) -> bool {
         self.names.iter().zip(&other.names).all(|(ours, theirs)| ours == theirs)
     }
 
-    /// The field of the message itself in which this one is.
+    /// Returns the field of the message itself that contains this one.
     pub(super) fn outermost(&self) -> &str {
         self.names.first().map_or("", |(json, _)| json)
     }
 
-    /// Its path in JSON.
+    /// Returns the path of the field in JSON.
     pub(super) fn json_path(&self) -> String {
         self.names.iter().map(|(json, _)| json.as_str()).collect::<Vec<_>>().join(".")
     }
 }
 
-/// The entry of a field, which JSON may have under either name; null if there was none.
+/// Returns the entry of a field, which JSON may have under either name; adds null if there was none.
 fn slot<'a>(object: &'a mut Map<String, Value>, json: &str, proto: &str) -> &'a mut Value {
     if json != proto
         && let Some(value) = object.remove(proto)
@@ -192,7 +192,7 @@ fn slot<'a>(object: &'a mut Map<String, Value>, json: &str, proto: &str) -> &'a 
     object.entry(json).or_insert(Value::Null)
 }
 
-/// The well-known messages whose JSON is one value: as text as it is, or as a scalar.
+/// Well-known messages whose JSON is one value: any text, or a scalar.
 pub(super) fn text_kind(message: &str) -> Option<Option<ScalarType>> {
     Some(match message.strip_prefix("google.protobuf.")? {
         "Duration" | "FieldMask" | "Timestamp" => None,
@@ -218,7 +218,7 @@ fn scalar_value(scalar: ScalarType, text: &str) -> Result<Value, String> {
         text: &str,
         what: &str,
     ) -> Result<Value, std::string::String> {
-        text.parse::<T>().map(Into::into).map_err(|_| format!("`{text}` is no {what}"))
+        text.parse::<T>().map(Into::into).map_err(|_| format!("`{text}` is not a {what}"))
     }
     match scalar {
         Bool => match text {
@@ -228,7 +228,8 @@ fn scalar_value(scalar: ScalarType, text: &str) -> Result<Value, String> {
         },
         Bytes => {
             let standard = text.replace('-', "+").replace('_', "/");
-            let bytes = BASE64.decode(standard).map_err(|error| format!("`{text}` is no base64: {error}"))?;
+            let bytes =
+                BASE64.decode(standard).map_err(|error| format!("`{text}` is not base64: {error}"))?;
             Ok(BASE64.encode(bytes).into())
         }
         Double | Float => {
@@ -236,7 +237,7 @@ fn scalar_value(scalar: ScalarType, text: &str) -> Result<Value, String> {
                 "NaN" | "Infinity" | "-Infinity" => return Ok(text.into()),
                 _ => text.parse::<f64>().ok().and_then(Number::from_f64),
             };
-            read.map(Value::Number).ok_or_else(|| format!("`{text}` is no number"))
+            read.map(Value::Number).ok_or_else(|| format!("`{text}` is not a number"))
         }
         Fixed32 | Uint32 => number::<u32>(text, "number from 0 to 2^32 - 1"),
         Fixed64 | Uint64 => number::<u64>(text, "number from 0 to 2^64 - 1"),

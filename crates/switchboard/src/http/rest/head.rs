@@ -1,6 +1,6 @@
-//! What the head of a request says beside its path.
+//! Reads the head of a request, except its path.
 
-use super::{super::received::Received, reply::Failure};
+use super::{super::metered_body::MeteredBody, reply::Failure};
 use crate::Status;
 use ::http::{
     HeaderMap, HeaderName, Request, StatusCode,
@@ -12,8 +12,8 @@ use std::borrow::Cow;
 /// Prefix of headers that are metadata under the rest of their name.
 const METADATA_PREFIX: &str = "grpc-metadata-";
 
-/// Whether the request says that it is gRPC, gRPC-Web or Connect.
-pub(super) fn is_of_other_dialect(request: &Request<Received>) -> bool {
+/// Returns whether the headers identify the request as gRPC, gRPC-Web or Connect.
+pub(super) fn is_of_other_dialect(request: &Request<MeteredBody>) -> bool {
     let kind = content_type(request.headers());
     kind.starts_with("application/grpc")
         || kind.starts_with("application/connect+")
@@ -21,7 +21,7 @@ pub(super) fn is_of_other_dialect(request: &Request<Received>) -> bool {
         || request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "connect=v1"))
 }
 
-/// The content type in lower case, without its parameters.
+/// Returns the content type in lower case, without its parameters.
 pub(super) fn content_type(headers: &HeaderMap) -> Cow<'_, str> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
@@ -31,12 +31,13 @@ pub(super) fn content_type(headers: &HeaderMap) -> Cow<'_, str> {
     }
 }
 
-/// The compression of a body that comes with these headers, none for one that is as it is.
+/// Returns the compression of a body with these headers; `None` if it is uncompressed.
 ///
-/// Browsers send forms and plain text across origins without asking; so only JSON is taken for JSON.
+/// Browsers send forms and plain text across origins without a preflight, so only JSON content types are accepted as
+/// JSON.
 ///
 /// # Errors
-/// For bodies that cannot be read.
+/// An unsupported content type or compression.
 pub(super) fn coding<'h>(
     headers: &'h HeaderMap,
     any: bool,
@@ -60,7 +61,7 @@ pub(super) fn coding<'h>(
     unsupported(format!("{kind}: send JSON with content-type application/json"))
 }
 
-/// The headers with the names that the application knows.
+/// Returns the headers under the names that the application uses.
 pub(super) fn metadata_headers(headers: &HeaderMap) -> HeaderMap {
     let mut named = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers {

@@ -1,4 +1,4 @@
-//! JSON as it arrives: as deep as protobuf allows, no key twice.
+//! JSON of a request: nested as deep as protobuf allows, without duplicate keys.
 
 use crate::{Result, Status};
 use serde::{
@@ -8,21 +8,21 @@ use serde::{
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// How deep JSON may nest, as in the JSON of protobuf.
+/// Deepest nesting of JSON, as in protobuf JSON.
 pub(super) const DEPTH_MAX: usize = 100;
 
-/// Reads JSON.
+/// Parses JSON.
 ///
 /// # Errors
-/// `InvalidArgument` for what is no JSON, nests too deep or has a key twice.
+/// `InvalidArgument` for text that is not JSON, nests too deep or has a duplicate key.
 pub(super) fn read(text: &[u8]) -> Result<Value> {
     check_depth(text)?;
     let read: Strict = serde_json::from_slice(text)
-        .map_err(|error| Status::invalid_argument(format!("the body is no JSON: {error}")))?;
+        .map_err(|error| Status::invalid_argument(format!("the body is not JSON: {error}")))?;
     Ok(read.0)
 }
 
-/// Counts brackets; whether the rest is JSON is for who reads it.
+/// Counts brackets; whether the text is valid JSON is checked by its parser.
 ///
 /// # Errors
 /// `InvalidArgument` over the limit.
@@ -48,7 +48,7 @@ pub(super) fn check_depth(text: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A value of JSON in which no key comes twice.
+/// A JSON value without duplicate keys.
 struct Strict(Value);
 
 impl<'de> Deserialize<'de> for Strict {
@@ -102,7 +102,7 @@ impl<'de> Visitor<'de> for Reader {
         let mut map = Map::new();
         while let Some((key, Strict(value))) = entries.next_entry::<String, Strict>()? {
             if map.contains_key(&key) {
-                return Err(Error::custom(format!("the key `{key}` comes twice")));
+                return Err(Error::custom(format!("the key `{key}` is duplicate")));
             }
             map.insert(key, value);
         }
@@ -121,13 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_come_twice_and_deep_nesting_are_refused() {
+    fn duplicate_keys_and_deep_nesting_are_refused() {
         let twice = read(br#"{"a":{"b":1,"b":2}}"#).unwrap_err();
-        assert!(twice.message().contains("`b` comes twice"), "{twice}");
+        assert!(twice.message().contains("`b` is duplicate"), "{twice}");
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert!(read(nested(100).as_bytes()).is_ok());
         assert!(read(nested(101).as_bytes()).unwrap_err().message().contains("100 levels"));
         assert!(check_depth(format!("\"\\\"{}\"", "[".repeat(200)).as_bytes()).is_ok());
-        assert!(read(b"{").unwrap_err().message().contains("no JSON"));
+        assert!(read(b"{").unwrap_err().message().contains("not JSON"));
     }
 }

@@ -1,6 +1,6 @@
-//! A stream of requests: a body with one JSON value a line.
+//! A stream of requests: a body with one JSON value per line.
 
-use super::super::received::{Broken, Received};
+use super::super::metered_body::{Broken, MeteredBody};
 use bytes::{Buf, Bytes, BytesMut};
 use connectrpc::{ConnectError, dispatcher::RequestStream};
 use futures_core::Stream;
@@ -10,13 +10,13 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// The lines of `body` as messages, each of at most `max` bytes.
-pub(super) fn requests(body: Received, max: usize) -> RequestStream {
+/// Reads the lines of `body` as messages, each of at most `max` bytes.
+pub(super) fn requests(body: MeteredBody, max: usize) -> RequestStream {
     Box::pin(Lines { body, buffer: BytesMut::new(), searched: 0, max, ended: false })
 }
 
 struct Lines {
-    body: Received,
+    body: MeteredBody,
     buffer: BytesMut,
     /// Bytes of the buffer in which there is no end of a line.
     searched: usize,
@@ -25,7 +25,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// The next line that is not blank; at the end of the body what is left is one.
+    /// Returns the next line that is not blank; at the end of the body, the rest counts as a line.
     fn line(&mut self) -> Option<Result<Bytes, ConnectError>> {
         loop {
             let end = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
@@ -92,7 +92,7 @@ impl Stream for Lines {
                 Some(Err(error)) => {
                     (this.ended, this.buffer) = (true, BytesMut::new());
                     return Poll::Ready(Some(Err(match error {
-                        Broken::NoRoom(status) => ConnectError::resource_exhausted(status.message()),
+                        Broken::Refused(status) => ConnectError::resource_exhausted(status.message()),
                         Broken::Http(error) => {
                             ConnectError::canceled(format!("the body ended early: {error}"))
                         }

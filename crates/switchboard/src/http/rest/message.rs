@@ -1,4 +1,4 @@
-//! The message of a request, put together from its path, its query and its body.
+//! The message of a request, assembled from its path, its query and its body.
 
 use super::{
     fields::{BASE64, Schema, Target},
@@ -11,7 +11,7 @@ use buffa_descriptor::SingularKind;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-/// What a request brings beside its verb.
+/// The parts of a request besides its verb.
 pub(super) struct Parts<'a> {
     /// The values of the route's variables.
     pub(super) variables: Vec<String>,
@@ -20,11 +20,11 @@ pub(super) struct Parts<'a> {
     pub(super) body: Bytes,
 }
 
-/// The message as JSON.
+/// Returns the message as JSON.
 ///
 /// # Errors
-/// `InvalidArgument` for what is no JSON, for fields that are not there or are given twice, and for text that does not
-/// fit their types.
+/// `InvalidArgument` for a body that is not JSON, for unknown or duplicate fields, and for text that does not fit the
+/// field's type.
 pub(super) fn assemble(
     schema: &Schema,
     route: &Route,
@@ -36,14 +36,14 @@ pub(super) fn assemble(
     let mut object = match &route.body {
         Body::All if route.is_raw => raw(content_type, &body),
         Body::All if body.is_empty() => Map::new(),
-        // Who decodes the message finds the rest of the mistakes.
+        // The decoder of the message finds the remaining errors.
         Body::All if route.variables.is_empty() && query.is_empty() => {
             json::check_depth(&body)?;
             return Ok(body);
         }
         Body::All => match json::read(&body)? {
             Value::Object(object) => object,
-            _ => return Err(Status::invalid_argument("the body is no JSON object")),
+            _ => return Err(Status::invalid_argument("the body is not a JSON object")),
         },
         Body::Field(field) if route.is_raw => one(field, raw(content_type, &body).into()),
         Body::Field(_) if body.is_empty() => Map::new(),
@@ -52,7 +52,7 @@ pub(super) fn assemble(
     };
     let parameters = percent::query(query)?;
     if let (Body::All, Some((name, _)), false) = (&route.body, parameters.first(), ignore_unknown) {
-        let text = format!("the parameter `{name}` has no field left: all of them are in the body");
+        let text = format!("the parameter `{name}` has no field: the body contains all fields");
         return Err(Status::invalid_argument(text));
     }
     let mut known: Vec<Target> = Vec::new();
@@ -71,7 +71,7 @@ pub(super) fn assemble(
         {
             return Err(wrong(&name, &format!("`{field}` is in the body")));
         }
-        // What the path says holds.
+        // Values in the path take precedence.
         if route.variables.iter().any(|variable| variable.overlaps(&target)) {
             continue;
         }
@@ -88,14 +88,14 @@ pub(super) fn assemble(
         })?;
         put(&mut object, target, value)?;
     }
-    // A body with all arguments has its lists, too.
+    // A body with all arguments also contains the lists.
     for list in route.lists.iter().filter(|_| !matches!(route.body, Body::All)) {
         object.entry(list).or_insert_with(|| Value::Array(Vec::new()));
     }
     Ok(Value::Object(object).to_string().into())
 }
 
-/// The message of a path without rules: the body, or an empty message.
+/// Returns the message of a path without rules: the body, or an empty message.
 ///
 /// # Errors
 /// `InvalidArgument` for JSON that nests too deep.
@@ -110,7 +110,7 @@ pub(super) fn plain(body: Bytes) -> Result<Bytes> {
 fn put(object: &mut Map<String, Value>, target: &Target, value: Value) -> Result<()> {
     target.put(object, value).then_some(()).ok_or_else(|| {
         let path = target.json_path();
-        Status::invalid_argument(format!("the body has something else where `{path}` belongs"))
+        Status::invalid_argument(format!("the value of `{path}` in the body has another type"))
     })
 }
 
@@ -118,7 +118,7 @@ fn wrong(name: &str, what: &str) -> Status {
     Status::invalid_argument(format!("parameter `{name}`: {what}"))
 }
 
-/// A `google.api.HttpBody`.
+/// Creates a `google.api.HttpBody`.
 fn raw(content_type: Option<&str>, body: &Bytes) -> Map<String, Value> {
     let mut object = one("contentType", content_type.unwrap_or_default().into());
     object.insert("data".to_owned(), json!(BASE64.encode(body)));

@@ -1,8 +1,8 @@
 //! The description of all services in OpenAPI 3.1, from their descriptors and comments.
 //!
-//! Each method is there by its name and by each of its rules. What OpenAPI cannot say is in words: a variable of
-//! several segments is a parameter for each wildcard in it; a stream is one message a line. Verbs that OpenAPI does
-//! not know are left out.
+//! Each method is listed by its name and by each of its rules. Features that OpenAPI cannot express are described in
+//! text: a variable of several segments is a parameter for each wildcard in it; a stream is one message per line. Verbs
+//! that OpenAPI does not define are left out.
 
 mod comments;
 mod schemas;
@@ -12,7 +12,10 @@ use super::{
     fields::{Schema, text_kind},
     routes::{Body, Route},
 };
-use crate::{Kind, MethodInfo};
+use crate::{
+    Kind, MethodInfo,
+    guard::{Guarding, Visible},
+};
 use buffa::editions::FieldPresence;
 use buffa_descriptor::{FieldKind, MessageIndex, SingularKind};
 use comments::Comments;
@@ -23,11 +26,11 @@ use switchboard_wire::{MethodId, MethodTable, ServiceInfo, http_rule::Segment};
 
 const VERSION: &str = "3.1.0";
 const VERBS: [&str; 8] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];
-/// Query parameters of messages inside of messages are listed so deep; deeper ones work too.
+/// Query parameters of nested messages are listed to this depth; deeper ones also work.
 const QUERY_DEPTH: usize = 3;
 
-/// The document as JSON.
-pub(super) fn document(table: &MethodTable, rest: &Rest) -> String {
+/// Returns the document as JSON, with the visible methods.
+pub(super) fn document(table: &MethodTable, rest: &Rest, guarding: &Guarding, visible: &Visible) -> String {
     let own;
     let schema = match &rest.schema {
         Some(schema) => Some(schema),
@@ -39,33 +42,43 @@ pub(super) fn document(table: &MethodTable, rest: &Rest) -> String {
         }
     };
     let comments = schema.map_or_else(Comments::default, |schema| Comments::of(schema.pool.files()));
+    let (schemes, any) = guarding.accepted.openapi();
+    let is_secured = schemes.as_object().is_some_and(|schemes| !schemes.is_empty());
     let mut document = Document {
         schema,
         schemas: Schemas::new(schema, &comments),
         comments: &comments,
         paths: BTreeMap::new(),
+        needs_caller: &|id| guarding.needs_caller(table, id),
+        is_secured,
     };
-    for id in (0..table.len() as u16).map(MethodId).filter(|id| !table.is_hidden(*id)) {
+    let shown = |id: &MethodId| !table.is_hidden(*id) && visible.has(*id);
+    for id in (0..table.len() as u16).map(MethodId).filter(shown) {
         document.plain(table, id);
     }
-    for route in &rest.routes.routes {
+    for route in rest.routes.routes.iter().filter(|route| visible.has(route.method)) {
         document.route(table, route);
     }
     let paths: Map<String, Value> =
         document.paths.into_values().map(|path| (path.text, path.operations.into())).collect();
-    let tags: Vec<_> = table
-        .services()
+    let services: Vec<_> =
+        table.services().iter().filter(|service| visible.has_service(table, service.name)).collect();
+    let tags: Vec<_> = services
         .iter()
         .map(|service| described(json!({"name": service.name}), comments.of_name(service.name)))
         .collect();
-    let names: Vec<_> = table.services().iter().map(|service| service.name).collect();
-    let document = json!({
+    let names: Vec<_> = services.iter().map(|service| service.name).collect();
+    let mut document = json!({
         "openapi": VERSION,
         "info": {"title": names.join(", "), "version": "1"},
         "tags": tags,
         "paths": paths,
         "components": {"schemas": document.schemas.finish()},
     });
+    if is_secured {
+        document["components"]["securitySchemes"] = schemes;
+        document["security"] = any;
+    }
     document.to_string()
 }
 
@@ -73,20 +86,23 @@ struct Document<'a> {
     schema: Option<&'a Schema>,
     schemas: Schemas<'a>,
     comments: &'a Comments,
-    /// By shape: OpenAPI takes paths that differ only in the names of parameters for the same.
+    /// Paths by shape: OpenAPI considers paths that differ only in the names of parameters equal.
     paths: BTreeMap<String, Path>,
+    needs_caller: &'a dyn Fn(MethodId) -> bool,
+    /// The document names credentials.
+    is_secured: bool,
 }
 
 #[derive(Default)]
 struct Path {
     text: String,
-    /// Names of the wildcards, in their order.
+    /// Names of the wildcards, in order.
     wildcards: Vec<String>,
     operations: Map<String, Value>,
 }
 
 impl Document<'_> {
-    /// `POST /package.Service/Method`.
+    /// Adds `POST /package.Service/Method`.
     fn plain(&mut self, table: &MethodTable, id: MethodId) {
         let (service, info) = (service_of(table, id), table.info(id));
         let messages = self.messages(service.name, info.name);
@@ -96,7 +112,7 @@ impl Document<'_> {
                 json!({"description": "the parameters of the method: an object by their names, or an array in their order"})
             }
         };
-        let mut operation = self.operation(service, info, "");
+        let mut operation = self.operation(service, info, id, "");
         operation["requestBody"] = request_body(info.kind, &request);
         let reply = match messages {
             Some((_, output)) => self.schemas.of_message(output),
@@ -110,7 +126,7 @@ impl Document<'_> {
         path.operations.insert("post".to_owned(), operation);
     }
 
-    /// The path of a rule.
+    /// Adds the path of a rule.
     fn route(&mut self, table: &MethodTable, route: &Route) {
         let (service, info) = (service_of(table, route.method), table.info(route.method));
         let (Some(schema), Some((input, output))) = (self.schema, self.messages(service.name, info.name))
@@ -150,7 +166,7 @@ impl Document<'_> {
         }
         // Other methods do not change the number.
         let number = info.http.iter().position(|rule| *rule == route.rule).unwrap_or_default() + 1;
-        let mut operation = self.operation(service, info, &format!(".{number}"));
+        let mut operation = self.operation(service, info, route.method, &format!(".{number}"));
         match &route.body {
             Body::All if !route.is_raw => {
                 operation["requestBody"] = request_body(info.kind, &self.schemas.of_message(input));
@@ -187,7 +203,7 @@ impl Document<'_> {
         path.operations.insert(route.rule.verb.to_lowercase(), operation);
     }
 
-    /// Makes the path of a route known; the names of its wildcards.
+    /// Registers the path of a route; returns the names of its wildcards.
     fn path(&mut self, route: &Route) -> Vec<String> {
         let path = self.paths.entry(route.template.to_string()).or_default();
         if !path.text.is_empty() {
@@ -221,7 +237,7 @@ impl Document<'_> {
         path.wildcards.clone()
     }
 
-    /// A parameter for each field that neither path nor body has.
+    /// Adds a parameter for each field that is neither in the path nor in the body.
     fn query(
         &mut self,
         schema: &Schema,
@@ -259,11 +275,15 @@ impl Document<'_> {
         }
     }
 
-    /// What is the same for every path of a method.
-    fn operation(&self, service: &ServiceInfo, info: &MethodInfo, suffix: &str) -> Value {
+    /// Returns the description that all paths of a method share.
+    fn operation(&self, service: &ServiceInfo, info: &MethodInfo, id: MethodId, suffix: &str) -> Value {
         let name = format!("{}.{}", service.name, info.name);
         let comment = self.comments.of_name(&name);
-        let operation = json!({"operationId": name + suffix, "tags": [service.name]});
+        let mut operation = json!({"operationId": name + suffix, "tags": [service.name]});
+        if self.is_secured && !(self.needs_caller)(id) {
+            // Overrides the credentials of the document.
+            operation["security"] = json!([]);
+        }
         described(operation, comment)
     }
 
@@ -288,7 +308,7 @@ fn request_body(kind: Kind, schema: &Value) -> Value {
     match kind {
         Kind::Unary | Kind::ServerStream => json!({"content": {"application/json": {"schema": schema}}}),
         Kind::Bidi | Kind::ClientStream => json!({
-            "description": "a message a line",
+            "description": "one message per line",
             "content": {"application/x-ndjson": {"schema": schema}},
         }),
     }
@@ -299,7 +319,7 @@ fn responses(kind: Kind, reply: &Value, error: &str) -> Value {
         "description": "an error",
         "content": {"application/json": {"schema": schemas::reference(error)}},
     });
-    let answered = match kind {
+    let reply = match kind {
         Kind::Unary | Kind::ClientStream => json!({
             "description": "the reply",
             "content": {"application/json": {"schema": reply}},
@@ -310,7 +330,7 @@ fn responses(kind: Kind, reply: &Value, error: &str) -> Value {
                 "properties": {"result": reply, "error": schemas::reference(error)},
             });
             json!({
-                "description": "a line for each message and at most one for an error; or an event for each, of \
+                "description": "one line per message and at most one for an error; or one event for each, of \
                                 type `error` for an error, and one of type `end` at the end",
                 "content": {
                     "application/json": {"schema": line.clone()},
@@ -320,5 +340,5 @@ fn responses(kind: Kind, reply: &Value, error: &str) -> Value {
             })
         }
     };
-    json!({"200": answered, "default": failed})
+    json!({"200": reply, "default": failed})
 }

@@ -1,6 +1,6 @@
-//! What can be chosen for HTTP/JSON.
+//! Options of HTTP/JSON.
 
-/// How a server speaks HTTP/JSON, for [`Server::http_json`](crate::Server::http_json).
+/// Options of HTTP/JSON for [`Server::http_json`](crate::Server::http_json).
 ///
 /// ```
 /// use switchboard::{HttpJson, Server};
@@ -22,25 +22,26 @@ impl Default for HttpJson {
 }
 
 impl HttpJson {
-    /// Refuses unknown parameters, leaves defaults out of replies, and describes the services at `/openapi.json`.
+    /// Default options: refuses unknown parameters, omits defaults in replies, and serves the description of the
+    /// services at `/openapi.json`.
     pub fn new() -> HttpJson {
         HttpJson { ignore_unknown_parameters: false, openapi: true, print_defaults: false }
     }
 
-    /// Takes queries with parameters that no field is called like, as trackers add them.
+    /// Accepts queries with parameters that match no field, such as those that trackers add.
     pub fn ignore_unknown_parameters(mut self) -> HttpJson {
         self.ignore_unknown_parameters = true;
         self
     }
 
-    /// Prints fields that have their default, for callers that look for every field: at the paths of rules, and in
-    /// streams. It costs reading and writing each reply once more. Unset messages and `optional` fields stay out.
+    /// Prints fields that have their default value, at the paths of rules and in streams, for callers that expect every
+    /// field. It parses and writes each reply once more. Unset messages and `optional` fields are still omitted.
     pub fn print_defaults(mut self) -> HttpJson {
         self.print_defaults = true;
         self
     }
 
-    /// Serves no description of the services at `/openapi.json`.
+    /// Does not serve the description of the services at `/openapi.json`.
     pub fn without_openapi(mut self) -> HttpJson {
         self.openapi = false;
         self

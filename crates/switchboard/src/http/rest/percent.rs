@@ -2,13 +2,13 @@
 
 use crate::{Result, Status};
 
-/// Parameters of one query; more are a mistake or an attack.
+/// Most parameters of one query; a query with more is malformed or an attack.
 const PARAMETERS_MAX: usize = 256;
 
-/// Decodes text of a path; `keep_slash` leaves `%2F` as it is, for text of several segments.
+/// Decodes text of a path; `keep_slash` leaves `%2F` encoded, for text of several segments.
 ///
 /// # Errors
-/// `InvalidArgument` for escapes that are none and for bytes that are no UTF-8.
+/// `InvalidArgument` for invalid escapes and for bytes that are not UTF-8.
 pub(super) fn decode(text: &str, keep_slash: bool) -> Result<String> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -29,13 +29,13 @@ pub(super) fn decode(text: &str, keep_slash: bool) -> Result<String> {
         }
         rest = &after[2..];
     }
-    String::from_utf8(decoded).map_err(|_| Status::invalid_argument(format!("`{text}` is no UTF-8")))
+    String::from_utf8(decoded).map_err(|_| Status::invalid_argument(format!("`{text}` is not UTF-8")))
 }
 
-/// The parameters of a query, in their order.
+/// Returns the parameters of a query, in order.
 ///
 /// # Errors
-/// `InvalidArgument` for escapes that are none, text that is no UTF-8, and too many parameters.
+/// `InvalidArgument` for invalid escapes, text that is not UTF-8, and too many parameters.
 pub(super) fn query(query: &str) -> Result<Vec<(String, String)>> {
     let mut parameters = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {

@@ -1,4 +1,4 @@
-//! Answers that are one message, and errors.
+//! Replies of one message, and errors.
 
 use super::{
     super::{body::Reply, convert},
@@ -22,33 +22,33 @@ use std::{
 };
 
 const JSON: &str = "application/json";
-/// Smaller bodies are sent as they are, as in the other dialects.
+/// Smaller bodies are sent uncompressed, as in the other protocols.
 const PACKED_LEAST: usize = 1 << 10;
 
-/// How errors and metadata are written.
+/// The form of errors and metadata.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Style {
-    /// As Connect writes them: code by name, metadata under its own name.
+    /// As in Connect: code by name, metadata under its own name.
     Connect,
-    /// As grpc-gateway does: code by number, metadata with a prefix.
+    /// As in grpc-gateway: code by number, metadata with a prefix.
     Rest,
 }
 
-/// How a caller wants its answer.
+/// The form of the reply that a caller accepts.
 pub(super) struct Wanted<'a> {
     pub(super) style: Style,
     pub(super) shape: Option<Shape>,
     /// The message is a `google.api.HttpBody`.
     pub(super) is_raw: bool,
-    /// Trailers of HTTP after the body.
+    /// The caller accepts HTTP trailers after the body.
     pub(super) trailers: bool,
-    /// In what it can read a body that is worth it.
+    /// Compression of large bodies that the caller can read.
     pub(super) coding: Option<&'static str>,
     pub(super) codings: &'a CompressionRegistry,
 }
 
-/// Why there is no answer.
-pub(super) struct Failure {
+/// The reason for an error response.
+pub(in crate::http) struct Failure {
     error: Box<ConnectError>,
     http: Option<StatusCode>,
     allow: Option<HeaderValue>,
@@ -61,24 +61,25 @@ impl From<ConnectError> for Failure {
 }
 
 impl Failure {
-    pub(super) fn new(status: &Status) -> Failure {
+    pub(in crate::http) fn new(status: &Status) -> Failure {
         convert::error(status, &Metadata::new(), &Metadata::new()).into()
     }
 
-    /// Another HTTP status than that of the code.
-    pub(super) fn with_http(mut self, status: StatusCode) -> Failure {
+    /// Sets an HTTP status other than that of the code.
+    pub(in crate::http) fn with_http(mut self, status: StatusCode) -> Failure {
         self.http = Some(status);
         self
     }
 
-    /// The verbs that would have been right.
+    /// Lists the verbs that the path allows.
     pub(super) fn with_allow(mut self, verbs: &str) -> Failure {
         self.allow = HeaderValue::try_from(verbs).ok();
         self
     }
 
     pub(super) fn response(self, style: Style) -> Response<Reply> {
-        let Failure { error, http, allow } = self;
+        let Failure { mut error, http, allow } = self;
+        error.response_headers_mut().remove(convert::OWN_TEXT);
         let (status, body) = match style {
             Style::Connect => (error.http_status(), error.to_json()),
             Style::Rest => (http_status(error.code.grpc_code()), error_json(&error).to_string().into()),
@@ -94,10 +95,10 @@ impl Failure {
     }
 }
 
-/// A reply of one message.
+/// Converts a reply of one message.
 ///
 /// # Errors
-/// When it is not what the route says that it is.
+/// The reply does not match the declaration of the route.
 pub(super) fn one(reply: EncodedResponse, wanted: &Wanted<'_>) -> Result<Response<Reply>, Failure> {
     let style = wanted.style;
     let mut kind = HeaderValue::from_static(JSON);
@@ -120,7 +121,7 @@ pub(super) fn one(reply: EncodedResponse, wanted: &Wanted<'_>) -> Result<Respons
         (Style::Rest, true) => {
             let trailers = Some(prefixed(&reply.trailers, "grpc-trailer-"));
             let mut response = Response::new(Reply::own(Tail { data: Some(body), trailers }));
-            announce(response.headers_mut(), &reply.trailers);
+            declare_trailers(response.headers_mut(), &reply.trailers);
             response
         }
         _ => whole(body, JSON),
@@ -137,7 +138,7 @@ pub(super) fn one(reply: EncodedResponse, wanted: &Wanted<'_>) -> Result<Respons
     Ok(response)
 }
 
-/// A response whose body is known.
+/// Creates a response with a complete body.
 pub(super) fn whole(body: Bytes, kind: &'static str) -> Response<Reply> {
     let mut response = Response::new(Reply::whole(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -145,10 +146,10 @@ pub(super) fn whole(body: Bytes, kind: &'static str) -> Response<Reply> {
 }
 
 fn no_reply(why: &str) -> Failure {
-    Failure::new(&Status::internal(format!("the reply is not what its HTTP rule says: {why}")))
+    Failure::new(&Status::internal(format!("the reply does not match its HTTP rule: {why}")))
 }
 
-/// A body of one piece with trailers behind it.
+/// A body of one piece, followed by trailers.
 struct Tail {
     data: Option<Bytes>,
     trailers: Option<HeaderMap>,
@@ -168,7 +169,7 @@ impl Body for Tail {
     }
 }
 
-/// The error as a `google.rpc.Status`; details keep their bytes, since their types are not known here.
+/// Converts the error to a `google.rpc.Status`; details keep their bytes, because their types are not known here.
 pub(super) fn error_json(error: &ConnectError) -> Value {
     let details = error.details.iter().map(|detail| {
         let name = detail.type_url.trim_start_matches("type.googleapis.com/");
@@ -181,7 +182,7 @@ pub(super) fn error_json(error: &ConnectError) -> Value {
     })
 }
 
-/// The HTTP status of a gRPC code, as grpc-gateway has it.
+/// Returns the HTTP status of a gRPC code, as in grpc-gateway.
 fn http_status(code: u32) -> StatusCode {
     let status = match code {
         0 => 200,
@@ -205,7 +206,7 @@ pub(super) fn add_metadata(headers: &mut HeaderMap, metadata: &HeaderMap, style:
     headers.extend(prefixed(metadata, prefix));
 }
 
-/// Trailers among the headers, for errors and for Connect.
+/// Adds trailers to the headers, for errors and for Connect.
 fn add_trailers(headers: &mut HeaderMap, trailers: &HeaderMap, style: Style) {
     let prefix = if style == Style::Connect { "trailer-" } else { "grpc-trailer-" };
     headers.extend(prefixed(trailers, prefix));
@@ -221,8 +222,8 @@ pub(super) fn prefixed(metadata: &HeaderMap, prefix: &str) -> HeaderMap {
     named
 }
 
-/// HTTP/1.1 sends only trailers that the head has announced.
-fn announce(headers: &mut HeaderMap, trailers: &HeaderMap) {
+/// HTTP/1.1 sends only the trailers that the head lists.
+fn declare_trailers(headers: &mut HeaderMap, trailers: &HeaderMap) {
     for name in trailers.keys() {
         if let Ok(name) = HeaderValue::try_from(format!("grpc-trailer-{name}")) {
             headers.append(TRAILER, name);

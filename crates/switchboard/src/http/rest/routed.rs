@@ -1,11 +1,11 @@
-//! One call: from a request whose method is known to the answer.
+//! One call, from a request with a known method to the response.
 
 use super::{
     super::{
         Standard,
         body::Reply,
         dispatch::Dispatch,
-        received::{Broken, Received},
+        metered_body::{Broken, MeteredBody},
         timeout,
         trailers::Trailers,
     },
@@ -40,26 +40,26 @@ pub(super) struct Routed {
     pub(super) variables: Vec<String>,
     pub(super) message_bytes_max: usize,
     pub(super) head: request::Parts,
-    pub(super) body: Received,
+    pub(super) body: MeteredBody,
 }
 
 impl Routed {
-    /// Calls the method and makes an answer of what it says.
-    pub(super) async fn answer(self) -> Response<Reply> {
+    /// Calls the method and converts its reply to a response.
+    pub(super) async fn respond(self) -> Response<Reply> {
         let kind = self.shared.table.info(self.method).kind;
         let style = if self.route.is_none() && kind == Kind::Unary { Style::Connect } else { Style::Rest };
-        let answered = match timeout::read(&self.head.headers) {
+        let result = match timeout::read(&self.head.headers) {
             Err(status) => Err(Failure::new(&status)),
             Ok(None) => self.run(None, style).await,
             Ok(Some(timeout)) => {
-                let deadline = crate::clock::now() + timeout;
+                let deadline = crate::clock::after(crate::clock::now(), timeout);
                 match tokio::time::timeout(timeout, self.run(Some(deadline), style)).await {
-                    Ok(answered) => answered,
+                    Ok(result) => result,
                     Err(_) => Err(Failure::new(&Status::deadline_exceeded("the deadline has passed"))),
                 }
             }
         };
-        answered.unwrap_or_else(|failure| failure.response(style))
+        result.unwrap_or_else(|failure| failure.response(style))
     }
 
     async fn run(self, deadline: Option<Instant>, style: Style) -> Result<Response<Reply>, Failure> {
@@ -77,7 +77,7 @@ impl Routed {
             None
         };
         if let (Some(coding), Kind::Bidi | Kind::ClientStream) = (coding, kind) {
-            let text = format!("content-encoding {coding}: send lines as they are");
+            let text = format!("content-encoding {coding}: send the lines uncompressed");
             let failure = Failure::new(&Status::invalid_argument(text));
             return Err(failure.with_http(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
@@ -115,7 +115,14 @@ impl Routed {
                     }
                     _ => message::plain(parts.body),
                 };
-                let message = message.map_err(|status| Failure::new(&status))?;
+                let message = match message {
+                    Ok(message) => message,
+                    // The text names fields, which only callers of the method may see.
+                    Err(status) => {
+                        let may = dispatch.may_call(&metadata_headers(&head.headers), method).await;
+                        return Err(Failure::new(&may.err().unwrap_or(status)));
+                    }
+                };
                 if kind == Kind::Unary {
                     let payload = Payload::new(message, json);
                     let reply = dispatch.call_unary(&name, context, payload, json).await?;
@@ -138,14 +145,14 @@ impl Routed {
     }
 }
 
-/// The failure for a body that could not be unpacked.
+/// Returns the failure for a body that could not be decompressed.
 fn too_large(error: ConnectError) -> Failure {
     let is_large = error.code == ErrorCode::ResourceExhausted;
     let failure = Failure::from(error);
     if is_large { failure.with_http(StatusCode::PAYLOAD_TOO_LARGE) } else { failure }
 }
 
-async fn collect(body: Received, max: usize) -> Result<Bytes, Failure> {
+async fn collect(body: MeteredBody, max: usize) -> Result<Bytes, Failure> {
     match Limited::new(body, max).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
@@ -153,7 +160,7 @@ async fn collect(body: Received, max: usize) -> Result<Bytes, Failure> {
             Err(Failure::new(&Status::resource_exhausted(text)).with_http(StatusCode::PAYLOAD_TOO_LARGE))
         }
         Err(error) => Err(Failure::new(&match error.downcast_ref() {
-            Some(Broken::NoRoom(status)) => status.clone(),
+            Some(Broken::Refused(status)) => status.clone(),
             _ => Status::canceled(format!("the body ended early: {error}")),
         })),
     }

@@ -1,8 +1,8 @@
-//! Which method a path is of.
+//! Finds the method of a path.
 //!
-//! A trie over the segments of all templates, made when the server starts. A path is split at its slashes before
-//! anything in it is decoded. Where several templates match, literal text beats `*`, and `*` beats `**`, from the
-//! left; a template that ends in a `:verb` beats one that takes the colon as text.
+//! A trie over the segments of all templates, built when the server starts. A path is split at its slashes before it is
+//! percent-decoded. If several templates match, literal text has precedence over `*`, and `*` over `**`, from left to
+//! right; a template that ends in a `:verb` has precedence over one that takes the colon as text.
 
 use super::{
     fields::{Schema, Target},
@@ -32,41 +32,41 @@ pub(super) struct Route {
     pub(super) name: String,
     pub(super) rule: HttpRule,
     pub(super) template: Template,
-    /// The fields of the template's variables, in their order.
+    /// The fields of the template's variables, in order.
     pub(super) variables: Vec<Target>,
     pub(super) body: Body,
     pub(super) input: MessageIndex,
-    /// Arguments of traits that are lists, by their names: what is read by serde must be there, even if it is empty.
+    /// Arguments of traits that are lists, by name: serde requires them in the message even if they are empty.
     pub(super) lists: Vec<String>,
     /// The message is `google.api.HttpBody`: the body of the request is its content.
     pub(super) is_raw: bool,
-    pub(super) reply: Answer,
+    pub(super) reply: ReplyPart,
 }
 
-/// Where the body of a request goes.
+/// The part of the message that the body of a request fills.
 pub(super) enum Body {
     All,
-    /// Into this field: its name in JSON.
+    /// This field, by its name in JSON.
     Field(String),
     None,
 }
 
-/// What of a reply is answered with.
+/// The part of a reply that is sent.
 #[derive(Debug)]
-pub(super) struct Answer {
-    /// Only this field: its name in JSON, and the JSON of its default, which messages leave out.
+pub(super) struct ReplyPart {
+    /// Only this field: its name in JSON, and the JSON of its default, which messages omit.
     pub(super) field: Option<(String, &'static str)>,
-    /// That is a `google.api.HttpBody`, whose content is the body.
+    /// The part is a `google.api.HttpBody`, whose content is the body.
     pub(super) is_raw: bool,
 }
 
-/// What a path leads to.
+/// The result of a path lookup.
 pub(super) enum Found<'p> {
-    /// Nothing has this path.
+    /// No template matches.
     Nothing,
     /// The index of a route, and the segments that its template matched.
     Route(usize, Vec<&'p str>),
-    /// Something, but not by this verb.
+    /// The path exists, but only for these verbs.
     Verbs(Vec<&'static str>),
 }
 
@@ -90,7 +90,7 @@ struct End {
 pub(super) const HTTP_BODY: &str = "google.api.HttpBody";
 
 impl Routes {
-    /// The routes of all methods of a table.
+    /// Builds the routes of all methods of a table.
     ///
     /// # Errors
     /// A rule that does not fit its method, and two rules for the same path.
@@ -134,7 +134,7 @@ impl Routes {
         Ok(())
     }
 
-    /// What the path of a request leads to.
+    /// Looks up the path of a request.
     pub(super) fn find<'p>(&self, method: &Method, path: &'p str) -> Found<'p> {
         let Some(path) = path.strip_prefix('/').filter(|_| !self.routes.is_empty()) else {
             return Found::Nothing;
@@ -164,7 +164,7 @@ impl Routes {
         }
     }
 
-    /// Visits each node at most once: a path has one way to each.
+    /// Visits each node at most once: only one path leads to each node.
     fn search(
         &self,
         node: &Node,
@@ -174,7 +174,7 @@ impl Routes {
         verbs: &mut Vec<&'static str>,
     ) -> Option<usize> {
         if let Some((first, rest)) = segments.split_first() {
-            // Escapes of characters that need none are allowed.
+            // Characters that need no escape may be escaped.
             let decoded = if first.contains('%') { percent::decode(first, false).ok() } else { None };
             let literal = node.literals.get(decoded.as_deref().unwrap_or(first));
             let any = node.any.as_deref().filter(|_| !first.is_empty());
@@ -235,11 +235,11 @@ impl Route {
             ));
         }
         let reply = match rule.response_body {
-            "" => Answer::whole(schema, output),
+            "" => ReplyPart::whole(schema, output),
             field => {
                 let field = own_field(schema, output, field).map_err(wrong)?;
                 let default = default_json(field.kind());
-                Answer {
+                ReplyPart {
                     field: Some((field.json_name().to_owned(), default)),
                     is_raw: is_http_body(schema, field),
                 }
@@ -252,10 +252,10 @@ impl Route {
         Ok(Route { method, rule, template, variables, body, input, lists, is_raw, reply, name })
     }
 
-    /// The values of the variables as text, in their order.
+    /// Returns the values of the variables as text, in order.
     ///
     /// # Errors
-    /// `InvalidArgument` for escapes that are none.
+    /// `InvalidArgument` for invalid escapes.
     pub(super) fn texts(&self, segments: &[&str]) -> Result<Vec<String>> {
         let text = |variable: &switchboard_wire::http_rule::Variable| {
             let last = variable.first + variable.count;
@@ -270,10 +270,10 @@ impl Route {
     }
 }
 
-impl Answer {
-    /// A whole message.
-    pub(super) fn whole(schema: &Schema, output: MessageIndex) -> Answer {
-        Answer { field: None, is_raw: schema.pool.message(output).full_name() == HTTP_BODY }
+impl ReplyPart {
+    /// Returns the complete message.
+    pub(super) fn whole(schema: &Schema, output: MessageIndex) -> ReplyPart {
+        ReplyPart { field: None, is_raw: schema.pool.message(output).full_name() == HTTP_BODY }
     }
 }
 

@@ -1,6 +1,6 @@
-//! What of a reply's message is answered with: all or a field of it, with or without defaults.
+//! Selects the part of a reply that is sent: the message or one field of it, with or without defaults.
 
-use super::{fields::Schema, routes::Answer};
+use super::{fields::Schema, routes::ReplyPart};
 use crate::server::Shared;
 use buffa::editions::FieldPresence;
 use buffa_descriptor::{FieldKind, MessageIndex, MethodDescriptor, ScalarType, SingularKind};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use switchboard_wire::MethodId;
 
-/// What is done with the replies of one call.
+/// The conversion of the replies of one call.
 pub(super) struct Shape {
     shared: Arc<Shared>,
     route: Option<usize>,
@@ -18,7 +18,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// None if messages stay as they are.
+    /// Returns `None` if messages are sent unchanged.
     pub(super) fn of(shared: &Arc<Shared>, route: Option<usize>, method: MethodId) -> Option<Shape> {
         let rest = &shared.rest;
         let has_field = route.is_some_and(|index| rest.routes.routes[index].reply.field.is_some());
@@ -33,22 +33,22 @@ impl Shape {
     }
 
     /// # Errors
-    /// For what is no JSON, which handlers do not write.
+    /// The message is not JSON, which handlers do not produce.
     pub(super) fn apply(&self, message: &[u8]) -> Result<Bytes, String> {
         let rest = &self.shared.rest;
         let mut value: Value = serde_json::from_slice(message).map_err(|error| error.to_string())?;
         if let (Some(index), Some(schema)) = (self.defaults, &rest.schema) {
             fill(schema, index, &mut value);
         }
-        let answer = self.route.map(|index| &rest.routes.routes[index].reply);
-        let Some(Answer { field: Some((field, default)), .. }) = answer else {
+        let part = self.route.map(|index| &rest.routes.routes[index].reply);
+        let Some(ReplyPart { field: Some((field, default)), .. }) = part else {
             return Ok(value.to_string().into());
         };
         Ok(value.get(field).map_or_else(|| (*default).into(), |value| value.to_string().into()))
     }
 }
 
-/// Adds the defaults of fields that are not there.
+/// Adds the defaults of missing fields.
 fn fill(schema: &Schema, message: MessageIndex, value: &mut Value) {
     let message = schema.pool.message(message);
     let Value::Object(object) = value else { return };
@@ -86,7 +86,7 @@ fn fill(schema: &Schema, message: MessageIndex, value: &mut Value) {
     }
 }
 
-/// The JSON of a field's default; that of enums as a number, which is their other form.
+/// Returns the JSON of a field's default; enums are written as a number, which JSON also allows.
 pub(super) fn default_json(kind: FieldKind) -> &'static str {
     use ScalarType::{Bool, Bytes, Fixed64, Int64, Sfixed64, Sint64, String, Uint64};
     match kind {

@@ -1,4 +1,4 @@
-//! Answers that are streams: a line of JSON for each message, or a server-sent event.
+//! Streamed replies: a line of JSON or a server-sent event for each message.
 
 use super::{
     super::{body::Reply, trailers::Trailers},
@@ -24,7 +24,7 @@ use tokio::time::{Sleep, sleep, sleep_until};
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
-/// Proxies commonly close what was silent for 30 or 60 seconds.
+/// Proxies commonly close a connection after 30 or 60 seconds of silence.
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 
 /// The body of a streamed reply: a line or an event for each message.
@@ -33,7 +33,7 @@ pub(super) struct Lines {
     shape: Option<Shape>,
     is_events: bool,
     late: Option<Pin<Box<Sleep>>>,
-    /// Ends when events have paused for so long that proxies might give up; none for lines.
+    /// Ends after a pause of events so long that proxies might close the connection; `None` for lines.
     pause: Option<Pin<Box<Sleep>>>,
     trailers: Option<Arc<Trailers>>,
 }
@@ -42,12 +42,12 @@ impl Lines {
     pub(super) fn response(
         reply: connectrpc::Response<EncodedStream>,
         shape: Option<Shape>,
-        asked: &HeaderMap,
+        request_headers: &HeaderMap,
         deadline: Option<Instant>,
         trailers: Option<Arc<Trailers>>,
     ) -> Response<Reply> {
         let accepts = |kind: &str| {
-            asked.get_all(ACCEPT).iter().any(|value| {
+            request_headers.get_all(ACCEPT).iter().any(|value| {
                 value.to_str().unwrap_or_default().split([',', ';']).any(|part| part.trim() == kind)
             })
         };
@@ -63,7 +63,7 @@ impl Lines {
         let mut response = Response::new(Reply::own(lines));
         let headers = response.headers_mut();
         let kind = if is_events {
-            // Neither caches nor proxies may hold events back.
+            // Caches and proxies must not buffer events.
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
             EVENTS
@@ -77,10 +77,10 @@ impl Lines {
         response
     }
 
-    /// The pause begins anew.
+    /// Restarts the timer of the pause.
     fn rest(&mut self) {
         if let Some(pause) = &mut self.pause {
-            pause.as_mut().reset(tokio::time::Instant::now() + PAUSE_MAX);
+            pause.as_mut().reset(crate::clock::after(crate::clock::now(), PAUSE_MAX).into());
         }
     }
 
@@ -125,7 +125,7 @@ impl Body for Lines {
                 (Poll::Pending, Some(pause)) => {
                     ready!(pause.as_mut().poll(cx));
                     this.rest();
-                    // A line that is no field of an event.
+                    // A comment line, which is not part of an event.
                     return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b":\n\n")))));
                 }
             }
@@ -142,7 +142,7 @@ impl Body for Lines {
                 if !this.is_events {
                     return Pin::new(this).poll_frame(cx);
                 }
-                // Browsers reconnect when events end without a word.
+                // Browsers reconnect when events end without a last event.
                 Bytes::from_static(b"event: end\ndata: {}\n\n")
             }
         };
@@ -175,10 +175,10 @@ mod tests {
     }
 
     fn silent(accept: &'static str, deadline: Option<Instant>) -> Response<Reply> {
-        let mut asked = HeaderMap::new();
-        asked.insert(ACCEPT, HeaderValue::from_static(accept));
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static(accept));
         let reply = connectrpc::Response::new(Box::pin(Silent) as EncodedStream);
-        Lines::response(reply, None, &asked, deadline, None)
+        Lines::response(reply, None, &headers, deadline, None)
     }
 
     #[tokio::test(start_paused = true)]

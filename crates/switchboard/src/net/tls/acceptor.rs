@@ -1,11 +1,11 @@
-//! TLS as a listener takes it: certificates that change under way, handshakes, and who the peer is.
+//! TLS on the server side: reloadable certificates, handshakes, and the identity of the peer.
 
 use super::{
     ALPN_BAIDU_STD, ALPN_HTTP1, ALPN_HTTP2, ALPN_NATIVE, PROVIDER, Plaintext, Tls, explain,
     files::{self, Pair, Watch},
     server_names::ServerNames,
     stream::{Failed, Stream},
-    verify::Noting,
+    verify::RecordingVerifier,
     x509::{self, Summary},
 };
 use crate::{
@@ -25,10 +25,10 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Certificates that expire within this time are warned of when they are read.
+/// Certificates that expire within this time cause a warning when they are loaded.
 const EXPIRES_SOON: Duration = Duration::from_secs(14 * 86_400);
 
-/// The server's side of TLS on one listener.
+/// The server side of TLS on one listener.
 pub(crate) struct Acceptor {
     tls: Tls,
     watch: Watch,
@@ -43,13 +43,13 @@ struct Current {
     /// Replaced as a whole, so that sessions of clients that are no longer trusted are not resumed.
     config: Arc<ServerConfig>,
     certificates: Vec<Certificate>,
-    /// What the files were when they were read.
+    /// State of the files when they were loaded.
     read: u64,
-    /// What they were when they could not be used; warned of once.
+    /// State of the files when loading failed; a warning was logged for it.
     failed: Option<u64>,
 }
 
-/// What is told of a certificate in use.
+/// Reported properties of a certificate in use.
 struct Certificate {
     file: String,
     summary: Summary,
@@ -58,14 +58,14 @@ struct Certificate {
 /// A connection inside TLS.
 pub(crate) struct Accepted {
     pub(crate) io: Box<dyn Io>,
-    /// What ALPN chose.
+    /// Protocol selected by ALPN.
     pub(crate) protocol: Option<Vec<u8>>,
     pub(crate) identity: Option<Arc<Identity>>,
-    /// The name of the cipher suite.
+    /// Name of the cipher suite.
     pub(crate) suite: Option<String>,
 }
 
-/// A handshake that failed.
+/// A failed handshake.
 pub(crate) struct Refused {
     /// The pipe, on which the alert was sent.
     pub(crate) io: Box<dyn Io>,
@@ -73,10 +73,10 @@ pub(crate) struct Refused {
 }
 
 impl Acceptor {
-    /// Reads the files.
+    /// Loads the files.
     ///
     /// # Errors
-    /// Which of them cannot be used, and why.
+    /// Returns which file cannot be used, and why.
     pub(crate) fn new(tls: Tls) -> Result<Acceptor, Error> {
         if let Some(why) = tls.contradiction() {
             return Err(Error::config(format!("tls: {why}")));
@@ -95,17 +95,17 @@ impl Acceptor {
         })
     }
 
-    /// Whether connections without TLS are served as well.
+    /// Returns whether connections without TLS are served as well.
     pub(crate) fn plaintext(&self) -> Plaintext {
         self.tls.plaintext
     }
 
-    /// Counts a handshake that was cut for taking too long.
+    /// Counts a handshake that was aborted because it took too long.
     pub(crate) fn gave_up(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Runs the handshake on a pipe of which `first` was read. When it fails, the alert has been sent.
+    /// Runs the handshake on a pipe from which `first` was read. If it fails, the alert has been sent.
     pub(crate) async fn accept(&self, io: Box<dyn Io>, first: BytesMut) -> Result<Accepted, Box<Refused>> {
         let config = self.current().config.clone();
         let session = match ServerConnection::new(config) {
@@ -118,7 +118,7 @@ impl Acceptor {
             let why = match failed {
                 Failed::Closed => "the peer left in the middle of the TLS handshake".to_owned(),
                 Failed::Io(error) => format!("TLS handshake: {error}"),
-                Failed::NotTls(_) => "TLS handshake: bytes that are no TLS".to_owned(),
+                Failed::NotTls(_) => "TLS handshake: the peer sent bytes that are not TLS".to_owned(),
                 Failed::Tls(error) => format!("TLS handshake: {}", explain::text(&error)),
             };
             return Err(Box::new(Refused { io: stream.into_inner(), why }));
@@ -126,18 +126,19 @@ impl Acceptor {
         self.handshakes.fetch_add(1, Ordering::Relaxed);
         let protocol = stream.session().alpn_protocol().map(<[u8]>::to_vec);
         let certificate = stream.session().peer_certificates().and_then(<[_]>::first);
-        // A certificate that cannot be read names nobody.
+        // A certificate that cannot be parsed identifies no peer.
         let identity = certificate.and_then(|der| Summary::of(der)).map(|summary| Arc::new(summary.into()));
-        // rustls marks those of TLS 1.3; IANA's names are without the mark.
+        // rustls prefixes TLS 1.3 suites; IANA's names have no prefix.
         let suite = stream.session().negotiated_cipher_suite().map(|suite| format!("{:?}", suite.suite()));
         let suite = suite.map(|name| name.replacen("TLS13_", "TLS_", 1));
         Ok(Accepted { io: Box::new(stream), protocol, identity, suite })
     }
 
-    /// Reads the files again if they have changed; says whether they were. What cannot be used changes nothing.
+    /// Reloads the files if they have changed; returns whether they were reloaded. Files that cannot be used
+    /// are ignored.
     ///
     /// # Errors
-    /// Which file cannot be used, and why.
+    /// Returns which file cannot be used, and why.
     pub(crate) fn reload(&self) -> Result<bool, Error> {
         let read = self.watch.look(self.tls.watched());
         if self.current().read == read {
@@ -148,20 +149,20 @@ impl Acceptor {
             Ok((config, certificates)) => {
                 *self.current() = Current { config, certificates, read, failed: None };
                 self.reloads.fetch_add(1, Ordering::Relaxed);
-                tracing::info!("tls: certificates were read again, new connections get the new ones");
+                tracing::info!("tls: certificates reloaded; new connections use them");
                 Ok(true)
             }
             Err(why) => {
                 if self.current().failed.replace(read) != Some(read) {
                     self.reload_failures.fetch_add(1, Ordering::Relaxed);
-                    tracing::warn!("tls: {why}; the certificates in use stay");
+                    tracing::warn!("tls: {why}; keeping the current certificates");
                 }
-                Err(Error::config(format!("tls: {why}; the certificates in use stay")))
+                Err(Error::config(format!("tls: {why}; keeping the current certificates")))
             }
         }
     }
 
-    /// Looks after the files until the server stops.
+    /// Reloads changed files until the server stops.
     pub(crate) async fn keep_fresh(self: Arc<Self>, mut stopped: watch::Receiver<()>) {
         if self.tls.check_every.is_zero() {
             return;
@@ -172,12 +173,12 @@ impl Acceptor {
                 _ = stopped.changed() => return,
             }
             let acceptor = self.clone();
-            // It has warned and counted what went wrong.
+            // `reload` has logged and counted the error.
             let _ = tokio::task::spawn_blocking(move || acceptor.reload().is_ok()).await;
         }
     }
 
-    /// Adds what was counted here.
+    /// Adds the counters of this listener.
     pub(crate) fn count(&self, mut stats: TlsStats) -> TlsStats {
         stats.handshakes += self.handshakes.load(Ordering::Relaxed);
         stats.failures += self.failures.load(Ordering::Relaxed);
@@ -200,12 +201,10 @@ impl Acceptor {
 }
 
 impl Tls {
-    /// What cannot be meant so.
+    /// Returns the reason why the settings contradict each other.
     fn contradiction(&self) -> Option<&'static str> {
         match (&self.client_roots, self.client_optional, self.plaintext) {
-            (None, true, _) => {
-                Some("client certificates are optional, but client_ca=FILE does not say whose")
-            }
+            (None, true, _) => Some("client certificates are optional, but client_ca=FILE is missing"),
             (Some(_), false, Plaintext::Served) => Some(
                 "client certificates are required, but plaintext is served without: choose one, or client=optional",
             ),
@@ -232,7 +231,7 @@ fn load(tls: &Tls) -> Result<(Arc<ServerConfig>, Vec<Certificate>), String> {
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, PROVIDER.clone());
             let verifier = if tls.client_optional { verifier.allow_unauthenticated() } else { verifier };
             let verifier = verifier.build().map_err(|error| format!("{}: {error}", path.display()))?;
-            builder.with_client_cert_verifier(Arc::new(Noting(verifier)))
+            builder.with_client_cert_verifier(Arc::new(RecordingVerifier(verifier)))
         }
     };
     let mut config = builder.with_cert_resolver(Arc::new(names));
@@ -256,7 +255,7 @@ fn load(tls: &Tls) -> Result<(Arc<ServerConfig>, Vec<Certificate>), String> {
 }
 
 fn unix_now() -> i64 {
-    // A clock before 1970 says that nothing has expired.
+    // A clock before 1970 means that no certificate has expired.
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }
 

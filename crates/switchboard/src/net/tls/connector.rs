@@ -1,10 +1,10 @@
-//! TLS as a channel opens it: whom it trusts, what it shows, and what goes wrong.
+//! TLS on the client side: trusted roots, the client certificate, and errors.
 
 use super::{
     PROVIDER, explain,
     files::{self, PairFiles, Watch},
     stream::{Failed, Stream},
-    verify::Noting,
+    verify::RecordingVerifier,
 };
 use crate::{Result, Status, net::Io};
 use bytes::BytesMut;
@@ -20,24 +20,24 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// What a channel's options say about TLS.
+/// TLS options of a channel.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct TlsOptions {
-    /// Roots to trust; those of the machine when not given.
+    /// File of trusted roots; the default is the roots of the machine.
     pub(crate) ca: Option<PathBuf>,
     pub(crate) certificate: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
-    /// The name that the server's certificate must have; that of the address when not given.
+    /// Name that the server's certificate must contain; the default is the host of the address.
     pub(crate) server_name: Option<String>,
 }
 
-/// The client's side of TLS of one channel.
+/// The client side of TLS of one channel.
 #[derive(Debug)]
 pub(crate) struct Connector {
     options: TlsOptions,
     pair: Option<PairFiles>,
     server_name: Option<ServerName<'static>>,
-    /// Protocols to offer by ALPN, the preferred first.
+    /// Protocols offered by ALPN, in order of preference.
     alpn: Vec<Vec<u8>>,
     watch: Watch,
     current: Mutex<Current>,
@@ -46,15 +46,15 @@ pub(crate) struct Connector {
 #[derive(Debug)]
 struct Current {
     config: Arc<ClientConfig>,
-    /// What the files were when they were looked at last.
+    /// State of the files when they were checked last.
     looked: u64,
 }
 
 impl Connector {
-    /// Reads the files; `alpn` are the protocols that may be spoken inside, the preferred first.
+    /// Loads the files; `alpn` contains the protocols for the connection, in order of preference.
     ///
     /// # Errors
-    /// `InvalidArgument` that says which file or option cannot be used, and why.
+    /// Returns `InvalidArgument` with the file or option that cannot be used, and the reason.
     pub(crate) fn new(options: TlsOptions, alpn: &[&[u8]]) -> Result<Connector> {
         let pair = match (&options.certificate, &options.key) {
             (Some(certificate), Some(key)) => {
@@ -74,10 +74,10 @@ impl Connector {
         Ok(Connector { options, pair, server_name, alpn, watch, current })
     }
 
-    /// Puts TLS on an opened pipe to `host`.
+    /// Runs the TLS handshake on an opened pipe to `host`.
     ///
     /// # Errors
-    /// What went wrong in the handshake, in words.
+    /// Returns a description of a failed handshake.
     pub(crate) async fn connect(self: &Arc<Self>, io: Box<dyn Io>, host: &str) -> io::Result<Box<dyn Io>> {
         let failed = |why: String| io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {why}"));
         let name = self.server_name.clone().map_or_else(|| server_name(host), Ok).map_err(failed)?;
@@ -99,11 +99,11 @@ impl Connector {
         Ok(Box::new(stream))
     }
 
-    /// The settings, read again if the files have changed. What cannot be used changes nothing.
+    /// Returns the settings, reloaded if the files have changed. Files that cannot be used are ignored.
     async fn config(self: &Arc<Self>) -> Arc<ClientConfig> {
         if watched(&self.options).next().is_some() {
             let connector = self.clone();
-            // Should the runtime end meanwhile, nobody will use what this returns.
+            // If the runtime ends meanwhile, the result is not used.
             let _ = tokio::task::spawn_blocking(move || connector.refresh()).await;
         }
         self.current().config.clone()
@@ -117,7 +117,7 @@ impl Connector {
         match load(self.options.ca.as_deref(), self.pair.as_ref(), &self.alpn) {
             Ok(config) => *self.current() = Current { config, looked },
             Err(why) => {
-                tracing::warn!("tls: {why}; the channel goes on with what it has");
+                tracing::warn!("tls: {why}; keeping the current settings");
                 self.current().looked = looked;
             }
         }
@@ -134,7 +134,7 @@ fn watched(options: &TlsOptions) -> impl Iterator<Item = &Path> {
 
 fn server_name(name: &str) -> Result<ServerName<'static>, String> {
     ServerName::try_from(name.to_owned())
-        .map_err(|_| format!("{name:?} is no name that a certificate can have"))
+        .map_err(|_| format!("{name:?} is not a valid name for a certificate"))
 }
 
 fn load(ca: Option<&Path>, pair: Option<&PairFiles>, alpn: &[Vec<u8>]) -> Result<Arc<ClientConfig>, String> {
@@ -146,9 +146,10 @@ fn load(ca: Option<&Path>, pair: Option<&PairFiles>, alpn: &[Vec<u8>]) -> Result
     let builder = ClientConfig::builder_with_provider(PROVIDER.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
-        // "Dangerous" for what one could do: this one verifies as rustls does, and notes what it refuses.
+        // Required by rustls for any custom verifier. This one verifies as rustls does, and records rejected
+        // certificates.
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Noting(verifier)));
+        .with_custom_certificate_verifier(Arc::new(RecordingVerifier(verifier)));
     let mut config = match pair {
         None => builder.with_no_client_auth(),
         Some(pair) => {
@@ -160,7 +161,7 @@ fn load(ca: Option<&Path>, pair: Option<&PairFiles>, alpn: &[Vec<u8>]) -> Result
     Ok(Arc::new(config))
 }
 
-/// What this machine trusts.
+/// Returns the trusted roots of this machine.
 fn machine_roots() -> Result<RootCertStore, String> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();

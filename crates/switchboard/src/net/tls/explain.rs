@@ -1,4 +1,4 @@
-//! What goes wrong in TLS, in words for whoever has to mend it.
+//! Readable messages for TLS errors, with the setting that fixes them.
 
 use super::x509::{self, Summary};
 use rustls::{
@@ -8,12 +8,12 @@ use rustls::{
 use std::cell::RefCell;
 
 thread_local! {
-    /// Why this thread refused a certificate last. rustls verifies in the middle of its work and hands on only an
-    /// error of its own, without the certificate; text and alert must both be right.
+    /// Reason of the last certificate rejection on this thread. rustls calls the verifier internally and
+    /// returns only its own error, without the certificate; both the text and the alert must be correct.
     static REFUSED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// The words for an error of rustls, without the peer's address.
+/// Returns the message for an error of rustls, without the peer's address.
 pub(super) fn text(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(error) => {
@@ -22,19 +22,19 @@ pub(super) fn text(error: &Error) -> String {
         Error::NoCertificatesPresented => "the peer showed no certificate, and one is required".to_owned(),
         Error::AlertReceived(alert) => alerted(*alert),
         Error::PeerIncompatible(why) => {
-            format!("no TLS version or cipher in common ({why:?}); TLS 1.2 and 1.3 are spoken here")
+            format!("no TLS version or cipher in common ({why:?}); this side supports TLS 1.2 and 1.3")
         }
         Error::NoApplicationProtocol => {
-            "the peer asks for a protocol that is not spoken here (ALPN)".to_owned()
+            "the peer requires a protocol that this side does not support (ALPN)".to_owned()
         }
-        error => format!("the peer broke the TLS protocol: {error}"),
+        error => format!("the peer violated the TLS protocol: {error}"),
     }
 }
 
 fn alerted(alert: AlertDescription) -> String {
     match alert {
         AlertDescription::CertificateRequired => {
-            "the peer requires a certificate of ours: set cert=FILE and key=FILE".to_owned()
+            "the peer requires a client certificate: set cert=FILE and key=FILE".to_owned()
         }
         AlertDescription::UnknownCA => "the peer does not trust the issuer of our certificate".to_owned(),
         AlertDescription::AccessDenied
@@ -53,20 +53,20 @@ fn alerted(alert: AlertDescription) -> String {
             "the peer speaks none of the protocols that we offered (ALPN)".to_owned()
         }
         AlertDescription::ProtocolVersion => {
-            "the peer speaks no TLS version in common with us; TLS 1.2 and 1.3 are spoken here".to_owned()
+            "the peer speaks no TLS version in common with us; this side supports TLS 1.2 and 1.3".to_owned()
         }
         alert => format!("the peer ended TLS with the alert {alert:?}"),
     }
 }
 
-/// Who verifies: it decides what to do about a refusal.
+/// Side that verifies; it determines the advice in the message.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Side {
     Client,
     Server,
 }
 
-/// Notes why a certificate is refused, for [`text`] on this thread.
+/// Records why a certificate is rejected, for [`text`] on this thread.
 pub(super) fn note(side: Side, certificate: &CertificateDer<'_>, error: &Error, now: UnixTime) {
     let Error::InvalidCertificate(error) = error else { return };
     let summary = Summary::of(certificate);

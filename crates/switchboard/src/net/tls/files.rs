@@ -1,4 +1,4 @@
-//! Certificates, keys and roots in PEM files, and whether they have changed.
+//! PEM files with certificates, keys and roots, and detection of changes.
 
 use super::x509::Summary;
 #[cfg(feature = "auth")]
@@ -17,17 +17,17 @@ use std::{
     sync::Arc,
 };
 
-/// Larger files are no certificates: a bundle of all roots of the world has 250 KiB.
+/// Maximum file size in bytes: a bundle of all public root certificates has 250 KiB.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Where a certificate chain and its key are.
+/// Paths of a certificate chain and its key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct PairFiles {
     pub(super) certificate: PathBuf,
     pub(super) key: PathBuf,
 }
 
-/// A certificate with its key, ready to be shown.
+/// A certificate chain with its key, loaded.
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
     pub(super) key: Arc<CertifiedKey>,
@@ -35,7 +35,7 @@ pub(super) struct Pair {
 }
 
 impl PairFiles {
-    /// Reads both files and checks that they belong together.
+    /// Loads both files and checks that the key matches the certificate.
     pub(super) fn load(&self, provider: &CryptoProvider) -> Result<Pair, String> {
         let chain = certificates(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?).map_err(|_| {
@@ -56,14 +56,14 @@ impl PairFiles {
     }
 }
 
-/// The public key in a file, as a SubjectPublicKeyInfo.
+/// Reads the public key in a file, as a SubjectPublicKeyInfo.
 #[cfg(feature = "auth")]
 pub(crate) fn public_key_file(path: &Path) -> Result<Vec<u8>, String> {
     let key = SubjectPublicKeyInfoDer::from_pem_slice(&read(path)?);
     key.map(|key| key.to_vec()).map_err(|_| "it has no public key in PEM".into())
 }
 
-/// The roots in a file.
+/// Loads the root certificates in a file.
 pub(super) fn roots(path: &Path) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
@@ -72,7 +72,7 @@ pub(super) fn roots(path: &Path) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// The certificates in a file, at least one.
+/// Loads the certificates in a file, at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let found = CertificateDer::pem_slice_iter(&read(path)?).collect::<Result<Vec<_>, _>>();
     let found = found.map_err(|error| format!("{}: {error}", path.display()))?;
@@ -93,14 +93,14 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     Ok(content)
 }
 
-/// Tells whether files have changed, by what is in them: links are switched and times set back.
+/// Detects changes of files by their content, because links can be replaced and modification times reset.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     hasher: RandomState,
 }
 
 impl Watch {
-    /// A number that changes with the files; a file that cannot be read counts as one.
+    /// Returns a hash of the files' contents; a file that cannot be read has a hash too.
     pub(super) fn look<'a>(&self, files: impl Iterator<Item = &'a Path>) -> u64 {
         self.hasher.hash_one(files.map(|file| read(file).ok()).collect::<Vec<_>>())
     }

@@ -1,7 +1,7 @@
 //! TLS for listeners and channels, by rustls with the algorithms of ring.
 //!
-//! [`Stream`] is a pipe around a pipe: what speaks inside does not know. [`Acceptor`] is the server's side of a
-//! listener with its certificates, [`Connector`] the client's side of a channel.
+//! [`Stream`] wraps a pipe and is itself a pipe: protocols inside do not depend on TLS. [`Acceptor`] is the
+//! server side of a listener with its certificates, [`Connector`] the client side of a channel.
 
 mod acceptor;
 mod connector;
@@ -23,12 +23,12 @@ pub(crate) use {files::public_key_file, x509::public_key};
 use rustls::crypto::CryptoProvider;
 use std::sync::{Arc, LazyLock};
 
-/// Protocols that ALPN chooses among; what is chosen is what must then be spoken.
+/// Protocols for ALPN; the connection must then use the selected one.
 pub(crate) const ALPN_BAIDU_STD: &[u8] = b"baidu_std";
 pub(crate) const ALPN_HTTP1: &[u8] = b"http/1.1";
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
 pub(crate) const ALPN_NATIVE: &[u8] = b"swb/1";
 
-/// One for all, handed over explicitly: programs may install another for themselves.
+/// Shared crypto provider, passed explicitly: the program may install another one as its default.
 static PROVIDER: LazyLock<Arc<CryptoProvider>> =
     LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));

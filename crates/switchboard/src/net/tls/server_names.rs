@@ -1,4 +1,4 @@
-//! Which of several certificates a caller gets, by the name that it asks for.
+//! Selection of a certificate by the server name that a client requests (SNI).
 
 use super::files::Pair;
 use rustls::{
@@ -7,17 +7,18 @@ use rustls::{
 };
 use std::{collections::HashMap, sync::Arc};
 
-/// Certificates by DNS name; the first of all is for every other name and for none.
+/// Certificates by DNS name; the first certificate is the default for other names and for clients without
+/// SNI.
 #[derive(Debug)]
 pub(super) struct ServerNames {
     default: Arc<CertifiedKey>,
     exact: HashMap<String, Arc<CertifiedKey>>,
-    /// By what follows `*.`.
+    /// Wildcard certificates, by the name after `*.`.
     wildcards: HashMap<String, Arc<CertifiedKey>>,
 }
 
 impl ServerNames {
-    /// None without a certificate.
+    /// Returns `None` without a certificate.
     pub(super) fn new(pairs: &[Pair]) -> Option<ServerNames> {
         let default = pairs.first()?.key.clone();
         let mut names = ServerNames { default, exact: HashMap::new(), wildcards: HashMap::new() };
@@ -39,7 +40,7 @@ impl ServerNames {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         self.exact
             .get(&name)
-            // A wildcard stands for one part of the name.
+            // A wildcard matches one label of the name.
             .or_else(|| self.wildcards.get(name.split_once('.')?.1))
             .unwrap_or(&self.default)
     }

@@ -1,4 +1,4 @@
-//! The settings of TLS on a listener.
+//! TLS settings of a listener.
 
 use super::files::PairFiles;
 use std::{
@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-/// TLS for a listener: certificates in PEM files, read again when they change.
+/// TLS settings of a listener: certificates in PEM files, reloaded when the files change.
 ///
-/// TLS 1.2 and 1.3. What is spoken inside is chosen by ALPN (`h2`, `http/1.1`, `swb/1`, `baidu_std`) or told apart by
-/// its first bytes, as without TLS.
+/// Supports TLS 1.2 and 1.3. The protocol inside is selected by ALPN (`h2`, `http/1.1`, `swb/1`, `baidu_std`)
+/// or detected by its first bytes, as without TLS.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), switchboard::Error> {
@@ -29,7 +29,7 @@ pub struct Tls {
     pub(super) check_every: Duration,
 }
 
-/// What becomes of connections without TLS.
+/// Handling of connections without TLS.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Plaintext {
     Refused,
@@ -37,8 +37,8 @@ pub(crate) enum Plaintext {
 }
 
 impl Tls {
-    /// The certificate chain and the private key that callers get who ask for no name, or for one that no other
-    /// certificate has.
+    /// Sets the default certificate chain and its private key: for clients that request no name (SNI), or a
+    /// name that no other certificate contains.
     pub fn files(certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> Tls {
         let pair = PairFiles { certificate: certificate.as_ref().into(), key: key.as_ref().into() };
         Tls {
@@ -50,42 +50,43 @@ impl Tls {
         }
     }
 
-    /// The same settings with another certificate in place of all.
+    /// Replaces all certificates by one.
     pub(crate) fn with_files(self, certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> Tls {
         Tls { pairs: Tls::files(certificate, key).pairs, ..self }
     }
 
-    /// A further certificate, for callers that ask for one of its DNS names (SNI). Names may have a wildcard as
-    /// their first part, `*.example.com`; an exact name goes before it, and the first of two alike wins.
+    /// Adds a certificate for clients that request one of its DNS names (SNI). Names may have a wildcard as
+    /// their first label, `*.example.com`; exact names take precedence, and the first of two equal names
+    /// wins.
     pub fn certificate(mut self, certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> Tls {
         let pair = PairFiles { certificate: certificate.as_ref().into(), key: key.as_ref().into() };
         self.pairs.push(pair);
         self
     }
 
-    /// Requires of every client a certificate that one of these issued; handlers see it as
+    /// Requires from every client a certificate that one of these roots issued; handlers see it as
     /// [`Peer::identity`](crate::Peer::identity).
     pub fn client_roots(mut self, roots: impl AsRef<Path>) -> Tls {
         self.client_roots = Some(roots.as_ref().into());
         self
     }
 
-    /// Admits clients without a certificate as well; one that is shown must still be good. Handlers then have to
-    /// look for themselves.
+    /// Admits clients without a certificate as well; a certificate that is sent must still be valid. Handlers
+    /// must then check the identity themselves.
     pub fn client_optional(mut self) -> Tls {
         self.client_optional = true;
         self
     }
 
-    /// Serves connections without TLS on the same port too. By default they are told to use TLS, and closed. Client
-    /// certificates can then be no more than [optional](Self::client_optional).
+    /// Serves connections without TLS on the same port as well. By default they get an error that requires
+    /// TLS, and are closed. Client certificates must then be [optional](Self::client_optional).
     pub fn plaintext_too(mut self) -> Tls {
         self.plaintext = Plaintext::Served;
         self
     }
 
-    /// How often the files are looked at for changes; by default every 30 s, and never with zero.
-    /// [`Running::reload_tls`](crate::Running::reload_tls) does it at once.
+    /// Sets the interval of checks for changed files; default 30 s, zero turns the checks off.
+    /// [`Running::reload_tls`](crate::Running::reload_tls) reloads at once.
     pub fn check_every(mut self, pause: Duration) -> Tls {
         self.check_every = pause;
         self

@@ -1,10 +1,10 @@
-//! A pipe inside TLS: rustls between the socket and whoever reads and writes.
+//! A pipe inside TLS: rustls between the socket and the reader and writer of the pipe.
 //!
-//! Up to 64 KiB of writes become records that leave in one vectored write, and one read of the socket feeds as many
-//! records as it brought. An idle connection holds no buffer here, and in rustls one of 4 KiB.
+//! Up to 64 KiB of writes become records that one vectored write sends, and each read of the socket is passed
+//! to rustls as a whole. An idle connection holds no buffer here, and one of 4 KiB in rustls.
 //!
-//! Records that the socket did not take leave with the next poll of either direction, because the drivers of this
-//! crate always poll for reading and never flush.
+//! Records that the socket did not accept are sent by the next poll of either direction, because the drivers
+//! of this crate always poll for reading and never flush.
 
 use super::explain;
 use crate::net::{self, Io};
@@ -21,30 +21,30 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 pub(crate) struct Stream {
     io: Box<dyn Io>,
     session: Connection,
-    /// What was read of the socket and not yet given to rustls.
+    /// Bytes that were read from the socket and not yet passed to rustls.
     incoming: BytesMut,
-    /// The first bytes of the peer, to name what it speaks when it is not TLS.
+    /// First bytes from the peer, to identify its protocol if it is not TLS.
     first: [u8; 8],
-    /// How many bytes the peer has sent, as far as `first` needs to know.
+    /// Number of bytes that the peer has sent, counted up to the length of `first`.
     heard: usize,
     closing: bool,
 }
 
-/// Why a handshake failed.
+/// Reason of a failed handshake.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// The peer left in the middle of it.
+    /// The peer closed the connection during the handshake.
     Closed,
-    /// The socket failed.
+    /// Socket error.
     Io(io::Error),
-    /// The peer does not speak TLS; these are its first bytes.
+    /// The peer does not speak TLS; contains its first bytes.
     NotTls(Vec<u8>),
-    /// One side refused the other.
+    /// One side rejected the other, or violated the protocol.
     Tls(rustls::Error),
 }
 
 impl Stream {
-    /// TLS on `io`, of which `incoming` was read already. The handshake comes first.
+    /// Creates a TLS pipe on `io`, from which `incoming` was already read. Run the handshake first.
     pub(super) fn new(io: Box<dyn Io>, incoming: BytesMut, session: impl Into<Connection>) -> Stream {
         let session = session.into();
         let mut stream = Stream { io, session, incoming, first: [0; 8], heard: 0, closing: false };
@@ -52,17 +52,18 @@ impl Stream {
         stream
     }
 
-    /// Runs the handshake, and sends the alert when it fails. Not cancel safe: the connection is useless afterwards.
+    /// Runs the handshake, and sends the alert if it fails. Not cancel safe: a canceled handshake makes the
+    /// connection unusable.
     pub(super) async fn handshake(&mut self) -> Result<(), Failed> {
         let outcome = poll_fn(|cx| self.poll_handshake(cx)).await;
         if let Err(Failed::Tls(_)) = outcome {
-            // The alert is a courtesy; the peer may be gone.
+            // Sending the alert is best effort; the peer may be gone.
             let _ = poll_fn(|cx| self.poll_send(cx)).await;
         }
         outcome
     }
 
-    /// The pipe below, for a last word after a failed handshake.
+    /// Returns the underlying pipe, to send an error after a failed handshake.
     pub(super) fn into_inner(self) -> Box<dyn Io> {
         self.io
     }
@@ -73,8 +74,8 @@ impl Stream {
 
     fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failed>> {
         loop {
-            // Whether it all went does not matter: the peer may have to be read first, and what is left at the end goes
-            // with what comes next.
+            // A partial write is sufficient: reading from the peer may be required first, and the remaining
+            // records leave with later writes.
             if let Poll::Ready(Err(error)) = self.poll_send(cx) {
                 return Poll::Ready(Err(Failed::Io(error)));
             }
@@ -85,7 +86,7 @@ impl Stream {
                 return Poll::Ready(Err(Failed::Closed));
             }
             let taken = self.digest().map_err(|error| match error {
-                // Nothing is encrypted before the first handshake message: a wrong type is another protocol.
+                // The first handshake message is not encrypted: a wrong record type means another protocol.
                 rustls::Error::InvalidMessage(_) if self.first[0] != HANDSHAKE && self.first[0] != ALERT => {
                     Failed::NotTls(self.first[..self.heard].to_vec())
                 }
@@ -97,10 +98,11 @@ impl Stream {
         }
     }
 
-    /// Gives rustls some of what came in; it takes nothing once the peer has said that it ends.
+    /// Passes received bytes to rustls; it accepts none after the peer's close_notify.
     fn digest(&mut self) -> Result<usize, rustls::Error> {
         let taken = self.session.read_tls(&mut &self.incoming[..]).map_err(|error| {
-            // Only a message over 64 KiB fills its buffer: plaintext is always taken out first.
+            // Only a message over 64 KiB can fill the buffer of rustls, because plaintext is always taken out
+            // first.
             rustls::Error::General(error.to_string())
         })?;
         self.incoming.advance(taken);
@@ -110,7 +112,7 @@ impl Stream {
         self.session.process_new_packets().map(|_| taken)
     }
 
-    /// Reads the socket once; 0 at its end.
+    /// Reads from the socket once; returns 0 at its end.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.incoming.capacity() == 0 {
             self.incoming = net::lend();
@@ -131,7 +133,7 @@ impl Stream {
         self.heard += count;
     }
 
-    /// Writes the records that wait.
+    /// Writes the pending records.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut Socket { io: &mut self.io, cx }) {
@@ -144,7 +146,7 @@ impl Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// Moves decrypted bytes out; true at the end of the stream.
+    /// Moves decrypted bytes to `into`; returns true at the end of the stream.
     fn take_plaintext(&mut self, into: &mut ReadBuf<'_>) -> io::Result<bool> {
         let mut reader = self.session.reader();
         while into.remaining() > 0 {
@@ -162,7 +164,7 @@ impl Stream {
         Ok(false)
     }
 
-    /// Accepts bytes once all earlier ones are with the socket.
+    /// Accepts bytes once the socket has accepted all earlier ones.
     fn poll_accept(
         &mut self,
         cx: &mut Context<'_>,
@@ -177,7 +179,7 @@ impl Stream {
     }
 }
 
-/// Types of records.
+/// Record types.
 const ALERT: u8 = 0x15;
 const HANDSHAKE: u8 = 0x16;
 
@@ -188,7 +190,7 @@ impl AsyncRead for Stream {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        // What it fails with, the next write will say; what the peer said before that can still be read.
+        // The next write reports an error of this one; bytes that the peer sent before can still be read.
         let _ = this.poll_send(cx);
         let before = into.filled().len();
         loop {
@@ -202,13 +204,13 @@ impl AsyncRead for Stream {
                     return Poll::Ready(Ok(()));
                 }
                 if ready!(this.poll_receive(cx))? == 0 {
-                    // Without a close_notify somebody else may have cut the stream.
+                    // Without a close_notify an attacker may have truncated the stream.
                     let text = "the connection ended without a TLS close_notify";
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, text)));
                 }
             }
             let digested = this.digest();
-            // Alerts and new keys, as far as the socket takes them.
+            // Sends alerts and key updates as far as the socket accepts them.
             let _ = this.poll_send(cx);
             match digested {
                 Ok(0) => return Poll::Ready(Ok(())),
@@ -221,6 +223,12 @@ impl AsyncRead for Stream {
                 }
             }
         }
+    }
+}
+
+impl Io for Stream {
+    fn is_read_closed(&self) -> bool {
+        self.io.is_read_closed()
     }
 }
 
@@ -258,7 +266,7 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// The socket as rustls wants to write to it.
+/// Adapter that lets rustls write to the socket.
 struct Socket<'a, 'b> {
     io: &'a mut Box<dyn Io>,
     cx: &'a mut Context<'b>,
@@ -312,7 +320,7 @@ mod tests {
         (client.unwrap(), ServerConnection::new(Arc::new(server)).unwrap())
     }
 
-    /// Both ends, shaken, with room for `room` bytes each way in between.
+    /// Creates both ends after the handshake, with `room` bytes of buffer in each direction.
     async fn pair(room: usize) -> (Stream, Stream) {
         let (near, far): (DuplexStream, DuplexStream) = duplex(room);
         let (client, server) = sessions();
@@ -331,7 +339,7 @@ mod tests {
         (at * 31 + at / 256) as u8
     }
 
-    /// Writes and reads as the drivers do: whatever goes, one after the other, and never a flush.
+    /// Writes and reads like the drivers: as much as possible in turn, without flushes.
     async fn exchange(stream: &mut Stream, total: usize, step: usize) {
         let sent: Vec<u8> = (0..total).map(byte).collect();
         let (mut written, mut read, mut buffer) = (0, 0, vec![0; step]);
@@ -391,7 +399,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn end_without_a_word_is_an_error() {
+    async fn end_without_close_notify_is_an_error() {
         let (mut client, server) = pair(1 << 16).await;
         drop(server);
         let error = client.read(&mut [0; 1]).await.unwrap_err();

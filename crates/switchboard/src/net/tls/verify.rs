@@ -1,4 +1,4 @@
-//! Verifiers that note which certificate they refuse and why; the verifying itself is that of rustls.
+//! Verifiers that record rejected certificates with the reason; rustls does the verification.
 
 use super::explain::{self, Side};
 use rustls::{
@@ -9,11 +9,11 @@ use rustls::{
 };
 use std::sync::Arc;
 
-/// Around a verifier of rustls.
+/// Wraps a verifier of rustls.
 #[derive(Debug)]
-pub(super) struct Noting<V: ?Sized>(pub(super) Arc<V>);
+pub(super) struct RecordingVerifier<V: ?Sized>(pub(super) Arc<V>);
 
-impl ServerCertVerifier for Noting<dyn ServerCertVerifier> {
+impl ServerCertVerifier for RecordingVerifier<dyn ServerCertVerifier> {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -49,7 +49,7 @@ impl ServerCertVerifier for Noting<dyn ServerCertVerifier> {
     }
 }
 
-impl ClientCertVerifier for Noting<dyn ClientCertVerifier> {
+impl ClientCertVerifier for RecordingVerifier<dyn ClientCertVerifier> {
     fn offer_client_auth(&self) -> bool {
         self.0.offer_client_auth()
     }

@@ -1,17 +1,17 @@
-//! What a certificate says, for people and for choosing among several: subject, issuer, names, validity.
+//! Parser for certificates: subject, issuer, names and validity, for messages and for selection by name.
 //!
-//! Reads the DER of RFC 5280 and trusts nothing: signatures and chains are verified elsewhere, and bytes that are
-//! no certificate give none.
+//! Reads the DER of RFC 5280 without verification: signatures and chains are verified elsewhere, and invalid
+//! input yields `None`.
 
 use std::{
     fmt::Write as _,
     net::{Ipv4Addr, Ipv6Addr},
 };
 
-/// What is read of a certificate.
+/// Parsed fields of a certificate.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Summary {
-    /// Distinguished name as RFC 4514 writes it: `CN=alice,O=example`.
+    /// Distinguished name in the syntax of RFC 4514: `CN=alice,O=example`.
     pub(super) subject: String,
     pub(super) issuer: String,
     /// Alternative names with their kind: `dns:a.example`, `uri:spiffe://…`, `email:…`, `ip:…`.
@@ -22,7 +22,7 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// None for bytes that are no certificate.
+    /// Parses a certificate; returns `None` for invalid input.
     pub(super) fn of(der: &[u8]) -> Option<Summary> {
         let mut certificate = Reader(Reader(der).expect(SEQUENCE)?);
         let mut body = Reader(certificate.expect(SEQUENCE)?);
@@ -43,18 +43,18 @@ impl Summary {
         Some(Summary { subject, issuer, names, not_before, not_after })
     }
 
-    /// The DNS names among the alternative ones, wildcards included.
+    /// Returns the DNS names among the alternative names, including wildcards.
     pub(super) fn dns_names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().filter_map(|name| name.strip_prefix("dns:"))
     }
 }
 
-/// The kind of a public key, an OID, and its bits, from its SubjectPublicKeyInfo; none for bytes that are none.
+/// Parses a SubjectPublicKeyInfo; returns the algorithm OID and the key bits, or `None` for invalid input.
 #[cfg(feature = "auth")]
 pub(crate) fn public_key(der: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut info = Reader(Reader(der).expect(SEQUENCE)?);
     let kind = Reader(info.expect(SEQUENCE)?).expect(OBJECT)?;
-    // The first byte counts bits that are not used.
+    // The first byte is the number of unused bits.
     let bits = info.expect(BITS)?.strip_prefix(&[0])?;
     Some((kind, bits))
 }
@@ -69,14 +69,14 @@ const GENERAL_TIME: u8 = 0x18;
 const BMP_STRING: u8 = 0x1e;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
-/// The version, and the extensions.
+/// Tags of the version and of the extensions.
 const CONTEXT_0: u8 = 0xa0;
 const CONTEXT_3: u8 = 0xa3;
 
 /// id-ce-subjectAltName, 2.5.29.17.
 const SUBJECT_ALT_NAME: [u8; 3] = [0x55, 0x1d, 0x11];
 
-/// The attributes that RFC 4514 gives a short name, and the one for mail.
+/// Attributes with a short name in RFC 4514, and the email attribute.
 const ATTRIBUTES: [(&[u8], &str); 10] = [
     (&[0x55, 4, 3], "CN"),
     (&[0x55, 4, 5], "serialNumber"),
@@ -90,11 +90,11 @@ const ATTRIBUTES: [(&[u8], &str); 10] = [
     (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1], "emailAddress"),
 ];
 
-/// Elements that stand one behind the other.
+/// Reader for consecutive DER elements.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Tag and content of the next element; none at the end and for a length that is too long.
+    /// Returns tag and content of the next element; `None` at the end and for a length beyond the end.
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&[tag, first], rest) = self.0.split_first_chunk::<2>()?;
         let (len, rest) = match first {
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The last part first, as RFC 4514 wants it.
+/// Formats a name with its last part first, as RFC 4514 requires.
 fn distinguished_name(content: &[u8]) -> Option<String> {
     let mut parts = Vec::new();
     let mut sets = Reader(content);
@@ -156,7 +156,8 @@ fn text(tag: u8, value: &[u8]) -> String {
     String::from_utf8_lossy(value).into_owned()
 }
 
-/// Special characters get a backslash, control characters their number: the text goes into logs.
+/// Escapes special characters with a backslash, and control characters as hexadecimal, because the text goes
+/// into logs.
 fn escape(text: &str, into: &mut String) {
     for (at, character) in text.char_indices() {
         match character {
@@ -180,7 +181,7 @@ fn push_visible(character: char, into: &mut String) {
     }
 }
 
-/// An object identifier in digits.
+/// Formats an object identifier in dotted notation.
 fn dotted(object: &[u8]) -> String {
     let mut numbers = Vec::new();
     let mut number = 0u64;
@@ -209,7 +210,7 @@ fn alternative_names(extensions: &[u8]) -> Option<Vec<String>> {
         }
         let (mut tag, mut content) = extension.next()?;
         if tag != OCTETS {
-            // It was the mark of a critical extension.
+            // The element was the flag of a critical extension.
             (tag, content) = extension.next()?;
         }
         if tag != OCTETS {
@@ -240,14 +241,14 @@ fn alternative_name(tag: u8, content: &[u8]) -> Option<String> {
     Some(name)
 }
 
-/// Seconds since 1970 of `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`, the forms that RFC 5280 allows.
+/// Parses `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`, the formats that RFC 5280 allows, to seconds since 1970.
 fn time((tag, content): (u8, &[u8])) -> Option<i64> {
     let digits = content.strip_suffix(b"Z")?;
     let number = |range: std::ops::Range<usize>| -> Option<i64> {
         std::str::from_utf8(digits.get(range)?).ok()?.parse::<u32>().ok().map(i64::from)
     };
     let (year, at) = match (tag, digits.len()) {
-        // Two digits mean 1950 to 2049.
+        // Two digits represent 1950 to 2049.
         (UTC_TIME, 12) => number(0..2).map(|year| (year + if year < 50 { 2000 } else { 1900 }, 2))?,
         (GENERAL_TIME, 14) => (number(0..4)?, 4),
         _ => return None,
@@ -257,7 +258,8 @@ fn time((tag, content): (u8, &[u8])) -> Option<i64> {
     Some(days * 86_400 + part(2)? * 3600 + part(3)? * 60 + part(4)?)
 }
 
-/// Days from 1970 of a date in the Gregorian calendar; years begin in March, so that leap days come last.
+/// Returns the days since 1970 of a Gregorian date; the computation starts years in March, so that leap days
+/// come last.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -266,7 +268,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// `2026-11-21 06:44:34 UTC`.
+/// Formats seconds since 1970 as `2026-11-21 06:44:34 UTC`.
 pub(super) fn date(seconds: i64) -> String {
     let (days, second) = (seconds.div_euclid(86_400) + 719_468, seconds.rem_euclid(86_400));
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));

@@ -1,9 +1,9 @@
-//! Any message of any type, written and read for people and for programs.
+//! Random messages of any type, written and read for people and for programs.
 
 use super::*;
 use switchboard_build::flatbuffers_interface::Base;
 
-/// Numbers that look as if they were by chance, from a seed.
+/// Pseudo-random numbers from a seed.
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
@@ -17,7 +17,7 @@ impl Dice {
         (self.roll() >> 11) as usize % end
     }
 
-    /// A value of a table, as the JSON of generated code has it; deeper ones have less.
+    /// Returns a value of a table, in the form of generated code; deeper values have fewer fields.
     pub(super) fn table(&mut self, interface: &Interface, at: usize, depth: usize) -> Value {
         let mut object = serde_json::Map::new();
         for field in &interface.tables[at].fields {
@@ -61,7 +61,7 @@ impl Dice {
 
     fn number(&mut self, base: Base) -> Value {
         let any = self.roll();
-        // The ends of the range as often as what is between.
+        // The ends of the range are as frequent as the values between.
         let end = self.below(4);
         macro_rules! whole {
             ($number:ty) => {
@@ -84,7 +84,7 @@ impl Dice {
     }
 }
 
-/// A number as it is read, which for 32 bits is not that of 64.
+/// Returns a number as it is read; 32-bit numbers differ from 64-bit numbers.
 fn real(wide: f64, short: &str) -> Value {
     crate::call::json::name_of_double(wide).map_or_else(|| short.parse::<f64>().unwrap().into(), Value::from)
 }
@@ -100,7 +100,7 @@ fn any_message_of_any_type_is_the_same_behind_both_looks() {
         let value = Dice(seed).table(root.interface, root.table, 0);
         let bytes = root.write(&value, For::People, usize::MAX).unwrap_or_else(|why| panic!("{seed}: {why}"));
         let programs = read(&bytes, Look::for_programs());
-        // What was said is what is read, beside defaults and vectors that are empty.
+        // The written values are read, and besides them defaults and empty vectors.
         assert!(has_all_of(&programs, &value), "{seed}: {value} is read as {programs}");
         for look in [Look::for_programs(), COMPACT, Look::for_people(false, true), Look::for_protobuf()] {
             let shown = read(&bytes, look);
@@ -112,7 +112,7 @@ fn any_message_of_any_type_is_the_same_behind_both_looks() {
     }
 }
 
-/// Whether all that one value says another says too.
+/// Returns whether a value contains everything that another one contains.
 fn has_all_of(value: &Value, said: &Value) -> bool {
     match (value, said) {
         (Value::Object(value), Value::Object(said)) => {
@@ -145,14 +145,14 @@ fn programs_have_defaults_numbers_and_variants() {
     let numbers = [&value["small"], &value["bits"], &value["u8s"], &value["i16"], &value["f32"]];
     assert_eq!(json!(numbers), json!([-128, 2_147_483_649_u64, [0, 255], 300, 0.1]));
     assert_eq!((&value["texts"], value.get("text"), value.get("no_b")), (&json!([]), None, None));
-    // As generated code writes it: without vectors that are empty.
+    // Generated code omits empty vectors.
     let empty = json!({"texts": [], "u8s": [], "eithers": [], "eithers_type": []});
     let bytes = kinds.request().write(&empty, For::Programs, usize::MAX).unwrap();
     assert_eq!(kinds.request().read(&bytes, COMPACT, usize::MAX).unwrap(), "{}");
     let bytes = kinds.request().write(&json!({"eithers": []}), For::People, usize::MAX).unwrap();
     let text = kinds.request().read(&bytes, COMPACT, usize::MAX).unwrap();
     assert_eq!(text, r#"{"eithers_type":[],"eithers":[]}"#);
-    // Members that are not known are left out for programs.
+    // Unknown members are omitted for programs.
     let mut bytes = kinds
         .request()
         .write(

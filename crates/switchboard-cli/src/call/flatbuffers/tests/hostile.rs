@@ -1,4 +1,4 @@
-//! Messages of peers that mean harm, and JSON that would grow without end.
+//! Malicious messages, and JSON that would grow without limit.
 
 use super::{both_ways::Dice, *};
 use switchboard_wire::flatbuffers::Writer;
@@ -30,7 +30,7 @@ fn bytes_that_were_changed_are_refused_or_read_the_same_again() {
                     assert_eq!(serde_json::from_str::<Value>(&again).unwrap(), value, "{seed}: {bad:?}");
                     read += 1;
                 }
-                Err(why) => assert!(why.contains("would take over"), "{seed}: {why}"),
+                Err(why) => assert!(why.contains("would exceed"), "{seed}: {why}"),
             }
         }
     }
@@ -41,7 +41,7 @@ fn bytes_that_were_changed_are_refused_or_read_the_same_again() {
 fn every_message_that_ends_early_is_refused() {
     let procedure = kinds();
     let root = procedure.request();
-    // Ends with a text: nothing behind it is of no use.
+    // Ends with a text: every byte is needed.
     let good = root.write(&json!({"leaf": {"text": "all of it"}}), For::People, usize::MAX).unwrap();
     for end in 0..good.len() - 1 {
         let why = root.read(&good[..end], Look::for_programs(), usize::MAX);
@@ -56,7 +56,7 @@ fn depth_is_limited_both_ways() {
     assert!(procedure.write(&deep(64)).is_ok());
     let why = procedure.write(&deep(65)).unwrap_err();
     assert!(why.starts_with("field next.next.") && why.ends_with("deeper than 64 in one another"), "{why}");
-    // A list of tables is not deeper than one.
+    // A list of tables is not deeper than one table.
     assert!(kinds().write(&json!({"leaves": vec![json!({"text": ""}); 100]})).is_ok());
 
     let root = procedure.request();
@@ -83,30 +83,30 @@ fn depth_is_limited_both_ways() {
 fn json_that_would_be_far_larger_as_a_table_is_refused() {
     let root_of = kinds();
     let root = root_of.request();
-    // 64 bytes each, out of three.
+    // 64 bytes each, from three.
     let structs = json!({"outers": vec![json!({}); 10_000]});
     for (bytes_max, fits) in [(700_000, true), (100_000, false)] {
         let written = root.write(&structs, For::People, bytes_max);
         assert_eq!(written.is_ok(), fits, "{bytes_max}");
         if let Err(why) = written {
-            assert!(why.contains("as FlatBuffers it would take over 100000 bytes"), "{why}");
+            assert!(why.contains("as FlatBuffers it would exceed 100000 bytes"), "{why}");
         }
     }
     let nexts = json!({"leaves": vec![json!({"text": ""}); 10_000]});
     let why = root.write(&nexts, For::People, 100_000).unwrap_err();
-    assert!(why.contains("would take over 100000 bytes"), "{why}");
+    assert!(why.contains("would exceed 100000 bytes"), "{why}");
 }
 
-/// Offsets that lead to the same vector over and over again.
+/// Offsets that lead to the same vector many times.
 #[test]
-fn what_is_left_out_counts_too() {
+fn omitted_items_count_too() {
     const SHARED: usize = 2_000;
     let procedure = kinds();
     let root = procedure.request();
     let fields = &root.interface.tables[root.table].fields;
     let number = |name: &str| fields.iter().find(|field| field.name == name).unwrap().number;
     let (eithers, next) = (number("eithers"), number("next"));
-    // A vector of unions that nobody knows, in a table that says nothing else.
+    // A vector of unknown unions, in a table without other fields.
     let message = Writer::message(|out| {
         let mut tables = Vec::new();
         for _ in 0..40 {
@@ -132,5 +132,5 @@ fn what_is_left_out_counts_too() {
     .unwrap();
     assert!(root.read(&message, Look::for_programs(), 40 * SHARED + 200_000).is_ok());
     let why = root.read(&message, Look::for_programs(), 40 * SHARED).unwrap_err().to_string();
-    assert!(why.contains("would take over 80000 bytes"), "{why}");
+    assert!(why.contains("would exceed 80000 bytes"), "{why}");
 }

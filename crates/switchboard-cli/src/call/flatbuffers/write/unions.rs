@@ -1,4 +1,4 @@
-//! Unions in JSON, in either form: as `flatc` writes them, and as generated code does.
+//! Unions in JSON, in both forms: that of `flatc`, and that of generated code.
 
 use super::{
     super::{
@@ -13,11 +13,11 @@ use super::{
 use serde_json::{Map, Value as Json};
 use switchboard_build::flatbuffers_interface::{Field, Member, Type};
 
-/// Numbers of unions, their tables and their values.
+/// Types of unions, their tables and their values.
 type Variants<'a> = (Vec<u8>, Vec<usize>, Vec<&'a Json>);
 
 impl Tables<'_> {
-    /// A union or a vector of them, and what says which they are.
+    /// Returns the parts of a union or a vector of unions, and of their types.
     pub(super) fn union<'j>(
         &self,
         table: &str,
@@ -42,7 +42,7 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// What there is of such a field: of a union one, unless it is not there.
+    /// Returns the unions of such a field: one for a union, none if it is missing.
     fn chosen<'j>(
         &self,
         table: &str,
@@ -80,7 +80,7 @@ impl Tables<'_> {
         Ok(Some((tags, tables, values.iter().collect())))
     }
 
-    /// The number and the table of the member of a union that goes by this name or number.
+    /// Returns the number and the table of the member of a union with this name or number.
     fn member(&self, union: usize, json: &Json) -> Result<(u8, usize), Wrong> {
         let union = &self.interface.unions[union];
         let mut members = (1u8..).zip(&union.members);
@@ -95,7 +95,8 @@ impl Tables<'_> {
     }
 }
 
-/// What generated code has for one union or several: objects whose only field is the member. None if it is not that.
+/// Reads one union or several in the form of generated code: objects whose only field is the member. Returns `None` for
+/// another form.
 fn variants<'j>(members: &[Member], ty: &Type, json: &'j Json) -> Option<Variants<'j>> {
     let one = |json: &'j Json| {
         let object = json.as_object().filter(|object| object.len() == 1)?;

@@ -1,4 +1,4 @@
-//! Structs of Thrift, written as protobuf while they are read: no value is kept.
+//! Thrift structs, converted to protobuf while they are read: no value is stored.
 
 use buffa::{
     encoding::{Tag, WireType, encode_varint},
@@ -12,16 +12,31 @@ use switchboard_wire::thrift::{Malformed, Reader, Type, Value};
 pub(super) struct Structs<'a> {
     pool: &'a DescriptorPool,
     input: Reader<'a>,
+    /// Bytes that may still be written.
+    most: usize,
+    left: usize,
 }
+
+/// Approximate bytes of the tag and the length around a message.
+const AROUND: usize = 4;
 
 type Read<T = ()> = Result<T, Malformed>;
 
 impl<'a> Structs<'a> {
-    pub(super) fn new(pool: &'a DescriptorPool, bytes: &'a Bytes) -> Structs<'a> {
-        Structs { pool, input: Reader::new(bytes) }
+    /// Reads the structs in `bytes`, of which at most `most` bytes of protobuf may result.
+    pub(super) fn new(pool: &'a DescriptorPool, bytes: &'a Bytes, most: usize) -> Structs<'a> {
+        Structs { pool, input: Reader::new(bytes), most, left: most }
     }
 
-    /// The struct of a function's arguments, of which field 1 is the message; without one it is empty.
+    /// Counts bytes that are written. A byte of Thrift can become ten of protobuf.
+    fn spend(&mut self, bytes: usize) -> Read {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
+            Malformed(format!("it is more than {} bytes (message_bytes_max) as protobuf", self.most).into())
+        })?;
+        Ok(())
+    }
+
+    /// Reads the struct of a function's arguments, of which field 1 is the message; without field 1 it is empty.
     pub(super) fn argument(&mut self, message: MessageIndex, out: &mut Vec<u8>) -> Read {
         self.input.enter()?;
         while let Some((kind, id)) = self.input.field()? {
@@ -35,8 +50,8 @@ impl<'a> Structs<'a> {
         Ok(())
     }
 
-    /// The struct of a function's result, of which field 0 is the message; without one says which exception is in it,
-    /// if one is.
+    /// Reads the struct of a function's result, of which field 0 is the message; without field 0 it returns which
+    /// exception is in it, if one is.
     pub(super) fn result(
         &mut self,
         message: MessageIndex,
@@ -79,7 +94,7 @@ impl<'a> Structs<'a> {
     fn field(&mut self, field: &FieldDescriptor, kind: Type, out: &mut Vec<u8>) -> Read {
         let name = field.name();
         match field.kind() {
-            FieldKind::Singular(single) => self.value(name, Place::of(field), single, kind, out),
+            FieldKind::Singular(single) => self.value(name, FieldTag::of(field), single, kind, out),
             FieldKind::List(single) => self.list(field, single, kind, out),
             FieldKind::Map { key, value } => {
                 if kind != Type::MAP {
@@ -88,10 +103,11 @@ impl<'a> Structs<'a> {
                 self.input.enter()?;
                 let ([key_type, value_type], count) = self.input.map()?;
                 for _ in 0..count {
+                    self.spend(AROUND)?;
                     let mut entry = Vec::new();
-                    let place = |number| Place { number, is_delimited: false };
-                    self.value(name, place(1), SingularKind::Scalar(key), key_type, &mut entry)?;
-                    self.value(name, place(2), value, value_type, &mut entry)?;
+                    let tag = |number| FieldTag { number, is_delimited: false };
+                    self.value(name, tag(1), SingularKind::Scalar(key), key_type, &mut entry)?;
+                    self.value(name, tag(2), value, value_type, &mut entry)?;
                     put_bytes(field.number(), &entry, out);
                 }
                 self.input.leave();
@@ -108,10 +124,10 @@ impl<'a> Structs<'a> {
         let (element, count) = self.input.list()?;
         if wire_type(single) == WireType::LengthDelimited {
             for _ in 0..count {
-                self.value(field.name(), Place::of(field), single, element, out)?;
+                self.value(field.name(), FieldTag::of(field), single, element, out)?;
             }
         } else if count > 0 {
-            // Readers of protobuf take numbers in one piece whether they would write them so or not.
+            // Readers of protobuf accept packed numbers even if they would not write them so.
             let mut packed = Vec::new();
             for _ in 0..count {
                 self.number(field.name(), single, element, &mut packed)?;
@@ -122,11 +138,11 @@ impl<'a> Structs<'a> {
         Ok(())
     }
 
-    /// A value with its tag.
+    /// Writes a value with its tag.
     fn value(
         &mut self,
         name: &str,
-        place: Place,
+        tag: FieldTag,
         single: SingularKind,
         kind: Type,
         out: &mut Vec<u8>,
@@ -136,32 +152,41 @@ impl<'a> Structs<'a> {
                 if kind != Type::STRUCT {
                     return Err(wrong(name, "a struct", kind));
                 }
-                if place.is_delimited {
-                    Tag::new(place.number, WireType::StartGroup).encode(out);
+                self.spend(AROUND)?;
+                if tag.is_delimited {
+                    Tag::new(tag.number, WireType::StartGroup).encode(out);
                     self.message(message, out)?;
-                    Tag::new(place.number, WireType::EndGroup).encode(out);
+                    Tag::new(tag.number, WireType::EndGroup).encode(out);
                 } else {
                     let mut inner = Vec::new();
                     self.message(message, &mut inner)?;
-                    put_bytes(place.number, &inner, out);
+                    put_bytes(tag.number, &inner, out);
                 }
             }
             SingularKind::Scalar(ScalarType::Bytes | ScalarType::String) => {
                 if kind != Type::STRING {
                     return Err(wrong(name, "a string or binary", kind));
                 }
-                put_bytes(place.number, &Bytes::read(&mut self.input)?, out);
+                let bytes = Bytes::read(&mut self.input)?;
+                self.spend(AROUND + bytes.len())?;
+                put_bytes(tag.number, &bytes, out);
             }
             SingularKind::Enum(_) | SingularKind::Scalar(_) => {
-                Tag::new(place.number, wire_type(single)).encode(out);
+                Tag::new(tag.number, wire_type(single)).encode(out);
                 self.number(name, single, kind, out)?;
             }
         }
         Ok(())
     }
 
-    /// A number or boolean without its tag.
+    /// Writes a number or boolean without its tag.
     fn number(&mut self, name: &str, single: SingularKind, kind: Type, out: &mut Vec<u8>) -> Read {
+        let before = out.len();
+        self.bare_number(name, single, kind, out)?;
+        self.spend(out.len() - before)
+    }
+
+    fn bare_number(&mut self, name: &str, single: SingularKind, kind: Type, out: &mut Vec<u8>) -> Read {
         use ScalarType as S;
         let SingularKind::Scalar(scalar) = single else {
             types::encode_int32(self.narrow(name, kind)?, out);
@@ -181,7 +206,7 @@ impl<'a> Structs<'a> {
             S::Int64 | S::Uint64 => types::encode_int64(self.integer(name, kind)?, out),
             S::Sint64 => types::encode_sint64(self.integer(name, kind)?, out),
             S::Fixed64 | S::Sfixed64 => types::encode_sfixed64(self.integer(name, kind)?, out),
-            // Those have no numbers, and do not come here.
+            // These are not numbers, and are handled elsewhere.
             S::Bytes | S::String => return Err(wrong(name, "a number", kind)),
         }
         Ok(())
@@ -189,7 +214,7 @@ impl<'a> Structs<'a> {
 
     fn narrow<T: TryFrom<i64>>(&mut self, name: &str, kind: Type) -> Read<T> {
         let number = self.integer(name, kind)?;
-        T::try_from(number).map_err(|_| Malformed(format!("field {name} has no room for {number}").into()))
+        T::try_from(number).map_err(|_| Malformed(format!("field {name} does not fit {number}").into()))
     }
 
     fn integer(&mut self, name: &str, kind: Type) -> Read<i64> {
@@ -204,17 +229,17 @@ impl<'a> Structs<'a> {
     }
 }
 
-/// Where a value goes.
+/// The field that a value is written to.
 #[derive(Clone, Copy)]
-struct Place {
+struct FieldTag {
     number: u32,
-    /// Between two tags, as groups are.
+    /// Encoded between two tags, as groups are.
     is_delimited: bool,
 }
 
-impl Place {
-    fn of(field: &FieldDescriptor) -> Place {
-        Place { number: field.number(), is_delimited: field.is_delimited() }
+impl FieldTag {
+    fn of(field: &FieldDescriptor) -> FieldTag {
+        FieldTag { number: field.number(), is_delimited: field.is_delimited() }
     }
 }
 

@@ -73,7 +73,7 @@ static MESSAGES: LazyLock<Messages> = LazyLock::new(|| {
     Messages::read(descriptor).unwrap()
 });
 
-/// The struct of arguments with a request of these fields.
+/// Returns the struct of arguments with a request of these fields.
 fn arguments(fields: &[u8]) -> Bytes {
     [&b"\x0c\0\x01"[..], fields, &[0, 0]].concat().into()
 }
@@ -84,23 +84,23 @@ fn field<T: Value>(id: i16, value: &T) -> Vec<u8> {
     written
 }
 
-/// A request as protobuf.
+/// Converts a request to protobuf.
 fn read(method: &str, codec: Codec, bytes: &Bytes) -> Result<Bytes> {
     MESSAGES.method("test.Mirror", method)?.request(codec, Codec::Proto, bytes)
 }
 
-/// A reply as Thrift.
+/// Converts a reply to Thrift.
 fn write(method: &str, codec: Codec, bytes: &[u8]) -> Result<Bytes> {
     MESSAGES.method("test.Mirror", method)?.reply(Codec::Proto, codec, &Bytes::copy_from_slice(bytes))
 }
 
-/// What a service answers that returns what it gets.
+/// Returns the reply of a service that returns its request.
 fn shown(fields: &[u8]) -> Result<Vec<u8>> {
     let request = read("Show", Codec::Thrift, &arguments(fields))?;
     write("Show", Codec::Thrift, &request).map(|reply| reply.to_vec())
 }
 
-/// Fields of every type, in the order of their numbers.
+/// Returns fields of every type, in the order of their numbers.
 fn every_type() -> Vec<u8> {
     // Small { a: 3 }
     let small = b"\x08\0\x01\0\0\0\x03\0";
@@ -113,7 +113,7 @@ fn every_type() -> Vec<u8> {
         field(6, &i64::MIN),
         field(7, &-7i64),
         field(8, &-8i64),
-        // The largest number of 64 bits.
+        // The largest unsigned 64-bit number.
         field(9, &-1i64),
         field(10, &10i64),
         field(11, &true),
@@ -146,7 +146,7 @@ fn every_type_goes_there_and_back() {
 }
 
 #[test]
-fn what_is_left_out_has_its_default_where_it_has_no_presence() {
+fn missing_fields_without_presence_have_their_default() {
     let empty = shown(&[]).unwrap();
     assert_eq!(empty, shown(&field(1, &0i32)).unwrap());
     for (id, is_there) in
@@ -155,7 +155,7 @@ fn what_is_left_out_has_its_default_where_it_has_no_presence() {
         let head = |kind: u8| empty.windows(3).any(|bytes| bytes == [kind, 0, id]);
         assert_eq!([2, 4, 8, 10, 11, 12, 13, 15].into_iter().any(head), is_there, "{id}");
     }
-    // No arguments at all, as of a function without any.
+    // No arguments at all, as for a function without any.
     assert_eq!(read("Show", Codec::Thrift, &Bytes::from_static(&[0])).unwrap(), "");
 }
 
@@ -168,7 +168,7 @@ fn numbers_fit_by_their_value_and_unknown_fields_are_skipped() {
         (field(9, &7i16), 9, field(9, &7i64)),
         ([field(99, &7i32), field(1, &8i32)].concat(), 1, field(1, &8i32)),
         ([field(-1, &7i32), field(1, &8i32)].concat(), 1, field(1, &8i32)),
-        // A set, which has no own place in protobuf.
+        // A set, which protobuf does not have.
         (b"\x0e\0\x13\x08\0\0\0\x01\0\0\0\x04".to_vec(), 19, field(19, &vec![4i32])),
         // The last member of a oneof that was set.
         ([b"\x0c\0\x19\0".to_vec(), field(24, &"b".to_owned())].concat(), 24, field(24, &"b".to_owned())),
@@ -179,11 +179,11 @@ fn numbers_fit_by_their_value_and_unknown_fields_are_skipped() {
 }
 
 #[test]
-fn mistakes_are_named_by_their_field() {
+fn errors_name_the_field() {
     let deep = [b"\x0c\0\x19".repeat(DEPTH_MAX), vec![0; DEPTH_MAX]].concat();
     for (fields, expected) in [
-        (field(1, &(1i64 << 32)), "field a has no room for 4294967296"),
-        (field(4, &-1i32), "field d has no room for -1"),
+        (field(1, &(1i64 << 32)), "field a does not fit 4294967296"),
+        (field(4, &-1i32), "field d does not fit -1"),
         (field(1, &"x".to_owned()), "a is a whole number and not of type 11"),
         (field(11, &1i32), "k is a bool and not of type 8"),
         (field(12, &1i32), "l is a double and not of type 8"),
@@ -210,7 +210,7 @@ fn mistakes_are_named_by_their_field() {
 
 #[test]
 fn replies_that_thrift_cannot_carry_say_why() {
-    // High { low: "x" }, and the same with a field that has no number in Thrift.
+    // High { low: "x" }, and then a field whose number Thrift does not have.
     assert!(write("Rise", Codec::Thrift, b"\x0a\x01x").is_ok());
     let status = write("Rise", Codec::Thrift, b"\x82\x80\x10\x01x").unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
@@ -231,7 +231,7 @@ fn replies_that_thrift_cannot_carry_say_why() {
 }
 
 #[test]
-fn a_server_of_thrift_is_asked_by_messages_and_answers_with_them() {
+fn calls_to_a_thrift_server_use_protobuf_messages() {
     let arguments = arguments(&every_type());
     let mut result = arguments.to_vec();
     result[2] = 0;
@@ -248,12 +248,12 @@ fn a_server_of_thrift_is_asked_by_messages_and_answers_with_them() {
 }
 
 #[test]
-fn results_that_are_no_message_say_what_they_are() {
-    let answered = |method: &str, result: &[u8]| {
+fn results_without_a_message_are_errors() {
+    let converted_reply = |method: &str, result: &[u8]| {
         let messages = MESSAGES.method("test.Mirror", method).unwrap();
         messages.reply(Codec::Thrift, Codec::Proto, &Bytes::copy_from_slice(result))
     };
-    assert_eq!(answered("Gather", &[0]).unwrap(), "", "of a function that is void");
+    assert_eq!(converted_reply("Gather", &[0]).unwrap(), "", "the result of a void function");
     for (result, code, text) in [
         (&b"\x0c\0\x02\x08\0\x01\0\0\0\x05\0\0"[..], Code::FailedPrecondition, "field 2 of its result"),
         (b"\0", Code::Internal, "neither a value nor an exception"),
@@ -262,7 +262,7 @@ fn results_that_are_no_message_say_what_they_are() {
         (b"\x0c\0\0\x0b\0\x01\0\0\0\0\0\0", Code::Internal, "a is a whole number and not of type 11"),
         (b"\x0c\0\0", Code::Internal, "end in the middle"),
     ] {
-        let status = answered("Show", result).unwrap_err();
+        let status = converted_reply("Show", result).unwrap_err();
         assert_eq!(status.code(), code, "{status}");
         assert!(status.message().contains(text), "{status}");
     }
@@ -272,12 +272,29 @@ fn results_that_are_no_message_say_what_they_are() {
 fn requests_that_grow_too_much_are_refused() {
     let gather = MESSAGES.method("test.Mirror", "Gather").unwrap();
     // Each is two bytes, and some twenty fields of Thrift.
-    let crowd = |count| Bytes::from(b"\x0a\0".repeat(count));
-    assert!(gather.request(Codec::Proto, Codec::Thrift, &crowd(1000)).is_ok());
-    let status = gather.request(Codec::Proto, Codec::Thrift, &crowd(20_000)).unwrap_err();
+    let messages = |count| Bytes::from(b"\x0a\0".repeat(count));
+    assert!(gather.request(Codec::Proto, Codec::Thrift, &messages(1000)).is_ok());
+    let status = gather.request(Codec::Proto, Codec::Thrift, &messages(20_000)).unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
     assert!(status.message().contains("more than 1048576 bytes, which is the limit"), "{status}");
     assert!(gather.request(Codec::Proto, Codec::Thrift, &Bytes::from_static(&[0xff])).is_err());
+}
+
+#[test]
+fn structs_that_grow_too_much_are_refused() {
+    // Numbers of one byte in structs of five: ten bytes in protobuf, in messages of fourteen.
+    let small = |count: u32| {
+        let mut list = vec![15, 0, 21, 12];
+        list.extend(count.to_be_bytes());
+        (0..count).for_each(|_| list.extend([3, 0, 1, 0xFF, 0]));
+        list.push(0);
+        Bytes::from(list)
+    };
+    let show = MESSAGES.method("test.Mirror", "Show").unwrap();
+    let written = show.request(Codec::ThriftStruct, Codec::Proto, &small(1000)).unwrap();
+    assert!((14_000..15_000).contains(&written.len()), "{}", written.len());
+    let status = show.request(Codec::ThriftStruct, Codec::Proto, &small(700_000)).unwrap_err();
+    assert!(status.message().contains("more than 4375011 bytes"), "{status}");
 }
 
 #[test]
@@ -289,7 +306,7 @@ fn broken_bytes_are_read_or_refused() {
             let mut bad = good.to_vec();
             bad[at] = value;
             if let Ok(request) = read("Show", Codec::Thrift, &bad.into()) {
-                // Of text that is none it is the handler that would say so.
+                // Invalid text is detected by the handler.
                 let _ = write("Show", Codec::Thrift, &request);
             }
         }

@@ -1,4 +1,4 @@
-//! Messages of protobuf as structs of Thrift.
+//! Protobuf messages, converted to Thrift structs.
 
 use crate::{Result, Status};
 use buffa::editions::FieldPresence;
@@ -31,11 +31,11 @@ impl Written {
         self.out.into()
     }
 
-    /// Appends a message, which is so deep in others.
+    /// Appends a message that is nested at this depth.
     ///
     /// # Errors
-    /// `Unimplemented` for a field whose number Thrift does not have, `ResourceExhausted` for what nests deeper than
-    /// its readers go, or becomes too large.
+    /// `Unimplemented` for a field whose number Thrift does not have, `ResourceExhausted` for a message that nests
+    /// deeper than its readers support, or becomes too large.
     pub(super) fn message(&mut self, message: &dyn ReflectMessage, depth: usize) -> Result<()> {
         check_depth(depth)?;
         let descriptor = message.message_descriptor();
@@ -138,7 +138,7 @@ impl Written {
         Ok(())
     }
 
-    /// Between messages: one alone is not much larger as Thrift than what was read.
+    /// Checked between messages: one message alone is not much larger in Thrift than in protobuf.
     fn check_size(&self) -> Result<()> {
         if self.out.len() <= self.most {
             return Ok(());

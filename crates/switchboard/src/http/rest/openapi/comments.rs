@@ -1,9 +1,9 @@
-//! Comments of `.proto` files by the full names of what they are on.
+//! Comments of `.proto` files by the full names of the items that they describe.
 
 use buffa_descriptor::generated::descriptor::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto};
 use std::collections::HashMap;
 
-/// Full name to text.
+/// Maps full names to comments.
 #[derive(Default)]
 pub(super) struct Comments(HashMap<String, String>);
 
@@ -28,7 +28,7 @@ impl Comments {
     }
 }
 
-/// The full name at a path of field numbers and indices, as `SourceCodeInfo` has them.
+/// Returns the full name at a path of field numbers and indices as `SourceCodeInfo` has them.
 fn name_at(file: &FileDescriptorProto, path: &[i32]) -> Option<String> {
     let package = file.package.as_deref().unwrap_or_default();
     let (kind, index, rest) = split(path)?;

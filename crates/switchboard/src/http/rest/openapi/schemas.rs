@@ -1,4 +1,4 @@
-//! Messages and enums as JSON schemas, in the JSON of protobuf.
+//! Messages and enums as JSON schemas, in protobuf JSON.
 
 use super::{
     super::{fields::Schema, routes::HTTP_BODY},
@@ -14,13 +14,13 @@ use std::collections::BTreeSet;
 pub(super) const CONNECT_ERROR: &str = "switchboard.ConnectError";
 pub(super) const ERROR: &str = "switchboard.Error";
 
-/// The schemas that were asked for, and those that they refer to.
+/// The schemas in use, and those that they refer to.
 pub(super) struct Schemas<'a> {
     schema: Option<&'a Schema>,
     comments: &'a Comments,
     messages: BTreeSet<MessageIndex>,
     enums: BTreeSet<EnumIndex>,
-    /// Messages whose fields were not looked at.
+    /// Messages whose fields are not processed yet.
     open: Vec<MessageIndex>,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Schemas<'a> {
         Schemas { schema, comments, messages: BTreeSet::new(), enums: BTreeSet::new(), open: Vec::new() }
     }
 
-    /// The schema of a message, usually a reference.
+    /// Returns the schema of a message, usually a reference.
     pub(super) fn of_message(&mut self, index: MessageIndex) -> Value {
         let Some(schema) = self.schema else { return json!({}) };
         let name = schema.pool.message(index).full_name();
@@ -58,7 +58,7 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    /// The schema of a field of this message.
+    /// Returns the schema of a field of this message.
     pub(super) fn of_field(&mut self, message: MessageIndex, kind: FieldKind) -> Value {
         let is_argument = self.schema.is_some_and(|schema| schema.is_arguments(message));
         match kind {
@@ -70,7 +70,7 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    /// All of them, by name.
+    /// Returns all schemas, by name.
     pub(super) fn finish(mut self) -> Map<String, Value> {
         let mut all = Map::new();
         all.insert(ERROR.to_owned(), error(&json!({"type": "integer", "description": "a code of gRPC"})));
@@ -108,7 +108,7 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// A reference to the schema of this name.
+/// Returns a reference to the schema of this name.
 pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
@@ -125,7 +125,7 @@ fn error(code: &Value) -> Value {
     })
 }
 
-/// In the JSON of protobuf, or in that of serde, which has arguments.
+/// Returns the schema of a scalar in protobuf JSON, or, for arguments, in serde's JSON.
 fn of_scalar(scalar: ScalarType, is_argument: bool) -> Value {
     use ScalarType::{
         Bool, Bytes, Double, Fixed32, Fixed64, Float, Int32, Int64, Sfixed32, Sfixed64, Sint32, Sint64,
@@ -140,7 +140,7 @@ fn of_scalar(scalar: ScalarType, is_argument: bool) -> Value {
         Double => json!({"anyOf": [{"type": "number", "format": "double"}, special()]}),
         Float => json!({"anyOf": [{"type": "number", "format": "float"}, special()]}),
         Fixed32 | Uint32 => json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
-        // JavaScript has no numbers of 64 bits.
+        // JavaScript cannot represent all 64-bit integers.
         Fixed64 | Uint64 => json!({"type": "string", "format": "uint64"}),
         Int32 | Sfixed32 | Sint32 => json!({"type": "integer", "format": "int32"}),
         Int64 | Sfixed64 | Sint64 => json!({"type": "string", "format": "int64"}),
@@ -148,12 +148,12 @@ fn of_scalar(scalar: ScalarType, is_argument: bool) -> Value {
     }
 }
 
-/// What floating point numbers can be that JSON has no number for.
+/// Returns the schema of the floating point values that JSON numbers cannot represent.
 fn special() -> Value {
     json!({"enum": ["NaN", "Infinity", "-Infinity"]})
 }
 
-/// Messages that have a form of their own in JSON.
+/// Returns the schema of a message that has a special JSON form.
 fn well_known(name: &str) -> Option<Value> {
     if name == HTTP_BODY {
         return Some(json!({"type": "object", "properties": {

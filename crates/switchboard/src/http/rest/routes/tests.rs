@@ -1,4 +1,4 @@
-//! The trie against a search through all templates, one after the other.
+//! Compares the trie with a search through all templates, one after the other.
 
 use super::*;
 
@@ -24,7 +24,7 @@ static SERVICE: std::sync::LazyLock<switchboard_wire::ServiceInfo> = std::sync::
     switchboard_wire::ServiceInfo { name: "a.S", methods: &[], descriptor }
 });
 
-/// Routes of these templates; templates that match what another one does are left out.
+/// Returns the routes of these templates; a template that matches the same paths as an earlier one is left out.
 fn routes(templates: impl IntoIterator<Item = String>) -> Routes {
     let schema = Schema::of(&[&*SERVICE]).unwrap();
     let mut routes = Routes::default();
@@ -36,7 +36,7 @@ fn routes(templates: impl IntoIterator<Item = String>) -> Routes {
     routes
 }
 
-/// SplitMix64, as the property tests of the wires use it.
+/// SplitMix64, as in the property tests of the wires.
 struct Random(u64);
 
 impl Random {
@@ -80,7 +80,7 @@ impl Random {
     }
 }
 
-/// How well a template matches, less is better; none if it does not.
+/// Returns how well a template matches, less is better; `None` if it does not.
 fn rank(template: &Template, path: &str) -> Option<Vec<u8>> {
     let mut segments: Vec<&str> = path[1..].split('/').collect();
     if path == "/" {
@@ -137,17 +137,17 @@ fn the_best_of_all_matching_templates_is_found() {
                     rank(&route.template, &path)
                 }
                 Found::Nothing => None,
-                Found::Verbs(_) => panic!("{path}: there is no other verb"),
+                Found::Verbs(_) => panic!("{path}: the templates have only one verb"),
             };
             let templates: Vec<_> = routes.routes.iter().map(|route| route.rule.path).collect();
             assert_eq!(found, best, "{path} in {templates:?}");
         }
     }
-    assert!(matched > 1000, "{matched} matches prove little");
+    assert!(matched > 1000, "{matched} matches are too few");
 }
 
 #[test]
-fn verbs_of_all_matching_templates_are_known() {
+fn verbs_of_all_matching_templates_are_listed() {
     let mut routes = routes(["/a/{x}".to_owned(), "/a/b".to_owned()]);
     let schema = Schema::of(&[&*SERVICE]).unwrap();
     let rule = HttpRule { verb: "PUT", path: "/a/b", body: "*", response_body: "" };
@@ -193,9 +193,9 @@ fn any_query_and_body_lead_to_json_or_an_error() {
         };
         if let Ok(message) = super::super::message::assemble(&schema, &route, parts, round % 2 == 0) {
             let message: serde_json::Value = serde_json::from_slice(&message).unwrap();
-            assert_eq!(message["x"], "v", "what the path says holds");
+            assert_eq!(message["x"], "v", "values in the path take precedence");
             good += 1;
         }
     }
-    assert!(good > 500, "{good} good requests prove little");
+    assert!(good > 500, "{good} valid requests are too few");
 }

@@ -1,0 +1,61 @@
+//! Methods that no service declares, and the names of them that a server accepts.
+//!
+//! The server stores nothing for them beyond their calls, so callers cannot exhaust its memory: each call carries the
+//! name, in [`Head::called`](crate::wire::Head::called), and is counted under `*`.
+
+use super::{Kind, MethodInfo, Params, ServiceInfo};
+
+/// Longest method name, in bytes.
+const NAME_BYTES_MAX: usize = 1024;
+
+/// Methods that represent all undeclared ones: one with a single message in each direction, one of unknown kind.
+pub(super) static OTHERS: ServiceInfo = ServiceInfo {
+    name: "*",
+    methods: &[
+        MethodInfo::new("*", Kind::Unary).params(Params::AsSent),
+        MethodInfo::new("*", Kind::Bidi).params(Params::AsSent),
+    ],
+    descriptor: &[],
+};
+
+#[derive(Debug)]
+pub(super) struct Others {
+    /// Accepted services; all services if empty.
+    services: Vec<Box<str>>,
+}
+
+impl Others {
+    pub(super) fn new(services: Vec<Box<str>>) -> Others {
+        Others { services }
+    }
+
+    /// Returns true if `path` is the name of a method, `package.Service/Method`, of an accepted service.
+    pub(super) fn takes(&self, path: &str) -> bool {
+        let is_name = |part: &str| {
+            !part.is_empty()
+                && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+        };
+        let is_taken =
+            |service: &str| self.services.is_empty() || self.services.iter().any(|known| **known == *service);
+        path.len() <= NAME_BYTES_MAX
+            && path
+                .split_once('/')
+                .is_some_and(|(service, method)| is_name(service) && is_name(method) && is_taken(service))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invalid_names_are_not_accepted() {
+        let others = Others::new(vec!["a.B".into()]);
+        let long = format!("a.B/{}", "c".repeat(NAME_BYTES_MAX));
+        for name in ["", "a.B", "a.B/", "/C", "a.B/C/D", "a.B/C D", "ä/C", "x.Y/C", &long] {
+            assert!(!others.takes(name), "{name}");
+        }
+        assert!(others.takes("a.B/C"));
+        assert!(Others::new(Vec::new()).takes("x.Y/C"));
+    }
+}

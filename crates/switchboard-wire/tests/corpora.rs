@@ -1,0 +1,57 @@
+//! Runs the inputs in `fuzz/corpus` through the properties that the fuzz targets check.
+//!
+//! `cargo xtask fuzz` finds these inputs. An input that once made a target fail is kept, and every test run checks it.
+
+use std::{collections::BTreeSet, fs, panic::catch_unwind, path::Path};
+use switchboard_wire::fuzzing;
+
+/// Every fuzz target, by the name of its file.
+macro_rules! targets {
+    ($($name:ident)*) => {
+        &[$((stringify!($name), fuzzing::$name as fn(&[u8]))),*]
+    };
+}
+
+type Target = (&'static str, fn(&[u8]));
+
+const TARGETS: &[Target] = targets! {
+    baidu_conversation baidu_input baidu_streams client_input conversation erpc_conversation erpc_input
+    flatbuffers_message jsonrpc_input kiss_conversation kiss_input metadata rpcx_client_input rpcx_conversation
+    rpcx_server_input server_input sniff thrift_conversation thrift_input thrift_struct websocket_conversation
+    websocket_input
+};
+
+/// Returns the names of the entries of a folder of `fuzz`; none if the folder does not exist.
+fn entries(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn fuzz() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz"))
+}
+
+#[test]
+fn every_target_is_listed() {
+    let targets: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let files = entries(&fuzz().join("fuzz_targets"));
+    let files: BTreeSet<String> = files.iter().map(|file| file.trim_end_matches(".rs").to_owned()).collect();
+    assert_eq!(targets, files);
+    let corpora = entries(&fuzz().join("corpus"));
+    assert!(corpora.is_subset(&targets), "corpora without a target: {:?}", corpora.difference(&targets));
+}
+
+#[test]
+fn every_input_of_the_corpora_passes() {
+    for (name, property) in TARGETS {
+        let folder = fuzz().join("corpus").join(name);
+        for input in entries(&folder) {
+            let data = fs::read(folder.join(&input)).expect("an input can be read");
+            assert!(
+                catch_unwind(|| property(&data)).is_ok(),
+                "{name} fails on {input}, {} bytes",
+                data.len()
+            );
+        }
+    }
+}
