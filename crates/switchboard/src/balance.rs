@@ -38,7 +38,7 @@ pub(crate) use set::subset;
 pub use sticky::Sticky;
 pub use weighted::WeightedRoundRobin;
 
-use crate::Code;
+use crate::{Code, clock::mix};
 use std::{cell::Cell, sync::Arc, time::Duration};
 
 /// Selects the endpoint of a call. All threads call it for every call: it must not wait, nor hold a lock for long.
@@ -226,14 +226,6 @@ impl<'a> Pick<'a> {
     pub fn fraction(&self) -> f64 {
         (self.random() >> 11) as f64 / (1u64 << 53) as f64
     }
-}
-
-/// Final mixing step of splitmix64: neighbouring inputs give unrelated outputs.
-#[inline]
-pub(crate) fn mix(mut word: u64) -> u64 {
-    word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    word ^ (word >> 31)
 }
 
 /// FNV-1a with 64 bits, which rpcx uses to hash keys.

@@ -1,20 +1,21 @@
 //! A call as layers and services see it: untyped, and independent of the wire.
 
+mod caller;
 mod ended;
 mod messages;
 mod reply;
 
-pub(crate) use messages::Change;
+pub use caller::Caller;
 pub use reply::Reply;
 pub(crate) use reply::{ReplyBody, ReplyParts, Streamed, compressed};
 
 #[cfg(feature = "proto")]
-use crate::codec::PARTS_FROM;
+use crate::payload::PARTS_FROM;
 use crate::{
-    Caller, Codec, Metadata, Pusher, Result, Status,
+    Codec, Metadata, Pusher, Result, Status,
     compression::{Message, Packing},
     metrics::PeerCount,
-    stream::Queue,
+    queue::{Queue, RawReceiver},
     trace::{self, Trace},
 };
 use bytes::Bytes;
@@ -139,7 +140,7 @@ pub struct Peer {
     /// The wires that the peer may use.
     pub(crate) wires: crate::guard::Wires,
     /// Counters of the connection, if they are exposed.
-    pub(crate) counts: Option<Arc<crate::server::Socket>>,
+    pub(crate) counts: Option<Arc<crate::metrics::ConnectionCounters>>,
     /// Counters of all connections of the peer.
     pub(crate) tally: Option<Arc<PeerCount>>,
     /// The memory budget of the server, for data that outlives a call; `None` for calls inside the process.
@@ -258,9 +259,6 @@ impl Call {
 
 /// The messages of a call can be taken only once.
 const TAKEN: &str = "the messages of a call are taken only once";
-
-/// A stream of request messages before a [`Receiver`](crate::Receiver) decodes them.
-pub struct RawReceiver(pub(crate) Arc<Queue>);
 
 /// Returns the status for a wire that does not support attachments.
 #[cold]

@@ -20,19 +20,17 @@ mod wires;
 
 pub use combined::{Parallel, Part, Partitioned, Selective};
 pub use cut::Cut;
-pub(crate) use fleet::distance;
 pub use fleet::{Attempt, Candidate, EndpointStats, Explained, Explanation, FailMode, Receipt};
 pub(crate) use layered::RequiredCallShape;
 pub use options::ChannelBuilder;
-pub(crate) use pool::pause;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
 pub use unary::{OnewayCall, Response, UnaryCall};
 
 use crate::{
     Codec, Compression, Kind, Layer, Limit, Limits, Metadata, Payload, Result, Service, Status, context,
     discover::Registry,
-    guard::IDEMPOTENCY_KEY,
     limits::Source,
+    reserved::IDEMPOTENCY_KEY,
     trace::{TRACEPARENT, TRACESTATE},
 };
 use bytes::Bytes;

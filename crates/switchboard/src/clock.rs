@@ -68,7 +68,7 @@ fn start() -> Instant {
 #[inline]
 pub(crate) fn random() -> u64 {
     SEED.with(|seed| {
-        let next = crate::balance::mix(seed.get().wrapping_add(0x9E37_79B9_7F4A_7C15));
+        let next = mix(seed.get().wrapping_add(0x9E37_79B9_7F4A_7C15));
         seed.set(next);
         next
     })
@@ -85,4 +85,12 @@ pub(crate) fn fraction() -> f64 {
 pub(crate) fn simulate(seed: u64) {
     SIMULATED.with(|start| start.set(now()).expect("one simulation a thread"));
     SEED.set(seed);
+}
+
+/// Final mixing step of splitmix64: neighbouring inputs give unrelated outputs.
+#[inline]
+pub(crate) fn mix(mut word: u64) -> u64 {
+    word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ (word >> 31)
 }

@@ -13,6 +13,8 @@
 
 mod algorithms;
 mod blocks;
+#[cfg(feature = "http")]
+mod deflate;
 mod options;
 mod worth;
 

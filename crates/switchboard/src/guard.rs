@@ -20,7 +20,6 @@ mod explain;
 mod fair;
 mod hooks;
 mod key;
-mod pattern;
 mod permit;
 #[cfg(test)]
 mod properties;
@@ -29,6 +28,7 @@ mod results;
 mod settings;
 mod wires;
 
+pub use crate::pattern::matches;
 #[cfg(feature = "http")]
 pub(crate) use access::OPENAPI;
 pub use access::{Network, Rule};
@@ -36,12 +36,9 @@ pub(crate) use batch::BatchScope;
 pub use concurrency::Concurrency;
 #[cfg(feature = "http")]
 pub(crate) use discovery::Visible;
-pub(crate) use explain::{EXPLAIN_REQUEST, LIMITS_REPORT};
 pub use fair::Fair;
-pub use pattern::matches;
-pub(crate) use permit::{DetachPermits, Permit};
+pub(crate) use permit::Permit;
 pub use rate::Rate;
-pub(crate) use results::KEY as IDEMPOTENCY_KEY;
 pub use results::ResultCache;
 pub(crate) use settings::{Guarding, Guards};
 pub(crate) use wires::Wires;
@@ -49,7 +46,7 @@ pub(crate) use wires::Wires;
 use crate::{
     Call, Caller, Reply, Result, Status,
     auth::{Accepted, Auth, Checked, Credentials, unauthenticated},
-    layer::{BoxFuture, End, Layer, Next},
+    layer::{BoxFuture, DetachPermits, End, Layer, Next},
 };
 use access::Check;
 use batch::PermitBatch;

@@ -22,7 +22,7 @@ pub use dump::{Dump, Dumped};
 pub use mirror::Mirror;
 use sample::Sample;
 
-use crate::{Call, Reply, Result, guard::DetachPermits};
+use crate::{Call, Reply, Result};
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 /// A boxed future.
@@ -135,6 +135,18 @@ pub(crate) trait End: Send + Sync {
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Reply>>;
     /// Returns a shared handle for a call that outlives its connection.
     fn shared(&self) -> Arc<dyn End>;
+}
+
+/// Detaches the permits of a call that outlives its caller.
+pub(crate) trait DetachPermits: Sync {
+    /// Takes the permits, which `self` then no longer releases.
+    fn take(&self) -> Option<Box<dyn DetachedPermits>>;
+}
+
+/// Permits of a call whose caller is gone; dropping them releases them.
+pub(crate) trait DetachedPermits: Send {
+    /// Releases the permits of a call that has ended, successfully or not.
+    fn end(self: Box<Self>, is_ok: bool);
 }
 
 impl<'a> Next<'a> {

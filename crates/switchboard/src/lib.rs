@@ -16,6 +16,7 @@ mod access;
 #[cfg(feature = "http")]
 pub mod admin;
 pub mod auth;
+mod backoff;
 pub mod balance;
 pub mod blocking;
 pub mod call;
@@ -23,8 +24,10 @@ pub mod client;
 mod clock;
 pub mod codec;
 mod compression;
+mod connection;
 mod context;
 pub mod discover;
+mod dispatch;
 mod driver;
 mod error;
 #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only the admin listener uses all of it"))]
@@ -38,16 +41,22 @@ pub mod layer;
 pub mod limits;
 mod memory;
 mod metrics;
+mod near;
 mod net;
 #[cfg(feature = "otlp")]
 pub mod otlp;
+mod pattern;
+mod payload;
 pub mod proxy;
 mod push;
+mod queue;
+mod reserved;
 #[cfg(feature = "auth")]
 pub mod rpcx;
 pub mod runtime;
 pub mod server;
 pub mod service;
+mod serving;
 #[cfg(test)]
 mod simulation;
 pub mod stream;
@@ -56,8 +65,7 @@ mod trace;
 #[doc(hidden)]
 pub mod web;
 
-pub use auth::Caller;
-pub use call::{Call, Cx, Identity, Peer, Reply};
+pub use call::{Call, Caller, Cx, Identity, Peer, Reply};
 pub use client::{
     Attempt, BidiCall, Candidate, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats,
     Explained, Explanation, FailMode, OnewayCall, Parallel, Part, Partitioned, Receipt, Response, Selective,
@@ -65,7 +73,6 @@ pub use client::{
 };
 #[cfg(feature = "proto")]
 pub use codec::Encoded;
-pub use codec::Payload;
 pub use compression::Compression;
 pub use error::Error;
 pub use flags::Flag;
@@ -80,6 +87,7 @@ pub use metrics::{
 pub use net::Address;
 #[cfg(feature = "tls")]
 pub use net::tls::Tls;
+pub use payload::Payload;
 pub use push::{Push, Pusher, Pushes};
 pub use runtime::{Runtime, run};
 pub use server::{CutCalls, CutConnections, Drained, Running, Server, Stopped};

@@ -4,6 +4,7 @@
 //! on the native wire, and no clock reading of its own.
 
 mod cells;
+mod connection;
 mod exposition;
 mod histogram;
 mod labels;
@@ -11,6 +12,9 @@ mod peers;
 
 pub(crate) use cells::Ended;
 use cells::Shard;
+#[cfg(any(feature = "channelz", feature = "http"))]
+pub(crate) use connection::ConnectionCounts;
+pub(crate) use connection::{ConnectionCounters, Moment, next_id};
 pub use histogram::Latency;
 pub(crate) use labels::{Carrier, Wire};
 pub use peers::PeerStats;

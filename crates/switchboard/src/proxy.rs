@@ -32,7 +32,7 @@ use crate::{
     ServiceInfo, Status,
     call::{ReplyBody, ReplyParts, RequestBody},
     client::RequiredCallShape,
-    stream::Queue,
+    queue::Queue,
 };
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Duration};

@@ -4,7 +4,7 @@
 //! [`Pushes`]. Neither side waits: if the peer does not keep up, the server rejects further messages, and the
 //! client drops them.
 
-use crate::{Result, Retry, Status, driver::Wakes};
+use crate::{Result, Retry, Status};
 use std::{
     collections::VecDeque,
     fmt,
@@ -12,6 +12,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    task::Waker,
 };
 pub use switchboard_wire::wire::Push;
 use switchboard_wire::wire::PushRoom;
@@ -27,7 +28,8 @@ pub struct Pusher(Arc<Outgoing>);
 
 /// Queue of messages to one peer.
 pub(crate) struct Outgoing {
-    wakes: Arc<Wakes>,
+    /// Wakes the task of the connection.
+    task: Waker,
     waiting: Mutex<Waiting>,
     /// Set if `waiting` is not empty.
     any: AtomicBool,
@@ -46,9 +48,9 @@ struct Waiting {
 }
 
 impl Pusher {
-    pub(crate) fn new(wakes: &Arc<Wakes>, limits: &crate::Limits, room: PushRoom) -> Pusher {
+    pub(crate) fn new(task: Waker, limits: &crate::Limits, room: PushRoom) -> Pusher {
         Pusher(Arc::new(Outgoing {
-            wakes: wakes.clone(),
+            task,
             waiting: Mutex::default(),
             any: AtomicBool::new(false),
             limits: limits.wire(),
@@ -82,7 +84,7 @@ impl Pusher {
         self.0.any.store(true, Ordering::Release);
         drop(waiting);
         if first {
-            self.0.wakes.wake();
+            self.0.task.wake_by_ref();
         }
         Ok(())
     }
@@ -238,7 +240,7 @@ mod tests {
     fn a_peer_that_does_not_read_is_sent_no_more() {
         let mut limits = crate::Limits::default();
         limits.set(Limit::OutboxBytesMax, 65_536, Source::Listener).unwrap();
-        let pusher = Pusher::new(&Arc::default(), &limits, ROOM);
+        let pusher = Pusher::new(Waker::noop().clone(), &limits, ROOM);
         let one = Push::new("News/Flash", vec![0; 40_000]);
         for _ in 0..2 {
             pusher.push(one.clone()).unwrap();
@@ -256,7 +258,7 @@ mod tests {
 
     #[test]
     fn messages_over_a_limit_are_rejected() {
-        let pusher = Pusher::new(&Arc::default(), &crate::Limits::default(), ROOM);
+        let pusher = Pusher::new(Waker::noop().clone(), &crate::Limits::default(), ROOM);
         let metadata = |bytes: usize| {
             let mut metadata = crate::Metadata::new();
             metadata.insert("large", vec![b'x'; bytes]).unwrap();

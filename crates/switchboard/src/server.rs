@@ -4,8 +4,6 @@ mod accept;
 mod announce;
 #[cfg(feature = "channelz")]
 mod channelz;
-#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only the admin listener uses all of it"))]
-mod flights;
 mod guarding;
 #[cfg(feature = "handover")]
 mod handover;
@@ -14,44 +12,36 @@ mod listening;
 mod live;
 mod mismatch;
 mod options;
-mod sockets;
 
 #[cfg(feature = "tls")]
-use crate::net::tls::{Acceptor, Tls};
+use crate::net::tls::Tls;
+#[cfg(feature = "http")]
+use crate::serving::{Drain, Flights};
 use crate::{
-    Error, Limit, Limits, Service, Status,
+    Error, Limit, Limits, Service,
     access::Access,
     compression::Serving,
-    driver::{Erased, ErasedService, Wakes},
+    dispatch::{Erased, ErasedService},
     flags::{Flag, Flags},
-    guard::{Guarding, Guards, Wires},
+    guard::{Guards, Wires},
     limits::Source,
     memory::Account,
-    metrics::{Carrier, Metrics, ServerStats},
+    metrics::{self, Metrics, ServerStats},
     net::{Address, Listener},
     runtime,
+    serving::{Live, Phase, ServerState},
 };
 use announce::{Registration, Registrations};
-#[cfg(feature = "http")]
-use flights::Flights;
-pub(crate) use flights::{Flight, SHOWN_MAX};
 use lifecycle::Hooks;
-pub(crate) use lifecycle::Phase;
 pub use lifecycle::{CutCalls, CutConnections, Stopped};
 use listening::Listening;
-pub(crate) use live::Live;
-#[cfg(feature = "http")]
-pub(crate) use sockets::Counts;
-pub(crate) use sockets::Socket;
 use std::{
-    collections::BTreeMap,
     future::Future,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicUsize},
     },
     time::Duration,
-    time::Instant,
 };
 use switchboard_wire::MethodTable;
 use tokio::sync::watch;
@@ -440,12 +430,12 @@ impl Server {
         let services = self.services.into_iter().chain(others).enumerate();
         let services = services.map(|(at, service)| service.guarded(guarding.chain(at))).collect();
         let memory = Arc::new(Account::new(live.memory_bytes_max.clone(), table.slots()));
-        let shared = Arc::new(Shared {
-            id: sockets::next_id(),
+        let shared = Arc::new(ServerState {
+            id: metrics::next_id(),
             listening: OnceLock::new(),
             #[cfg(feature = "tls")]
             acceptors: OnceLock::new(),
-            last_started: sockets::Moment::default(),
+            last_started: metrics::Moment::default(),
             #[cfg(feature = "channelz")]
             counts_sockets: self.channelz,
             #[cfg(not(feature = "channelz"))]
@@ -469,20 +459,21 @@ impl Server {
             flights: Flights::new(runtime::worker_count()),
             open: Mutex::default(),
             #[cfg(feature = "http")]
-            websockets: self.websockets,
-            #[cfg(feature = "http")]
             drain_http: watch::Sender::new(Drain::Open),
-            #[cfg(feature = "http")]
-            http: std::sync::OnceLock::new(),
-            #[cfg(feature = "http")]
-            rest,
-            #[cfg(feature = "http")]
-            cors: self.cors.map(Arc::new),
-            #[cfg(feature = "http")]
-            hosts: self.hosts,
-            #[cfg(feature = "http")]
-            pages: self.pages,
         });
+        #[cfg(not(feature = "http"))]
+        let http = ();
+        #[cfg(feature = "http")]
+        let http = Arc::new(crate::http::HttpState::new(
+            shared.clone(),
+            crate::http::HttpConfig {
+                rest,
+                cors: self.cors.map(Arc::new),
+                hosts: self.hosts,
+                pages: self.pages,
+                websockets: self.websockets,
+            },
+        ));
         #[cfg(feature = "channelz")]
         shown.show(&shared);
         #[cfg(feature = "handover")]
@@ -525,7 +516,7 @@ impl Server {
         // Set once; see the addresses below.
         #[cfg(feature = "tls")]
         let _ = shared.acceptors.set(acceptors);
-        let listening = addresses.iter().map(|address| (sockets::next_id(), address.clone()));
+        let listening = addresses.iter().map(|address| (metrics::next_id(), address.clone()));
         // This is the only place that sets it, before connections are accepted.
         let _ = shared.listening.set(listening.collect());
         let mut running = Running {
@@ -538,6 +529,8 @@ impl Server {
             waiting: None,
             #[cfg(feature = "http")]
             admin: None,
+            #[cfg(feature = "http")]
+            http: http.clone(),
         };
         #[cfg(feature = "http")]
         if let Some((address, admin)) = admin {
@@ -545,12 +538,13 @@ impl Server {
         }
         // During a warm-up, probes report that the server is not ready.
         let is_ready = running.hooks().warm_up.is_empty();
-        running.shared.set_phase(if is_ready { Phase::Serving } else { Phase::Starting });
+        running.set_phase(if is_ready { Phase::Serving } else { Phase::Starting });
         for address in &running.addresses {
             tracing::info!(%address, "listening");
         }
         for (listener, resolved) in accepting {
-            crate::runtime::spawn(accept::run(listener, running.shared.clone(), resolved, stopped.clone()));
+            let shared = running.shared.clone();
+            crate::runtime::spawn(accept::run(listener, shared, http.clone(), resolved, stopped.clone()));
         }
         running.begin(&self.templates, &service_names, self.announce_notice).await?;
         #[cfg(feature = "handover")]
@@ -566,7 +560,7 @@ impl Server {
 /// [`drain`](Running::drain).
 #[must_use = "dropping a running server ends it"]
 pub struct Running {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     addresses: Vec<Address>,
     /// Dropping it stops the acceptors.
     stop: Option<watch::Sender<()>>,
@@ -576,6 +570,8 @@ pub struct Running {
     waiting: Option<handover::Waiting>,
     #[cfg(feature = "http")]
     admin: Option<(Address, tokio::task::AbortHandle)>,
+    #[cfg(feature = "http")]
+    http: Arc<crate::http::HttpState>,
     registrations: Option<Registrations>,
 }
 
@@ -589,7 +585,7 @@ pub struct Drained {
 
 impl Running {
     #[cfg(test)]
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<ServerState> {
         &self.shared
     }
 
@@ -643,116 +639,6 @@ impl Drop for Running {
         }
         self.shared.cut_all();
     }
-}
-
-/// State that all connections of a server share.
-pub(crate) struct Shared {
-    /// Number of this server within the process.
-    #[cfg_attr(not(feature = "channelz"), expect(dead_code, reason = "only Channelz uses it"))]
-    id: u64,
-    /// Addresses of the listeners, with the number of each.
-    listening: OnceLock<Vec<(u64, Address)>>,
-    /// The listeners with TLS.
-    #[cfg(feature = "tls")]
-    acceptors: OnceLock<Vec<Arc<Acceptor>>>,
-    /// Start of the latest call on a connection that has ended.
-    last_started: sockets::Moment,
-    /// Set if connections count their traffic for Channelz.
-    counts_sockets: bool,
-    pub(crate) table: Arc<MethodTable>,
-    pub(crate) services: Vec<Arc<dyn ErasedService>>,
-    pub(crate) guarding: Guarding,
-    pub(crate) limits: Limits,
-    pub(crate) compression: Serving,
-    /// Whether requests may not have fields that their types do not have.
-    pub(crate) strict_fields: bool,
-    pub(crate) metrics: Metrics,
-    /// Number of calls that wait in handlers, on all connections. Calls that are ready at once are not
-    /// counted, so the hot path shares no counter.
-    pub(crate) parked: AtomicUsize,
-    /// Memory held for peers.
-    pub(crate) memory: Arc<Account>,
-    pub(crate) draining: AtomicBool,
-    /// Set when the remaining calls must end.
-    pub(crate) ending: AtomicBool,
-    pub(crate) access: Access,
-    pub(crate) live: Live,
-    pub(crate) flags: Arc<Flags>,
-    phase: watch::Sender<Phase>,
-    #[cfg(feature = "http")]
-    pub(crate) flights: Flights,
-    open: Mutex<BTreeMap<u64, Open>>,
-    /// Web pages that may open WebSockets.
-    #[cfg(feature = "http")]
-    pub(crate) websockets: crate::http::websocket::Options,
-    #[cfg(feature = "http")]
-    pub(crate) drain_http: watch::Sender<Drain>,
-    /// State that HTTP connections share, created by the first.
-    #[cfg(feature = "http")]
-    pub(crate) http: std::sync::OnceLock<Arc<crate::http::Standard>>,
-    #[cfg(feature = "http")]
-    pub(crate) rest: crate::http::Rest,
-    #[cfg(feature = "http")]
-    pub(crate) cors: Option<Arc<crate::Cors>>,
-    #[cfg(feature = "http")]
-    pub(crate) hosts: crate::http::Hosts,
-    #[cfg(feature = "http")]
-    pub(crate) pages: crate::http::Pages,
-}
-
-/// Progress of the shutdown, for HTTP connections.
-#[cfg(feature = "http")]
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Drain {
-    /// New calls are accepted.
-    Open,
-    /// New calls are rejected.
-    Draining,
-    /// The remaining calls are ended.
-    Ending,
-}
-
-/// An open connection.
-pub(crate) struct Open {
-    wakes: Arc<Wakes>,
-    cut: Option<tokio::task::AbortHandle>,
-    /// Its Channelz counters, if they are on.
-    socket: Option<Arc<Socket>>,
-    /// Address of the peer, as in [`Peer::address`](crate::Peer::address).
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener shows it"))]
-    pub(crate) address: Box<str>,
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener shows it"))]
-    pub(crate) began: Instant,
-    /// Its protocol, once detected.
-    pub(crate) carrier: Option<Carrier>,
-}
-
-impl Shared {
-    pub(crate) fn open(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Open>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    #[cfg(any(feature = "channelz", feature = "http"))]
-    pub(crate) fn listening(&self) -> &[(u64, Address)] {
-        self.listening.get().map_or(&[], Vec::as_slice)
-    }
-
-    fn cut_all(&self) {
-        let all = std::mem::take(&mut *self.open());
-        for connection in all.into_values() {
-            if let Some(carrier) = connection.carrier {
-                self.metrics.end(carrier);
-            }
-            if let Some(cut) = connection.cut {
-                cut.abort();
-            }
-        }
-    }
-}
-
-/// Returns the error for calls that did not end during the drain.
-pub(crate) fn going_away() -> Status {
-    Status::unavailable("the server is going away, and the call did not end in the time that was left")
 }
 
 /// Resolves on Ctrl-C or, on Unix, SIGTERM.

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     Address, Error,
     net::{Listener, Pipe},
-    server::Shared,
+    serving::ServerState,
 };
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// State that request handling reads.
 pub(super) struct View {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ServerState>,
     pub(super) pages: Vec<(String, PageOf)>,
     token: Option<String>,
 }
@@ -48,7 +48,7 @@ pub(super) struct View {
 pub(crate) async fn start(
     admin: Admin,
     address: &Address,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 ) -> Result<(Address, AbortHandle), Error> {
     let failed = |error| Error::bind(format!("admin at {address}: {error}"), error);
     let listener = Listener::bind(address).await.map_err(failed)?;

@@ -10,7 +10,7 @@ use crate::{
     flags::Flag,
     limits::Unit,
     metrics::{Carrier, Latency},
-    server::{Phase, Shared},
+    serving::{Phase, ServerState},
 };
 use ::http::{Request, StatusCode, Uri, header::ACCEPT};
 use bytes::Bytes;
@@ -153,7 +153,7 @@ fn index(view: &View) -> Page {
     Page::new("switchboard").note("every page comes as JSON with ?format=json").table(pages)
 }
 
-fn about(shared: &Shared) -> Table {
+fn about(shared: &ServerState) -> Table {
     Table::facts("about")
         .fact("switchboard", env!("CARGO_PKG_VERSION"))
         .fact("pid", u64::from(std::process::id()))
@@ -161,7 +161,7 @@ fn about(shared: &Shared) -> Table {
         .fact("uptime_s", shared.metrics.began.elapsed().as_secs())
 }
 
-fn status(shared: &Shared) -> Page {
+fn status(shared: &ServerState) -> Page {
     let stats = shared.stats();
     let mut listeners = Table::new("listeners", ["address"]);
     for (_, address) in shared.listening() {
@@ -234,7 +234,7 @@ fn microseconds(times: &Latency, part: f64) -> Cell {
     (times.count() > 0).then(|| times.quantile(part).as_secs_f64() * 1e6).into()
 }
 
-fn vars(shared: &Shared, query: &str) -> Page {
+fn vars(shared: &ServerState, query: &str) -> Page {
     let filter = parameter(query, "filter").unwrap_or_default();
     let text = shared.stats().prometheus();
     let mut vars = Table::facts("vars");
@@ -247,7 +247,7 @@ fn vars(shared: &Shared, query: &str) -> Page {
     Page::new("vars").table(vars)
 }
 
-fn connections(shared: &Shared) -> Page {
+fn connections(shared: &ServerState) -> Page {
     let mut table = Table::new(
         "connections",
         [
@@ -271,7 +271,7 @@ fn connections(shared: &Shared) -> Page {
     oldest.sort_unstable_by_key(|(number, _)| **number);
     for (number, open) in oldest.into_iter().take(ROWS_MAX) {
         let (counts, (held, paused)) = (open.counts(), open.held());
-        let count = |part: fn(&crate::server::Counts) -> u64| counts.as_ref().map(part).into();
+        let count = |part: fn(&crate::metrics::ConnectionCounts) -> u64| counts.as_ref().map(part).into();
         table.push([
             (*number).into(),
             (*open.address).into(),
@@ -296,7 +296,7 @@ fn connections(shared: &Shared) -> Page {
     if all > ROWS_MAX { page.note(format!("the oldest {ROWS_MAX} of {all}")) } else { page }
 }
 
-async fn calls(shared: &Shared) -> Page {
+async fn calls(shared: &ServerState) -> Page {
     let (calls, missing) = shared.calls(PATIENCE).await;
     let mut table =
         Table::new("calls", ["age_ms", "left_ms", "method", "wire", "peer", "connection", "stage"]);
@@ -323,7 +323,7 @@ async fn calls(shared: &Shared) -> Page {
     if all > calls.len() { page.note(format!("{} of {all}", calls.len())) } else { page }
 }
 
-fn peers(shared: &Shared) -> Page {
+fn peers(shared: &ServerState) -> Page {
     let columns = ["peer", "open", "connections", "calls", "failed", "received_bytes", "sent_bytes"];
     let mut table = Table::new("peers", columns);
     for peer in shared.metrics.peers.stats() {
@@ -340,7 +340,7 @@ fn peers(shared: &Shared) -> Page {
     Page::new("peers").table(table)
 }
 
-fn limits(shared: &Shared) -> Page {
+fn limits(shared: &ServerState) -> Page {
     let mut table = Table::new("limits", ["limit", "value", "source", "what"]);
     for limit in Limit::ALL {
         let (value, source) = (shared.limits.get(*limit), shared.limits.source(*limit));
@@ -350,7 +350,7 @@ fn limits(shared: &Shared) -> Page {
     Page::new("limits").note("those of the server; listeners may have their own").table(table)
 }
 
-fn flags(shared: &Shared) -> Page {
+fn flags(shared: &ServerState) -> Page {
     let mut changes = Table::new("changes", ["seconds_ago", "change"]);
     let now = SystemTime::now();
     for change in shared.flags.changes() {
@@ -389,7 +389,7 @@ fn health(phase: Phase, path: &str, form: Form) -> PageResponse {
     PageResponse { status, ..PageResponse::of(&page, form) }
 }
 
-fn metrics<B>(shared: &Shared, request: &Request<B>) -> PageResponse {
+fn metrics<B>(shared: &ServerState, request: &Request<B>) -> PageResponse {
     let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let stats = shared.stats();
     let (kind, content) = if accept.contains("application/openmetrics-text") {

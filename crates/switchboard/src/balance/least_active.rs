@@ -16,7 +16,7 @@ impl Balance for LeastActive {
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
-    use crate::balance::{Endpoint, mix};
+    use crate::{balance::Endpoint, clock::mix};
 
     #[test]
     fn contract() {

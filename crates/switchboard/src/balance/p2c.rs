@@ -60,10 +60,7 @@ fn cost(endpoint: &Endpoint, pick: &Pick<'_>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
-    use crate::{
-        Code,
-        balance::{Outcome, mix},
-    };
+    use crate::{Code, balance::Outcome, clock::mix};
     use std::{collections::BinaryHeap, time::Duration};
 
     #[test]

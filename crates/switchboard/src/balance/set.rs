@@ -1,6 +1,7 @@
 //! The endpoints that a balancer chooses from.
 
-use super::{Endpoint, Pick, fnv1a, mix};
+use super::{Endpoint, Pick, fnv1a};
+use crate::clock::mix;
 use std::{
     any::Any,
     collections::HashSet,

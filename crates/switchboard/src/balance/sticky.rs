@@ -43,7 +43,7 @@ impl Balance for Sticky {
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
-    use crate::balance::{Random, mix};
+    use crate::{balance::Random, clock::mix};
 
     #[test]
     fn contract() {

@@ -1,7 +1,7 @@
 //! Notifies layers of the end of a reply.
 
 use super::Reply;
-use crate::{Metadata, Result, Status, compression::Message, stream::Items};
+use crate::{Metadata, Result, Status, compression::Message, queue::Items};
 use std::{
     pin::Pin,
     task::{Context, Poll},

@@ -4,16 +4,13 @@ use super::{Call, Cx, Reply, ReplyBody, RequestBody, Streamed};
 use crate::{
     Metadata, Result,
     compression::{Message, Packing},
-    stream::{Items, Passing},
+    queue::{Items, Passing},
 };
 use bytes::Bytes;
 use std::{
     pin::Pin,
     task::{Context, Poll},
 };
-
-/// Changes the messages of a stream, for a layer.
-pub(crate) type Change = Box<dyn FnMut(Bytes) -> Result<Bytes> + Send + Sync>;
 
 impl Call {
     /// Returns the request message, encoded in [`codec`](Self::codec); `None` if the requests are a stream.

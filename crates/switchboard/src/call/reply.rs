@@ -4,7 +4,7 @@ use super::{Cx, ReplyMetadata};
 use crate::{
     Metadata, Payload, Result,
     compression::{Message, Packing},
-    stream::Items,
+    queue::Items,
 };
 use bytes::Bytes;
 use std::{

@@ -7,7 +7,7 @@
 use crate::{
     Codec, Metadata, Status,
     compression::Message,
-    stream::{Batch, Queue},
+    queue::{Batch, Queue},
 };
 use bytes::Bytes;
 use std::{mem, sync::Arc, task::Waker, time::Instant};

@@ -13,7 +13,7 @@ pub use partitioned::Partitioned;
 pub use selective::Selective;
 
 use super::{Begin, CallOptions, Channel, ChannelKind, calls::RawResponse, streaming::StartedStream, unary};
-use crate::{Codec, Result, Status, stream::Queue};
+use crate::{Codec, Result, Status, queue::Queue};
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Instant};
 

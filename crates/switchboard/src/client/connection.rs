@@ -25,9 +25,9 @@ use super::{
 use crate::{
     Code, Codec, Metadata, Pushes, Result, Retry, Status,
     compression::Message,
-    driver::{CallWaker, Wakes},
+    connection::{CallWaker, Wakes},
     net::{self, Io},
-    stream::{self, Batch, Queue},
+    queue::{self, Batch, Queue},
 };
 use bytes::{Bytes, BytesMut};
 use ending::Activity;
@@ -671,7 +671,7 @@ impl Inner {
             match stream.batch.poll_next(&outbound, &mut Context::from_waker(waker)) {
                 Poll::Pending => break,
                 Poll::Ready(Some(Ok(item))) => {
-                    stream.credit -= stream::weight(&item.bytes) as i64;
+                    stream.credit -= queue::weight(&item.bytes) as i64;
                     if let Err(status) = wire.item(id, &item.bytes, item.compressed, out) {
                         failed = Some(status);
                         break;

@@ -28,15 +28,12 @@ mod streams;
 mod working;
 
 pub(super) use budget::Budget;
-#[cfg(feature = "http")]
-pub(super) use calls::ATTEMPT;
 pub(super) use calls::{First, unary};
 pub(super) use explain::AttemptLog;
 pub use explain::{Attempt, Candidate, Explained, Explanation};
 pub(super) use link::EndpointPermit;
 pub use policy::FailMode;
 pub(super) use policy::Policy;
-pub(crate) use policy::distance;
 pub(super) use retry_state::{may_repeat, with_text};
 pub use spread::Receipt;
 pub use stats::EndpointStats;

@@ -42,7 +42,7 @@ use super::{Begin, ChannelKind, RequiredCallShape, calls, options::Options, pool
 use crate::{
     Code, Codec, Origin, Result, Retry, Status,
     net::{Address, Carries},
-    stream::Queue,
+    queue::Queue,
 };
 use bytes::Bytes;
 use head::OutgoingRequest;

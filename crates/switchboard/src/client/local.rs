@@ -5,9 +5,9 @@ use crate::{
     Call, Cx, Layer, Limit, Limits, Metadata, Peer, Reply, Result, Service, Status,
     call::{ReplyBody, ReplyParts, RequestBody},
     context,
-    driver::{Erased, ErasedService, guarded_next},
+    dispatch::{Erased, ErasedService},
     guard::Wires,
-    stream::{Items, Queue, too_large},
+    queue::{Items, Queue, guarded_next, too_large},
 };
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Instant};
 

@@ -4,7 +4,7 @@
 use super::http::{Dialect, Http};
 use super::{
     Channel, ChannelKind, Cut, address_list,
-    fleet::{Policy, distance},
+    fleet::Policy,
     layered::RequiredCallShape,
     pool::Pool,
     wires::{self, WireConfig},
@@ -18,6 +18,7 @@ use crate::{
     compression::Calling,
     discover::Registry,
     limits::Source,
+    near::nearest,
     net::{Address, Dialling},
     runtime,
 };
@@ -553,9 +554,8 @@ const OPTIONS: [&str; 36] = [
 /// The status for an unknown option, with the most similar known one.
 fn unknown_option(name: &str, url: &str) -> Status {
     let limits = Limit::ALL.iter().map(|limit| limit.name());
-    let near = OPTIONS.into_iter().chain(limits).map(|known| (distance(name, known), known)).min();
-    let hint = match near.filter(|(distance, _)| *distance <= 3.min(name.len() / 2)) {
-        Some((_, near)) => format!("did you mean {near}?"),
+    let hint = match nearest(name, OPTIONS.into_iter().chain(limits)) {
+        Some(near) => format!("did you mean {near}?"),
         None => format!("options are {}, and the limits", OPTIONS.join(", ")),
     };
     Status::invalid_argument(format!("{name:?} in {url:?} is not a channel option or limit; {hint}"))

@@ -27,9 +27,6 @@ use std::{
 };
 use tokio::{runtime::Handle, sync::OwnedMutexGuard, task::JoinHandle};
 
-/// First pause after a failed connect; it doubles from there.
-const BACKOFF_MIN: Duration = Duration::from_millis(50);
-
 pub(super) struct Pool<C: Link = Connection> {
     addresses: Vec<Address>,
     /// `connections` slots for each address.
@@ -389,7 +386,8 @@ impl<C: Link> ConnectionSlot<C> {
 impl Backoff {
     fn failed(&mut self, status: &Status, max: Duration) {
         self.failures += 1;
-        self.until = Some(crate::clock::after(crate::clock::now(), pause(self.failures, max)));
+        self.until =
+            Some(crate::clock::after(crate::clock::now(), crate::backoff::pause(self.failures, max)));
         self.last = Some(status.clone().with_retry(Retry::Safe));
     }
 
@@ -399,33 +397,11 @@ impl Backoff {
     }
 }
 
-/// Returns the back-off pause, which doubles with each failure up to `max`; random between half of it and the whole, so
-/// that clients do not synchronize.
-pub(crate) fn pause(failures: u32, max: Duration) -> Duration {
-    let whole = BACKOFF_MIN.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(max);
-    (whole / 2).saturating_add(whole.mul_f64(crate::clock::fraction() / 2.0))
-}
-
 impl<C: Link> fmt::Display for Pool<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, address) in self.addresses.iter().enumerate() {
             write!(f, "{}{address}", if at == 0 { "" } else { "," })?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_the_maximum() {
-        let max = Duration::from_secs(5);
-        for failures in 1..40 {
-            let pause = pause(failures, max);
-            let whole = BACKOFF_MIN.saturating_mul(1 << (failures - 1).min(16)).min(max);
-            assert!(pause >= whole / 2 && pause <= whole, "{failures}: {pause:?}");
-        }
     }
 }

@@ -7,10 +7,8 @@ use super::{
     unary::{Response, response_of},
 };
 use crate::{
-    Codec, Receiver, Result, Sender, Status,
-    call::RequestBody,
-    compression::Packing,
-    stream::{Follow, Queue},
+    Codec, Receiver, Result, Sender, Status, call::RequestBody, compression::Packing, queue::Queue,
+    stream::Follow,
 };
 use bytes::Bytes;
 use std::{

@@ -9,9 +9,9 @@ use super::{
 use crate::{
     Codec, Compression, Metadata, Origin, Payload, Reply, Result, Status,
     call::{ReplyBody, ReplyParts, RequestBody},
-    codec::Pieces,
     compression::{Message, Packing},
-    guard,
+    payload::Pieces,
+    reserved::EXPLAIN_REQUEST,
     stream::check_reply,
 };
 use bytes::Bytes;
@@ -89,7 +89,7 @@ impl<R> UnaryCall<R> {
         );
         self.raw.begin.options().attempt_log = Some(attempt_log.clone());
         // When the metadata is full, the server reports no limits.
-        let _ = self.raw.begin.metadata.insert(guard::EXPLAIN_REQUEST.0, guard::EXPLAIN_REQUEST.1);
+        let _ = self.raw.begin.metadata.insert(EXPLAIN_REQUEST.0, EXPLAIN_REQUEST.1);
         // A fleet logs its attempts itself; other channels make one attempt.
         let is_fleet = channel.as_ref().is_some_and(|channel| matches!(&*channel.0, ChannelKind::Fleet(_)));
         let only = (!is_fleet).then(|| attempt_log.begin(before.channel.clone()));

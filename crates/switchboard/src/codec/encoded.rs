@@ -1,7 +1,10 @@
 //! Protobuf messages that stay encoded: read in place, and sent without building the message.
 
-use super::{PARTS_FROM, Payload, proto, short_name};
-use crate::{Codec, Cx, Result};
+use super::{proto, short_name};
+use crate::{
+    Codec, Cx, Result,
+    payload::{PARTS_FROM, Payload},
+};
 use buffa::{HasMessageView, Message, MessageView, SizeCache, ViewEncode};
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};

@@ -6,6 +6,7 @@
 
 mod access;
 
+use crate::near::nearest;
 use access::{Role, Watch};
 use serde::{
     Deserializer,
@@ -13,8 +14,6 @@ use serde::{
 };
 use std::{cell::RefCell, fmt::Write};
 
-/// Names that differ in more letters than this are not offered.
-const LETTERS_MAX: usize = 3;
 /// Longest path in an error, in bytes: the names in it are the caller's.
 const PATH_BYTES_MAX: usize = 256;
 
@@ -65,12 +64,12 @@ impl<E> Failure<E> {
     }
 
     /// Looks among `names`, the fields of the outermost message, for the unknown one.
-    pub(super) fn near(mut self, names: &[&'static str]) -> Failure<E> {
+    pub(super) fn nearest(mut self, names: &[&'static str]) -> Failure<E> {
         if let Some(unknown) = &mut self.unknown
             && unknown.near.is_none()
             && !unknown.path.contains(['.', '['])
         {
-            unknown.near = near(&unknown.path, names);
+            unknown.near = nearest(&unknown.path, names.iter().copied());
         }
         self
     }
@@ -91,12 +90,6 @@ pub(super) fn read<'de, T: DeserializeOwned, D: Deserializer<'de>>(
         unknown: track.unknown.into_inner(),
         error,
     })
-}
-
-/// The name that is nearest to `name`, if one is near.
-fn near(name: &str, names: &[&'static str]) -> Option<&'static str> {
-    let near = names.iter().map(|known| (crate::client::distance(name, known), *known)).min()?;
-    (near.0 <= LETTERS_MAX.min(name.len() / 2)).then_some(near.1)
 }
 
 impl Track {
@@ -128,7 +121,8 @@ impl Track {
         if !self.refuses_unknown || names.contains(&name) {
             return false;
         }
-        *self.unknown.borrow_mut() = Some(Unknown { path: path.clone(), near: near(name, names) });
+        *self.unknown.borrow_mut() =
+            Some(Unknown { path: path.clone(), near: nearest(name, names.iter().copied()) });
         true
     }
 }

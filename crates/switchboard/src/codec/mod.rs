@@ -7,36 +7,20 @@ pub mod proto;
 pub mod serde;
 pub mod thrift;
 
-mod arena;
 #[cfg(feature = "proto")]
 mod encoded;
 mod located;
-mod payload;
 mod raw;
 mod request;
-#[cfg(feature = "proto")]
-mod segments;
 
 #[cfg(feature = "proto")]
 pub use encoded::Encoded;
-pub use payload::Payload;
-pub(crate) use payload::Pieces;
 #[doc(hidden)]
 pub use request::{read_request, receive_request};
-#[cfg(feature = "proto")]
-pub(crate) use segments::MESSAGE_MIN as PARTS_FROM;
 
 use crate::{Codec, Status};
 use ::serde::de::DeserializeOwned;
 use std::fmt;
-
-/// Offset of a message in memory of its own.
-///
-/// Allocators return large memory at the same offset in a page, and the source of a copy usually lies at the start of
-/// such memory as well. After a few bytes of tag and length, the copy goes to an offset 1 to 15 bytes further in its
-/// page than its source. In that case `rep movsb`, which C libraries and the kernel use for copies, takes 13 times as
-/// long on some processors (AMD Zen 3 to 5: 3.5 instead of 47 GB/s).
-const OFFSET: usize = 128;
 
 /// Returns the status for bytes that cannot be decoded as the message.
 fn malformed(type_name: &str, codec: Codec, error: &dyn fmt::Display) -> Status {
@@ -74,7 +58,7 @@ fn read_strict_json<T: DeserializeOwned>(
 ) -> Result<T, Status> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let message = located::read(&mut reader, true);
-    let message = message.map_err(|failure| malformed(type_name, codec, &failure.near(names)))?;
+    let message = message.map_err(|failure| malformed(type_name, codec, &failure.nearest(names)))?;
     reader.end().map_err(|error| malformed(type_name, codec, &error))?;
     Ok(message)
 }

@@ -1,10 +1,10 @@
 //! Protobuf messages: binary, protobuf JSON, or the same mapping in MessagePack.
 
-use super::{
-    PARTS_FROM, Payload, arena, foreign, malformed, msgpack, read_json, read_strict_json, segments::Segments,
-    short_name,
+use super::{foreign, malformed, msgpack, read_json, read_strict_json, short_name};
+use crate::{
+    Codec, Result,
+    payload::{PARTS_FROM, Payload, arena, segments::Segments},
 };
-use crate::{Codec, Result};
 use buffa::{
     DEFAULT_ELEMENT_MEMORY_LIMIT, DEFAULT_UNKNOWN_FIELD_LIMIT, DecodeContext, DecodeError, Message,
     MessageView, RECURSION_LIMIT, SizeCache,

@@ -1,6 +1,6 @@
 //! Messages of requests for generated code: read as the codec says, and strictly where that was chosen.
 
-use crate::{Codec, Cx, Params, Receiver, Result, call::RawReceiver};
+use crate::{Codec, Cx, Params, Receiver, Result, queue::RawReceiver};
 use bytes::Bytes;
 
 /// Reads the message of a request: with `strict`, which is given the names of the fields, where the server or the call

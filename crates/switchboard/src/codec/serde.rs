@@ -1,9 +1,10 @@
 //! Serde types: postcard between Rust programs, JSON and MessagePack with all others.
 
-use super::{
-    OFFSET, Payload, foreign, located, malformed, msgpack, raw, read_json, read_strict_json, short_name,
+use super::{foreign, located, malformed, msgpack, raw, read_json, read_strict_json, short_name};
+use crate::{
+    Codec, Result,
+    payload::{OFFSET, Payload},
 };
-use crate::{Codec, Result};
 use bytes::{Buf, Bytes};
 use serde::{Serialize, de::DeserializeOwned};
 use std::cell::Cell;

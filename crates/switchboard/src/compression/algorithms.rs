@@ -41,7 +41,7 @@ pub(super) fn decompress(encoding: Encoding, message: Bytes, bytes_max: u32) -> 
 /// Algorithms of HTTP; the providers reuse their working memory for the next message.
 #[cfg(feature = "http")]
 pub(crate) static REGISTRY: LazyLock<CompressionRegistry> =
-    LazyLock::new(|| CompressionRegistry::default().register(crate::http::deflate::Deflate));
+    LazyLock::new(|| CompressionRegistry::default().register(super::deflate::Deflate));
 
 #[cfg(feature = "http")]
 fn stream(encoding: Encoding, message: Bytes, bytes_max: u32) -> Result<Bytes, Unreadable> {

@@ -4,7 +4,7 @@ use super::{
     BoxFuture, Instance, Lease, Options, Registry, Snapshot, SnapshotSource, Watch, WatchState, cache, lease,
     settle::Settle,
 };
-use crate::{Code, Result, Status, client};
+use crate::{Code, Result, Status, backoff};
 use std::{
     collections::HashMap,
     convert::Infallible,
@@ -358,7 +358,7 @@ async fn follow_with_backoff(backend: &dyn Backend, feed: &Feed) {
         feed.failed.notify_one();
         let was_stable = feed.lists() > lists && started.elapsed() >= STABLE_AFTER;
         failures = if was_stable { 1 } else { failures + 1 };
-        sleep(client::pause(failures, feed.options.retry_max)).await;
+        sleep(backoff::pause(failures, feed.options.retry_max)).await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Leases: registrations that are renewed until their holder ends.
 
 use super::{Backend, Held, Instance, Options};
-use crate::{Code, Result, Retry, Status, client};
+use crate::{Code, Result, Retry, Status, backoff};
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -173,8 +173,11 @@ impl Keeper {
                 }
             };
             failures = if kept.is_ok() { 0 } else { failures + 1 };
-            pause =
-                if kept.is_ok() { share } else { client::pause(failures, self.options.retry_max.min(share)) };
+            pause = if kept.is_ok() {
+                share
+            } else {
+                backoff::pause(failures, self.options.retry_max.min(share))
+            };
             self.report(kept);
         }
     }

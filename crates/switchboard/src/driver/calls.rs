@@ -1,9 +1,9 @@
 //! Table of the calls of one connection that did not finish in the turn that started them.
 
-use super::wakes::{CallWaker, Wakes};
 use crate::{
     Caller,
-    stream::{Items, Queue},
+    connection::{CallWaker, Wakes},
+    queue::{Items, Queue},
     trace::Trace,
 };
 use std::{

@@ -8,13 +8,6 @@
 //! ```
 
 mod calls;
-mod dispatch;
-mod pause;
 mod server;
-mod wakes;
 
-pub(crate) use dispatch::{Dispatch, Erased, ErasedService};
-#[cfg(feature = "http")]
-pub(crate) use pause::Pause;
-pub(crate) use server::{Accepted, Connection, guarded_next};
-pub(crate) use wakes::{CallWaker, Wakes};
+pub(crate) use server::{Accepted, Connection};

@@ -10,22 +10,18 @@ mod streams;
 #[cfg(test)]
 mod turns;
 
-pub(crate) use streams::guarded_next;
-
-use super::{
-    Dispatch, Wakes,
-    calls::{Calls, Stage},
-    pause::Pause,
-};
+use super::calls::{Calls, Stage};
 use crate::{
     Metadata, Peer, Pusher, Status,
     clock::after,
     compression::Message,
+    connection::{Flight, Pause, SHOWN_MAX, Wakes},
+    dispatch::Dispatch,
     guard::BatchScope,
     metrics::{Carrier, Tally, Wire},
     net::{self, Io},
     runtime,
-    server::{Flight, SHOWN_MAX, Shared, going_away},
+    serving::{ServerState, going_away},
 };
 use bytes::BytesMut;
 use memory::ConnectionMemory;
@@ -61,7 +57,7 @@ const LINGER: Duration = Duration::from_millis(500);
 /// Driver of one accepted connection; the future ends with the connection.
 pub(crate) struct Connection<W: ?Sized> {
     io: Box<dyn Io>,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     peer: Arc<Peer>,
     limits: Limits,
     /// Limits of the listener; `limits` is their part for the wire.
@@ -151,7 +147,7 @@ pub(crate) struct Accepted {
     pub(crate) peer: Peer,
     /// Limits of the listener.
     pub(crate) settings: Arc<crate::Limits>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ServerState>,
     pub(crate) wakes: Arc<Wakes>,
     /// Index of its worker's counters.
     pub(crate) shard: usize,
@@ -161,7 +157,7 @@ impl<W: ServerWire> Connection<W> {
     /// Takes over a connection whose first bytes are in `input`.
     pub(crate) fn new(accepted: Accepted, wire: W) -> Connection<W> {
         let Accepted { io, input, mut peer, settings, shared, wakes, shard } = accepted;
-        peer.pusher = wire.pushes().map(|room| Pusher::new(&wakes, &settings, room));
+        peer.pusher = wire.pushes().map(|room| Pusher::new(wakes.clone().into(), &settings, room));
         let now = crate::clock::now();
         let counted = match Wire::of(peer.wire) {
             Wire::BaiduStd => (Wire::BaiduStd, Carrier::BaiduStd),

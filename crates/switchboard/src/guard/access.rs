@@ -1,6 +1,6 @@
 //! Access rules: allowed networks, and rules by method.
 
-use super::pattern;
+use crate::pattern;
 use crate::{Caller, Error, Peer, Result, Status};
 use std::{fmt, net::IpAddr, str::FromStr};
 

@@ -1,6 +1,6 @@
 //! Upper bounds of call deadlines, independent of the callers' deadlines.
 
-use super::pattern;
+use crate::pattern;
 use crate::{Error, Flag};
 use std::time::{Duration, Instant};
 use switchboard_wire::{MethodId, MethodTable};

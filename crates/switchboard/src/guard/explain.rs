@@ -7,13 +7,11 @@
 //! `switchboard.Limits/Explain` admits; without such a rule it is never sent.
 
 use super::{Chain, Permit, access::Check};
-use crate::{Call, Cx, Reply, Result, Status};
+use crate::{
+    Call, Cx, Reply, Result, Status,
+    reserved::{EXPLAIN_REQUEST, LIMITS_REPORT},
+};
 use std::{fmt::Write, time::Instant};
-
-/// Metadata by which a caller requests the report.
-pub(crate) const EXPLAIN_REQUEST: (&str, &str) = ("switchboard-explain", "limits");
-/// Metadata that contains the report.
-pub(crate) const LIMITS_REPORT: &str = "switchboard-limits";
 
 /// The report on one call.
 pub(crate) struct LimitsReport {

@@ -4,7 +4,8 @@ use super::{Chain, batch, concurrency::Timed, fair::FairPermit};
 use crate::{
     Reply, Result,
     compression::Message,
-    stream::{Items, Passing},
+    layer::{DetachPermits, DetachedPermits},
+    queue::{Items, Passing},
 };
 use std::{
     pin::Pin,
@@ -85,25 +86,18 @@ impl<'a> Permit<'a> {
     }
 }
 
-/// Detaches the permits of a call that outlives its caller.
-pub(crate) trait DetachPermits: Sync {
-    /// Takes the permits, which `self` then no longer releases.
-    fn take(&self) -> Option<Detached>;
-}
-
 impl DetachPermits for Mutex<Permit<'_>> {
-    fn take(&self) -> Option<Detached> {
+    fn take(&self) -> Option<Box<dyn DetachedPermits>> {
         let held = self.lock().unwrap_or_else(PoisonError::into_inner).held.take();
-        held.filter(|held| held.entered > 0).map(|held| Detached(held.owned()))
+        let held = held.filter(|held| held.entered > 0)?;
+        Some(Box::new(Detached(held.owned())))
     }
 }
 
-/// Permits of a call whose caller is gone; dropping them releases them.
-pub(crate) struct Detached(Held<Arc<Chain>>);
+struct Detached(Held<Arc<Chain>>);
 
-impl Detached {
-    /// Releases the permits of a call that has ended, successfully or not.
-    pub(crate) fn end(self, is_ok: bool) {
+impl DetachedPermits for Detached {
+    fn end(self: Box<Self>, is_ok: bool) {
         self.0.end(is_ok);
     }
 }

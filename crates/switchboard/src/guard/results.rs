@@ -11,6 +11,7 @@ use crate::{
     call::{ReplyBody, ReplyParts, RequestBody},
     context,
     layer::BoxFuture,
+    reserved::IDEMPOTENCY_KEY,
 };
 use bytes::Bytes;
 use std::{
@@ -83,8 +84,6 @@ impl ResultCache {
     }
 }
 
-/// Metadata with a call's key.
-pub(crate) const KEY: &str = "idempotency-key";
 /// Metadata that is set on stored responses.
 const REPLAYED: &str = "idempotency-replayed";
 /// Metadata that distinguishes callers where no guard and no layer identifies the caller.
@@ -110,7 +109,7 @@ impl Keeper {
     /// Serves a call that has a key.
     async fn answer(&self, call: Call, key: Bytes, next: Next<'_>) -> Result<Reply> {
         if key.is_empty() || key.len() > KEY_MAX {
-            let text = format!("{KEY} has {} bytes where 1 to {KEY_MAX} belong", key.len());
+            let text = format!("{IDEMPOTENCY_KEY} has {} bytes where 1 to {KEY_MAX} belong", key.len());
             return Err(Status::invalid_argument(text));
         }
         let RequestBody::One(message) = call.body() else { return next.call(call).await };
@@ -147,7 +146,7 @@ impl Keeper {
                 }
                 KeyLookup::Ended(kept) => return kept.reply(true),
                 KeyLookup::Another => {
-                    let text = format!("this {KEY} belongs to a call with another request");
+                    let text = format!("this {IDEMPOTENCY_KEY} belongs to a call with another request");
                     return Err(Status::invalid_argument(text));
                 }
                 KeyLookup::Full(pause) => {
@@ -191,7 +190,7 @@ impl Layer for Keeper {
     fn call<'a>(&'a self, call: Call, next: Next<'a>) -> BoxFuture<'a, Result<Reply>> {
         let covered = self.methods.get(usize::from(call.method())).is_some_and(|covered| *covered)
             && call.cx().method().kind == Kind::Unary;
-        match call.cx().metadata().value(KEY).filter(|_| covered).cloned() {
+        match call.cx().metadata().value(IDEMPOTENCY_KEY).filter(|_| covered).cloned() {
             Some(key) => Box::pin(self.answer(call, key, next)),
             None => next.call(call),
         }

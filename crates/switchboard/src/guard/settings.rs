@@ -8,13 +8,14 @@ use super::{
     deadlines::Deadlines,
     fair::Queue,
     hooks::{Connected, Hooks},
-    pattern, rate,
+    rate,
     results::Keeper,
 };
 use crate::{
     Error, Flag, Peer, Result,
     auth::{Accepted, Auth},
     layer::Layer,
+    pattern,
 };
 use std::{net::IpAddr, sync::Arc, time::Duration};
 use switchboard_wire::{MethodId, MethodTable};

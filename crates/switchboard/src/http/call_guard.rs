@@ -7,10 +7,12 @@ use super::{
 use crate::{
     Caller, Code, Kind, Peer, Result, Retry, Status,
     access::{Busy, CallerWatch, Entry},
+    connection::Flight,
     context,
+    http::HttpState,
     memory::Level,
     metrics::{Ended, Tally, Wire},
-    server::{Flight, Shared, going_away},
+    serving::going_away,
     trace::Trace,
 };
 use std::{
@@ -127,7 +129,7 @@ impl CallGuard {
         self.charge.connection_memory()
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &HttpState {
         self.connection_memory().shared()
     }
 

@@ -22,12 +22,8 @@ use super::{
     websocket::{self, Upgrades},
 };
 use crate::{
-    Kind, Limit, Limits, Peer,
-    driver::Accepted,
-    metrics::Carrier,
-    net::Io,
-    runtime,
-    server::{Drain, Shared},
+    Kind, Limit, Limits, Peer, driver::Accepted, http::HttpState, metrics::Carrier, net::Io, runtime,
+    serving::Drain,
 };
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -73,8 +69,8 @@ pub(super) const ENVELOPE: usize = 5;
 /// Serves one connection to its end. If the connection is upgraded to a WebSocket, that is the end of the WebSocket.
 ///
 /// When the server drains, the peer is notified and running calls may complete.
-pub(crate) async fn serve(accepted: Accepted) {
-    let Accepted { io, input: first, peer, settings, shared, wakes, shard } = accepted;
+pub(crate) async fn serve(accepted: Accepted, shared: Arc<HttpState>) {
+    let Accepted { io, input: first, peer, settings, shared: server, wakes, shard } = accepted;
     let is_http2 = first.starts_with(b"PRI ");
     let drain = shared.drain_http.subscribe();
     let unread_max = if is_http2 { CONNECTION_WINDOW as usize } else { http1_buffer(&settings) };
@@ -100,7 +96,9 @@ pub(crate) async fn serve(accepted: Accepted) {
         until_end(connection, shut_down, drain, &settings, &served, is_unused).await
     };
     if let Some(upgrade) = upgrades.take() {
-        return upgrade.run(|io, input| Accepted { io, input, peer, settings, shared, wakes, shard }).await;
+        return upgrade
+            .run(|io, input| Accepted { io, input, peer, settings, shared: server, wakes, shard })
+            .await;
     }
     if let Err(error) = ended {
         if error.is_parse() {
@@ -201,7 +199,7 @@ struct RequestRouter {
     others: Option<Box<UndeclaredServices>>,
     rest: rest::Caller,
     dispatch: Arc<Dispatch>,
-    shared: Arc<Shared>,
+    shared: Arc<HttpState>,
     jsonrpc: JsonRpc,
     rpcx: Gateway,
     thrift: Thrift,
@@ -285,11 +283,12 @@ impl hyper::service::Service<Request<Incoming>> for RequestRouter {
     fn call(&self, request: Request<Incoming>) -> MeteredResponse {
         self.connection_memory.begin_request();
         let request = request.map(|body| MeteredBody::new(body, &self.connection_memory));
-        let response = match (self.shared.hosts.refuse(&request, self.source), &self.shared.cors) {
-            (Some(failure), _) => self.rest.refused(failure, request.uri()),
-            (None, None) => self.route(request),
-            (None, Some(cors)) => cors.around(request, |request| self.route(request)),
-        };
+        let response =
+            match (self.shared.config.hosts.refuse(&request, self.source), &self.shared.config.cors) {
+                (Some(failure), _) => self.rest.refused(failure, request.uri()),
+                (None, None) => self.route(request),
+                (None, Some(cors)) => cors.around(request, |request| self.route(request)),
+            };
         MeteredResponse { response, connection_memory: Some(self.connection_memory.clone()) }
     }
 }
@@ -331,14 +330,14 @@ impl RequestRouter {
             return Box::pin(std::future::ready(Ok(respond(StatusCode::FORBIDDEN, text))));
         }
         // This check is first, so that it applies to every protocol.
-        if let Some(failure) = cross_site::refuse(&request, self.shared.cors.as_deref()) {
+        if let Some(failure) = cross_site::refuse(&request, self.shared.config.cors.as_deref()) {
             return self.rest.refused(failure, request.uri());
         }
         if websocket::is_upgrade(&request) {
             let response = self.upgrades.respond(request, &self.shared, &self.metadata);
             return Box::pin(std::future::ready(Ok(response)));
         }
-        if let Some(page) = self.shared.pages.respond(&request) {
+        if let Some(page) = self.shared.config.pages.respond(&request) {
             return Box::pin(std::future::ready(Ok(page)));
         }
         if rpcx::is_gateway(&request) {
@@ -498,7 +497,7 @@ pub(super) struct Prefixed {
     pub(super) first: BytesMut,
     pub(super) io: Box<dyn Io>,
     /// The counters of its bytes.
-    counts: (Arc<Shared>, usize, Carrier),
+    counts: (Arc<HttpState>, usize, Carrier),
     /// Ping limits of HTTP/2.
     pings: Option<Box<Pings>>,
     connection_memory: Arc<ConnectionMemory>,

@@ -14,9 +14,10 @@
 
 use crate::{
     Status,
-    driver::Wakes,
+    connection::Wakes,
+    http::HttpState,
     memory::{LARGE, Level, PAUSE, Room},
-    server::{Shared, going_away},
+    serving::going_away,
 };
 use bytes::Bytes;
 use std::{
@@ -46,7 +47,7 @@ pub(super) type Pause = Option<Pin<Box<Sleep>>>;
 
 /// The memory that one connection holds.
 pub(super) struct ConnectionMemory {
-    shared: Arc<Shared>,
+    shared: Arc<HttpState>,
     wakes: Arc<Wakes>,
     /// Bytes by [`Part`].
     parts: [AtomicUsize; 3],
@@ -83,7 +84,7 @@ struct Unread {
 }
 
 impl ConnectionMemory {
-    pub(super) fn new(shared: Arc<Shared>, wakes: Arc<Wakes>, unread_max: usize) -> Arc<ConnectionMemory> {
+    pub(super) fn new(shared: Arc<HttpState>, wakes: Arc<Wakes>, unread_max: usize) -> Arc<ConnectionMemory> {
         Arc::new(ConnectionMemory {
             shared,
             wakes,
@@ -99,7 +100,7 @@ impl ConnectionMemory {
         })
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<HttpState> {
         &self.shared
     }
 

@@ -16,7 +16,7 @@ use crate::{
     Call, Code, Codec, Cx, Idempotency, Kind, Limit, Limits, Metadata, Peer, Reply, Result, Status,
     call::{ReplyBody, ReplyMetadata, ReplyParts, RequestBody},
     guard::Visible,
-    server::Shared,
+    http::HttpState,
 };
 use ::http::HeaderMap;
 use bytes::Bytes;
@@ -36,7 +36,7 @@ use switchboard_wire::{Found, MethodId};
 /// The services of a server as one connection calls them.
 #[derive(Clone)]
 pub(super) struct Dispatch {
-    shared: Arc<Shared>,
+    shared: Arc<HttpState>,
     standard: Arc<Standard>,
     shard: usize,
     connection_memory: Arc<ConnectionMemory>,
@@ -86,7 +86,7 @@ impl Dispatch {
         }
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<HttpState> {
         &self.shared
     }
 
@@ -351,7 +351,7 @@ impl PendingReply {
 
 /// Returns the fallback method for an undeclared path, if there is a fallback. Health never goes to the fallback, and
 /// reflection does not if the server has services to describe.
-pub(super) fn other(shared: &Arc<Shared>, path: &str, kind: Kind) -> Option<Found> {
+pub(super) fn other(shared: &Arc<HttpState>, path: &str, kind: Kind) -> Option<Found> {
     let table = &shared.table;
     if !table.takes_others() {
         return None;

@@ -9,7 +9,7 @@ use super::{
     timeout,
     unary_call::{self, Handler, UnaryCall, notify},
 };
-use crate::{Codec, Kind, Limit, Limits, Metadata, Peer, Result, Status, server::Shared};
+use crate::{Codec, Kind, Limit, Limits, Metadata, Peer, Result, Status, http::HttpState};
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE},
@@ -31,7 +31,7 @@ const KINDS: [&str; 3] = ["application/json", "application/json-rpc", "applicati
 /// JSON-RPC on one HTTP connection.
 #[derive(Clone)]
 pub(super) struct JsonRpc {
-    shared: Arc<Shared>,
+    shared: Arc<HttpState>,
     connection_memory: Arc<ConnectionMemory>,
     shard: usize,
     peer: Arc<Peer>,

@@ -35,7 +35,7 @@ pub(crate) struct Pages(HashMap<String, Page>);
 
 struct Page {
     kind: HeaderValue,
-    /// Shared by all responses.
+    /// HttpState by all responses.
     content: Bytes,
 }
 

@@ -4,7 +4,7 @@
 //! do not list the available ones.
 
 use super::{Standard, convert, decoded_body::DecodedBody};
-use crate::{Kind, Metadata, Status, server::Shared};
+use crate::{Kind, Metadata, Status, http::HttpState};
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
@@ -34,7 +34,7 @@ const CONNECT_DIGITS_MAX: usize = 10;
 /// Returns the response that refuses this request to the method `found`, if there is one; `None` if the request is
 /// valid.
 pub(super) fn refuse(
-    shared: &Shared,
+    shared: &HttpState,
     found: Option<MethodId>,
     method: &Method,
     path: &str,

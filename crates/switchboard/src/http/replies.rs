@@ -3,7 +3,7 @@
 use super::{
     call_guard::CallGuard, connection_memory::Pause, convert, requests::Requests, trailers::Trailers,
 };
-use crate::{Code, Metadata, Result, Status, compression::Message, stream::Items};
+use crate::{Code, Metadata, Result, Status, compression::Message, queue::Items};
 use bytes::Bytes;
 use connectrpc::{ConnectError, EncodedBody, EncodedStream, Protocol, Response};
 use futures_core::Stream;

@@ -1,7 +1,7 @@
 //! Moves the messages that a caller streams into the queue that the handler reads.
 
 use super::{call_guard::CallGuard, convert};
-use crate::{Metadata, Status, call::RequestBody, compression::Message, stream::Queue};
+use crate::{Metadata, Status, call::RequestBody, compression::Message, queue::Queue};
 use connectrpc::dispatcher::RequestStream;
 use std::{
     sync::Arc,

@@ -35,7 +35,7 @@ use super::{
 use crate::{
     Code, Idempotency, Kind, Status,
     guard::{OPENAPI as OPENAPI_NAME, Visible},
-    server::Shared,
+    http::HttpState,
 };
 use ::http::{
     HeaderValue, Method, Request, Response, StatusCode, Uri,
@@ -104,7 +104,7 @@ impl Rest {
 
     /// Returns the description of the visible methods. It is created once for all callers that may call the same
     /// methods.
-    fn openapi(&self, shared: &Shared, visible: &Visible) -> Bytes {
+    fn openapi(&self, shared: &HttpState, visible: &Visible) -> Bytes {
         let make = || Bytes::from(openapi::document(&shared.table, self, &shared.guarding, visible));
         if visible.is_all() {
             return self.openapi.get_or_init(make).clone();
@@ -125,13 +125,13 @@ impl Rest {
 
 /// Serves the HTTP/JSON requests of one connection.
 pub(super) struct Caller {
-    shared: Arc<Shared>,
+    shared: Arc<HttpState>,
     dispatch: Arc<Dispatch>,
     message_bytes_max: u32,
 }
 
 impl Caller {
-    pub(super) fn new(shared: Arc<Shared>, dispatch: Arc<Dispatch>, message_bytes_max: u32) -> Caller {
+    pub(super) fn new(shared: Arc<HttpState>, dispatch: Arc<Dispatch>, message_bytes_max: u32) -> Caller {
         Caller { shared, dispatch, message_bytes_max }
     }
 
@@ -156,7 +156,7 @@ impl Caller {
         }
         if uri.path() == OPENAPI
             && (verb == Method::GET || verb == Method::HEAD)
-            && self.shared.rest.options.openapi
+            && self.shared.config.rest.options.openapi
         {
             return Ok(self.describe(request));
         }
@@ -165,10 +165,10 @@ impl Caller {
         if is_method && verb == Method::POST {
             return self.plain(request);
         }
-        match self.shared.rest.routes.find(&verb, uri.path()) {
+        match self.shared.config.rest.routes.find(&verb, uri.path()) {
             Found::Route(index, segments) => {
-                let route = &self.shared.rest.routes.routes[index];
-                let cors = self.shared.cors.as_deref();
+                let route = &self.shared.config.rest.routes.routes[index];
+                let cors = self.shared.config.cors.as_deref();
                 if !reads(&self.shared.table, route.method)
                     && let Some(refused) = cross_site::refuse_read(&request, cors, &route.name)
                 {
@@ -198,7 +198,9 @@ impl Caller {
         Box::pin(async move {
             let headers = head::metadata_headers(&head.headers);
             let mut response = match dispatch.describe_page(&headers, OPENAPI_NAME).await {
-                Ok(visible) => reply::whole(shared.rest.openapi(&shared, &visible), "application/json"),
+                Ok(visible) => {
+                    reply::whole(shared.config.rest.openapi(&shared, &visible), "application/json")
+                }
                 Err(status) => Failure::new(&status).response(Style::Rest),
             };
             if !shared.guarding.is_open() {
@@ -330,11 +332,11 @@ fn reads(table: &MethodTable, method: MethodId) -> bool {
 }
 
 /// Lists the paths that a caller may call, as many as fit an error text.
-fn paths(shared: &Shared, visible: &Visible) -> String {
+fn paths(shared: &HttpState, visible: &Visible) -> String {
     /// Enough to recognise a misspelt path.
     const LISTED: usize = 20;
     let table = &shared.table;
-    let routes = shared.rest.routes.routes.iter().filter(|route| visible.has(route.method));
+    let routes = shared.config.rest.routes.routes.iter().filter(|route| visible.has(route.method));
     let rules = routes.map(|route| format!("{} {}", route.rule.verb, route.rule.path));
     let ids = (0..table.len()).map(|at| MethodId(at as u16)).filter(|id| visible.has(*id));
     let methods = ids.map(|id| table.full_name(id)).filter(|name| table.find(name).is_some());

@@ -21,7 +21,7 @@ use super::{
     metered_body::MeteredBody,
     unary_call::{self, Handler, UnaryCall, notify},
 };
-use crate::{Code, Kind, Limits, Metadata, Peer, Result, Status, server::Shared};
+use crate::{Code, Kind, Limits, Metadata, Peer, Result, Status, http::HttpState};
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{ALLOW, AUTHORIZATION},
@@ -49,7 +49,7 @@ pub(super) fn is_gateway<B>(request: &Request<B>) -> bool {
 /// The gateway on one HTTP connection.
 #[derive(Clone)]
 pub(super) struct Gateway {
-    shared: Arc<Shared>,
+    shared: Arc<HttpState>,
     connection_memory: Arc<ConnectionMemory>,
     shard: usize,
     peer: Arc<Peer>,

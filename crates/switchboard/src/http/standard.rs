@@ -3,11 +3,7 @@
 //! A service of the application with the same name takes precedence.
 
 use super::{health, traits, unpack};
-use crate::{
-    compression::REGISTRY,
-    guard::Visible,
-    server::{Phase, Shared},
-};
+use crate::{compression::REGISTRY, guard::Visible, http::HttpState, serving::Phase};
 use buffa::Message;
 use buffa_descriptor::generated::descriptor::FileDescriptorSet;
 use connectrpc::{CompressionRegistry, Router};
@@ -33,8 +29,8 @@ pub(crate) struct Standard {
 
 impl Standard {
     /// Returns the standard services of this server, created at the first request.
-    pub(super) fn of(shared: &Shared) -> &Arc<Standard> {
-        shared.http.get_or_init(|| Arc::new(Standard::new(shared.table.services())))
+    pub(super) fn of(shared: &HttpState) -> &Arc<Standard> {
+        shared.standard.get_or_init(|| Arc::new(Standard::new(shared.table.services())))
     }
 
     fn new(services: &[&'static ServiceInfo]) -> Standard {
@@ -65,7 +61,7 @@ impl Standard {
 
     /// Returns reflection for a caller that may see these methods. Routers are created when they are needed; callers
     /// that may call the same methods share one.
-    pub(super) fn reflection(&self, shared: &Shared, visible: &Visible) -> Arc<Router> {
+    pub(super) fn reflection(&self, shared: &HttpState, visible: &Visible) -> Arc<Router> {
         if visible.is_all() {
             return self.router.clone();
         }
@@ -105,10 +101,10 @@ impl Standard {
     }
 
     /// Updates the health status to the phase of the server.
-    pub(crate) fn follow(shared: &Shared) {
+    pub(crate) fn follow(shared: &HttpState) {
         match shared.phase() {
             // The usual case: no request has created the services yet, and they are created with the current status.
-            Phase::Serving if shared.http.get().is_none() => {}
+            Phase::Serving if shared.standard.get().is_none() => {}
             Phase::Serving => Standard::of(shared).set_health(Status::Serving),
             Phase::Starting | Phase::Stopping => Standard::of(shared).set_health(Status::NotServing),
         }

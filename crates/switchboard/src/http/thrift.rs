@@ -10,7 +10,7 @@ use super::{
     timeout,
     unary_call::{self, UnaryCall},
 };
-use crate::{Limits, Metadata, Peer, Result, server::Shared};
+use crate::{Limits, Metadata, Peer, Result, http::HttpState};
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
@@ -34,7 +34,7 @@ const KINDS: [&str; 3] =
 /// Thrift on one HTTP connection.
 #[derive(Clone)]
 pub(super) struct Thrift {
-    shared: Arc<Shared>,
+    shared: Arc<HttpState>,
     connection_memory: Arc<ConnectionMemory>,
     shard: usize,
     peer: Arc<Peer>,

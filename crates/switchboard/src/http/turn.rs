@@ -4,7 +4,7 @@
 //! whose sockets are: a runtime polls its sockets when no task is ready, or after many tasks. A peer that sends without
 //! a pause would delay the other connections of the worker for that long.
 
-use crate::driver::Pause;
+use crate::connection::Pause;
 use std::{
     task::{Context, Poll, ready},
     time::{Duration, Instant},

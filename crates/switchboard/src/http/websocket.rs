@@ -11,9 +11,9 @@ use super::{
 use crate::{
     Metadata,
     driver::{Accepted, Connection},
+    http::HttpState,
     metrics::Carrier,
     net::{Carries, JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo},
-    server::Shared,
 };
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -61,7 +61,7 @@ impl Upgrades {
     pub(super) fn respond(
         &self,
         mut request: Request<MeteredBody>,
-        shared: &Shared,
+        shared: &HttpState,
         limits: &MetadataLimits,
     ) -> Response<Reply> {
         let headers = request.headers();
@@ -81,7 +81,7 @@ impl Upgrades {
         {
             return respond(StatusCode::BAD_REQUEST, "this is not a WebSocket handshake (RFC 6455)\n");
         }
-        if !may_come(headers, &shared.websockets.origins, &shared.hosts) {
+        if !may_come(headers, &shared.config.websockets.origins, &shared.config.hosts) {
             return respond(
                 StatusCode::FORBIDDEN,
                 "pages of this origin may open no WebSocket here (websocket_origins)\n",
@@ -95,7 +95,7 @@ impl Upgrades {
         let protocol = [WEBSOCKET_PROTOCOL, JSONRPC_PROTOCOL].into_iter().find(|protocol| offers(protocol));
         let extensions =
             headers.get_all(SEC_WEBSOCKET_EXTENSIONS).iter().filter_map(|value| value.to_str().ok());
-        let deflate = if shared.websockets.deflate { Deflate::answer(extensions) } else { None };
+        let deflate = if shared.config.websockets.deflate { Deflate::answer(extensions) } else { None };
         let mut response = respond(StatusCode::SWITCHING_PROTOCOLS, "");
         let accept = websocket::accept_key(key);
         let into = response.headers_mut();

@@ -1,6 +1,6 @@
 //! Selection of the calls that a layer handles: those of some methods, and of these a share.
 
-use crate::{Call, guard::matches};
+use crate::{Call, pattern::matches};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},

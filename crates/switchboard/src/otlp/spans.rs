@@ -6,7 +6,7 @@ use crate::{
     compression::Message,
     context,
     layer::{BoxFuture, Layer, Next},
-    stream::{Items, Passing},
+    queue::{Items, Passing},
     trace::Trace,
 };
 use std::{

@@ -1,14 +1,16 @@
 //! Accepting connections, detecting their protocol, and starting their drivers.
 
-use super::{Open, Shared, Socket, listening::Resolved, mismatch, sockets::next_id};
+use super::{listening::Resolved, mismatch};
 #[cfg(feature = "tls")]
 use crate::net::tls::{self, Acceptor, Plaintext};
 use crate::{
     Limits, Peer,
-    driver::{Accepted, Connection, Wakes},
-    metrics::{Carrier, PeerCount},
+    connection::Wakes,
+    driver::{Accepted, Connection},
+    metrics::{Carrier, ConnectionCounters, PeerCount, next_id},
     net::{Io, Listener, Pipe},
     runtime,
+    serving::{Open, ServerState},
 };
 use bytes::BytesMut;
 use std::{
@@ -38,10 +40,17 @@ const CLOSE: Duration = Duration::from_secs(1);
 /// Buffer size of a connection before its protocol is detected.
 const FIRST_BYTES: usize = 512;
 
+/// What HTTP connections need beside the state of the server.
+#[cfg(feature = "http")]
+pub(super) type Http = Arc<crate::http::HttpState>;
+#[cfg(not(feature = "http"))]
+pub(super) type Http = ();
+
 /// Accepts connections until the server stops.
 pub(super) async fn run(
     mut listener: Listener,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
+    http: Http,
     resolved: Resolved,
     mut stopped: watch::Receiver<()>,
 ) {
@@ -54,7 +63,8 @@ pub(super) async fn run(
         };
         match accepted {
             Ok((pipe, address, socket)) => {
-                let counted = shared.counts_sockets.then(|| Arc::new(Socket::new(pipe.local(), socket)));
+                let counted =
+                    shared.counts_sockets.then(|| Arc::new(ConnectionCounters::new(pipe.local(), socket)));
                 let peer = Peer {
                     wire: "",
                     address,
@@ -68,7 +78,7 @@ pub(super) async fn run(
                     pusher: None,
                     strict_fields: shared.strict_fields,
                 };
-                accept(pipe, peer, &shared, &resolved);
+                accept(pipe, peer, &shared, http.clone(), &resolved);
             }
             Err(error) => {
                 tracing::warn!("accept: {error}; trying again");
@@ -78,7 +88,7 @@ pub(super) async fn run(
     }
 }
 
-fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<Shared>, resolved: &Arc<Resolved>) {
+fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<ServerState>, http: Http, resolved: &Arc<Resolved>) {
     shared.metrics.accepted.fetch_add(1, Ordering::Relaxed);
     if !shared.guarding.admits(&peer) {
         return;
@@ -100,7 +110,7 @@ fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<Shared>, resolved: &Arc<Resol
     let (listed, resolved) = (Listed { key, shared: shared.clone(), tally }, resolved.clone());
     let cut = runtime::deal(move |shard| async move {
         match pipe.adopt() {
-            Ok(io) => serve(io, peer, listed.shared.clone(), &resolved, wakes, shard).await,
+            Ok(io) => serve(io, peer, listed.shared.clone(), http, &resolved, wakes, shard).await,
             Err(error) => tracing::warn!(peer = %peer.address, "closed: {error}"),
         }
         drop(listed);
@@ -115,7 +125,7 @@ fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<Shared>, resolved: &Arc<Resol
 /// Removes the connection from the list when its task ends for any reason.
 struct Listed {
     key: u64,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     tally: Arc<PeerCount>,
 }
 
@@ -145,7 +155,8 @@ struct Detected {
 async fn serve(
     io: Box<dyn Io>,
     peer: Peer,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
+    http: Http,
     resolved: &Resolved,
     wakes: Arc<Wakes>,
     shard: usize,
@@ -208,7 +219,7 @@ async fn serve(
             let settings = resolved.limits.clone();
             let Detected { io, first: input, peer, .. } = detected;
             let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
-            Box::pin(crate::http::serve(accepted)).await;
+            Box::pin(crate::http::serve(accepted, http)).await;
         }
         Protocol::Tls => Box::pin(mismatch::tls(detected.io, &detected.peer, &shared)).await,
         _ => {}
@@ -220,7 +231,7 @@ fn speak<W: ServerWire + Unpin>(
     name: &'static str,
     detected: Detected,
     wire: impl FnOnce(switchboard_wire::Limits) -> W,
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     resolved: &Resolved,
     wakes: Arc<Wakes>,
     shard: usize,
@@ -289,7 +300,7 @@ async fn until_old(connection: impl Future<Output = ()>, aging: Aging) {
 async fn begin(
     mut io: Box<dyn Io>,
     peer: Peer,
-    shared: &Shared,
+    shared: &ServerState,
     resolved: &Resolved,
     wakes: &Wakes,
 ) -> Option<Detected> {
@@ -317,7 +328,7 @@ async fn inside(
     io: Box<dyn Io>,
     first: BytesMut,
     mut peer: Peer,
-    shared: &Shared,
+    shared: &ServerState,
     limits: &Limits,
     wakes: &Wakes,
 ) -> Option<Detected> {
@@ -351,7 +362,7 @@ async fn first_bytes(
     io: &mut Box<dyn Io>,
     first: &mut BytesMut,
     peer: &Peer,
-    shared: &Shared,
+    shared: &ServerState,
     limits: &Limits,
     wakes: &Wakes,
 ) -> Option<Protocol> {
@@ -381,7 +392,7 @@ async fn handshake(
     io: Box<dyn Io>,
     first: BytesMut,
     peer: &Peer,
-    shared: &Shared,
+    shared: &ServerState,
     limits: &Limits,
     wakes: &Wakes,
 ) -> Option<tls::Accepted> {
@@ -418,7 +429,7 @@ fn is_agreed(protocol: Protocol, chosen: Option<&[u8]>) -> bool {
 /// Waits for the first bytes of a peer, but only until the server drains.
 async fn until_drained<T>(
     begin: impl Future<Output = Option<T>>,
-    shared: &Shared,
+    shared: &ServerState,
     wakes: &Wakes,
 ) -> Option<T> {
     let mut begin = pin!(begin);

@@ -1,7 +1,7 @@
 //! Registration of a server with registries, from its start to its drain.
 
 use crate::{
-    Error, Server, client,
+    Error, Server, backoff,
     discover::{Instance, Lease, Registry, State},
     net::Address,
 };
@@ -221,7 +221,7 @@ async fn register(registry: &dyn Registry, instance: &Instance) -> Lease {
                     let (registry, service) = (registry.name(), &instance.service);
                     tracing::warn!(registry, service, %error, "cannot register yet: retrying");
                 }
-                sleep(client::pause(failures, RETRY_MAX)).await;
+                sleep(backoff::pause(failures, RETRY_MAX)).await;
             }
         }
     }

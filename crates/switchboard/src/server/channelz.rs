@@ -2,7 +2,8 @@
 //!
 //! It shows the server that it runs on, and no other server of the process; it shows no channels.
 
-use super::{Shared, sockets};
+use crate::metrics::ConnectionCounters;
+use crate::serving::ServerState;
 use crate::{Cx, Result, ServiceInfo, Status, net::Address as Listening};
 use buffa::MessageField;
 use buffa_types::google::protobuf::Timestamp;
@@ -35,7 +36,7 @@ const PAGE_MAX: usize = 1000;
 
 /// The service; it responds with `Unavailable` until its server is set.
 #[derive(Clone, Default)]
-pub(super) struct Shown(Arc<OnceLock<Weak<Shared>>>);
+pub(super) struct Shown(Arc<OnceLock<Weak<ServerState>>>);
 
 impl Shown {
     pub(super) fn info(&self) -> &'static ServiceInfo {
@@ -47,12 +48,12 @@ impl Shown {
     }
 
     /// Sets the server of the service.
-    pub(super) fn show(&self, shared: &Arc<Shared>) {
+    pub(super) fn show(&self, shared: &Arc<ServerState>) {
         // Called once, by the server that created it.
         let _ = self.0.set(Arc::downgrade(shared));
     }
 
-    fn shared(&self) -> Result<Arc<Shared>> {
+    fn shared(&self) -> Result<Arc<ServerState>> {
         let shared = self.0.get().and_then(Weak::upgrade);
         shared.ok_or_else(|| Status::unavailable("the server is going away"))
     }
@@ -143,7 +144,7 @@ fn page(start: i64, max_results: i64) -> Result<(u64, usize)> {
 
 /// # Errors
 /// `NotFound` for an id other than this server's.
-fn of(shared: &Shared, id: i64) -> Result<()> {
+fn of(shared: &ServerState, id: i64) -> Result<()> {
     if u64::try_from(id) == Ok(shared.id) { Ok(()) } else { Err(missing("server", id)) }
 }
 
@@ -151,7 +152,7 @@ fn missing(what: &str, id: i64) -> Status {
     Status::not_found(format!("no {what} has the id {id}"))
 }
 
-fn server(shared: &Shared) -> Server {
+fn server(shared: &ServerState) -> Server {
     let (mut ended, mut succeeded) = (0, 0);
     for method in shared.metrics.methods() {
         ended += method.ended.iter().sum::<u64>();
@@ -198,7 +199,7 @@ fn listening(id: u64, address: &Listening) -> Socket {
     }
 }
 
-fn connection(id: u64, socket: &sockets::Socket) -> Socket {
+fn connection(id: u64, socket: &ConnectionCounters) -> Socket {
     let counts = socket.counts();
     let data = SocketData {
         streams_started: counts.started as i64,

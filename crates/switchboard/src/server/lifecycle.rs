@@ -1,12 +1,16 @@
 //! Lifecycle of a server, from the first bind to the last connection: phases, hooks, and orderly shutdown.
 
-#[cfg(feature = "http")]
-use super::Drain;
 use super::{
-    Drained, Running, Shared,
+    Drained, Running,
     announce::{Registration, Registrations},
 };
-use crate::{Address, Error, Result, Status, metrics::Carrier};
+#[cfg(feature = "http")]
+use crate::serving::Drain;
+use crate::{
+    Address, Error, Result, Status,
+    metrics::Carrier,
+    serving::{Phase, ServerState},
+};
 use std::{
     fmt,
     future::Future,
@@ -20,27 +24,6 @@ use tokio::time::{sleep, timeout_at};
 const LOOK: Duration = Duration::from_millis(5);
 /// Time that serving until a signal adds for closing connections after the last calls have ended.
 pub(super) const CLOSE_TIME: Duration = Duration::from_secs(1);
-
-/// Phase of a server.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Phase {
-    /// It listens and serves calls, but probes report that it is not ready.
-    Starting,
-    Serving,
-    /// It still serves, but probes report that it is not ready.
-    Stopping,
-}
-
-impl Phase {
-    #[cfg(feature = "http")]
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Phase::Starting => "starting",
-            Phase::Serving => "serving",
-            Phase::Stopping => "stopping",
-        }
-    }
-}
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type StartHook = Box<dyn FnOnce(Vec<Address>) -> Work<Result<()>> + Send>;
@@ -132,7 +115,7 @@ impl Running {
         for hook in hooks {
             hook().await.map_err(|status| failed("warm_up", status))?;
         }
-        self.shared.set_phase(Phase::Serving);
+        self.set_phase(Phase::Serving);
         let hooks = std::mem::take(&mut self.hooks().start);
         for hook in hooks {
             hook(self.addresses.clone()).await.map_err(|status| failed("on_start", status))?;
@@ -159,7 +142,7 @@ impl Running {
     /// [`notice`]: super::Server::notice
     pub async fn stop(mut self, drain: Duration, hard: Duration) -> Stopped {
         let (began, notice) = (crate::clock::now(), self.hooks().notice);
-        self.shared.set_phase(Phase::Stopping);
+        self.set_phase(Phase::Stopping);
         self.leave(crate::clock::after(began, notice.saturating_add(hard))).await;
         sleep(notice).await;
         self.wind_down(drain, hard, began).await
@@ -173,10 +156,17 @@ impl Running {
     /// Cancel safe: dropping the future closes every connection.
     pub async fn drain(mut self, limit: Duration) -> Drained {
         let began = crate::clock::now();
-        self.shared.set_phase(Phase::Stopping);
+        self.set_phase(Phase::Stopping);
         self.leave(crate::clock::after(began, limit)).await;
         let stopped = self.wind_down(Duration::MAX, limit, began).await;
         Drained { cut: stopped.connections.iter().map(|cut| cut.connections as usize).sum() }
+    }
+
+    /// Sets the phase, which probes on HTTP report.
+    pub(super) fn set_phase(&self, phase: Phase) {
+        self.shared.phase.send_replace(phase);
+        #[cfg(feature = "http")]
+        self.http.follow_phase();
     }
 
     pub(super) fn hooks(&mut self) -> &mut Hooks {
@@ -231,16 +221,17 @@ impl Running {
     }
 }
 
-impl Shared {
-    #[cfg(feature = "http")]
-    pub(crate) fn phase(&self) -> Phase {
-        *self.phase.borrow()
-    }
-
-    pub(super) fn set_phase(&self, phase: Phase) {
-        self.phase.send_replace(phase);
-        #[cfg(feature = "http")]
-        crate::http::Standard::follow(self);
+impl ServerState {
+    pub(super) fn cut_all(&self) {
+        let all = std::mem::take(&mut *self.open());
+        for connection in all.into_values() {
+            if let Some(carrier) = connection.carrier {
+                self.metrics.end(carrier);
+            }
+            if let Some(cut) = connection.cut {
+                cut.abort();
+            }
+        }
     }
 
     /// Makes every connection send a drain notice.

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "tls")]
 use crate::Limits;
-use crate::{Peer, net::Io, server::Shared};
+use crate::{Peer, net::Io, serving::ServerState};
 use std::{sync::atomic::Ordering, time::Duration};
 #[cfg(feature = "tls")]
 use switchboard_wire::{Input, Outbox, native, sniff::Protocol, wire::ServerWire};
@@ -23,7 +23,7 @@ const LOGGED_MAX: u64 = 100;
 const ALERT: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 40];
 
 /// Rejects a caller that uses TLS.
-pub(super) async fn tls(io: Box<dyn Io>, peer: &Peer, shared: &Shared) {
+pub(super) async fn tls(io: Box<dyn Io>, peer: &Peer, shared: &ServerState) {
     count(shared, peer, "tls", "it speaks TLS, and this port takes plaintext only");
     send_and_linger(io, &ALERT).await;
 }
@@ -34,7 +34,7 @@ pub(super) async fn plaintext(
     io: Box<dyn Io>,
     protocol: Protocol,
     peer: &Peer,
-    shared: &Shared,
+    shared: &ServerState,
     limits: &Limits,
 ) {
     const TEXT: &str = "this port takes TLS only: use https://, or tls:// on the native wire";
@@ -57,7 +57,7 @@ pub(super) async fn plaintext(
 
 /// Counts a mismatch and logs it for the operator; the number of warnings is limited, because any peer can
 /// cause them.
-fn count(shared: &Shared, peer: &Peer, wire: &str, why: &str) {
+fn count(shared: &ServerState, peer: &Peer, wire: &str, why: &str) {
     let before = shared.metrics.tls_mismatches.fetch_add(1, Ordering::Relaxed);
     if before < LOGGED_MAX {
         tracing::info!(peer = %peer.address, wire, "closed: {why}");

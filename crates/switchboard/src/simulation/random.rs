@@ -1,6 +1,6 @@
 //! Pseudo-random numbers of a run.
 
-use crate::balance::mix;
+use crate::clock::mix;
 use std::{
     ops::RangeInclusive,
     sync::atomic::{AtomicU64, Ordering},

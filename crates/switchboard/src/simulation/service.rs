@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Call, ClientMethod, Code, Idempotency, Kind, MethodInfo, Receiver, Reply, Result, Retry, Sender, Service,
-    ServiceInfo, Status, balance::mix, stream::stream_reply,
+    ServiceInfo, Status, clock::mix, stream::stream_reply,
 };
 use serde::{Deserialize, Serialize};
 use std::{

@@ -14,7 +14,7 @@ use crate::{
     Code, Result, Retry, Status,
     balance::{Balance, Demand, Endpoint, Endpoints, Outcome, P2c, Pick, Probe},
     discover::Instance,
-    stream::Queue,
+    queue::Queue,
 };
 use bytes::Bytes;
 use std::{fmt, future::Future, sync::Arc, time::Duration};

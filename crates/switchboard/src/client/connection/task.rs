@@ -3,7 +3,7 @@
 use super::{Connection, Inner, OUTBOX_HIGH, ending::Activity};
 use crate::{
     Status,
-    driver::CallWaker,
+    connection::CallWaker,
     net::{self, Io},
     runtime,
 };

@@ -6,7 +6,7 @@ use super::{
     link::Member,
     retry_state::RetryState,
 };
-use crate::{Code, Origin, Result, Retry, Status};
+use crate::{Code, Origin, Result, Retry, Status, reserved::ATTEMPT};
 use bytes::Bytes;
 use std::{
     future::{Future, poll_fn},
@@ -287,9 +287,6 @@ impl Shared {
         self.budget.spend(self.calls(), clock::now())
     }
 }
-
-/// Metadata with the number of the attempt for the server, from the second attempt on.
-pub(in super::super) const ATTEMPT: &str = "switchboard-attempt";
 
 impl Begin {
     /// Creates the call for this attempt; its target is set later.

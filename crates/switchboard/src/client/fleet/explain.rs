@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Metadata, Status,
     balance::{Demand, State},
-    guard::LIMITS_REPORT,
+    reserved::LIMITS_REPORT,
 };
 use std::{
     fmt,

@@ -7,6 +7,7 @@ use crate::{
         Balance, Breaking, Closest, Endpoint, Jump, Ketama, LeastActive, P2c, PingWeighted, Random,
         RoundRobin, Sticky, WeightedRoundRobin,
     },
+    near::nearest,
 };
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Duration};
@@ -317,30 +318,11 @@ fn one_of<T, const N: usize>(value: &str, known: [(&'static str, T); N]) -> Resu
     match known.into_iter().find(|(name, _)| *name == value) {
         Some((_, meaning)) => Ok(meaning),
         None => {
-            let meant = names.iter().map(|name| (distance(value, name), name)).min();
-            let meant = meant.filter(|(distance, _)| *distance <= 3);
-            let meant = meant.map_or(String::new(), |(_, name)| format!(" (did you mean {name}?)"));
+            let meant = nearest(value, names);
+            let meant = meant.map_or(String::new(), |name| format!(" (did you mean {name}?)"));
             Err(format!("{}{meant}", names.join(", ")))
         }
     }
-}
-
-/// Edit distance: the number of letters to insert, delete or change to get from one word to the other.
-pub(crate) fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    // Long words are far from all known names.
-    let from: Vec<char> = from.chars().take(64).collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (at, a) in from.iter().enumerate() {
-        let mut corner = row[0];
-        row[0] = at + 1;
-        for (at, b) in to.iter().enumerate() {
-            let changed = corner + usize::from(a != b);
-            corner = row[at + 1];
-            row[at + 1] = changed.min(corner + 1).min(row[at] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 impl fmt::Debug for Policy {
@@ -360,15 +342,6 @@ impl fmt::Debug for Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn edit_distances_are_correct() {
-        for (from, to, expected) in
-            [("p2c", "p2c", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("roundrobin", "round_robin", 1)]
-        {
-            assert_eq!((distance(from, to), distance(to, from)), (expected, expected), "{from} {to}");
-        }
-    }
 
     #[test]
     fn unknown_names_get_a_suggestion() {

@@ -5,10 +5,7 @@ use super::{
     EndpointPermit, Shared, clock,
     retry_state::RetryState,
 };
-use crate::{
-    Code, Result, Status,
-    stream::{Follow, Queue},
-};
+use crate::{Code, Result, Status, queue::Queue, stream::Follow};
 use bytes::Bytes;
 use std::{
     future::Future,

@@ -7,7 +7,7 @@ use super::{
     settings::Terms,
     upload::Uploader,
 };
-use crate::{Code, Metadata, Result, Status, stream::Queue};
+use crate::{Code, Metadata, Result, Status, queue::Queue};
 use std::{
     future::{Future, poll_fn},
     pin::pin,

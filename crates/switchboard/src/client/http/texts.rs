@@ -10,14 +10,12 @@ use crate::{
     client::{
         Begin, ChannelKind, calls,
         connection::ConnectionEnd,
-        fleet,
         options::Options,
         pool::{Link, Pool},
     },
-    guard,
     net::{Address, Io},
-    runtime,
-    stream::Queue,
+    queue::Queue,
+    reserved, runtime,
 };
 use bytes::Bytes;
 use std::{
@@ -155,7 +153,7 @@ pub(super) async fn stream(
 /// Sends a request on an open connection, or on a new one; once more if the connection was closed meanwhile.
 async fn send(pool: &Pool<Texts>, begin: &Begin, message: &Bytes, items: Option<Arc<Queue>>) -> Result<Sent> {
     // Metadata that channels add themselves is left out, because the wire cannot carry it.
-    let marks = [fleet::ATTEMPT, guard::EXPLAIN_REQUEST.0];
+    let marks = [reserved::ATTEMPT, reserved::EXPLAIN_REQUEST.0];
     if begin.metadata.iter().any(|(name, _)| !marks.contains(&name)) {
         return Err(Status::invalid_argument(
             "JSON-RPC over a WebSocket has no place for a call's metadata; over HTTP it has",

@@ -1,7 +1,7 @@
 //! The body of a request: one message, or the messages of a stream as they are sent.
 
 use super::{envelope, settings::Terms};
-use crate::{Result, Status, http::text, stream::Queue};
+use crate::{Result, Status, http::text, queue::Queue};
 use bytes::Bytes;
 use h2::SendStream;
 use http_body::{Body, Frame, SizeHint};

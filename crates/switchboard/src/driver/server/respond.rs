@@ -5,13 +5,13 @@ use crate::{
     Call, Caller, Cx, Kind, Metadata, Result, Retry, Status,
     access::{Busy, CallerWatch, Entry},
     call::{ReplyBody, ReplyParts, RequestBody},
-    codec::Pieces,
     compression::{Message, Packing},
     context,
     driver::calls::{Parked, Stage, Watched},
     memory::{LARGE, Level},
     metrics::Ended,
-    stream::Queue,
+    payload::Pieces,
+    queue::Queue,
     trace::Trace,
 };
 use bytes::Bytes;

@@ -7,7 +7,7 @@ use crate::{
     context,
     driver::calls::Stage,
     memory::Level,
-    stream::{self, Items, Queue},
+    queue::{self, Items, Queue, guarded_next},
 };
 use std::{
     pin::Pin,
@@ -44,7 +44,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         if let Some(watched) = &mut parked.watched {
             watched.requested(self.now);
         }
-        let weight = stream::weight(&item.bytes);
+        let weight = queue::weight(&item.bytes);
         // A message for a closed queue is dropped and not charged.
         let Some(ahead) = queue.push_open(item) else { return };
         parked.held += weight;
@@ -151,7 +151,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
             match item {
                 Some(Ok(item)) => {
                     if let Some(parked) = self.calls.get_mut(index) {
-                        parked.credit -= stream::weight(&item.bytes) as i64;
+                        parked.credit -= queue::weight(&item.bytes) as i64;
                         parked.sent += item.bytes.len() as u64;
                         if let Some(watched) = &mut parked.watched {
                             watched.replied(self.now);
@@ -242,14 +242,4 @@ impl<W: ServerWire + ?Sized> Connection<W> {
 fn guarded_ahead(items: Pin<&mut dyn Items>, cx: &mut Context<'_>) {
     let ahead = std::panic::AssertUnwindSafe(|| items.poll_ahead(cx));
     let _ = std::panic::catch_unwind(ahead);
-}
-
-/// Converts a panic in a streaming handler to the end of its call, not of the connection.
-pub(crate) fn guarded_next(
-    items: Pin<&mut dyn Items>,
-    cx: &mut Context<'_>,
-) -> Poll<Option<Result<Message>>> {
-    let next = std::panic::AssertUnwindSafe(|| items.poll_next(cx));
-    std::panic::catch_unwind(next)
-        .unwrap_or_else(|_| Poll::Ready(Some(Err(Status::internal("handler panicked")))))
 }

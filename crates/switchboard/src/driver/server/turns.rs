@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
 
 use super::*;
-use crate::{Call, Reply, Running, Server, Service, compression::Message, guard::Wires, stream::Items};
+use crate::{Call, Reply, Running, Server, Service, compression::Message, guard::Wires, queue::Items};
 use bytes::Bytes;
 use std::{
     io,

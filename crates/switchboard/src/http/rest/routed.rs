@@ -17,7 +17,7 @@ use super::{
     shape::Shape,
     streamed::Lines,
 };
-use crate::{Kind, Status, server::Shared};
+use crate::{Kind, Status, http::HttpState};
 use ::http::{
     Response, StatusCode,
     header::{ACCEPT_ENCODING, CONTENT_TYPE, TE},
@@ -32,7 +32,7 @@ use switchboard_wire::MethodId;
 
 /// A request whose method is known.
 pub(super) struct Routed {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<HttpState>,
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) method: MethodId,
     /// Index of the route; none for `/package.Service/Method`.
@@ -64,7 +64,7 @@ impl Routed {
 
     async fn run(self, deadline: Option<Instant>, style: Style) -> Result<Response<Reply>, Failure> {
         let Routed { shared, dispatch, method, route, variables, message_bytes_max, head, body } = self;
-        let Rest { routes, schema, options, .. } = &shared.rest;
+        let Rest { routes, schema, options, .. } = &shared.config.rest;
         let shape = Shape::of(&shared, route, method).filter(|_| style == Style::Rest);
         let route = route.map(|index| &routes.routes[index]);
         let table = &shared.table;

@@ -1,7 +1,7 @@
 //! Selects the part of a reply that is sent: the message or one field of it, with or without defaults.
 
 use super::{fields::Schema, routes::ReplyPart};
-use crate::server::Shared;
+use crate::http::HttpState;
 use buffa::editions::FieldPresence;
 use buffa_descriptor::{FieldKind, MessageIndex, MethodDescriptor, ScalarType, SingularKind};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use switchboard_wire::MethodId;
 
 /// The conversion of the replies of one call.
 pub(super) struct Shape {
-    shared: Arc<Shared>,
+    shared: Arc<HttpState>,
     route: Option<usize>,
     /// Fields of this message are printed with their defaults.
     defaults: Option<MessageIndex>,
@@ -19,8 +19,8 @@ pub(super) struct Shape {
 
 impl Shape {
     /// Returns `None` if messages are sent unchanged.
-    pub(super) fn of(shared: &Arc<Shared>, route: Option<usize>, method: MethodId) -> Option<Shape> {
-        let rest = &shared.rest;
+    pub(super) fn of(shared: &Arc<HttpState>, route: Option<usize>, method: MethodId) -> Option<Shape> {
+        let rest = &shared.config.rest;
         let has_field = route.is_some_and(|index| rest.routes.routes[index].reply.field.is_some());
         let defaults = rest.options.print_defaults.then(|| {
             let name = shared.table.full_name(method);
@@ -35,7 +35,7 @@ impl Shape {
     /// # Errors
     /// The message is not JSON, which handlers do not produce.
     pub(super) fn apply(&self, message: &[u8]) -> Result<Bytes, String> {
-        let rest = &self.shared.rest;
+        let rest = &self.shared.config.rest;
         let mut value: Value = serde_json::from_slice(message).map_err(|error| error.to_string())?;
         if let (Some(index), Some(schema)) = (self.defaults, &rest.schema) {
             fill(schema, index, &mut value);

@@ -1,6 +1,6 @@
 //! Wake-ups of a connection: the parked calls that must be polled, and the waker of its task.
 
-use crate::server::Flight;
+use super::Flight;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -134,6 +134,17 @@ impl Wakes {
         if let Some(task) = task {
             task.wake();
         }
+    }
+}
+
+/// As the waker of anything else that concerns the connection, such as a queued push.
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        Wakes::wake(&self);
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        Wakes::wake(self);
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn next_id() -> u64 {
 /// Counters of one connection.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "channelz"), expect(dead_code, reason = "only Channelz uses it"))]
-pub(crate) struct Socket {
+pub(crate) struct ConnectionCounters {
     pub(crate) local: Option<SocketAddr>,
     pub(crate) remote: Option<SocketAddr>,
     /// Cipher suite of TLS, as named by IANA.
@@ -44,10 +44,10 @@ pub(crate) struct Socket {
     last_received: Moment,
 }
 
-impl Socket {
-    pub(crate) fn new(local: Option<SocketAddr>, remote: Option<SocketAddr>) -> Socket {
+impl ConnectionCounters {
+    pub(crate) fn new(local: Option<SocketAddr>, remote: Option<SocketAddr>) -> ConnectionCounters {
         LazyLock::force(&EPOCH);
-        Socket {
+        ConnectionCounters {
             local,
             remote,
             tls: OnceLock::new(),
@@ -63,35 +63,35 @@ impl Socket {
         }
     }
 
-    /// Counts started calls.
+    /// ConnectionCounts started calls.
     pub(crate) fn started(&self, count: u64, now: Instant) {
         self.started.fetch_add(count, Ordering::Relaxed);
         self.last_started.set(now);
     }
 
-    /// Counts calls whose end was sent, with any status.
+    /// ConnectionCounts calls whose end was sent, with any status.
     pub(crate) fn ended(&self, count: u64) {
         self.ended.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Counts a call that ended without sending an end, because its caller is gone.
+    /// ConnectionCounts a call that ended without sending an end, because its caller is gone.
     pub(crate) fn lost(&self) {
         self.lost.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts sent messages.
+    /// ConnectionCounts sent messages.
     pub(crate) fn sent(&self, count: u64, now: Instant) {
         self.sent.fetch_add(count, Ordering::Relaxed);
         self.last_sent.set(now);
     }
 
-    /// Counts received messages.
+    /// ConnectionCounts received messages.
     pub(crate) fn received(&self, count: u64, now: Instant) {
         self.received.fetch_add(count, Ordering::Relaxed);
         self.last_received.set(now);
     }
 
-    /// Counts a keepalive ping.
+    /// ConnectionCounts a keepalive ping.
     pub(crate) fn pinged(&self) {
         self.pings.fetch_add(1, Ordering::Relaxed);
     }
@@ -131,7 +131,7 @@ impl Moment {
 /// Snapshot of the counters of a connection.
 #[cfg(any(feature = "channelz", feature = "http"))]
 #[cfg_attr(not(feature = "channelz"), expect(dead_code, reason = "the admin page shows some of them"))]
-pub(crate) struct Counts {
+pub(crate) struct ConnectionCounts {
     pub(crate) started: u64,
     pub(crate) ended: u64,
     pub(crate) lost: u64,
@@ -144,10 +144,10 @@ pub(crate) struct Counts {
 }
 
 #[cfg(any(feature = "channelz", feature = "http"))]
-impl Socket {
-    pub(crate) fn counts(&self) -> Counts {
+impl ConnectionCounters {
+    pub(crate) fn counts(&self) -> ConnectionCounts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts {
+        ConnectionCounts {
             // Ends are read first, so that there are never more ends than starts.
             ended: count(&self.ended),
             lost: count(&self.lost),

@@ -24,7 +24,7 @@ thread_local! {
 
 /// Encodes a message of `len` bytes that `write` appends. `write` must not encode other messages.
 #[inline]
-pub(super) fn encode(len: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
+pub(crate) fn encode(len: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
     if len <= MESSAGE_MAX {
         let shared = BLOCKS.with_borrow_mut(|blocks| {
             if blocks.current.capacity() < len && !blocks.renew(len) {
@@ -38,7 +38,7 @@ pub(super) fn encode(len: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
     alone(len, write)
 }
 
-pub(super) fn alone(len: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
+pub(crate) fn alone(len: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
     let mut own = BytesMut::with_capacity(OFFSET + len);
     own.put_bytes(0, OFFSET);
     own.advance(OFFSET);

@@ -3,44 +3,22 @@
 //! Calls of sans-io wires are owned by their connection's task, which reports them on request; without a
 //! request this costs nothing. Calls on HTTP have no such task, so each waiting call is listed, by worker.
 
-#[cfg(feature = "http")]
-use super::Shared;
-use crate::{Peer, metrics::Wire};
-use std::{sync::Arc, time::Instant};
-#[cfg(feature = "http")]
+use super::ServerState;
+use crate::connection::{Flight, SHOWN_MAX};
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     task::Waker,
 };
-use switchboard_wire::MethodId;
-
-/// Maximum number of calls shown per connection, or per worker for HTTP.
-pub(crate) const SHOWN_MAX: usize = 1000;
-
-/// A waiting call.
-#[derive(Clone)]
-pub(crate) struct Flight {
-    pub(crate) method: MethodId,
-    pub(crate) wire: Wire,
-    pub(crate) peer: Arc<Peer>,
-    pub(crate) began: Instant,
-    pub(crate) deadline: Option<Instant>,
-    /// `handler`, or `replies` once the handler has returned a stream.
-    pub(crate) stage: &'static str,
-}
 
 /// Waiting calls on HTTP, by worker.
-#[cfg(feature = "http")]
 pub(crate) struct Flights(Vec<Mutex<Listed>>);
 
-#[cfg(feature = "http")]
 #[derive(Default)]
 struct Listed {
     places: Vec<Option<(Flight, Waker)>>,
     free: Vec<usize>,
 }
 
-#[cfg(feature = "http")]
 impl Flights {
     pub(crate) fn new(shards: usize) -> Flights {
         Flights((0..shards.max(1)).map(|_| Mutex::default()).collect())
@@ -98,8 +76,7 @@ impl Flights {
     }
 }
 
-#[cfg(feature = "http")]
-impl Shared {
+impl ServerState {
     /// Returns the waiting calls, the oldest first, and the number of connections that did not report in time
     /// because their workers are busy.
     pub(crate) async fn calls(&self, patience: std::time::Duration) -> (Vec<Flight>, usize) {
@@ -132,10 +109,8 @@ impl Shared {
 }
 
 /// Maximum number of connections queried at once.
-#[cfg(feature = "http")]
 const QUERIES_MAX: usize = 10_000;
 
-#[cfg(feature = "http")]
 fn keep_oldest(calls: &mut Vec<Flight>) {
     calls.sort_by_key(|call| call.began);
     calls.truncate(SHOWN_MAX);

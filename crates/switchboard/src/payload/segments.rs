@@ -1,6 +1,6 @@
 //! Writes large protobuf messages without copying the parts that lie in shared memory.
 
-use super::{OFFSET, payload::Payload};
+use super::{OFFSET, Payload};
 use buffa::EncodeSink;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -11,7 +11,7 @@ pub(crate) const MESSAGE_MIN: usize = 32 << 10;
 const PART_MIN: usize = 16 << 10;
 
 /// Gathers a message: large fields share their memory, the rest is in separate memory.
-pub(super) struct Segments {
+pub(crate) struct Segments {
     parts: Vec<Bytes>,
     /// Bytes that were written since the last part. It has room for the whole message; pages that are not written cost
     /// nothing.
@@ -21,14 +21,14 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    pub(super) fn new(len: usize, backing: Option<Bytes>) -> Segments {
+    pub(crate) fn new(len: usize, backing: Option<Bytes>) -> Segments {
         let mut tail = BytesMut::with_capacity(OFFSET + len);
         tail.put_bytes(0, OFFSET);
         tail.advance(OFFSET);
         Segments { parts: Vec::new(), tail, backing }
     }
 
-    pub(super) fn finish(mut self) -> Payload {
+    pub(crate) fn finish(mut self) -> Payload {
         self.end_tail();
         Payload::of_parts(self.parts)
     }
@@ -90,7 +90,7 @@ impl EncodeSink for Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::Pieces;
+    use crate::payload::Pieces;
 
     #[test]
     fn large_fields_are_shares_and_the_bytes_are_the_same() {

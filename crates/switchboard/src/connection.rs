@@ -1,0 +1,13 @@
+//! What the connections of servers and of clients share: wake-ups, pauses between turns, and waiting calls.
+
+mod flight;
+#[cfg_attr(
+    not(feature = "http"),
+    expect(dead_code, reason = "clients have no turns, and the native driver has its own")
+)]
+mod pause;
+mod wakes;
+
+pub(crate) use flight::{Flight, SHOWN_MAX};
+pub(crate) use pause::Pause;
+pub(crate) use wakes::{CallWaker, Wakes};
