@@ -281,7 +281,7 @@ impl Cx {
         deadline: Option<Instant>,
         metadata: Metadata,
     ) -> Cx {
-        let trace = trace::begin(&metadata, peer, service, method);
+        let trace = trace::begin(&metadata, (peer.wire, &peer.address), service, method);
         if let Some(mut kept) = CONTEXTS.with_borrow_mut(Vec::pop) {
             if !Arc::ptr_eq(&kept.peer, peer) {
                 kept.peer = peer.clone();

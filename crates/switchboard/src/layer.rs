@@ -15,12 +15,10 @@
 //! layers pays nothing.
 
 mod dump;
-mod mirror;
 mod sample;
 
 pub use dump::{Dump, Dumped};
-pub use mirror::Mirror;
-use sample::Sample;
+pub(crate) use sample::Sample;
 
 use crate::{Call, Reply, Result};
 use std::{fmt, future::Future, pin::Pin, sync::Arc};

@@ -37,6 +37,8 @@ pub mod guard;
 mod guides;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "http")]
+mod http_fields;
 pub mod layer;
 pub mod limits;
 mod memory;

@@ -7,7 +7,7 @@
 //! and the calls that its handler makes name this span as their parent. Otherwise no spans are recorded here,
 //! and the context is propagated unchanged, as the specification requires of non-participants.
 
-use crate::{Metadata, Peer};
+use crate::Metadata;
 use bytes::Bytes;
 use std::{
     fmt,
@@ -43,7 +43,7 @@ pub struct Trace {
 #[inline]
 pub(crate) fn begin(
     metadata: &Metadata,
-    peer: &Peer,
+    (wire, peer): (&str, &str),
     service: &ServiceInfo,
     method: &MethodInfo,
 ) -> Option<Arc<Trace>> {
@@ -51,12 +51,12 @@ pub(crate) fn begin(
     if metadata.is_empty() && !is_wanted {
         return None;
     }
-    begin_slowly(metadata, peer, service, method, is_wanted)
+    begin_slowly(metadata, (wire, peer), service, method, is_wanted)
 }
 
 fn begin_slowly(
     metadata: &Metadata,
-    peer: &Peer,
+    (wire, peer): (&str, &str),
     service: &ServiceInfo,
     method: &MethodInfo,
     is_wanted: bool,
@@ -78,8 +78,8 @@ fn begin_slowly(
         "call",
         rpc.service = service.name,
         rpc.method = method.name,
-        wire = peer.wire,
-        peer = peer.address,
+        wire,
+        peer,
         trace_id = %trace.id(),
         span_id = %Hex(&trace.span),
         parent_id = %Hex(&trace.parent),

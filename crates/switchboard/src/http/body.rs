@@ -7,9 +7,9 @@ use super::{
     convert::OWN_TEXT,
     field_values,
     status_text::{GRPC_STATUS_DETAILS, reword, reword_frame},
-    text,
     trailers::{Late, Trailers},
 };
+use crate::http_fields::grpc_web_text;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use connectrpc::ConnectRpcBody;
@@ -266,7 +266,7 @@ impl Reply {
             frame = reword_first(frame);
         }
         if self.is_text {
-            frame = frame.map_data(|data| text::encode(&data));
+            frame = frame.map_data(|data| grpc_web_text::encode(&data));
         }
         Poll::Ready(Some(frame))
     }

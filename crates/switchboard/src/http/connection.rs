@@ -15,15 +15,14 @@ use super::{
     pings::Pings,
     refusal, rest,
     rpcx::{self, Gateway},
-    text::Text,
     thrift::{self, Thrift},
     trailers::Trailers,
     turn::Turn,
     websocket::{self, Upgrades},
 };
 use crate::{
-    Kind, Limit, Limits, Peer, driver::Accepted, http::HttpState, metrics::Carrier, net::Io, runtime,
-    serving::Drain,
+    Kind, Limit, Limits, Peer, driver::Accepted, http::HttpState, http_fields::grpc_web_text::Text,
+    metrics::Carrier, net::Io, runtime, serving::Drain,
 };
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,

@@ -3,11 +3,8 @@
 //! The server pings HTTP/2 peers and closes a connection that does not respond. HTTP/1.1 has no pings. There, a body
 //! that stops arriving is aborted, because otherwise the peer could hold its connection and its call forever.
 
-use super::{
-    envelopes::Envelopes,
-    metered_body::MeteredBody,
-    text::{Text, Unreadable, decode},
-};
+use super::{envelopes::Envelopes, metered_body::MeteredBody};
+use crate::http_fields::grpc_web_text::{Text, Unreadable, decode};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use std::{

@@ -10,7 +10,7 @@ use super::{
     timeout,
     unary_call::{self, UnaryCall},
 };
-use crate::{Limits, Metadata, Peer, Result, http::HttpState};
+use crate::{Limits, Metadata, Peer, Result, http::HttpState, http_fields::thrift::kind};
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
@@ -26,11 +26,6 @@ use switchboard_wire::{
 /// Largest encoding of a message around its struct.
 const AROUND_MAX: usize = NAME_MAX + 64;
 
-/// Content types of both protocols; browsers send a preflight before they send any of these to a server of another
-/// origin.
-const KINDS: [&str; 3] =
-    ["application/x-thrift", "application/vnd.apache.thrift.binary", "application/vnd.apache.thrift.compact"];
-
 /// Thrift on one HTTP connection.
 #[derive(Clone)]
 pub(super) struct Thrift {
@@ -45,17 +40,6 @@ pub(super) struct Thrift {
 /// Returns whether a request is Thrift.
 pub(super) fn is_thrift<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && kind(request.headers()).is_some()
-}
-
-/// Returns whether the content type is Thrift's.
-pub(crate) fn is_typed(headers: &HeaderMap) -> bool {
-    kind(headers).is_some()
-}
-
-fn kind(headers: &HeaderMap) -> Option<&'static str> {
-    let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    KINDS.into_iter().find(|known| known.eq_ignore_ascii_case(kind))
 }
 
 impl Thrift {

@@ -8,10 +8,10 @@ use std::sync::{
 
 /// Selects calls by method and share. Clones share the counter.
 #[derive(Clone, Debug)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     /// Patterns of method names; empty means all.
-    pub(super) methods: Vec<String>,
-    pub(super) share: f64,
+    pub(crate) methods: Vec<String>,
+    pub(crate) share: f64,
     /// Number of calls that matched the patterns.
     seen: Arc<AtomicU64>,
 }
@@ -24,12 +24,12 @@ impl Default for Sample {
 }
 
 impl Sample {
-    pub(super) fn set_share(&mut self, share: f64) {
+    pub(crate) fn set_share(&mut self, share: f64) {
         self.share = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
     }
 
     /// Returns the full name of the call's method, if the call is selected.
-    pub(super) fn takes(&self, call: &Call) -> Option<String> {
+    pub(crate) fn takes(&self, call: &Call) -> Option<String> {
         if self.methods.is_empty() {
             // Most calls of a small share need no name.
             return self.is_due().then(|| call.full_name());

@@ -3,9 +3,7 @@
 use super::{Running, lifecycle};
 #[cfg(feature = "http")]
 use crate::Address;
-use crate::{
-    Error, MemoryStats,
-};
+use crate::{Error, MemoryStats};
 
 impl Running {
     /// Resolves when a successor has taken over the listeners and serves; then call [`stop`](Self::stop).

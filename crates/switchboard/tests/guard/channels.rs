@@ -6,7 +6,7 @@ use std::sync::{
     Mutex,
     atomic::{AtomicUsize, Ordering},
 };
-use switchboard::{Call, Code, Layer, Next, Reply, layer, layer::BoxFuture, layer::Mirror};
+use switchboard::{Call, Code, Layer, Next, Reply, client::Mirror, layer, layer::BoxFuture};
 
 type Log = Arc<Mutex<Vec<String>>>;
 

@@ -2,7 +2,7 @@
 
 use crate::{
     Code, Metadata, Origin, Result, Retry, Status,
-    http::convert::{self, MetadataLimits},
+    http_fields::{self, MetadataLimits},
 };
 use ::http::{
     HeaderMap, HeaderName, StatusCode,
@@ -85,7 +85,7 @@ pub(super) fn from_path(code: Code, text: String) -> Status {
 /// # Errors
 /// `Internal` for binary values that are not base64, `ResourceExhausted` for too many entries.
 pub(super) fn metadata(headers: &HeaderMap, limits: &MetadataLimits) -> Result<Metadata> {
-    convert::metadata(headers, limits).map_err(|status| match status.code() {
+    http_fields::metadata(headers, limits).map_err(|status| match status.code() {
         Code::InvalidArgument => {
             from_path(Code::Internal, format!("the server sent invalid metadata: {}", status.message()))
         }

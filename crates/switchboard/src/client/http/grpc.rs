@@ -3,7 +3,7 @@
 use super::codes;
 use crate::{
     Code, Metadata, Origin, Result, Status,
-    http::convert::{BASE64, MetadataLimits},
+    http_fields::{BASE64, MetadataLimits},
 };
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine;

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Codec, Idempotency, Kind, Metadata, Result, Status, call::no_attachments, client::ClientMethod,
-    http::convert,
+    http_fields,
 };
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request,
@@ -100,7 +100,7 @@ impl OutgoingRequest<'_> {
             if self.metadata.attachment().is_some() {
                 return Err(no_attachments("HTTP"));
             }
-            convert::append(&mut headers, self.metadata);
+            http_fields::append(&mut headers, self.metadata);
         }
         Ok(headers)
     }

@@ -9,7 +9,7 @@ use super::{
     link::{Body, HttpResponse, Link},
     settings::{Dialect, Terms},
 };
-use crate::{Code, Metadata, Result, Status, http::text};
+use crate::{Code, Metadata, Result, Status, http_fields::grpc_web_text};
 use ::http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use bytes::{Bytes, BytesMut};
 
@@ -86,7 +86,7 @@ impl<'a> Replies<'a> {
                         self.early_end = None;
                     }
                     let chunk = match self.terms.text {
-                        true => text::decode(&mut self.text, &chunk)
+                        true => grpc_web_text::decode(&mut self.text, &chunk)
                             .map_err(|why| protocol_error(&why.to_string()))?,
                         false => chunk,
                     };

@@ -3,7 +3,7 @@
 use super::{compression::Compression, http2::PingBackoff};
 #[cfg(feature = "tls")]
 use crate::net::tls;
-use crate::{Codec, Limit, Limits, Result, Status, http::convert::MetadataLimits};
+use crate::{Codec, Limit, Limits, Result, Status, http_fields::MetadataLimits};
 use switchboard_wire::thrift;
 
 /// Protocol of calls over HTTP.

@@ -8,7 +8,7 @@ use super::{
     settings::Terms,
     unary::{ERROR_BODY_BYTES_MIN, post, read_body, with_head},
 };
-use crate::{Code, Metadata, Result, client::calls, http::thrift};
+use crate::{Code, Metadata, Result, client::calls, http_fields::thrift};
 use ::http::StatusCode;
 use bytes::Bytes;
 use switchboard_wire::{

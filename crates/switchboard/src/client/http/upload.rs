@@ -1,7 +1,7 @@
 //! The body of a request: one message, or the messages of a stream as they are sent.
 
 use super::{envelope, settings::Terms};
-use crate::{Result, Status, http::text, queue::Queue};
+use crate::{Result, Status, http_fields::grpc_web_text, queue::Queue};
 use bytes::Bytes;
 use h2::SendStream;
 use http_body::{Body, Frame, SizeHint};
@@ -43,7 +43,7 @@ pub(super) fn wrap(message: &Bytes, terms: &Terms) -> Result<Bytes> {
         None => envelope::wrap(0, message),
         Some(compression) => envelope::wrap(envelope::COMPRESSED, &compression.compress(message)?),
     }?;
-    Ok(if terms.text { text::encode(&wrapped) } else { wrapped })
+    Ok(if terms.text { grpc_web_text::encode(&wrapped) } else { wrapped })
 }
 
 /// For HTTP/1.1, which polls the body itself.

@@ -16,14 +16,14 @@ const TEXT: &str = "application/grpc-web-text";
 
 /// Which directions of a call are text.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Text {
-    pub(super) request: bool,
-    pub(super) reply: bool,
+pub(crate) struct Text {
+    pub(crate) request: bool,
+    pub(crate) reply: bool,
 }
 
 impl Text {
     /// Detects the text mode, and gives the request the content type of its decoded body.
-    pub(super) fn take(headers: &mut HeaderMap) -> Text {
+    pub(crate) fn take(headers: &mut HeaderMap) -> Text {
         let is_text = |value: &HeaderValue| value.as_bytes().starts_with(TEXT.as_bytes());
         let Some(kind) = headers.get(CONTENT_TYPE) else { return Text::default() };
         if !kind.as_bytes().starts_with(BINARY.as_bytes()) {
@@ -41,7 +41,7 @@ impl Text {
     }
 
     /// Gives the reply the content type of its encoded body.
-    pub(super) fn mark(self, headers: &mut HeaderMap) {
+    pub(crate) fn mark(self, headers: &mut HeaderMap) {
         let Some(kind) = headers.get(CONTENT_TYPE).filter(|_| self.reply) else { return };
         let Some(rest) = kind.as_bytes().strip_prefix(BINARY.as_bytes()) else { return };
         if let Ok(text) = HeaderValue::from_bytes(&[TEXT.as_bytes(), rest].concat()) {

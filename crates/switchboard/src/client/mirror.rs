@@ -1,7 +1,10 @@
 //! Mirroring: copies of a share of the calls go to another server, whose responses are dropped.
 
-use super::{BoxFuture, Layer, Next, Sample};
-use crate::{Call, Channel, ClientMethod, Codec, Metadata, Reply, Result, Status};
+use super::{Channel, ClientMethod};
+use crate::{
+    Call, Codec, Layer, Metadata, Next, Reply, Result, Status,
+    layer::{BoxFuture, Sample},
+};
 use bytes::Bytes;
 use std::{
     fmt,
@@ -23,7 +26,7 @@ use tokio::sync::Semaphore;
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use switchboard::{Channel, Server, layer::Mirror};
+/// use switchboard::{Channel, Server, client::Mirror};
 ///
 /// let next_version = Channel::builder("tcp://10.0.0.9:8080").lazy()?;
 /// let mirror = Mirror::new(next_version).methods(["demo.Search/*"]).share(0.05);
