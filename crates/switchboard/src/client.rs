@@ -1,7 +1,6 @@
 //! Channels: connections of a client to a service, over any wire.
 
 mod address_list;
-mod called;
 mod calls;
 mod combined;
 mod connection;
@@ -16,6 +15,7 @@ mod options;
 mod pool;
 mod streaming;
 mod unary;
+mod undeclared;
 mod wires;
 
 pub use combined::{Parallel, Part, Partitioned, Selective};

@@ -219,8 +219,8 @@ impl Forward {
             _ if reports == RequiredCallShape::Kind || call.cx().is_oneway() => Kind::Unary,
             _ => Kind::ServerStream,
         };
-        match call.cx().called() {
-            Some(_) => Ok((ClientMethod::called(kind), ahead)),
+        match call.cx().undeclared_name() {
+            Some(_) => Ok((ClientMethod::undeclared(kind), ahead)),
             // The method is declared; this service was added besides the declaring one.
             None => Ok((ClientMethod::intern(&call.full_name(), kind, Idempotency::Unknown)?, ahead)),
         }

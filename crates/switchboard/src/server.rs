@@ -407,7 +407,7 @@ impl Server {
             table.add(service.info()).map_err(Error::config)?;
         }
         if let Some((_, services)) = &self.fallback {
-            table.take_others(services.clone()).map_err(Error::config)?;
+            table.accept_undeclared(services.clone()).map_err(Error::config)?;
         }
         for (method, bytes) in &self.method_limits {
             table

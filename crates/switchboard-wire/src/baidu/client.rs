@@ -187,7 +187,7 @@ impl Client {
         metadata.set_attachment(attachment);
         let reply = ClientEvent::Reply { id, item, compressed: false };
         if self.json || codec != Codec::Proto {
-            self.queued.push_back(ClientEvent::Written { id, codec });
+            self.queued.push_back(ClientEvent::ReplyCodec { id, codec });
         }
         if !metadata.is_empty() {
             self.queued.push_back(ClientEvent::Head { id, metadata });
@@ -322,7 +322,7 @@ impl ClientWire for Client {
         self.limits.calls_max
     }
 
-    fn takes(&self, encoding: Encoding) -> bool {
+    fn accepts(&self, encoding: Encoding) -> bool {
         compress_type(Some(encoding)).is_ok()
     }
 
@@ -347,7 +347,7 @@ impl ClientWire for Client {
         configured.max(WINDOW)
     }
 
-    fn announces_windows(&self) -> bool {
+    fn advertises_windows(&self) -> bool {
         false
     }
 

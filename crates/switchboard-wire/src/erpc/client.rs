@@ -204,7 +204,7 @@ impl ClientWire for Client {
     }
 
     /// The filter applies to whole messages, not to single calls.
-    fn takes(&self, encoding: Encoding) -> bool {
+    fn accepts(&self, encoding: Encoding) -> bool {
         encoding == Encoding::Identity
     }
 

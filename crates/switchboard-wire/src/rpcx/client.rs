@@ -222,11 +222,11 @@ impl ClientWire for Client {
         out.tail().extend_from_slice(&payload);
     }
 
-    fn answers_pings(&self) -> bool {
+    fn responds_to_pings(&self) -> bool {
         true
     }
 
-    fn held_back(&self) -> usize {
+    fn queued_bytes(&self) -> usize {
         self.early.len()
     }
 
@@ -242,7 +242,7 @@ impl ClientWire for Client {
     }
 
     /// Every server in Go supports gzip.
-    fn takes(&self, encoding: Encoding) -> bool {
+    fn accepts(&self, encoding: Encoding) -> bool {
         matches!(encoding, Encoding::Gzip | Encoding::Identity)
     }
 

@@ -230,7 +230,7 @@ impl ClientWire for Client {
         self.limits.methods_max
     }
 
-    fn takes(&self, encoding: Encoding) -> bool {
+    fn accepts(&self, encoding: Encoding) -> bool {
         encoding == Encoding::Identity
     }
 

@@ -36,7 +36,7 @@ pub(super) struct CallGuard {
     peer: Arc<Peer>,
     trace: Option<Arc<Trace>>,
     /// The name of a method that no service declares.
-    called: Option<Arc<str>>,
+    undeclared_name: Option<Arc<str>>,
     /// Set for calls that may be logged.
     caller: Option<Arc<Caller>>,
     /// For a stream: time of the last request message before the first reply message.
@@ -85,7 +85,7 @@ impl CallGuard {
             deadline,
             peer: peer.clone(),
             trace: None,
-            called: None,
+            undeclared_name: None,
             caller: None,
             last_request: began,
             waited: None,
@@ -174,8 +174,8 @@ impl CallGuard {
     }
 
     /// Sets the name of a method that no service declares.
-    pub(super) fn set_called(&mut self, called: Option<Arc<str>>) {
-        self.called = called;
+    pub(super) fn set_undeclared_name(&mut self, undeclared_name: Option<Arc<str>>) {
+        self.undeclared_name = undeclared_name;
     }
 
     /// Polls the handler of the call: under its deadline, in its trace, and watched if it may be logged.
@@ -271,7 +271,7 @@ impl CallGuard {
                     }
                 };
                 self.shared().access.log(is_picked, took, busy, || Entry {
-                    method: match &self.called {
+                    method: match &self.undeclared_name {
                         Some(name) => name.to_string(),
                         None => self.shared().table.full_name(self.method),
                     },

@@ -133,7 +133,7 @@ impl Thrift {
         let deadline =
             timeout::read(headers)?.map(|timeout| crate::clock::after(crate::clock::now(), timeout));
         let (connection_memory, shard, peer) = (&self.connection_memory, self.shard, &self.peer);
-        let method = Found { method: call.method, called: call.called.clone() };
+        let method = Found { method: call.method, undeclared_name: call.undeclared_name.clone() };
         UnaryCall { connection_memory, shard, peer, method, codec: call.codec, message, metadata, deadline }
             .begin()
     }

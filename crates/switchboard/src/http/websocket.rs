@@ -153,7 +153,7 @@ impl Upgrade {
                 accepted.peer.wire = "native";
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
                 let encodings = accepted.shared.compression.encodings();
-                let wire = native::Server::new(limits, table).taking(encodings);
+                let wire = native::Server::new(limits, table).with_encodings(encodings);
                 Connection::new(accepted, wire).inside_websocket().await;
             }
             Carries::Rpcx => {
@@ -163,7 +163,7 @@ impl Upgrade {
                 accepted.peer.wire = "rpcx";
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
                 let encodings = accepted.shared.compression.encodings();
-                let wire = rpcx::Server::new(limits, table).taking(encodings);
+                let wire = rpcx::Server::new(limits, table).with_encodings(encodings);
                 Connection::new(accepted, wire).inside_websocket().foreign().await;
             }
             Carries::JsonRpc => {

@@ -160,7 +160,7 @@ async fn serve(
     match detected.protocol {
         Protocol::Native => {
             let encodings = shared.compression.encodings();
-            let wire = |limits| native::Server::new(limits, shared.table.clone()).taking(encodings);
+            let wire = |limits| native::Server::new(limits, shared.table.clone()).with_encodings(encodings);
             let (connection, aging) = speak("native", detected, wire, &shared, resolved, wakes, shard);
             match aging {
                 None => connection.await,
@@ -177,7 +177,7 @@ async fn serve(
             };
             let encodings = shared.compression.encodings();
             let wire = |limits| {
-                baidu::Server::new(limits, shared.table.clone()).taking(encodings).with_layout(layout)
+                baidu::Server::new(limits, shared.table.clone()).with_encodings(encodings).with_layout(layout)
             };
             foreign(speak(layout.name(), detected, wire, &shared, resolved, wakes, shard)).await;
         }
@@ -191,12 +191,12 @@ async fn serve(
         }
         Protocol::Kiss => {
             let encodings = shared.compression.encodings();
-            let wire = |limits| kiss::Server::new(limits, shared.table.clone()).taking(encodings);
+            let wire = |limits| kiss::Server::new(limits, shared.table.clone()).with_encodings(encodings);
             foreign(speak("kiss", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Rpcx => {
             let encodings = shared.compression.encodings();
-            let wire = |limits| rpcx::Server::new(limits, shared.table.clone()).taking(encodings);
+            let wire = |limits| rpcx::Server::new(limits, shared.table.clone()).with_encodings(encodings);
             foreign(speak("rpcx", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Thrift => {

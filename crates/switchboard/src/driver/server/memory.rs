@@ -19,7 +19,7 @@ const MESSAGE_MAX: u32 = 64 << 10;
 
 /// Weight of a connection that is not read because of one stream: above every limit, and small enough for
 /// additions without overflow.
-const HELD_BACK: usize = usize::MAX / 2;
+const READ_PAUSED: usize = usize::MAX / 2;
 
 /// Memory that a connection holds, and its limits.
 pub(super) struct ConnectionMemory {
@@ -33,7 +33,7 @@ pub(super) struct ConnectionMemory {
     /// Bytes added to the outbox for the comparison with `limit`: `calls` while memory is short.
     pub(super) weight: usize,
     /// The call whose slow reader stops reading from the connection, and since when.
-    pub(super) held_back: Option<(u32, Instant)>,
+    pub(super) read_paused_by: Option<(u32, Instant)>,
     /// Outbox size above which streams wait.
     pub(super) stream_limit: usize,
     /// The connection is not read, because memory is short.
@@ -54,7 +54,7 @@ impl ConnectionMemory {
             room: Room::CALM,
             limit: settings.outbox_bytes_max(),
             weight: 0,
-            held_back: None,
+            read_paused_by: None,
             stream_limit: FLUSH_BYTES,
             paused: false,
             refuses_large: false,
@@ -65,7 +65,7 @@ impl ConnectionMemory {
 
     fn weigh(&mut self) {
         self.weight = match self.room.level {
-            _ if self.held_back.is_some() => HELD_BACK,
+            _ if self.read_paused_by.is_some() => READ_PAUSED,
             _ if self.trickles => 0,
             Level::Calm => 0,
             Level::Tight | Level::Hard => self.calls,
@@ -75,8 +75,8 @@ impl ConnectionMemory {
     }
 
     /// Stops reading until the reader of this call has caught up; `None` resumes reading.
-    pub(super) fn hold_back(&mut self, call: Option<(u32, Instant)>) {
-        self.held_back = call;
+    pub(super) fn pause_reading(&mut self, call: Option<(u32, Instant)>) {
+        self.read_paused_by = call;
         self.weigh();
     }
 
@@ -141,9 +141,9 @@ impl<W: ServerWire + ?Sized> Connection<W> {
             // Pages that were never written use no memory.
             len => len.max(self.input.capacity().min(net::BUFFER_BYTES)),
         };
-        let pushes = self.peer.pusher.as_ref().filter(|pusher| pusher.any()).map_or(0, Pusher::held);
-        let machine = self.wire.held() + self.wire.kept().bytes;
-        let held = self.out.held() + machine + self.memory.calls + input + pushes;
+        let pushes = self.peer.pusher.as_ref().filter(|pusher| pusher.any()).map_or(0, Pusher::queued_bytes);
+        let machine = self.wire.unsent_response_bytes() + self.wire.memory().bytes;
+        let held = self.out.allocated_bytes() + machine + self.memory.calls + input + pushes;
         if held != self.memory.reported && (held == 0 || held.abs_diff(self.memory.reported) >= CHANGE) {
             self.shared.memory.change(self.memory.reported, held);
             self.memory.reported = held;
@@ -177,7 +177,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
             None => parked.received as usize,
         };
         let replies = match &parked.stage {
-            Stage::Replies { items, .. } => items.held(),
+            Stage::Replies { items, .. } => items.queued_bytes(),
             Stage::Handler { .. } | Stage::Polled => 0,
         };
         let held = parked.entry + requests + replies;

@@ -79,7 +79,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         let info = self.shared.table.info(head.method);
         let refused = match (info.kind, first) {
             // The kind of an undeclared method is unknown; this caller sent a single message.
-            (Kind::Bidi, Some(first)) if !more && self.shared.table.is_other(head.method) => {
+            (Kind::Bidi, Some(first)) if !more && self.shared.table.is_undeclared(head.method) => {
                 return self.begin(id, head, RequestBody::One(first.bytes), None, first.compressed);
             }
             (Kind::ServerStream | Kind::ClientStream | Kind::Bidi, _) if head.oneway => {
@@ -117,7 +117,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         inbound: Option<(Arc<Queue>, usize)>,
         compressed: bool,
     ) {
-        let (service, method) = self.shared.table.place(head.method);
+        let (service, method) = self.shared.table.service_and_index(head.method);
         let info = self.shared.table.info(head.method);
         let refused = self.over_limit(id);
         let refused = match refused {
@@ -149,9 +149,9 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         let metadata_bytes = if head.metadata.is_empty() { 0 } else { head.metadata.encoded_len() };
         let packing = self.packing(&head);
         let mut metadata = head.metadata;
-        let metadata_bytes = metadata_bytes + head.called.as_ref().map_or(0, |name| name.len());
-        if head.called.is_some() {
-            metadata.set_called(head.called.clone());
+        let metadata_bytes = metadata_bytes + head.undeclared_name.as_ref().map_or(0, |name| name.len());
+        if head.undeclared_name.is_some() {
+            metadata.set_undeclared_name(head.undeclared_name.clone());
         }
         let mut cx = Cx::new(&self.peer, service_info, info, deadline, metadata);
         cx.set_packing(packing, compressed);
@@ -193,7 +193,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
             }
             self.count_ready(head.method, received, item.len() as u64);
             if is_timed {
-                let names = (head.method, head.called.as_deref());
+                let names = (head.method, head.undeclared_name.as_deref());
                 let sent = item.len() as u64;
                 self.log_ready(is_picked, names, received, sent, trace.as_deref(), caller.as_deref());
             }
@@ -210,7 +210,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         let parked = Parked {
             id,
             method: head.method,
-            called: head.called,
+            undeclared_name: head.undeclared_name,
             oneway: head.oneway,
             began,
             received,
@@ -521,7 +521,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
                     Busy::Stream(watched.map_or(Duration::ZERO, |watched| watched.slowest(self.now)))
                 }
             };
-            let names = (call.method, call.called.as_deref());
+            let names = (call.method, call.undeclared_name.as_deref());
             let is_picked = watched.is_some_and(|watched| watched.is_picked);
             let caller = watched.and_then(|watched| watched.caller.as_deref());
             self.log(is_picked, names, &ended, busy, call.trace.as_deref(), caller);
@@ -563,14 +563,14 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     fn log(
         &self,
         is_picked: bool,
-        (method, called): (MethodId, Option<&str>),
+        (method, undeclared_name): (MethodId, Option<&str>),
         ended: &Ended,
         busy: Busy,
         trace: Option<&Trace>,
         caller: Option<&Caller>,
     ) {
         self.shared.access.log(is_picked, ended.took, busy, || Entry {
-            method: called.map_or_else(|| self.shared.table.full_name(method), str::to_owned),
+            method: undeclared_name.map_or_else(|| self.shared.table.full_name(method), str::to_owned),
             peer: &self.peer,
             caller: caller.map(|caller| &caller.name[..]),
             code: ended.code,
