@@ -147,7 +147,7 @@ pub struct Peer {
         not(feature = "auth"),
         expect(dead_code, reason = "only files and streams of rpcx outlive calls")
     )]
-    pub(crate) memory: Option<Arc<crate::memory::Account>>,
+    pub(crate) memory: Option<Arc<crate::memory::MemoryBudget>>,
     /// The number of the connection in this process; 0 for calls inside it.
     pub(crate) connection: u64,
     /// Sends messages that the client did not request, if the wire supports server push.

@@ -26,7 +26,7 @@ use crate::{
     flags::{Flag, Flags},
     guard::{Guarding, Guards, Wires},
     limits::Source,
-    memory::Account,
+    memory::MemoryBudget,
     metrics::{Carrier, Metrics, ServerStats},
     net::{Address, Listener},
     runtime,
@@ -439,7 +439,7 @@ impl Server {
         let others = self.fallback.map(|(service, _)| service);
         let services = self.services.into_iter().chain(others).enumerate();
         let services = services.map(|(at, service)| service.guarded(guarding.chain(at))).collect();
-        let memory = Arc::new(Account::new(live.memory_bytes_max.clone(), table.slots()));
+        let memory = Arc::new(MemoryBudget::new(live.memory_bytes_max.clone(), table.slots()));
         let shared = Arc::new(Shared {
             id: sockets::next_id(),
             listening: OnceLock::new(),
@@ -671,7 +671,7 @@ pub(crate) struct Shared {
     /// counted, so the hot path shares no counter.
     pub(crate) parked: AtomicUsize,
     /// Memory held for peers.
-    pub(crate) memory: Arc<Account>,
+    pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) draining: AtomicBool,
     /// Set when the remaining calls must end.
     pub(crate) ending: AtomicBool,

@@ -8,7 +8,7 @@ use crate::{
     Caller, Code, Kind, Peer, Result, Retry, Status,
     access::{Busy, CallerWatch, Entry},
     context,
-    memory::Level,
+    memory::Pressure,
     metrics::{Ended, Tally, Wire},
     server::{Flight, Shared, going_away},
     trace::Trace,
@@ -105,9 +105,11 @@ impl CallGuard {
                     let text = format!("{parked} calls are in flight on this server (server_calls_max)");
                     Status::resource_exhausted(text).with_retry(Retry::Safe)
                 })
-                .or_else(|| match shared.memory.room(false).level {
-                    level @ (Level::Hard | Level::Full) => shared.memory.refuses(level, method, request),
-                    Level::Calm | Level::Tight => None,
+                .or_else(|| match shared.memory.restrictions(false).pressure {
+                    pressure @ (Pressure::Severe | Pressure::Exhausted) => {
+                        shared.memory.refuses(pressure, method, request)
+                    }
+                    Pressure::Normal | Pressure::High => None,
                 })
         };
         match refused {

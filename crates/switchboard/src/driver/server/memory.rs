@@ -5,7 +5,7 @@ use super::{Connection, FLUSH_BYTES, Read};
 use crate::{
     Limits, Pusher,
     driver::calls::Stage,
-    memory::{LARGE, Level, PAUSE, Room},
+    memory::{LARGE, PAUSE, Pressure, Restrictions},
     net,
 };
 use bytes::BytesMut;
@@ -27,7 +27,7 @@ pub(super) struct ConnectionMemory {
     reported: usize,
     /// Bytes of requests and queues of the parked calls.
     pub(super) calls: usize,
-    pub(super) room: Room,
+    pub(super) restrictions: Restrictions,
     /// Maximum of outbox bytes plus `weight`; above it the connection is not read.
     pub(super) limit: usize,
     /// Bytes added to the outbox for the comparison with `limit`: `calls` while memory is short.
@@ -51,7 +51,7 @@ impl ConnectionMemory {
         ConnectionMemory {
             reported: 0,
             calls: 0,
-            room: Room::CALM,
+            restrictions: Restrictions::NONE,
             limit: settings.outbox_bytes_max(),
             weight: 0,
             read_paused_by: None,
@@ -64,13 +64,13 @@ impl ConnectionMemory {
     }
 
     fn weigh(&mut self) {
-        self.weight = match self.room.level {
+        self.weight = match self.restrictions.pressure {
             _ if self.read_paused_by.is_some() => READ_PAUSED,
             _ if self.trickles => 0,
-            Level::Calm => 0,
-            Level::Tight | Level::Hard => self.calls,
+            Pressure::Normal => 0,
+            Pressure::High | Pressure::Severe => self.calls,
             // A connection that holds little may still send bytes that end a call.
-            Level::Full => usize::from(self.calls > LARGE),
+            Pressure::Exhausted => usize::from(self.calls > LARGE),
         };
     }
 
@@ -91,21 +91,26 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     /// Updates the limits of this turn from the memory budget.
     #[inline]
     pub(super) fn look(&mut self) {
-        let room = self.shared.memory.room(self.memory.paused);
-        if room.level != Level::Calm || self.memory.room.level != Level::Calm {
-            self.apply(room);
+        let restrictions = self.shared.memory.restrictions(self.memory.paused);
+        if restrictions.pressure != Pressure::Normal || self.memory.restrictions.pressure != Pressure::Normal
+        {
+            self.apply(restrictions);
         }
     }
 
     #[cold]
-    fn apply(&mut self, room: Room) {
+    fn apply(&mut self, restrictions: Restrictions) {
         let outbox = self.settings.outbox_bytes_max();
-        self.memory.room = room;
-        self.memory.limit = if room.level == Level::Full { 0 } else { outbox.min(room.line) };
+        self.memory.restrictions = restrictions;
+        self.memory.limit = if restrictions.pressure == Pressure::Exhausted {
+            0
+        } else {
+            outbox.min(restrictions.read_limit)
+        };
         self.memory.stream_limit = self.memory.limit.min(FLUSH_BYTES);
-        self.memory.trickles = self.trickle(room);
+        self.memory.trickles = self.trickle(restrictions);
         self.memory.weigh();
-        let refuses = room.level >= Level::Hard;
+        let refuses = restrictions.pressure >= Pressure::Severe;
         if std::mem::replace(&mut self.memory.refuses_large, refuses) != refuses {
             self.wire.take_at_most(if refuses { MESSAGE_MAX } else { u32::MAX });
             // The machine must check again a message that has arrived in part.
@@ -115,9 +120,10 @@ impl<W: ServerWire + ?Sized> Connection<W> {
 
     /// Returns whether to read once although the connection is paused: for keepalives, cancellations and the
     /// end of the connection. Not while the peer has replies to read.
-    fn trickle(&mut self, room: Room) -> bool {
+    fn trickle(&mut self, restrictions: Restrictions) -> bool {
         let due = self.memory.trickled.is_none_or(|last| crate::clock::after(last, PAUSE) <= self.now);
-        let trickles = room.level != Level::Calm && self.memory.paused && self.out.is_empty() && due;
+        let trickles =
+            restrictions.pressure != Pressure::Normal && self.memory.paused && self.out.is_empty() && due;
         if trickles {
             self.memory.trickled = Some(self.now);
         }
@@ -150,15 +156,15 @@ impl<W: ServerWire + ?Sized> Connection<W> {
             self.wakes.set_held(held);
             self.look();
         }
-        if self.memory.room.level != Level::Calm || self.memory.paused {
-            self.wait_for_room();
+        if self.memory.restrictions.pressure != Pressure::Normal || self.memory.paused {
+            self.wait_for_memory();
         }
     }
 
     #[cold]
-    fn wait_for_room(&mut self) {
+    fn wait_for_memory(&mut self) {
         self.trickled();
-        let paused = self.memory.room.level != Level::Calm && self.is_full();
+        let paused = self.memory.restrictions.pressure != Pressure::Normal && self.is_full();
         if std::mem::replace(&mut self.memory.paused, paused) != paused {
             self.shared.memory.pause(paused);
             self.wakes.set_paused(paused);
@@ -192,7 +198,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     #[cold]
     pub(super) fn takes_reply(&self, method: MethodId, bytes: usize) -> bool {
         self.shared.memory.note(method, bytes);
-        bytes <= self.memory.room.left.saturating_sub(self.out.len()).max(LARGE)
+        bytes <= self.memory.restrictions.reply_bytes_max.saturating_sub(self.out.len()).max(LARGE)
     }
 
     /// Returns whether the peer is in the middle of a large message for which there is no memory, on a wire
@@ -200,7 +206,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     /// them would finish.
     #[inline]
     pub(super) fn lacks_room(&self) -> bool {
-        self.memory.room.level == Level::Full && self.input.len() > MESSAGE_MAX as usize
+        self.memory.restrictions.pressure == Pressure::Exhausted && self.input.len() > MESSAGE_MAX as usize
     }
 
     /// Closes a connection for which `lacks_room` returns true.

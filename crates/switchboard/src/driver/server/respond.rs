@@ -9,7 +9,7 @@ use crate::{
     compression::{Message, Packing},
     context,
     driver::calls::{Parked, Stage, Watched},
-    memory::{LARGE, Level},
+    memory::{LARGE, Pressure},
     metrics::Ended,
     stream::Queue,
     trace::Trace,
@@ -121,10 +121,14 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         let info = self.shared.table.info(head.method);
         let refused = self.over_limit(id);
         let refused = match refused {
-            None if self.memory.room.level >= Level::Hard || self.memory.trickles => {
+            None if self.memory.restrictions.pressure >= Pressure::Severe || self.memory.trickles => {
                 let request = if let RequestBody::One(message) = &body { message.len() } else { 0 };
-                let level = if self.memory.trickles { Level::Full } else { self.memory.room.level };
-                self.shared.memory.refuses(level, head.method, request)
+                let pressure = if self.memory.trickles {
+                    Pressure::Exhausted
+                } else {
+                    self.memory.restrictions.pressure
+                };
+                self.shared.memory.refuses(pressure, head.method, request)
             }
             refused => refused,
         };
@@ -188,7 +192,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
             && let Some(item) = message.one()
         {
             self.calls.release(index);
-            if self.memory.room.level != Level::Calm && item.len() <= LARGE {
+            if self.memory.restrictions.pressure != Pressure::Normal && item.len() <= LARGE {
                 self.shared.memory.note_small(head.method);
             }
             self.count_ready(head.method, received, item.len() as u64);

@@ -6,7 +6,7 @@ use crate::{
     compression::Message,
     context,
     driver::calls::Stage,
-    memory::Level,
+    memory::Pressure,
     stream::{self, Items, Queue},
 };
 use std::{
@@ -182,7 +182,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     /// window.
     fn poll_ahead(&mut self, index: u32, items: Pin<&mut dyn Items>, deadline: Option<Instant>) {
         let Some((parked, waker)) = self.calls.poll_parts(index) else { return };
-        if parked.inbound.is_none() || self.memory.room.level == Level::Full {
+        if parked.inbound.is_none() || self.memory.restrictions.pressure == Pressure::Exhausted {
             return;
         }
         let (method, trace, began) = (parked.method, parked.trace.clone(), self.now);
@@ -212,7 +212,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     /// Returns whether streams may send: the outbox is small, and memory is available.
     #[inline]
     fn has_stream_room(&self) -> bool {
-        self.out.len() <= self.memory.stream_limit && self.memory.room.level != Level::Full
+        self.out.len() <= self.memory.stream_limit && self.memory.restrictions.pressure != Pressure::Exhausted
     }
 
     /// Returns whether a stream in the queue may send.
