@@ -284,8 +284,8 @@ fn calls_that_had_to_be_ended_are_counted() {
     assert!(std::io::Read::read(&mut caller, &mut [0; 512]).unwrap() > 0);
     let (code, log) = server.signal(rustix::process::Signal::INT);
     assert_eq!(code, Some(0), "{log}");
-    let cut = "drained; aborted 1 call of demo.v1.Greeter/Watch (connect)";
-    assert!(log.contains(cut), "{log}");
+    let aborted = "drained; aborted 1 call of demo.v1.Greeter/Watch (connect)";
+    assert!(log.contains(aborted), "{log}");
 }
 
 #[test]

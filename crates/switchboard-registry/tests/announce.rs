@@ -70,7 +70,7 @@ async fn every_service_is_registered_until_the_drain() {
     assert_eq!(*echo.echo("y".to_owned()).await.unwrap(), "y");
     suite::until(&mut watch, "").await;
     suite::until(&mut other, "").await;
-    assert_eq!(drained.await.unwrap().cut, 0);
+    assert_eq!(drained.await.unwrap().aborted, 0);
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 //! Channels: connections of a client to a service, over any wire.
 
+mod aborter;
 mod address_list;
 mod calls;
 mod combined;
 mod connection;
-mod cut;
 mod fleet;
 #[cfg(feature = "http")]
 mod http;
@@ -18,8 +18,8 @@ mod unary;
 mod undeclared;
 mod wires;
 
+pub use aborter::ConnectionAborter;
 pub use combined::{Parallel, Part, Partitioned, Selective};
-pub use cut::Cut;
 pub(crate) use fleet::distance;
 pub use fleet::{Attempt, Candidate, EndpointStats, Explained, Explanation, FailMode, Receipt};
 pub(crate) use layered::RequiredCallShape;

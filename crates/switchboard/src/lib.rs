@@ -82,7 +82,7 @@ pub use net::Address;
 pub use net::tls::Tls;
 pub use push::{Push, Pusher, Pushes};
 pub use runtime::{Runtime, run};
-pub use server::{CutCalls, CutConnections, Drained, Running, Server, Stopped};
+pub use server::{AbortedCalls, AbortedConnections, Drained, Running, Server, Stopped};
 pub use service::Service;
 pub use stream::{Receiver, Sender};
 #[cfg(feature = "macros")]

@@ -50,7 +50,7 @@ pub(crate) struct MemoryBudget {
     pauses: AtomicU64,
     refused: AtomicU64,
     dropped: AtomicU64,
-    cut: AtomicU64,
+    aborted: AtomicU64,
     /// Bytes that a recent call held, by method, if they were above [`LARGE`].
     sizes: Box<[AtomicU32]>,
 }
@@ -72,7 +72,7 @@ pub struct MemoryStats {
     /// Replies that were dropped because there was no memory for them.
     pub dropped: u64,
     /// Connections closed in the middle of a large message.
-    pub cut: u64,
+    pub aborted: u64,
 }
 
 /// Memory pressure.
@@ -141,7 +141,7 @@ impl MemoryBudget {
             pauses: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
-            cut: AtomicU64::new(0),
+            aborted: AtomicU64::new(0),
             sizes: (0..methods).map(|_| AtomicU32::new(0)).collect(),
         }
     }
@@ -239,8 +239,8 @@ impl MemoryBudget {
     /// Returns the error for a peer that is in the middle of a large message while there is no memory for its
     /// rest.
     #[cold]
-    pub(crate) fn cuts(&self) -> Status {
-        self.cut.fetch_add(1, Relaxed);
+    pub(crate) fn aborts(&self) -> Status {
+        self.aborted.fetch_add(1, Relaxed);
         self.exhausted("no room for the rest of a message")
     }
 
@@ -267,7 +267,7 @@ impl MemoryBudget {
             pauses: self.pauses.load(Relaxed),
             refused: self.refused.load(Relaxed),
             dropped: self.dropped.load(Relaxed),
-            cut: self.cut.load(Relaxed),
+            aborted: self.aborted.load(Relaxed),
         }
     }
 }

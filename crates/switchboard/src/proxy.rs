@@ -143,8 +143,8 @@ impl Forward {
     /// [codec](Self::codec) is reset to that of each caller, since the other servers may support others.
     ///
     /// Running calls end on the channel on which they began. That channel closes its connections when the last
-    /// `Forward` with it is dropped and the last call has ended. A [`Cut`](crate::client::Cut) aborts calls that take
-    /// longer.
+    /// `Forward` with it is dropped and the last call has ended. A
+    /// [`ConnectionAborter`](crate::client::ConnectionAborter) aborts calls that take longer.
     #[must_use]
     pub fn over(&self, channel: Channel) -> Forward {
         Forward {

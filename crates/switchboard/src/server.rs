@@ -37,7 +37,7 @@ use flights::Flights;
 pub(crate) use flights::{Flight, SHOWN_MAX};
 use lifecycle::Hooks;
 pub(crate) use lifecycle::Phase;
-pub use lifecycle::{CutCalls, CutConnections, Stopped};
+pub use lifecycle::{AbortedCalls, AbortedConnections, Stopped};
 use listening::Listening;
 pub(crate) use live::Live;
 #[cfg(feature = "http")]
@@ -584,7 +584,7 @@ pub struct Running {
 #[non_exhaustive]
 pub struct Drained {
     /// Number of connections that were closed with calls in flight.
-    pub cut: usize,
+    pub aborted: usize,
 }
 
 impl Running {
@@ -715,7 +715,7 @@ pub(crate) enum Drain {
 /// An open connection.
 pub(crate) struct Open {
     wakes: Arc<Wakes>,
-    cut: Option<tokio::task::AbortHandle>,
+    abort_handle: Option<tokio::task::AbortHandle>,
     /// Its Channelz counters, if they are on.
     socket: Option<Arc<Socket>>,
     /// Address of the peer, as in [`Peer::address`](crate::Peer::address).
@@ -743,8 +743,8 @@ impl Shared {
             if let Some(carrier) = connection.carrier {
                 self.metrics.end(carrier);
             }
-            if let Some(cut) = connection.cut {
-                cut.abort();
+            if let Some(abort_handle) = connection.abort_handle {
+                abort_handle.abort();
             }
         }
     }

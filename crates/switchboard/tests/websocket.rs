@@ -506,7 +506,7 @@ async fn drain_closes_with_going_away() {
     busy.send(TEXT, br#"{"jsonrpc":"2.0","method":"rpc.cancel","params":{"id":1}}"#).await;
     assert_eq!(busy.json().await["error"]["code"], -32099);
     assert_eq!(busy.closed().await, 1001);
-    assert_eq!(drained.await.unwrap().cut, 0);
+    assert_eq!(drained.await.unwrap().aborted, 0);
 }
 
 #[tokio::test]

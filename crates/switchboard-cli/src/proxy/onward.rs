@@ -5,12 +5,13 @@
 //! ```
 //!
 //! A call keeps its routes until it has its reply, and a stream its connection until it ends. When the last call of the
-//! old routes has ended, their channels close; the [`Cut`] aborts calls that take too long.
+//! old routes has ended, their channels close; the [`ConnectionAborter`] aborts calls that take too long.
 
 use super::{ProxyArgs, current::Current, rewrite::Rewrite, schema::ProxySchema, upstream::Upstream};
 use std::{collections::HashMap, sync::Arc};
 use switchboard::{
-    Call, Codec, Reply, Result, Server, Service, ServiceInfo, Status, client::Cut, proxy::Forward,
+    Call, Codec, Reply, Result, Server, Service, ServiceInfo, Status, client::ConnectionAborter,
+    proxy::Forward,
 };
 
 /// The upstream routes of calls.
@@ -18,7 +19,7 @@ pub(super) struct UpstreamRoutes {
     /// The services of the schema, in its order.
     known: Vec<ServiceRoute>,
     undeclared: FallbackRoutes,
-    cut: Cut,
+    aborter: ConnectionAborter,
 }
 
 struct ServiceRoute {
@@ -76,8 +77,11 @@ impl UpstreamRoutes {
         let names: Vec<_> = args.service.iter().filter(|name| !is_known(name)).cloned().collect();
         let undeclared = FallbackRoutes::new(args, upstream, &names, !known.services.is_empty(), &rewrite)?;
         let accepts_undeclared = !matches!(undeclared, FallbackRoutes::Nowhere);
-        let routes =
-            Arc::new(Current::new(UpstreamRoutes { known: forwards, undeclared, cut: upstream.cut() }));
+        let routes = Arc::new(Current::new(UpstreamRoutes {
+            known: forwards,
+            undeclared,
+            aborter: upstream.aborter(),
+        }));
         for (at, service) in known.services.iter().enumerate() {
             server = server.add(Onward {
                 info: service.info,
@@ -118,12 +122,12 @@ impl UpstreamRoutes {
             }
             FallbackRoutes::Nowhere => FallbackRoutes::Nowhere,
         };
-        Ok(UpstreamRoutes { known, undeclared, cut: upstream.cut() })
+        Ok(UpstreamRoutes { known, undeclared, aborter: upstream.aborter() })
     }
 
     /// Aborts calls that still use these routes, after their time.
-    pub(super) fn cut(&self) -> Cut {
-        self.cut.clone()
+    pub(super) fn aborter(&self) -> ConnectionAborter {
+        self.aborter.clone()
     }
 
     fn forward(&self, key: RouteKey, service: &str) -> Option<&Forward> {

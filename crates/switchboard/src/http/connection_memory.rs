@@ -237,7 +237,7 @@ impl ConnectionMemory {
     ) -> Poll<io::Result<()>> {
         let mut unread = self.unread();
         if restrictions.pressure == Pressure::Exhausted && unread.bytes > BODY_MAX {
-            let status = self.shared.memory.cuts();
+            let status = self.shared.memory.aborts();
             tracing::warn!("http connection closed: {}", status.message());
             return Poll::Ready(Err(io::Error::other(status.message().to_owned())));
         }

@@ -93,12 +93,12 @@ fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<Shared>, resolved: &Arc<Resol
         }
         let (socket, address) = (peer.counts.clone(), peer.address.as_str().into());
         let (wakes, began) = (wakes.clone(), Instant::now());
-        open.insert(key, Open { wakes, cut: None, socket, address, began, carrier: None });
+        open.insert(key, Open { wakes, abort_handle: None, socket, address, began, carrier: None });
     }
     let tally = shared.metrics.peers.enter(peer.socket.map(|socket| socket.ip()), &peer.address);
     peer.tally = Some(tally.clone());
     let (listed, resolved) = (Listed { key, shared: shared.clone(), tally }, resolved.clone());
-    let cut = runtime::deal(move |shard| async move {
+    let abort_handle = runtime::deal(move |shard| async move {
         match pipe.adopt() {
             Ok(io) => serve(io, peer, listed.shared.clone(), &resolved, wakes, shard).await,
             Err(error) => tracing::warn!(peer = %peer.address, "closed: {error}"),
@@ -106,9 +106,9 @@ fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<Shared>, resolved: &Arc<Resol
         drop(listed);
     });
     match shared.open().get_mut(&key) {
-        Some(open) => open.cut = Some(cut),
+        Some(open) => open.abort_handle = Some(abort_handle),
         // All connections were aborted meanwhile, or this one has ended already.
-        None => cut.abort(),
+        None => abort_handle.abort(),
     }
 }
 

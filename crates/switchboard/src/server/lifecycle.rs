@@ -62,16 +62,16 @@ pub(super) struct Hooks {
 pub struct Stopped {
     /// Duration of the shutdown.
     pub took: Duration,
-    /// Calls that did not end during the drain and were ended with `Unavailable`.
-    pub calls: Vec<CutCalls>,
+    /// Calls that did not end during the drain and were aborted with `Unavailable`.
+    pub calls: Vec<AbortedCalls>,
     /// Connections that were closed forcibly, by protocol.
-    pub connections: Vec<CutConnections>,
+    pub connections: Vec<AbortedConnections>,
 }
 
 /// Calls of one method that did not end during the drain.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct CutCalls {
+pub struct AbortedCalls {
     /// Full name, `package.Service/Method`.
     pub method: String,
     /// Their wire, as in [`WireStats::wire`](crate::WireStats::wire).
@@ -83,7 +83,7 @@ pub struct CutCalls {
 /// Connections of one protocol that were closed forcibly.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct CutConnections {
+pub struct AbortedConnections {
     /// Their protocol, as in [`CarrierStats::protocol`](crate::CarrierStats::protocol); `none` if it was not
     /// detected yet.
     pub protocol: &'static str,
@@ -101,11 +101,11 @@ impl Stopped {
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "stopped after {} ms", self.took.as_millis())?;
-        for cut in &self.calls {
-            write!(f, "; {} of {} ({}) were ended", plural(cut.calls, "call"), cut.method, cut.wire)?;
+        for AbortedCalls { method, wire, calls } in &self.calls {
+            write!(f, "; aborted {} of {method} ({wire})", plural(*calls, "call"))?;
         }
-        for cut in &self.connections {
-            write!(f, "; {} ({}) had to be cut", plural(cut.connections, "connection"), cut.protocol)?;
+        for AbortedConnections { protocol, connections } in &self.connections {
+            write!(f, "; aborted {} ({protocol})", plural(*connections, "connection"))?;
         }
         Ok(())
     }
@@ -176,7 +176,7 @@ impl Running {
         self.shared.set_phase(Phase::Stopping);
         self.leave(crate::clock::after(began, limit)).await;
         let stopped = self.wind_down(Duration::MAX, limit, began).await;
-        Drained { cut: stopped.connections.iter().map(|cut| cut.connections as usize).sum() }
+        Drained { aborted: stopped.connections.iter().map(|aborted| aborted.connections as usize).sum() }
     }
 
     pub(super) fn hooks(&mut self) -> &mut Hooks {
@@ -254,17 +254,17 @@ impl Shared {
     }
 
     /// Ends the remaining calls; returns them.
-    fn end_calls(&self) -> Vec<CutCalls> {
+    fn end_calls(&self) -> Vec<AbortedCalls> {
         let methods = self.metrics.methods();
-        let cut = methods.iter().flat_map(|method| {
+        let aborted = methods.iter().flat_map(|method| {
             let waiting = method.wires.iter().filter(|wire| wire.in_flight > 0);
-            waiting.map(|wire| CutCalls {
+            waiting.map(|wire| AbortedCalls {
                 method: method.name.clone(),
                 wire: wire.wire,
                 calls: wire.in_flight,
             })
         });
-        let cut = cut.collect();
+        let aborted = aborted.collect();
         self.ending.store(true, Ordering::Relaxed);
         for connection in self.open().values() {
             connection.wakes.wake();
@@ -274,20 +274,20 @@ impl Shared {
             self.flights.wake_all();
             self.drain_http.send_replace(Drain::Ending);
         }
-        cut
+        aborted
     }
 
     /// Returns the number of open connections by protocol.
-    fn left(&self) -> Vec<CutConnections> {
-        let mut left: Vec<CutConnections> = Vec::new();
+    fn left(&self) -> Vec<AbortedConnections> {
+        let mut left: Vec<AbortedConnections> = Vec::new();
         for open in self.open().values() {
             let protocol = open.carrier.map_or("none", Carrier::name);
-            match left.iter_mut().find(|cut| cut.protocol == protocol) {
-                Some(cut) => cut.connections += 1,
-                None => left.push(CutConnections { protocol, connections: 1 }),
+            match left.iter_mut().find(|aborted| aborted.protocol == protocol) {
+                Some(aborted) => aborted.connections += 1,
+                None => left.push(AbortedConnections { protocol, connections: 1 }),
             }
         }
-        left.sort_by_key(|cut| cut.protocol);
+        left.sort_by_key(|aborted| aborted.protocol);
         left
     }
 }

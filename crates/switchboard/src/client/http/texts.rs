@@ -360,7 +360,7 @@ struct Driven(Arc<Texts>);
 impl Drop for Driven {
     fn drop(&mut self) {
         // The runtime that drove the connection has ended, or the task was aborted, or the connection has ended.
-        self.0.end("its runtime has ended, or it was cut");
+        self.0.end("its runtime has ended, or it was aborted");
     }
 }
 

@@ -212,7 +212,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     /// Closes a connection for which `lacks_room` returns true.
     #[cold]
     pub(super) fn close_for_memory(&mut self) -> Read {
-        let status = self.shared.memory.cuts();
+        let status = self.shared.memory.aborts();
         tracing::warn!(peer = %self.peer.address, "closed: {}", status.message());
         self.wire.drain(status.message(), &mut self.out);
         self.input = BytesMut::new();
