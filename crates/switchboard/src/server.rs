@@ -1,7 +1,6 @@
 //! The server: services behind listeners, with every protocol on each listener.
 
 mod accept;
-mod announce;
 #[cfg(feature = "channelz")]
 mod channelz;
 #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only the admin listener uses all of it"))]
@@ -14,6 +13,7 @@ mod listening;
 mod live;
 mod mismatch;
 mod options;
+mod registration;
 mod sockets;
 
 #[cfg(feature = "tls")]
@@ -31,7 +31,6 @@ use crate::{
     net::{Address, Listener},
     runtime,
 };
-use announce::{Registration, Registrations};
 #[cfg(feature = "http")]
 use flights::Flights;
 pub(crate) use flights::{Flight, SHOWN_MAX};
@@ -40,6 +39,7 @@ pub(crate) use lifecycle::Phase;
 pub use lifecycle::{AbortedCalls, AbortedConnections, Stopped};
 use listening::Listening;
 pub(crate) use live::Live;
+use registration::{Registration, Registrations};
 #[cfg(feature = "http")]
 pub(crate) use sockets::Counts;
 pub(crate) use sockets::Socket;
@@ -89,7 +89,7 @@ pub struct Server {
     admin: Option<crate::admin::Admin>,
     guards: Guards,
     templates: Vec<Registration>,
-    announce_notice: Duration,
+    registration_notice: Duration,
     #[cfg(feature = "channelz")]
     channelz: bool,
     #[cfg(feature = "http")]
@@ -132,7 +132,7 @@ impl Server {
             guards: Guards::default(),
             strict_fields: false,
             templates: Vec::new(),
-            announce_notice: Duration::from_secs(1),
+            registration_notice: Duration::from_secs(1),
             #[cfg(feature = "channelz")]
             channelz: false,
             #[cfg(feature = "http")]
@@ -552,7 +552,7 @@ impl Server {
         for (listener, resolved) in accepting {
             crate::runtime::spawn(accept::run(listener, running.shared.clone(), resolved, stopped.clone()));
         }
-        running.begin(&self.templates, &service_names, self.announce_notice).await?;
+        running.begin(&self.templates, &service_names, self.registration_notice).await?;
         #[cfg(feature = "handover")]
         if let (Some(path), Some(registrations)) = (self.handover, &running.registrations) {
             inherited.ready(registrations.names()).await;

@@ -253,7 +253,7 @@ impl ChannelBuilder {
         self.meta("authorization", crate::auth::authorization(name, password))
     }
 
-    /// Sets the compression of calls; by default none. On the native wire, servers announce the algorithms that they
+    /// Sets the compression of calls; by default none. On the native wire, servers advertise the algorithms that they
     /// support; messages to a server without this one go uncompressed. On HTTP the caller must know, and
     /// [`Lz4`](Compression::Lz4) and [`Snappy`](Compression::Snappy) are rejected: no wire on HTTP has them.
     ///

@@ -4,7 +4,7 @@
 use super::Drain;
 use super::{
     Drained, Running, Shared,
-    announce::{Registration, Registrations},
+    registration::{Registration, Registrations},
 };
 use crate::{Address, Error, Result, Status, metrics::Carrier};
 use std::{
@@ -143,7 +143,7 @@ impl Running {
 
     /// Shuts down in these steps, and returns the calls and connections that were ended forcibly:
     ///
-    /// 1. Probes report that the server is not ready, registries are updated, which takes [`announce_notice`]
+    /// 1. Probes report that the server is not ready, registries are updated, which takes [`registration_notice`]
     ///    if there are any, and the hooks of [`on_stop`] run.
     /// 2. For the time of [`notice`] the server continues to serve, including new callers, so that the change
     ///    can spread.
@@ -154,7 +154,7 @@ impl Running {
     /// Always ends, at the latest after `notice` plus `hard`, including the hooks. Cancel safe: dropping the
     /// future closes everything.
     ///
-    /// [`announce_notice`]: super::Server::announce_notice
+    /// [`registration_notice`]: super::Server::registration_notice
     /// [`on_stop`]: super::Server::on_stop
     /// [`notice`]: super::Server::notice
     pub async fn stop(mut self, drain: Duration, hard: Duration) -> Stopped {
@@ -167,7 +167,7 @@ impl Running {
 
     /// Stops accepting, sends every peer a drain notice, lets calls end, and closes the remaining connections
     /// after `limit`. Before that, the hooks of [`on_stop`](super::Server::on_stop) run and the
-    /// [registrations](super::Server::announce) are removed and the change spreads, for which `limit` applies
+    /// [registrations](super::Server::register) are removed and the change spreads, for which `limit` applies
     /// as well. Always ends.
     ///
     /// Cancel safe: dropping the future closes every connection.
@@ -183,7 +183,7 @@ impl Running {
         self.hooks.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the hooks and removes the [registrations](super::Server::announce), concurrently, until `end` at
+    /// Runs the hooks and removes the [registrations](super::Server::register), concurrently, until `end` at
     /// most.
     async fn leave(&mut self, end: Instant) {
         let mut hooks = tokio::task::JoinSet::new();
