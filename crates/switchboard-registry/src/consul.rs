@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 use switchboard::{
     Code, Result, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry, State, escape},
+    discover::{
+        Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry, State, escape,
+    },
     web::{self, Ask, Site},
 };
 use tokio::time::sleep;
@@ -107,7 +109,7 @@ const OWNER: &str = "owner";
 /// Body of a registration.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Registration<'a> {
+struct RegistrationBody<'a> {
     #[serde(rename = "ID")]
     id: String,
     name: &'a str,
@@ -291,13 +293,17 @@ impl Backend for Agent {
         Box::pin(self.follow_on(service, feed))
     }
 
-    fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(
+        &'a self,
+        instance: &'a Instance,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async move {
             let id = format!("{}:{}", escape(&instance.service), escape(&instance.id));
             let owner = owner::unique();
             let mut meta = meta(instance)?;
             meta.insert(OWNER.to_owned(), owner.clone());
-            let registration = Registration {
+            let registration = RegistrationBody {
                 id: id.clone(),
                 name: &instance.service,
                 meta,
@@ -312,18 +318,18 @@ impl Backend for Agent {
             let body = serde_json::to_vec(&registration);
             let body = body.map_err(|error| Status::internal(format!("a registration as json: {error}")))?;
             self.put("/v1/agent/service/register", body).await?;
-            Ok(Box::new(Kept { agent: self.clone(), id, owner }) as Box<dyn Held>)
+            Ok(Box::new(AgentRegistration { agent: self.clone(), id, owner }) as Box<dyn Registration>)
         })
     }
 }
 
-struct Kept {
+struct AgentRegistration {
     agent: Agent,
     id: String,
     owner: String,
 }
 
-impl Held for Kept {
+impl Registration for AgentRegistration {
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             let path = format!("/v1/agent/check/pass/{}", in_path(&format!("service:{}", self.id)));

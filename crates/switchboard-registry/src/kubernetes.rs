@@ -10,7 +10,7 @@ use std::{
 };
 use switchboard::{
     Code, Result, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry, State},
+    discover::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry, State},
     web::{Ask, Site, Streamed, encode},
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -419,11 +419,11 @@ impl Backend for Slices {
         Box::pin(self.follow_on(service, feed))
     }
 
-    fn forgets(&self) -> bool {
+    fn may_lose_registrations(&self) -> bool {
         false
     }
 
-    fn hold<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async {
             let text =
                 format!("{} does not support registrations: Kubernetes tracks its pods", self.site.name());

@@ -39,7 +39,7 @@ pub(crate) use lifecycle::Phase;
 pub use lifecycle::{AbortedCalls, AbortedConnections, Stopped};
 use listening::Listening;
 pub(crate) use live::Live;
-use registration::{Registration, Registrations};
+use registration::{RegistrationTemplate, Registrations};
 #[cfg(feature = "http")]
 pub(crate) use sockets::Counts;
 pub(crate) use sockets::Socket;
@@ -88,7 +88,7 @@ pub struct Server {
     #[cfg(feature = "http")]
     admin: Option<crate::admin::Admin>,
     guards: Guards,
-    templates: Vec<Registration>,
+    templates: Vec<RegistrationTemplate>,
     registration_notice: Duration,
     #[cfg(feature = "channelz")]
     channelz: bool,

@@ -219,7 +219,7 @@ impl Site {
 
     fn failed(&self, why: &str) -> Status {
         let text = format!("{}: {why}", self.name);
-        Status::unavailable(text).with_origin(Origin::Path).with_retry(Retry::Safe)
+        Status::unavailable(text).with_origin(Origin::Connection).with_retry(Retry::Safe)
     }
 }
 

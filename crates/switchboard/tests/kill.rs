@@ -95,7 +95,7 @@ async fn killed_under_load_every_call_ends_and_callers_come_back() {
             }
         })
         .await;
-        assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Path), "{status}");
+        assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Connection), "{status}");
         // Connections of the old server keep the port for a moment.
         running = soon(async {
             loop {
@@ -146,7 +146,7 @@ async fn cut_link_ends_every_kind_of_call() {
     proxy.cut();
     let lost = |status: Status| {
         assert_eq!(status.code(), Code::Unavailable, "{status}");
-        assert_eq!((status.origin(), status.retry()), (Origin::Path, Retry::IfIdempotent));
+        assert_eq!((status.origin(), status.retry()), (Origin::Connection, Retry::IfIdempotent));
         assert!(status.message().contains(&proxy.address.to_string()), "{status}");
     };
     lost(soon(unary).await.unwrap().unwrap_err());
@@ -270,7 +270,7 @@ async fn keepalive_notices_a_link_that_is_silent() {
     assert_eq!(proxy.accepted.load(Ordering::SeqCst), 1);
     proxy.frozen.store(true, Ordering::SeqCst);
     let status = soon(ask::<_, Vec<u8>>(&channel, &ECHO, &vec![1u8])).await.unwrap_err();
-    assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Path));
+    assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Connection));
     assert!(
         status.message().contains("no data received") && status.message().contains("keepalive"),
         "{status}"

@@ -424,7 +424,7 @@ fn check_older(layout: Layout, method: Option<&Method>, codec: Codec, streams: b
 
 /// Creates the status for a reply that cannot be used.
 fn broken(text: impl Into<String>) -> Status {
-    Status::internal(text).with_origin(Origin::Path)
+    Status::internal(text).with_origin(Origin::Connection)
 }
 
 fn content_type(codec: Codec) -> Result<u64, Status> {

@@ -188,6 +188,6 @@ fn reply(header: Header, body: Bytes, max: u32) -> Result<Bytes, Status> {
     }
     body::unpack(header.compressed, body, max).map_err(|why| {
         let text = format!("a reply that cannot be decompressed: {why}");
-        Status::internal(text).with_origin(Origin::Path)
+        Status::internal(text).with_origin(Origin::Connection)
     })
 }

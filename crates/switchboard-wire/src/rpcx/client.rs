@@ -85,7 +85,7 @@ impl Client {
             other => {
                 input.skip(head.payload.end);
                 let text = format!("compression {} of a reply is not supported", other >> 2);
-                let status = Status::internal(text).with_origin(Origin::Path);
+                let status = Status::internal(text).with_origin(Origin::Connection);
                 return Ok(Some(ClientEvent::End { id, end: Err(status) }));
             }
         };

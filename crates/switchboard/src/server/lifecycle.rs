@@ -4,7 +4,7 @@
 use super::Drain;
 use super::{
     Drained, Running, Shared,
-    registration::{Registration, Registrations},
+    registration::{RegistrationTemplate, Registrations},
 };
 use crate::{Address, Error, Result, Status, metrics::Carrier};
 use std::{
@@ -123,7 +123,7 @@ impl Running {
     /// Returns the error of a hook, or of an invalid registration.
     pub(super) async fn begin(
         &mut self,
-        templates: &[Registration],
+        templates: &[RegistrationTemplate],
         services: &[&str],
         notice: Duration,
     ) -> Result<(), Error> {

@@ -29,7 +29,7 @@ impl Server {
     /// let server = Server::new().register(registry, Instance::default().zone("eu-1a").weight(200));
     /// ```
     pub fn register(mut self, registry: Arc<dyn Registry>, instance: Instance) -> Server {
-        self.templates.push(Registration { registry, template: instance });
+        self.templates.push(RegistrationTemplate { registry, template: instance });
         self
     }
 
@@ -43,12 +43,12 @@ impl Server {
 }
 
 /// A registry, and the template of the registration.
-pub(super) struct Registration {
+pub(super) struct RegistrationTemplate {
     pub(super) registry: Arc<dyn Registry>,
     pub(super) template: Instance,
 }
 
-impl Registration {
+impl RegistrationTemplate {
     /// Returns one instance for each service, or the one that the template names.
     fn instances(&self, services: &[&str], address: &Address) -> Result<Vec<Instance>, Error> {
         let mut template = self.template.clone();
@@ -101,7 +101,7 @@ pub(super) struct Registrations {
 impl Registrations {
     /// Starts to register; an unavailable registry is retried.
     pub(super) fn begin(
-        templates: &[Registration],
+        templates: &[RegistrationTemplate],
         services: &[&str],
         address: &Address,
         notice: Duration,

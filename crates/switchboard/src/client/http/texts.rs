@@ -230,7 +230,7 @@ impl Texts {
         let mut state = self.lock();
         let lost = state.ended.get_or_insert_with(|| {
             let text = format!("the connection to {} is lost: {why}", self.peer);
-            codes::from_path(Code::Unavailable, text).with_origin(Origin::Path)
+            codes::from_path(Code::Unavailable, text).with_origin(Origin::Connection)
         });
         let lost = lost.clone();
         // Dropping the senders ends the calls.
