@@ -15,7 +15,7 @@ use switchboard::{
     discover::{
         Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry, State, escape,
     },
-    web::{self, Ask, Site},
+    web::{self, HttpRequest, Site},
 };
 use tokio::time::sleep;
 
@@ -185,8 +185,9 @@ impl Agent {
             let Shared { site, headers } = &*self.shared;
             let limit = WAIT + RESPONSE_TIMEOUT * 2;
             let bytes_max = feed.answer_bytes_max();
-            let response =
-                site.call(Ask { path: &path, headers, bytes_max, limit, ..Ask::default() }).await?;
+            let response = site
+                .call(HttpRequest { path: &path, headers, bytes_max, limit, ..HttpRequest::default() })
+                .await?;
             let new = response.header("x-consul-index").and_then(|value| value.parse().ok());
             let new: u64 = new.ok_or_else(|| {
                 Status::unavailable(format!("{} responds without X-Consul-Index: is it Consul?", site.name()))
@@ -207,7 +208,7 @@ impl Agent {
 
     async fn put(&self, path: &str, body: Vec<u8>) -> Result<()> {
         let Shared { site, headers } = &*self.shared;
-        let request = Ask {
+        let request = HttpRequest {
             method: "PUT",
             path,
             headers,
@@ -353,12 +354,12 @@ impl Registration for AgentRegistration {
         Box::pin(async {
             let Shared { site, headers } = &*self.agent.shared;
             let path = format!("/v1/agent/service/{}", in_path(&self.id));
-            let request = Ask {
+            let request = HttpRequest {
                 path: &path,
                 headers,
                 bytes_max: SHORT_BYTES_MAX,
                 limit: RESPONSE_TIMEOUT,
-                ..Ask::default()
+                ..HttpRequest::default()
             };
             let response = match site.call(request).await {
                 Err(error) if error.code() == Code::NotFound => return Ok(false),

@@ -17,7 +17,7 @@ use switchboard::{
     discover::{
         Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry, State, escape,
     },
-    web::{Ask, Site, encode},
+    web::{HttpRequest, Site, encode},
 };
 use tokio::{sync::Mutex, time::sleep};
 
@@ -155,7 +155,7 @@ impl Shared {
         if let Some(token) = self.token().await? {
             let _ = write!(path, "&accessToken={}", encode(&token));
         }
-        let request = Ask { method, path: &path, bytes_max, ..Ask::default() };
+        let request = HttpRequest { method, path: &path, bytes_max, ..HttpRequest::default() };
         let response = match self.site.call(request).await {
             Err(error) if matches!(error.code(), Code::PermissionDenied | Code::Unauthenticated) => {
                 // The token may have expired early; the next call gets a new one.
@@ -198,12 +198,12 @@ impl Shared {
         }
         let body = format!("username={}&password={}", encode(user), encode(password));
         let headers = [("content-type", "application/x-www-form-urlencoded".to_owned())];
-        let request = Ask {
+        let request = HttpRequest {
             method: "POST",
             path: "/nacos/v1/auth/login",
             headers: &headers,
             body: body.as_bytes(),
-            ..Ask::default()
+            ..HttpRequest::default()
         };
         let response = self.site.call(request).await?;
         let unreadable = |error| Status::unavailable(format!("{}: login: {error}", self.site.name()));

@@ -43,7 +43,8 @@ use std::{cell::Cell, sync::Arc, time::Duration};
 
 /// Selects the endpoint of a call. All threads call it for every call: it must not wait, nor hold a lock for long.
 pub trait Balance: Send + Sync + 'static {
-    /// Returns the index in `set` of the endpoint for this call, or `None` when no endpoint [accepts](Pick::accepts) it.
+    /// Returns the index in `set` of the endpoint for this call, or `None` when no endpoint
+    /// [accepts](Pick::accepts) it.
     /// When the chosen endpoint does not take the call, the channel repeats the pick with lower demands, so an index of
     /// a full endpoint does no harm.
     fn pick(&self, set: &Endpoints, pick: &Pick<'_>) -> Option<usize>;

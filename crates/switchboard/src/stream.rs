@@ -86,7 +86,7 @@ pub struct Receiver<T> {
     codec: Codec,
     decode: fn(Codec, Bytes) -> Result<T>,
     bytes_max: usize,
-    batch: Batch,
+    batch: MessageBatch,
     /// Changes that layers make to the messages.
     change: Option<Change>,
     /// Observes the progress of the stream, and may retry it.
@@ -114,7 +114,15 @@ impl<T> Receiver<T> {
         decode: fn(Codec, Bytes) -> Result<T>,
         bytes_max: usize,
     ) -> Self {
-        Receiver { queue, codec, decode, bytes_max, batch: Batch::default(), change: None, follow: None }
+        Receiver {
+            queue,
+            codec,
+            decode,
+            bytes_max,
+            batch: MessageBatch::default(),
+            change: None,
+            follow: None,
+        }
     }
 
     /// Creates the typed stream of a request; for generated code.
@@ -137,7 +145,7 @@ impl<T> Receiver<T> {
                 None => {}
                 Some(Ok(queue)) => {
                     self.queue = queue;
-                    self.batch = Batch::default();
+                    self.batch = MessageBatch::default();
                 }
                 Some(Err(status)) => {
                     self.follow = None;
@@ -281,7 +289,7 @@ impl<P: Passing> Items for P {
 /// The replies of a handler that writes to a [`Sender`].
 pub(crate) struct HandlerItems {
     queue: Arc<Queue>,
-    batch: Batch,
+    batch: MessageBatch,
     cx: Arc<Cx>,
     handler: Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>>,
     outcome: Result<()>,
@@ -308,7 +316,7 @@ where
         if cx.method().spawn { Box::pin(runtime::spawn_cpu(handler)) } else { Box::pin(handler) };
     crate::Reply::many(Box::pin(HandlerItems {
         queue,
-        batch: Batch::default(),
+        batch: MessageBatch::default(),
         cx,
         handler: Some(handler),
         outcome: Ok(()),
@@ -383,7 +391,7 @@ impl Drop for HandlerItems {
 /// They count for the producer and for flow-control credit until they are used, so that a queue never holds more than
 /// its capacity.
 #[derive(Default)]
-pub(crate) struct Batch {
+pub(crate) struct MessageBatch {
     items: VecDeque<Message>,
     /// Bytes that were used and not yet released to the queue.
     used: usize,
@@ -394,7 +402,7 @@ pub(crate) struct Batch {
 /// Used bytes that are released to a queue at once; all are released when a batch ends.
 const RELEASE_BYTES: usize = 16 << 10;
 
-impl Batch {
+impl MessageBatch {
     /// Returns the next of the items that were taken already.
     #[inline]
     fn pop(&mut self, queue: &Queue) -> Option<Message> {
@@ -747,7 +755,7 @@ mod tests {
         let mut item = Some(Bytes::new().into());
         let pushed = queue.poll_push(&mut Context::from_waker(Waker::noop()), &mut item);
         assert!(pushed.is_pending());
-        let mut batch = Batch::default();
+        let mut batch = MessageBatch::default();
         for _ in 0..4 {
             assert_eq!(queue.take_credit(1), None);
             assert!(batch.next(&queue).is_some());

@@ -8,7 +8,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use switchboard::{
     Result, Status,
     discover::{Backend, BoxFuture, Feed, Instance, Registration},
-    web::{Ask, encode},
+    web::{HttpRequest, encode},
 };
 use tokio::time::sleep;
 
@@ -46,7 +46,7 @@ impl Keys {
             let path = format!("{path}?recurse=true&index={index}&wait={}s", WAIT.as_secs());
             let Shared { site, headers } = &*self.shared;
             let (bytes_max, limit) = (feed.answer_bytes_max(), WAIT + RESPONSE_TIMEOUT * 2);
-            let request = Ask { path: &path, headers, bytes_max, limit, ..Ask::default() };
+            let request = HttpRequest { path: &path, headers, bytes_max, limit, ..HttpRequest::default() };
             let response = site.exchange(request).await?;
             // Consul sends the index in every response to a query; a proxy that cannot reach Consul does not.
             let new = response.header("x-consul-index").and_then(|new| new.parse::<u64>().ok());
@@ -89,7 +89,7 @@ impl Shared {
     async fn send(&self, method: &'static str, path: &str, body: &[u8]) -> Result<Vec<u8>> {
         let headers = &self.headers;
         let request =
-            Ask { method, path, headers, body, bytes_max: SHORT_BYTES_MAX, limit: RESPONSE_TIMEOUT };
+            HttpRequest { method, path, headers, body, bytes_max: SHORT_BYTES_MAX, limit: RESPONSE_TIMEOUT };
         Ok(self.site.call(request).await?.body.to_vec())
     }
 

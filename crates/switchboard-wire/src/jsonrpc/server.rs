@@ -1,7 +1,7 @@
 //! The server side of a connection that carries only JSON-RPC.
 
 use super::{
-    Batch, Body, ErrorObject, Request, find, message, request,
+    BatchResponse, Body, ErrorObject, Request, find, message, request,
     response::{self, before_item, behind, or_null},
     transport::{Lines, Next, Transport},
 };
@@ -55,7 +55,7 @@ struct Pending {
 
 #[derive(Debug)]
 struct Collected {
-    answers: Batch,
+    answers: BatchResponse,
     /// Number of pending responses.
     open: usize,
     /// Every entry has been processed.
@@ -111,7 +111,7 @@ impl Server {
                 self.waiting = entries.into();
                 self.waiting_bytes = text.len();
                 self.batch = self.batch.wrapping_add(1);
-                let answers = Batch::new(self.limits.message_bytes_max);
+                let answers = BatchResponse::new(self.limits.message_bytes_max);
                 self.batches.insert(self.batch, Collected { answers, open: 0, is_read: false });
                 None
             }

@@ -27,7 +27,7 @@ use crate::{
     compression::Message,
     driver::{CallWaker, Wakes},
     net::{self, Io},
-    stream::{self, Batch, Queue},
+    stream::{self, MessageBatch, Queue},
 };
 use bytes::{Bytes, BytesMut};
 use ending::Activity;
@@ -312,7 +312,7 @@ impl Connection {
                 outbound,
                 credit,
                 due: false,
-                batch: Batch::default(),
+                batch: MessageBatch::default(),
             }))
         };
         let id = inner.open(request, message, more, false, state)?;

@@ -226,7 +226,7 @@ impl<W: ServerWire> Connection<W> {
 
     /// Erases the wire's type. Boxed, because most connections are native and would otherwise reserve space
     /// for every other wire.
-    pub(crate) fn foreign(self) -> Box<Connection<DynWire>>
+    pub(crate) fn erased(self) -> Box<Connection<DynWire>>
     where
         W: Unpin + 'static,
     {

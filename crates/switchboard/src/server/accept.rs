@@ -179,29 +179,29 @@ async fn serve(
             let wire = |limits| {
                 baidu::Server::new(limits, shared.table.clone()).with_encodings(encodings).with_layout(layout)
             };
-            foreign(speak(layout.name(), detected, wire, &shared, resolved, wakes, shard)).await;
+            run_erased(speak(layout.name(), detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Erpc => {
             let wire = |limits| erpc::Server::new(limits, shared.table.clone());
-            foreign(speak("erpc", detected, wire, &shared, resolved, wakes, shard)).await;
+            run_erased(speak("erpc", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::JsonRpc => {
             let wire = |limits| jsonrpc::Server::lines(limits, shared.table.clone());
-            foreign(speak("jsonrpc", detected, wire, &shared, resolved, wakes, shard)).await;
+            run_erased(speak("jsonrpc", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Kiss => {
             let encodings = shared.compression.encodings();
             let wire = |limits| kiss::Server::new(limits, shared.table.clone()).with_encodings(encodings);
-            foreign(speak("kiss", detected, wire, &shared, resolved, wakes, shard)).await;
+            run_erased(speak("kiss", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Rpcx => {
             let encodings = shared.compression.encodings();
             let wire = |limits| rpcx::Server::new(limits, shared.table.clone()).with_encodings(encodings);
-            foreign(speak("rpcx", detected, wire, &shared, resolved, wakes, shard)).await;
+            run_erased(speak("rpcx", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Thrift => {
             let wire = |limits| thrift::Server::new(limits, shared.table.clone());
-            foreign(speak("thrift", detected, wire, &shared, resolved, wakes, shard)).await;
+            run_erased(speak("thrift", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
@@ -239,10 +239,10 @@ fn speak<W: ServerWire + Unpin>(
 }
 
 /// Runs the connection of a less common wire.
-fn foreign<W: ServerWire + Unpin + 'static>(
+fn run_erased<W: ServerWire + Unpin + 'static>(
     (connection, aging): (Connection<W>, Option<Aging>),
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    let connection = connection.foreign();
+    let connection = connection.erased();
     match aging {
         None => Box::pin(connection),
         Some(aging) => Box::pin(until_old(connection, aging)),
