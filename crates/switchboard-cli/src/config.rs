@@ -359,14 +359,14 @@ mod tests {
         let variables = [
             ("SWITCHBOARD_SERVE_LIMITS_CALLS_MAX", "6"),
             ("SWITCHBOARD_SERVE_SLOW_CALL", "1s"),
-            ("SWITCHBOARD_SERVE_ANNOUNCE_TO", "etcd://a:1,b:2/x, file:c.json"),
+            ("SWITCHBOARD_SERVE_REGISTER_TO", "etcd://a:1,b:2/x, file:c.json"),
             ("OTHER", "x"),
         ];
         read_variables(&mut config, &variables).unwrap();
         config.flag("slow_call", Some("2s".to_owned())).unwrap();
         config.flag("access_log", None).unwrap();
         assert_eq!(config.texts("listen"), ["127.0.0.1:1", "unix:/a"]);
-        assert_eq!(config.texts("announce.to"), ["etcd://a:1,b:2/x", "file:c.json"]);
+        assert_eq!(config.texts("register.to"), ["etcd://a:1,b:2/x", "file:c.json"]);
         assert_eq!((config.count("access_log"), config.time("slow_call")), (Some(7), Duration::from_secs(2)));
         let limits = config.limits().unwrap();
         let calls_max = switchboard::Limit::CallsMax;

@@ -1,7 +1,6 @@
 //! The `switchboard` binary as a library, so that the compiler can compile it while it still optimises the framework;
 //! it does not do so for binaries.
 
-mod announce;
 mod bench;
 mod call;
 mod config;
@@ -10,6 +9,7 @@ mod counting;
 mod demo;
 mod log;
 mod proxy;
+mod registration;
 mod replay;
 mod serve;
 mod services;

@@ -1,10 +1,9 @@
 //! `switchboard serve`: the demo services, without the demo's calls.
 
 use crate::{
-    announce,
     config::{Config, Prepared, Root},
     log::{self, Level},
-    services,
+    registration, services,
     serving::{self, Stop},
     tls::{self, TlsArgs},
 };
@@ -55,12 +54,12 @@ pub(crate) struct ServeArgs {
     /// Register the services with the registry at URL, as in switchboard://127.0.0.1:7000 or
     /// etcd://10.0.0.1:2379/fleet, and deregister them first when this server stops. May be given several times.
     #[arg(long, value_name = "URL", value_parser = registry)]
-    announce: Vec<String>,
+    register: Vec<String>,
     /// Describe the server to registries, as in zone=eu-1a: address, group, notice, tags, version, weight or zone. May
     /// be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = said)]
-    announce_as: Vec<String>,
-    /// Be a registry as well, for servers that --announce switchboard://HOST:PORT of this one. Its instances are in
+    register_as: Vec<String>,
+    /// Be a registry as well, for servers that --register switchboard://HOST:PORT of this one. Its instances are in
     /// memory, and every client that may call this server may register.
     #[arg(long)]
     registry: bool,
@@ -115,7 +114,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
     }
     let tls = config.tls()?;
     runtime.run(async move {
-        let mut server = announce::announced(server(&config).limits(limits), &config)?;
+        let mut server = registration::registered(server(&config).limits(limits), &config)?;
         for address in config.texts("listen") {
             server = tls::listen(server, &address, tls.as_ref());
         }
@@ -180,11 +179,11 @@ impl ServeArgs {
         config.flag("websocket.origins", self.websocket_origin.clone())?;
         config.flag("websocket.deflate", self.websocket_deflate.then(|| "true".to_owned()))?;
         config.flag("channelz", self.channelz.then(|| "true".to_owned()))?;
-        config.flag("announce.to", self.announce.clone())?;
-        for name in announce::NAMES {
-            let given = self.announce_as.iter().filter_map(|said| said.split_once('='));
+        config.flag("register.to", self.register.clone())?;
+        for name in registration::NAMES {
+            let given = self.register_as.iter().filter_map(|said| said.split_once('='));
             let given = given.filter(|(said, _)| *said == name).map(|(_, value)| value.to_owned());
-            config.flag(&format!("announce.{name}"), given)?;
+            config.flag(&format!("register.{name}"), given)?;
         }
         config.flag("strict_fields", self.strict_fields.then(|| "true".to_owned()))?;
         config.flag("registry", self.registry.then(|| "true".to_owned()))?;
@@ -226,9 +225,9 @@ fn registry(text: &str) -> Result<String, String> {
 /// Checks a description of the server, by its name.
 fn said(text: &str) -> Result<String, String> {
     let name = text.split_once('=').map(|(name, _)| name);
-    match name.filter(|name| announce::NAMES.contains(name)) {
+    match name.filter(|name| registration::NAMES.contains(name)) {
         Some(_) => Ok(text.to_owned()),
-        None => Err(format!("expected NAME=VALUE, where NAME is one of {}", announce::NAMES.join(", "))),
+        None => Err(format!("expected NAME=VALUE, where NAME is one of {}", registration::NAMES.join(", "))),
     }
 }
 

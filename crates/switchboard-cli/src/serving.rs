@@ -124,12 +124,15 @@ pub(crate) async fn until_stopped(running: Running, mut stop: Stop, reload: impl
 
 fn report(stopped: &Stopped) -> String {
     let mut text = "drained".to_owned();
-    for cut in &stopped.calls {
-        let s = if cut.calls == 1 { "" } else { "s" };
-        text.push_str(&format!("; aborted {} call{s} of {} ({})", cut.calls, cut.method, cut.wire));
+    for aborted in &stopped.calls {
+        let s = if aborted.calls == 1 { "" } else { "s" };
+        text.push_str(&format!(
+            "; aborted {} call{s} of {} ({})",
+            aborted.calls, aborted.method, aborted.wire
+        ));
     }
-    for cut in &stopped.connections {
-        text.push_str(&format!("; aborted {} ({})", connections(cut.connections), cut.protocol));
+    for aborted in &stopped.connections {
+        text.push_str(&format!("; aborted {} ({})", connections(aborted.connections), aborted.protocol));
     }
     text
 }

@@ -101,8 +101,8 @@ fn usage_errors_exit_with_2_and_name_the_expected_input() {
         "serve --workers 0",
         "serve --spin-us 1000001",
         "serve --log loud",
-        "serve --announce 127.0.0.1:7000",
-        "serve --announce-as colour=red",
+        "serve --register 127.0.0.1:7000",
+        "serve --register-as colour=red",
         "demo --onse",
         "demo --listen quic://127.0.0.1:1",
         "serve --tls-cert cert.pem",
@@ -284,8 +284,8 @@ fn calls_that_had_to_be_ended_are_counted() {
     assert!(std::io::Read::read(&mut caller, &mut [0; 512]).unwrap() > 0);
     let (code, log) = server.signal(rustix::process::Signal::INT);
     assert_eq!(code, Some(0), "{log}");
-    let cut = "drained; aborted 1 call of demo.v1.Greeter/Watch (connect)";
-    assert!(log.contains(cut), "{log}");
+    let aborted = "drained; aborted 1 call of demo.v1.Greeter/Watch (connect)";
+    assert!(log.contains(aborted), "{log}");
 }
 
 #[test]

@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 use switchboard::{
     Code, Result, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry, State, escape},
-    web::{self, Ask, Site},
+    discover::{
+        Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry, State, escape,
+    },
+    web::{self, HttpRequest, Site},
 };
 use tokio::time::sleep;
 
@@ -107,7 +109,7 @@ const OWNER: &str = "owner";
 /// Body of a registration.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Registration<'a> {
+struct RegistrationBody<'a> {
     #[serde(rename = "ID")]
     id: String,
     name: &'a str,
@@ -183,8 +185,9 @@ impl Agent {
             let Shared { site, headers } = &*self.shared;
             let limit = WAIT + RESPONSE_TIMEOUT * 2;
             let bytes_max = feed.answer_bytes_max();
-            let response =
-                site.call(Ask { path: &path, headers, bytes_max, limit, ..Ask::default() }).await?;
+            let response = site
+                .call(HttpRequest { path: &path, headers, bytes_max, limit, ..HttpRequest::default() })
+                .await?;
             let new = response.header("x-consul-index").and_then(|value| value.parse().ok());
             let new: u64 = new.ok_or_else(|| {
                 Status::unavailable(format!("{} responds without X-Consul-Index: is it Consul?", site.name()))
@@ -205,7 +208,7 @@ impl Agent {
 
     async fn put(&self, path: &str, body: Vec<u8>) -> Result<()> {
         let Shared { site, headers } = &*self.shared;
-        let request = Ask {
+        let request = HttpRequest {
             method: "PUT",
             path,
             headers,
@@ -291,13 +294,17 @@ impl Backend for Agent {
         Box::pin(self.follow_on(service, feed))
     }
 
-    fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(
+        &'a self,
+        instance: &'a Instance,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async move {
             let id = format!("{}:{}", escape(&instance.service), escape(&instance.id));
             let owner = owner::unique();
             let mut meta = meta(instance)?;
             meta.insert(OWNER.to_owned(), owner.clone());
-            let registration = Registration {
+            let registration = RegistrationBody {
                 id: id.clone(),
                 name: &instance.service,
                 meta,
@@ -312,18 +319,18 @@ impl Backend for Agent {
             let body = serde_json::to_vec(&registration);
             let body = body.map_err(|error| Status::internal(format!("a registration as json: {error}")))?;
             self.put("/v1/agent/service/register", body).await?;
-            Ok(Box::new(Kept { agent: self.clone(), id, owner }) as Box<dyn Held>)
+            Ok(Box::new(AgentRegistration { agent: self.clone(), id, owner }) as Box<dyn Registration>)
         })
     }
 }
 
-struct Kept {
+struct AgentRegistration {
     agent: Agent,
     id: String,
     owner: String,
 }
 
-impl Held for Kept {
+impl Registration for AgentRegistration {
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             let path = format!("/v1/agent/check/pass/{}", in_path(&format!("service:{}", self.id)));
@@ -347,12 +354,12 @@ impl Held for Kept {
         Box::pin(async {
             let Shared { site, headers } = &*self.agent.shared;
             let path = format!("/v1/agent/service/{}", in_path(&self.id));
-            let request = Ask {
+            let request = HttpRequest {
                 path: &path,
                 headers,
                 bytes_max: SHORT_BYTES_MAX,
                 limit: RESPONSE_TIMEOUT,
-                ..Ask::default()
+                ..HttpRequest::default()
             };
             let response = match site.call(request).await {
                 Err(error) if error.code() == Code::NotFound => return Ok(false),

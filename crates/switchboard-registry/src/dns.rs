@@ -13,7 +13,7 @@ use std::{
 };
 use switchboard::{
     Result, Retry, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry},
+    discover::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry},
 };
 use tokio::time::sleep;
 
@@ -220,11 +220,11 @@ impl Backend for Records {
         })
     }
 
-    fn forgets(&self) -> bool {
+    fn may_lose_registrations(&self) -> bool {
         false
     }
 
-    fn hold<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async {
             Err(Status::unimplemented(format!(
                 "{} does not support registrations: set its records",

@@ -29,7 +29,7 @@ use std::{convert::Infallible, time::Duration};
 use store::Store;
 use switchboard::{
     Call, Channel, Code, Reply, Result, Sender, Service, ServiceInfo, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry},
+    discover::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry},
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -244,26 +244,31 @@ impl Backend for Client {
         Box::pin(self.follow_on(service, feed))
     }
 
-    fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(
+        &'a self,
+        instance: &'a Instance,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async move {
             let json = instance.encode(usize::MAX)?;
             let json = String::from_utf8(json).map_err(|error| Status::internal(error.to_string()))?;
             let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
             let lease = *self.calls.hold(json, ttl_ms).await?;
             let (service, id) = (instance.service.clone(), instance.id.clone());
-            Ok(Box::new(Kept { calls: self.calls.clone(), service, id, lease }) as Box<dyn Held>)
+            Ok(Box::new(EmbeddedRegistration { calls: self.calls.clone(), service, id, lease })
+                as Box<dyn Registration>)
         })
     }
 }
 
-struct Kept {
+struct EmbeddedRegistration {
     calls: InstancesClient,
     service: String,
     id: String,
     lease: u64,
 }
 
-impl Held for Kept {
+impl Registration for EmbeddedRegistration {
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { self.calls.renew(self.lease).await.map(drop) })
     }

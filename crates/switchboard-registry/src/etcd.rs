@@ -27,7 +27,7 @@ use api::{
 use std::{convert::Infallible, time::Duration};
 use switchboard::{
     Channel, Result, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry},
+    discover::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry},
 };
 use tokio::time::{sleep, timeout};
 
@@ -199,7 +199,11 @@ impl Backend for Store {
         Box::pin(self.follow_on(service, feed))
     }
 
-    fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(
+        &'a self,
+        instance: &'a Instance,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async move {
             let (key, value) = (self.layout.key(instance)?.into_bytes(), self.layout.encode(instance)?);
             let seconds = ttl.as_millis().div_ceil(1000).max(1) as i64;
@@ -210,19 +214,19 @@ impl Backend for Store {
                 PutRequest { key: key.clone().into(), value: value.into(), lease, ..Default::default() };
             self.kv.put(request).timeout(RESPONSE_TIMEOUT).await?;
             let (leases, kv) = (self.leases.clone(), self.kv.clone());
-            Ok(Box::new(Kept { leases, kv, key, lease }) as Box<dyn Held>)
+            Ok(Box::new(EtcdRegistration { leases, kv, key, lease }) as Box<dyn Registration>)
         })
     }
 }
 
-struct Kept {
+struct EtcdRegistration {
     leases: LeaseClient,
     kv: KVClient,
     key: Vec<u8>,
     lease: i64,
 }
 
-impl Held for Kept {
+impl Registration for EtcdRegistration {
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             let (request, mut responses) = self.leases.lease_keep_alive().timeout(RESPONSE_TIMEOUT).await?;

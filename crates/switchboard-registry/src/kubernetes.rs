@@ -10,8 +10,8 @@ use std::{
 };
 use switchboard::{
     Code, Result, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry, State},
-    web::{Ask, Site, Streamed, encode},
+    discover::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry, State},
+    web::{HttpRequest, Site, Streamed, encode},
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -246,8 +246,10 @@ impl Slices {
             }
             let headers = self.headers()?;
             let bytes_max = PAGE * SLICE_BYTES_MAX / 8;
-            let response =
-                self.site.call(Ask { path: &path, headers: &headers, bytes_max, ..Ask::default() }).await?;
+            let response = self
+                .site
+                .call(HttpRequest { path: &path, headers: &headers, bytes_max, ..HttpRequest::default() })
+                .await?;
             let wrong =
                 |error| Status::unavailable(format!("{} sent an invalid list: {error}", self.site.name()));
             let list: List = serde_json::from_slice(&response.body).map_err(wrong)?;
@@ -271,7 +273,12 @@ impl Slices {
             encode(version)
         );
         let headers = self.headers()?;
-        let request = Ask { path: &path, headers: &headers, bytes_max: SLICE_BYTES_MAX, ..Ask::default() };
+        let request = HttpRequest {
+            path: &path,
+            headers: &headers,
+            bytes_max: SLICE_BYTES_MAX,
+            ..HttpRequest::default()
+        };
         self.site.stream(request).await
     }
 
@@ -419,11 +426,11 @@ impl Backend for Slices {
         Box::pin(self.follow_on(service, feed))
     }
 
-    fn forgets(&self) -> bool {
+    fn may_lose_registrations(&self) -> bool {
         false
     }
 
-    fn hold<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async {
             let text =
                 format!("{} does not support registrations: Kubernetes tracks its pods", self.site.name());

@@ -8,7 +8,7 @@ mod rpcx;
 
 use crate::layout::Style;
 use cache::{InstanceCache, News};
-use responder::{Held as Kept, Link};
+use responder::{Link, MdnsRegistration};
 use std::{
     convert::Infallible,
     net::{Ipv4Addr, SocketAddrV4},
@@ -17,7 +17,7 @@ use std::{
 };
 use switchboard::{
     Result, Retry, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry},
+    discover::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry},
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -154,11 +154,15 @@ impl Backend for Network {
         Box::pin(self.follow_on(service, feed))
     }
 
-    fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(
+        &'a self,
+        instance: &'a Instance,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async move {
-            let mut kept = Kept::new(self.link.clone(), &self.name, instance, ttl)?;
-            kept.renew().await?;
-            Ok(Box::new(kept) as Box<dyn Held>)
+            let mut registration = MdnsRegistration::new(self.link.clone(), &self.name, instance, ttl)?;
+            registration.renew().await?;
+            Ok(Box::new(registration) as Box<dyn Registration>)
         })
     }
 }

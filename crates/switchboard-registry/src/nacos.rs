@@ -14,8 +14,10 @@ use std::{
 };
 use switchboard::{
     Code, Result, Retry, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry, State, escape},
-    web::{Ask, Site, encode},
+    discover::{
+        Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry, State, escape,
+    },
+    web::{HttpRequest, Site, encode},
 };
 use tokio::{sync::Mutex, time::sleep};
 
@@ -153,7 +155,7 @@ impl Shared {
         if let Some(token) = self.token().await? {
             let _ = write!(path, "&accessToken={}", encode(&token));
         }
-        let request = Ask { method, path: &path, bytes_max, ..Ask::default() };
+        let request = HttpRequest { method, path: &path, bytes_max, ..HttpRequest::default() };
         let response = match self.site.call(request).await {
             Err(error) if matches!(error.code(), Code::PermissionDenied | Code::Unauthenticated) => {
                 // The token may have expired early; the next call gets a new one.
@@ -196,12 +198,12 @@ impl Shared {
         }
         let body = format!("username={}&password={}", encode(user), encode(password));
         let headers = [("content-type", "application/x-www-form-urlencoded".to_owned())];
-        let request = Ask {
+        let request = HttpRequest {
             method: "POST",
             path: "/nacos/v1/auth/login",
             headers: &headers,
             body: body.as_bytes(),
-            ..Ask::default()
+            ..HttpRequest::default()
         };
         let response = self.site.call(request).await?;
         let unreadable = |error| Status::unavailable(format!("{}: login: {error}", self.site.name()));
@@ -246,7 +248,11 @@ impl Backend for Server {
         Box::pin(self.follow_on(service, feed))
     }
 
-    fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(
+        &'a self,
+        instance: &'a Instance,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async move {
             let (host, port) = meta::place(&instance.address)?;
             let mut meta = meta::write(instance, &format!("tcp://{}:{port}", meta::in_url(&host)))?;
@@ -265,7 +271,7 @@ impl Backend for Server {
             }
             let owner = owner::unique();
             meta.insert(OWNER.to_owned(), owner.clone());
-            let kept = Kept {
+            let registration = NacosRegistration {
                 shared: self.shared.clone(),
                 service: instance.service.clone(),
                 host,
@@ -274,20 +280,20 @@ impl Backend for Server {
                 metadata: json!(meta),
                 owner,
             };
-            let (metadata, weight) = (kept.metadata.to_string(), weight.to_string());
+            let (metadata, weight) = (registration.metadata.to_string(), weight.to_string());
             let more = [
                 ("metadata", metadata.as_str()),
                 ("weight", &weight),
                 ("enabled", "true"),
                 ("healthy", "true"),
             ];
-            kept.call("POST", "", &more).await?;
-            Ok(Box::new(kept) as Box<dyn Held>)
+            registration.call("POST", "", &more).await?;
+            Ok(Box::new(registration) as Box<dyn Registration>)
         })
     }
 }
 
-struct Kept {
+struct NacosRegistration {
     shared: Arc<Shared>,
     service: String,
     host: String,
@@ -297,7 +303,7 @@ struct Kept {
     owner: String,
 }
 
-impl Kept {
+impl NacosRegistration {
     async fn call(&self, method: &'static str, operation: &str, more: &[(&str, &str)]) -> Result<Value> {
         let port = self.port.to_string();
         let mut all = vec![
@@ -311,7 +317,7 @@ impl Kept {
     }
 }
 
-impl Held for Kept {
+impl Registration for NacosRegistration {
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             let Settings { cluster, group, .. } = &self.shared.settings;

@@ -16,7 +16,7 @@ use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, Script, aio::Mult
 use std::{convert::Infallible, future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 use switchboard::{
     Result, Retry, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry},
+    discover::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry},
 };
 use tokio::{
     sync::Mutex,
@@ -180,26 +180,30 @@ impl Backend for Store {
         Box::pin(self.follow_on(service, feed))
     }
 
-    fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(
+        &'a self,
+        instance: &'a Instance,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async move {
-            let kept = Kept {
+            let registration = RedisRegistration {
                 shared: self.shared.clone(),
-                hold: self.keys.hold(),
+                register: self.keys.register(),
                 folder: self.keys.folder(&instance.service),
                 name: self.keys.name(instance)?,
                 value: self.keys.encode(instance)?,
                 ttl: ttl.as_millis().max(1).to_string(),
                 owner: owner::unique(),
             };
-            kept.run::<i64>(kept.hold).await?;
-            Ok(Box::new(kept) as Box<dyn Held>)
+            registration.run::<i64>(registration.register).await?;
+            Ok(Box::new(registration) as Box<dyn Registration>)
         })
     }
 }
 
-struct Kept {
+struct RedisRegistration {
     shared: Arc<Shared>,
-    hold: &'static str,
+    register: &'static str,
     folder: String,
     name: String,
     value: Vec<u8>,
@@ -207,7 +211,7 @@ struct Kept {
     owner: String,
 }
 
-impl Kept {
+impl RedisRegistration {
     async fn run<T: redis::FromRedisValue>(&self, script: &str) -> Result<T> {
         let arguments =
             [self.name.as_bytes(), self.value.as_slice(), self.ttl.as_bytes(), self.owner.as_bytes()];
@@ -215,7 +219,7 @@ impl Kept {
     }
 }
 
-impl Held for Kept {
+impl Registration for RedisRegistration {
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             match self.run::<i64>(keys::RENEW).await? {

@@ -10,7 +10,7 @@ use crate::{
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use switchboard::{
     Result, Retry, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry},
+    discover::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry},
 };
 use tokio::{
     sync::Mutex,
@@ -191,7 +191,7 @@ impl Store {
 }
 
 /// Deletes a node and creates another with its name, in one transaction. The new one never has the version of the old
-/// one, so a [release](Kept::release) of the old one, which deletes by version, does not delete it.
+/// one, so a [release](ZooKeeperRegistration::release) of the old one, which deletes by version, does not delete it.
 async fn replace(
     client: &Client,
     path: &str,
@@ -218,17 +218,22 @@ impl Backend for Store {
         Box::pin(self.follow_on(service, feed))
     }
 
-    fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(
+        &'a self,
+        instance: &'a Instance,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async move {
             let (path, value) = (self.layout.key(instance)?, self.layout.encode(instance)?);
             let client = self.shared.session(&self.shared.holding, ttl).await?;
             let made_by = self.create(&client, &path, &value).await?;
-            Ok(Box::new(Kept { shared: self.shared.clone(), client, path, made_by }) as Box<dyn Held>)
+            Ok(Box::new(ZooKeeperRegistration { shared: self.shared.clone(), client, path, made_by })
+                as Box<dyn Registration>)
         })
     }
 }
 
-struct Kept {
+struct ZooKeeperRegistration {
     shared: Arc<Shared>,
     client: Client,
     path: String,
@@ -236,7 +241,7 @@ struct Kept {
     made_by: i64,
 }
 
-impl Held for Kept {
+impl Registration for ZooKeeperRegistration {
     /// The client keeps the session alive; this checks whether the node still belongs to it.
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {

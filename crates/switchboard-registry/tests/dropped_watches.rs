@@ -12,7 +12,7 @@ use std::{
 };
 use switchboard::{
     Result, Running, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Registry},
+    discover::{Backend, BoxFuture, Discovery, Feed, Instance, Registration, Registry},
 };
 
 /// A list arrives after fewer polls of its watch.
@@ -105,7 +105,7 @@ impl Backend for Slow {
         })
     }
 
-    fn hold<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async { Err(Status::unimplemented("nothing is registered here")) })
     }
 }

@@ -14,7 +14,7 @@ mod read;
 pub(crate) mod sample;
 mod write;
 
-pub use read::{Malformed, Place, Table};
+pub use read::{Malformed, Position, Table};
 use std::{cell::Cell, convert::Infallible};
 pub use write::{Slot, Writer};
 
@@ -52,7 +52,7 @@ pub trait Referred: Sized {
     ///
     /// # Errors
     /// Returns an error if the bytes are not such a value, or if the value exceeds the limits.
-    fn read(at: Place<'_>) -> Result<Self, Malformed>;
+    fn read(at: Position<'_>) -> Result<Self, Malformed>;
 }
 
 /// One of several tables, with a number that selects the table.
@@ -67,7 +67,7 @@ pub trait Union: Sized {
     ///
     /// # Errors
     /// Returns the errors of [`Referred::read`].
-    fn read(tag: u8, at: Place<'_>) -> Result<Option<Self>, Malformed>;
+    fn read(tag: u8, at: Position<'_>) -> Result<Option<Self>, Malformed>;
 }
 
 /// Writes a complete message.
@@ -90,10 +90,10 @@ pub fn read<T: Referred>(bytes: &[u8]) -> Result<T, Malformed> {
 /// Returns the errors of `read`, and an error for bytes that have no table.
 pub fn read_with<T>(
     bytes: &[u8],
-    read: impl FnOnce(Place<'_>) -> Result<T, Malformed>,
+    read: impl FnOnce(Position<'_>) -> Result<T, Malformed>,
 ) -> Result<T, Malformed> {
     let budget = Cell::new(bytes.len().saturating_mul(GROWTH_MAX).saturating_add(ALLOWANCE));
-    read(Place::root(bytes, &budget)?)
+    read(Position::root(bytes, &budget)?)
 }
 
 macro_rules! numbers {
@@ -149,7 +149,7 @@ impl Referred for String {
         out.text(self)
     }
 
-    fn read(at: Place<'_>) -> Result<String, Malformed> {
+    fn read(at: Position<'_>) -> Result<String, Malformed> {
         at.text().map(str::to_owned)
     }
 }
@@ -159,7 +159,7 @@ impl<T: Referred> Referred for Box<T> {
         T::write(self, out)
     }
 
-    fn read(at: Place<'_>) -> Result<Box<T>, Malformed> {
+    fn read(at: Position<'_>) -> Result<Box<T>, Malformed> {
         T::read(at).map(Box::new)
     }
 }

@@ -1,9 +1,10 @@
 //! JSON-RPC 2.0: reading of requests, lookup of methods, writing of responses, and a state machine for connections.
 //!
-//! [`Body`] is a received text, [`Request`] one entry of it, [`ErrorObject`] the error of an entry, and [`Batch`]
-//! collects the responses of several entries; HTTP needs only these four. [`Server`] adds the order of a connection:
-//! over bare bytes, where JSON texts follow one another, and over WebSocket, where each text message is a JSON text.
-//! Callers write a [`request`] and read an [`Answer`]; [`Texts`] splits the bytes of a connection into responses.
+//! [`Body`] is a received text, [`Request`] one entry of it, [`ErrorObject`] the error of an entry, and
+//! [`BatchResponse`] collects the responses of several entries; HTTP needs only these four. [`Server`] adds the order
+//! of a connection: over bare bytes, where JSON texts follow one another, and over WebSocket, where each text message
+//! is a JSON text. Callers write a [`request`] and read a [`Response`]; [`Texts`] splits the bytes of a connection
+//! into responses.
 //!
 //! ```text
 //! {"jsonrpc":"2.0","method":"demo.v1.Greeter.Greet","params":{"name":"you"},"id":1}
@@ -29,8 +30,8 @@ mod transport;
 
 use scan::{Scanned, Scanner};
 
-pub use batch::Batch;
-pub use client::{Answer, Texts, cancel, request};
+pub use batch::BatchResponse;
+pub use client::{Response, Texts, cancel, request};
 pub use error::{ErrorObject, code_of, error_code};
 pub use method::{find, message};
 pub use request::{Body, Invalid, Request};

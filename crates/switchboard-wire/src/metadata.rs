@@ -72,7 +72,7 @@ impl Metadata {
             (Some(parts), Some(mut others)) => {
                 parts.entries.append(&mut others.entries);
                 parts.attachment = others.attachment.take().or(parts.attachment.take());
-                parts.called = others.called.take().or(parts.called.take());
+                parts.undeclared_name = others.undeclared_name.take().or(parts.undeclared_name.take());
                 others.recycle();
             }
             (none, others) => *none = others,
@@ -96,14 +96,14 @@ impl Metadata {
 
     /// Full name of the called method, if no service of the server declares it. It is not an entry: wires send it only
     /// as the name of the method.
-    pub fn called(&self) -> Option<&Arc<str>> {
-        self.parts.as_ref().and_then(|parts| parts.called.as_ref())
+    pub fn undeclared_name(&self) -> Option<&Arc<str>> {
+        self.parts.as_ref().and_then(|parts| parts.undeclared_name.as_ref())
     }
 
-    /// Replaces the name of the [called method](Self::called).
-    pub fn set_called(&mut self, name: Option<Arc<str>>) {
+    /// Replaces the name of the [called method](Self::undeclared_name).
+    pub fn set_undeclared_name(&mut self, name: Option<Arc<str>>) {
         if name.is_some() || self.parts.is_some() {
-            self.parts.get_or_insert_with(Parts::fresh).called = name;
+            self.parts.get_or_insert_with(Parts::fresh).undeclared_name = name;
         }
     }
 

@@ -1,10 +1,10 @@
 //! Methods: their names, kinds and numbers.
 
-mod others;
+mod undeclared;
 
 use crate::{Codec, HttpRule, TextParam};
-use others::{OTHERS, Others};
 use std::{collections::HashMap, fmt, num::NonZeroU64, sync::Arc};
+use undeclared::{UNDECLARED, UndeclaredNames};
 
 /// Description of a service; generated code has one per service, in a static.
 pub struct ServiceInfo {
@@ -211,12 +211,12 @@ pub struct Found {
     /// Number of the method.
     pub method: MethodId,
     /// Full name, if no service declares the method: the number then represents all undeclared methods.
-    pub called: Option<Arc<str>>,
+    pub undeclared_name: Option<Arc<str>>,
 }
 
 impl From<MethodId> for Found {
     fn from(method: MethodId) -> Found {
-        Found { method, called: None }
+        Found { method, undeclared_name: None }
     }
 }
 
@@ -229,7 +229,7 @@ pub struct MethodTable {
     /// The largest per-method limit.
     largest_message: Option<u32>,
     /// Set if the server accepts calls of undeclared methods.
-    others: Option<Others>,
+    undeclared: Option<UndeclaredNames>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -277,19 +277,19 @@ impl MethodTable {
     ///
     /// # Errors
     /// Returns an error for more than 65535 methods in total.
-    pub fn take_others(&mut self, services: impl IntoIterator<Item = String>) -> Result<(), String> {
+    pub fn accept_undeclared(&mut self, services: impl IntoIterator<Item = String>) -> Result<(), String> {
         // One number for the shared state, and one for each of the two kinds.
         if self.entries.len() + 3 > usize::from(u16::MAX) {
             return Err(format!("more than {} methods beside those of a fallback", u16::MAX - 3));
         }
-        self.others = Some(Others::new(services.into_iter().map(Into::into).collect()));
+        self.undeclared = Some(UndeclaredNames::new(services.into_iter().map(Into::into).collect()));
         Ok(())
     }
 
     /// Returns true if calls of methods that no service declares are accepted.
     #[inline]
-    pub fn takes_others(&self) -> bool {
-        self.others.is_some()
+    pub fn accepts_undeclared(&self) -> bool {
+        self.undeclared.is_some()
     }
 
     /// Finds the method with this full name that no service declares. Returns `None` if such calls are not accepted,
@@ -297,19 +297,22 @@ impl MethodTable {
     ///
     /// The wire passes the kind that it can detect: `Unary` if each direction has one message, `Bidi` if the call may
     /// be of any kind.
-    pub fn other(&self, name: &str, kind: Kind) -> Option<Found> {
-        let others = self.others.as_ref()?;
+    pub fn undeclared(&self, name: &str, kind: Kind) -> Option<Found> {
+        let undeclared = self.undeclared.as_ref()?;
         let service = name.split_once('/').map(|(service, _)| service);
-        if self.services.iter().any(|known| Some(known.name) == service) || !others.takes(name) {
+        if self.services.iter().any(|known| Some(known.name) == service) || !undeclared.accepts(name) {
             return None;
         }
         let of_kind = if kind == Kind::Unary { 1 } else { 2 };
-        Some(Found { method: MethodId(self.entries.len() as u16 + of_kind), called: Some(name.into()) })
+        Some(Found {
+            method: MethodId(self.entries.len() as u16 + of_kind),
+            undeclared_name: Some(name.into()),
+        })
     }
 
-    /// Returns true if the number represents methods that [no service declares](Self::other).
+    /// Returns true if the number represents methods that [no service declares](Self::undeclared).
     #[inline]
-    pub fn is_other(&self, id: MethodId) -> bool {
+    pub fn is_undeclared(&self, id: MethodId) -> bool {
         usize::from(id.0) > self.entries.len()
     }
 
@@ -317,7 +320,7 @@ impl MethodTable {
     /// accepted.
     #[inline]
     pub fn slots(&self) -> usize {
-        self.entries.len() + usize::from(self.takes_others())
+        self.entries.len() + usize::from(self.accepts_undeclared())
     }
 
     /// Finds the method with the full name `package.Service/Method`.
@@ -409,7 +412,7 @@ impl MethodTable {
     /// Removes every name of a method, so that it cannot be called.
     pub fn hide(&mut self, id: MethodId) {
         if usize::from(id.0) == self.entries.len() {
-            self.others = None;
+            self.undeclared = None;
         }
         self.by_name.retain(|_, known| *known != id);
     }
@@ -494,7 +497,7 @@ impl MethodTable {
 
     /// Returns the number of the service and the index of the method in it.
     #[inline]
-    pub fn place(&self, id: MethodId) -> (u16, u16) {
+    pub fn service_and_index(&self, id: MethodId) -> (u16, u16) {
         match self.entries.get(usize::from(id.0)) {
             Some(entry) => (entry.service, entry.index),
             None => (
@@ -512,7 +515,7 @@ impl MethodTable {
     pub fn service(&self, id: MethodId) -> &'static ServiceInfo {
         match self.entries.get(usize::from(id.0)) {
             Some(entry) => self.services[usize::from(entry.service)],
-            None => &OTHERS,
+            None => &UNDECLARED,
         }
     }
 
@@ -524,14 +527,14 @@ impl MethodTable {
     pub fn info(&self, id: MethodId) -> &'static MethodInfo {
         match self.entries.get(usize::from(id.0)) {
             Some(entry) => &self.services[usize::from(entry.service)].methods[usize::from(entry.index)],
-            None => &OTHERS.methods[usize::from(self.place(id).1.min(1))],
+            None => &UNDECLARED.methods[usize::from(self.service_and_index(id).1.min(1))],
         }
     }
 
     /// Returns the full name, `package.Service/Method`; `*` for undeclared methods.
     pub fn full_name(&self, id: MethodId) -> String {
         match usize::from(id.0) >= self.entries.len() {
-            true => OTHERS.name.to_owned(),
+            true => UNDECLARED.name.to_owned(),
             false => format!("{}/{}", self.service(id).name, self.info(id).name),
         }
     }
@@ -596,7 +599,7 @@ mod tests {
         assert_eq!(table.add(&CALC), Ok(0));
         assert!(table.add(&CALC).unwrap_err().contains("twice"));
         let note = table.find("calc.Calc/Note").unwrap();
-        assert_eq!(table.place(note), (0, 1));
+        assert_eq!(table.service_and_index(note), (0, 1));
         assert_eq!(table.full_name(note), "calc.Calc/Note");
         assert!(table.info(note).oneway);
         assert_eq!(table.find("calc.Calc/Nope"), None);
@@ -668,19 +671,19 @@ mod tests {
     fn undeclared_methods_are_accepted_if_configured() {
         let mut table = MethodTable::default();
         table.add(&CALC).unwrap();
-        assert_eq!((table.other("a.B/C", Kind::Unary), table.slots()), (None, 2));
-        table.take_others([]).unwrap();
+        assert_eq!((table.undeclared("a.B/C", Kind::Unary), table.slots()), (None, 2));
+        table.accept_undeclared([]).unwrap();
         assert_eq!((table.slots(), table.full_name(MethodId(2))), (3, "*".to_owned()));
         for (kind, index) in [(Kind::Unary, 0), (Kind::Bidi, 1)] {
-            let Found { method, called } = table.other("a.B/C", kind).unwrap();
-            assert_eq!(called.as_deref(), Some("a.B/C"));
-            assert!(table.is_other(method) && !table.is_other(MethodId(2)));
+            let Found { method, undeclared_name } = table.undeclared("a.B/C", kind).unwrap();
+            assert_eq!(undeclared_name.as_deref(), Some("a.B/C"));
+            assert!(table.is_undeclared(method) && !table.is_undeclared(MethodId(2)));
             assert_eq!((table.full_name(method), table.service(method).name), ("*".to_owned(), "*"));
-            assert_eq!((table.place(method), table.info(method).kind), ((1, index), kind));
+            assert_eq!((table.service_and_index(method), table.info(method).kind), ((1, index), kind));
         }
-        assert_eq!((table.find("a.B/C"), table.other("calc.Calc/Nope", Kind::Unary)), (None, None));
+        assert_eq!((table.find("a.B/C"), table.undeclared("calc.Calc/Nope", Kind::Unary)), (None, None));
         table.hide(MethodId(2));
-        assert_eq!((table.other("a.B/C", Kind::Unary), table.slots()), (None, 2));
+        assert_eq!((table.undeclared("a.B/C", Kind::Unary), table.slots()), (None, 2));
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl Outbox {
     /// Returns the memory in bytes that unwritten data occupies: more than its [length](Self::len) if large parts are
     /// partly written, or if the tail has spare capacity.
     #[inline]
-    pub fn held(&self) -> usize {
+    pub fn allocated_bytes(&self) -> usize {
         let tail = if self.tail.is_empty() { 0 } else { self.tail.capacity() };
         self.parts_bytes + self.front_written + tail
     }
@@ -197,14 +197,14 @@ mod tests {
         let mut outbox = Outbox::new();
         outbox.put(&Bytes::from(vec![1; 20_000]));
         outbox.advance(15_000);
-        assert_eq!((outbox.len(), outbox.held()), (5_000, 20_000));
+        assert_eq!((outbox.len(), outbox.allocated_bytes()), (5_000, 20_000));
         outbox.adopt(|| BytesMut::with_capacity(1000));
         assert!(outbox.release().is_some(), "an empty tail is not needed for parts");
         outbox.put(&Bytes::from_static(b"tail"));
-        assert!(outbox.release().is_none() && outbox.held() >= 20_000 + TAIL_BYTES);
+        assert!(outbox.release().is_none() && outbox.allocated_bytes() >= 20_000 + TAIL_BYTES);
         outbox.advance(5_000);
-        assert!(outbox.held() >= TAIL_BYTES && outbox.held() < 20_000);
+        assert!(outbox.allocated_bytes() >= TAIL_BYTES && outbox.allocated_bytes() < 20_000);
         outbox.advance(4);
-        assert_eq!(outbox.held(), 0);
+        assert_eq!(outbox.allocated_bytes(), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Pending calls of a connection whose peer chooses the call numbers.
 
-use crate::wire::{CallId, Kept};
+use crate::wire::{CallId, MachineMemory};
 
 /// Number of slots that are kept when no call is in flight.
 const KEPT: usize = 64;
@@ -79,8 +79,8 @@ impl<T: Entry> PendingCalls<T> {
 
     /// Returns the number of stored calls and the bytes of their entries.
     #[inline]
-    pub(crate) fn kept(&self) -> Kept {
+    pub(crate) fn memory(&self) -> MachineMemory {
         let calls = self.taken.len() - self.free.len();
-        Kept { calls, bytes: calls * size_of::<Option<T>>() + self.bytes }
+        MachineMemory { calls, bytes: calls * size_of::<Option<T>>() + self.bytes }
     }
 }

@@ -78,9 +78,9 @@ pub enum Code {
 #[non_exhaustive]
 pub enum Origin {
     /// Code in this process.
-    Here,
+    Local,
     /// The connection to the peer.
-    Path,
+    Connection,
     /// The peer.
     Peer,
 }
@@ -202,7 +202,7 @@ impl Status {
         let code = if code == Code::Ok { Code::Unknown } else { code };
         Status(Box::new(Inner {
             code,
-            origin: Origin::Here,
+            origin: Origin::Local,
             retry: Retry::No,
             message: message.into(),
             details: Vec::new(),

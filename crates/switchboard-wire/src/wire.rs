@@ -179,7 +179,7 @@ pub struct Head {
     /// Number of the method in the table of the server.
     pub method: MethodId,
     /// Full name of the method, if no service declares it.
-    pub called: Option<Arc<str>>,
+    pub undeclared_name: Option<Arc<str>>,
     /// Codec of messages and replies.
     pub codec: Codec,
     /// Encoding of compressed messages, in both directions; each message declares whether it is compressed.
@@ -249,25 +249,26 @@ impl Push {
     }
 
     /// Approximate memory of the push, in bytes.
-    pub fn weight(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         size_of::<Push>() + self.path.len() + self.metadata.encoded_len() + self.message.len()
     }
 }
 
 /// Limits of a wire for a [`Push`], in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct PushRoom {
+pub struct PushLimits {
     /// Longest path.
     pub path: usize,
     /// Largest [metadata](Metadata::encoded_len).
     pub metadata: usize,
 }
 
-/// Memory that a machine uses between two reads on behalf of its peer, beside [waiting responses](ServerWire::held).
+/// Memory that a machine uses between two reads on behalf of its peer, beside
+/// [waiting responses](ServerWire::unsent_response_bytes).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Kept {
+pub struct MachineMemory {
     /// Number of calls that have an entry in the machine. Each is a call that its driver has not ended, or one whose
-    /// response is counted in [`ServerWire::held`].
+    /// response is counted in [`ServerWire::unsent_response_bytes`].
     pub calls: usize,
     /// Bytes of those entries, and of partly received messages that have left the input.
     pub bytes: usize,
@@ -341,7 +342,7 @@ pub enum ClientEvent {
         metadata: Metadata,
     },
     /// Codec of the reply that follows, if it may differ from that of the call.
-    Written {
+    ReplyCodec {
         /// Number of the call.
         id: ClientCallId,
         /// The codec of the reply.
@@ -450,7 +451,7 @@ pub trait ServerWire: Send {
     /// Lets the peer send `bytes` more of a stream; has no effect on a wire without credit.
     fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
 
-    /// Sends a ping, if the peer [responds to pings](Self::answers_pings).
+    /// Sends a ping, if the peer [responds to pings](Self::responds_to_pings).
     fn ping(&mut self, _out: &mut Outbox) {}
 
     /// Announces that this side accepts no further calls; `reason` is human-readable. Calls that are already in flight
@@ -467,7 +468,7 @@ pub trait ServerWire: Send {
     }
 
     /// Returns the size limits for pushes; `None` on a wire without server push.
-    fn pushes(&self) -> Option<PushRoom> {
+    fn pushes(&self) -> Option<PushLimits> {
         None
     }
 
@@ -475,28 +476,28 @@ pub trait ServerWire: Send {
     fn push(&mut self, _push: &Push, _out: &mut Outbox) {}
 
     /// Bytes of a stream that a peer may send ahead of its reader, where `configured` is the configured window. The
-    /// result is larger on a wire that does not announce it and whose peers have a window of their own.
+    /// result is larger on a wire that does not advertise it and whose peers have a window of their own.
     fn receive_window(&self, configured: u32) -> u32 {
         configured
     }
 
-    /// Returns true if the wire announces the number of bytes of a stream that peers may send. A peer that exceeds the
+    /// Returns true if the wire advertises the number of bytes of a stream that peers may send. A peer that exceeds the
     /// window then breaks the protocol, and its call ends. If peers have windows of their own, nothing more is read
     /// until the reader has consumed enough.
-    fn announces_windows(&self) -> bool {
+    fn advertises_windows(&self) -> bool {
         true
     }
 
     /// Bytes of responses that wait in the machine and not in the outbox; they are counted like those in the outbox.
     /// They must be sent without further input.
     #[inline]
-    fn held(&self) -> usize {
+    fn unsent_response_bytes(&self) -> usize {
         0
     }
 
     /// Returns the entries of calls and the parts of messages that the machine stores; the driver charges them to the
     /// memory of the connection. A wire without entries returns the default. Runs in constant time.
-    fn kept(&self) -> Kept;
+    fn memory(&self) -> MachineMemory;
 
     /// Returns true if ends of streams are held until their callers may receive them. The driver then calls
     /// [`release_ends`](Self::release_ends) every `stream_end_delay` until none is held.
@@ -514,7 +515,7 @@ pub trait ServerWire: Send {
 
     /// Returns true if peers respond to a [`ping`](Self::ping). Otherwise silence does not mean that a connection with
     /// running calls is dead.
-    fn answers_pings(&self) -> bool {
+    fn responds_to_pings(&self) -> bool {
         false
     }
 

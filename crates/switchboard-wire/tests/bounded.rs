@@ -15,7 +15,10 @@ use std::{
 use switchboard_wire::{
     Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Outgoing, ServiceInfo, Status, baidu,
     erpc, jsonrpc, kiss, native, rpcx, thrift,
-    wire::{CallId, ClientCallId, ClientWire, Codec, Encoding, Kept, Open, Opened, ServerEvent, ServerWire},
+    wire::{
+        CallId, ClientCallId, ClientWire, Codec, Encoding, MachineMemory, Open, Opened, ServerEvent,
+        ServerWire,
+    },
 };
 
 /// Number of calls beside the pending one.
@@ -243,18 +246,19 @@ fn ended_calls_leave_no_memory_behind_a_pending_one() {
         let before = BYTES.get();
         let mut stopped = 0;
         for n in 0..CALLS {
-            if driver.server.held() > OUTBOX_MAX {
+            if driver.server.unsent_response_bytes() > OUTBOX_MAX {
                 // Ordered replies: the driver continues to read when they are written.
                 stopped = n;
                 break;
             }
             driver.feed(&others[n as usize % others.len()]);
-            let (Kept { calls, bytes }, held) = (driver.server.kept(), driver.server.held());
+            let (MachineMemory { calls, bytes }, held) =
+                (driver.server.memory(), driver.server.unsent_response_bytes());
             assert!(calls <= 1 + held / 128, "{name}: {calls} entries with {held} bytes of answers held");
             assert!(bytes <= 4096 + 4 * held, "{name}: {bytes} bytes kept with {held} bytes of answers held");
         }
         let grown = BYTES.get() - before;
-        let held = driver.server.held() as i64;
+        let held = driver.server.unsent_response_bytes() as i64;
         assert!(
             grown <= KEPT_MAX + 4 * held,
             "{name}: {grown} bytes more after {CALLS} calls, {held} are counted"
@@ -262,7 +266,8 @@ fn ended_calls_leave_no_memory_behind_a_pending_one() {
         assert!(stopped == 0 || name.starts_with("thrift"), "{name}: stopped after {stopped} calls");
         assert!(driver.opened > 1000, "{name}: {} calls", driver.opened);
         driver.server.reply(id, Outgoing::Lent(&[0]), &mut driver.out);
-        let (Kept { calls, bytes }, held) = (driver.server.kept(), driver.server.held());
+        let (MachineMemory { calls, bytes }, held) =
+            (driver.server.memory(), driver.server.unsent_response_bytes());
         // The native wire stores the name that matches no method.
         assert!(
             (calls, held) == (0, 0) && bytes <= NONE.len(),
@@ -280,8 +285,8 @@ fn one_way_calls_of_thrift_need_no_entry() {
         for _ in 0..1000 {
             driver.feed(&case.others[1]);
         }
-        assert_eq!((driver.server.kept().calls, driver.opened), (1, 1000), "{}", case.name);
-        assert_eq!(driver.server.held(), 0, "{}", case.name);
+        assert_eq!((driver.server.memory().calls, driver.opened), (1, 1000), "{}", case.name);
+        assert_eq!(driver.server.unsent_response_bytes(), 0, "{}", case.name);
     }
 }
 

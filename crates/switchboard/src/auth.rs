@@ -62,10 +62,10 @@ pub enum Checked<'a> {
     Caller(Arc<Caller>),
     /// The credentials are valid and belong to a caller that the [`Auth`] stores: consecutive calls by the
     /// same caller share one reference.
-    Known(&'a Arc<Caller>),
+    CachedCaller(&'a Arc<Caller>),
     /// The call has credentials of this kind and they are invalid. The text is sent to the caller and written
     /// to the audit log; it must not contain secrets.
-    Wrong(&'static str),
+    Unauthenticated(&'static str),
     /// The check continues asynchronously. An error is sent to the caller.
     Later(BoxFuture<'static, Result<Arc<Caller>>>),
 }

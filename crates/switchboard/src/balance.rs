@@ -43,7 +43,8 @@ use std::{cell::Cell, sync::Arc, time::Duration};
 
 /// Selects the endpoint of a call. All threads call it for every call: it must not wait, nor hold a lock for long.
 pub trait Balance: Send + Sync + 'static {
-    /// Returns the index in `set` of the endpoint for this call, or `None` when no endpoint [takes](Pick::takes) it.
+    /// Returns the index in `set` of the endpoint for this call, or `None` when no endpoint
+    /// [accepts](Pick::accepts) it.
     /// When the chosen endpoint does not take the call, the channel repeats the pick with lower demands, so an index of
     /// a full endpoint does no harm.
     fn pick(&self, set: &Endpoints, pick: &Pick<'_>) -> Option<usize>;
@@ -178,7 +179,7 @@ impl<'a> Pick<'a> {
     /// Returns true when the endpoint may get the call: it has a weight above 0, was not tried for this call, and meets
     /// the demand of this pick (by default: connected, not ejected, breaker closed).
     #[inline]
-    pub fn takes(&self, endpoint: &Endpoint) -> bool {
+    pub fn accepts(&self, endpoint: &Endpoint) -> bool {
         if endpoint.weight() == 0 || (!self.tried.is_empty() && self.tried.contains(&endpoint.number())) {
             return false;
         }
@@ -282,7 +283,7 @@ pub(crate) mod testing {
             for tried in [&tried[..0], &tried[..1], &tried[..2]] {
                 let pick = Pick::new("a.B/C", call, mix(call)).with_key(Some(&key)).tried(tried);
                 let at = balance.pick(&set, &pick).expect("an endpoint is left");
-                assert!(pick.takes(&set[at]), "call {call}: {at} of {tried:?}");
+                assert!(pick.accepts(&set[at]), "call {call}: {at} of {tried:?}");
             }
             let pick = Pick::new("a.B/C", call, mix(call)).with_key(Some(&key)).tried(&tried);
             assert_eq!(balance.pick(&set, &pick), None, "call {call}");

@@ -148,7 +148,7 @@ pub struct Peer {
         not(feature = "auth"),
         expect(dead_code, reason = "only files and streams of rpcx outlive calls")
     )]
-    pub(crate) memory: Option<Arc<crate::memory::Account>>,
+    pub(crate) memory: Option<Arc<crate::memory::MemoryBudget>>,
     /// The number of the connection in this process; 0 for calls inside it.
     pub(crate) connection: u64,
     /// Sends messages that the client did not request, if the wire supports server push.
@@ -187,8 +187,8 @@ impl Call {
 
     /// Returns the full name of the method, `package.Service/Method`.
     pub fn full_name(&self) -> String {
-        match self.cx.called() {
-            Some(called) => called.to_owned(),
+        match self.cx.undeclared_name() {
+            Some(name) => name.to_owned(),
             None => format!("{}/{}", self.cx.service().name, self.cx.method().name),
         }
     }
@@ -509,21 +509,21 @@ impl Cx {
     }
 
     /// Returns the full name of the called method if no service declares it.
-    pub(crate) fn called(&self) -> Option<&str> {
+    pub(crate) fn undeclared_name(&self) -> Option<&str> {
         // For a declared method, copied metadata of another call may contain the name of that other call's method.
-        if self.service().name == ANY { self.metadata().called().map(|name| &**name) } else { None }
+        if self.service().name == ANY { self.metadata().undeclared_name().map(|name| &**name) } else { None }
     }
 
     /// Returns the full name of the called service: as the caller sent it, if no service declares the method.
     pub fn service_name(&self) -> &str {
-        let called = self.called().and_then(|name| name.split_once('/'));
-        called.map_or(self.service().name, |(service, _)| service)
+        let undeclared = self.undeclared_name().and_then(|name| name.split_once('/'));
+        undeclared.map_or(self.service().name, |(service, _)| service)
     }
 
     /// Returns the name of the called method: as the caller sent it, if no service declares it.
     pub fn method_name(&self) -> &str {
-        let called = self.called().and_then(|name| name.split_once('/'));
-        called.map_or(self.method().name, |(_, method)| method)
+        let undeclared = self.undeclared_name().and_then(|name| name.split_once('/'));
+        undeclared.map_or(self.method().name, |(_, method)| method)
     }
 
     /// Returns the called service; it has the name `*` if no service declares the method, see

@@ -1,11 +1,10 @@
 //! Channels: connections of a client to a service, over any wire.
 
+mod aborter;
 mod address_list;
-mod called;
 mod calls;
 mod combined;
 mod connection;
-mod cut;
 mod fleet;
 #[cfg(feature = "http")]
 mod http;
@@ -17,10 +16,11 @@ mod options;
 mod pool;
 mod streaming;
 mod unary;
+mod undeclared;
 mod wires;
 
+pub use aborter::ConnectionAborter;
 pub use combined::{Parallel, Part, Partitioned, Selective};
-pub use cut::Cut;
 pub use fleet::{Attempt, Candidate, EndpointStats, Explained, Explanation, FailMode, Receipt};
 pub(crate) use layered::RequiredCallShape;
 pub use mirror::Mirror;

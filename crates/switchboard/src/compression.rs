@@ -258,7 +258,7 @@ impl Packing {
     }
 
     fn origin(&self) -> Origin {
-        if self.serves { Origin::Here } else { Origin::Path }
+        if self.serves { Origin::Local } else { Origin::Connection }
     }
 }
 

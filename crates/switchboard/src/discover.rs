@@ -30,7 +30,7 @@ mod options;
 mod settle;
 mod watch;
 
-pub use discovery::{Backend, Discovery, Feed, Held};
+pub use discovery::{Backend, Discovery, Feed, Registration};
 pub use file::File;
 pub use fixed::Fixed;
 pub use instance::{Instance, Snapshot, State, escape};

@@ -151,11 +151,11 @@ impl Chain {
                     call.cx_mut().set_caller(caller);
                     return self.check_caller(call, auth.name()).map(|()| None);
                 }
-                Checked::Known(caller) => {
+                Checked::CachedCaller(caller) => {
                     call.cx_mut().set_known_caller(caller);
                     return self.check_caller(call, auth.name()).map(|()| None);
                 }
-                Checked::Wrong(why) => {
+                Checked::Unauthenticated(why) => {
                     let status = unauthenticated(why);
                     self.audit(call, auth.name(), &status);
                     return Err(status);

@@ -92,7 +92,7 @@ pub use net::tls::Tls;
 pub use payload::Payload;
 pub use push::{Push, Pusher, Pushes};
 pub use runtime::{Runtime, run};
-pub use server::{CutCalls, CutConnections, Drained, Running, Server, Stopped};
+pub use server::{AbortedCalls, AbortedConnections, Drained, Running, Server, Stopped};
 pub use service::Service;
 pub use stream::{Receiver, Sender};
 #[cfg(feature = "macros")]

@@ -2,13 +2,13 @@
 //! limit.
 //!
 //! Each connection tracks the bytes that it holds: replies that its peer has not read, requests and queues of
-//! parked calls, partially received messages. It reports changes to the [`Account`] at the end of a turn,
+//! parked calls, partially received messages. It reports changes to the [`MemoryBudget`] at the end of a turn,
 //! with one relaxed atomic. A connection that holds nothing between its turns, which is the usual case, never
-//! accesses the account. The total, compared with marks of `memory_bytes_max`, determines the restrictions of
+//! accesses the budget. The total, compared with marks of `memory_bytes_max`, determines the restrictions of
 //! connections in their next turn:
 //!
-//! - From 80 %, connections that hold more than the *line* are not read, and their streams wait. The line
-//!   falls from 1 MiB to 16 KiB, so that the connections that hold the most stop first.
+//! - From 80 %, connections that hold more than the *read limit* are not read, and their streams wait. The
+//!   read limit falls from 1 MiB to 16 KiB, so that the connections that hold the most stop first.
 //! - From 90 %, calls are rejected whose method or message is known to be large; on the native wire, large
 //!   messages are rejected before they are read.
 //! - At 100 %, all calls are rejected and streams wait. A connection in the middle of a large message is
@@ -28,12 +28,12 @@ use std::{
 };
 use switchboard_wire::MethodId;
 
-/// Initial value of the line.
+/// Initial value of the read limit.
 const MOST: usize = 1 << 20;
-/// Final value of the line: a connection that holds no more is always read, and smaller messages are accepted
-/// for longer. The buffer of a connection is four times as large.
+/// Final value of the read limit: a connection that holds no more is always read, and smaller messages are
+/// accepted for longer. The buffer of a connection is four times as large.
 pub(crate) const LARGE: usize = 16 << 10;
-/// Number of times that the line is halved between [`MOST`] and [`LARGE`].
+/// Number of times that the read limit is halved between [`MOST`] and [`LARGE`].
 const HALVINGS: usize = 6;
 /// Retry delay for rejected callers, and the interval at which stopped connections check again: short for a
 /// person, and cheap for ten thousand connections.
@@ -41,7 +41,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(250);
 
 /// Bytes that all connections of a server hold.
 #[derive(Debug)]
-pub(crate) struct Account {
+pub(crate) struct MemoryBudget {
     /// The limit `memory_bytes_max`.
     max: Flag,
     held: AtomicUsize,
@@ -50,7 +50,7 @@ pub(crate) struct Account {
     pauses: AtomicU64,
     refused: AtomicU64,
     dropped: AtomicU64,
-    cut: AtomicU64,
+    aborted: AtomicU64,
     /// Bytes that a recent call held, by method, if they were above [`LARGE`].
     sizes: Box<[AtomicU32]>,
 }
@@ -72,75 +72,76 @@ pub struct MemoryStats {
     /// Replies that were dropped because there was no memory for them.
     pub dropped: u64,
     /// Connections closed in the middle of a large message.
-    pub cut: u64,
+    pub aborted: u64,
 }
 
 /// Memory pressure.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Level {
+pub(crate) enum Pressure {
     /// Below every mark.
-    Calm,
+    Normal,
     /// Connections that hold the most are not read.
-    Tight,
+    High,
     /// Large calls are rejected.
-    Hard,
+    Severe,
     /// All calls are rejected.
-    Full,
+    Exhausted,
 }
 
 /// Restrictions of a connection in one turn.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
-    pub(crate) level: Level,
+pub(crate) struct Restrictions {
+    pub(crate) pressure: Pressure,
     /// A connection that holds more bytes is not read.
-    pub(crate) line: usize,
+    pub(crate) read_limit: usize,
     /// Maximum size of a reply.
-    pub(crate) left: usize,
+    pub(crate) reply_bytes_max: usize,
 }
 
-impl Room {
-    pub(crate) const CALM: Room = Room { level: Level::Calm, line: usize::MAX, left: usize::MAX };
+impl Restrictions {
+    pub(crate) const NONE: Restrictions =
+        Restrictions { pressure: Pressure::Normal, read_limit: usize::MAX, reply_bytes_max: usize::MAX };
 }
 
-/// Bytes charged to an account until this is dropped; for data that outlives its call.
+/// Bytes charged to a memory budget until this is dropped; for data that outlives its call.
 #[cfg(feature = "auth")]
 #[derive(Debug)]
 pub(crate) struct MemoryCharge {
     /// `None` for callers in this process, whose data is not charged.
-    account: Option<Arc<Account>>,
+    budget: Option<Arc<MemoryBudget>>,
     bytes: usize,
 }
 
 #[cfg(feature = "auth")]
 impl MemoryCharge {
-    pub(crate) fn new(account: Option<Arc<Account>>, bytes: usize) -> MemoryCharge {
-        if let Some(account) = &account {
-            account.change(0, bytes);
+    pub(crate) fn new(budget: Option<Arc<MemoryBudget>>, bytes: usize) -> MemoryCharge {
+        if let Some(budget) = &budget {
+            budget.change(0, bytes);
         }
-        MemoryCharge { account, bytes }
+        MemoryCharge { budget, bytes }
     }
 }
 
 #[cfg(feature = "auth")]
 impl Drop for MemoryCharge {
     fn drop(&mut self) {
-        if let Some(account) = &self.account {
-            account.change(self.bytes, 0);
+        if let Some(budget) = &self.budget {
+            budget.change(self.bytes, 0);
         }
     }
 }
 
-impl Account {
-    /// Creates an empty account for a server with this number of methods.
-    pub(crate) fn new(max: Flag, methods: usize) -> Account {
-        Account {
+impl MemoryBudget {
+    /// Creates an empty budget for a server with this number of methods.
+    pub(crate) fn new(max: Flag, methods: usize) -> MemoryBudget {
+        MemoryBudget {
             max,
             held: AtomicUsize::new(0),
             paused: AtomicUsize::new(0),
             pauses: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
-            cut: AtomicU64::new(0),
+            aborted: AtomicU64::new(0),
             sizes: (0..methods).map(|_| AtomicU32::new(0)).collect(),
         }
     }
@@ -148,26 +149,26 @@ impl Account {
     /// Returns the restrictions of a connection. One that is `paused` resumes at lower marks than those at
     /// which it stopped.
     #[inline]
-    pub(crate) fn room(&self, paused: bool) -> Room {
+    pub(crate) fn restrictions(&self, paused: bool) -> Restrictions {
         let (max, held) = (self.max.value() as usize, self.held.load(Relaxed));
         if max == 0 || held < max / 100 * if paused { 70 } else { 80 } {
-            return Room::CALM;
+            return Restrictions::NONE;
         }
-        Account::scarce(held, max, paused)
+        MemoryBudget::scarce(held, max, paused)
     }
 
     #[cold]
-    fn scarce(held: usize, max: usize, paused: bool) -> Room {
-        let (tight, hard) = (max / 100 * 80, max / 100 * 90);
-        let step = ((hard - tight) / HALVINGS).max(1);
-        let line = MOST >> (held.saturating_sub(tight) / step).min(HALVINGS);
-        let level = match held {
-            _ if held >= max => Level::Full,
-            _ if held >= hard => Level::Hard,
-            _ => Level::Tight,
+    fn scarce(held: usize, max: usize, paused: bool) -> Restrictions {
+        let (high, severe) = (max / 100 * 80, max / 100 * 90);
+        let step = ((severe - high) / HALVINGS).max(1);
+        let read_limit = MOST >> (held.saturating_sub(high) / step).min(HALVINGS);
+        let pressure = match held {
+            _ if held >= max => Pressure::Exhausted,
+            _ if held >= severe => Pressure::Severe,
+            _ => Pressure::High,
         };
-        let line = if paused { line / 2 } else { line };
-        Room { level, line, left: max.saturating_sub(held).max(LARGE) }
+        let read_limit = if paused { read_limit / 2 } else { read_limit };
+        Restrictions { pressure, read_limit, reply_bytes_max: max.saturating_sub(held).max(LARGE) }
     }
 
     /// Replaces the charge of a connection, `before`, by `now`.
@@ -214,14 +215,14 @@ impl Account {
         &self.sizes[usize::from(method.0).min(self.sizes.len() - 1)]
     }
 
-    /// Returns the error if a call must be rejected at this level; `request` is its length in bytes.
+    /// Returns the error if a call must be rejected at this pressure; `request` is its length in bytes.
     #[cold]
-    pub(crate) fn refuses(&self, level: Level, method: MethodId, request: usize) -> Option<Status> {
+    pub(crate) fn refuses(&self, pressure: Pressure, method: MethodId, request: usize) -> Option<Status> {
         let usual = self.size(method).load(Relaxed) as usize;
-        let what = match level {
-            Level::Full => "call",
-            Level::Hard if usual > LARGE => "call of this method, whose replies are large",
-            Level::Hard if request > LARGE => "large request",
+        let what = match pressure {
+            Pressure::Exhausted => "call",
+            Pressure::Severe if usual > LARGE => "call of this method, whose replies are large",
+            Pressure::Severe if request > LARGE => "large request",
             _ => return None,
         };
         self.refused.fetch_add(1, Relaxed);
@@ -238,8 +239,8 @@ impl Account {
     /// Returns the error for a peer that is in the middle of a large message while there is no memory for its
     /// rest.
     #[cold]
-    pub(crate) fn cuts(&self) -> Status {
-        self.cut.fetch_add(1, Relaxed);
+    pub(crate) fn aborts(&self) -> Status {
+        self.aborted.fetch_add(1, Relaxed);
         self.exhausted("no room for the rest of a message")
     }
 
@@ -266,7 +267,7 @@ impl Account {
             pauses: self.pauses.load(Relaxed),
             refused: self.refused.load(Relaxed),
             dropped: self.dropped.load(Relaxed),
-            cut: self.cut.load(Relaxed),
+            aborted: self.aborted.load(Relaxed),
         }
     }
 }
@@ -279,57 +280,60 @@ mod tests {
     const METHOD: MethodId = MethodId(0);
     const MIB: usize = 1 << 20;
 
-    fn account(max: u64) -> Account {
-        Account::new(Flag::new("memory_bytes_max", Unit::Bytes, max, 0..=1 << 40, "test"), 1)
+    fn budget(max: u64) -> MemoryBudget {
+        MemoryBudget::new(Flag::new("memory_bytes_max", Unit::Bytes, max, 0..=1 << 40, "test"), 1)
     }
 
     #[test]
     fn line_falls_between_the_marks() {
-        let account = account(100 << 20);
+        let budget = budget(100 << 20);
         let mut held = 0;
-        for (now, level, line) in [
-            (79, Level::Calm, usize::MAX),
-            (80, Level::Tight, MIB),
-            (85, Level::Tight, 128 << 10),
-            (89, Level::Tight, 32 << 10),
-            (90, Level::Hard, LARGE),
-            (99, Level::Hard, LARGE),
-            (100, Level::Full, LARGE),
-            (300, Level::Full, LARGE),
+        for (now, pressure, read_limit) in [
+            (79, Pressure::Normal, usize::MAX),
+            (80, Pressure::High, MIB),
+            (85, Pressure::High, 128 << 10),
+            (89, Pressure::High, 32 << 10),
+            (90, Pressure::Severe, LARGE),
+            (99, Pressure::Severe, LARGE),
+            (100, Pressure::Exhausted, LARGE),
+            (300, Pressure::Exhausted, LARGE),
         ] {
-            account.change(held * MIB, now * MIB);
+            budget.change(held * MIB, now * MIB);
             held = now;
-            let room = account.room(false);
-            assert_eq!((room.level, room.line), (level, line), "{now} %");
+            let restrictions = budget.restrictions(false);
+            assert_eq!((restrictions.pressure, restrictions.read_limit), (pressure, read_limit), "{now} %");
         }
-        assert_eq!(account.room(false).left, LARGE);
+        assert_eq!(budget.restrictions(false).reply_bytes_max, LARGE);
         // A paused connection resumes later.
-        account.change(held * MIB, 75 * MIB);
-        assert_eq!(account.room(false).level, Level::Calm);
-        assert_eq!((account.room(true).level, account.room(true).line), (Level::Tight, MIB / 2));
-        account.change(75 * MIB, 69 * MIB);
-        assert_eq!(account.room(true).level, Level::Calm);
+        budget.change(held * MIB, 75 * MIB);
+        assert_eq!(budget.restrictions(false).pressure, Pressure::Normal);
+        assert_eq!(
+            (budget.restrictions(true).pressure, budget.restrictions(true).read_limit),
+            (Pressure::High, MIB / 2)
+        );
+        budget.change(75 * MIB, 69 * MIB);
+        assert_eq!(budget.restrictions(true).pressure, Pressure::Normal);
         // Zero means no limit.
-        let account = self::account(0);
-        account.change(0, 1 << 40);
-        assert_eq!(account.room(false).level, Level::Calm);
+        let budget = self::budget(0);
+        budget.change(0, 1 << 40);
+        assert_eq!(budget.restrictions(false).pressure, Pressure::Normal);
     }
 
     #[test]
     fn large_calls_are_refused_first() {
-        let account = account(100 << 20);
-        assert!(account.refuses(Level::Tight, METHOD, MIB).is_none());
-        assert!(account.refuses(Level::Hard, METHOD, 100).is_none());
-        let status = account.refuses(Level::Hard, METHOD, MIB).unwrap();
+        let budget = budget(100 << 20);
+        assert!(budget.refuses(Pressure::High, METHOD, MIB).is_none());
+        assert!(budget.refuses(Pressure::Severe, METHOD, 100).is_none());
+        let status = budget.refuses(Pressure::Severe, METHOD, MIB).unwrap();
         assert_eq!((status.code(), status.retry()), (Code::ResourceExhausted, Retry::After(PAUSE)));
         assert!(status.message().contains("of 100MiB for its peers (memory_bytes_max)"), "{status}");
-        account.note(METHOD, MIB);
-        assert!(account.refuses(Level::Hard, METHOD, 100).is_some());
+        budget.note(METHOD, MIB);
+        assert!(budget.refuses(Pressure::Severe, METHOD, 100).is_some());
         for _ in 0..40 {
-            account.note_small(METHOD);
+            budget.note_small(METHOD);
         }
-        assert!(account.refuses(Level::Hard, METHOD, 100).is_none());
-        assert!(account.refuses(Level::Full, METHOD, 0).is_some());
-        assert_eq!(account.stats().refused, 3);
+        assert!(budget.refuses(Pressure::Severe, METHOD, 100).is_none());
+        assert!(budget.refuses(Pressure::Exhausted, METHOD, 0).is_some());
+        assert_eq!(budget.stats().refused, 3);
     }
 }

@@ -143,8 +143,8 @@ impl Forward {
     /// [codec](Self::codec) is reset to that of each caller, since the other servers may support others.
     ///
     /// Running calls end on the channel on which they began. That channel closes its connections when the last
-    /// `Forward` with it is dropped and the last call has ended. A [`Cut`](crate::client::Cut) aborts calls that take
-    /// longer.
+    /// `Forward` with it is dropped and the last call has ended. A
+    /// [`ConnectionAborter`](crate::client::ConnectionAborter) aborts calls that take longer.
     #[must_use]
     pub fn over(&self, channel: Channel) -> Forward {
         Forward {
@@ -219,8 +219,8 @@ impl Forward {
             _ if reports == RequiredCallShape::Kind || call.cx().is_oneway() => Kind::Unary,
             _ => Kind::ServerStream,
         };
-        match call.cx().called() {
-            Some(_) => Ok((ClientMethod::called(kind), ahead)),
+        match call.cx().undeclared_name() {
+            Some(_) => Ok((ClientMethod::undeclared(kind), ahead)),
             // The method is declared; this service was added besides the declaring one.
             None => Ok((ClientMethod::intern(&call.full_name(), kind, Idempotency::Unknown)?, ahead)),
         }

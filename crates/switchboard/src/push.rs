@@ -15,7 +15,7 @@ use std::{
     task::Waker,
 };
 pub use switchboard_wire::wire::Push;
-use switchboard_wire::wire::PushRoom;
+use switchboard_wire::wire::PushLimits;
 use tokio::sync::Notify;
 
 /// Maximum bytes of messages of a channel that wait for their reader.
@@ -34,7 +34,7 @@ pub(crate) struct Outgoing {
     /// Set if `waiting` is not empty.
     any: AtomicBool,
     limits: switchboard_wire::Limits,
-    room: PushRoom,
+    wire_limits: PushLimits,
     /// Maximum number of queued bytes.
     bytes_max: usize,
 }
@@ -48,13 +48,13 @@ struct Waiting {
 }
 
 impl Pusher {
-    pub(crate) fn new(task: Waker, limits: &crate::Limits, room: PushRoom) -> Pusher {
+    pub(crate) fn new(task: Waker, limits: &crate::Limits, wire_limits: PushLimits) -> Pusher {
         Pusher(Arc::new(Outgoing {
             task,
             waiting: Mutex::default(),
             any: AtomicBool::new(false),
             limits: limits.wire(),
-            room,
+            wire_limits,
             bytes_max: limits.outbox_bytes_max(),
         }))
     }
@@ -78,7 +78,7 @@ impl Pusher {
             );
             return Err(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }
-        waiting.bytes += push.weight();
+        waiting.bytes += push.memory_bytes();
         waiting.queue.push_back(push);
         let first = waiting.queue.len() == 1;
         self.0.any.store(true, Ordering::Release);
@@ -104,13 +104,13 @@ impl Pusher {
     pub(crate) fn next(&self) -> Option<Push> {
         let mut waiting = self.0.lock();
         let push = waiting.queue.pop_front();
-        waiting.bytes -= push.as_ref().map_or(0, Push::weight);
+        waiting.bytes -= push.as_ref().map_or(0, Push::memory_bytes);
         self.0.any.store(!waiting.queue.is_empty(), Ordering::Release);
         push
     }
 
     /// Returns the number of queued bytes.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn queued_bytes(&self) -> usize {
         self.0.lock().bytes
     }
 
@@ -128,12 +128,12 @@ impl Outgoing {
     }
 
     fn check(&self, push: &Push) -> Result<()> {
-        let (path, max) = (push.path.len(), self.room.path);
+        let (path, max) = (push.path.len(), self.wire_limits.path);
         if path > max {
             let text = format!("a path of {path} bytes is over the {max} bytes of the wire");
             return Err(Status::invalid_argument(text));
         }
-        let (metadata, max) = (push.metadata.encoded_len(), self.room.metadata);
+        let (metadata, max) = (push.metadata.encoded_len(), self.wire_limits.metadata);
         if metadata > max {
             let text = format!("metadata of {metadata} bytes is over the {max} bytes of the wire");
             return Err(Status::resource_exhausted(text));
@@ -197,7 +197,7 @@ impl Pushes {
     fn take(&self) -> Option<Push> {
         let mut waiting = self.lock();
         let push = waiting.queue.pop_front()?;
-        waiting.bytes -= push.weight();
+        waiting.bytes -= push.memory_bytes();
         if !waiting.queue.is_empty() {
             // Wakes another reader, because notifications are not counted.
             self.0.came.notify_one();
@@ -212,7 +212,7 @@ impl Pushes {
             self.0.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        waiting.bytes += push.weight();
+        waiting.bytes += push.memory_bytes();
         waiting.queue.push_back(push);
         drop(waiting);
         self.0.came.notify_one();
@@ -234,31 +234,31 @@ mod tests {
     use super::*;
     use crate::{Code, Limit, limits::Source};
 
-    const ROOM: PushRoom = PushRoom { path: 254, metadata: 17_000 };
+    const WIRE_LIMITS: PushLimits = PushLimits { path: 254, metadata: 17_000 };
 
     #[test]
     fn a_peer_that_does_not_read_is_sent_no_more() {
         let mut limits = crate::Limits::default();
         limits.set(Limit::OutboxBytesMax, 65_536, Source::Listener).unwrap();
-        let pusher = Pusher::new(Waker::noop().clone(), &limits, ROOM);
+        let pusher = Pusher::new(Waker::noop().clone(), &limits, WIRE_LIMITS);
         let one = Push::new("News/Flash", vec![0; 40_000]);
         for _ in 0..2 {
             pusher.push(one.clone()).unwrap();
         }
         let status = pusher.push(one.clone()).unwrap_err();
         assert_eq!((status.code(), status.retry()), (Code::ResourceExhausted, Retry::Safe));
-        assert!(pusher.any() && pusher.held() > 80_000);
+        assert!(pusher.any() && pusher.queued_bytes() > 80_000);
         assert_eq!(pusher.next(), Some(one.clone()));
         pusher.push(one).unwrap();
         pusher.close();
-        assert_eq!((pusher.any(), pusher.held(), pusher.next()), (false, 0, None));
+        assert_eq!((pusher.any(), pusher.queued_bytes(), pusher.next()), (false, 0, None));
         let status = pusher.push(Push::new("News/Flash", "")).unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
     }
 
     #[test]
     fn messages_over_a_limit_are_rejected() {
-        let pusher = Pusher::new(Waker::noop().clone(), &crate::Limits::default(), ROOM);
+        let pusher = Pusher::new(Waker::noop().clone(), &crate::Limits::default(), WIRE_LIMITS);
         let metadata = |bytes: usize| {
             let mut metadata = crate::Metadata::new();
             metadata.insert("large", vec![b'x'; bytes]).unwrap();

@@ -30,7 +30,7 @@ pub struct RawReceiver(pub(crate) Arc<Queue>);
 /// They count for the producer and for flow-control credit until they are used, so that a queue never holds more than
 /// its capacity.
 #[derive(Default)]
-pub(crate) struct Batch {
+pub(crate) struct MessageBatch {
     items: VecDeque<Message>,
     /// Bytes that were used and not yet released to the queue.
     used: usize,
@@ -41,7 +41,7 @@ pub(crate) struct Batch {
 /// Used bytes that are released to a queue at once; all are released when a batch ends.
 const RELEASE_BYTES: usize = 16 << 10;
 
-impl Batch {
+impl MessageBatch {
     /// Returns the next of the items that were taken already.
     #[inline]
     pub(crate) fn pop(&mut self, queue: &Queue) -> Option<Message> {
@@ -397,7 +397,7 @@ mod tests {
         let mut item = Some(Bytes::new().into());
         let pushed = queue.poll_push(&mut Context::from_waker(Waker::noop()), &mut item);
         assert!(pushed.is_pending());
-        let mut batch = Batch::default();
+        let mut batch = MessageBatch::default();
         for _ in 0..4 {
             assert_eq!(queue.take_credit(1), None);
             assert!(batch.next(&queue).is_some());

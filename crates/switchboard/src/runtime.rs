@@ -118,7 +118,7 @@ impl Runtime {
                         send.send((runtime.handle().clone(), answer))
                             .expect("the starter waits for its workers");
                         let Ok(workers) = workers.recv() else { return };
-                        CURRENT.set(Some(Place { workers, at }));
+                        CURRENT.set(Some(CurrentWorker { workers, at }));
                         runtime.block_on(async {
                             spawn(spin::keep_awake(spin));
                             ended.await;
@@ -135,7 +135,7 @@ impl Runtime {
             // A worker that panicked has printed its message.
             let _ = answer.send(workers.clone());
         }
-        let before = CURRENT.replace(Some(Place { workers, at: 0 }));
+        let before = CURRENT.replace(Some(CurrentWorker { workers, at: 0 }));
         first.block_on(async {
             spawn(spin::keep_awake(self.spin));
             future.await;
@@ -180,13 +180,13 @@ impl Worker {
 }
 
 #[derive(Clone)]
-struct Place {
+struct CurrentWorker {
     workers: Arc<Workers>,
     at: usize,
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Place>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<CurrentWorker>> = const { RefCell::new(None) };
 }
 
 /// Returns the index of this worker, if this thread is one.

@@ -1,7 +1,6 @@
 //! The server: services behind listeners, with every protocol on each listener.
 
 mod accept;
-mod announce;
 #[cfg(feature = "channelz")]
 mod channelz;
 mod guarding;
@@ -12,6 +11,7 @@ mod listening;
 mod live;
 mod mismatch;
 mod options;
+mod registration;
 
 #[cfg(feature = "tls")]
 use crate::net::tls::Tls;
@@ -25,16 +25,16 @@ use crate::{
     flags::{Flag, Flags},
     guard::{Guards, Wires},
     limits::Source,
-    memory::Account,
+    memory::MemoryBudget,
     metrics::{self, Metrics, ServerStats},
     net::{Address, Listener},
     runtime,
     serving::{Live, Phase, ServerState},
 };
-use announce::{Registration, Registrations};
 use lifecycle::Hooks;
-pub use lifecycle::{CutCalls, CutConnections, Stopped};
+pub use lifecycle::{AbortedCalls, AbortedConnections, Stopped};
 use listening::Listening;
+use registration::{RegistrationTemplate, Registrations};
 use std::{
     future::Future,
     sync::{
@@ -78,8 +78,8 @@ pub struct Server {
     #[cfg(feature = "http")]
     admin: Option<crate::admin::Admin>,
     guards: Guards,
-    templates: Vec<Registration>,
-    announce_notice: Duration,
+    templates: Vec<RegistrationTemplate>,
+    registration_notice: Duration,
     #[cfg(feature = "channelz")]
     channelz: bool,
     #[cfg(feature = "http")]
@@ -122,7 +122,7 @@ impl Server {
             guards: Guards::default(),
             strict_fields: false,
             templates: Vec::new(),
-            announce_notice: Duration::from_secs(1),
+            registration_notice: Duration::from_secs(1),
             #[cfg(feature = "channelz")]
             channelz: false,
             #[cfg(feature = "http")]
@@ -397,7 +397,7 @@ impl Server {
             table.add(service.info()).map_err(Error::config)?;
         }
         if let Some((_, services)) = &self.fallback {
-            table.take_others(services.clone()).map_err(Error::config)?;
+            table.accept_undeclared(services.clone()).map_err(Error::config)?;
         }
         for (method, bytes) in &self.method_limits {
             table
@@ -429,7 +429,7 @@ impl Server {
         let others = self.fallback.map(|(service, _)| service);
         let services = self.services.into_iter().chain(others).enumerate();
         let services = services.map(|(at, service)| service.guarded(guarding.chain(at))).collect();
-        let memory = Arc::new(Account::new(live.memory_bytes_max.clone(), table.slots()));
+        let memory = Arc::new(MemoryBudget::new(live.memory_bytes_max.clone(), table.slots()));
         let shared = Arc::new(ServerState {
             id: metrics::next_id(),
             listening: OnceLock::new(),
@@ -546,7 +546,7 @@ impl Server {
             let shared = running.shared.clone();
             crate::runtime::spawn(accept::run(listener, shared, http.clone(), resolved, stopped.clone()));
         }
-        running.begin(&self.templates, &service_names, self.announce_notice).await?;
+        running.begin(&self.templates, &service_names, self.registration_notice).await?;
         #[cfg(feature = "handover")]
         if let (Some(path), Some(registrations)) = (self.handover, &running.registrations) {
             inherited.ready(registrations.names()).await;
@@ -580,7 +580,7 @@ pub struct Running {
 #[non_exhaustive]
 pub struct Drained {
     /// Number of connections that were closed with calls in flight.
-    pub cut: usize,
+    pub aborted: usize,
 }
 
 impl Running {
@@ -637,7 +637,7 @@ impl Drop for Running {
         if let Some((_, admin)) = &self.admin {
             admin.abort();
         }
-        self.shared.cut_all();
+        self.shared.abort_all();
     }
 }
 

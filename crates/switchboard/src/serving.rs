@@ -14,7 +14,7 @@ use crate::{
     dispatch::ErasedService,
     flags::Flags,
     guard::Guarding,
-    memory::Account,
+    memory::MemoryBudget,
     metrics::{Carrier, ConnectionCounters, Metrics, Moment},
     net::Address,
 };
@@ -79,7 +79,7 @@ pub(crate) struct ServerState {
     /// counted, so the hot path shares no counter.
     pub(crate) parked: AtomicUsize,
     /// Memory held for peers.
-    pub(crate) memory: Arc<Account>,
+    pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) draining: AtomicBool,
     /// Set when the remaining calls must end.
     pub(crate) ending: AtomicBool,
@@ -109,7 +109,7 @@ pub(crate) enum Drain {
 /// An open connection.
 pub(crate) struct Open {
     pub(crate) wakes: Arc<Wakes>,
-    pub(crate) cut: Option<tokio::task::AbortHandle>,
+    pub(crate) abort_handle: Option<tokio::task::AbortHandle>,
     /// Its Channelz counters, if they are on.
     pub(crate) socket: Option<Arc<ConnectionCounters>>,
     /// Address of the peer, as in [`Peer::address`](crate::Peer::address).

@@ -6,7 +6,7 @@
 use crate::{
     Codec, Cx, Metadata, Result, Status,
     compression::{Message, Packing},
-    queue::{Batch, Change, Items, Queue, RawReceiver},
+    queue::{Change, Items, MessageBatch, Queue, RawReceiver},
     runtime,
 };
 use bytes::Bytes;
@@ -83,7 +83,7 @@ pub struct Receiver<T> {
     codec: Codec,
     decode: fn(Codec, Bytes) -> Result<T>,
     bytes_max: usize,
-    batch: Batch,
+    batch: MessageBatch,
     /// Changes that layers make to the messages.
     change: Option<Change>,
     /// Observes the progress of the stream, and may retry it.
@@ -111,7 +111,15 @@ impl<T> Receiver<T> {
         decode: fn(Codec, Bytes) -> Result<T>,
         bytes_max: usize,
     ) -> Self {
-        Receiver { queue, codec, decode, bytes_max, batch: Batch::default(), change: None, follow: None }
+        Receiver {
+            queue,
+            codec,
+            decode,
+            bytes_max,
+            batch: MessageBatch::default(),
+            change: None,
+            follow: None,
+        }
     }
 
     /// Creates the typed stream of a request; for generated code.
@@ -134,7 +142,7 @@ impl<T> Receiver<T> {
                 None => {}
                 Some(Ok(queue)) => {
                     self.queue = queue;
-                    self.batch = Batch::default();
+                    self.batch = MessageBatch::default();
                 }
                 Some(Err(status)) => {
                     self.follow = None;
@@ -204,7 +212,7 @@ impl<T> Drop for Receiver<T> {
 /// The replies of a handler that writes to a [`Sender`].
 pub(crate) struct HandlerItems {
     queue: Arc<Queue>,
-    batch: Batch,
+    batch: MessageBatch,
     cx: Arc<Cx>,
     handler: Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>>,
     outcome: Result<()>,
@@ -231,7 +239,7 @@ where
         if cx.method().spawn { Box::pin(runtime::spawn_cpu(handler)) } else { Box::pin(handler) };
     crate::Reply::many(Box::pin(HandlerItems {
         queue,
-        batch: Batch::default(),
+        batch: MessageBatch::default(),
         cx,
         handler: Some(handler),
         outcome: Ok(()),
@@ -278,7 +286,7 @@ impl Items for HandlerItems {
         }
     }
 
-    fn held(&self) -> usize {
+    fn queued_bytes(&self) -> usize {
         self.queue.bytes().saturating_sub(self.batch.used())
     }
 

@@ -28,7 +28,7 @@ pub struct Site {
 
 /// An HTTP request.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct HttpRequest<'a> {
     /// Method, such as `GET`.
     pub method: &'static str,
     /// Path from the first `/` on, appended to the path of the site.
@@ -45,7 +45,7 @@ pub struct Ask<'a> {
 
 /// An HTTP response.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     status: StatusCode,
     headers: HeaderMap,
     /// The complete body.
@@ -65,11 +65,11 @@ pub struct Streamed {
 /// Maximum number of bytes that are kept of an error response.
 const COMPLAINT_MAX: usize = 64 << 10;
 
-impl Default for Ask<'_> {
+impl Default for HttpRequest<'_> {
     /// Creates a `GET` with an empty path, a limit of 5 s and at most 64 KiB.
     fn default() -> Self {
         let limit = Duration::from_secs(5);
-        Ask { method: "GET", path: "", headers: &[], body: &[], bytes_max: 64 << 10, limit }
+        HttpRequest { method: "GET", path: "", headers: &[], body: &[], bytes_max: 64 << 10, limit }
     }
 }
 
@@ -115,66 +115,71 @@ impl Site {
     /// `Unavailable` if there is no response or if it is too long; for a status that is an error `NotFound`
     /// for 404, `Unauthenticated` for 401, `PermissionDenied` for 403, `Aborted` for 410 and `Unavailable`
     /// for others, with the beginning of the response body.
-    pub async fn call(&self, ask: Ask<'_>) -> Result<Answer> {
-        self.limited(ask, async {
-            let (status, headers, body, _driver) = self.begin(ask).await?;
-            let (status, headers, body) = self.successful(ask, status, headers, body).await?;
-            let body = self.collect(body, ask.bytes_max, bare(ask.path)).await?;
-            Ok(Answer { status, headers, body })
+    pub async fn call(&self, request: HttpRequest<'_>) -> Result<HttpResponse> {
+        self.limited(request, async {
+            let (status, headers, body, _driver) = self.begin(request).await?;
+            let (status, headers, body) = self.successful(request, status, headers, body).await?;
+            let body = self.collect(body, request.bytes_max, bare(request.path)).await?;
+            Ok(HttpResponse { status, headers, body })
         })
         .await
     }
 
-    /// Sends a request and reads the complete response, with any [status](Answer::status). Cancel safe like
+    /// Sends a request and reads the complete response, with any [status](HttpResponse::status). Cancel safe like
     /// [`call`](Site::call).
     ///
     /// # Errors
     /// `Unavailable` if there is no response or if it is too long.
-    pub async fn exchange(&self, ask: Ask<'_>) -> Result<Answer> {
-        self.limited(ask, async {
-            let (status, headers, body, _driver) = self.begin(ask).await?;
-            let body = self.collect(body, ask.bytes_max, bare(ask.path)).await?;
-            Ok(Answer { status, headers, body })
+    pub async fn exchange(&self, request: HttpRequest<'_>) -> Result<HttpResponse> {
+        self.limited(request, async {
+            let (status, headers, body, _driver) = self.begin(request).await?;
+            let body = self.collect(body, request.bytes_max, bare(request.path)).await?;
+            Ok(HttpResponse { status, headers, body })
         })
         .await
     }
 
-    async fn limited<T>(&self, ask: Ask<'_>, exchange: impl Future<Output = Result<T>>) -> Result<T> {
-        let slow = |_| self.failed(&format!("no response to {} within {:?}", bare(ask.path), ask.limit));
-        timeout(ask.limit, exchange).await.map_err(slow)?
+    async fn limited<T>(
+        &self,
+        request: HttpRequest<'_>,
+        exchange: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let slow =
+            |_| self.failed(&format!("no response to {} within {:?}", bare(request.path), request.limit));
+        timeout(request.limit, exchange).await.map_err(slow)?
     }
 
     /// Sends a request and returns its response line by line; each line has at most `bytes_max` bytes.
     ///
     /// # Errors
     /// Returns the errors of [`call`](Site::call).
-    pub async fn stream(&self, ask: Ask<'_>) -> Result<Streamed> {
-        let begun = self.limited(ask, async {
-            let (status, headers, body, driver) = self.begin(ask).await?;
-            let (_, _, body) = self.successful(ask, status, headers, body).await?;
+    pub async fn stream(&self, request: HttpRequest<'_>) -> Result<Streamed> {
+        let begun = self.limited(request, async {
+            let (status, headers, body, driver) = self.begin(request).await?;
+            let (_, _, body) = self.successful(request, status, headers, body).await?;
             Ok((body, driver))
         });
         let (body, _driver) = begun.await?;
         let read = BytesMut::new();
-        Ok(Streamed { name: self.name.clone(), body, read, line_max: ask.bytes_max, _driver })
+        Ok(Streamed { name: self.name.clone(), body, read, line_max: request.bytes_max, _driver })
     }
 
-    async fn begin(&self, ask: Ask<'_>) -> Result<(StatusCode, HeaderMap, Incoming, Driver)> {
-        let failed = |error: &dyn Display| self.failed(&format!("{}: {error}", bare(ask.path)));
-        let io = net::dial(&self.address, &self.dialling, ask.limit).await?;
+    async fn begin(&self, request: HttpRequest<'_>) -> Result<(StatusCode, HeaderMap, Incoming, Driver)> {
+        let failed = |error: &dyn Display| self.failed(&format!("{}: {error}", bare(request.path)));
+        let io = net::dial(&self.address, &self.dialling, request.limit).await?;
         let opened = http1::handshake(TokioIo::new(io)).await;
         let (mut sender, connection) = opened.map_err(|error| failed(&error))?;
         // This task performs the exchange; it is aborted when the exchange is dropped.
         let driver = Driver(crate::runtime::spawn(async move { drop(connection.await) }).abort_handle());
-        let path = format!("{}{}", self.path, ask.path);
+        let path = format!("{}{}", self.path, request.path);
         let path = if path.is_empty() { "/" } else { &path };
-        let mut request = Request::builder().method(ask.method).uri(path).header(HOST, &self.authority);
-        for (name, value) in ask.headers {
-            request = request.header(*name, value);
+        let mut builder = Request::builder().method(request.method).uri(path).header(HOST, &self.authority);
+        for (name, value) in request.headers {
+            builder = builder.header(*name, value);
         }
-        let body = Full::new(Bytes::copy_from_slice(ask.body));
-        let request = request.body(body).map_err(|error| failed(&error))?;
-        let response = sender.send_request(request).await.map_err(|error| failed(&error))?;
+        let body = Full::new(Bytes::copy_from_slice(request.body));
+        let http_request = builder.body(body).map_err(|error| failed(&error))?;
+        let response = sender.send_request(http_request).await.map_err(|error| failed(&error))?;
         let (head, body) = response.into_parts();
         Ok((head.status, head.headers, body, driver))
     }
@@ -183,7 +188,7 @@ impl Site {
     /// Returns an error for a status that is an error, as described at [`call`](Site::call).
     async fn successful(
         &self,
-        ask: Ask<'_>,
+        request: HttpRequest<'_>,
         status: StatusCode,
         headers: HeaderMap,
         body: Incoming,
@@ -191,7 +196,7 @@ impl Site {
         if status.is_success() {
             return Ok((status, headers, body));
         }
-        let text = self.collect(body, COMPLAINT_MAX, bare(ask.path)).await.unwrap_or_default();
+        let text = self.collect(body, COMPLAINT_MAX, bare(request.path)).await.unwrap_or_default();
         let text: String = String::from_utf8_lossy(&text).trim().chars().take(200).collect();
         let code = match status.as_u16() {
             401 => Code::Unauthenticated,
@@ -200,7 +205,7 @@ impl Site {
             410 => Code::Aborted,
             _ => Code::Unavailable,
         };
-        Err(Status::new(code, format!("{}: {}: {}: {text}", self.name, bare(ask.path), status)))
+        Err(Status::new(code, format!("{}: {}: {}: {text}", self.name, bare(request.path), status)))
     }
 
     async fn collect(&self, mut body: Incoming, bytes_max: usize, path: &str) -> Result<Bytes> {
@@ -219,11 +224,11 @@ impl Site {
 
     fn failed(&self, why: &str) -> Status {
         let text = format!("{}: {why}", self.name);
-        Status::unavailable(text).with_origin(Origin::Path).with_retry(Retry::Safe)
+        Status::unavailable(text).with_origin(Origin::Connection).with_retry(Retry::Safe)
     }
 }
 
-impl Answer {
+impl HttpResponse {
     /// Returns the status code, such as 200.
     pub fn status(&self) -> u16 {
         self.status.as_u16()
@@ -389,15 +394,15 @@ mod tests {
     async fn responses_are_bounded_and_errors_reported() {
         let long = format!("HTTP/1.1 200 OK\r\nx-a: b\r\ncontent-length: 100\r\n\r\n{}", "x".repeat(100));
         let site = server(long).await;
-        let answer = site.call(Ask { bytes_max: 100, ..Ask::default() }).await.unwrap();
+        let answer = site.call(HttpRequest { bytes_max: 100, ..HttpRequest::default() }).await.unwrap();
         assert_eq!((answer.header("x-a"), answer.body.len()), (Some("b"), 100));
-        let error = site.call(Ask { bytes_max: 99, ..Ask::default() }).await.unwrap_err();
+        let error = site.call(HttpRequest { bytes_max: 99, ..HttpRequest::default() }).await.unwrap_err();
         assert!(error.message().contains("over 99 bytes"), "{error}");
         for (status, code) in
             [("404 X", Code::NotFound), ("403 X", Code::PermissionDenied), ("500 X", Code::Unavailable)]
         {
             let site = server(format!("HTTP/1.1 {status}\r\ncontent-length: 3\r\n\r\nwhy")).await;
-            let error = site.call(Ask { path: "/p", ..Ask::default() }).await.unwrap_err();
+            let error = site.call(HttpRequest { path: "/p", ..HttpRequest::default() }).await.unwrap_err();
             assert_eq!((error.code(), error.message().ends_with("why")), (code, true), "{error}");
         }
     }
@@ -405,13 +410,13 @@ mod tests {
     #[tokio::test]
     async fn lines_come_one_by_one() {
         let site = server("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\na\nbc\n\nd".to_owned()).await;
-        let mut lines = site.stream(Ask { bytes_max: 2, ..Ask::default() }).await.unwrap();
+        let mut lines = site.stream(HttpRequest { bytes_max: 2, ..HttpRequest::default() }).await.unwrap();
         for line in ["a", "bc", "", "d"] {
             assert_eq!(lines.line().await.unwrap().unwrap(), line);
         }
         assert!(lines.line().await.unwrap().is_none());
         let site = server("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nabcdef".to_owned()).await;
-        let mut lines = site.stream(Ask { bytes_max: 2, ..Ask::default() }).await.unwrap();
+        let mut lines = site.stream(HttpRequest { bytes_max: 2, ..HttpRequest::default() }).await.unwrap();
         assert!(lines.line().await.unwrap_err().message().contains("over 2 bytes"));
     }
 }

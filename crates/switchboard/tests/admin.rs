@@ -278,7 +278,7 @@ async fn strangers_and_foreign_pages_are_refused() {
 async fn pages_of_the_application_are_beside_ours() {
     let admin = Admin::at("tcp://127.0.0.1:0")
         .page("cache", || Page::new("cache").table(Table::facts("cache").fact("entries", 17u64)))
-        .page("registry", || Page::new("registry").note("announced at etcd 127.0.0.1:2379"));
+        .page("registry", || Page::new("registry").note("registered at etcd 127.0.0.1:2379"));
     let (running, _, _) = administered(Server::new().admin(admin)).await;
     assert_eq!(json(&running, "/cache?format=json").await["cache"]["entries"], 17);
     assert!(page(&running, "/registry").await.1.contains("etcd"));

@@ -416,7 +416,7 @@ fn oversized_message_is_not_gathered() {
         })
         .await;
         assert!(grown < 1 << 20, "{grown} bytes for 64 MiB that are not read");
-        // Memory for an announced length is allocated only as its bytes arrive.
+        // Memory for an declared length is allocated only as its bytes arrive.
         let grown = growth(async {
             for id in 0..20 {
                 let mut raw = Raw::open(&running).await;
@@ -427,7 +427,7 @@ fn oversized_message_is_not_gathered() {
             }
         })
         .await;
-        assert!(grown < 8 << 20, "{grown} bytes for 20 announced messages");
+        assert!(grown < 8 << 20, "{grown} bytes for 20 declared messages");
     });
 }
 

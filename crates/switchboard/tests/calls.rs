@@ -242,7 +242,7 @@ async fn deadline_ends_the_call_on_both_sides() {
     assert_eq!(hang.await.unwrap_err().code(), Code::DeadlineExceeded);
     seen.until(|seen| seen.hanging() == 0).await;
     let late = call::<_, ()>(&channel, &HANG, &"").timeout(Duration::ZERO).await.unwrap_err();
-    assert_eq!((late.code(), late.origin()), (Code::DeadlineExceeded, Origin::Here));
+    assert_eq!((late.code(), late.origin()), (Code::DeadlineExceeded, Origin::Local));
 }
 
 #[tokio::test]

@@ -298,7 +298,7 @@ async fn every_wire_at_once_among_silent_and_slow_connections() {
         wrong.extend(ended.unwrap().err());
     }
     for (name, caller) in &mut late {
-        // Those without a channel are cut like everybody who says nothing.
+        // Those without a channel are aborted like connections that send nothing.
         if let Caller::Channel(_) = caller
             && let Err(why) = soon(caller.call(7)).await
         {
@@ -309,5 +309,5 @@ async fn every_wire_at_once_among_silent_and_slow_connections() {
     assert!(around.try_join_next().is_none(), "silent connections go on");
     let stats = running.stats();
     assert_eq!(stats.protocol_errors, 0);
-    println!("{calls} calls, {} silent connections cut", stats.unknown_protocol);
+    println!("{calls} calls, {} silent connections aborted", stats.unknown_protocol);
 }

@@ -570,7 +570,7 @@ async fn dropped_channel_closes_its_connections() {
 }
 
 #[tokio::test]
-async fn dropped_server_cuts_its_connections() {
+async fn dropped_server_aborts_its_connections() {
     let (running, channel, seen) = served("tcp://127.0.0.1:0").await;
     let hang = tokio::spawn(call_hang(channel.clone()));
     soon(seen.until(|seen| seen.hanging() == 1)).await;

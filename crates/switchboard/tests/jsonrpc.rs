@@ -184,7 +184,7 @@ async fn drain_answers_what_runs() {
     let mut rest = String::new();
     soon(stream.read_to_string(&mut rest)).await.unwrap();
     assert!(rest.contains("-32099"), "the stream ends with its answer");
-    assert_eq!(drained.await.unwrap().cut, 0);
+    assert_eq!(drained.await.unwrap().aborted, 0);
 }
 
 #[tokio::test]

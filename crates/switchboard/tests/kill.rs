@@ -95,7 +95,7 @@ async fn killed_under_load_every_call_ends_and_callers_come_back() {
             }
         })
         .await;
-        assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Path), "{status}");
+        assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Connection), "{status}");
         // Connections of the old server keep the port for a moment.
         running = soon(async {
             loop {
@@ -146,7 +146,7 @@ async fn cut_link_ends_every_kind_of_call() {
     proxy.cut();
     let lost = |status: Status| {
         assert_eq!(status.code(), Code::Unavailable, "{status}");
-        assert_eq!((status.origin(), status.retry()), (Origin::Path, Retry::IfIdempotent));
+        assert_eq!((status.origin(), status.retry()), (Origin::Connection, Retry::IfIdempotent));
         assert!(status.message().contains(&proxy.address.to_string()), "{status}");
     };
     lost(soon(unary).await.unwrap().unwrap_err());
@@ -270,7 +270,7 @@ async fn keepalive_notices_a_link_that_is_silent() {
     assert_eq!(proxy.accepted.load(Ordering::SeqCst), 1);
     proxy.frozen.store(true, Ordering::SeqCst);
     let status = soon(ask::<_, Vec<u8>>(&channel, &ECHO, &vec![1u8])).await.unwrap_err();
-    assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Path));
+    assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Connection));
     assert!(
         status.message().contains("no data received") && status.message().contains("keepalive"),
         "{status}"
@@ -304,7 +304,7 @@ async fn drain_under_load_loses_no_call() {
         assert_eq!(replies.next().await.unwrap(), None);
     };
     let (drained, ()) = tokio::join!(drained, read);
-    assert_eq!(drained.cut, 0);
+    assert_eq!(drained.aborted, 0);
     for _ in 0..200 {
         ask::<_, Vec<u8>>(&channel, &ECHO, &vec![1u8]).await.unwrap();
         channel_stream(&channel).await.unwrap();
@@ -323,7 +323,7 @@ async fn channel_stream(channel: &Channel) -> Result<()> {
 }
 
 #[tokio::test]
-async fn drain_ends_at_its_limit_and_counts_what_it_cut() {
+async fn drain_ends_at_its_limit_and_counts_what_it_aborted() {
     let (running, seen) = serve_at("tcp://127.0.0.1:0").await;
     let channel = Channel::builder(&running.url()).connections(1).connect().await.unwrap();
     let hang = {
@@ -331,7 +331,7 @@ async fn drain_ends_at_its_limit_and_counts_what_it_cut() {
         tokio::spawn(async move { ask::<_, ()>(&channel, &HANG, &"").await })
     };
     soon(seen.until(|seen| seen.hanging() == 1)).await;
-    assert_eq!(soon(running.drain(Duration::from_millis(50))).await.cut, 1);
+    assert_eq!(soon(running.drain(Duration::from_millis(50))).await.aborted, 1);
     assert_eq!(soon(hang).await.unwrap().unwrap_err().code(), Code::Unavailable);
     soon(seen.until(|seen| seen.hanging() == 0)).await;
 }
@@ -352,7 +352,7 @@ async fn idle_and_silent_clients_do_not_hold_the_drain() {
     })
     .await;
     // The limit is longer than `soon` waits.
-    assert_eq!(soon(running.drain(Duration::from_secs(60))).await.cut, 0);
+    assert_eq!(soon(running.drain(Duration::from_secs(60))).await.aborted, 0);
     let away = idle.expect().await;
     assert_eq!((away.kind, &away.body[..]), (support::raw::GO_AWAY, &b"the server is going away"[..]));
 }

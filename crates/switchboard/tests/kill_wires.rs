@@ -164,7 +164,7 @@ async fn cut_link_ends_calls_on_every_wire_and_callers_come_back() {
         for call in calls {
             let status = soon(call).await.unwrap().unwrap_err();
             let known = (status.code(), status.origin(), status.retry());
-            let lost = (Code::Unavailable, Origin::Path, Retry::IfIdempotent);
+            let lost = (Code::Unavailable, Origin::Connection, Retry::IfIdempotent);
             assert_eq!(known, lost, "{scheme} {options}: {status}");
             assert!(status.message().contains(&address), "{scheme} {options}: {status}");
         }

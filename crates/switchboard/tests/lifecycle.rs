@@ -1,4 +1,4 @@
-//! How a server begins and ends: hooks, readiness, notice, drain, and the report of what was cut.
+//! How a server begins and ends: hooks, readiness, notice, drain, and the report of what was aborted.
 #![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;
@@ -55,16 +55,17 @@ async fn calls_that_do_not_end_get_unavailable_and_are_reported() {
     seen.until(|seen| seen.hanging() == 2).await;
     in_flight(&running, 2).await;
     let stopped = soon(running.stop(SHORT, LONG)).await;
-    let cut: Vec<_> = stopped.calls.iter().map(|cut| (cut.method.as_str(), cut.wire, cut.calls)).collect();
-    assert_eq!(cut, [("test.Probe/Hang", "native", 2)]);
-    // Their end was written: no connection had to be cut.
+    let aborted: Vec<_> =
+        stopped.calls.iter().map(|aborted| (aborted.method.as_str(), aborted.wire, aborted.calls)).collect();
+    assert_eq!(aborted, [("test.Probe/Hang", "native", 2)]);
+    // Their end was written: no connection had to be aborted.
     assert!(stopped.connections.is_empty(), "{stopped}");
     for call in calls {
         let status = soon(call).await.unwrap();
         assert_eq!(status.code(), Code::Unavailable, "{status}");
         assert!(status.message().contains("going away"), "{status}");
     }
-    assert!(stopped.to_string().contains("2 calls of test.Probe/Hang (native) were ended"), "{stopped}");
+    assert!(stopped.to_string().contains("aborted 2 calls of test.Probe/Hang (native)"), "{stopped}");
 }
 
 #[cfg(feature = "http")]
@@ -77,7 +78,10 @@ async fn calls_on_http_get_unavailable_too() {
         soon(seen.until(|seen| seen.hanging() == 1)).await;
         in_flight(&running, 1).await;
         let stopped = soon(running.stop(SHORT, LONG)).await;
-        assert_eq!(stopped.calls.iter().map(|cut| (cut.wire, cut.calls)).collect::<Vec<_>>(), [(wire, 1)]);
+        assert_eq!(
+            stopped.calls.iter().map(|aborted| (aborted.wire, aborted.calls)).collect::<Vec<_>>(),
+            [(wire, 1)]
+        );
         assert!(stopped.connections.is_empty(), "{wire}: {stopped}");
         let status = soon(call).await.unwrap();
         assert_eq!(status.code(), Code::Unavailable, "{wire}: {status}");
@@ -91,8 +95,9 @@ async fn connections_at_the_hard_limit_are_closed_and_reported() {
     let call = hang(&channel);
     seen.until(|seen| seen.hanging() == 1).await;
     let stopped = soon(running.stop(LONG, SHORT)).await;
-    let cut: Vec<_> = stopped.connections.iter().map(|cut| (cut.protocol, cut.connections)).collect();
-    assert_eq!(cut, [("native", 1)]);
+    let aborted: Vec<_> =
+        stopped.connections.iter().map(|aborted| (aborted.protocol, aborted.connections)).collect();
+    assert_eq!(aborted, [("native", 1)]);
     assert_eq!(soon(call).await.unwrap().code(), Code::Unavailable);
     seen.until(|seen| seen.hanging() == 0).await;
 }

@@ -202,7 +202,7 @@ async fn ten_thousand_slow_readers_stay_within_the_budget_and_others_are_served(
     let grown = resources::resident().saturating_sub(before);
     let memory = running.memory();
     eprintln!("{count} readers: {memory:?}, resident memory grew by {} MiB", grown >> 20);
-    assert!(memory.paused > 0 && memory.cut == 0, "{memory:?}");
+    assert!(memory.paused > 0 && memory.aborted == 0, "{memory:?}");
     // The budget, and what callers, tasks and the allocator need.
     assert!(grown < BUDGET + BUDGET / 2, "{grown} bytes, {memory:?}");
 
@@ -344,7 +344,7 @@ async fn large_requests_are_refused_before_small_ones_and_paused_connections_are
     other.send(&raw::open_call(raw::WHOLE, ECHO.index, 7, &raw::message(&b"echo".to_vec()))).await;
     assert_eq!(other.expect().await.status().0, Code::ResourceExhausted);
     half_line.send(&[b'x'; 1000]).await;
-    until(&running, |memory| memory.cut == 1).await;
+    until(&running, |memory| memory.aborted == 1).await;
     others.append(&mut holders(&running, ALL).await);
 
     // It is not read, and yet what ends its call is.

@@ -267,7 +267,7 @@ async fn thousands_of_slow_readers_of_http_stay_within_the_budget_and_others_are
     let grown = resources::resident().saturating_sub(before);
     let memory = running.memory();
     eprintln!("{count} readers: {memory:?}, resident memory grew by {} MiB", grown >> 20);
-    assert!(memory.paused > 0 && memory.cut == 0, "{memory:?}");
+    assert!(memory.paused > 0 && memory.aborted == 0, "{memory:?}");
     // The budget, and what callers, tasks and the allocator need.
     assert!(grown < BUDGET * 2, "{grown} bytes, {memory:?}");
 
@@ -310,7 +310,7 @@ async fn pour(address: SocketAddr) {
     peer.send(&frame(SETTINGS, ACK, 0, &[])).await.unwrap();
     let message = frame(DATA, 0, 1, &[&[0, 0, 0, 0x1F, 0x40][..], &[7; 8000]].concat());
     for _ in 0..(1 << 20) / message.len() {
-        // It is cut off once there is no room at all.
+        // It is aborted once there is no room at all.
         if peer.send(&message).await.is_err() {
             return;
         }
@@ -325,15 +325,15 @@ async fn unread_uploads_stay_within_the_budget() {
     // Many times what there is room for: 200 MiB.
     let peers: Vec<_> = (0..200).map(|_| tokio::spawn(pour(address))).collect();
     let mut most = 0;
-    let cut = async {
-        while running.memory().cut == 0 {
+    let aborted = async {
+        while running.memory().aborted == 0 {
             most = most.max(running.memory().held);
             tokio::task::yield_now().await;
         }
     };
-    let is_cut = tokio::time::timeout(Duration::from_secs(60), cut).await.is_ok();
+    let is_aborted = tokio::time::timeout(Duration::from_secs(60), aborted).await.is_ok();
     let memory = running.memory();
-    assert!(is_cut, "the greediest are cut off at last: {memory:?}");
+    assert!(is_aborted, "the largest are aborted in the end: {memory:?}");
     assert!(memory.pauses > 0, "{memory:?}");
     // Of 200 MiB; what a read of each brings at once may come on top.
     assert!(most <= BUDGET + BUDGET / 2, "{most}: {memory:?}");

@@ -26,5 +26,5 @@ async fn peer_of_thrift_is_noticed_behind_replies_that_wait() {
     peer.write_all(&more).await.unwrap();
     drop(peer);
     soon(seen.until(|seen| seen.hanging() == 0)).await;
-    assert_eq!(soon(running.drain(Duration::from_secs(60))).await.cut, 0);
+    assert_eq!(soon(running.drain(Duration::from_secs(60))).await.aborted, 0);
 }

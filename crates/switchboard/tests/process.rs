@@ -180,7 +180,7 @@ fn caller(at: usize, channel: Channel, load: Arc<Load>, stop: watch::Receiver<bo
 
 /// Fails unless `status` is one that a killed server causes, with correct retry information.
 fn check(status: &Status, began: bool) {
-    assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Path), "{status}");
+    assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Connection), "{status}");
     match status.retry() {
         Retry::Safe => assert!(!began, "began, but said to be safe to retry: {status}"),
         Retry::IfIdempotent => {}

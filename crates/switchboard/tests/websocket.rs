@@ -402,7 +402,7 @@ async fn mistakes_close_with_their_code_whole_and_a_byte_at_a_time() {
         ("a surrogate", frame(TEXT, b"\xED\xA0\x80"), 1007),
         ("large frame", frame(TEXT, &[b' '; 1001]), 1009),
         ("large message", [frame(0x01, &[b' '; 600]), frame(0x80, &[b' '; 600])].concat(), 1009),
-        ("announced large frame", with_length(b"\xFF\0\0\0\x01\0\0\0\0"), 1009),
+        ("declared large frame", with_length(b"\xFF\0\0\0\x01\0\0\0\0"), 1009),
     ] {
         for step in [1, bytes.len()] {
             let before = running.stats().protocol_errors;
@@ -506,7 +506,7 @@ async fn drain_closes_with_going_away() {
     busy.send(TEXT, br#"{"jsonrpc":"2.0","method":"rpc.cancel","params":{"id":1}}"#).await;
     assert_eq!(busy.json().await["error"]["code"], -32099);
     assert_eq!(busy.closed().await, 1001);
-    assert_eq!(drained.await.unwrap().cut, 0);
+    assert_eq!(drained.await.unwrap().aborted, 0);
 }
 
 #[tokio::test]

@@ -116,7 +116,7 @@ async fn calls_in_flight_end_well_and_new_ones_surely_did_not_begin() {
         assert_eq!((refused.code(), refused.retry()), (Code::Unavailable, Retry::Safe), "{wire}: {refused}");
         gate.open.add_permits(1);
         soon(waiting).await.unwrap().unwrap_or_else(|status| panic!("{wire}: {status}"));
-        assert_eq!(soon(drained).await.unwrap().cut, 0, "{wire}");
+        assert_eq!(soon(drained).await.unwrap().aborted, 0, "{wire}");
     }
 }
 
@@ -163,7 +163,7 @@ async fn drain_under_load_loses_no_call() {
         for waiting in waiting {
             soon(waiting).await.unwrap().unwrap_or_else(|status| panic!("{wire}: {status}"));
         }
-        assert_eq!(soon(drained).await.unwrap().cut, 0, "{wire}");
+        assert_eq!(soon(drained).await.unwrap().aborted, 0, "{wire}");
         for number in 0..20 {
             call_as(idempotent, &channel, &PASS, number)
                 .await
@@ -214,7 +214,7 @@ async fn calls_that_meet_the_begin_of_a_drain_are_answered_or_did_not_begin() {
                 assert_eq!(status.retry(), Retry::Safe, "{url}: {status}");
             }
         }
-        assert_eq!(soon(drained).await.unwrap().cut, 0);
+        assert_eq!(soon(drained).await.unwrap().aborted, 0);
     }
     assert!(answered.iter().all(|calls| *calls > 0), "no call met the begin of a drain: {answered:?}");
 }

@@ -31,6 +31,6 @@ async fn main() -> Result<()> {
     for caller in callers {
         println!("{}", *caller.await.expect("a call does not panic")?);
     }
-    println!("{} connections were cut", server.drain(std::time::Duration::from_secs(1)).await.cut);
+    println!("{} connections were aborted", server.drain(std::time::Duration::from_secs(1)).await.aborted);
     Ok(())
 }

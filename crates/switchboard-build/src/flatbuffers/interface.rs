@@ -100,12 +100,12 @@ pub struct Struct {
     /// Alignment in bytes.
     pub align: usize,
     /// Fields, in the order of the file.
-    pub fields: Vec<Place>,
+    pub fields: Vec<StructField>,
 }
 
 /// A field of a struct.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct StructField {
     /// Name in JSON.
     pub name: String,
     /// Type of the value: a number, enum, struct or array of those.
@@ -190,11 +190,11 @@ impl Interface {
                 }
                 Kind::Struct { fields, .. } => {
                     let offsets = schema.offsets_of(item)?;
-                    let places = fields.iter().zip(&offsets.fields).map(|(field, at)| {
+                    let fields = fields.iter().zip(&offsets.fields).map(|(field, at)| {
                         let ty = schema.resolve(&item.namespace, &field.ty, &field.place)?;
-                        Ok(Place { name: field.name.clone(), ty: schema.counted(&ty), at: *at })
+                        Ok(StructField { name: field.name.clone(), ty: schema.counted(&ty), at: *at })
                     });
-                    let fields = places.collect::<Result<_, Error>>()?;
+                    let fields = fields.collect::<Result<_, Error>>()?;
                     interface.structs.push(Struct { name, size: offsets.size, align: offsets.align, fields });
                 }
                 Kind::Table(fields) => {

@@ -90,7 +90,7 @@ pub(super) fn emit(types: &Types<'_>, item: &Item, fields: &[Field]) -> Result<T
             }
 
             fn read(
-                at: ::switchboard::codegen::flatbuffers::Place<'_>,
+                at: ::switchboard::codegen::flatbuffers::Position<'_>,
             ) -> ::core::result::Result<Self, ::switchboard::codegen::flatbuffers::Malformed> {
                 let #table = at.table::<Self>()?;
                 ::core::result::Result::Ok(Self { #(#reads),* })

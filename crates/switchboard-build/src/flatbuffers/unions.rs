@@ -54,7 +54,7 @@ pub(super) fn emit(types: &Types<'_>, item: &Item, variants: &[Variant]) -> Resu
 
             fn read(
                 tag: u8,
-                at: ::switchboard::codegen::flatbuffers::Place<'_>,
+                at: ::switchboard::codegen::flatbuffers::Position<'_>,
             ) -> ::core::result::Result<
                 ::core::option::Option<Self>,
                 ::switchboard::codegen::flatbuffers::Malformed,

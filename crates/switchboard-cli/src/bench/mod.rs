@@ -106,7 +106,7 @@ fn listen_floor(host: IpAddr, workers: usize) -> Result<(), String> {
     let listener = process::listen(host)?;
     let address =
         listener.local_addr().map_err(|error| format!("cannot read the listener's address: {error}"))?;
-    process::announce(address);
+    process::report_address(address);
     process::end_with_parent();
     floor::serve(&listener, workers).map(|never| match never {})
 }

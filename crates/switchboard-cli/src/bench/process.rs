@@ -96,7 +96,7 @@ pub(super) fn listen(host: IpAddr) -> Result<TcpListener, String> {
 }
 
 /// Prints the address for the benchmark; called in a server.
-pub(super) fn announce(address: impl std::fmt::Display) {
+pub(super) fn report_address(address: impl std::fmt::Display) {
     println!("{LISTENING}{address}");
 }
 

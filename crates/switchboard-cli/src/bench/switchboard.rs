@@ -43,7 +43,7 @@ pub(super) fn serve(args: &ServerArgs) -> Result<(), String> {
         } else {
             start(Ipv4Addr::LOCALHOST.into()).await?
         };
-        process::announce(running.url());
+        process::report_address(running.url());
         process::end_with_parent();
         std::future::pending().await
     })

@@ -43,7 +43,17 @@ impl Explain {
 
 fn candidate(candidate: &Candidate) -> Value {
     let Candidate {
-        id, address, weight, zone, in_flight, calls, failures, latency, hindrance, chosen, ..
+        id,
+        address,
+        weight,
+        zone,
+        in_flight,
+        calls,
+        failures,
+        latency,
+        exclusion_reason,
+        chosen,
+        ..
     } = candidate;
     json!({
         "id": id,
@@ -54,7 +64,7 @@ fn candidate(candidate: &Candidate) -> Value {
         "calls": calls,
         "failures": failures,
         "latency_ms": ms(*latency),
-        "hindrance": hindrance,
+        "exclusion_reason": exclusion_reason,
         "chosen": chosen,
     })
 }

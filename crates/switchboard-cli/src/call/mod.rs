@@ -339,7 +339,7 @@ impl Command<'_> {
         }
         let builder = self.builder(wire)?.connect_timeout(left.min(CONNECT_TIMEOUT));
         let channel = builder.connect().await.map_err(|status| match (status.code(), status.origin()) {
-            (Code::InvalidArgument, Origin::Here) => Failure::Usage(status.message().to_owned()),
+            (Code::InvalidArgument, Origin::Local) => Failure::Usage(status.message().to_owned()),
             _ => status.into(),
         })?;
         self.timings.connect.get_or_insert_with(|| began.elapsed());

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use switchboard::{
     Codec,
     codec::proto,
-    web::{Ask, Site},
+    web::{HttpRequest, Site},
 };
 
 const LINES: [Method; 4] = [Method::Greet, Method::Watch, Method::Sum, Method::Query];
@@ -65,17 +65,23 @@ impl Web {
     async fn get(&self, path: &str) -> Result<Bytes, String> {
         let accept = if self.events { "text/event-stream" } else { "application/json" };
         let headers = [("accept", accept.to_owned())];
-        self.send(Ask { path, headers: &headers, ..Ask::default() }).await
+        self.send(HttpRequest { path, headers: &headers, ..HttpRequest::default() }).await
     }
 
     async fn post(&self, path: &str, body: String) -> Result<Bytes, String> {
         let headers = [("content-type", "application/json".to_owned())];
-        self.send(Ask { method: "POST", path, headers: &headers, body: body.as_bytes(), ..Ask::default() })
-            .await
+        self.send(HttpRequest {
+            method: "POST",
+            path,
+            headers: &headers,
+            body: body.as_bytes(),
+            ..HttpRequest::default()
+        })
+        .await
     }
 
-    async fn send(&self, ask: Ask<'_>) -> Result<Bytes, String> {
-        self.site.call(ask).await.map(|answer| answer.body).map_err(|status| status.to_string())
+    async fn send(&self, request: HttpRequest<'_>) -> Result<Bytes, String> {
+        self.site.call(request).await.map(|answer| answer.body).map_err(|status| status.to_string())
     }
 }
 

@@ -5,20 +5,21 @@
 //! ```
 //!
 //! A call keeps its routes until it has its reply, and a stream its connection until it ends. When the last call of the
-//! old routes has ended, their channels close; the [`Cut`] aborts calls that take too long.
+//! old routes has ended, their channels close; the [`ConnectionAborter`] aborts calls that take too long.
 
 use super::{ProxyArgs, current::Current, rewrite::Rewrite, schema::ProxySchema, upstream::Upstream};
 use std::{collections::HashMap, sync::Arc};
 use switchboard::{
-    Call, Codec, Reply, Result, Server, Service, ServiceInfo, Status, client::Cut, proxy::Forward,
+    Call, Codec, Reply, Result, Server, Service, ServiceInfo, Status, client::ConnectionAborter,
+    proxy::Forward,
 };
 
 /// The upstream routes of calls.
 pub(super) struct UpstreamRoutes {
     /// The services of the schema, in its order.
     known: Vec<ServiceRoute>,
-    others: FallbackRoutes,
-    cut: Cut,
+    undeclared: FallbackRoutes,
+    aborter: ConnectionAborter,
 }
 
 struct ServiceRoute {
@@ -74,9 +75,13 @@ impl UpstreamRoutes {
         }
         let is_known = |name: &&String| known.services.iter().any(|service| service.info.name == **name);
         let names: Vec<_> = args.service.iter().filter(|name| !is_known(name)).cloned().collect();
-        let others = FallbackRoutes::new(args, upstream, &names, !known.services.is_empty(), &rewrite)?;
-        let takes_others = !matches!(others, FallbackRoutes::Nowhere);
-        let routes = Arc::new(Current::new(UpstreamRoutes { known: forwards, others, cut: upstream.cut() }));
+        let undeclared = FallbackRoutes::new(args, upstream, &names, !known.services.is_empty(), &rewrite)?;
+        let accepts_undeclared = !matches!(undeclared, FallbackRoutes::Nowhere);
+        let routes = Arc::new(Current::new(UpstreamRoutes {
+            known: forwards,
+            undeclared,
+            aborter: upstream.aborter(),
+        }));
         for (at, service) in known.services.iter().enumerate() {
             server = server.add(Onward {
                 info: service.info,
@@ -84,7 +89,7 @@ impl UpstreamRoutes {
                 routes: routes.clone(),
             });
         }
-        if takes_others {
+        if accepts_undeclared {
             static ANY: ServiceInfo = ServiceInfo { name: "*", methods: &[], descriptor: &[] };
             server = server
                 .fallback(Onward { info: &ANY, key: RouteKey::Fallback, routes: routes.clone() }, names);
@@ -102,7 +107,7 @@ impl UpstreamRoutes {
             Ok(ServiceRoute { forward: written(forward, codecs, upstream), codecs: codecs.clone() })
         });
         let known = known.collect::<std::result::Result<_, String>>()?;
-        let others = match &self.others {
+        let undeclared = match &self.undeclared {
             FallbackRoutes::All(_) if upstream.is_registry() => {
                 return Err("a registry lists servers by service, and this proxy forwards those of any \
                             name: name them with --service and start it again"
@@ -117,16 +122,16 @@ impl UpstreamRoutes {
             }
             FallbackRoutes::Nowhere => FallbackRoutes::Nowhere,
         };
-        Ok(UpstreamRoutes { known, others, cut: upstream.cut() })
+        Ok(UpstreamRoutes { known, undeclared, aborter: upstream.aborter() })
     }
 
     /// Aborts calls that still use these routes, after their time.
-    pub(super) fn cut(&self) -> Cut {
-        self.cut.clone()
+    pub(super) fn aborter(&self) -> ConnectionAborter {
+        self.aborter.clone()
     }
 
     fn forward(&self, key: RouteKey, service: &str) -> Option<&Forward> {
-        match (key, &self.others) {
+        match (key, &self.undeclared) {
             (RouteKey::Declared(at), _) => self.known.get(at).map(|known| &known.forward),
             (RouteKey::Fallback, FallbackRoutes::All(forward)) => Some(forward),
             (RouteKey::Fallback, FallbackRoutes::ByName(forwards)) => forwards.get(service),

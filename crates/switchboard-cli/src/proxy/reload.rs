@@ -5,7 +5,7 @@
 use super::{ProxyArgs, current::Current, onward::UpstreamRoutes, tap::Tap, upstream::Upstream};
 use crate::config::{Config, Prepared};
 use std::{sync::Arc, time::Duration};
-use switchboard::client::Cut;
+use switchboard::client::ConnectionAborter;
 
 /// The parts of a proxy that a reload replaces.
 pub(super) struct Reloading {
@@ -43,8 +43,8 @@ impl Reloading {
                 tap.follow(rules);
             }
             if let Some(next) = next {
-                let cut = routes.replace(next).cut();
-                tokio::spawn(give_time(cut, drain));
+                let aborter = routes.replace(next).aborter();
+                tokio::spawn(give_time(aborter, drain));
             }
             // Values may be secret: headers, and passwords of registries.
             let said = changed.iter().map(|name| match &**name {
@@ -60,9 +60,9 @@ impl Reloading {
 }
 
 /// Aborts the remaining calls of replaced routes after their time.
-async fn give_time(cut: Cut, time: Duration) {
+async fn give_time(aborter: ConnectionAborter, time: Duration) {
     tokio::time::sleep(time).await;
-    let left = cut.now();
+    let left = aborter.abort();
     if left > 0 {
         let s = if left == 1 { "" } else { "s" };
         eprintln!(

@@ -2,7 +2,7 @@
 
 use super::ProxyArgs;
 use bytes::Bytes;
-use switchboard::{Channel, ChannelBuilder, Codec, Status, client::Cut};
+use switchboard::{Channel, ChannelBuilder, Codec, Status, client::ConnectionAborter};
 
 /// One or several servers, or a registry.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub(super) struct Upstream {
     url: String,
     headers: Vec<(String, Bytes)>,
     /// Closes the connections of all its channels.
-    cut: Cut,
+    aborter: ConnectionAborter,
 }
 
 impl Upstream {
@@ -23,7 +23,11 @@ impl Upstream {
         if args.to.is_empty() {
             return Err("no server to forward calls to: name one with --to".to_owned());
         }
-        let upstream = Upstream { url: joined(&args.to)?, headers: args.headers.clone(), cut: Cut::new() };
+        let upstream = Upstream {
+            url: joined(&args.to)?,
+            headers: args.headers.clone(),
+            aborter: ConnectionAborter::new(),
+        };
         drop(upstream.builder("service")?);
         Ok(upstream)
     }
@@ -54,7 +58,7 @@ impl Upstream {
         };
         let options: String = query.split('&').filter(kept).map(|option| format!("&{option}")).collect();
         let url = format!("{address}?wire=grpc{options}");
-        let upstream = Upstream { url, headers: self.headers.clone(), cut: self.cut.clone() };
+        let upstream = Upstream { url, headers: self.headers.clone(), aborter: self.aborter.clone() };
         upstream.channel(service)
     }
 
@@ -80,12 +84,12 @@ impl Upstream {
             true => switchboard_registry::fleet(&self.url, service).map_err(|status| said(&status))?,
             false => Channel::builder(&self.url),
         };
-        let builder = builder.cut_by(&self.cut);
+        let builder = builder.aborted_by(&self.aborter);
         Ok(self.headers.iter().fold(builder, |builder, (name, value)| builder.meta(name, value.clone())))
     }
 
-    pub(super) fn cut(&self) -> Cut {
-        self.cut.clone()
+    pub(super) fn aborter(&self) -> ConnectionAborter {
+        self.aborter.clone()
     }
 }
 
@@ -162,7 +166,11 @@ mod tests {
 
     #[test]
     fn messages_use_a_codec_that_the_wire_supports() {
-        let upstream = |url: &str| Upstream { url: url.to_owned(), headers: Vec::new(), cut: Cut::new() };
+        let upstream = |url: &str| Upstream {
+            url: url.to_owned(),
+            headers: Vec::new(),
+            aborter: ConnectionAborter::new(),
+        };
         let (proto, tables) = (Some(Codec::Proto), Some(Codec::FlatBuffers));
         for (url, wanted) in [
             ("tcp://a:1", [None; 3]),
@@ -178,7 +186,11 @@ mod tests {
 
     #[test]
     fn reflection_uses_grpc_with_the_same_certificates() {
-        let upstream = |url: &str| Upstream { url: url.to_owned(), headers: Vec::new(), cut: Cut::new() };
+        let upstream = |url: &str| Upstream {
+            url: url.to_owned(),
+            headers: Vec::new(),
+            aborter: ConnectionAborter::new(),
+        };
         let channel = upstream("tcp://a:1?wire=rpcx&codec=json&names=short").reflecting("x").unwrap();
         assert!(format!("{channel:?}").contains("tcp://a:1"), "{channel:?}");
     }

@@ -92,7 +92,7 @@ impl Fleet {
 
 fn flags(registry: &str) -> String {
     // The shorter the lease, the more a registry that is down could spoil.
-    format!("--announce {registry}?ttl=2s")
+    format!("--register {registry}?ttl=2s")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

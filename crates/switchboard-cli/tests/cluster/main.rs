@@ -2,10 +2,10 @@
 //! happens when any of them dies.
 #![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
-mod announce;
 mod faults;
 mod load;
 mod process;
+mod registration;
 
 use bytes::Bytes;
 use switchboard::{ClientMethod, Codec, Idempotency, Kind, Result};

@@ -118,7 +118,7 @@ async fn no_call_is_lost_however_often_the_servers_change() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_end_on_the_old_servers_in_time_is_cut() {
+async fn what_does_not_end_on_the_old_servers_in_time_is_aborted() {
     for options in ["", "?wire=grpc", "?wire=grpc-web&http=1", "?balance=round_robin"] {
         let (old, new) = (Named::start("old").await, Named::start("new").await);
         let settings =

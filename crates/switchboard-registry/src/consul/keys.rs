@@ -7,8 +7,8 @@ use serde::Deserialize;
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use switchboard::{
     Result, Status,
-    discover::{Backend, BoxFuture, Feed, Held, Instance},
-    web::{Ask, encode},
+    discover::{Backend, BoxFuture, Feed, Instance, Registration},
+    web::{HttpRequest, encode},
 };
 use tokio::time::sleep;
 
@@ -46,7 +46,7 @@ impl Keys {
             let path = format!("{path}?recurse=true&index={index}&wait={}s", WAIT.as_secs());
             let Shared { site, headers } = &*self.shared;
             let (bytes_max, limit) = (feed.answer_bytes_max(), WAIT + RESPONSE_TIMEOUT * 2);
-            let request = Ask { path: &path, headers, bytes_max, limit, ..Ask::default() };
+            let request = HttpRequest { path: &path, headers, bytes_max, limit, ..HttpRequest::default() };
             let response = site.exchange(request).await?;
             // Consul sends the index in every response to a query; a proxy that cannot reach Consul does not.
             let new = response.header("x-consul-index").and_then(|new| new.parse::<u64>().ok());
@@ -89,7 +89,7 @@ impl Shared {
     async fn send(&self, method: &'static str, path: &str, body: &[u8]) -> Result<Vec<u8>> {
         let headers = &self.headers;
         let request =
-            Ask { method, path, headers, body, bytes_max: SHORT_BYTES_MAX, limit: RESPONSE_TIMEOUT };
+            HttpRequest { method, path, headers, body, bytes_max: SHORT_BYTES_MAX, limit: RESPONSE_TIMEOUT };
         Ok(self.site.call(request).await?.body.to_vec())
     }
 
@@ -115,7 +115,11 @@ impl Backend for Keys {
         Box::pin(self.follow_on(service, feed))
     }
 
-    fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(
+        &'a self,
+        instance: &'a Instance,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async move {
             let (path, value) = (in_path(&self.layout.key(instance)?), self.layout.encode(instance)?);
             let ttl = ttl.clamp(*TTL.start(), *TTL.end()).as_millis().div_ceil(1000);
@@ -127,27 +131,28 @@ impl Backend for Keys {
                 Status::unavailable(format!("{} did not create a session: {error}", shared.site.name()))
             };
             let session: Session = serde_json::from_slice(&response).map_err(wrong)?;
-            let kept = Kept { shared: shared.clone(), path, session: session.id };
-            if !shared.acquire(&kept.path, &kept.session, &value).await? {
+            let registration = KeyRegistration { shared: shared.clone(), path, session: session.id };
+            if !shared.acquire(&registration.path, &registration.session, &value).await? {
                 // The key belongs to a session that has not ended yet, for example of this process before its restart.
-                shared.send("DELETE", &kept.path, b"").await?;
-                if !shared.acquire(&kept.path, &kept.session, &value).await? {
-                    let text = format!("{}: {} is locked by another session", shared.site.name(), kept.path);
+                shared.send("DELETE", &registration.path, b"").await?;
+                if !shared.acquire(&registration.path, &registration.session, &value).await? {
+                    let text =
+                        format!("{}: {} is locked by another session", shared.site.name(), registration.path);
                     return Err(Status::unavailable(text));
                 }
             }
-            Ok(Box::new(kept) as Box<dyn Held>)
+            Ok(Box::new(registration) as Box<dyn Registration>)
         })
     }
 }
 
-struct Kept {
+struct KeyRegistration {
     shared: Arc<Shared>,
     path: String,
     session: String,
 }
 
-impl Held for Kept {
+impl Registration for KeyRegistration {
     /// The session may outlive its key, which other programs can delete.
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {

@@ -36,14 +36,14 @@ struct Inner {
 
 /// The instances of one service. It exists while it has an instance or a follower.
 struct Listed {
-    instances: BTreeMap<String, Kept>,
+    instances: BTreeMap<String, StoredInstance>,
     /// Their leases by the time of their end.
     ends: BTreeSet<(Instant, u64)>,
     version: u64,
     changed: watch::Sender<()>,
 }
 
-struct Kept {
+struct StoredInstance {
     json: String,
     lease: u64,
     ttl: Duration,
@@ -81,7 +81,7 @@ impl Store {
         let mut inner = self.lock(now);
         let inner = &mut *inner;
         let of_service = inner.services.get(&service);
-        let before = of_service.and_then(|listed| listed.instances.get(&id)).map(|kept| kept.lease);
+        let before = of_service.and_then(|listed| listed.instances.get(&id)).map(|stored| stored.lease);
         let count = of_service.map_or(0, |listed| listed.instances.len());
         for (name, count, max) in [
             ("instances_max", inner.leases.len(), self.instances_max),
@@ -98,7 +98,8 @@ impl Store {
         let until = now + ttl;
         let listed = inner.services.entry(service.clone()).or_insert_with(|| Listed::new(version));
         let is_news = listed.instances.get(&id).is_none_or(|before| before.json != json);
-        if let Some(before) = listed.instances.insert(id.clone(), Kept { json, lease, ttl, until }) {
+        if let Some(before) = listed.instances.insert(id.clone(), StoredInstance { json, lease, ttl, until })
+        {
             inner.leases.remove(&before.lease);
             inner.ends.remove(&(before.until, before.lease));
             listed.ends.remove(&(before.until, before.lease));
@@ -120,15 +121,15 @@ impl Store {
             let listed = inner.services.get_mut(service)?;
             Some((listed.instances.get_mut(id)?, &mut listed.ends))
         });
-        let Some((kept, ends)) = found else {
+        let Some((stored, ends)) = found else {
             return Err(Status::not_found("the embedded registry has no such lease: register again"));
         };
-        let until = now + kept.ttl;
+        let until = now + stored.ttl;
         for ends in [ends, &mut inner.ends] {
-            ends.remove(&(kept.until, lease));
+            ends.remove(&(stored.until, lease));
             ends.insert((until, lease));
         }
-        kept.until = until;
+        stored.until = until;
         Ok(())
     }
 
@@ -140,8 +141,9 @@ impl Store {
     /// Returns the number of the lease that an instance has.
     pub(super) fn lease(&self, service: &str, id: &str, now: Instant) -> Result<u64> {
         let inner = self.lock(now);
-        let kept = inner.services.get(service).and_then(|listed| listed.instances.get(id));
-        kept.map(|kept| kept.lease)
+        let stored = inner.services.get(service).and_then(|listed| listed.instances.get(id));
+        stored
+            .map(|stored| stored.lease)
             .ok_or_else(|| Status::not_found(format!("the embedded registry has no {id} of {service}")))
     }
 
@@ -167,7 +169,7 @@ impl Store {
     /// Returns the version of a list and its encoded instances.
     pub(super) fn list(&self, service: &str, now: Instant) -> (u64, Vec<String>) {
         self.lock(now).services.get(service).map_or((0, Vec::new()), |listed| {
-            (listed.version, listed.instances.values().map(|kept| kept.json.clone()).collect())
+            (listed.version, listed.instances.values().map(|stored| stored.json.clone()).collect())
         })
     }
 
@@ -198,9 +200,9 @@ impl Inner {
         let version = self.next();
         let Some((service, id)) = self.leases.remove(&lease) else { return };
         let Some(listed) = self.services.get_mut(&service) else { return };
-        if let Some(kept) = listed.instances.remove(&id) {
-            self.ends.remove(&(kept.until, lease));
-            listed.ends.remove(&(kept.until, lease));
+        if let Some(stored) = listed.instances.remove(&id) {
+            self.ends.remove(&(stored.until, lease));
+            listed.ends.remove(&(stored.until, lease));
         }
         listed.change(version);
         self.forget(&service);

@@ -122,7 +122,7 @@ async fn respond(
 }
 
 /// A registered instance, which is announced.
-pub(super) struct Held {
+pub(super) struct MdnsRegistration {
     link: Arc<Link>,
     name: String,
     label: String,
@@ -131,8 +131,13 @@ pub(super) struct Held {
     farewell: Vec<u8>,
 }
 
-impl Held {
-    pub(super) fn new(link: Arc<Link>, name: &str, instance: &Instance, ttl: Duration) -> Result<Held> {
+impl MdnsRegistration {
+    pub(super) fn new(
+        link: Arc<Link>,
+        name: &str,
+        instance: &Instance,
+        ttl: Duration,
+    ) -> Result<MdnsRegistration> {
         let seconds = ttl.as_millis().div_ceil(1000).clamp(1, u128::from(u32::MAX)) as u32;
         let datagram: Arc<[u8]> = records::announcement(link.style, instance, seconds)?.into();
         let farewell = records::announcement(link.style, instance, 0)?;
@@ -141,7 +146,7 @@ impl Held {
         let number = registered.get(&label).map_or(1, |(number, _)| number + 1);
         registered.insert(label.clone(), (number, datagram.clone()));
         drop(registered);
-        Ok(Held { link, name: name.to_owned(), label, number, datagram, farewell })
+        Ok(MdnsRegistration { link, name: name.to_owned(), label, number, datagram, farewell })
     }
 
     async fn announce(&self, datagram: &[u8]) -> Result<()> {
@@ -156,7 +161,7 @@ impl Held {
     }
 }
 
-impl discover::Held for Held {
+impl discover::Registration for MdnsRegistration {
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { self.announce(&self.datagram).await })
     }
@@ -165,7 +170,7 @@ impl discover::Held for Held {
         Box::pin(async {
             let is_last = {
                 let mut registered = self.link.registered();
-                let is_last = Held::is_last(&registered, &self.label, self.number);
+                let is_last = MdnsRegistration::is_last(&registered, &self.label, self.number);
                 if is_last {
                     registered.remove(&self.label);
                 }
@@ -176,11 +181,11 @@ impl discover::Held for Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for MdnsRegistration {
     fn drop(&mut self) {
         let mut registered = self.link.registered();
         // A newer registration of the same instance stays.
-        if Held::is_last(&registered, &self.label, self.number) {
+        if MdnsRegistration::is_last(&registered, &self.label, self.number) {
             registered.remove(&self.label);
         }
     }

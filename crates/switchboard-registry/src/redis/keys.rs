@@ -101,7 +101,7 @@ impl Keys {
         if self.style == Style::Own { LIST } else { SCAN }
     }
 
-    pub(super) fn hold(&self) -> &'static str {
+    pub(super) fn register(&self) -> &'static str {
         if self.style == Style::Own { HOLD } else { SET }
     }
 }

@@ -187,7 +187,7 @@ impl Client {
         metadata.set_attachment(attachment);
         let reply = ClientEvent::Reply { id, item, compressed: false };
         if self.json || codec != Codec::Proto {
-            self.queued.push_back(ClientEvent::Written { id, codec });
+            self.queued.push_back(ClientEvent::ReplyCodec { id, codec });
         }
         if !metadata.is_empty() {
             self.queued.push_back(ClientEvent::Head { id, metadata });
@@ -322,7 +322,7 @@ impl ClientWire for Client {
         self.limits.calls_max
     }
 
-    fn takes(&self, encoding: Encoding) -> bool {
+    fn accepts(&self, encoding: Encoding) -> bool {
         compress_type(Some(encoding)).is_ok()
     }
 
@@ -347,7 +347,7 @@ impl ClientWire for Client {
         configured.max(WINDOW)
     }
 
-    fn announces_windows(&self) -> bool {
+    fn advertises_windows(&self) -> bool {
         false
     }
 
@@ -424,7 +424,7 @@ fn check_older(layout: Layout, method: Option<&Method>, codec: Codec, streams: b
 
 /// Creates the status for a reply that cannot be used.
 fn broken(text: impl Into<String>) -> Status {
-    Status::internal(text).with_origin(Origin::Path)
+    Status::internal(text).with_origin(Origin::Connection)
 }
 
 fn content_type(codec: Codec) -> Result<u64, Status> {

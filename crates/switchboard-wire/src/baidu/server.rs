@@ -16,7 +16,7 @@ use crate::{
     foreign,
     pending::{Entry, PendingCalls},
     proto,
-    wire::{CallId, Codec, Encoding, Encodings, Head, Kept, Opened, ServerEvent, ServerWire},
+    wire::{CallId, Codec, Encoding, Encodings, Head, MachineMemory, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
@@ -71,7 +71,7 @@ struct Pending {
 /// A request that passed all checks.
 struct CheckedRequest {
     method: MethodId,
-    called: Option<Arc<str>>,
+    undeclared_name: Option<Arc<str>>,
     kind: Kind,
     codec: Codec,
     encoding: Encoding,
@@ -105,7 +105,7 @@ impl Server {
 
     /// Accepts messages in these encodings; the default is uncompressed messages only.
     #[must_use]
-    pub fn taking(mut self, encodings: Encodings) -> Server {
+    pub fn with_encodings(mut self, encodings: Encodings) -> Server {
         self.encodings = encodings;
         self
     }
@@ -121,7 +121,7 @@ impl Server {
         if self.refusing {
             return Err(Status::unavailable("the server is going away").with_retry(Retry::Safe));
         }
-        let Found { method, called } = self.method(request)?;
+        let Found { method, undeclared_name } = self.method(request)?;
         let kind = self.table.info(method).kind;
         if kind != Kind::Unary {
             self.check_stream(method, meta)?;
@@ -163,7 +163,7 @@ impl Server {
         // The timeout of a streaming call applies to its response only, which never waits for long.
         let timeout = timeout.map(Duration::from_millis).filter(|_| kind == Kind::Unary);
         let attachment = meta.attachment_size as usize;
-        Ok(CheckedRequest { method, called, kind, codec, encoding, timeout, attachment })
+        Ok(CheckedRequest { method, undeclared_name, kind, codec, encoding, timeout, attachment })
     }
 
     /// Finds the called method.
@@ -230,7 +230,7 @@ impl Server {
         };
         found.map(Found::from).or_else(|status| match knows(&service) {
             true => Err(status),
-            false => self.table.other(&full, Kind::Unary).ok_or_else(|| error::no_service(status)),
+            false => self.table.undeclared(&full, Kind::Unary).ok_or_else(|| error::no_service(status)),
         })
     }
 
@@ -266,8 +266,9 @@ impl Server {
         let head = passed.and_then(|passed| {
             let mut metadata = fields::of_request(&meta, &self.limits)?;
             foreign::add_credentials(&mut metadata, &self.credentials);
-            let CheckedRequest { method, called, kind, codec, encoding, timeout, attachment } = passed;
-            let head = Head { method, called, codec, encoding, timeout, metadata, oneway: false };
+            let CheckedRequest { method, undeclared_name, kind, codec, encoding, timeout, attachment } =
+                passed;
+            let head = Head { method, undeclared_name, codec, encoding, timeout, metadata, oneway: false };
             Ok((head, kind, attachment))
         });
         let sum = (meta.checksum_type == 1).then(|| <[u8; 4]>::try_from(meta.checksum_value).ok());
@@ -433,7 +434,9 @@ impl ServerWire for Server {
         }
         let passed = self.check(frame, &meta, &request).ok()?;
         // A method that no service declares needs its name, which only a full head carries.
-        let CheckedRequest { method, called: None, codec, timeout, .. } = passed else { return None };
+        let CheckedRequest { method, undeclared_name: None, codec, timeout, .. } = passed else {
+            return None;
+        };
         let id = self.calls.enter(Pending::of(&meta));
         Some(Opened { id, method, codec, timeout, len: frame.skip_head(input) })
     }
@@ -516,9 +519,9 @@ impl ServerWire for Server {
         self.refusing = true;
     }
 
-    fn kept(&self) -> Kept {
-        let Kept { calls, bytes } = self.calls.kept();
-        Kept { calls, bytes: bytes + self.streams.gathered() }
+    fn memory(&self) -> MachineMemory {
+        let MachineMemory { calls, bytes } = self.calls.memory();
+        MachineMemory { calls, bytes: bytes + self.streams.gathered() }
     }
 
     fn send_window(&self) -> u32 {
@@ -529,13 +532,13 @@ impl ServerWire for Server {
         configured.max(WINDOW)
     }
 
-    fn announces_windows(&self) -> bool {
+    fn advertises_windows(&self) -> bool {
         false
     }
 
     #[inline]
-    fn held(&self) -> usize {
-        self.streams.held()
+    fn unsent_response_bytes(&self) -> usize {
+        self.streams.unsent_response_bytes()
     }
 
     #[inline]

@@ -44,7 +44,7 @@ fn server(limits: Limits) -> Server {
     let mut table = MethodTable::default();
     table.add(&ECHO).unwrap();
     table.alias("echoService/echo", "test.Echo/Say").unwrap();
-    Server::new(limits, Arc::new(table)).taking(Encodings::ALL)
+    Server::new(limits, Arc::new(table)).with_encodings(Encodings::ALL)
 }
 
 /// A frame with the request `service/method` and more fields.
@@ -205,7 +205,7 @@ fn all_fields_of_a_request_arrive() {
     server.reply_with(id, Outgoing::Lent(b"[]"), false, &trailers, &mut out);
     let answer = out.take_all();
     let [
-        ClientEvent::Written { id: 1, codec: Codec::Json },
+        ClientEvent::ReplyCodec { id: 1, codec: Codec::Json },
         ClientEvent::Head { id: 1, metadata },
         ClientEvent::Reply { id: 1, item, .. },
     ] = &client_events(&answer)[..]

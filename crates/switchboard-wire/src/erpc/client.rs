@@ -87,7 +87,10 @@ impl Client {
             (codec::JSON | codec::NONE | codec::PROTO, body) => body,
             (other, _) => {
                 let text = format!("a reply has codec {other} of erpc; json and proto are supported");
-                return ClientEvent::End { id, end: Err(Status::internal(text).with_origin(Origin::Path)) };
+                return ClientEvent::End {
+                    id,
+                    end: Err(Status::internal(text).with_origin(Origin::Connection)),
+                };
             }
         };
         let reply = ClientEvent::Reply { id, item, compressed: false };
@@ -204,7 +207,7 @@ impl ClientWire for Client {
     }
 
     /// The filter applies to whole messages, not to single calls.
-    fn takes(&self, encoding: Encoding) -> bool {
+    fn accepts(&self, encoding: Encoding) -> bool {
         encoding == Encoding::Identity
     }
 

@@ -65,7 +65,7 @@ pub(super) fn find(table: &MethodTable, name: &str) -> Result<Found, Status> {
         (None, _, [known, ..]) => Err(table.unknown(&format!("{}/{method}", known.name))),
         (None, ..) => {
             let full = format!("{service}/{method}");
-            table.other(&full, Kind::Unary).ok_or_else(|| table.unknown(&full))
+            table.undeclared(&full, Kind::Unary).ok_or_else(|| table.unknown(&full))
         }
     }
 }
@@ -142,9 +142,9 @@ mod tests {
         let text = "demo.v1.HomePage/SayHello or old.HomePage/SayHello";
         assert!(status.message().contains(text), "{status}");
         assert_eq!(find(&table, "/old/home_page/say_hello").ok(), Some(MethodId(2).into()));
-        table.take_others([]).unwrap();
+        table.accept_undeclared([]).unwrap();
         let found = find(&table, "/v2/home_page/say_hello").unwrap();
-        assert_eq!(found.called.as_deref(), Some("v2.home_page/say_hello"));
+        assert_eq!(found.undeclared_name.as_deref(), Some("v2.home_page/say_hello"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
     Codec, Fatal, Found, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Retry,
     Status, foreign,
     pending::{Entry, PendingCalls},
-    wire::{CallId, Encoding, Head, Kept, Push, PushRoom, ServerEvent, ServerWire},
+    wire::{CallId, Encoding, Head, MachineMemory, Push, PushLimits, ServerEvent, ServerWire},
 };
 use bytes::{Bytes, BytesMut};
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
@@ -134,7 +134,7 @@ impl Server {
             let status = Status::unavailable("the server is going away");
             return Err(status.with_retry(Retry::Safe));
         }
-        let Found { method, called } = self.find(name)?;
+        let Found { method, undeclared_name } = self.find(name)?;
         if self.table.info(method).kind != Kind::Unary {
             let full = self.table.full_name(method);
             let text = format!("{full} has a stream, which erpc cannot carry; native, gRPC and Connect can");
@@ -150,14 +150,15 @@ impl Server {
         foreign::check_count(&metadata, &self.limits)?;
         foreign::check_size(&metadata, &self.limits)?;
         let encoding = Encoding::Identity;
-        let head = Head { method, called, codec, encoding, timeout, metadata, oneway };
+        let head = Head { method, undeclared_name, codec, encoding, timeout, metadata, oneway };
         Ok(Some((head, first)))
     }
 
     /// Returns the codec and the bytes of the message.
     fn body(&self, message: &Message<'_>, method: MethodId) -> Result<(Codec, Bytes), Status> {
         // The handler of methods that no service declares decides how to read the messages.
-        let is_protobuf = !self.table.service(method).descriptor.is_empty() || self.table.is_other(method);
+        let is_protobuf =
+            !self.table.service(method).descriptor.is_empty() || self.table.is_undeclared(method);
         match (message.codec, message.body.is_empty()) {
             (codec::PROTO, _) => Ok((Codec::Proto, message.body.clone())),
             // The caller encoded the message itself.
@@ -319,13 +320,13 @@ impl ServerWire for Server {
         self.refusing = true;
     }
 
-    fn kept(&self) -> Kept {
-        self.calls.kept()
+    fn memory(&self) -> MachineMemory {
+        self.calls.memory()
     }
 
-    fn pushes(&self) -> Option<PushRoom> {
+    fn pushes(&self) -> Option<PushLimits> {
         // A slash goes before the path, and each byte of metadata may become three when it is escaped.
-        Some(PushRoom { path: NAME_BYTES_MAX - 1, metadata: QUERY_BYTES_MAX / 3 })
+        Some(PushLimits { path: NAME_BYTES_MAX - 1, metadata: QUERY_BYTES_MAX / 3 })
     }
 
     /// Sent like a push of a client, with its own sequence numbers. Filters apply only to replies of filtered calls.

@@ -2,9 +2,9 @@
 //!
 //! The caller accounts for the memory that it uses.
 
-use super::{Malformed, Place, Slot, Table, Writer};
+use super::{Malformed, Position, Slot, Table, Writer};
 
-impl<'a> Place<'a> {
+impl<'a> Position<'a> {
     /// Returns the items of the vector that begins here, `size` bytes each, as contiguous bytes.
     ///
     /// # Errors
@@ -14,11 +14,13 @@ impl<'a> Place<'a> {
         Ok(&self.bytes[first..first + len * size])
     }
 
-    /// Returns the places to which the items of the vector that begins here refer.
+    /// Returns the positions to which the items of the vector that begins here refer.
     ///
     /// # Errors
     /// Returns an error if the vector extends past the end of the message, or if an item points out of the message.
-    pub fn places(self) -> Result<impl ExactSizeIterator<Item = Result<Place<'a>, Malformed>>, Malformed> {
+    pub fn positions(
+        self,
+    ) -> Result<impl ExactSizeIterator<Item = Result<Position<'a>, Malformed>>, Malformed> {
         let (len, first) = self.vector(4, 0)?;
         Ok((0..len).map(move |item| self.follow(first + 4 * item)))
     }
@@ -32,7 +34,7 @@ impl<'a> Table<'a> {
     pub fn bytes(&self, number: usize, size: usize) -> Result<Option<&'a [u8]>, Malformed> {
         let Some(at) = self.field(number) else { return Ok(None) };
         let end = at.checked_add(size);
-        let bytes = end.and_then(|end| self.place.bytes.get(at..end));
+        let bytes = end.and_then(|end| self.position.bytes.get(at..end));
         bytes.map(Some).ok_or_else(|| Malformed(format!("the message ends within the value at {at}")))
     }
 }

@@ -29,7 +29,7 @@ impl std::error::Error for Malformed {}
 
 /// Position at which a value begins.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct Position<'a> {
     pub(super) bytes: &'a [u8],
     at: usize,
     /// Number of tables around the value.
@@ -41,22 +41,22 @@ pub struct Place<'a> {
 /// A table, whose fields are numbered from 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'a> {
-    pub(super) place: Place<'a>,
+    pub(super) position: Position<'a>,
     /// The field offsets of the vtable.
     fields: &'a [u8],
 }
 
-impl<'a> Place<'a> {
-    pub(super) fn root(bytes: &'a [u8], budget: &'a Cell<usize>) -> Result<Place<'a>, Malformed> {
-        Place { bytes, at: 0, depth: 0, budget }.follow(0)
+impl<'a> Position<'a> {
+    pub(super) fn root(bytes: &'a [u8], budget: &'a Cell<usize>) -> Result<Position<'a>, Malformed> {
+        Position { bytes, at: 0, depth: 0, budget }.follow(0)
     }
 
     /// Follows the offset at `at`.
-    pub(super) fn follow(self, at: usize) -> Result<Place<'a>, Malformed> {
+    pub(super) fn follow(self, at: usize) -> Result<Position<'a>, Malformed> {
         let offset: u32 = self.inline(at)?;
         let to = at.checked_add(offset as usize).filter(|to| *to < self.bytes.len());
         let to = to.ok_or_else(|| Malformed(format!("the offset at {at} leads out of the message")))?;
-        Ok(Place { at: to, ..self })
+        Ok(Position { at: to, ..self })
     }
 
     #[inline]
@@ -88,8 +88,8 @@ impl<'a> Place<'a> {
     /// Returns an error if there is no table, if it is nested too deep, or if it exceeds the memory limit of the
     /// message.
     pub fn table_of(self, memory: usize) -> Result<Table<'a>, Malformed> {
-        let place = Place { depth: self.depth + 1, ..self };
-        if place.depth > DEPTH_MAX {
+        let position = Position { depth: self.depth + 1, ..self };
+        if position.depth > DEPTH_MAX {
             return Err(Malformed(format!("tables lie deeper than {DEPTH_MAX} in one another")));
         }
         self.spend(memory)?;
@@ -100,7 +100,7 @@ impl<'a> Place<'a> {
             self.bytes.get(vtable + 4..vtable.checked_add(usize::from(len))?)
         });
         let fields = fields.ok_or_else(|| Malformed(format!("the table at {} has no vtable", self.at)))?;
-        Ok(Table { place, fields })
+        Ok(Table { position, fields })
     }
 
     /// Returns the number of items of the vector here and the position of the first. Each item has `size` bytes, and
@@ -135,15 +135,15 @@ impl<'a> Table<'a> {
     #[inline]
     pub(super) fn field(&self, number: usize) -> Option<usize> {
         let offset = u16::take(self.fields.get(2 * number..2 * number + 2)?);
-        (offset > 0).then(|| self.place.at + usize::from(offset))
+        (offset > 0).then(|| self.position.at + usize::from(offset))
     }
 
-    /// Returns the place to which a field refers, if it is present.
+    /// Returns the position to which a field refers, if it is present.
     ///
     /// # Errors
     /// Returns an error if the offset points out of the message.
-    pub fn place(&self, number: usize) -> Result<Option<Place<'a>>, Malformed> {
-        self.field(number).map(|at| self.place.follow(at)).transpose()
+    pub fn position(&self, number: usize) -> Result<Option<Position<'a>>, Malformed> {
+        self.field(number).map(|at| self.position.follow(at)).transpose()
     }
 
     /// Reads a field that is stored in the table.
@@ -152,7 +152,7 @@ impl<'a> Table<'a> {
     /// Returns an error if the field extends past the end of the message.
     #[inline]
     pub fn inline<T: Inline>(&self, number: usize) -> Result<Option<T>, Malformed> {
-        self.field(number).map(|at| self.place.inline(at)).transpose()
+        self.field(number).map(|at| self.position.inline(at)).transpose()
     }
 
     /// Reads a field to which the table refers.
@@ -160,7 +160,7 @@ impl<'a> Table<'a> {
     /// # Errors
     /// Returns the errors of [`Referred::read`] for the value and the values below it.
     pub fn referred<T: Referred>(&self, number: usize) -> Result<Option<T>, Malformed> {
-        self.place(number)?.map(T::read).transpose()
+        self.position(number)?.map(T::read).transpose()
     }
 
     /// Reads a vector of in-place values.
@@ -168,9 +168,9 @@ impl<'a> Table<'a> {
     /// # Errors
     /// Returns the errors of [`Referred::read`].
     pub fn inlines<T: Inline>(&self, number: usize) -> Result<Option<Vec<T>>, Malformed> {
-        let Some(place) = self.place(number)? else { return Ok(None) };
-        let (len, first) = place.vector(T::SIZE, size_of::<T>())?;
-        let items = place.bytes[first..first + len * T::SIZE].chunks_exact(T::SIZE);
+        let Some(position) = self.position(number)? else { return Ok(None) };
+        let (len, first) = position.vector(T::SIZE, size_of::<T>())?;
+        let items = position.bytes[first..first + len * T::SIZE].chunks_exact(T::SIZE);
         Ok(Some(items.map(T::take).collect()))
     }
 
@@ -179,9 +179,9 @@ impl<'a> Table<'a> {
     /// # Errors
     /// Returns the errors of [`Referred::read`].
     pub fn all<T: Referred>(&self, number: usize) -> Result<Option<Vec<T>>, Malformed> {
-        let Some(place) = self.place(number)? else { return Ok(None) };
-        let (len, first) = place.vector(4, size_of::<T>())?;
-        (0..len).map(|item| T::read(place.follow(first + 4 * item)?)).collect::<Result<_, _>>().map(Some)
+        let Some(position) = self.position(number)? else { return Ok(None) };
+        let (len, first) = position.vector(4, size_of::<T>())?;
+        (0..len).map(|item| T::read(position.follow(first + 4 * item)?)).collect::<Result<_, _>>().map(Some)
     }
 
     /// Reads a union, whose number is in the field before; `None` if it is missing or its number is unknown.
@@ -190,8 +190,8 @@ impl<'a> Table<'a> {
     /// Returns the errors of [`Referred::read`].
     pub fn union<T: Union>(&self, number: usize) -> Result<Option<T>, Malformed> {
         let tag = self.inline::<u8>(number - 1)?.unwrap_or(0);
-        match self.place(number)? {
-            Some(place) if tag > 0 => T::read(tag, place),
+        match self.position(number)? {
+            Some(position) if tag > 0 => T::read(tag, position),
             _ => Ok(None),
         }
     }
@@ -201,16 +201,16 @@ impl<'a> Table<'a> {
     /// # Errors
     /// Returns the errors of [`Referred::read`], and an error if the two vectors have different lengths.
     pub fn unions<T: Union>(&self, number: usize) -> Result<Option<Vec<T>>, Malformed> {
-        let Some(place) = self.place(number)? else { return Ok(None) };
+        let Some(position) = self.position(number)? else { return Ok(None) };
         let tags = self.inlines::<u8>(number - 1)?.unwrap_or_default();
-        let (len, first) = place.vector(4, size_of::<T>())?;
+        let (len, first) = position.vector(4, size_of::<T>())?;
         if tags.len() != len {
-            let text = format!("the vector at {} has {len} unions and {} tags", place.at, tags.len());
+            let text = format!("the vector at {} has {len} unions and {} tags", position.at, tags.len());
             return Err(Malformed(text));
         }
         let items = tags.into_iter().enumerate().filter(|(_, tag)| *tag > 0);
         let read = items.filter_map(|(item, tag)| {
-            place.follow(first + 4 * item).and_then(|place| T::read(tag, place)).transpose()
+            position.follow(first + 4 * item).and_then(|position| T::read(tag, position)).transpose()
         });
         read.collect::<Result<_, _>>().map(Some)
     }

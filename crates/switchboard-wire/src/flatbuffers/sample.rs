@@ -1,6 +1,6 @@
 //! A table in the form of generated code, for tests.
 
-use super::{Malformed, Place, Referred, Union, Writer};
+use super::{Malformed, Position, Referred, Union, Writer};
 
 /// `union Either { Node }`
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +18,7 @@ impl Union for Either {
         Referred::write(node, out)
     }
 
-    fn read(tag: u8, at: Place<'_>) -> Result<Option<Either>, Malformed> {
+    fn read(tag: u8, at: Position<'_>) -> Result<Option<Either>, Malformed> {
         if tag == 1 { Referred::read(at).map(|node| Some(Either::Node(node))) } else { Ok(None) }
     }
 }
@@ -56,7 +56,7 @@ impl Referred for Node {
         at
     }
 
-    fn read(at: Place<'_>) -> Result<Node, Malformed> {
+    fn read(at: Position<'_>) -> Result<Node, Malformed> {
         let table = at.table::<Node>()?;
         Ok(Node {
             number: table.inline(0)?.unwrap_or(7),

@@ -134,7 +134,8 @@ impl Writer {
     /// Writes a vector of referred values.
     pub fn point_to_all<T: Referred>(&mut self, slot: Slot, items: &[T]) {
         let Some(slot) = slot else { return };
-        let Ok(at) = self.places(items.len(), |out, item| Ok::<_, Infallible>(items[item].write(out)));
+        let Ok(at) =
+            self.referred_items(items.len(), |out, item| Ok::<_, Infallible>(items[item].write(out)));
         self.set_offset(slot, at);
     }
 
@@ -142,7 +143,8 @@ impl Writer {
     pub fn point_to_unions<T: Union>(&mut self, tags: Slot, slot: Slot, items: &[T]) {
         self.point_to_inlines(tags, &items.iter().map(Union::tag).collect::<Vec<_>>());
         let Some(slot) = slot else { return };
-        let Ok(at) = self.places(items.len(), |out, item| Ok::<_, Infallible>(items[item].write(out)));
+        let Ok(at) =
+            self.referred_items(items.len(), |out, item| Ok::<_, Infallible>(items[item].write(out)));
         self.set_offset(slot, at);
     }
 
@@ -150,7 +152,7 @@ impl Writer {
     ///
     /// # Errors
     /// Returns the errors of `write`, which appends the item with the given index and returns its position.
-    pub fn places<E>(
+    pub fn referred_items<E>(
         &mut self,
         len: usize,
         mut write: impl FnMut(&mut Writer, usize) -> Result<usize, E>,

@@ -33,7 +33,7 @@ pub fn baidu_input(data: &[u8]) {
     // The output is taken after each event.
     let written_max = |_: usize| 0;
     let served = |steps: &[u8], fast: bool| {
-        let mut server = Server::new(limits, table()).taking(encodings).with_layout(layout);
+        let mut server = Server::new(limits, table()).with_encodings(encodings).with_layout(layout);
         let mut written = Vec::new();
         let events = feed(&bytes, steps, kept_max, written_max, |input, out| {
             let event = server_event(&mut server, fast, input, out)?;
@@ -270,7 +270,7 @@ pub fn baidu_conversation(data: &[u8]) {
     let is_standard = layout == Layout::Standard;
     let checksums = is_standard && choices.one_in(2);
     let mut client = Client::new(limits).checksums(checksums).with_layout(layout);
-    let mut server = Server::new(limits, table()).taking(crate::Encodings::ALL).with_layout(layout);
+    let mut server = Server::new(limits, table()).with_encodings(crate::Encodings::ALL).with_layout(layout);
     let (mut up, mut down) = (Outbox::new(), Outbox::new());
     client.greet(&mut up);
     client.method(0, "calc.Calc/Add", None, &mut up);
@@ -343,7 +343,7 @@ pub fn baidu_conversation(data: &[u8]) {
         // The codec of the reply precedes it.
         let mut next = || loop {
             match client.recv(&mut at_client, &mut up).expect("a frame") {
-                Some(ClientEvent::Written { .. }) => {}
+                Some(ClientEvent::ReplyCodec { .. }) => {}
                 event => return event,
             }
         };

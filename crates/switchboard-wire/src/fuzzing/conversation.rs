@@ -85,7 +85,7 @@ impl Pair {
             limits,
             encodings,
             client: Client::new(limits),
-            server: Server::new(limits, machines::table()).taking(encodings),
+            server: Server::new(limits, machines::table()).with_encodings(encodings),
             to_server: Wire::default(),
             to_client: Wire::default(),
             at_server: VecDeque::new(),
@@ -187,7 +187,15 @@ impl Pair {
         let fits = fits && !(compressed && encoding == Encoding::Identity);
         self.at_server.push_back(match self.methods.get(&method) {
             Some(Some((method, theirs))) if fits && agree(*method, codec, *theirs) => {
-                let head = Head { method: *method, called: None, codec, encoding, timeout, metadata, oneway };
+                let head = Head {
+                    method: *method,
+                    undeclared_name: None,
+                    codec,
+                    encoding,
+                    timeout,
+                    metadata,
+                    oneway,
+                };
                 Expected::Open(id, format!("{:?}", ServerEvent::Open { id, head, first, compressed, more }))
             }
             _ => Expected::Refused(id),

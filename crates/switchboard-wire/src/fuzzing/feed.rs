@@ -65,7 +65,7 @@ pub(super) fn server_event(
     };
     let Opened { id, method, codec, timeout, len } = opened;
     let (encoding, metadata) = (Encoding::Identity, Metadata::new());
-    let head = Head { method, called: None, codec, encoding, timeout, metadata, oneway: false };
+    let head = Head { method, undeclared_name: None, codec, encoding, timeout, metadata, oneway: false };
     Ok(Some(ServerEvent::Open { id, head, first: Some(input.take(len)), compressed: false, more: false }))
 }
 

@@ -72,7 +72,7 @@ pub fn jsonrpc_input(data: &[u8]) {
         }
         written.extend(out.take_all());
         if !ended {
-            assert_eq!(server.held(), 0);
+            assert_eq!(server.unsent_response_bytes(), 0);
         }
         (events, written, ended)
     };

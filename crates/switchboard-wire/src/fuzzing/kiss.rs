@@ -40,7 +40,7 @@ pub fn kiss_input(data: &[u8]) {
     // The output is taken after each event.
     let written_max = |_: usize| 0;
     let served = |steps: &[u8]| {
-        let mut server = Server::new(limits, table()).taking(encodings);
+        let mut server = Server::new(limits, table()).with_encodings(encodings);
         let (mut written, mut requests) = (Vec::new(), 0);
         let events = feed(&bytes, steps, FRAME_MAX, written_max, |input, out| {
             let event = server.recv(input, out)?;
@@ -120,7 +120,7 @@ pub fn kiss_conversation(data: &[u8]) {
         [Compression::None, Compression::Dynamic, Compression::Forced][usize::from(choices.byte()) % 3];
     let functions = Arc::new(HashMap::from([(ADD.to_owned(), 7)]));
     let mut client = Client::new(limits).functions(functions).compressing(compression);
-    let mut server = Server::new(limits, table()).taking(Encodings::ALL);
+    let mut server = Server::new(limits, table()).with_encodings(Encodings::ALL);
     let (mut up, mut down) = (Outbox::new(), Outbox::new());
     client.method(0, ADD, None, &mut up);
     let (mut at_server, mut at_client) = (Input::default(), Input::default());

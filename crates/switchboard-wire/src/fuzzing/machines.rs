@@ -40,7 +40,7 @@ pub fn server_input(data: &[u8]) {
     let bytes = frames(&mut choices);
     let table = table();
     let run = |steps: &[u8], fast: bool| {
-        let mut server = Server::new(limits, table.clone()).taking(encodings);
+        let mut server = Server::new(limits, table.clone()).with_encodings(encodings);
         feed(&bytes, steps, kept_max(&limits), written_max, |input, out| {
             let event = server_event(&mut server, fast, input, out)?;
             Ok(event.inspect(|event| check_server(event, &limits, encodings)))

@@ -31,7 +31,7 @@ fn server(limits: Limits) -> Server {
     let mut table = MethodTable::default();
     table.add(&ARITH).expect("one service");
     table.limit_messages("calc.Arith/Div", METHOD_BYTES_MAX).expect("it is there");
-    Server::new(limits, Arc::new(table)).taking(Encodings::ALL)
+    Server::new(limits, Arc::new(table)).with_encodings(Encodings::ALL)
 }
 
 /// Feeds a server machine with bytes of a client that follows no rule. Checks that it does not panic, that events do

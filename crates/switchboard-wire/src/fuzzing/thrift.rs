@@ -92,7 +92,7 @@ fn serve(limits: Limits, bytes: &[u8], steps: &[u8], short: bool) -> (Vec<String
     for id in late {
         server.reply(id, Outgoing::Lent(&[0]), &mut out);
     }
-    assert_eq!(server.held(), 0);
+    assert_eq!(server.unsent_response_bytes(), 0);
     (events, out.take_all(), ended)
 }
 

@@ -6,15 +6,15 @@ use bytes::Bytes;
 
 /// Responses collected so far.
 #[derive(Debug)]
-pub struct Batch {
+pub struct BatchResponse {
     text: Vec<u8>,
     bytes_max: usize,
 }
 
-impl Batch {
+impl BatchResponse {
     /// Creates an empty batch; all responses together may have four times the bytes of the largest message.
-    pub fn new(message_bytes_max: u32) -> Batch {
-        Batch { text: Vec::new(), bytes_max: 4 * message_bytes_max as usize }
+    pub fn new(message_bytes_max: u32) -> BatchResponse {
+        BatchResponse { text: Vec::new(), bytes_max: 4 * message_bytes_max as usize }
     }
 
     /// Adds the response to the request with this id.

@@ -28,7 +28,7 @@ pub fn cancel(id: u64) -> Vec<u8> {
 
 /// A text from a server.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum Response {
     /// A request has ended, with its result or an error; one without an id was not readable for the server.
     End {
         /// Id of the request.
@@ -77,21 +77,21 @@ struct Failure {
     data: Value,
 }
 
-impl Answer {
+impl Response {
     /// Reads one text.
     ///
     /// # Errors
     /// Returns the reason why the text is not a response.
-    pub fn read(text: &Bytes) -> Result<Answer, String> {
+    pub fn read(text: &Bytes) -> Result<Response, String> {
         let wrong = |error: serde_json::Error| format!("not a JSON-RPC response: {error}");
         if !text.starts_with(b"{") {
             return Err("not a JSON-RPC response: expected an object".to_owned());
         }
         let Text { method, params, id, result, error } = serde_json::from_slice(text).map_err(wrong)?;
         if let Some(method) = method {
-            let (true, Some(params)) = (method == "rpc.stream", params) else { return Ok(Answer::Other) };
+            let (true, Some(params)) = (method == "rpc.stream", params) else { return Ok(Response::Other) };
             let Streamed { id, result } = serde_json::from_str(params.get()).map_err(wrong)?;
-            return Ok(Answer::Item { id, item: text.slice_ref(result.get().as_bytes()) });
+            return Ok(Response::Item { id, item: text.slice_ref(result.get().as_bytes()) });
         }
         let id = match id.map(RawValue::get) {
             None | Some("null") => None,
@@ -102,7 +102,7 @@ impl Answer {
             (None, Some(result)) => Ok(text.slice_ref(result.get().as_bytes())),
             (None, None) => Ok(Bytes::from_static(b"null")),
         };
-        Ok(Answer::End { id, result })
+        Ok(Response::End { id, result })
     }
 }
 
@@ -183,8 +183,8 @@ impl Texts {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Answer {
-        Answer::read(&Bytes::copy_from_slice(text.as_bytes())).unwrap()
+    fn read(text: &str) -> Response {
+        Response::read(&Bytes::copy_from_slice(text.as_bytes())).unwrap()
     }
 
     #[test]
@@ -202,20 +202,20 @@ mod tests {
 
     #[test]
     fn responses_are_results_failures_or_items() {
-        let Answer::End { id, result } = read(r#"{"jsonrpc":"2.0","result":{"a": 1},"id":3}"#) else {
+        let Response::End { id, result } = read(r#"{"jsonrpc":"2.0","result":{"a": 1},"id":3}"#) else {
             panic!()
         };
         assert_eq!((id, &result.unwrap()[..]), (Some(3), &b"{\"a\": 1}"[..]));
         for none in [r#"{"result":null,"id":3}"#, r#"{"id":3}"#] {
-            let Answer::End { result, .. } = read(none) else { panic!() };
+            let Response::End { result, .. } = read(none) else { panic!() };
             assert_eq!(&result.unwrap()[..], b"null");
         }
         let item = r#"{"jsonrpc":"2.0","method":"rpc.stream","params":{"id":4,"result":[1]}}"#;
-        let Answer::Item { id, item } = read(item) else { panic!() };
+        let Response::Item { id, item } = read(item) else { panic!() };
         assert_eq!((id, &item[..]), (4, &b"[1]"[..]));
-        assert!(matches!(read(r#"{"method":"hello","params":[]}"#), Answer::Other));
+        assert!(matches!(read(r#"{"method":"hello","params":[]}"#), Response::Other));
         for wrong in ["[]", "{", r#"{"id":"x","result":1}"#, r#"{"error":5}"#] {
-            assert!(Answer::read(&Bytes::copy_from_slice(wrong.as_bytes())).is_err(), "{wrong}");
+            assert!(Response::read(&Bytes::copy_from_slice(wrong.as_bytes())).is_err(), "{wrong}");
         }
     }
 
@@ -238,7 +238,8 @@ mod tests {
             (r#"{"code":17,"message":"m","data":{"grpcCode":70000,"details":5}}"#, Code::Unknown, "m"),
             (r#"{"code":99999999999}"#, Code::Unknown, ""),
         ] {
-            let Answer::End { id: None, result } = read(&format!("{{\"error\":{text},\"id\":null}}")) else {
+            let Response::End { id: None, result } = read(&format!("{{\"error\":{text},\"id\":null}}"))
+            else {
                 panic!()
             };
             let status = result.unwrap_err();

@@ -31,7 +31,7 @@ pub fn find(table: &MethodTable, name: &str) -> Result<Found, Status> {
             table.find(&full).map(Found::from).ok_or_else(|| table.unknown(&full))
         }
         (Some(one), Some(other)) => Err(table.ambiguous(service, one, other)),
-        _ => table.other(&full, Kind::Unary).ok_or_else(|| table.unknown(&full)),
+        _ => table.undeclared(&full, Kind::Unary).ok_or_else(|| table.unknown(&full)),
     }
 }
 

@@ -1,14 +1,14 @@
 //! The server side of a connection that carries only JSON-RPC.
 
 use super::{
-    Batch, Body, ErrorObject, Request, find, message, request,
+    BatchResponse, Body, ErrorObject, Request, find, message, request,
     response::{self, before_item, behind, or_null},
     transport::{Lines, Next, Transport},
 };
 use crate::{
     Codec, Fatal, Found, Input, Kind, Limits, Metadata, MethodTable, Outbox, Outgoing, Status,
     websocket::{Deflate, close},
-    wire::{CallId, Encoding, Head, Kept, ServerEvent, ServerWire},
+    wire::{CallId, Encoding, Head, MachineMemory, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{
@@ -41,7 +41,7 @@ pub struct Server {
     /// Batches with collected or pending responses.
     batches: HashMap<u32, Collected>,
     /// Bytes of responses in batches that wait only for handlers.
-    held: usize,
+    unsent_response_bytes: usize,
     last_call: CallId,
     refusing: bool,
 }
@@ -55,7 +55,7 @@ struct Pending {
 
 #[derive(Debug)]
 struct Collected {
-    answers: Batch,
+    answers: BatchResponse,
     /// Number of pending responses.
     open: usize,
     /// Every entry has been processed.
@@ -93,7 +93,7 @@ impl Server {
             id_bytes: 0,
             by_id: None,
             batches: HashMap::new(),
-            held: 0,
+            unsent_response_bytes: 0,
             last_call: 0,
             refusing: false,
         }
@@ -111,7 +111,7 @@ impl Server {
                 self.waiting = entries.into();
                 self.waiting_bytes = text.len();
                 self.batch = self.batch.wrapping_add(1);
-                let answers = Batch::new(self.limits.message_bytes_max);
+                let answers = BatchResponse::new(self.limits.message_bytes_max);
                 self.batches.insert(self.batch, Collected { answers, open: 0, is_read: false });
                 None
             }
@@ -147,7 +147,7 @@ impl Server {
             let status = Status::unavailable("the server is going away");
             return Err(status.with_retry(crate::Retry::Safe));
         }
-        let Found { method, called } = find(&self.table, &request.method)?;
+        let Found { method, undeclared_name } = find(&self.table, &request.method)?;
         let info = self.table.info(method);
         if matches!(info.kind, Kind::Bidi | Kind::ClientStream) {
             return Err(Status::unimplemented(format!(
@@ -178,7 +178,7 @@ impl Server {
         }
         let head = Head {
             method,
-            called,
+            undeclared_name,
             codec: Codec::Json,
             encoding: Encoding::Identity,
             timeout: None,
@@ -238,7 +238,7 @@ impl Server {
         collected.answers.push(&pending.id, result);
         collected.open -= 1;
         if collected.is_read {
-            self.held += collected.answers.len() - before;
+            self.unsent_response_bytes += collected.answers.len() - before;
         }
         self.finish_batch(batch, out);
     }
@@ -247,7 +247,7 @@ impl Server {
     fn batch_read(&mut self, out: &mut Outbox) {
         if let Some(collected) = self.batches.get_mut(&self.batch) {
             collected.is_read = true;
-            self.held += collected.answers.len();
+            self.unsent_response_bytes += collected.answers.len();
         }
         self.finish_batch(self.batch, out);
     }
@@ -258,7 +258,7 @@ impl Server {
             return;
         }
         let Some(Collected { answers, .. }) = self.batches.remove(&batch) else { return };
-        self.held -= answers.len();
+        self.unsent_response_bytes -= answers.len();
         if let Some(text) = answers.finish() {
             self.transport.write(b"", &text, b"", out);
         }
@@ -345,22 +345,22 @@ impl ServerWire for Server {
         self.refusing = true;
     }
 
-    fn held(&self) -> usize {
-        self.held
+    fn unsent_response_bytes(&self) -> usize {
+        self.unsent_response_bytes
     }
 
-    fn kept(&self) -> Kept {
+    fn memory(&self) -> MachineMemory {
         let calls = self.calls.len();
         let entries = calls * size_of::<(CallId, Pending)>() + self.id_bytes;
         let reading = self.batches.get(&self.batch).filter(|collected| !collected.is_read);
         let answers = reading.map_or(0, |collected| collected.answers.len());
         let batches = self.batches.len() * size_of::<Collected>();
         let arrived = self.waiting_bytes + self.transport.gathered();
-        Kept { calls, bytes: entries + answers + batches + arrived }
+        MachineMemory { calls, bytes: entries + answers + batches + arrived }
     }
 
-    fn answers_pings(&self) -> bool {
-        self.transport.answers_pings()
+    fn responds_to_pings(&self) -> bool {
+        self.transport.responds_to_pings()
     }
 
     fn close(&mut self, out: &mut Outbox) -> bool {

@@ -97,7 +97,7 @@ impl Transport {
         }
     }
 
-    pub(super) fn answers_pings(&self) -> bool {
+    pub(super) fn responds_to_pings(&self) -> bool {
         matches!(self, Transport::WebSocket(_))
     }
 

@@ -143,7 +143,7 @@ impl ClientWire for Client {
         out.tail().extend_from_slice(&header.bytes());
     }
 
-    fn answers_pings(&self) -> bool {
+    fn responds_to_pings(&self) -> bool {
         self.heartbeats
     }
 
@@ -151,7 +151,7 @@ impl ClientWire for Client {
         self.limits.calls_max
     }
 
-    fn takes(&self, encoding: Encoding) -> bool {
+    fn accepts(&self, encoding: Encoding) -> bool {
         matches!(encoding, Encoding::Identity | Encoding::Snappy)
     }
 
@@ -188,6 +188,6 @@ fn reply(header: Header, body: Bytes, max: u32) -> Result<Bytes, Status> {
     }
     body::unpack(header.compressed, body, max).map_err(|why| {
         let text = format!("a reply that cannot be decompressed: {why}");
-        Status::internal(text).with_origin(Origin::Path)
+        Status::internal(text).with_origin(Origin::Connection)
     })
 }

@@ -8,7 +8,7 @@ use crate::{
     Encoding, Encodings, Fatal, Found, Input, Kind, Limits, Metadata, MethodTable, Outbox, Outgoing, Retry,
     Status,
     pending::{Entry, PendingCalls},
-    wire::{CallId, Head, Kept, ServerEvent, ServerWire},
+    wire::{CallId, Head, MachineMemory, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{collections::HashMap, sync::Arc};
@@ -44,7 +44,7 @@ impl Server {
 
     /// Accepts Snappy messages if `encodings` includes Snappy; the default is uncompressed messages only.
     #[must_use]
-    pub fn taking(mut self, encodings: Encodings) -> Server {
+    pub fn with_encodings(mut self, encodings: Encodings) -> Server {
         self.encodings = encodings;
         self
     }
@@ -54,7 +54,7 @@ impl Server {
         if self.refusing {
             return Err(Status::unavailable("the server is going away").with_retry(Retry::Safe));
         }
-        let Found { method, called } = self.method(header.function)?;
+        let Found { method, undeclared_name } = self.method(header.function)?;
         if self.table.info(method).kind != Kind::Unary {
             return Err(Status::unimplemented(format!(
                 "{} streams, which kiss-rpc cannot carry; native, gRPC and Connect can",
@@ -81,7 +81,7 @@ impl Server {
         })?;
         let (encoding, metadata) = (Encoding::Identity, Metadata::new());
         let oneway = header.status & status::ONEWAY != 0;
-        Ok((Head { method, called, codec, encoding, timeout: None, metadata, oneway }, first))
+        Ok((Head { method, undeclared_name, codec, encoding, timeout: None, metadata, oneway }, first))
     }
 
     fn method(&mut self, function: u64) -> Result<Found, Status> {
@@ -90,13 +90,13 @@ impl Server {
         }
         let name = format!("kiss/{function}");
         let declared = self.table.find(&name).map(Found::from);
-        let found = declared.or_else(|| self.table.other(&name, Kind::Unary)).ok_or_else(|| {
+        let found = declared.or_else(|| self.table.undeclared(&name, Kind::Unary)).ok_or_else(|| {
             Status::unimplemented(format!(
                 "function {function} has no method; add a method with the alias {name}"
             ))
         })?;
         // Callers choose the numbers of methods that no service declares, so these are not cached.
-        if found.called.is_none() {
+        if found.undeclared_name.is_none() {
             self.cached.insert(function, found.clone());
         }
         Ok(found)
@@ -178,7 +178,7 @@ impl ServerWire for Server {
         self.refusing = true;
     }
 
-    fn kept(&self) -> Kept {
-        self.calls.kept()
+    fn memory(&self) -> MachineMemory {
+        self.calls.memory()
     }
 }

@@ -22,7 +22,7 @@ fn server(limits: Limits) -> Server {
     table.add(&ECHO).unwrap();
     table.alias(&format!("kiss/{SAY}"), "test.Echo/Say").unwrap();
     table.alias("kiss/7", "test.Echo/Count").unwrap();
-    Server::new(limits, Arc::new(table)).taking(Encodings::ALL)
+    Server::new(limits, Arc::new(table)).with_encodings(Encodings::ALL)
 }
 
 fn client() -> Client {
@@ -155,7 +155,7 @@ fn heartbeats_are_echoed_and_recognized() {
     let odd = frame([2, 4, 0x80], 0, 77, b"body");
     let (_, echo) = receive(&mut server(Limits::default()), &odd).unwrap();
     assert_eq!(echo, frame([2, 4, 0x80], 0, 77, b""));
-    assert!(!client().answers_pings() && client().heartbeats(true).answers_pings());
+    assert!(!client().responds_to_pings() && client().heartbeats(true).responds_to_pings());
 }
 
 #[test]

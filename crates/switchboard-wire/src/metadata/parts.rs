@@ -9,7 +9,7 @@ use std::{borrow::Cow, cell::RefCell, sync::Arc};
 pub(super) struct Parts {
     pub(super) entries: Vec<Entry>,
     pub(super) attachment: Option<Bytes>,
-    pub(super) called: Option<Arc<str>>,
+    pub(super) undeclared_name: Option<Arc<str>>,
 }
 
 pub(super) type Entry = (Cow<'static, str>, Bytes);
@@ -35,7 +35,7 @@ impl Parts {
         let mut copy = Parts::fresh();
         copy.entries.extend_from_slice(&self.entries);
         copy.attachment = self.attachment.clone();
-        copy.called = self.called.clone();
+        copy.undeclared_name = self.undeclared_name.clone();
         copy
     }
 
@@ -43,7 +43,7 @@ impl Parts {
     pub(super) fn recycle(mut self: Box<Self>) {
         self.entries.clear();
         self.attachment = None;
-        self.called = None;
+        self.undeclared_name = None;
         if self.entries.capacity() > ENTRIES_MAX {
             return;
         }

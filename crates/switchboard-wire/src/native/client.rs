@@ -126,7 +126,7 @@ impl ClientWire for Client {
         frame::put_empty(kind::PING, 0, 0, 0, out);
     }
 
-    fn answers_pings(&self) -> bool {
+    fn responds_to_pings(&self) -> bool {
         true
     }
 
@@ -142,7 +142,7 @@ impl ClientWire for Client {
         self.peer.seen
     }
 
-    fn takes(&self, encoding: Encoding) -> bool {
+    fn accepts(&self, encoding: Encoding) -> bool {
         self.peer.encodings.has(encoding)
     }
 

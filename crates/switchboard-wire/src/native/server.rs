@@ -4,7 +4,7 @@ use super::frame::{self, CALL_FIXED, Framer, Header, Next, PeerSettings, flag, k
 use crate::{
     Fatal, Found, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Retry, SchemaId,
     Status,
-    wire::{CallId, Codec, Encoding, Encodings, Head, Kept, Opened, ServerEvent, ServerWire},
+    wire::{CallId, Codec, Encoding, Encodings, Head, MachineMemory, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
@@ -44,7 +44,7 @@ enum Named {
     /// A declared method, and the different schema that the caller was built from.
     OtherSchema(MethodId, SchemaId),
     /// An undeclared method that is accepted.
-    Other(MethodId, Arc<str>),
+    Undeclared(MethodId, Arc<str>),
     /// A name that matches no method.
     Unknown(Box<str>),
 }
@@ -53,7 +53,7 @@ impl Named {
     /// Bytes of the stored name.
     fn bytes(&self) -> usize {
         match self {
-            Named::Other(_, name) => name.len(),
+            Named::Undeclared(_, name) => name.len(),
             Named::Unknown(name) => name.len(),
             _ => 0,
         }
@@ -80,7 +80,7 @@ impl Server {
 
     /// Accepts messages in these encodings; call it before anything else. The default is uncompressed messages only.
     #[must_use]
-    pub fn taking(mut self, encodings: Encodings) -> Server {
+    pub fn with_encodings(mut self, encodings: Encodings) -> Server {
         self.encodings = encodings;
         self
     }
@@ -154,7 +154,7 @@ impl Server {
                 );
                 Status::resource_exhausted(text).with_retry(retry)
             }
-            Some(Named::Method(method) | Named::Other(method, _)) if header.kind == kind::CALL => {
+            Some(Named::Method(method) | Named::Undeclared(method, _)) if header.kind == kind::CALL => {
                 self.table.too_large(*method, bytes, general)
             }
             _ => frame::too_large("a request", bytes, self.largest_message()),
@@ -166,11 +166,11 @@ impl Server {
         if self.refusing {
             return Err(Status::unavailable("the server is going away").with_retry(Retry::Safe));
         }
-        let mut called = None;
+        let mut undeclared_name = None;
         let (method, theirs) = match self.methods.get(usize::from(header.aux)) {
             Some(Named::Method(method)) => (*method, None),
-            Some(Named::Other(method, name)) => {
-                called = Some(name.clone());
+            Some(Named::Undeclared(method, name)) => {
+                undeclared_name = Some(name.clone());
                 (*method, None)
             }
             Some(Named::OtherSchema(method, theirs)) => (*method, Some(*theirs)),
@@ -199,7 +199,7 @@ impl Server {
         };
         Ok(Head {
             method,
-            called,
+            undeclared_name,
             codec,
             encoding,
             timeout: (timeout_ms != 0).then(|| Duration::from_millis(u64::from(timeout_ms))),
@@ -248,8 +248,8 @@ impl Server {
                 Named::OtherSchema(method, theirs)
             }
             (Some(method), _) => Named::Method(method),
-            (None, _) => match self.table.other(&name, Kind::Bidi) {
-                Some(Found { method, called: Some(name) }) => Named::Other(method, name),
+            (None, _) => match self.table.undeclared(&name, Kind::Bidi) {
+                Some(Found { method, undeclared_name: Some(name) }) => Named::Undeclared(method, name),
                 _ => Named::Unknown(name.into()),
             },
         };
@@ -331,7 +331,7 @@ impl ServerWire for Server {
         let message_max = |header: Header| {
             let max = match methods.get(usize::from(header.aux)) {
                 _ if !table.has_limits() => limits.message_bytes_max,
-                Some(Named::Method(method) | Named::Other(method, _)) if header.kind == kind::CALL => {
+                Some(Named::Method(method) | Named::Undeclared(method, _)) if header.kind == kind::CALL => {
                     table.message_bytes_max(*method, limits.message_bytes_max)
                 }
                 // The driver knows the method of the call of an ITEM.
@@ -423,7 +423,7 @@ impl ServerWire for Server {
         frame::put_empty(kind::PING, 0, 0, 0, out);
     }
 
-    fn answers_pings(&self) -> bool {
+    fn responds_to_pings(&self) -> bool {
         true
     }
 
@@ -445,8 +445,8 @@ impl ServerWire for Server {
 
     /// The driver tracks the calls; the machine keeps names that match no method, at most `methods_max`.
     #[inline]
-    fn kept(&self) -> Kept {
-        Kept { calls: 0, bytes: self.name_bytes }
+    fn memory(&self) -> MachineMemory {
+        MachineMemory { calls: 0, bytes: self.name_bytes }
     }
 
     fn take_at_most(&mut self, bytes: u32) {

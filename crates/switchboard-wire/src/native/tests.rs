@@ -271,16 +271,16 @@ fn compressed_messages_are_carried_in_encodings_that_the_server_takes() {
     let mut table = MethodTable::default();
     table.add(&CALC).unwrap();
     pair.server =
-        Server::new(Limits::default(), Arc::new(table)).taking(Encodings(1 << 1 | 1 << 3 | 1 << 20));
+        Server::new(Limits::default(), Arc::new(table)).with_encodings(Encodings(1 << 1 | 1 << 3 | 1 << 20));
     pair.client.method(0, "calc.Calc/Add", None, &mut pair.to_server);
     pair.client.method(1, "calc.Calc/Sum", None, &mut pair.to_server);
     assert!(
-        !pair.client.knows_server() && !pair.client.takes(Encoding::Gzip),
+        !pair.client.knows_server() && !pair.client.accepts(Encoding::Gzip),
         "the settings of the server have not arrived"
     );
     assert!(pair.at_server().is_empty() && pair.at_client().len() == 1);
-    assert!(pair.client.knows_server() && pair.client.takes(Encoding::Gzip));
-    assert!(pair.client.takes(Encoding::Deflate) && !pair.client.takes(Encoding::Zstd));
+    assert!(pair.client.knows_server() && pair.client.accepts(Encoding::Gzip));
+    assert!(pair.client.accepts(Encoding::Deflate) && !pair.client.accepts(Encoding::Zstd));
 
     // A small message: these machines do not parse it.
     let message = Bytes::from_static(b"small");

@@ -85,7 +85,7 @@ impl Client {
             other => {
                 input.skip(head.payload.end);
                 let text = format!("compression {} of a reply is not supported", other >> 2);
-                let status = Status::internal(text).with_origin(Origin::Path);
+                let status = Status::internal(text).with_origin(Origin::Connection);
                 return Ok(Some(ClientEvent::End { id, end: Err(status) }));
             }
         };
@@ -222,11 +222,11 @@ impl ClientWire for Client {
         out.tail().extend_from_slice(&payload);
     }
 
-    fn answers_pings(&self) -> bool {
+    fn responds_to_pings(&self) -> bool {
         true
     }
 
-    fn held_back(&self) -> usize {
+    fn queued_bytes(&self) -> usize {
         self.early.len()
     }
 
@@ -242,7 +242,7 @@ impl ClientWire for Client {
     }
 
     /// Every server in Go supports gzip.
-    fn takes(&self, encoding: Encoding) -> bool {
+    fn accepts(&self, encoding: Encoding) -> bool {
         matches!(encoding, Encoding::Gzip | Encoding::Identity)
     }
 

@@ -11,7 +11,8 @@ use crate::{
     Status, foreign,
     pending::{Entry, PendingCalls},
     wire::{
-        CallId, Encoding, Encodings, Head as CallHead, Kept, Opened, Push, PushRoom, ServerEvent, ServerWire,
+        CallId, Encoding, Encodings, Head as CallHead, MachineMemory, Opened, Push, PushLimits, ServerEvent,
+        ServerWire,
     },
 };
 use bytes::Bytes;
@@ -42,7 +43,7 @@ pub struct Server {
 struct CachedMethod {
     names: Bytes,
     method: MethodId,
-    called: Option<Arc<str>>,
+    undeclared_name: Option<Arc<str>>,
 }
 
 /// State of a call that its response needs.
@@ -73,7 +74,7 @@ impl Server {
 
     /// Accepts messages in these encodings; rpcx has a number for gzip only.
     #[must_use]
-    pub fn taking(mut self, encodings: Encodings) -> Server {
+    pub fn with_encodings(mut self, encodings: Encodings) -> Server {
         self.encodings = encodings;
         self
     }
@@ -145,7 +146,7 @@ impl Server {
             };
             let head = CallHead {
                 method: cached.method,
-                called: cached.called.clone(),
+                undeclared_name: cached.undeclared_name.clone(),
                 codec: codec(&self.table, header.codec >> 4, cached.method)?,
                 encoding,
                 timeout: request.timeout,
@@ -166,14 +167,14 @@ impl Server {
         let name =
             |range: &std::ops::Range<usize>| String::from_utf8_lossy(&frame[range.clone()]).into_owned();
         let (path, name) = (name(&head.path), name(&head.method));
-        let Found { method, called } = find(&self.table, &path, &name)?;
+        let Found { method, undeclared_name } = find(&self.table, &path, &name)?;
         let kind = self.table.info(method).kind;
         if kind != Kind::Unary {
             let full = self.table.full_name(method);
             let text = format!("{full} has a stream, which rpcx cannot carry; native, gRPC and Connect can");
             return Err(Status::unimplemented(text));
         }
-        let cached = CachedMethod { names: Bytes::copy_from_slice(names), method, called };
+        let cached = CachedMethod { names: Bytes::copy_from_slice(names), method, undeclared_name };
         if self.cached.len() < CACHED_METHODS_MAX {
             self.last = self.cached.len();
             self.cached.push(cached.clone());
@@ -282,7 +283,7 @@ pub fn find(table: &MethodTable, path: &str, method: &str) -> Result<Found, Stat
     let mut meant =
         names.filter(|name| *name == path || name.rsplit_once('.').is_some_and(|(_, short)| short == path));
     match (meant.next(), meant.next()) {
-        (None, _) => table.other(&full, Kind::Unary).ok_or_else(|| error::no_service(path)),
+        (None, _) => table.undeclared(&full, Kind::Unary).ok_or_else(|| error::no_service(path)),
         (Some(name), None) => {
             let found = table.find(&format!("{name}/{method}"));
             found.map(Found::from).ok_or_else(|| error::no_method(method))
@@ -326,7 +327,7 @@ impl ServerWire for Server {
             return None;
         }
         // A method that no service declares needs its name, which only a full head carries.
-        let CachedMethod { names, method, called: None } = cached.clone() else { return None };
+        let CachedMethod { names, method, undeclared_name: None } = cached.clone() else { return None };
         input.skip(payload.start);
         let id = self.calls.enter(Pending::of(header, names));
         Some(Opened { id, method, codec, timeout, len: payload.len() })
@@ -385,12 +386,12 @@ impl ServerWire for Server {
         self.refusing = true;
     }
 
-    fn kept(&self) -> Kept {
-        self.calls.kept()
+    fn memory(&self) -> MachineMemory {
+        self.calls.memory()
     }
 
-    fn pushes(&self) -> Option<PushRoom> {
-        Some(PushRoom { path: super::NAME_BYTES_MAX, metadata: u32::MAX as usize })
+    fn pushes(&self) -> Option<PushLimits> {
+        Some(PushLimits { path: super::NAME_BYTES_MAX, metadata: u32::MAX as usize })
     }
 
     /// Sent like a one-way call of the server, with its own sequence numbers.

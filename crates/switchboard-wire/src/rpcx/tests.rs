@@ -59,7 +59,7 @@ fn server(limits: Limits) -> Side<Server> {
     table.add(&ARITH).unwrap();
     table.add(&OTHER).unwrap();
     table.limit_messages("pb.Other/Mul", 4).unwrap();
-    let machine = Server::new(limits, Arc::new(table)).taking(Encodings::ALL);
+    let machine = Server::new(limits, Arc::new(table)).with_encodings(Encodings::ALL);
     Side::new(machine)
 }
 

@@ -120,7 +120,7 @@ impl Client {
             "the reply with the sequence number {id} names the method {:?}, but its call is of {called:?}",
             String::from_utf8_lossy(named)
         );
-        Err(Status::internal(text).with_origin(Origin::Path))
+        Err(Status::internal(text).with_origin(Origin::Connection))
     }
 }
 
@@ -230,7 +230,7 @@ impl ClientWire for Client {
         self.limits.methods_max
     }
 
-    fn takes(&self, encoding: Encoding) -> bool {
+    fn accepts(&self, encoding: Encoding) -> bool {
         encoding == Encoding::Identity
     }
 

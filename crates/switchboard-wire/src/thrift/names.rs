@@ -44,9 +44,9 @@ pub(super) fn find(table: &MethodTable, name: &[u8]) -> Result<Found, Status> {
         (Some(_), Some(known)) => Err(table.unknown(&format!("{}/{method}", known.name))),
         (Some(service), None) => {
             let full = format!("{service}/{method}");
-            table.other(&full, Kind::Unary).ok_or_else(|| table.unknown(&full))
+            table.undeclared(&full, Kind::Unary).ok_or_else(|| table.unknown(&full))
         }
-        (None, _) => table.other(&format!("{NAMELESS}/{method}"), Kind::Unary).ok_or_else(|| {
+        (None, _) => table.undeclared(&format!("{NAMELESS}/{method}"), Kind::Unary).ok_or_else(|| {
             Status::unimplemented(format!("unknown method {method}: no service here has one"))
         }),
     }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Codec, Fatal, Found, Input, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Status, method,
     pending::{Entry, PendingCalls},
-    wire::{CallId, Encoding, Kept, Opened, ServerEvent, ServerWire},
+    wire::{CallId, Encoding, MachineMemory, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{
@@ -51,7 +51,7 @@ pub struct Server {
     /// Calls with THeader, whose replies are sent when they are ready.
     headed: PendingCalls<Caller>,
     /// Bytes of replies that wait for earlier ones.
-    held: usize,
+    unsent_response_bytes: usize,
     refusing: bool,
 }
 
@@ -102,7 +102,7 @@ impl Server {
             first: 0,
             ordered_bytes: 0,
             headed: PendingCalls::default(),
-            held: 0,
+            unsent_response_bytes: 0,
             refusing: false,
         }
     }
@@ -199,11 +199,11 @@ impl Server {
             false => self.enter(caller),
         };
         match (found, body) {
-            (Some(Found { method, called }), Ok(body)) => {
+            (Some(Found { method, undeclared_name }), Ok(body)) => {
                 let timeout = metadata.text(header::TIMEOUT).and_then(|text| text.parse().ok());
                 let head = crate::wire::Head {
                     method,
-                    called,
+                    undeclared_name,
                     codec: Codec::Thrift,
                     encoding: Encoding::Identity,
                     timeout: timeout.filter(|ms| *ms > 0).map(Duration::from_millis),
@@ -287,14 +287,14 @@ impl Server {
         let at = (id.wrapping_sub(self.first) & ORDERED) as usize;
         let Some(call) = self.ordered.get_mut(at).filter(|call| call.reply.is_none()) else { return };
         if at > 0 {
-            self.held += waiting_bytes(&call.caller, body.len());
+            self.unsent_response_bytes += waiting_bytes(&call.caller, body.len());
             call.reply = Some((kind, body.to_bytes()));
             return;
         }
         call.caller.write(kind, body, out);
         self.pop();
         while let Some(Ordered { caller, reply: Some((kind, body)) }) = self.ordered.front() {
-            self.held -= waiting_bytes(caller, body.len());
+            self.unsent_response_bytes -= waiting_bytes(caller, body.len());
             caller.write(*kind, body.into(), out);
             self.pop();
         }
@@ -414,7 +414,7 @@ impl ServerWire for Server {
         let len = u32::from_be_bytes(*rest.first_chunk()?) as usize;
         let message = rest.get(4..4usize.checked_add(len)?).filter(|message| message.starts_with(&STRICT))?;
         let head = Head::read(message).ok()??;
-        let Found { method, called: None } = *self.methods.get(head.name)? else { return None };
+        let Found { method, undeclared_name: None } = *self.methods.get(head.name)? else { return None };
         let info = self.table.info(method);
         let plain = head.kind == Kind::Call && info.kind == method::Kind::Unary && !info.oneway;
         if !plain || bare(head.name) != info.name.as_bytes() || len - head.len > self.body_max() {
@@ -473,13 +473,13 @@ impl ServerWire for Server {
         self.refusing = true;
     }
 
-    fn held(&self) -> usize {
-        self.held
+    fn unsent_response_bytes(&self) -> usize {
+        self.unsent_response_bytes
     }
 
-    fn kept(&self) -> Kept {
+    fn memory(&self) -> MachineMemory {
         let ordered = self.ordered.len() * size_of::<Ordered>() + self.ordered_bytes;
-        let Kept { calls, bytes } = self.headed.kept();
-        Kept { calls: calls + self.ordered.len(), bytes: bytes + ordered }
+        let MachineMemory { calls, bytes } = self.headed.memory();
+        MachineMemory { calls: calls + self.ordered.len(), bytes: bytes + ordered }
     }
 }

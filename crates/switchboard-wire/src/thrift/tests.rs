@@ -160,7 +160,7 @@ fn multiplexed_and_bare_names_find_their_service() {
     let find = |name: &str| {
         let found = names::find(&table, name.as_bytes())?;
         Ok::<_, Status>(
-            found.called.map_or_else(|| table.full_name(found.method), |called| called.to_string()),
+            found.undeclared_name.map_or_else(|| table.full_name(found.method), |name| name.to_string()),
         )
     };
     assert_eq!(find("add").unwrap(), "demo.Calc/add");
@@ -222,9 +222,9 @@ fn replies_wait_for_earlier_ones_unless_the_client_matches_them() {
     server_.reply(ids[3], Outgoing::Lent(&[0]), &mut out);
     server_.end(ids[2], Err(&Status::not_found("gone")), &mut out);
     server_.reply(ids[1], Outgoing::Lent(&[0]), &mut out);
-    assert!(out.is_empty() && server_.held() > 0);
+    assert!(out.is_empty() && server_.unsent_response_bytes() > 0);
     server_.reply(ids[0], Outgoing::Lent(&[0]), &mut out);
-    assert_eq!(server_.held(), 0);
+    assert_eq!(server_.unsent_response_bytes(), 0);
     let answers = out.take_all();
     let mut rest = &answers[..];
     for (sequence, kind) in

@@ -20,7 +20,7 @@ pub struct Open<'a> {
     pub oneway: bool,
     /// True if more messages follow the first.
     pub more: bool,
-    /// Encoding of compressed messages, in both directions; one that the server [accepts](ClientWire::takes).
+    /// Encoding of compressed messages, in both directions; one that the server [accepts](ClientWire::accepts).
     pub encoding: Encoding,
     /// True if the first message is compressed.
     pub compressed: bool,
@@ -120,17 +120,17 @@ pub trait ClientWire: Send {
     /// Lets the server send `bytes` more of a stream; has no effect on a wire without credit.
     fn credit(&mut self, _id: ClientCallId, _bytes: u32, _out: &mut Outbox) {}
 
-    /// Sends a ping, if the server [responds to pings](Self::answers_pings).
+    /// Sends a ping, if the server [responds to pings](Self::responds_to_pings).
     fn ping(&mut self, _out: &mut Outbox) {}
 
     /// Returns true if servers respond to a [`ping`](Self::ping). Otherwise silence does not mean that a connection
     /// with running calls is dead.
-    fn answers_pings(&self) -> bool {
+    fn responds_to_pings(&self) -> bool {
         false
     }
 
     /// Bytes of calls that the machine holds until the server has responded; they count as waiting to be written.
-    fn held_back(&self) -> usize {
+    fn queued_bytes(&self) -> usize {
         0
     }
 
@@ -148,9 +148,9 @@ pub trait ClientWire: Send {
     }
 
     /// Returns true if the server accepts messages in this encoding; only uncompressed ones until its settings arrive.
-    fn takes(&self, encoding: Encoding) -> bool;
+    fn accepts(&self, encoding: Encoding) -> bool;
 
-    /// Returns true if the server [accepts](Self::takes) compressed messages in streams too.
+    /// Returns true if the server [accepts](Self::accepts) compressed messages in streams too.
     fn compresses_streams(&self) -> bool {
         true
     }
@@ -164,15 +164,15 @@ pub trait ClientWire: Send {
     }
 
     /// Bytes of a stream that a server may send ahead of its reader, where `configured` is the configured window. The
-    /// result is larger on a wire that does not announce it and whose servers have a window of their own.
+    /// result is larger on a wire that does not advertise it and whose servers have a window of their own.
     fn receive_window(&self, configured: u32) -> u32 {
         configured
     }
 
-    /// Returns true if the wire announces the number of bytes of a stream that servers may send. A server that exceeds
+    /// Returns true if the wire advertises the number of bytes of a stream that servers may send. A server that exceeds
     /// the window then breaks the protocol, and its call ends. If servers have windows of their own, nothing more is
     /// read until the reader has consumed enough.
-    fn announces_windows(&self) -> bool {
+    fn advertises_windows(&self) -> bool {
         true
     }
 

@@ -378,14 +378,14 @@ fn flag_table<'a>(flags: impl IntoIterator<Item = &'a Flag>) -> Table {
 
 /// Probes read only the HTTP status.
 fn health(phase: Phase, path: &str, form: Form) -> PageResponse {
-    let is_well = match path {
+    let is_healthy = match path {
         "/health/live" => true,
         "/health/started" => phase != Phase::Starting,
         _ => phase == Phase::Serving,
     };
-    let word = if is_well { "SERVING" } else { "NOT_SERVING" };
+    let word = if is_healthy { "SERVING" } else { "NOT_SERVING" };
     let page = Page::new(word).table(Table::facts("health").fact("status", word).fact("state", phase.name()));
-    let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if is_healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     PageResponse { status, ..PageResponse::of(&page, form) }
 }
 

@@ -38,6 +38,6 @@ impl Auth for Basic {
         let Some(encoded) = credentials.authorization("Basic") else { return Checked::Absent };
         let decoded = STANDARD.decode(encoded.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let caller = decoded.and_then(|pair| self.secrets.find(pair.as_bytes()));
-        caller.map_or(Checked::Wrong("the name or the password is wrong"), Checked::Known)
+        caller.map_or(Checked::Unauthenticated("the name or the password is wrong"), Checked::CachedCaller)
     }
 }

@@ -281,7 +281,7 @@ impl Auth for Jwt {
         }
         match self.verifier.verify(token, seconds()) {
             Ok(caller) => Checked::Caller(caller),
-            Err(why) => Checked::Wrong(why),
+            Err(why) => Checked::Unauthenticated(why),
         }
     }
 }

@@ -162,7 +162,7 @@ impl Secrets {
     }
 
     fn check(&self, secret: &[u8], otherwise: &'static str) -> Checked<'_> {
-        self.find(secret).map_or(Checked::Wrong(otherwise), Checked::Known)
+        self.find(secret).map_or(Checked::Unauthenticated(otherwise), Checked::CachedCaller)
     }
 }
 

@@ -173,7 +173,7 @@ impl Auth for Signatures {
         let message = credentials.message().unwrap_or_default();
         match self.verify(value, credentials.method(), message, seconds()) {
             Ok(caller) => Checked::Caller(caller),
-            Err(why) => Checked::Wrong(why),
+            Err(why) => Checked::Unauthenticated(why),
         }
     }
 }

@@ -33,10 +33,11 @@ impl Balance for Closest {
             set.prepared(|set| set.iter().map(|endpoint| self.distance(endpoint)).collect::<Vec<_>>());
         match distances {
             Some(distances) => {
-                let mut at = (0..set.len()).filter(|at| pick.takes(&set[*at]));
+                let mut at = (0..set.len()).filter(|at| pick.accepts(&set[*at]));
                 let first = at.next()?;
                 let least = at.fold(distances[first], |least, at| least.min(distances[at]));
-                let equals = || (0..set.len()).filter(|at| distances[*at] == least && pick.takes(&set[*at]));
+                let equals =
+                    || (0..set.len()).filter(|at| distances[*at] == least && pick.accepts(&set[*at]));
                 // An endpoint may have stopped taking calls since the first pass.
                 equals().nth(pick.below(equals().count().max(1))).or(Some(first))
             }

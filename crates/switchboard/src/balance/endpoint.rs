@@ -106,8 +106,8 @@ impl Endpoint {
 
     /// Returns true when it is connected and not ejected.
     #[inline]
-    pub fn is_well(&self, now_ns: u64) -> bool {
-        self.stats.is_well(now_ns)
+    pub fn is_healthy(&self, now_ns: u64) -> bool {
+        self.stats.is_healthy(now_ns)
     }
 
     /// Slow-start factor of its weight: 0.1 when it has just come up, rising to 1 after `ramp_ns`.
@@ -309,14 +309,14 @@ impl Stats {
     }
 
     #[inline]
-    fn is_well(&self, now_ns: u64) -> bool {
+    fn is_healthy(&self, now_ns: u64) -> bool {
         self.state.load(Relaxed) == State::Up as u8 && !self.is_ejected(now_ns)
     }
 
     /// Returns true when it is connected, not ejected, and its breaker admits calls of this method.
     #[inline]
     pub(crate) fn admits(&self, method: &str, now_ns: u64) -> bool {
-        self.is_well(now_ns) && self.breakers.admit(method, now_ns)
+        self.is_healthy(now_ns) && self.breakers.admit(method, now_ns)
     }
 
     pub(crate) fn breakers(&self) -> &Breakers {
@@ -402,9 +402,9 @@ mod tests {
         let endpoint = Endpoint::new(Instance::new("a.B", "tcp://a:1"));
         succeeded(endpoint.stats(), Duration::from_secs(1), 5);
         endpoint.stats().set_state(State::Down, 6);
-        assert!(!endpoint.is_well(6));
+        assert!(!endpoint.is_healthy(6));
         assert_eq!(endpoint.stats().set_state(State::Up, 1000), State::Down);
-        assert!(endpoint.is_well(1000) && endpoint.latency(1000).is_zero());
+        assert!(endpoint.is_healthy(1000) && endpoint.latency(1000).is_zero());
         assert_eq!(endpoint.slow_start_factor(1000, 1000), 0.1);
         assert_eq!(endpoint.slow_start_factor(1500, 1000), 0.5);
         assert_eq!(endpoint.slow_start_factor(9000, 1000), 1.0);

@@ -19,13 +19,13 @@ impl Balance for Jump {
         // When the first choice does not take the call, further choices follow, always the same ones for a key.
         for _ in 0..8 {
             let at = jump(hash, set.len());
-            if pick.takes(&set[at]) {
+            if pick.accepts(&set[at]) {
                 return Some(at);
             }
             hash = mix(hash);
         }
         let first = jump(hash, set.len());
-        (first..set.len()).chain(0..first).find(|at| pick.takes(&set[*at]))
+        (first..set.len()).chain(0..first).find(|at| pick.accepts(&set[*at]))
     }
 }
 

@@ -48,12 +48,12 @@ impl Balance for Ketama {
         let Some((key, ring)) = ring else { return set.any(pick) };
         let most = self.bound.map(|factor| Bound::new(set, pick, factor));
         let mut owners = ring.from(hash_of(key));
-        let within = |at: usize| most.as_ref().is_none_or(|most| most.takes(&set[at]));
+        let within = |at: usize| most.as_ref().is_none_or(|most| most.accepts(&set[at]));
         // All endpoints may be at their bound, because the counts change between the two reads.
         owners
             .clone()
-            .find(|at| pick.takes(&set[*at]) && within(*at))
-            .or_else(|| owners.find(|at| pick.takes(&set[*at])))
+            .find(|at| pick.accepts(&set[*at]) && within(*at))
+            .or_else(|| owners.find(|at| pick.accepts(&set[*at])))
     }
 }
 
@@ -64,13 +64,13 @@ struct Bound {
 
 impl Bound {
     fn new(set: &Endpoints, pick: &Pick<'_>, factor: f64) -> Bound {
-        let takers = || set.iter().filter(|endpoint| pick.takes(endpoint));
-        let calls: u64 = takers().map(|endpoint| u64::from(endpoint.in_flight())).sum();
-        let weights: f64 = takers().map(|endpoint| f64::from(endpoint.weight())).sum();
+        let candidates = || set.iter().filter(|endpoint| pick.accepts(endpoint));
+        let calls: u64 = candidates().map(|endpoint| u64::from(endpoint.in_flight())).sum();
+        let weights: f64 = candidates().map(|endpoint| f64::from(endpoint.weight())).sum();
         Bound { per_weight: factor * (calls + 1) as f64 / weights }
     }
 
-    fn takes(&self, endpoint: &Endpoint) -> bool {
+    fn accepts(&self, endpoint: &Endpoint) -> bool {
         f64::from(endpoint.in_flight()) < (self.per_weight * f64::from(endpoint.weight())).ceil()
     }
 }

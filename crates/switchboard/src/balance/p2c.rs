@@ -26,7 +26,7 @@ impl Balance for P2c {
             let first = pick.below(count);
             let mut second = pick.below(count - 1);
             second += usize::from(second >= first);
-            if pick.takes(&set[first]) && pick.takes(&set[second]) {
+            if pick.accepts(&set[first]) && pick.accepts(&set[second]) {
                 return Some(better(set, pick, first, second));
             }
         }

@@ -41,7 +41,7 @@ fn owners(balance: &dyn Balance, set: &Endpoints, now_ns: u64) -> Vec<usize> {
         let key = mix(call).to_le_bytes();
         let pick = Pick::new("a.B/C", now_ns, mix(call ^ now_ns)).with_key(Some(&key));
         let at = balance.pick(set, &pick).expect("an endpoint takes the call");
-        assert!(pick.takes(&set[at]));
+        assert!(pick.accepts(&set[at]));
         at
     };
     (0..CALLS).map(owner).collect()
@@ -107,10 +107,10 @@ fn an_endpoint_that_takes_the_call_is_found() {
                 for key in [None, Some(&key[..]), Some(&[][..])] {
                     let pick = Pick::new("a.B/C", now_ns, mix(seed)).demanding(demand, "here").with_key(key);
                     let pick = pick.tried(&tried).slow_start([0, 1000][random.below(2)]);
-                    let takers: Vec<_> = (0..set.len()).filter(|at| pick.takes(&set[*at])).collect();
+                    let candidates: Vec<_> = (0..set.len()).filter(|at| pick.accepts(&set[*at])).collect();
                     let found = balance.pick(&set, &pick);
-                    let fits = found.map_or(takers.is_empty(), |at| takers.contains(&at));
-                    assert!(fits, "{name}, seed {seed}, {demand:?}: {found:?} of {takers:?}");
+                    let fits = found.map_or(candidates.is_empty(), |at| candidates.contains(&at));
+                    assert!(fits, "{name}, seed {seed}, {demand:?}: {found:?} of {candidates:?}");
                 }
             }
         }

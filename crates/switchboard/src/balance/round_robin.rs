@@ -14,11 +14,11 @@ impl Balance for RoundRobin {
         let count = set.len();
         // Skipped endpoints lose their turn; otherwise their neighbour would get it each time.
         let turns = (0..count).map(|_| self.next.fetch_add(1, Ordering::Relaxed) % count);
-        let mut turns = turns.filter(|at| pick.takes(&set[*at]));
+        let mut turns = turns.filter(|at| pick.accepts(&set[*at]));
         turns.next().or_else(|| {
             // Concurrent callers took turns in the meantime, so this search may have missed an endpoint that takes the
             // call.
-            (0..count).find(|at| pick.takes(&set[*at]))
+            (0..count).find(|at| pick.accepts(&set[*at]))
         })
     }
 }

@@ -88,16 +88,16 @@ impl Endpoints {
             // One of the first few draws nearly always takes the call.
             for _ in 0..4 {
                 let at = pick.below(self.len());
-                if pick.takes(&self.list[at]) {
+                if pick.accepts(&self.list[at]) {
                     return Some(at);
                 }
             }
         }
-        let takers = || self.list.iter().enumerate().filter(|(_, endpoint)| pick.takes(endpoint));
-        let total: f64 = takers().map(|(_, endpoint)| pick.weight(endpoint)).sum();
+        let candidates = || self.list.iter().enumerate().filter(|(_, endpoint)| pick.accepts(endpoint));
+        let total: f64 = candidates().map(|(_, endpoint)| pick.weight(endpoint)).sum();
         let mut left = pick.fraction() * total;
         let mut last = None;
-        for (at, endpoint) in takers() {
+        for (at, endpoint) in candidates() {
             last = Some(at);
             left -= pick.weight(endpoint);
             if left < 0.0 {
@@ -111,7 +111,7 @@ impl Endpoints {
     pub fn least(&self, pick: &Pick<'_>, mut cost: impl FnMut(&Endpoint) -> f64) -> Option<usize> {
         let mut best: Option<(usize, f64)> = None;
         let mut equals = 0;
-        for (at, endpoint) in self.list.iter().enumerate().filter(|(_, endpoint)| pick.takes(endpoint)) {
+        for (at, endpoint) in self.list.iter().enumerate().filter(|(_, endpoint)| pick.accepts(endpoint)) {
             let cost = cost(endpoint);
             match best {
                 Some((_, least)) if cost > least => {}

@@ -24,12 +24,12 @@ impl Balance for Sticky {
     fn pick(&self, set: &Endpoints, pick: &Pick<'_>) -> Option<usize> {
         let chosen = self.chosen.load(Ordering::Relaxed);
         let known = set.iter().position(|endpoint| endpoint.number() == chosen);
-        if let Some(at) = known.filter(|at| pick.takes(&set[*at])) {
+        if let Some(at) = known.filter(|at| pick.accepts(&set[*at])) {
             return Some(at);
         }
         let at = self.inner.pick(set, pick)?;
         // An endpoint that did not take only this call, because it was tried, stays the choice for other calls.
-        if known.is_none_or(|at| !set[at].is_well(pick.now_ns()) || set[at].weight() == 0) {
+        if known.is_none_or(|at| !set[at].is_healthy(pick.now_ns()) || set[at].weight() == 0) {
             self.chosen.store(set[at].number(), Ordering::Relaxed);
         }
         Some(at)

@@ -43,7 +43,7 @@ impl Turns {
         let mut best: Option<usize> = None;
         for (at, endpoint) in set.iter().enumerate() {
             let weight = weight(endpoint);
-            if weight <= 0.0 || !pick.takes(endpoint) {
+            if weight <= 0.0 || !pick.accepts(endpoint) {
                 continue;
             }
             total += weight;

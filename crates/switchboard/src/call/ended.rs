@@ -55,8 +55,8 @@ impl Items for Ended {
         self.get_mut().items.as_mut().poll_ahead(cx);
     }
 
-    fn held(&self) -> usize {
-        self.items.held()
+    fn queued_bytes(&self) -> usize {
+        self.items.queued_bytes()
     }
 
     fn head(&self) -> Metadata {

@@ -7,7 +7,7 @@
 use crate::{
     Codec, Metadata, Status,
     compression::Message,
-    queue::{Batch, Queue},
+    queue::{MessageBatch, Queue},
 };
 use bytes::Bytes;
 use std::{mem, sync::Arc, task::Waker, time::Instant};
@@ -75,7 +75,7 @@ pub(super) struct Stream {
     /// Requests still to be sent; `None` once this direction has ended.
     pub(super) outbound: Option<Arc<Queue>>,
     /// Requests taken from `outbound` and not sent yet.
-    pub(super) batch: Batch,
+    pub(super) batch: MessageBatch,
     pub(super) credit: i64,
     /// True while the stream is in the list of streams that may have something to send.
     pub(super) due: bool,

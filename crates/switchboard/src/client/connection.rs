@@ -27,7 +27,7 @@ use crate::{
     compression::Message,
     connection::{CallWaker, Wakes},
     net::{self, Io},
-    queue::{self, Batch, Queue},
+    queue::{self, MessageBatch, Queue},
 };
 use bytes::{Bytes, BytesMut};
 use ending::Activity;
@@ -111,7 +111,7 @@ struct Inner {
     /// Bytes that a server may send on a stream ahead of its reader.
     window: u32,
     /// The call whose slow reader stops the connection from reading.
-    held_back: Option<ClientCallId>,
+    read_paused_by: Option<ClientCallId>,
     /// Queue for the pushes of the server.
     pushes: Option<Pushes>,
     earliest: Option<Instant>,
@@ -166,7 +166,7 @@ impl Connection {
             fresh: Vec::new(),
             due: Vec::new(),
             window,
-            held_back: None,
+            read_paused_by: None,
             pushes: options.pushes.clone(),
             earliest: None,
         };
@@ -312,7 +312,7 @@ impl Connection {
                 outbound,
                 credit,
                 due: false,
-                batch: Batch::default(),
+                batch: MessageBatch::default(),
             }))
         };
         let id = inner.open(request, message, more, false, state)?;
@@ -428,7 +428,7 @@ impl Inner {
             let text = format!("{} calls are in flight on this connection (calls_max)", self.calls.len());
             return Err(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }
-        let method = match request.method.is_called() {
+        let method = match request.method.is_undeclared() {
             false => self.number_of(request.method)?,
             true => self.number_of_called(request.method, request.metadata)?,
         };
@@ -450,12 +450,12 @@ impl Inner {
     /// Returns true when fewer bytes wait to be written than allowed. One message may exceed the limit.
     #[inline]
     fn has_room(&self) -> bool {
-        self.unwritten + self.out.len() + self.wire.held_back() < self.outbox_bytes_max
+        self.unwritten + self.out.len() + self.wire.queued_bytes() < self.outbox_bytes_max
     }
 
     #[cold]
     fn full(&self) -> Status {
-        let bytes = self.unwritten + self.out.len() + self.wire.held_back();
+        let bytes = self.unwritten + self.out.len() + self.wire.queued_bytes();
         let text = format!(
             "{bytes} bytes wait to be written to the server, over the limit of {} bytes (outbox_bytes_max): the server \
              does not read",
@@ -493,7 +493,7 @@ impl Inner {
             match self.wire.recv(input, &mut self.out) {
                 Ok(Some(event)) => {
                     self.event(event, wake);
-                    if self.held_back.is_some() {
+                    if self.read_paused_by.is_some() {
                         return None;
                     }
                 }
@@ -564,8 +564,8 @@ impl Inner {
                         let ahead = stream.inbound.push_now(Message { bytes: item, compressed, codec: None });
                         // One message may exceed the window.
                         let is_ahead = ahead >= self.window as usize;
-                        if is_ahead && !self.wire.announces_windows() {
-                            self.held_back = Some(id);
+                        if is_ahead && !self.wire.advertises_windows() {
+                            self.read_paused_by = Some(id);
                         } else if is_ahead {
                             self.wire.cancel(id, &mut self.out);
                             let text =
@@ -589,7 +589,7 @@ impl Inner {
                     None => {}
                 }
             }
-            ClientEvent::Written { id, codec } => {
+            ClientEvent::ReplyCodec { id, codec } => {
                 if let Some(parts) = self.calls.get_mut(id).and_then(|slot| slot.state.partial_reply()) {
                     parts.codec = Some(codec);
                 }
@@ -657,7 +657,7 @@ impl Inner {
             return self.end_stream(id, Err(Status::canceled("the caller dropped the stream")));
         }
         // A server with its own window may have a small one, and waits for credit for every byte.
-        let least = if wire.announces_windows() { *window / 4 } else { 1 };
+        let least = if wire.advertises_windows() { *window / 4 } else { 1 };
         if let Some(bytes) = stream.inbound.take_credit(least) {
             wire.credit(id, bytes, out);
         }
@@ -692,20 +692,20 @@ impl Inner {
 
     /// Returns true when the connection may be read: the reader that held it back has taken enough.
     fn may_read(&mut self) -> bool {
-        let Some(id) = self.held_back else { return true };
+        let Some(id) = self.read_paused_by else { return true };
         if let Some(State::Stream(stream)) = self.calls.get_mut(id).map(|slot| &mut slot.state)
             && stream.inbound.bytes() >= self.window as usize
         {
             return false;
         }
-        self.held_back = None;
+        self.read_paused_by = None;
         true
     }
 
     /// Ends the call whose stream has held back the connection for longer than `timeout`.
     #[cold]
     fn end_stalled(&mut self, timeout: Duration) {
-        let Some(id) = self.held_back.take() else { return };
+        let Some(id) = self.read_paused_by.take() else { return };
         let text = format!(
             "no reply was taken for {timeout:?} (stream_stall_timeout) while {} bytes waited for the reader \
              (stream_window_bytes); on {} that holds back all calls of the connection",

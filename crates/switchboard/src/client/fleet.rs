@@ -338,7 +338,7 @@ impl Shared {
                 .demanding(demand, &self.policy.zone);
             let at = self.balance.pick(&set.endpoints, &pick);
             // A custom balancer may return any index.
-            if let Some(at) = at.filter(|at| *at < set.members.len() && pick.takes(&set.endpoints[*at])) {
+            if let Some(at) = at.filter(|at| *at < set.members.len() && pick.accepts(&set.endpoints[*at])) {
                 return Some((at, demand));
             }
             if demand <= least {
@@ -367,9 +367,9 @@ impl Shared {
                 member.keep_connected();
             }
             // Members that take no new calls count only when there are no others: the error then says so.
-            let takes = |member: &link::Member| member.endpoint.weight() > 0;
-            let any_takes = set.members.iter().any(|member| takes(member));
-            let counts = |member: &&Arc<link::Member>| takes(member) || !any_takes;
+            let accepts = |member: &link::Member| member.endpoint.weight() > 0;
+            let any_accepts = set.members.iter().any(|member| accepts(member));
+            let counts = |member: &&Arc<link::Member>| accepts(member) || !any_accepts;
             let state = |state| set.members.iter().filter(counts).any(|member| member.state() == state);
             if state(State::Up) {
                 return Ok(());

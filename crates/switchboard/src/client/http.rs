@@ -241,7 +241,9 @@ fn outgoing(begin: &Begin, left: Option<Duration>) -> OutgoingRequest<'_> {
 
 /// Returns true when the call surely did not begin, so that it may be retried whatever its method does.
 fn surely_not_begun(status: &Status) -> bool {
-    status.code() == Code::Unavailable && status.retry() == Retry::Safe && status.origin() == Origin::Path
+    status.code() == Code::Unavailable
+        && status.retry() == Retry::Safe
+        && status.origin() == Origin::Connection
 }
 
 /// Message of a call that ends at its deadline.
@@ -270,7 +272,7 @@ async fn within<T>(
         // The server's clock was faster: it resets the stream at the deadline.
         Ok(Err(status))
             if status.code() == Code::Canceled
-                && status.origin() == Origin::Path
+                && status.origin() == Origin::Connection
                 && deadline <= crate::clock::now() =>
         {
             late()

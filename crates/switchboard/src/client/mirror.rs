@@ -142,8 +142,8 @@ impl Mirror {
         }
         let Ok(permit) = self.counts.permits.clone().try_acquire_owned() else { return left_out() };
         // Callers choose the names of methods that no service declares: these are not interned, to bound memory.
-        let method = match call.cx().called() {
-            Some(_) => Ok(ClientMethod::called(method.kind)),
+        let method = match call.cx().undeclared_name() {
+            Some(_) => Ok(ClientMethod::undeclared(method.kind)),
             None => ClientMethod::intern(&path, method.kind, method.idempotency),
         };
         let Ok(method) = method else { return left_out() };
@@ -172,7 +172,7 @@ impl Mirror {
             return Err(Status::unimplemented(text));
         }
         let call = self.channel.unary(method, codec, Ok(message), |_, _| Ok(())).timeout(self.timeout);
-        let call = call.called(metadata.called().cloned());
+        let call = call.undeclared_name(metadata.undeclared_name().cloned());
         let call = metadata.iter().fold(call, |call, (name, value)| call.meta(name, value.clone()));
         call.await.map(drop)
     }

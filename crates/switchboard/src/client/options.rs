@@ -3,7 +3,7 @@
 #[cfg(feature = "http")]
 use super::http::{Dialect, Http};
 use super::{
-    Channel, ChannelKind, Cut, address_list,
+    Channel, ChannelKind, ConnectionAborter, address_list,
     fleet::Policy,
     layered::RequiredCallShape,
     pool::Pool,
@@ -72,7 +72,7 @@ pub(super) struct Options {
     )]
     pub(super) file_hosts: Vec<String>,
     /// Aborts its connections on request.
-    pub(super) cut: Option<Cut>,
+    pub(super) aborter: Option<ConnectionAborter>,
     /// The wire of another framework; `None` for the native one and those on HTTP.
     pub(super) wire_config: Option<Arc<dyn WireConfig>>,
     #[cfg(feature = "http")]
@@ -146,7 +146,7 @@ impl ChannelBuilder {
                 metadata: DefaultMetadata::default(),
                 pushes: None,
                 file_hosts: Vec::new(),
-                cut: None,
+                aborter: None,
                 wire_config: None,
                 #[cfg(feature = "http")]
                 http: super::http::Settings::default(),
@@ -254,7 +254,7 @@ impl ChannelBuilder {
         self.meta("authorization", crate::auth::authorization(name, password))
     }
 
-    /// Sets the compression of calls; by default none. On the native wire, servers announce the algorithms that they
+    /// Sets the compression of calls; by default none. On the native wire, servers advertise the algorithms that they
     /// support; messages to a server without this one go uncompressed. On HTTP the caller must know, and
     /// [`Lz4`](Compression::Lz4) and [`Snappy`](Compression::Snappy) are rejected: no wire on HTTP has them.
     ///
@@ -280,9 +280,9 @@ impl ChannelBuilder {
         self
     }
 
-    /// Lets `cut` abort the connections, at any time and also after the channel was dropped.
-    pub fn cut_by(mut self, cut: &Cut) -> ChannelBuilder {
-        self.options.cut = Some(cut.clone());
+    /// Lets `aborter` abort the connections, at any time and also after the channel was dropped.
+    pub fn aborted_by(mut self, aborter: &ConnectionAborter) -> ChannelBuilder {
+        self.options.aborter = Some(aborter.clone());
         self
     }
 

@@ -296,11 +296,11 @@ impl<C: Link> Pool<C> {
     ) -> JoinHandle<Result<Arc<C>>> {
         let (address, options, owner) =
             (self.addresses[address].clone(), self.options.clone(), self.owner.clone());
-        let cut = self.options.cut.clone();
+        let aborter = self.options.aborter.clone();
         let dialled = crate::runtime::spawn(async move {
             let _dialling = dialling;
-            if let Some(cut) = &options.cut {
-                cut.check()?;
+            if let Some(aborter) = &options.aborter {
+                aborter.check()?;
             }
             let opened = async {
                 let io = net::dial(&address, &options.dialling, options.connect_timeout).await?;
@@ -316,8 +316,8 @@ impl<C: Link> Pool<C> {
                     ConnectionEnd::Responded => *at.backoff() = Backoff::default(),
                 }
             });
-            if let Some(cut) = &options.cut {
-                cut.hold(driven.abort_handle());
+            if let Some(aborter) = &options.aborter {
+                aborter.track(driven.abort_handle());
             }
             if options.compression.is_on() {
                 // A server that sends no settings gets uncompressed messages.
@@ -326,8 +326,8 @@ impl<C: Link> Pool<C> {
             slot.set(&connection);
             Ok(connection)
         });
-        if let Some(cut) = cut {
-            cut.hold(dialled.abort_handle());
+        if let Some(aborter) = aborter {
+            aborter.track(dialled.abort_handle());
         }
         dialled
     }

@@ -58,8 +58,8 @@ impl<R> UnaryCall<R> {
     }
 
     /// Sets the name of the method, when it is [in the metadata](ClientMethod::is_called).
-    pub(crate) fn called(mut self, name: Option<Arc<str>>) -> Self {
-        self.raw.begin.metadata.set_called(name);
+    pub(crate) fn undeclared_name(mut self, name: Option<Arc<str>>) -> Self {
+        self.raw.begin.metadata.set_undeclared_name(name);
         self
     }
 

@@ -7,7 +7,7 @@ use super::{foreign, malformed, serde, short_name};
 use crate::{Codec, Payload, Result, Status};
 use ::serde::{Serialize, de::DeserializeOwned};
 use bytes::Bytes;
-pub use switchboard_wire::flatbuffers::{Inline, Malformed, Place, Referred, Slot, Table, Union, Writer};
+pub use switchboard_wire::flatbuffers::{Inline, Malformed, Position, Referred, Slot, Table, Union, Writer};
 use switchboard_wire::flatbuffers::{read, write};
 
 /// Codecs of these types.

@@ -33,18 +33,22 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Returns true when the back end may lose registrations while it is unreachable, until they are renewed. Back ends
     /// with persistent storage, such as DNS records and files, return false.
-    fn forgets(&self) -> bool {
+    fn may_lose_registrations(&self) -> bool {
         true
     }
 
     /// Stores `instance` for at least `ttl` from now, in place of one with the same service and id. It may be called
     /// again for a stored one after a failed renewal.
-    fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>>;
+    fn register<'a>(
+        &'a self,
+        instance: &'a Instance,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn Registration>>>;
 }
 
 /// A registration in a [`Backend`]. Dropping it leaves the registration until its TTL ends.
-pub trait Held: Send + Sync {
-    /// Extends the registration by another `ttl`. After an error, [`Backend::hold`] is called again, so it need not
+pub trait Registration: Send + Sync {
+    /// Extends the registration by another `ttl`. After an error, [`Backend::register`] is called again, so it need not
     /// repair anything.
     fn renew(&mut self) -> BoxFuture<'_, Result<()>>;
 
@@ -352,7 +356,7 @@ async fn follow_with_backoff(backend: &dyn Backend, feed: &Feed) {
             }
         };
         feed.fail(why);
-        if backend.forgets() {
+        if backend.may_lose_registrations() {
             feed.lock().settle.registry_failed();
         }
         feed.failed.notify_one();

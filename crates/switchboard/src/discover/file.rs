@@ -1,6 +1,6 @@
 //! A file that lists instances and is read again when it changes.
 
-use super::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry};
+use super::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry};
 use crate::{Code, Result, Status};
 use serde::Deserialize;
 use std::{
@@ -88,11 +88,11 @@ impl Backend for Listed {
         })
     }
 
-    fn forgets(&self) -> bool {
+    fn may_lose_registrations(&self) -> bool {
         false
     }
 
-    fn hold<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async {
             let text = format!("{} does not accept registrations: add the instance to the file", self.name);
             Err(Status::unimplemented(text))

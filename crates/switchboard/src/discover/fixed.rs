@@ -1,6 +1,6 @@
 //! A list in memory: instances that the program knows, and a registry within one process.
 
-use super::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry};
+use super::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry};
 use crate::Result;
 use std::{
     collections::BTreeMap,
@@ -104,16 +104,20 @@ impl Backend for List {
         })
     }
 
-    fn forgets(&self) -> bool {
+    fn may_lose_registrations(&self) -> bool {
         false
     }
 
-    fn hold<'a>(&'a self, instance: &'a Instance, _ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(
+        &'a self,
+        instance: &'a Instance,
+        _ttl: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async move {
             let key = (instance.service.clone(), instance.id.clone());
             self.shared.lock().insert(key.clone(), instance.clone());
             self.shared.changed.send_replace(());
-            Ok(Box::new(Listed { shared: self.shared.clone(), key }) as Box<dyn Held>)
+            Ok(Box::new(Listed { shared: self.shared.clone(), key }) as Box<dyn Registration>)
         })
     }
 }
@@ -124,7 +128,7 @@ struct Listed {
     key: (String, String),
 }
 
-impl Held for Listed {
+impl Registration for Listed {
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }

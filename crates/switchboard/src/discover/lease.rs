@@ -1,6 +1,6 @@
 //! Leases: registrations that are renewed until their holder ends.
 
-use super::{Backend, Held, Instance, Options};
+use super::{Backend, Instance, Options, Registration};
 use crate::{Code, Result, Retry, Status, backoff};
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::{
@@ -104,14 +104,15 @@ pub(super) async fn register(
     options: &Options,
 ) -> Result<Lease> {
     let limit = request_timeout(options.ttl);
-    let held = limited(limit, &*backend, backend.hold(&instance, options.ttl)).await?;
+    let registration = limited(limit, &*backend, backend.register(&instance, options.ttl)).await?;
     // Commands are rare, and each sender waits for its result.
     let (commands, received) = mpsc::channel(4);
-    let (is_held, holds) = watch::channel(true);
+    let (is_held, held) = watch::channel(true);
     let (id, service) = (instance.id.clone(), instance.service.clone());
-    let keeper = Keeper { backend, instance, options: options.clone(), held: Some(held), is_held };
+    let keeper =
+        Keeper { backend, instance, options: options.clone(), registration: Some(registration), is_held };
     let task = crate::runtime::spawn(keeper.run(received)).abort_handle();
-    Ok(Lease { id, service, commands, held: holds, task })
+    Ok(Lease { id, service, commands, held, task })
 }
 
 /// Time limit for registering and deregistering: a third of the TTL, and at least 2 s, because a registry with a short
@@ -138,7 +139,7 @@ struct Keeper {
     instance: Instance,
     options: Options,
     /// `None` while the registry is down or has lost the registration.
-    held: Option<Box<dyn Held>>,
+    registration: Option<Box<dyn Registration>>,
     is_held: watch::Sender<bool>,
 }
 
@@ -155,7 +156,7 @@ impl Keeper {
                 None => self.keep().await,
                 Some(Some(Command::Replace(instance, done))) => {
                     self.instance = *instance;
-                    let outcome = self.hold_unless_superseded().await;
+                    let outcome = self.register_unless_superseded().await;
                     let kept = outcome.clone();
                     // The receiver may be gone; the result is then not needed.
                     let _ = done.send(outcome);
@@ -184,34 +185,34 @@ impl Keeper {
 
     async fn keep(&mut self) -> Result<()> {
         let share = self.options.ttl / 3;
-        let Some(held) = &mut self.held else { return self.hold().await };
-        match limited(share, &*self.backend, held.renew()).await {
+        let Some(registration) = &mut self.registration else { return self.register().await };
+        match limited(share, &*self.backend, registration.renew()).await {
             Ok(()) => Ok(()),
             // The registry may have lost the registration, for example after a restart.
-            Err(_) => self.hold_unless_superseded().await,
+            Err(_) => self.register_unless_superseded().await,
         }
     }
 
     /// Registers again. A newer registration with the same service and id stays: it is renewed by its own process.
-    async fn hold_unless_superseded(&mut self) -> Result<()> {
+    async fn register_unless_superseded(&mut self) -> Result<()> {
         if self.is_superseded().await.unwrap_or(false) {
             return Ok(());
         }
-        self.hold().await
+        self.register().await
     }
 
     async fn is_superseded(&mut self) -> Result<bool> {
-        let Some(held) = &mut self.held else { return Ok(false) };
-        limited(request_timeout(self.options.ttl), &*self.backend, held.is_superseded()).await
+        let Some(registration) = &mut self.registration else { return Ok(false) };
+        limited(request_timeout(self.options.ttl), &*self.backend, registration.is_superseded()).await
     }
 
-    async fn hold(&mut self) -> Result<()> {
+    async fn register(&mut self) -> Result<()> {
         let ttl = self.options.ttl;
-        self.held = None;
+        self.registration = None;
         self.instance.encode(self.options.instance_bytes_max)?;
-        let held =
-            limited(request_timeout(ttl), &*self.backend, self.backend.hold(&self.instance, ttl)).await?;
-        self.held = Some(held);
+        let registration =
+            limited(request_timeout(ttl), &*self.backend, self.backend.register(&self.instance, ttl)).await?;
+        self.registration = Some(registration);
         Ok(())
     }
 
@@ -220,8 +221,10 @@ impl Keeper {
         if self.is_superseded().await? {
             return Ok(());
         }
-        match &mut self.held {
-            Some(held) => limited(request_timeout(self.options.ttl), &*self.backend, held.release()).await,
+        match &mut self.registration {
+            Some(registration) => {
+                limited(request_timeout(self.options.ttl), &*self.backend, registration.release()).await
+            }
             None => Ok(()),
         }
     }
@@ -279,12 +282,16 @@ mod tests {
             Box::pin(std::future::pending())
         }
 
-        fn hold<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
-            self.record("hold", Ok(Box::new(self.clone()) as Box<dyn Held>))
+        fn register<'a>(
+            &'a self,
+            _: &'a Instance,
+            _: Duration,
+        ) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
+            self.record("register", Ok(Box::new(self.clone()) as Box<dyn Registration>))
         }
     }
 
-    impl Held for Recorder {
+    impl Registration for Recorder {
         fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
             self.record("renew", Err(Status::not_found("the registration is lost")))
         }
@@ -303,12 +310,13 @@ mod tests {
     async fn a_newer_registration_is_neither_replaced_nor_released() {
         let options = Options::new().ttl(Duration::from_secs(9));
         let instance = Instance::new("s", "tcp://h:1");
-        for (is_superseded, renewed, replaced, ended) in
-            [(false, &["renew", "hold"][..], &["hold"][..], &["release"][..]), (true, &["renew"], &[], &[])]
-        {
+        for (is_superseded, renewed, replaced, ended) in [
+            (false, &["renew", "register"][..], &["register"][..], &["release"][..]),
+            (true, &["renew"], &[], &[]),
+        ] {
             let recorder = Recorder::default();
             let lease = register(Arc::new(recorder.clone()), instance.clone(), &options).await.unwrap();
-            assert_eq!(recorder.take(), ["hold"]);
+            assert_eq!(recorder.take(), ["register"]);
             recorder.is_superseded.store(is_superseded, Ordering::SeqCst);
             sleep(Duration::from_millis(3_500)).await;
             assert_eq!(recorder.take(), renewed);

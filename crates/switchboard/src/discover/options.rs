@@ -53,7 +53,8 @@ impl Options {
     /// accepted while `lost + new` is at most half of `lost + up`; otherwise the `new` ones are *held back*: they stay
     /// published as they were, beside all instances of the snapshot. When the registry responds again after an outage,
     /// the instances that it has not listed again are held back, too, however few they are: a restarted registry may
-    /// only know the instances that have registered again by then, unless it [never forgets](super::Backend::forgets).
+    /// only know the instances that have registered again by then, unless it
+    /// [keeps registrations](super::Backend::may_lose_registrations).
     /// Instances that are held back
     /// - are as before when the registry has them again;
     /// - are removed when a snapshot that comes `confirm_after` later or after that still lacks them: the service is

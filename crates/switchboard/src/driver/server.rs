@@ -157,7 +157,7 @@ impl<W: ServerWire> Connection<W> {
     /// Takes over a connection whose first bytes are in `input`.
     pub(crate) fn new(accepted: Accepted, wire: W) -> Connection<W> {
         let Accepted { io, input, mut peer, settings, shared, wakes, shard } = accepted;
-        peer.pusher = wire.pushes().map(|room| Pusher::new(wakes.clone().into(), &settings, room));
+        peer.pusher = wire.pushes().map(|limits| Pusher::new(wakes.clone().into(), &settings, limits));
         let now = crate::clock::now();
         let counted = match Wire::of(peer.wire) {
             Wire::BaiduStd => (Wire::BaiduStd, Carrier::BaiduStd),
@@ -222,7 +222,7 @@ impl<W: ServerWire> Connection<W> {
 
     /// Erases the wire's type. Boxed, because most connections are native and would otherwise reserve space
     /// for every other wire.
-    pub(crate) fn foreign(self) -> Box<Connection<DynWire>>
+    pub(crate) fn erased(self) -> Box<Connection<DynWire>>
     where
         W: Unpin + 'static,
     {
@@ -450,7 +450,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     /// memory is short.
     #[inline]
     fn is_full(&self) -> bool {
-        self.out.len() + self.wire.held() + self.memory.weight > self.memory.limit
+        self.out.len() + self.wire.unsent_response_bytes() + self.memory.weight > self.memory.limit
     }
 
     /// Returns whether the turn has used up its time.
@@ -506,7 +506,8 @@ impl<W: ServerWire + ?Sized> Connection<W> {
                 && let Some(Opened { id, method, codec, timeout, len }) = self.wire.next_call(&mut input)
             {
                 let (encoding, metadata) = (Encoding::Identity, Metadata::new());
-                let head = Head { method, called: None, codec, encoding, timeout, metadata, oneway: false };
+                let head =
+                    Head { method, undeclared_name: None, codec, encoding, timeout, metadata, oneway: false };
                 self.open(id, head, Some(input.take(len)), false);
                 spent = self.has_spent(&mut handled);
             }
@@ -609,7 +610,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         self.end_stalled();
         let idle = self.settings.idle_timeout();
         let mut silent = after(self.last_read, idle);
-        if silent <= self.now && self.calls.len() > 0 && !self.wire.answers_pings() && !self.is_full() {
+        if silent <= self.now && self.calls.len() > 0 && !self.wire.responds_to_pings() && !self.is_full() {
             silent = after(self.now, idle);
         }
         if silent <= self.now {
@@ -703,7 +704,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
             let linger = after(self.now, LINGER);
             self.alarm = Some(self.alarm.map_or(linger, |alarm| alarm.min(linger)));
         }
-        if let Some((_, since)) = self.memory.held_back {
+        if let Some((_, since)) = self.memory.read_paused_by {
             let due = after(since, self.settings.stream_stall_timeout());
             self.alarm = Some(self.alarm.map_or(due, |alarm| alarm.min(due)));
         }

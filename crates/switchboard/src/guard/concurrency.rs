@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_cut_for_their_time_lower_an_adaptive_limit() {
+    fn calls_that_exceed_their_time_lower_an_adaptive_limit() {
         let limiter = Limiter::new("server".into(), &Concurrency::auto());
         let first = limiter.stats().limit;
         let mut now = Instant::now();

@@ -155,8 +155,8 @@ impl Guarding {
                 match auth.check(&credentials) {
                     Checked::Absent => {}
                     Checked::Caller(caller) => return Ok(Some(caller)),
-                    Checked::Known(caller) => return Ok(Some(caller.clone())),
-                    Checked::Wrong(why) => return Err(unauthenticated(why)),
+                    Checked::CachedCaller(caller) => return Ok(Some(caller.clone())),
+                    Checked::Unauthenticated(why) => return Err(unauthenticated(why)),
                     Checked::Later(caller) => {
                         found = Some(Later { by, caller });
                         break;

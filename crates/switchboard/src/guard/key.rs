@@ -24,7 +24,9 @@ impl Key {
             Key::All => {}
             Key::Caller => hasher.write(cx.caller().map_or("", |caller| &caller.name).as_bytes()),
             Key::Metadata(name) => hasher.write(cx.metadata().value(name).map_or(&[][..], |value| value)),
-            Key::Method if cx.called().is_some() => hasher.write(cx.called().unwrap_or_default().as_bytes()),
+            Key::Method if cx.undeclared_name().is_some() => {
+                hasher.write(cx.undeclared_name().unwrap_or_default().as_bytes())
+            }
             // Each method has its own static.
             Key::Method => hasher.write_usize(std::ptr::from_ref(cx.method()) as usize),
             Key::Peer => match cx.peer().socket.map(|socket| socket.ip().to_canonical()) {

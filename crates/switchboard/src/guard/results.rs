@@ -200,7 +200,7 @@ impl Layer for Keeper {
 /// A stored response.
 #[derive(Debug)]
 enum StoredResponse {
-    Answer {
+    Reply {
         message: Bytes,
         head: Metadata,
         trailers: Metadata,
@@ -218,7 +218,7 @@ impl StoredResponse {
     fn of(answer: Result<Reply>) -> Result<StoredResponse> {
         match answer.map(Reply::into_parts) {
             Ok(ReplyParts { metadata: head, trailers, body: ReplyBody::One(message) }) => {
-                Ok(StoredResponse::Answer { message: message.into_whole(), head, trailers })
+                Ok(StoredResponse::Reply { message: message.into_whole(), head, trailers })
             }
             Ok(_) => Err(Status::internal("a stream of replies where one belongs")),
             Err(status) if matches!(status.retry(), Retry::Safe | Retry::After(_)) => Err(status),
@@ -229,7 +229,7 @@ impl StoredResponse {
 
     fn reply(&self, again: bool) -> Result<Reply> {
         match self {
-            StoredResponse::Answer { message, head, trailers } => {
+            StoredResponse::Reply { message, head, trailers } => {
                 let mut head = head.clone();
                 if again {
                     // Full metadata is sent unchanged.
@@ -253,7 +253,7 @@ impl StoredResponse {
             metadata.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
         };
         match self {
-            StoredResponse::Answer { message, head, trailers } => message.len() + of(head) + of(trailers),
+            StoredResponse::Reply { message, head, trailers } => message.len() + of(head) + of(trailers),
             StoredResponse::Failure(status) => {
                 let details = status.details().iter().map(|detail| detail.value.len()).sum::<usize>();
                 status.message().len() + details + of(status.metadata())

@@ -207,7 +207,7 @@ impl Guards {
             })
         };
         let counts = table.services().iter().map(|service| service.methods.len());
-        guarding.chains = counts.chain(table.takes_others().then_some(1)).map(chain).collect();
+        guarding.chains = counts.chain(table.accepts_undeclared().then_some(1)).map(chain).collect();
         #[cfg(feature = "http")]
         {
             guarding.rules = self.rules;
@@ -322,7 +322,7 @@ impl Guarding {
 
     /// Returns the rules of a method; `None` if the server has no guards.
     pub(super) fn check(&self, table: &MethodTable, id: MethodId) -> Option<&Check> {
-        let (service, index) = table.place(id);
+        let (service, index) = table.service_and_index(id);
         let chain = self.chains.get(usize::from(service))?;
         Some(&chain.method(index).check)
     }

@@ -10,7 +10,7 @@ use crate::{
     connection::Flight,
     context,
     http::HttpState,
-    memory::Level,
+    memory::Pressure,
     metrics::{Ended, Tally, Wire},
     serving::going_away,
     trace::Trace,
@@ -38,7 +38,7 @@ pub(super) struct CallGuard {
     peer: Arc<Peer>,
     trace: Option<Arc<Trace>>,
     /// The name of a method that no service declares.
-    called: Option<Arc<str>>,
+    undeclared_name: Option<Arc<str>>,
     /// Set for calls that may be logged.
     caller: Option<Arc<Caller>>,
     /// For a stream: time of the last request message before the first reply message.
@@ -87,7 +87,7 @@ impl CallGuard {
             deadline,
             peer: peer.clone(),
             trace: None,
-            called: None,
+            undeclared_name: None,
             caller: None,
             last_request: began,
             waited: None,
@@ -107,9 +107,11 @@ impl CallGuard {
                     let text = format!("{parked} calls are in flight on this server (server_calls_max)");
                     Status::resource_exhausted(text).with_retry(Retry::Safe)
                 })
-                .or_else(|| match shared.memory.room(false).level {
-                    level @ (Level::Hard | Level::Full) => shared.memory.refuses(level, method, request),
-                    Level::Calm | Level::Tight => None,
+                .or_else(|| match shared.memory.restrictions(false).pressure {
+                    pressure @ (Pressure::Severe | Pressure::Exhausted) => {
+                        shared.memory.refuses(pressure, method, request)
+                    }
+                    Pressure::Normal | Pressure::High => None,
                 })
         };
         match refused {
@@ -176,8 +178,8 @@ impl CallGuard {
     }
 
     /// Sets the name of a method that no service declares.
-    pub(super) fn set_called(&mut self, called: Option<Arc<str>>) {
-        self.called = called;
+    pub(super) fn set_undeclared_name(&mut self, undeclared_name: Option<Arc<str>>) {
+        self.undeclared_name = undeclared_name;
     }
 
     /// Polls the handler of the call: under its deadline, in its trace, and watched if it may be logged.
@@ -273,7 +275,7 @@ impl CallGuard {
                     }
                 };
                 self.shared().access.log(is_picked, took, busy, || Entry {
-                    method: match &self.called {
+                    method: match &self.undeclared_name {
                         Some(name) => name.to_string(),
                         None => self.shared().table.full_name(self.method),
                     },

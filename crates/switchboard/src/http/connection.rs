@@ -195,7 +195,7 @@ struct RequestRouter {
     /// The service for gRPC and gRPC-Web, whose errors differ.
     grpc: ConnectRpcService<Dispatch>,
     /// The services for methods that no service declares, if there is a fallback for them.
-    others: Option<Box<UndeclaredServices>>,
+    undeclared: Option<Box<UndeclaredServices>>,
     rest: rest::Caller,
     dispatch: Arc<Dispatch>,
     shared: Arc<HttpState>,
@@ -246,10 +246,10 @@ impl RequestRouter {
                 .with_deadline_policy(DeadlinePolicy::new().with_enforce_on_streams(true))
                 .with_limits(message_limits(message))
         };
-        let others = shared.table.takes_others().then(|| {
-            let streams = service(Arc::new(dispatch.taking(Kind::Bidi)));
+        let undeclared = shared.table.accepts_undeclared().then(|| {
+            let streams = service(Arc::new(dispatch.with_undeclared(Kind::Bidi)));
             Box::new(UndeclaredServices {
-                connect: service(Arc::new(dispatch.taking(Kind::Unary))),
+                connect: service(Arc::new(dispatch.with_undeclared(Kind::Unary))),
                 grpc: streams.clone().with_compression(standard.grpc_compression()),
                 streams,
             })
@@ -258,7 +258,7 @@ impl RequestRouter {
         RequestRouter {
             grpc: connect.clone().with_compression(standard.grpc_compression()),
             connect,
-            others,
+            undeclared,
             rest,
             dispatch,
             jsonrpc: JsonRpc::new(peer, &connection_memory, limits, shard),
@@ -368,12 +368,12 @@ impl RequestRouter {
         let silence = (request.version() < Version::HTTP_2).then_some(self.silence_max);
         let table = &self.shared.table;
         let declared = table.find_called(path);
-        let kind_from_request = match (&self.others, declared) {
+        let kind_from_request = match (&self.undeclared, declared) {
             (Some(_), None) => kind_of_request(&request),
             _ => None,
         };
-        let other = || dispatch::other(&self.shared, path, kind_from_request?);
-        let method = declared.or_else(|| other().map(|found| found.method));
+        let undeclared = || dispatch::undeclared(&self.shared, path, kind_from_request?);
+        let method = declared.or_else(|| undeclared().map(|found| found.method));
         if let Some(refused) =
             refusal::refuse(&self.shared, method, request.method(), path, request.headers())
         {
@@ -411,10 +411,10 @@ impl RequestRouter {
         let (number, connection_memory) = (request.body().number(), self.connection_memory.clone());
         let sent_as = request.headers().get(CONTENT_TYPE).cloned();
         let request = request.map(|body| DecodedBody::new(body, text, silence).checked(envelopes, uploads));
-        let service = match (&self.others, method.filter(|_| declared.is_none())) {
-            (Some(others), Some(_)) if is_grpc => &others.grpc,
-            (Some(others), Some(_)) if kind_from_request == Some(Kind::Unary) => &others.connect,
-            (Some(others), Some(_)) => &others.streams,
+        let service = match (&self.undeclared, method.filter(|_| declared.is_none())) {
+            (Some(services), Some(_)) if is_grpc => &services.grpc,
+            (Some(services), Some(_)) if kind_from_request == Some(Kind::Unary) => &services.connect,
+            (Some(services), Some(_)) => &services.streams,
             _ if is_grpc => &self.grpc,
             _ => &self.connect,
         };

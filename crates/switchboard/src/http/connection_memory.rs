@@ -7,7 +7,7 @@
 //! | requests | bodies while they are collected, messages until their call ends, queues of streams |
 //! | replies | until the socket has taken them: hyper drops a piece then |
 //!
-//! Under memory pressure, if a connection holds more than the line, its requests do not begin and its streams of
+//! Under memory pressure, if a connection holds more than the read limit, its requests do not begin and its streams of
 //! replies wait. Its socket is not read either, unless the excess is replies; then HTTP/2 grants no window. The
 //! connection still reads a little from time to time, because window updates and cancellations of the peer arrive
 //! there.
@@ -16,7 +16,7 @@ use crate::{
     Status,
     connection::Wakes,
     http::HttpState,
-    memory::{LARGE, Level, PAUSE, Room},
+    memory::{LARGE, PAUSE, Pressure, Restrictions},
     serving::going_away,
 };
 use bytes::Bytes;
@@ -169,37 +169,45 @@ impl ConnectionMemory {
         self.parts[part as usize].load(Relaxed)
     }
 
-    /// Returns the free memory, and updates whether the connection counts as paused.
-    fn look(&self) -> Room {
+    /// Returns the restrictions, and updates whether the connection counts as paused.
+    fn look(&self) -> Restrictions {
         let was_paused = self.paused.load(Relaxed);
-        let room = self.shared.memory.room(was_paused);
-        if room.level != Level::Calm || was_paused {
-            let paused = room.level != Level::Calm && self.total() > room.line;
+        let restrictions = self.shared.memory.restrictions(was_paused);
+        if restrictions.pressure != Pressure::Normal || was_paused {
+            let paused = restrictions.pressure != Pressure::Normal && self.total() > restrictions.read_limit;
             if self.paused.swap(paused, Relaxed) != paused {
                 self.shared.memory.pause(paused);
                 self.wakes.set_paused(paused);
             }
         }
-        room
+        restrictions
     }
 
     /// Ready when a request may begin. Calls that have begun continue; otherwise no memory would be released.
     pub(super) fn poll_begin(&self, cx: &mut Context<'_>, pause: &mut Pause) -> Poll<()> {
-        self.poll_room(cx, pause, |room| self.part(Part::Requests) + self.part(Part::Replies) > room.line)
+        self.poll_memory(cx, pause, |restrictions| {
+            self.part(Part::Requests) + self.part(Part::Replies) > restrictions.read_limit
+        })
     }
 
     /// Ready when a stream may send its next message.
     pub(super) fn poll_reply(&self, cx: &mut Context<'_>, pause: &mut Pause) -> Poll<()> {
-        self.poll_room(cx, pause, |room| {
-            self.part(Part::Replies) > if room.level == Level::Full { 0 } else { room.line }
+        self.poll_memory(cx, pause, |restrictions| {
+            self.part(Part::Replies)
+                > if restrictions.pressure == Pressure::Exhausted { 0 } else { restrictions.read_limit }
         })
     }
 
     /// Ready when the wait ends. It checks again at intervals, for which it needs the timer.
-    fn poll_room(&self, cx: &mut Context<'_>, pause: &mut Pause, waits: impl Fn(Room) -> bool) -> Poll<()> {
+    fn poll_memory(
+        &self,
+        cx: &mut Context<'_>,
+        pause: &mut Pause,
+        waits: impl Fn(Restrictions) -> bool,
+    ) -> Poll<()> {
         loop {
-            let room = self.look();
-            if room.level == Level::Calm || !waits(room) {
+            let restrictions = self.look();
+            if restrictions.pressure == Pressure::Normal || !waits(restrictions) {
                 *pause = None;
                 return Poll::Ready(());
             }
@@ -213,21 +221,30 @@ impl ConnectionMemory {
     /// The memory budget is exhausted and too many bytes of bodies are unread: the connection must end.
     #[inline]
     pub(super) fn poll_read(&self, cx: &mut Context<'_>, pause: &mut Pause) -> Poll<io::Result<()>> {
-        let room = self.look();
-        if room.level == Level::Calm { Poll::Ready(Ok(())) } else { self.poll_scarce(room, cx, pause) }
+        let restrictions = self.look();
+        if restrictions.pressure == Pressure::Normal {
+            Poll::Ready(Ok(()))
+        } else {
+            self.poll_scarce(restrictions, cx, pause)
+        }
     }
 
     #[cold]
-    fn poll_scarce(&self, room: Room, cx: &mut Context<'_>, pause: &mut Pause) -> Poll<io::Result<()>> {
+    fn poll_scarce(
+        &self,
+        restrictions: Restrictions,
+        cx: &mut Context<'_>,
+        pause: &mut Pause,
+    ) -> Poll<io::Result<()>> {
         let mut unread = self.unread();
-        if room.level == Level::Full && unread.bytes > BODY_MAX {
-            let status = self.shared.memory.cuts();
+        if restrictions.pressure == Pressure::Exhausted && unread.bytes > BODY_MAX {
+            let status = self.shared.memory.aborts();
             tracing::warn!("http connection closed: {}", status.message());
             return Poll::Ready(Err(io::Error::other(status.message().to_owned())));
         }
         // The bytes that are read go into queues and bodies. Replies do not count: window updates and cancellations of
         // the peer release them.
-        if unread.bytes + self.part(Part::Requests) > room.line {
+        if unread.bytes + self.part(Part::Requests) > restrictions.read_limit {
             unread.reader = Some(cx.waker().clone());
             return poll_pause(cx, pause).map(Ok);
         }
@@ -294,7 +311,7 @@ impl ConnectionMemory {
     /// Returns the status that refuses the rest of a request of which `bytes` have arrived, if memory does not suffice,
     /// and records it.
     fn aborts(&self, request: u64, bytes: usize) -> Option<Status> {
-        if bytes <= BODY_MAX || self.shared.memory.room(false).level < Level::Hard {
+        if bytes <= BODY_MAX || self.shared.memory.restrictions(false).pressure < Pressure::Severe {
             return None;
         }
         let status = self.shared.memory.refuses_rest();
@@ -373,12 +390,12 @@ impl MemoryCharge {
     /// Returns the status that refuses a reply of this length, if memory does not suffice for it.
     pub(super) fn drops(&self, method: MethodId, bytes: usize) -> Option<Status> {
         let memory = &self.connection_memory.shared.memory;
-        let room = memory.room(false);
+        let restrictions = memory.restrictions(false);
         self.notes(method, bytes);
-        if bytes <= LARGE && room.level != Level::Calm {
+        if bytes <= LARGE && restrictions.pressure != Pressure::Normal {
             memory.note_small(method);
         }
-        (bytes > LARGE && bytes > room.left).then(|| memory.drops(bytes))
+        (bytes > LARGE && bytes > restrictions.reply_bytes_max).then(|| memory.drops(bytes))
     }
 
     /// Records a call that holds this many bytes of replies.

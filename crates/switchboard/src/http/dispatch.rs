@@ -43,7 +43,7 @@ pub(super) struct Dispatch {
     metadata: MetadataLimits,
     message_bytes_max: u32,
     /// Kind as which undeclared methods are called, if there is a fallback for them.
-    takes_others: Option<Kind>,
+    accepts_undeclared: Option<Kind>,
     grpc: Arc<Peer>,
     grpc_web: Arc<Peer>,
     connect: Arc<Peer>,
@@ -78,7 +78,7 @@ impl Dispatch {
             connection_memory: connection_memory.clone(),
             metadata: MetadataLimits::new(limits),
             message_bytes_max: limits.get(Limit::MessageBytesMax) as u32,
-            takes_others: None,
+            accepts_undeclared: None,
             grpc: speaks("grpc"),
             grpc_web: speaks("grpc-web"),
             connect: speaks("connect"),
@@ -91,14 +91,14 @@ impl Dispatch {
     }
 
     /// Returns a copy that calls undeclared methods as methods of this kind.
-    pub(super) fn taking(&self, kind: Kind) -> Dispatch {
-        Dispatch { takes_others: Some(kind), ..self.clone() }
+    pub(super) fn with_undeclared(&self, kind: Kind) -> Dispatch {
+        Dispatch { accepts_undeclared: Some(kind), ..self.clone() }
     }
 
     /// Finds the method at this path.
     fn find(&self, path: &str) -> Option<Found> {
         let found = self.shared.table.find_called(path).map(Found::from);
-        found.or_else(|| other(&self.shared, path, self.takes_others?))
+        found.or_else(|| undeclared(&self.shared, path, self.accepts_undeclared?))
     }
 
     fn begin(
@@ -109,18 +109,18 @@ impl Dispatch {
         request: usize,
     ) -> Result<PreparedCall> {
         let table = &self.shared.table;
-        let Found { method, called } = found;
-        let (service, index) = table.place(method);
+        let Found { method, undeclared_name } = found;
+        let (service, index) = table.service_and_index(method);
         let (service_info, info) = (table.service(method), table.info(method));
         let peer = self.peer(context);
         let protocol = context.protocol().unwrap_or(Protocol::Connect);
         let mut call_guard =
             CallGuard::new(&self.connection_memory, self.shard, method, context.deadline(), peer, request)?;
         let deadline = call_guard.deadline();
-        call_guard.set_called(called.clone());
+        call_guard.set_undeclared_name(undeclared_name.clone());
         let mut metadata = convert::metadata(context.headers(), &self.metadata)
             .inspect_err(|status| call_guard.end(status.code()))?;
-        metadata.set_called(called);
+        metadata.set_undeclared_name(undeclared_name);
         let cx = Cx::new(peer, service_info, info, deadline, metadata);
         call_guard.set_trace(cx.shared_trace());
         Ok(PreparedCall {
@@ -226,7 +226,7 @@ impl Dispatch {
                 }
                 let poll = call_guard.poll(|| handler.as_mut().poll(cx));
                 if let Some(requests) = &requests {
-                    call_guard.holds(requests.held());
+                    call_guard.holds(requests.queued_bytes());
                 }
                 if poll.is_pending() {
                     call_guard.park(cx.waker());
@@ -351,14 +351,14 @@ impl PendingReply {
 
 /// Returns the fallback method for an undeclared path, if there is a fallback. Health never goes to the fallback, and
 /// reflection does not if the server has services to describe.
-pub(super) fn other(shared: &Arc<HttpState>, path: &str, kind: Kind) -> Option<Found> {
+pub(super) fn undeclared(shared: &Arc<HttpState>, path: &str, kind: Kind) -> Option<Found> {
     let table = &shared.table;
-    if !table.takes_others() {
+    if !table.accepts_undeclared() {
         return None;
     }
     let reflects = path.starts_with("grpc.reflection.") && table.services().is_empty();
     let is_own = !reflects && Standard::of(shared).router().lookup(path).is_some();
-    if is_own { None } else { table.other(path, kind) }
+    if is_own { None } else { table.undeclared(path, kind) }
 }
 
 /// Status of a call whose deadline has passed; `allowed` is the time that its caller or a limit of the server gave it.

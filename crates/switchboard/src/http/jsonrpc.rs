@@ -16,7 +16,7 @@ use ::http::{
 };
 use bytes::Bytes;
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
-use switchboard_wire::jsonrpc::{self, Batch, Body, ErrorObject};
+use switchboard_wire::jsonrpc::{self, BatchResponse, Body, ErrorObject};
 
 /// Paths of JSON-RPC; the path of a method has two parts.
 const PATHS: [&str; 2] = ["/", "/rpc"];
@@ -139,7 +139,7 @@ impl JsonRpc {
     }
 
     async fn batch(&self, entries: &[Bytes], common: &Result<Common>) -> Response<Reply> {
-        let mut responses = Batch::new(self.message_bytes_max);
+        let mut responses = BatchResponse::new(self.message_bytes_max);
         let mut running = Vec::new();
         for entry in entries {
             match self.begin(entry, common) {

@@ -116,8 +116,8 @@ impl Replies {
 
     /// Reports the memory that its messages hold.
     fn report_held(&mut self) {
-        let requests = self.requests.as_ref().map_or(0, Requests::held);
-        self.call_guard.streams(requests, self.items.held());
+        let requests = self.requests.as_ref().map_or(0, Requests::queued_bytes);
+        self.call_guard.streams(requests, self.items.queued_bytes());
     }
 
     fn fail(&mut self, status: &Status, head: &Metadata) -> ConnectError {
@@ -192,7 +192,7 @@ impl Items for Only {
         Poll::Ready(self.message.take().map(|message| Ok(message.into())))
     }
 
-    fn held(&self) -> usize {
+    fn queued_bytes(&self) -> usize {
         self.message.as_ref().map_or(0, Bytes::len)
     }
 

@@ -53,7 +53,7 @@ impl Requests {
     }
 
     /// Bytes that wait for the handler.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn queued_bytes(&self) -> usize {
         self.queue.bytes() + self.waiting.as_ref().map_or(0, |message| message.bytes.len())
     }
 

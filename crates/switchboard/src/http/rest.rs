@@ -225,7 +225,7 @@ impl Caller {
             }
             // Standard services, and calls of a method by its name, which Connect serves.
             let by_name = request.method() == Method::POST && name.split('/').count() == 2;
-            if by_name && kind.starts_with("application/") && self.shared.table.takes_others() {
+            if by_name && kind.starts_with("application/") && self.shared.table.accepts_undeclared() {
                 return Err(request);
             }
             if by_name && is_json && self.dispatch.lookup(name).is_none() {
@@ -315,7 +315,7 @@ impl Caller {
                 }
                 Err(_) => format!("nothing is at {path}"),
             };
-            if shared.table.takes_others() {
+            if shared.table.accepts_undeclared() {
                 text.push_str(
                     "; HTTP paths of services that are not declared here are unknown, call them by POST \
                      /package.Service/Method (a proxy learns paths from --reflect, --proto or --descriptor-set)",

@@ -10,7 +10,11 @@ use super::{
     timeout,
     unary_call::{self, UnaryCall},
 };
-use crate::{Limits, Metadata, Peer, Result, http::HttpState, http_fields::thrift::kind};
+use crate::{
+    Limits, Metadata, Peer, Result,
+    http::HttpState,
+    http_fields::thrift::{KINDS, kind},
+};
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
@@ -117,7 +121,7 @@ impl Thrift {
         let deadline =
             timeout::read(headers)?.map(|timeout| crate::clock::after(crate::clock::now(), timeout));
         let (connection_memory, shard, peer) = (&self.connection_memory, self.shard, &self.peer);
-        let method = Found { method: call.method, called: call.called.clone() };
+        let method = Found { method: call.method, undeclared_name: call.undeclared_name.clone() };
         UnaryCall { connection_memory, shard, peer, method, codec: call.codec, message, metadata, deadline }
             .begin()
     }

@@ -70,14 +70,14 @@ impl UnaryCall<'_> {
     pub(super) fn begin(self) -> Result<Handler> {
         let UnaryCall { connection_memory, shard, peer, method, codec, message, mut metadata, deadline } =
             self;
-        let Found { method, called } = method;
-        metadata.set_called(called.clone());
+        let Found { method, undeclared_name } = method;
+        metadata.set_undeclared_name(undeclared_name.clone());
         let shared = connection_memory.shared();
         let table = &shared.table;
         let mut call_guard = CallGuard::new(connection_memory, shard, method, deadline, peer, message.len())?;
         call_guard.received(message.len());
-        call_guard.set_called(called);
-        let (service, index) = table.place(method);
+        call_guard.set_undeclared_name(undeclared_name);
+        let (service, index) = table.service_and_index(method);
         let (service_info, info) = (table.service(method), table.info(method));
         let deadline = call_guard.deadline();
         let cx = Cx::new(peer, service_info, info, deadline, metadata);

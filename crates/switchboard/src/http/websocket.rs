@@ -153,7 +153,7 @@ impl Upgrade {
                 accepted.peer.wire = "native";
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
                 let encodings = accepted.shared.compression.encodings();
-                let wire = native::Server::new(limits, table).taking(encodings);
+                let wire = native::Server::new(limits, table).with_encodings(encodings);
                 Connection::new(accepted, wire).inside_websocket().await;
             }
             Carries::Rpcx => {
@@ -163,15 +163,15 @@ impl Upgrade {
                 accepted.peer.wire = "rpcx";
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
                 let encodings = accepted.shared.compression.encodings();
-                let wire = rpcx::Server::new(limits, table).taking(encodings);
-                Connection::new(accepted, wire).inside_websocket().foreign().await;
+                let wire = rpcx::Server::new(limits, table).with_encodings(encodings);
+                Connection::new(accepted, wire).inside_websocket().erased().await;
             }
             Carries::JsonRpc => {
                 let mut accepted = accepted(io, input);
                 accepted.peer.wire = "jsonrpc";
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
                 let wire = jsonrpc::Server::websocket(limits, table, self.metadata, self.deflate);
-                Connection::new(accepted, wire).inside_websocket().foreign().await;
+                Connection::new(accepted, wire).inside_websocket().erased().await;
             }
         }
     }

@@ -88,7 +88,7 @@ impl Text {
         let what = "replies dropped because memory was short";
         self.plain_counter("switchboard_memory_dropped", what, memory.dropped);
         let what = "connections closed in the middle of a large message";
-        self.plain_counter("switchboard_memory_cut", what, memory.cut);
+        self.plain_counter("switchboard_memory_aborted", what, memory.aborted);
     }
 
     fn tls(&mut self, tls: &TlsStats) {

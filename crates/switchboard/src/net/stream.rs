@@ -221,7 +221,7 @@ pub(crate) async fn dial(
 ) -> Result<Box<dyn Io>> {
     let failed = |why: String| {
         Status::unavailable(format!("connect to {address}: {why}"))
-            .with_origin(crate::Origin::Path)
+            .with_origin(crate::Origin::Connection)
             .with_retry(crate::Retry::Safe)
     };
     let dialled = async {

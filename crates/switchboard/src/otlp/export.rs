@@ -4,7 +4,7 @@
 use super::{Counts, Settings, json, spans::Span};
 use crate::{
     Result, ServerStats,
-    web::{Ask, Site},
+    web::{HttpRequest, Site},
 };
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -104,15 +104,15 @@ impl Exporter {
     async fn send(&self, path: &str, body: String) -> Result<()> {
         let mut headers = self.settings.headers.clone();
         headers.push(("content-type", "application/json".to_owned()));
-        let ask = Ask {
+        let request = HttpRequest {
             method: "POST",
             path,
             headers: &headers,
             body: body.as_bytes(),
             limit: self.settings.timeout,
-            ..Ask::default()
+            ..HttpRequest::default()
         };
-        self.site.call(ask).await.map(drop)
+        self.site.call(request).await.map(drop)
     }
 
     fn note(&mut self, sent: Result<()>) {

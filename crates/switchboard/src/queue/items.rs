@@ -18,7 +18,7 @@ pub(crate) trait Items: Send {
     /// produced as many messages as it may buffer.
     fn poll_ahead(self: Pin<&mut Self>, _cx: &mut Context<'_>) {}
     /// Bytes of messages that were produced and not taken yet.
-    fn held(&self) -> usize;
+    fn queued_bytes(&self) -> usize;
     /// Metadata for the head that was not taken yet. It is sent with the first message. It is sent earlier if there is
     /// some and the next message is not ready, because a caller may wait for it before it sends more. Metadata that is
     /// added later is sent with the end.
@@ -65,8 +65,8 @@ impl<P: Passing> Items for P {
         self.items_mut().poll_ahead(cx);
     }
 
-    fn held(&self) -> usize {
-        self.items().held()
+    fn queued_bytes(&self) -> usize {
+        self.items().queued_bytes()
     }
 
     fn head(&self) -> Metadata {

@@ -235,10 +235,10 @@ mod tests {
     #[tokio::test]
     async fn a_file_has_the_size_that_was_announced() {
         let (_running, channel, mut sent) = start().await;
-        for (announced, written, read) in
+        for (declared, written, read) in
             [(3, 5, Ok(3)), (5, 3, Err(io::ErrorKind::UnexpectedEof)), (0, 0, Ok(0))]
         {
-            let mut pipe = upload(&channel, &File::new("x").size(announced)).await.unwrap();
+            let mut pipe = upload(&channel, &File::new("x").size(declared)).await.unwrap();
             pipe.write_all(&vec![1; written]).await.unwrap();
             drop(pipe);
             let (_, content) = sent.recv().await.unwrap();

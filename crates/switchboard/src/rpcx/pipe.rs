@@ -18,7 +18,7 @@ use tokio::{
 #[derive(Debug)]
 pub struct Pipe {
     socket: TcpStream,
-    /// Remaining bytes, if the peer has announced the size.
+    /// Remaining bytes, if the peer has declared the size.
     left: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl Pipe {
 }
 
 impl AsyncRead for Pipe {
-    /// Bytes beyond the announced size are not read; an earlier end is `UnexpectedEof`.
+    /// Bytes beyond the declared size are not read; an earlier end is `UnexpectedEof`.
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -103,12 +103,12 @@ fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<ServerState>, http: Http, res
         }
         let (socket, address) = (peer.counts.clone(), peer.address.as_str().into());
         let (wakes, began) = (wakes.clone(), Instant::now());
-        open.insert(key, Open { wakes, cut: None, socket, address, began, carrier: None });
+        open.insert(key, Open { wakes, abort_handle: None, socket, address, began, carrier: None });
     }
     let tally = shared.metrics.peers.enter(peer.socket.map(|socket| socket.ip()), &peer.address);
     peer.tally = Some(tally.clone());
     let (listed, resolved) = (Listed { key, shared: shared.clone(), tally }, resolved.clone());
-    let cut = runtime::deal(move |shard| async move {
+    let abort_handle = runtime::deal(move |shard| async move {
         match pipe.adopt() {
             Ok(io) => serve(io, peer, listed.shared.clone(), http, &resolved, wakes, shard).await,
             Err(error) => tracing::warn!(peer = %peer.address, "closed: {error}"),
@@ -116,9 +116,9 @@ fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<ServerState>, http: Http, res
         drop(listed);
     });
     match shared.open().get_mut(&key) {
-        Some(open) => open.cut = Some(cut),
+        Some(open) => open.abort_handle = Some(abort_handle),
         // All connections were aborted meanwhile, or this one has ended already.
-        None => cut.abort(),
+        None => abort_handle.abort(),
     }
 }
 
@@ -171,7 +171,7 @@ async fn serve(
     match detected.protocol {
         Protocol::Native => {
             let encodings = shared.compression.encodings();
-            let wire = |limits| native::Server::new(limits, shared.table.clone()).taking(encodings);
+            let wire = |limits| native::Server::new(limits, shared.table.clone()).with_encodings(encodings);
             let (connection, aging) = speak("native", detected, wire, &shared, resolved, wakes, shard);
             match aging {
                 None => connection.await,
@@ -188,31 +188,31 @@ async fn serve(
             };
             let encodings = shared.compression.encodings();
             let wire = |limits| {
-                baidu::Server::new(limits, shared.table.clone()).taking(encodings).with_layout(layout)
+                baidu::Server::new(limits, shared.table.clone()).with_encodings(encodings).with_layout(layout)
             };
-            foreign(speak(layout.name(), detected, wire, &shared, resolved, wakes, shard)).await;
+            run_erased(speak(layout.name(), detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Erpc => {
             let wire = |limits| erpc::Server::new(limits, shared.table.clone());
-            foreign(speak("erpc", detected, wire, &shared, resolved, wakes, shard)).await;
+            run_erased(speak("erpc", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::JsonRpc => {
             let wire = |limits| jsonrpc::Server::lines(limits, shared.table.clone());
-            foreign(speak("jsonrpc", detected, wire, &shared, resolved, wakes, shard)).await;
+            run_erased(speak("jsonrpc", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Kiss => {
             let encodings = shared.compression.encodings();
-            let wire = |limits| kiss::Server::new(limits, shared.table.clone()).taking(encodings);
-            foreign(speak("kiss", detected, wire, &shared, resolved, wakes, shard)).await;
+            let wire = |limits| kiss::Server::new(limits, shared.table.clone()).with_encodings(encodings);
+            run_erased(speak("kiss", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Rpcx => {
             let encodings = shared.compression.encodings();
-            let wire = |limits| rpcx::Server::new(limits, shared.table.clone()).taking(encodings);
-            foreign(speak("rpcx", detected, wire, &shared, resolved, wakes, shard)).await;
+            let wire = |limits| rpcx::Server::new(limits, shared.table.clone()).with_encodings(encodings);
+            run_erased(speak("rpcx", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Thrift => {
             let wire = |limits| thrift::Server::new(limits, shared.table.clone());
-            foreign(speak("thrift", detected, wire, &shared, resolved, wakes, shard)).await;
+            run_erased(speak("thrift", detected, wire, &shared, resolved, wakes, shard)).await;
         }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
@@ -250,10 +250,10 @@ fn speak<W: ServerWire + Unpin>(
 }
 
 /// Runs the connection of a less common wire.
-fn foreign<W: ServerWire + Unpin + 'static>(
+fn run_erased<W: ServerWire + Unpin + 'static>(
     (connection, aging): (Connection<W>, Option<Aging>),
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    let connection = connection.foreign();
+    let connection = connection.erased();
     match aging {
         None => Box::pin(connection),
         Some(aging) => Box::pin(until_old(connection, aging)),

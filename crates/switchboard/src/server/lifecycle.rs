@@ -2,7 +2,7 @@
 
 use super::{
     Drained, Running,
-    announce::{Registration, Registrations},
+    registration::{RegistrationTemplate, Registrations},
 };
 #[cfg(feature = "http")]
 use crate::serving::Drain;
@@ -45,16 +45,16 @@ pub(super) struct Hooks {
 pub struct Stopped {
     /// Duration of the shutdown.
     pub took: Duration,
-    /// Calls that did not end during the drain and were ended with `Unavailable`.
-    pub calls: Vec<CutCalls>,
+    /// Calls that did not end during the drain and were aborted with `Unavailable`.
+    pub calls: Vec<AbortedCalls>,
     /// Connections that were closed forcibly, by protocol.
-    pub connections: Vec<CutConnections>,
+    pub connections: Vec<AbortedConnections>,
 }
 
 /// Calls of one method that did not end during the drain.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct CutCalls {
+pub struct AbortedCalls {
     /// Full name, `package.Service/Method`.
     pub method: String,
     /// Their wire, as in [`WireStats::wire`](crate::WireStats::wire).
@@ -66,7 +66,7 @@ pub struct CutCalls {
 /// Connections of one protocol that were closed forcibly.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct CutConnections {
+pub struct AbortedConnections {
     /// Their protocol, as in [`CarrierStats::protocol`](crate::CarrierStats::protocol); `none` if it was not
     /// detected yet.
     pub protocol: &'static str,
@@ -84,11 +84,11 @@ impl Stopped {
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "stopped after {} ms", self.took.as_millis())?;
-        for cut in &self.calls {
-            write!(f, "; {} of {} ({}) were ended", plural(cut.calls, "call"), cut.method, cut.wire)?;
+        for AbortedCalls { method, wire, calls } in &self.calls {
+            write!(f, "; aborted {} of {method} ({wire})", plural(*calls, "call"))?;
         }
-        for cut in &self.connections {
-            write!(f, "; {} ({}) had to be cut", plural(cut.connections, "connection"), cut.protocol)?;
+        for AbortedConnections { protocol, connections } in &self.connections {
+            write!(f, "; aborted {} ({protocol})", plural(*connections, "connection"))?;
         }
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Running {
     /// Returns the error of a hook, or of an invalid registration.
     pub(super) async fn begin(
         &mut self,
-        templates: &[Registration],
+        templates: &[RegistrationTemplate],
         services: &[&str],
         notice: Duration,
     ) -> Result<(), Error> {
@@ -126,7 +126,7 @@ impl Running {
 
     /// Shuts down in these steps, and returns the calls and connections that were ended forcibly:
     ///
-    /// 1. Probes report that the server is not ready, registries are updated, which takes [`announce_notice`]
+    /// 1. Probes report that the server is not ready, registries are updated, which takes [`registration_notice`]
     ///    if there are any, and the hooks of [`on_stop`] run.
     /// 2. For the time of [`notice`] the server continues to serve, including new callers, so that the change
     ///    can spread.
@@ -137,7 +137,7 @@ impl Running {
     /// Always ends, at the latest after `notice` plus `hard`, including the hooks. Cancel safe: dropping the
     /// future closes everything.
     ///
-    /// [`announce_notice`]: super::Server::announce_notice
+    /// [`registration_notice`]: super::Server::registration_notice
     /// [`on_stop`]: super::Server::on_stop
     /// [`notice`]: super::Server::notice
     pub async fn stop(mut self, drain: Duration, hard: Duration) -> Stopped {
@@ -150,7 +150,7 @@ impl Running {
 
     /// Stops accepting, sends every peer a drain notice, lets calls end, and closes the remaining connections
     /// after `limit`. Before that, the hooks of [`on_stop`](super::Server::on_stop) run and the
-    /// [registrations](super::Server::announce) are removed and the change spreads, for which `limit` applies
+    /// [registrations](super::Server::register) are removed and the change spreads, for which `limit` applies
     /// as well. Always ends.
     ///
     /// Cancel safe: dropping the future closes every connection.
@@ -159,7 +159,7 @@ impl Running {
         self.set_phase(Phase::Stopping);
         self.leave(crate::clock::after(began, limit)).await;
         let stopped = self.wind_down(Duration::MAX, limit, began).await;
-        Drained { cut: stopped.connections.iter().map(|cut| cut.connections as usize).sum() }
+        Drained { aborted: stopped.connections.iter().map(|aborted| aborted.connections as usize).sum() }
     }
 
     /// Sets the phase, which probes on HTTP report.
@@ -173,7 +173,7 @@ impl Running {
         self.hooks.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the hooks and removes the [registrations](super::Server::announce), concurrently, until `end` at
+    /// Runs the hooks and removes the [registrations](super::Server::register), concurrently, until `end` at
     /// most.
     async fn leave(&mut self, end: Instant) {
         let mut hooks = tokio::task::JoinSet::new();
@@ -222,14 +222,14 @@ impl Running {
 }
 
 impl ServerState {
-    pub(super) fn cut_all(&self) {
+    pub(super) fn abort_all(&self) {
         let all = std::mem::take(&mut *self.open());
         for connection in all.into_values() {
             if let Some(carrier) = connection.carrier {
                 self.metrics.end(carrier);
             }
-            if let Some(cut) = connection.cut {
-                cut.abort();
+            if let Some(abort_handle) = connection.abort_handle {
+                abort_handle.abort();
             }
         }
     }
@@ -245,17 +245,17 @@ impl ServerState {
     }
 
     /// Ends the remaining calls; returns them.
-    fn end_calls(&self) -> Vec<CutCalls> {
+    fn end_calls(&self) -> Vec<AbortedCalls> {
         let methods = self.metrics.methods();
-        let cut = methods.iter().flat_map(|method| {
+        let aborted = methods.iter().flat_map(|method| {
             let waiting = method.wires.iter().filter(|wire| wire.in_flight > 0);
-            waiting.map(|wire| CutCalls {
+            waiting.map(|wire| AbortedCalls {
                 method: method.name.clone(),
                 wire: wire.wire,
                 calls: wire.in_flight,
             })
         });
-        let cut = cut.collect();
+        let aborted = aborted.collect();
         self.ending.store(true, Ordering::Relaxed);
         for connection in self.open().values() {
             connection.wakes.wake();
@@ -265,20 +265,20 @@ impl ServerState {
             self.flights.wake_all();
             self.drain_http.send_replace(Drain::Ending);
         }
-        cut
+        aborted
     }
 
     /// Returns the number of open connections by protocol.
-    fn left(&self) -> Vec<CutConnections> {
-        let mut left: Vec<CutConnections> = Vec::new();
+    fn left(&self) -> Vec<AbortedConnections> {
+        let mut left: Vec<AbortedConnections> = Vec::new();
         for open in self.open().values() {
             let protocol = open.carrier.map_or("none", Carrier::name);
-            match left.iter_mut().find(|cut| cut.protocol == protocol) {
-                Some(cut) => cut.connections += 1,
-                None => left.push(CutConnections { protocol, connections: 1 }),
+            match left.iter_mut().find(|aborted| aborted.protocol == protocol) {
+                Some(aborted) => aborted.connections += 1,
+                None => left.push(AbortedConnections { protocol, connections: 1 }),
             }
         }
-        left.sort_by_key(|cut| cut.protocol);
+        left.sort_by_key(|aborted| aborted.protocol);
         left
     }
 }

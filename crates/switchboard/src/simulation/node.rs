@@ -108,8 +108,8 @@ impl Node {
         }
         let instance = Instance::new("sim.Work", &self.front);
         server = server
-            .announce(registry.registry(&WIRES[0]), instance)
-            .announce_notice(Duration::from_millis(200));
+            .register(registry.registry(&WIRES[0]), instance)
+            .registration_notice(Duration::from_millis(200));
         server = server.result_cache(ResultCache::of("sim.Work/Write"));
         if let Some(bytes) = memory {
             server = server.limit(Limit::MemoryBytesMax, *bytes);

@@ -3,7 +3,7 @@
 use super::wires::Wire;
 use crate::{
     Result, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options},
+    discover::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration},
 };
 use std::{
     collections::BTreeMap,
@@ -111,25 +111,32 @@ impl Backend for WireBackend {
         })
     }
 
-    fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+    fn register<'a>(
+        &'a self,
+        instance: &'a Instance,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn Registration>>> {
         Box::pin(async move {
             let until = Instant::now() + ttl;
             self.registry.available_state()?.held.insert(instance.id.clone(), (instance.clone(), until));
             self.registry.0.changed.send_replace(());
-            Ok(Box::new(Registration { registry: self.registry.clone(), id: instance.id.clone(), ttl })
-                as Box<dyn Held>)
+            Ok(Box::new(SimulatedRegistration {
+                registry: self.registry.clone(),
+                id: instance.id.clone(),
+                ttl,
+            }) as Box<dyn Registration>)
         })
     }
 }
 
 /// A registered instance.
-struct Registration {
+struct SimulatedRegistration {
     registry: SimRegistry,
     id: String,
     ttl: Duration,
 }
 
-impl Held for Registration {
+impl Registration for SimulatedRegistration {
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             let mut state = self.registry.available_state()?;

@@ -121,7 +121,7 @@ async fn attacked(wire: &'static Wire) {
     }
     let stopped = soon(served.running.stop(Duration::from_secs(10), Duration::from_secs(15))).await;
     if !stopped.is_clean() {
-        faults.push(format!("the drain cut {stopped:?}"));
+        faults.push(format!("the drain aborted {stopped:?}"));
     }
     assert!(faults.is_empty(), "{}:\n{}", wire.name, faults.join("\n"));
 }

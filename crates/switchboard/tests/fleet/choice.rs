@@ -189,7 +189,7 @@ struct Last {
 
 impl Balance for Last {
     fn pick(&self, set: &Endpoints, pick: &Pick<'_>) -> Option<usize> {
-        let at = (0..set.len()).rev().find(|at| pick.takes(&set[*at]))?;
+        let at = (0..set.len()).rev().find(|at| pick.accepts(&set[*at]))?;
         self.picked.fetch_add(1, Ordering::SeqCst);
         Some(at)
     }

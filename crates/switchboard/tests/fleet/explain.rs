@@ -24,7 +24,7 @@ async fn every_candidate_says_what_keeps_it_from_the_call() {
         let explanation = channel.explain("test.Flaky/Read", None);
         let each = explanation.candidates.iter();
         let each: Vec<_> = each
-            .map(|candidate| (candidate.chosen, candidate.hindrance.clone().unwrap_or_default()))
+            .map(|candidate| (candidate.chosen, candidate.exclusion_reason.clone().unwrap_or_default()))
             .collect();
         (each, explanation.to_string())
     };

@@ -5,11 +5,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod aborts;
 mod auth;
 mod batches;
 mod channels;
 mod concurrency;
-mod cuts;
 mod exposure;
 mod fair;
 mod flags;

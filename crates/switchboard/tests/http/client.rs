@@ -203,7 +203,7 @@ async fn messages_are_compressed_both_ways_and_large_ones_refused() {
             let small = format!("{wire}&compression={compression}&message_bytes_max=1000");
             let client = Client::to(&running, &small).await;
             let status = client.say(&long).await.unwrap_err();
-            assert_eq!((status.code(), status.origin()), (Code::ResourceExhausted, Origin::Here), "{small}");
+            assert_eq!((status.code(), status.origin()), (Code::ResourceExhausted, Origin::Local), "{small}");
             assert!(status.message().contains("over the limit of 1000 bytes"), "{small}: {status}");
             let status = client.say("you").reply_bytes_max(4).await.unwrap_err();
             assert!(status.message().contains("reply_bytes_max"), "{small}: {status}");

@@ -51,7 +51,11 @@ async fn pages_of_proxies_become_statuses_that_name_them() {
         for wire in ["connect", "grpc-web"] {
             let client = Client::new(Channel::connect(&format!("{url}?wire={wire}&http=1")).await.unwrap());
             let status = client.say("you").await.unwrap_err();
-            assert_eq!((status.code(), status.origin()), (code, Origin::Path), "{wire} {line}: {status}");
+            assert_eq!(
+                (status.code(), status.origin()),
+                (code, Origin::Connection),
+                "{wire} {line}: {status}"
+            );
             assert!(status.message().contains("content type text/html"), "{wire} {line}: {status}");
             let mut stream = client.count("").await.unwrap();
             assert_eq!(stream.next().await.unwrap_err().code(), code, "{wire} {line}");
@@ -72,7 +76,7 @@ async fn servers_that_die_are_found_again() {
         }
         running.drain(Duration::ZERO).await;
         let lost = hanging.await.unwrap().unwrap_err();
-        assert_eq!((lost.code(), lost.origin()), (Code::Unavailable, Origin::Path), "{wire}: {lost}");
+        assert_eq!((lost.code(), lost.origin()), (Code::Unavailable, Origin::Connection), "{wire}: {lost}");
         assert!(lost.message().contains(&address), "{wire}: {lost}");
         let dead = client.say("you").await.unwrap_err();
         assert_eq!((dead.code(), dead.retry()), (Code::Unavailable, Retry::Safe), "{wire}: {dead}");

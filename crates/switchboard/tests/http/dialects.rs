@@ -312,7 +312,7 @@ async fn drain_lets_streams_end_and_kill_drops_their_handlers() {
     assert!(chat.message::<StringValue>().await.unwrap().is_some());
     chat.close_send();
     assert!(chat.message::<StringValue>().await.unwrap().is_none());
-    assert_eq!(drained.await.unwrap().cut, 0);
+    assert_eq!(drained.await.unwrap().aborted, 0);
 
     let (echo, running) = start(&[]).await;
     let caller = self::caller(&running, Protocol::Grpc, CodecFormat::Proto).await;

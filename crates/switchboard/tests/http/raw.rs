@@ -224,7 +224,7 @@ async fn closed_connection_cancels_the_handler() {
 }
 
 #[tokio::test]
-async fn drain_lets_an_open_stream_end_and_cuts_what_does_not() {
+async fn drain_lets_an_open_stream_end_and_aborts_what_does_not() {
     let (_, running) = start(&[]).await;
     let mut stream = dial(&running).await;
     let mut idle = dial(&running).await;
@@ -245,7 +245,7 @@ async fn drain_lets_an_open_stream_end_and_cuts_what_does_not() {
     assert_eq!(chunk(&mut stream).await, b"\0\0\0\0\x05\"<a>\"");
     stream.write_all(b"0\r\n\r\n").await.unwrap();
     assert_eq!(chunk(&mut stream).await, b"\x02\0\0\0\x1e{\"metadata\":{\"x-end\":[\"bye\"]}}");
-    assert_eq!(drained.await.unwrap().cut, 0);
+    assert_eq!(drained.await.unwrap().aborted, 0);
 
     let (echo, running) = start(&[]).await;
     let mut stream = dial(&running).await;
@@ -253,7 +253,7 @@ async fn drain_lets_an_open_stream_end_and_cuts_what_does_not() {
     while running.stats().calls_in_flight == 0 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(running.drain(Duration::ZERO).await.cut, 1);
+    assert_eq!(running.drain(Duration::ZERO).await.aborted, 1);
     echo.dropped.acquire().await.unwrap().forget();
 }
 

@@ -156,5 +156,5 @@ async fn draining_server_waits_for_no_handshake() {
     })
     .await;
     let drained = soon(running.drain(std::time::Duration::from_secs(600))).await;
-    assert_eq!(drained.cut, 0);
+    assert_eq!(drained.aborted, 0);
 }

@@ -81,7 +81,7 @@ async fn drained_server_says_the_end_of_tls() {
     // rustls fails a stream that ends without a close_notify.
     let ended = beside(move || stream.read_to_end(&mut Vec::new()));
     assert!(soon(ended).await.is_ok());
-    assert_eq!(soon(drain).await.unwrap().cut, 0);
+    assert_eq!(soon(drain).await.unwrap().aborted, 0);
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn calls_in_flight_end_before_a_drain_does() {
         call.await.unwrap();
     }
     drop(channel);
-    assert_eq!(soon(running.drain(std::time::Duration::from_secs(600))).await.cut, 0);
+    assert_eq!(soon(running.drain(std::time::Duration::from_secs(600))).await.aborted, 0);
 }
 
 async fn mirror_of(channel: Channel) {

@@ -122,8 +122,8 @@ pub(crate) async fn run_server(address: &str, name: &str, registry: &str) -> Res
     let registry = switchboard_registry::connect(&registry.replace("tcp", "switchboard"))?;
     let server = Server::new()
         .add(WorkServer::new(Worker { name: name.to_owned() }))
-        .announce(registry, Instance::default())
-        .announce_notice(Duration::from_millis(200));
+        .register(registry, Instance::default())
+        .registration_notice(Duration::from_millis(200));
     until_input_ends(server.listen(address).start().await?).await;
     Ok(())
 }

@@ -34,7 +34,7 @@ pub(super) fn serve(args: &OverloadServerArgs) -> Result<(), String> {
     let server = server.listen("tcp://127.0.0.1:0");
     Runtime::new().workers(args.server.workers as usize).run(async move {
         let running = server.start().await.map_err(|error| error.to_string())?;
-        process::announce(running.url());
+        process::report_address(running.url());
         process::end_with_parent();
         std::future::pending().await
     })

@@ -84,7 +84,7 @@ pub(crate) fn run(args: &PeerArgs) -> Result<(), String> {
 fn serve(engine: Engine, host: IpAddr) -> Result<(), String> {
     let serving = async move {
         let running = switchboard::start(host).await?;
-        process::announce(running.url().trim_start_matches("tcp://"));
+        process::report_address(running.url().trim_start_matches("tcp://"));
         process::end_with_parent();
         std::future::pending().await
     };

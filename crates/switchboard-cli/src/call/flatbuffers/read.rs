@@ -7,7 +7,7 @@ use super::{
     type_name, union_of,
 };
 use switchboard_build::flatbuffers_interface::{Base, Enum, Interface, Member, Type};
-use switchboard_wire::flatbuffers::{Inline, Malformed, Place, Table, read_with};
+use switchboard_wire::flatbuffers::{Inline, Malformed, Position, Table, read_with};
 
 /// The form of JSON output.
 #[derive(Clone, Copy, Debug)]
@@ -43,9 +43,9 @@ impl Root<'_> {
     /// Bytes that are not such a table, or take more than `bytes_max` as JSON.
     pub(crate) fn read(self, message: &[u8], look: Look, bytes_max: usize) -> Result<String, Malformed> {
         let tables = Tables { interface: self.interface, look };
-        read_with(message, |place| {
+        read_with(message, |position| {
             let mut text = Text::new(look.compact, bytes_max);
-            tables.table(self.table, place, &mut text)?;
+            tables.table(self.table, position, &mut text)?;
             Ok(text.finish())
         })
     }
@@ -57,9 +57,9 @@ struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    fn table(&self, at: usize, place: Place<'_>, out: &mut Text) -> Result<(), Malformed> {
+    fn table(&self, at: usize, position: Position<'_>, out: &mut Text) -> Result<(), Malformed> {
         let item = &self.interface.tables[at];
-        let table = place.table_of(0)?;
+        let table = position.table_of(0)?;
         out.open('{');
         for field in &item.fields {
             let name = &field.name;
@@ -78,10 +78,10 @@ impl Tables<'_> {
                     }
                     shown.is_some()
                 }
-                (ty, _) => match table.place(field.number)? {
-                    Some(place) => {
+                (ty, _) => match table.position(field.number)? {
+                    Some(position) => {
                         out.field(name)?;
-                        self.value(ty, place, out)?;
+                        self.value(ty, position, out)?;
                         true
                     }
                     None => false,
@@ -116,27 +116,27 @@ impl Tables<'_> {
         out: &mut Text,
     ) -> Result<bool, Malformed> {
         let tag = table.bytes(number - 1, 1)?.map_or(0, u8::take);
-        let Some(place) = table.place(number)?.filter(|_| tag > 0) else { return Ok(false) };
+        let Some(position) = table.position(number)?.filter(|_| tag > 0) else { return Ok(false) };
         if self.is_for_programs() {
             if let Some(member) = self.member(union, tag) {
                 out.field(name)?;
-                self.variant(member, place, out)?;
+                self.variant(member, position, out)?;
             }
             return Ok(true);
         }
         out.field(&type_name(name))?;
         if let Some(member) = self.tag(union, tag, out) {
             out.field(name)?;
-            self.table(member, place, out)?;
+            self.table(member, position, out)?;
         }
         Ok(true)
     }
 
     /// Writes a union in the form of generated code.
-    fn variant(&self, member: &Member, place: Place<'_>, out: &mut Text) -> Result<(), Malformed> {
+    fn variant(&self, member: &Member, position: Position<'_>, out: &mut Text) -> Result<(), Malformed> {
         out.open('{');
         out.field(&member.variant)?;
-        self.table(member.table, place, out)?;
+        self.table(member.table, position, out)?;
         out.close('}');
         Ok(())
     }
@@ -151,9 +151,10 @@ impl Tables<'_> {
         name: &str,
         out: &mut Text,
     ) -> Result<bool, Malformed> {
-        let Some(values) = table.place(number)? else { return Ok(false) };
-        let tags = table.place(number - 1)?.map(|place| place.items(1)).transpose()?.unwrap_or_default();
-        let values = values.places()?;
+        let Some(values) = table.position(number)? else { return Ok(false) };
+        let tags =
+            table.position(number - 1)?.map(|position| position.items(1)).transpose()?.unwrap_or_default();
+        let values = values.positions()?;
         if tags.len() != values.len() {
             let text = format!("{name} has {} unions and {} numbers of them", values.len(), tags.len());
             return Err(Malformed::new(text));
@@ -161,11 +162,11 @@ impl Tables<'_> {
         if self.is_for_programs() {
             out.field(name)?;
             out.open('[');
-            for (tag, place) in tags.iter().zip(values) {
+            for (tag, position) in tags.iter().zip(values) {
                 match self.member(union, *tag) {
                     Some(member) => {
                         out.item()?;
-                        self.variant(member, place?, out)?;
+                        self.variant(member, position?, out)?;
                     }
                     None => out.skip()?,
                 }
@@ -209,11 +210,11 @@ impl Tables<'_> {
         self.interface.unions[union].members.get(at)
     }
 
-    fn value(&self, ty: &Type, place: Place<'_>, out: &mut Text) -> Result<(), Malformed> {
+    fn value(&self, ty: &Type, position: Position<'_>, out: &mut Text) -> Result<(), Malformed> {
         match ty {
-            Type::String => out.quoted(place.text()?),
-            Type::Table(at) => self.table(*at, place, out)?,
-            Type::Vector(item) => self.vector(item, place, out)?,
+            Type::String => out.quoted(position.text()?),
+            Type::Table(at) => self.table(*at, position, out)?,
+            Type::Vector(item) => self.vector(item, position, out)?,
             _ => unreachable!("nothing refers to it"),
         }
         Ok(())
@@ -231,22 +232,22 @@ impl Tables<'_> {
         *item == Type::Base(Base::U8) && self.look.base64
     }
 
-    fn vector(&self, item: &Type, place: Place<'_>, out: &mut Text) -> Result<(), Malformed> {
+    fn vector(&self, item: &Type, position: Position<'_>, out: &mut Text) -> Result<(), Malformed> {
         if self.is_base64(item) {
-            out.quoted(&metadata::base64(place.items(1)?));
+            out.quoted(&metadata::base64(position.items(1)?));
             return Ok(());
         }
         out.open('[');
         if !is_in_place(item) {
-            for place in place.places()? {
+            for position in position.positions()? {
                 out.item()?;
-                self.value(item, place?, out)?;
+                self.value(item, position?, out)?;
             }
             out.close(']');
             return Ok(());
         }
         let (size, _) = self.interface.layout(item);
-        self.list(item, place.items(size)?, out)
+        self.list(item, position.items(size)?, out)
     }
 
     /// Writes the items of an open list, and its end.

@@ -181,7 +181,7 @@ impl<'a> Tables<'a> {
         match part {
             Part::InPlace(_) => unreachable!("it is in the table"),
             Part::Tags(tags) => Ok(out.items(tags.len(), 1, tags)),
-            Part::Unions(tables, values) => out.places(values.len(), |out, at| {
+            Part::Unions(tables, values) => out.referred_items(values.len(), |out, at| {
                 let written = self.table(tables[at], values[at], out);
                 written.map_err(|wrong| wrong.within(&format!("[{at}]")))
             }),
@@ -213,7 +213,7 @@ impl<'a> Tables<'a> {
             written.collect::<Result<(), _>>()?;
             return Ok(out.items(values.len(), self.interface.layout(item).1, &bytes));
         }
-        out.places(values.len(), |out, at| {
+        out.referred_items(values.len(), |out, at| {
             self.value(item, &values[at], out).map_err(|wrong| wrong.within(&format!("[{at}]")))
         })
     }

@@ -61,7 +61,7 @@ impl Streams {
     }
 
     /// Bytes of the held ends.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn unsent_response_bytes(&self) -> usize {
         self.held
     }
 

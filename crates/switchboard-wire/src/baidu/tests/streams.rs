@@ -161,7 +161,7 @@ fn the_end_of_a_stream_waits_until_a_client_of_brpc_has_read_the_response() {
         end.machine.item(0, &Bytes::from_static(b"xyz"), false, &mut end.out);
         end.machine.end(0, Ok(&none), &mut end.out);
         assert_eq!(end.wrote(), frame(7, OURS, DATA, &[], b"xyz"));
-        assert_eq!((end.machine.holds_ends(), end.machine.held()), (true, close.len()));
+        assert_eq!((end.machine.holds_ends(), end.machine.unsent_response_bytes()), (true, close.len()));
         end
     };
     // Any frame to the stream shows that its caller has read the response.
@@ -169,7 +169,7 @@ fn the_end_of_a_stream_waits_until_a_client_of_brpc_has_read_the_response() {
         let mut end = ended();
         assert!(end.receive(&frame(OURS, 7, kind, rest, b"")).is_empty());
         assert_eq!(end.wrote(), close, "{kind}");
-        assert_eq!((end.machine.holds_ends(), end.machine.held()), (false, 0));
+        assert_eq!((end.machine.holds_ends(), end.machine.unsent_response_bytes()), (false, 0));
         end.passes();
         assert!(end.wrote().is_empty(), "the end is sent once");
     }
@@ -182,11 +182,11 @@ fn the_end_of_a_stream_waits_until_a_client_of_brpc_has_read_the_response() {
     assert!(end.wrote().is_empty() && end.machine.holds_ends());
     end.machine.release_ends(&mut end.out);
     assert_eq!(end.wrote(), close);
-    assert_eq!((end.machine.holds_ends(), end.machine.held()), (false, 0));
+    assert_eq!((end.machine.holds_ends(), end.machine.unsent_response_bytes()), (false, 0));
     // A failure is held in the same way, like an end without a message.
     let mut end = End::<Server>::open();
     end.machine.end(0, Err(&Status::internal("")), &mut end.out);
-    assert!(end.wrote().is_empty() && end.machine.held() > 0);
+    assert!(end.wrote().is_empty() && end.machine.unsent_response_bytes() > 0);
     assert!(end.receive(&frame(OURS, 7, FEEDBACK, &[0x2A, 2, 8, 3], b"")).is_empty());
     assert_eq!(end.wrote()[12..22], hex("0807 108080808010 1801")[..]);
     // A caller that supports half-close gets the end at once.
@@ -387,7 +387,7 @@ fn replies_say_how_they_are_written() {
         let mut end = opened(sent);
         assert!(end.machine.next_reply(&mut Input::new(bytes::BytesMut::from(&bytes[..]))).is_none());
         let events = end.receive(&bytes);
-        let [ClientEvent::Written { id: 6, codec }, ClientEvent::Reply { id: 6, item, .. }] = &events[..]
+        let [ClientEvent::ReplyCodec { id: 6, codec }, ClientEvent::Reply { id: 6, item, .. }] = &events[..]
         else {
             panic!("{events:?}")
         };

@@ -5,7 +5,7 @@ use crate::{
     Caller, Error, Result, Status,
     auth::unauthenticated,
     layer::BoxFuture,
-    web::{Ask, Site},
+    web::{HttpRequest, Site},
 };
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
@@ -74,7 +74,10 @@ impl Remote {
         }
         self.state().tried = Some(Instant::now());
         let headers = [("accept", "application/json".to_owned())];
-        let fetched = self.site.call(Ask { headers: &headers, bytes_max: BYTES_MAX, ..Ask::default() }).await;
+        let fetched = self
+            .site
+            .call(HttpRequest { headers: &headers, bytes_max: BYTES_MAX, ..HttpRequest::default() })
+            .await;
         let read = fetched.map_err(|status| status.message().to_owned()).and_then(|answer| {
             if self.state().body == answer.body {
                 return Ok(None);

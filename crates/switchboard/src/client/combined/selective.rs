@@ -154,7 +154,7 @@ impl Selective {
                 .demanding(demand, "");
             let at = self.balance.pick(&self.set, &pick);
             // A custom balancer may return any index.
-            if let Some(at) = at.filter(|at| *at < self.set.len() && pick.takes(&self.set[*at])) {
+            if let Some(at) = at.filter(|at| *at < self.set.len() && pick.accepts(&self.set[*at])) {
                 return at;
             }
         }

@@ -95,7 +95,7 @@ impl Task {
 
     pub(super) fn lost(&self, why: &str) -> Status {
         Status::unavailable(format!("the connection to {} is lost: {why}", self.peer))
-            .with_origin(Origin::Path)
+            .with_origin(Origin::Connection)
             .with_retry(Retry::IfIdempotent)
     }
 }

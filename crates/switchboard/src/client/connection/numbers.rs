@@ -13,7 +13,7 @@ const NAMED_MAX: usize = 256;
 pub(super) struct NumberedMethod {
     method: &'static ClientMethod,
     /// Its name, when that is in the metadata of calls.
-    called: Option<Arc<str>>,
+    undeclared_name: Option<Arc<str>>,
     /// Value of `named_calls` at the last call by this name.
     used: u64,
 }
@@ -26,7 +26,7 @@ impl Inner {
             return Ok(number as u16);
         }
         let number = self.free_number()?;
-        self.name(number, NumberedMethod { method, called: None, used: 0 });
+        self.name(number, NumberedMethod { method, undeclared_name: None, used: 0 });
         Ok(number)
     }
 
@@ -38,16 +38,17 @@ impl Inner {
         metadata: &Metadata,
     ) -> Result<u16> {
         let none = || Status::internal("the metadata of a forwarded call lacks the name of its method");
-        let name = metadata.called().ok_or_else(none)?;
+        let name = metadata.undeclared_name().ok_or_else(none)?;
         self.named_calls += 1;
         let is_it = |known: &NumberedMethod| {
-            std::ptr::eq(known.method, method) && known.called.as_ref().is_some_and(|known| known == name)
+            std::ptr::eq(known.method, method)
+                && known.undeclared_name.as_ref().is_some_and(|known| known == name)
         };
         let number = match self.methods.iter().position(is_it) {
             Some(number) => number as u16,
             None => {
                 let number = self.free_number()?;
-                self.name(number, NumberedMethod { method, called: Some(name.clone()), used: 0 });
+                self.name(number, NumberedMethod { method, undeclared_name: Some(name.clone()), used: 0 });
                 number
             }
         };
@@ -59,12 +60,12 @@ impl Inner {
     /// metadata. A number is needed only while a call begins, so calls in flight do not depend on theirs.
     fn free_number(&self) -> Result<u16> {
         let max = self.wire.methods_max();
-        let named = self.methods.iter().filter(|known| known.called.is_some()).count();
+        let named = self.methods.iter().filter(|known| known.undeclared_name.is_some()).count();
         let next = u16::try_from(self.methods.len()).ok().filter(|number| *number < max);
         if let Some(number) = next.filter(|_| named < NAMED_MAX) {
             return Ok(number);
         }
-        let named = self.methods.iter().enumerate().filter(|(_, known)| known.called.is_some());
+        let named = self.methods.iter().enumerate().filter(|(_, known)| known.undeclared_name.is_some());
         let least = named.min_by_key(|(_, known)| known.used).map(|(at, _)| at as u16);
         least.or(next).ok_or_else(|| {
             Status::resource_exhausted(format!("more than {max} methods on one connection (methods_max)"))
@@ -73,7 +74,7 @@ impl Inner {
 
     fn name(&mut self, number: u16, numbered: NumberedMethod) {
         let method = numbered.method;
-        let path = numbered.called.clone();
+        let path = numbered.undeclared_name.clone();
         let at = usize::from(number);
         if at < self.methods.len() {
             self.methods[at] = numbered;

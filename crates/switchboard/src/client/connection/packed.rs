@@ -33,8 +33,8 @@ impl Connection {
         if method.kind() != Kind::Unary && !inner.wire.compresses_streams() {
             return Packing::OFF;
         }
-        let (takes, method) = (|encoding| inner.wire.takes(encoding), std::ptr::from_ref(method).addr());
-        Packing::of_client(compression, method, takes, self.compression_bytes_min, self.message_bytes_max)
+        let (accepts, method) = (|encoding| inner.wire.accepts(encoding), std::ptr::from_ref(method).addr());
+        Packing::of_client(compression, method, accepts, self.compression_bytes_min, self.message_bytes_max)
     }
 }
 

@@ -132,7 +132,7 @@ impl Task {
 
     /// Pings a silent server while calls wait; returns true when no data was received in time.
     fn is_silent(&mut self, inner: &mut Inner, now: Instant) -> bool {
-        if (inner.calls.len() == 0 && inner.waiting == 0) || !inner.wire.answers_pings() {
+        if (inner.calls.len() == 0 && inner.waiting == 0) || !inner.wire.responds_to_pings() {
             self.pinged = None;
             return false;
         }
@@ -201,7 +201,7 @@ impl Task {
         let mut input = Input::new(std::mem::take(&mut self.input)).sharing(self.sharing.allowed());
         let mut inner = self.connection.lock();
         let fatal = inner.receive(&mut input, &mut self.wake);
-        if inner.held_back.is_some() {
+        if inner.read_paused_by.is_some() {
             self.held_since = Some(self.last_read);
         }
         if inner.closed.is_some() {
@@ -230,7 +230,11 @@ impl Task {
             // When the connection was closed, the remaining bytes are written by now.
             let over = inner.closed.is_some() && inner.calls.len() == 0;
             let left = inner.woken || over || !inner.out.is_empty() || !inner.due.is_empty();
-            (inner.earliest, (inner.calls.len() > 0 || inner.waiting > 0) && inner.wire.answers_pings(), left)
+            (
+                inner.earliest,
+                (inner.calls.len() > 0 || inner.waiting > 0) && inner.wire.responds_to_pings(),
+                left,
+            )
         };
         // While the socket accepts no more bytes, it wakes the task.
         if left && self.writing.is_empty() {

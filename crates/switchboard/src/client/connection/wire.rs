@@ -48,8 +48,8 @@ impl ClientWire for Wire {
     }
 
     #[inline]
-    fn held_back(&self) -> usize {
-        either!(self, machine => machine.held_back())
+    fn queued_bytes(&self) -> usize {
+        either!(self, machine => machine.queued_bytes())
     }
 
     fn method(&mut self, number: u16, name: &str, schema: Option<SchemaId>, out: &mut Outbox) {
@@ -102,8 +102,8 @@ impl ClientWire for Wire {
         either!(self, machine => machine.ping(out));
     }
 
-    fn answers_pings(&self) -> bool {
-        either!(self, machine => machine.answers_pings())
+    fn responds_to_pings(&self) -> bool {
+        either!(self, machine => machine.responds_to_pings())
     }
 
     #[inline]
@@ -120,8 +120,8 @@ impl ClientWire for Wire {
         either!(self, machine => machine.knows_server())
     }
 
-    fn takes(&self, encoding: Encoding) -> bool {
-        either!(self, machine => machine.takes(encoding))
+    fn accepts(&self, encoding: Encoding) -> bool {
+        either!(self, machine => machine.accepts(encoding))
     }
 
     fn compresses_streams(&self) -> bool {
@@ -136,12 +136,12 @@ impl ClientWire for Wire {
         either!(self, machine => machine.send_window())
     }
 
-    fn receive_window(&self, announced: u32) -> u32 {
-        either!(self, machine => machine.receive_window(announced))
+    fn receive_window(&self, advertised: u32) -> u32 {
+        either!(self, machine => machine.receive_window(advertised))
     }
 
-    fn announces_windows(&self) -> bool {
-        either!(self, machine => machine.announces_windows())
+    fn advertises_windows(&self) -> bool {
+        either!(self, machine => machine.advertises_windows())
     }
 
     fn carries_attachments(&self) -> bool {

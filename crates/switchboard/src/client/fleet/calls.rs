@@ -182,7 +182,7 @@ impl Member {
             }
             let status =
                 Status::unavailable(format!("no connection to {address} within {CONNECT_WAIT_MAX:?}"));
-            Err(status.with_origin(Origin::Path).with_retry(Retry::Safe))
+            Err(status.with_origin(Origin::Connection).with_retry(Retry::Safe))
         })
     }
 }

@@ -136,16 +136,16 @@ mod tests {
         assert_eq!(ejection.check(&ejecting, &set, 0), None);
         calls(&set, 2, 1, Code::Internal);
         assert_eq!(ejection.check(&ejecting, &set, SECOND), Some(2));
-        assert!(!set[2].is_well(6 * SECOND - 1) && set[2].is_well(6 * SECOND));
+        assert!(!set[2].is_healthy(6 * SECOND - 1) && set[2].is_healthy(6 * SECOND));
         // Still failing: twice as long.
         calls(&set, 2, 1, Code::Internal);
         assert_eq!(ejection.check(&ejecting, &set, 6 * SECOND), Some(2));
-        assert!(!set[2].is_well(16 * SECOND - 1) && set[2].is_well(16 * SECOND));
+        assert!(!set[2].is_healthy(16 * SECOND - 1) && set[2].is_healthy(16 * SECOND));
         // Healthy for long: as the first time.
         calls(&set, 2, 1, Code::Ok);
         calls(&set, 2, 10, Code::Internal);
         assert_eq!(ejection.check(&ejecting, &set, 100 * SECOND), Some(2));
-        assert!(set[2].is_well(105 * SECOND));
+        assert!(set[2].is_healthy(105 * SECOND));
     }
 
     #[test]

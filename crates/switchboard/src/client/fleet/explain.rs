@@ -52,7 +52,7 @@ pub struct Candidate {
     /// Smoothed latency of its responses.
     pub latency: Duration,
     /// Reason why it gets no call of this method while others can; `None` when it may get one.
-    pub hindrance: Option<String>,
+    pub exclusion_reason: Option<String>,
     /// True when the balancer selected it for this explanation.
     pub chosen: bool,
 }
@@ -217,7 +217,7 @@ impl Fleet {
                 calls: endpoint.calls(),
                 failures: endpoint.failures(),
                 latency: endpoint.latency(now_ns),
-                hindrance: self.hindrance(member, &explanation.method, now_ns, demand),
+                exclusion_reason: self.exclusion_reason(member, &explanation.method, now_ns, demand),
                 chosen: chosen == Some(at),
             }
         };
@@ -225,7 +225,7 @@ impl Fleet {
     }
 
     /// Returns the reason why the member gets no call of the method while others can.
-    fn hindrance(
+    fn exclusion_reason(
         &self,
         member: &Member,
         method: &str,
@@ -279,7 +279,7 @@ impl fmt::Display for Explanation {
                 "{mark} {address}  weight {weight}, {in_flight} in flight, {failures} of {calls} failed, {:.1} ms",
                 latency.as_secs_f64() * 1e3
             )?;
-            match &candidate.hindrance {
+            match &candidate.exclusion_reason {
                 Some(why) => writeln!(f, "; {why}")?,
                 None => writeln!(f)?,
             }

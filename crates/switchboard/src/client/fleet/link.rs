@@ -181,7 +181,7 @@ impl EndpointPermit {
         // already replaced the lost one; the failure does not concern that one.
         let is_ready = member.link.channel.is_ready();
         let lost = status.code() == Code::Unavailable
-            && status.origin() == Origin::Path
+            && status.origin() == Origin::Connection
             && (!is_ready
                 || matches!(&*member.link.channel.0, ChannelKind::Remote(_))
                 || member.link.stats.is_up_since(self.begun_ns));

@@ -97,6 +97,6 @@ impl Set {
                 format!("none of {} endpoints is connected: {}{more}", members.len(), each.join("; "))
             }
         };
-        Status::unavailable(text).with_origin(crate::Origin::Path).with_retry(Retry::Safe)
+        Status::unavailable(text).with_origin(crate::Origin::Connection).with_retry(Retry::Safe)
     }
 }

@@ -46,11 +46,11 @@ impl Shared {
             return None;
         }
         let pick = Pick::new(method, clock::now(), 0).demanding(Demand::Healthy, "");
-        let is_well = |at: &usize| {
+        let is_healthy = |at: &usize| {
             let member = &set.members[*at];
             let is_new = member.state() == State::Connecting && member.link.last().is_none();
-            pick.takes(&set.endpoints[*at]) || (is_new && member.endpoint.weight() > 0)
+            pick.accepts(&set.endpoints[*at]) || (is_new && member.endpoint.weight() > 0)
         };
-        Some((0..set.members.len()).filter(is_well).count() as u32)
+        Some((0..set.members.len()).filter(is_healthy).count() as u32)
     }
 }

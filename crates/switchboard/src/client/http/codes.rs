@@ -77,7 +77,7 @@ pub(super) fn pushed_back(status: Status, trailers: &HeaderMap) -> Status {
 
 /// A status caused between caller and service.
 pub(super) fn from_path(code: Code, text: String) -> Status {
-    Status::new(code, text).with_origin(Origin::Path).with_retry(hint(code))
+    Status::new(code, text).with_origin(Origin::Connection).with_retry(hint(code))
 }
 
 /// Reads the metadata among the headers of a response.
@@ -112,7 +112,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, "text/html".parse().unwrap());
         let status = unexpected_response(StatusCode::BAD_GATEWAY, &headers, "application/grpc", "tcp://a:1");
-        assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Path));
+        assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Connection));
         assert_eq!(
             status.message(),
             "tcp://a:1 responded with HTTP status 502 Bad Gateway, content type text/html"

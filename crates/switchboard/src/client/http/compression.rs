@@ -39,7 +39,7 @@ impl Compression {
                 let other = String::from_utf8_lossy(other);
                 let text =
                     format!("the reply is compressed with {other}; supported are deflate, gzip and zstd");
-                Err(Status::internal(text).with_origin(Origin::Path))
+                Err(Status::internal(text).with_origin(Origin::Connection))
             }
         }
     }
@@ -57,7 +57,7 @@ impl Compression {
             ErrorCode::ResourceExhausted => Status::resource_exhausted(format!(
                 "a reply is over the limit of {bytes_max} bytes once decompressed (message_bytes_max of the receiver)"
             )),
-            _ => Status::internal(format!("the reply could not be decompressed: {error}")).with_origin(Origin::Path),
+            _ => Status::internal(format!("the reply could not be decompressed: {error}")).with_origin(Origin::Connection),
         })
     }
 }

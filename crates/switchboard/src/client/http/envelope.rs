@@ -127,7 +127,7 @@ pub(super) fn too_large(bytes: usize, max: usize) -> Status {
     let text = format!(
         "a reply of {bytes} bytes is over the limit of {max} bytes (message_bytes_max of the receiver)"
     );
-    Status::resource_exhausted(text).with_origin(Origin::Here)
+    Status::resource_exhausted(text).with_origin(Origin::Local)
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ impl OutgoingRequest<'_> {
             Dialect::JsonRpc | Dialect::Thrift => (ACCEPT_ENCODING, CONTENT_ENCODING),
         };
         headers.insert(USER_AGENT, AGENT);
-        if terms.announce {
+        if terms.advertise {
             headers.insert(accept, compression::ACCEPTED.clone());
         }
         if let Some(compression) = terms.compression {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Code, Limit, Result, Retry, Status,
-    client::{Cut, connection::ConnectionEnd, options::Options},
+    client::{ConnectionAborter, connection::ConnectionEnd, options::Options},
     net::{self, Address, Io},
 };
 use ::http::{HeaderMap, HeaderValue, Request, header::HOST, uri::Authority};
@@ -51,7 +51,7 @@ pub(super) struct Http1 {
     head_bytes_max: usize,
     idle: Arc<Idle>,
     open: Arc<Semaphore>,
-    cut: Option<Cut>,
+    aborter: Option<ConnectionAborter>,
 }
 
 /// Connections without a call.
@@ -113,7 +113,7 @@ impl Http1 {
                 closed_locally: AtomicBool::new(false),
             }),
             open: Arc::new(Semaphore::new(OPEN_MAX)),
-            cut: options.cut.clone(),
+            aborter: options.aborter.clone(),
         };
         let idle = link.idle.clone();
         Ok((link, Driver { connection, received, idle }))
@@ -164,8 +164,8 @@ impl Http1 {
 
     async fn dial(&self, common: &Common) -> Result<SendRequest<Upload>> {
         super::needs_runtime("new connections")?;
-        if let Some(cut) = &self.cut {
-            cut.check()?;
+        if let Some(aborter) = &self.aborter {
+            aborter.check()?;
         }
         let dialled = async {
             let io = net::dial(&self.address, &self.dialling, self.connect_timeout).await?;
@@ -178,8 +178,8 @@ impl Http1 {
                 tracing::debug!("http connection ended: {error}");
             }
         });
-        if let Some(cut) = &self.cut {
-            cut.hold(driven.abort_handle());
+        if let Some(aborter) = &self.aborter {
+            aborter.track(driven.abort_handle());
         }
         Ok(sender)
     }

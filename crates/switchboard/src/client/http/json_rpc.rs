@@ -41,11 +41,11 @@ pub(super) async fn call(
     if let Some(compression) = Compression::named(headers.get(CONTENT_ENCODING))? {
         text = compression.decompress(text, bytes_max)?;
     }
-    match jsonrpc::Answer::read(&text) {
-        Ok(jsonrpc::Answer::End { result: Ok(item), .. }) => {
+    match jsonrpc::Response::read(&text) {
+        Ok(jsonrpc::Response::End { result: Ok(item), .. }) => {
             Ok(calls::RawResponse { item: item.into(), head, trailers: Metadata::new(), attempts: 1 })
         }
-        Ok(jsonrpc::Answer::End { result: Err(status), .. }) => Err(with_head(status, head)),
+        Ok(jsonrpc::Response::End { result: Err(status), .. }) => Err(with_head(status, head)),
         Ok(_) => {
             Err(codes::from_path(Code::Internal, "the server replied to a call with a notification".into()))
         }

@@ -93,7 +93,7 @@ impl Link {
 
     /// The URI of a method.
     pub(super) fn uri(&self, method: &'static ClientMethod, metadata: &Metadata) -> Result<Uri> {
-        if method.is_called() {
+        if method.is_undeclared() {
             return self.address(&format!("/{}", method.path_of(metadata)));
         }
         let mut uris = self.common.uris.lock().unwrap_or_else(PoisonError::into_inner);

@@ -192,7 +192,7 @@ impl Settings {
     pub(super) fn terms(&self, dialect: Dialect, limits: &Limits) -> Terms {
         Terms {
             dialect,
-            announce: false,
+            advertise: false,
             compression: None,
             get: self.get,
             text: self.text,
@@ -211,7 +211,7 @@ const NATIVE_ALONE: &str =
 pub(super) struct Terms {
     pub(super) dialect: Dialect,
     /// True when replies may be compressed.
-    pub(super) announce: bool,
+    pub(super) advertise: bool,
     /// Compression of requests.
     pub(super) compression: Option<Compression>,
     /// True when methods without side effects are called by GET.
@@ -229,7 +229,7 @@ impl Terms {
     /// # Errors
     /// `InvalidArgument` for compressions that HTTP does not support.
     pub(super) fn compressed(self, compression: crate::Compression) -> Result<Terms> {
-        let announce = compression != crate::Compression::None;
+        let advertise = compression != crate::Compression::None;
         let compression = match compression {
             crate::Compression::None | crate::Compression::Replies => None,
             crate::Compression::Deflate => Some(Compression::Deflate),
@@ -239,7 +239,7 @@ impl Terms {
             }
             crate::Compression::Zstd => Some(Compression::Zstd),
         };
-        Ok(Terms { announce, compression, ..self })
+        Ok(Terms { advertise, compression, ..self })
     }
 }
 

@@ -27,7 +27,7 @@ use std::{
 };
 use switchboard_wire::{
     Input,
-    jsonrpc::{self, Answer},
+    jsonrpc::{self, Response},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf},
@@ -228,7 +228,7 @@ impl Texts {
         let mut state = self.lock();
         let lost = state.ended.get_or_insert_with(|| {
             let text = format!("the connection to {} is lost: {why}", self.peer);
-            codes::from_path(Code::Unavailable, text).with_origin(Origin::Path)
+            codes::from_path(Code::Unavailable, text).with_origin(Origin::Connection)
         });
         let lost = lost.clone();
         // Dropping the senders ends the calls.
@@ -296,9 +296,9 @@ impl Texts {
                     Ok(None) => break,
                     Err(fatal) => return fatal.0,
                 };
-                match Answer::read(&text) {
-                    Ok(answer) => {
-                        if let Err(why) = self.take(answer) {
+                match Response::read(&text) {
+                    Ok(response) => {
+                        if let Err(why) = self.take(response) {
                             return why;
                         }
                     }
@@ -309,14 +309,14 @@ impl Texts {
     }
 
     /// Delivers a response to its caller.
-    fn take(&self, answer: Answer) -> Result<(), String> {
-        match answer {
-            Answer::Other => {}
-            Answer::End { id: None, result } => {
+    fn take(&self, response: Response) -> Result<(), String> {
+        match response {
+            Response::Other => {}
+            Response::End { id: None, result } => {
                 let why = result.err().map_or_else(String::new, |status| status.message().to_owned());
                 return Err(format!("the server cannot read what it gets: {why}"));
             }
-            Answer::End { id: Some(id), result } => {
+            Response::End { id: Some(id), result } => {
                 let mut state = self.lock();
                 let pending = state.calls.remove(&id);
                 let done = state.retired && state.calls.is_empty();
@@ -329,7 +329,7 @@ impl Texts {
                     self.wake.notify_one();
                 }
             }
-            Answer::Item { id, item } => {
+            Response::Item { id, item } => {
                 let mut state = self.lock();
                 let Some(queue) = state.calls.get(&id).and_then(|pending| pending.items.clone()) else {
                     return Ok(());
@@ -358,7 +358,7 @@ struct Driven(Arc<Texts>);
 impl Drop for Driven {
     fn drop(&mut self) {
         // The runtime that drove the connection has ended, or the task was aborted, or the connection has ended.
-        self.0.end("its runtime has ended, or it was cut");
+        self.0.end("its runtime has ended, or it was aborted");
     }
 }
 

@@ -141,7 +141,7 @@ pub(super) async fn post(
         StatusCode::PAYLOAD_TOO_LARGE => {
             let text = read_body(&mut body, link, ERROR_BODY_BYTES_MIN).await?;
             // JSON-RPC has its own error object.
-            if let Ok(jsonrpc::Answer::End { result: Err(status), .. }) = jsonrpc::Answer::read(&text) {
+            if let Ok(jsonrpc::Response::End { result: Err(status), .. }) = jsonrpc::Response::read(&text) {
                 return Err(status);
             }
             let text = String::from_utf8_lossy(&text).trim().to_owned();

@@ -5,7 +5,7 @@ use super::{Connection, FLUSH_BYTES, Read};
 use crate::{
     Limits, Pusher,
     driver::calls::Stage,
-    memory::{LARGE, Level, PAUSE, Room},
+    memory::{LARGE, PAUSE, Pressure, Restrictions},
     net,
 };
 use bytes::BytesMut;
@@ -19,7 +19,7 @@ const MESSAGE_MAX: u32 = 64 << 10;
 
 /// Weight of a connection that is not read because of one stream: above every limit, and small enough for
 /// additions without overflow.
-const HELD_BACK: usize = usize::MAX / 2;
+const READ_PAUSED: usize = usize::MAX / 2;
 
 /// Memory that a connection holds, and its limits.
 pub(super) struct ConnectionMemory {
@@ -27,13 +27,13 @@ pub(super) struct ConnectionMemory {
     reported: usize,
     /// Bytes of requests and queues of the parked calls.
     pub(super) calls: usize,
-    pub(super) room: Room,
+    pub(super) restrictions: Restrictions,
     /// Maximum of outbox bytes plus `weight`; above it the connection is not read.
     pub(super) limit: usize,
     /// Bytes added to the outbox for the comparison with `limit`: `calls` while memory is short.
     pub(super) weight: usize,
     /// The call whose slow reader stops reading from the connection, and since when.
-    pub(super) held_back: Option<(u32, Instant)>,
+    pub(super) read_paused_by: Option<(u32, Instant)>,
     /// Outbox size above which streams wait.
     pub(super) stream_limit: usize,
     /// The connection is not read, because memory is short.
@@ -51,10 +51,10 @@ impl ConnectionMemory {
         ConnectionMemory {
             reported: 0,
             calls: 0,
-            room: Room::CALM,
+            restrictions: Restrictions::NONE,
             limit: settings.outbox_bytes_max(),
             weight: 0,
-            held_back: None,
+            read_paused_by: None,
             stream_limit: FLUSH_BYTES,
             paused: false,
             refuses_large: false,
@@ -64,19 +64,19 @@ impl ConnectionMemory {
     }
 
     fn weigh(&mut self) {
-        self.weight = match self.room.level {
-            _ if self.held_back.is_some() => HELD_BACK,
+        self.weight = match self.restrictions.pressure {
+            _ if self.read_paused_by.is_some() => READ_PAUSED,
             _ if self.trickles => 0,
-            Level::Calm => 0,
-            Level::Tight | Level::Hard => self.calls,
+            Pressure::Normal => 0,
+            Pressure::High | Pressure::Severe => self.calls,
             // A connection that holds little may still send bytes that end a call.
-            Level::Full => usize::from(self.calls > LARGE),
+            Pressure::Exhausted => usize::from(self.calls > LARGE),
         };
     }
 
     /// Stops reading until the reader of this call has caught up; `None` resumes reading.
-    pub(super) fn hold_back(&mut self, call: Option<(u32, Instant)>) {
-        self.held_back = call;
+    pub(super) fn pause_reading(&mut self, call: Option<(u32, Instant)>) {
+        self.read_paused_by = call;
         self.weigh();
     }
 
@@ -91,21 +91,26 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     /// Updates the limits of this turn from the memory budget.
     #[inline]
     pub(super) fn look(&mut self) {
-        let room = self.shared.memory.room(self.memory.paused);
-        if room.level != Level::Calm || self.memory.room.level != Level::Calm {
-            self.apply(room);
+        let restrictions = self.shared.memory.restrictions(self.memory.paused);
+        if restrictions.pressure != Pressure::Normal || self.memory.restrictions.pressure != Pressure::Normal
+        {
+            self.apply(restrictions);
         }
     }
 
     #[cold]
-    fn apply(&mut self, room: Room) {
+    fn apply(&mut self, restrictions: Restrictions) {
         let outbox = self.settings.outbox_bytes_max();
-        self.memory.room = room;
-        self.memory.limit = if room.level == Level::Full { 0 } else { outbox.min(room.line) };
+        self.memory.restrictions = restrictions;
+        self.memory.limit = if restrictions.pressure == Pressure::Exhausted {
+            0
+        } else {
+            outbox.min(restrictions.read_limit)
+        };
         self.memory.stream_limit = self.memory.limit.min(FLUSH_BYTES);
-        self.memory.trickles = self.trickle(room);
+        self.memory.trickles = self.trickle(restrictions);
         self.memory.weigh();
-        let refuses = room.level >= Level::Hard;
+        let refuses = restrictions.pressure >= Pressure::Severe;
         if std::mem::replace(&mut self.memory.refuses_large, refuses) != refuses {
             self.wire.take_at_most(if refuses { MESSAGE_MAX } else { u32::MAX });
             // The machine must check again a message that has arrived in part.
@@ -115,9 +120,10 @@ impl<W: ServerWire + ?Sized> Connection<W> {
 
     /// Returns whether to read once although the connection is paused: for keepalives, cancellations and the
     /// end of the connection. Not while the peer has replies to read.
-    fn trickle(&mut self, room: Room) -> bool {
+    fn trickle(&mut self, restrictions: Restrictions) -> bool {
         let due = self.memory.trickled.is_none_or(|last| crate::clock::after(last, PAUSE) <= self.now);
-        let trickles = room.level != Level::Calm && self.memory.paused && self.out.is_empty() && due;
+        let trickles =
+            restrictions.pressure != Pressure::Normal && self.memory.paused && self.out.is_empty() && due;
         if trickles {
             self.memory.trickled = Some(self.now);
         }
@@ -141,24 +147,24 @@ impl<W: ServerWire + ?Sized> Connection<W> {
             // Pages that were never written use no memory.
             len => len.max(self.input.capacity().min(net::BUFFER_BYTES)),
         };
-        let pushes = self.peer.pusher.as_ref().filter(|pusher| pusher.any()).map_or(0, Pusher::held);
-        let machine = self.wire.held() + self.wire.kept().bytes;
-        let held = self.out.held() + machine + self.memory.calls + input + pushes;
+        let pushes = self.peer.pusher.as_ref().filter(|pusher| pusher.any()).map_or(0, Pusher::queued_bytes);
+        let machine = self.wire.unsent_response_bytes() + self.wire.memory().bytes;
+        let held = self.out.allocated_bytes() + machine + self.memory.calls + input + pushes;
         if held != self.memory.reported && (held == 0 || held.abs_diff(self.memory.reported) >= CHANGE) {
             self.shared.memory.change(self.memory.reported, held);
             self.memory.reported = held;
             self.wakes.set_held(held);
             self.look();
         }
-        if self.memory.room.level != Level::Calm || self.memory.paused {
-            self.wait_for_room();
+        if self.memory.restrictions.pressure != Pressure::Normal || self.memory.paused {
+            self.wait_for_memory();
         }
     }
 
     #[cold]
-    fn wait_for_room(&mut self) {
+    fn wait_for_memory(&mut self) {
         self.trickled();
-        let paused = self.memory.room.level != Level::Calm && self.is_full();
+        let paused = self.memory.restrictions.pressure != Pressure::Normal && self.is_full();
         if std::mem::replace(&mut self.memory.paused, paused) != paused {
             self.shared.memory.pause(paused);
             self.wakes.set_paused(paused);
@@ -177,7 +183,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
             None => parked.received as usize,
         };
         let replies = match &parked.stage {
-            Stage::Replies { items, .. } => items.held(),
+            Stage::Replies { items, .. } => items.queued_bytes(),
             Stage::Handler { .. } | Stage::Polled => 0,
         };
         let held = parked.entry + requests + replies;
@@ -192,7 +198,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     #[cold]
     pub(super) fn takes_reply(&self, method: MethodId, bytes: usize) -> bool {
         self.shared.memory.note(method, bytes);
-        bytes <= self.memory.room.left.saturating_sub(self.out.len()).max(LARGE)
+        bytes <= self.memory.restrictions.reply_bytes_max.saturating_sub(self.out.len()).max(LARGE)
     }
 
     /// Returns whether the peer is in the middle of a large message for which there is no memory, on a wire
@@ -200,13 +206,13 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     /// them would finish.
     #[inline]
     pub(super) fn lacks_room(&self) -> bool {
-        self.memory.room.level == Level::Full && self.input.len() > MESSAGE_MAX as usize
+        self.memory.restrictions.pressure == Pressure::Exhausted && self.input.len() > MESSAGE_MAX as usize
     }
 
     /// Closes a connection for which `lacks_room` returns true.
     #[cold]
     pub(super) fn close_for_memory(&mut self) -> Read {
-        let status = self.shared.memory.cuts();
+        let status = self.shared.memory.aborts();
         tracing::warn!(peer = %self.peer.address, "closed: {}", status.message());
         self.wire.drain(status.message(), &mut self.out);
         self.input = BytesMut::new();

@@ -8,7 +8,7 @@ use crate::{
     compression::{Message, Packing},
     context,
     driver::calls::{Parked, Stage, Watched},
-    memory::{LARGE, Level},
+    memory::{LARGE, Pressure},
     metrics::Ended,
     payload::Pieces,
     queue::Queue,
@@ -79,7 +79,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         let info = self.shared.table.info(head.method);
         let refused = match (info.kind, first) {
             // The kind of an undeclared method is unknown; this caller sent a single message.
-            (Kind::Bidi, Some(first)) if !more && self.shared.table.is_other(head.method) => {
+            (Kind::Bidi, Some(first)) if !more && self.shared.table.is_undeclared(head.method) => {
                 return self.begin(id, head, RequestBody::One(first.bytes), None, first.compressed);
             }
             (Kind::ServerStream | Kind::ClientStream | Kind::Bidi, _) if head.oneway => {
@@ -117,14 +117,18 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         inbound: Option<(Arc<Queue>, usize)>,
         compressed: bool,
     ) {
-        let (service, method) = self.shared.table.place(head.method);
+        let (service, method) = self.shared.table.service_and_index(head.method);
         let info = self.shared.table.info(head.method);
         let refused = self.over_limit(id);
         let refused = match refused {
-            None if self.memory.room.level >= Level::Hard || self.memory.trickles => {
+            None if self.memory.restrictions.pressure >= Pressure::Severe || self.memory.trickles => {
                 let request = if let RequestBody::One(message) = &body { message.len() } else { 0 };
-                let level = if self.memory.trickles { Level::Full } else { self.memory.room.level };
-                self.shared.memory.refuses(level, head.method, request)
+                let pressure = if self.memory.trickles {
+                    Pressure::Exhausted
+                } else {
+                    self.memory.restrictions.pressure
+                };
+                self.shared.memory.refuses(pressure, head.method, request)
             }
             refused => refused,
         };
@@ -149,9 +153,9 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         let metadata_bytes = if head.metadata.is_empty() { 0 } else { head.metadata.encoded_len() };
         let packing = self.packing(&head);
         let mut metadata = head.metadata;
-        let metadata_bytes = metadata_bytes + head.called.as_ref().map_or(0, |name| name.len());
-        if head.called.is_some() {
-            metadata.set_called(head.called.clone());
+        let metadata_bytes = metadata_bytes + head.undeclared_name.as_ref().map_or(0, |name| name.len());
+        if head.undeclared_name.is_some() {
+            metadata.set_undeclared_name(head.undeclared_name.clone());
         }
         let mut cx = Cx::new(&self.peer, service_info, info, deadline, metadata);
         cx.set_packing(packing, compressed);
@@ -188,12 +192,12 @@ impl<W: ServerWire + ?Sized> Connection<W> {
             && let Some(item) = message.one()
         {
             self.calls.release(index);
-            if self.memory.room.level != Level::Calm && item.len() <= LARGE {
+            if self.memory.restrictions.pressure != Pressure::Normal && item.len() <= LARGE {
                 self.shared.memory.note_small(head.method);
             }
             self.count_ready(head.method, received, item.len() as u64);
             if is_timed {
-                let names = (head.method, head.called.as_deref());
+                let names = (head.method, head.undeclared_name.as_deref());
                 let sent = item.len() as u64;
                 self.log_ready(is_picked, names, received, sent, trace.as_deref(), caller.as_deref());
             }
@@ -210,7 +214,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         let parked = Parked {
             id,
             method: head.method,
-            called: head.called,
+            undeclared_name: head.undeclared_name,
             oneway: head.oneway,
             began,
             received,
@@ -521,7 +525,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
                     Busy::Stream(watched.map_or(Duration::ZERO, |watched| watched.slowest(self.now)))
                 }
             };
-            let names = (call.method, call.called.as_deref());
+            let names = (call.method, call.undeclared_name.as_deref());
             let is_picked = watched.is_some_and(|watched| watched.is_picked);
             let caller = watched.and_then(|watched| watched.caller.as_deref());
             self.log(is_picked, names, &ended, busy, call.trace.as_deref(), caller);
@@ -563,14 +567,14 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     fn log(
         &self,
         is_picked: bool,
-        (method, called): (MethodId, Option<&str>),
+        (method, undeclared_name): (MethodId, Option<&str>),
         ended: &Ended,
         busy: Busy,
         trace: Option<&Trace>,
         caller: Option<&Caller>,
     ) {
         self.shared.access.log(is_picked, ended.took, busy, || Entry {
-            method: called.map_or_else(|| self.shared.table.full_name(method), str::to_owned),
+            method: undeclared_name.map_or_else(|| self.shared.table.full_name(method), str::to_owned),
             peer: &self.peer,
             caller: caller.map(|caller| &caller.name[..]),
             code: ended.code,

@@ -6,7 +6,7 @@ use crate::{
     compression::Message,
     context,
     driver::calls::Stage,
-    memory::Level,
+    memory::Pressure,
     queue::{self, Items, Queue, guarded_next},
 };
 use std::{
@@ -51,12 +51,12 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         self.memory.change(0, weight);
         // The last message may exceed the window.
         if ahead >= self.limits.stream_window_bytes as usize {
-            if self.wire.announces_windows() {
+            if self.wire.advertises_windows() {
                 let text = format!("{ahead} bytes sent ahead of the reader (stream_window_bytes)");
                 return self.finish(index, Err(Status::resource_exhausted(text)));
             }
             if ahead >= self.ahead_max(index) {
-                self.memory.hold_back(Some((index, self.now)));
+                self.memory.pause_reading(Some((index, self.now)));
             }
         }
     }
@@ -72,11 +72,11 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     /// Resumes reading once the reader of the stream that stopped it has caught up.
     #[inline]
     pub(super) fn read_on(&mut self) {
-        if let Some((index, _)) = self.memory.held_back {
+        if let Some((index, _)) = self.memory.read_paused_by {
             let max = self.ahead_max(index);
             let queue = self.calls.get_mut(index).and_then(|parked| parked.inbound.as_ref());
             if queue.is_none_or(|queue| queue.bytes() < max) {
-                self.memory.hold_back(None);
+                self.memory.pause_reading(None);
             }
         }
     }
@@ -85,7 +85,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     /// behind the unread messages.
     pub(super) fn end_stalled(&mut self) {
         let timeout = self.settings.stream_stall_timeout();
-        let Some((index, since)) = self.memory.held_back else { return };
+        let Some((index, since)) = self.memory.read_paused_by else { return };
         if crate::clock::after(since, timeout) > self.now {
             return;
         }
@@ -182,7 +182,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     /// window.
     fn poll_ahead(&mut self, index: u32, items: Pin<&mut dyn Items>, deadline: Option<Instant>) {
         let Some((parked, waker)) = self.calls.poll_parts(index) else { return };
-        if parked.inbound.is_none() || self.memory.room.level == Level::Full {
+        if parked.inbound.is_none() || self.memory.restrictions.pressure == Pressure::Exhausted {
             return;
         }
         let (method, trace, began) = (parked.method, parked.trace.clone(), self.now);
@@ -203,7 +203,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         let Some(queue) = &parked.inbound else { return };
         queue.watch_consumer(waker);
         // A peer that sets its own window may have a small one, and needs credit for every byte.
-        let least = if self.wire.announces_windows() { self.limits.stream_window_bytes / 4 } else { 1 };
+        let least = if self.wire.advertises_windows() { self.limits.stream_window_bytes / 4 } else { 1 };
         if let Some(bytes) = queue.take_credit(least) {
             self.wire.credit(parked.id, bytes, &mut self.out);
         }
@@ -212,7 +212,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     /// Returns whether streams may send: the outbox is small, and memory is available.
     #[inline]
     fn has_stream_room(&self) -> bool {
-        self.out.len() <= self.memory.stream_limit && self.memory.room.level != Level::Full
+        self.out.len() <= self.memory.stream_limit && self.memory.restrictions.pressure != Pressure::Exhausted
     }
 
     /// Returns whether a stream in the queue may send.

@@ -11,7 +11,7 @@ use std::{
 use switchboard_wire::{
     Kind, MethodInfo, Outgoing, ServiceInfo,
     native::{self, Client},
-    wire::{CallId, ClientCallId, ClientWire, Codec, Fatal, Kept, Open},
+    wire::{CallId, ClientCallId, ClientWire, Codec, Fatal, MachineMemory, Open},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -70,7 +70,7 @@ impl Items for Flood {
         Poll::Ready(Some(Ok(Message::from(Bytes::from_static(&[7; 1000])))))
     }
 
-    fn held(&self) -> usize {
+    fn queued_bytes(&self) -> usize {
         0
     }
 
@@ -143,8 +143,8 @@ impl ServerWire for Endless {
 
     fn refuse(&mut self) {}
 
-    fn kept(&self) -> Kept {
-        Kept::default()
+    fn memory(&self) -> MachineMemory {
+        MachineMemory::default()
     }
 }
 

@@ -190,7 +190,7 @@ mod tests {
             panic!("{number} is known")
         };
         let (head, trailers) = Default::default();
-        running.end(StoredResponse::Answer { message: Bytes::from(vec![1; bytes]), head, trailers });
+        running.end(StoredResponse::Reply { message: Bytes::from(vec![1; bytes]), head, trailers });
     }
 
     fn is_known(store: &Arc<Store>, number: u32) -> bool {

@@ -1,4 +1,4 @@
-//! Peers that send, announce or unfold more than they may.
+//! Peers that send, declare or unfold more than they may.
 
 use super::{Strategy, greeted};
 use crate::peer::{Attack, Reaction};

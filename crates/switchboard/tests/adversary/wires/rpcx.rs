@@ -58,8 +58,8 @@ fn cheap() -> Vec<(&'static str, Vec<u8>)> {
         ("a response", call(RESPONSE, 7, "Show", b"{}")),
         ("a one-way call", call(ONEWAY, 7, "Show", b"{}")),
         ("a one-way call of nothing", call(ONEWAY, 7, "Nothing", b"{}")),
-        ("a file announced", frame(0, 7, ["_filetransfer", "TransferFile"], &[], b"{}")),
-        ("a stream announced", frame(0, 7, ["_streamservice", "Stream"], &[], b"{}")),
+        ("a file declared", frame(0, 7, ["_filetransfer", "TransferFile"], &[], b"{}")),
+        ("a stream declared", frame(0, 7, ["_streamservice", "Stream"], &[], b"{}")),
     ]
 }
 

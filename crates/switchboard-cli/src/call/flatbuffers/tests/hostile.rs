@@ -117,7 +117,7 @@ fn omitted_items_count_too() {
         out.begin();
         let last = out.end();
         let tags = out.items(SHARED, 1, &[9; SHARED]);
-        let values = out.places(SHARED, |out, _| {
+        let values = out.referred_items(SHARED, |out, _| {
             out.begin();
             Ok::<_, std::convert::Infallible>(out.end())
         })?;

@@ -142,7 +142,7 @@ async fn calls_that_wait_end_with_their_connection() {
         }
     });
     tokio::task::yield_now().await;
-    texts.end("it was cut");
+    texts.end("it was aborted");
     let status = soon(waiting).await.unwrap().expect("no call begins");
     assert_eq!((status.code(), status.retry()), (Code::Unavailable, Retry::Safe));
 }

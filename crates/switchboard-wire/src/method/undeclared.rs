@@ -1,7 +1,7 @@
 //! Methods that no service declares, and the names of them that a server accepts.
 //!
 //! The server stores nothing for them beyond their calls, so callers cannot exhaust its memory: each call carries the
-//! name, in [`Head::called`](crate::wire::Head::called), and is counted under `*`.
+//! name, in [`Head::undeclared_name`](crate::wire::Head::undeclared_name), and is counted under `*`.
 
 use super::{Kind, MethodInfo, Params, ServiceInfo};
 
@@ -9,7 +9,7 @@ use super::{Kind, MethodInfo, Params, ServiceInfo};
 const NAME_BYTES_MAX: usize = 1024;
 
 /// Methods that represent all undeclared ones: one with a single message in each direction, one of unknown kind.
-pub(super) static OTHERS: ServiceInfo = ServiceInfo {
+pub(super) static UNDECLARED: ServiceInfo = ServiceInfo {
     name: "*",
     methods: &[
         MethodInfo::new("*", Kind::Unary).params(Params::AsSent),
@@ -19,18 +19,18 @@ pub(super) static OTHERS: ServiceInfo = ServiceInfo {
 };
 
 #[derive(Debug)]
-pub(super) struct Others {
+pub(super) struct UndeclaredNames {
     /// Accepted services; all services if empty.
     services: Vec<Box<str>>,
 }
 
-impl Others {
-    pub(super) fn new(services: Vec<Box<str>>) -> Others {
-        Others { services }
+impl UndeclaredNames {
+    pub(super) fn new(services: Vec<Box<str>>) -> UndeclaredNames {
+        UndeclaredNames { services }
     }
 
     /// Returns true if `path` is the name of a method, `package.Service/Method`, of an accepted service.
-    pub(super) fn takes(&self, path: &str) -> bool {
+    pub(super) fn accepts(&self, path: &str) -> bool {
         let is_name = |part: &str| {
             !part.is_empty()
                 && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
@@ -50,12 +50,12 @@ mod tests {
 
     #[test]
     fn invalid_names_are_not_accepted() {
-        let others = Others::new(vec!["a.B".into()]);
+        let undeclared = UndeclaredNames::new(vec!["a.B".into()]);
         let long = format!("a.B/{}", "c".repeat(NAME_BYTES_MAX));
         for name in ["", "a.B", "a.B/", "/C", "a.B/C/D", "a.B/C D", "ä/C", "x.Y/C", &long] {
-            assert!(!others.takes(name), "{name}");
+            assert!(!undeclared.accepts(name), "{name}");
         }
-        assert!(others.takes("a.B/C"));
-        assert!(Others::new(Vec::new()).takes("x.Y/C"));
+        assert!(undeclared.accepts("a.B/C"));
+        assert!(UndeclaredNames::new(Vec::new()).accepts("x.Y/C"));
     }
 }

@@ -10,12 +10,12 @@ use switchboard::{
 };
 use switchboard_registry::{Embedded, EmbeddedServer};
 
-#[switchboard::service(name = "announce.Echo")]
+#[switchboard::service(name = "registration.Echo")]
 trait Echo {
     async fn echo(&self, text: String) -> Result<String>;
 }
 
-#[switchboard::service(name = "announce.Other")]
+#[switchboard::service(name = "registration.Other")]
 trait Other {
     async fn other(&self) -> Result<()>;
 }
@@ -36,7 +36,7 @@ impl Other for Both {
 
 fn server() -> Server {
     let notice = Duration::from_millis(200);
-    Server::new().add(EchoServer::new(Both)).add(OtherServer::new(Both)).announce_notice(notice)
+    Server::new().add(EchoServer::new(Both)).add(OtherServer::new(Both)).registration_notice(notice)
 }
 
 async fn registry(url: &str) -> Running {
@@ -48,10 +48,10 @@ async fn every_service_is_registered_until_the_drain() {
     let running = registry("tcp://127.0.0.1:0").await;
     let registry: Arc<dyn Registry> =
         Arc::new(Embedded::connect(&running.url(), suite::options()).expect("an address"));
-    let mut watch = registry.watch("announce.Echo");
-    let mut other = registry.watch("announce.Other");
+    let mut watch = registry.watch("registration.Echo");
+    let mut other = registry.watch("registration.Other");
     let instance = Instance::default().zone("z").weight(7);
-    let server = server().announce(registry.clone(), instance).listen("tcp://127.0.0.1:0");
+    let server = server().register(registry.clone(), instance).listen("tcp://127.0.0.1:0");
     let server = server.start().await.unwrap();
     suite::until(&mut watch, &server.url()).await;
     suite::until(&mut other, &server.url()).await;
@@ -70,7 +70,7 @@ async fn every_service_is_registered_until_the_drain() {
     assert_eq!(*echo.echo("y".to_owned()).await.unwrap(), "y");
     suite::until(&mut watch, "").await;
     suite::until(&mut other, "").await;
-    assert_eq!(drained.await.unwrap().cut, 0);
+    assert_eq!(drained.await.unwrap().aborted, 0);
 }
 
 #[tokio::test]
@@ -79,12 +79,12 @@ async fn a_registry_that_is_down_does_not_delay_the_server() {
     let url = down.url();
     down.kill();
     let client: Arc<dyn Registry> = Arc::new(Embedded::connect(&url, suite::options()).expect("an address"));
-    let server = server().announce(client.clone(), Instance::default()).listen("tcp://127.0.0.1:0");
+    let server = server().register(client.clone(), Instance::default()).listen("tcp://127.0.0.1:0");
     let server = server.start().await.unwrap();
     let echo = EchoClient::connect(&server.url()).await.unwrap();
     assert_eq!(*echo.echo("x".to_owned()).await.unwrap(), "x");
     let _back = registry(&url).await;
-    let mut watch = client.watch("announce.Other");
+    let mut watch = client.watch("registration.Other");
     suite::until(&mut watch, &server.url()).await;
     server.drain(Duration::from_secs(5)).await;
 }
@@ -94,8 +94,8 @@ async fn a_killed_server_is_gone_when_its_lease_ends() {
     let running = registry("tcp://127.0.0.1:0").await;
     let options = || suite::options().ttl(Duration::from_secs(1)).confirm_after(Duration::ZERO);
     let client: Arc<dyn Registry> = Arc::new(Embedded::connect(&running.url(), options()).unwrap());
-    let mut watch = client.watch("announce.Echo");
-    let server = server().announce(client.clone(), Instance::default()).listen("tcp://127.0.0.1:0");
+    let mut watch = client.watch("registration.Echo");
+    let server = server().register(client.clone(), Instance::default()).listen("tcp://127.0.0.1:0");
     let server = server.start().await.unwrap();
     suite::until(&mut watch, &server.url()).await;
     server.kill();
@@ -105,12 +105,12 @@ async fn a_killed_server_is_gone_when_its_lease_ends() {
 #[tokio::test]
 async fn an_address_that_callers_cannot_use_is_refused() {
     let list: Arc<dyn Registry> = Arc::new(Fixed::new([]));
-    let everywhere = server().announce(list.clone(), Instance::default()).listen("tcp://0.0.0.0:0");
+    let everywhere = server().register(list.clone(), Instance::default()).listen("tcp://0.0.0.0:0");
     let error = everywhere.start().await.err().expect("callers cannot connect to 0.0.0.0");
     assert!(error.is_config() && error.to_string().contains("set the address"), "{error}");
     let instance = Instance::new("", "tcp://10.0.0.1:80");
-    let server = server().announce(list.clone(), instance).listen("tcp://0.0.0.0:0").start().await.unwrap();
-    let mut watch = list.watch("announce.Echo");
+    let server = server().register(list.clone(), instance).listen("tcp://0.0.0.0:0").start().await.unwrap();
+    let mut watch = list.watch("registration.Echo");
     suite::until(&mut watch, "tcp://10.0.0.1:80").await;
     drop(server);
     suite::until(&mut watch, "").await;
@@ -130,8 +130,8 @@ impl Succession {
         let running = registry("tcp://127.0.0.1:0").await;
         let client: Arc<dyn Registry> =
             Arc::new(Embedded::connect(&running.url(), suite::options()).expect("an address"));
-        let (folder, mut watch) = (suite::Folder::new(), client.watch("announce.Echo"));
-        let first = Succession::server(&folder).announce(client.clone(), Instance::default().version("1"));
+        let (folder, mut watch) = (suite::Folder::new(), client.watch("registration.Echo"));
+        let first = Succession::server(&folder).register(client.clone(), Instance::default().version("1"));
         let first = first.start().await.expect("a free port");
         suite::until(&mut watch, &first.url()).await;
         Succession { _registry: running, client, watch, folder, first }
@@ -146,14 +146,15 @@ impl Succession {
 async fn a_successor_keeps_the_registrations_that_both_have() {
     let Succession { _registry, client, mut watch, folder, first } = Succession::begin().await;
     let address = first.url();
-    let second = Succession::server(&folder).announce(client.clone(), Instance::default().version("2"));
+    let second = Succession::server(&folder).register(client.clone(), Instance::default().version("2"));
     let second = second.start().await.unwrap();
     assert_eq!(second.url(), address);
     suite::until_is(&mut watch, |watch| watch.latest().instances[0].version == "2").await;
     first.handed_over().await;
     assert!(first.stop(Duration::from_secs(5), Duration::from_secs(5)).await.is_clean());
     // The registry has processed the last registrations of the first server before this one.
-    let last = client.register(Instance::new("announce.Echo", "tcp://127.0.0.1:1").id("last")).await.unwrap();
+    let last =
+        client.register(Instance::new("registration.Echo", "tcp://127.0.0.1:1").id("last")).await.unwrap();
     loop {
         let snapshot = watch.changed().await;
         let kept = snapshot.find(&address).expect("the successor serves all the time");
@@ -170,7 +171,7 @@ async fn a_successor_keeps_the_registrations_that_both_have() {
 #[tokio::test]
 async fn services_that_a_successor_does_not_register_are_deregistered() {
     let Succession { _registry, client, mut watch, folder, first } = Succession::begin().await;
-    let second = Succession::server(&folder).announce(client.clone(), Instance::default().id("second"));
+    let second = Succession::server(&folder).register(client.clone(), Instance::default().id("second"));
     let second = second.start().await.unwrap();
     first.handed_over().await;
     first.stop(Duration::from_secs(5), Duration::from_secs(5)).await;

@@ -1,4 +1,4 @@
-//! `serve --announce` and `serve --registry`, from the flags to the drain, and callers that ask a registry.
+//! `serve --register` and `serve --registry`, from the flags to the drain, and callers that ask a registry.
 
 use super::{
     GREETER, bytes, method,
@@ -26,10 +26,10 @@ fn said(output: &Output) -> String {
 async fn servers_register_and_callers_find_them() {
     let home = Process::start("127.0.0.1:0", "--registry");
     let registry = home.registry();
-    let flags = format!("--announce {registry} --announce-as zone=eu-1a --announce-as tags=disk:fast");
-    let one = Process::start("127.0.0.1:0", &format!("{flags} --announce-as weight=50"));
+    let flags = format!("--register {registry} --register-as zone=eu-1a --register-as tags=disk:fast");
+    let one = Process::start("127.0.0.1:0", &format!("{flags} --register-as weight=50"));
     let file = std::env::temp_dir().join(format!("switchboard-cluster-{}.toml", std::process::id()));
-    std::fs::write(&file, format!("[announce]\nto = [\"{registry}\"]\nversion = \"1.2.0\"\n")).unwrap();
+    std::fs::write(&file, format!("[register]\nto = [\"{registry}\"]\nversion = \"1.2.0\"\n")).unwrap();
     let two = Process::start("127.0.0.1:0", &format!("--config {}", file.display()));
     std::fs::remove_file(file).unwrap();
 
@@ -91,7 +91,7 @@ async fn servers_register_and_callers_find_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminated_server_deregisters_before_it_stops() {
     let home = Process::start("127.0.0.1:0", "--registry");
-    let flags = format!("--announce {} --announce-as notice=2s", home.registry());
+    let flags = format!("--register {} --register-as notice=2s", home.registry());
     let mut server = Process::start("127.0.0.1:0", &flags);
     let watch = switchboard_registry::connect(&home.registry()).unwrap().watch(GREETER);
     let url = server.url();

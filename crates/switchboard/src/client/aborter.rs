@@ -14,39 +14,39 @@ use tokio::task::AbortHandle;
 /// connections are counted when they open.
 ///
 /// ```
-/// use switchboard::{Channel, client::Cut};
+/// use switchboard::{Channel, client::ConnectionAborter};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> switchboard::Result<()> {
-/// let cut = Cut::new();
-/// let channel = Channel::builder("tcp://127.0.0.1:8080").cut_by(&cut).lazy()?;
+/// let aborter = ConnectionAborter::new();
+/// let channel = Channel::builder("tcp://127.0.0.1:8080").aborted_by(&aborter).lazy()?;
 /// drop(channel);
 /// // Calls that are still in flight end here.
-/// assert_eq!(cut.now(), 0);
+/// assert_eq!(aborter.abort(), 0);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Default)]
-pub struct Cut(Arc<Mutex<State>>);
+pub struct ConnectionAborter(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    is_cut: bool,
+    is_aborted: bool,
     /// Tasks that drive or open connections.
     tasks: Vec<AbortHandle>,
 }
 
-impl Cut {
+impl ConnectionAborter {
     /// Creates an instance for channels made with it.
-    pub fn new() -> Cut {
-        Cut::default()
+    pub fn new() -> ConnectionAborter {
+        ConnectionAborter::default()
     }
 
     /// Aborts all connections, and keeps channels from opening others: calls end with `Unavailable`, also those in
     /// flight. Returns the number of connections.
-    pub fn now(&self) -> usize {
+    pub fn abort(&self) -> usize {
         let tasks = {
             let mut state = self.lock();
-            state.is_cut = true;
+            state.is_aborted = true;
             std::mem::take(&mut state.tasks)
         };
         let open = tasks.iter().filter(|task| !task.is_finished()).count();
@@ -60,9 +60,9 @@ impl Cut {
     }
 
     /// Adds a task to those that are aborted.
-    pub(super) fn hold(&self, task: AbortHandle) {
+    pub(super) fn track(&self, task: AbortHandle) {
         let mut state = self.lock();
-        if state.is_cut {
+        if state.is_aborted {
             task.abort();
             return;
         }
@@ -74,9 +74,9 @@ impl Cut {
     }
 
     /// # Errors
-    /// `Unavailable` after [`now`](Self::now).
+    /// `Unavailable` after [`abort`](Self::abort).
     pub(super) fn check(&self) -> Result<()> {
-        match self.lock().is_cut {
+        match self.lock().is_aborted {
             true => {
                 Err(Status::unavailable("the connections of the channel were aborted")
                     .with_retry(Retry::Safe))
@@ -90,9 +90,12 @@ impl Cut {
     }
 }
 
-impl fmt::Debug for Cut {
+impl fmt::Debug for ConnectionAborter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.lock();
-        f.debug_struct("Cut").field("is_cut", &state.is_cut).field("tasks", &state.tasks.len()).finish()
+        f.debug_struct("ConnectionAborter")
+            .field("is_aborted", &state.is_aborted)
+            .field("tasks", &state.tasks.len())
+            .finish()
     }
 }

@@ -1,10 +1,10 @@
-//! Connections that are cut with whatever goes over them.
+//! Connections that are aborted with whatever goes over them.
 
 use super::*;
-use switchboard::{Code, client::Cut};
+use switchboard::{Code, client::ConnectionAborter};
 
 #[tokio::test]
-async fn a_cut_ends_calls_and_connections_on_every_wire() {
+async fn an_abort_ends_calls_and_connections_on_every_wire() {
     let several = [("?balance=round_robin", Codec::Postcard), ("?wire=grpc&retries=2", Codec::Json)];
     for (wire, codec) in WIRES.into_iter().chain(several) {
         for is_dropped in [false, true] {
@@ -13,8 +13,8 @@ async fn a_cut_ends_calls_and_connections_on_every_wire() {
                 Some(options) => running.url().replace("tcp://", "ws://") + options,
                 None => running.url() + wire,
             };
-            let cut = Cut::new();
-            let channel = Channel::builder(&url).cut_by(&cut).connect().await.unwrap();
+            let aborter = ConnectionAborter::new();
+            let channel = Channel::builder(&url).aborted_by(&aborter).connect().await.unwrap();
             let client = Client { wire, codec, channel };
             let calls: Vec<_> = (0..3)
                 .map(|_| {
@@ -23,9 +23,9 @@ async fn a_cut_ends_calls_and_connections_on_every_wire() {
                 })
                 .collect();
             soon(seen.until(|seen| seen.hanging() == 3)).await;
-            assert!(cut.connections() > 0, "{wire}");
+            assert!(aborter.connections() > 0, "{wire}");
             let client = (!is_dropped).then_some(client);
-            assert!(cut.now() > 0, "{wire}");
+            assert!(aborter.abort() > 0, "{wire}");
             for call in calls {
                 let status = failed(soon(call).await.unwrap());
                 assert_eq!(status.code(), Code::Unavailable, "{wire}: {status}");
@@ -42,7 +42,11 @@ async fn a_cut_ends_calls_and_connections_on_every_wire() {
                 let status = failed(client.echo().await);
                 assert_eq!(status.code(), Code::Unavailable, "{wire}: {status}");
             }
-            assert_eq!((cut.connections(), cut.now(), running.stats().accepted > 0), (0, 0, true), "{wire}");
+            assert_eq!(
+                (aborter.connections(), aborter.abort(), running.stats().accepted > 0),
+                (0, 0, true),
+                "{wire}"
+            );
             assert_eq!(running.stats().connections, 0, "{wire}");
         }
     }

@@ -20,8 +20,8 @@ static METHODS: [ClientMethod; 3] = [
 ];
 
 impl ClientMethod {
-    /// Returns the method of this kind whose name is in the [metadata](Metadata::called) of the call.
-    pub(crate) fn called(kind: Kind) -> &'static ClientMethod {
+    /// Returns the method of this kind whose name is in the [metadata](Metadata::undeclared_name) of the call.
+    pub(crate) fn undeclared(kind: Kind) -> &'static ClientMethod {
         &METHODS[match kind {
             Kind::Unary => 0,
             Kind::ServerStream => 1,
@@ -31,7 +31,7 @@ impl ClientMethod {
 
     /// Returns true when the name is in the metadata of the call.
     #[inline]
-    pub(crate) fn is_called(&self) -> bool {
+    pub(crate) fn is_undeclared(&self) -> bool {
         std::ptr::eq(self.service, &SERVICE)
     }
 
@@ -39,8 +39,8 @@ impl ClientMethod {
     #[cfg(feature = "http")]
     #[inline]
     pub(crate) fn path_of<'a>(&self, metadata: &'a crate::Metadata) -> &'a str {
-        match metadata.called() {
-            Some(name) if self.is_called() => name,
+        match metadata.undeclared_name() {
+            Some(name) if self.is_undeclared() => name,
             _ => self.path,
         }
     }

@@ -26,29 +26,29 @@ impl Server {
     /// # use std::sync::Arc;
     /// # use switchboard::{Server, discover::{Fixed, Instance}};
     /// # let registry = Arc::new(Fixed::new([]));
-    /// let server = Server::new().announce(registry, Instance::default().zone("eu-1a").weight(200));
+    /// let server = Server::new().register(registry, Instance::default().zone("eu-1a").weight(200));
     /// ```
-    pub fn announce(mut self, registry: Arc<dyn Registry>, instance: Instance) -> Server {
-        self.templates.push(Registration { registry, template: instance });
+    pub fn register(mut self, registry: Arc<dyn Registry>, instance: Instance) -> Server {
+        self.templates.push(RegistrationTemplate { registry, template: instance });
         self
     }
 
     /// Sets how long a drain waits for callers to learn of it from the registry before the server sends drain
     /// notices on its connections; default 1 s. In the first half of this time the server is registered as
     /// draining, in the second half it is deregistered.
-    pub fn announce_notice(mut self, notice: Duration) -> Server {
-        self.announce_notice = notice;
+    pub fn registration_notice(mut self, notice: Duration) -> Server {
+        self.registration_notice = notice;
         self
     }
 }
 
 /// A registry, and the template of the registration.
-pub(super) struct Registration {
+pub(super) struct RegistrationTemplate {
     pub(super) registry: Arc<dyn Registry>,
     pub(super) template: Instance,
 }
 
-impl Registration {
+impl RegistrationTemplate {
     /// Returns one instance for each service, or the one that the template names.
     fn instances(&self, services: &[&str], address: &Address) -> Result<Vec<Instance>, Error> {
         let mut template = self.template.clone();
@@ -61,7 +61,7 @@ impl Registration {
             };
             if everywhere {
                 return Err(Error::config(format!(
-                    "announce to {}: {address} is every address of this machine, and callers need one: set the \
+                    "register with {}: {address} is every address of this machine, and callers need one: set the \
                      address of the instance",
                     self.registry.name()
                 )));
@@ -101,7 +101,7 @@ pub(super) struct Registrations {
 impl Registrations {
     /// Starts to register; an unavailable registry is retried.
     pub(super) fn begin(
-        templates: &[Registration],
+        templates: &[RegistrationTemplate],
         services: &[&str],
         address: &Address,
         notice: Duration,
@@ -110,7 +110,9 @@ impl Registrations {
         let mut all = Vec::new();
         for template in templates {
             for instance in template.instances(services, address)? {
-                instance.check().map_err(|wrong| Error::config(format!("announce: {}", wrong.message())))?;
+                instance
+                    .check()
+                    .map_err(|wrong| Error::config(format!("registration: {}", wrong.message())))?;
                 all.push((template.registry.clone(), instance));
             }
         }
