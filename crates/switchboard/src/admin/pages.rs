@@ -270,7 +270,7 @@ fn connections(shared: &ServerState) -> Page {
     let mut oldest: Vec<_> = open.iter().collect();
     oldest.sort_unstable_by_key(|(number, _)| **number);
     for (number, open) in oldest.into_iter().take(ROWS_MAX) {
-        let (counts, (held, paused)) = (open.counts(), open.held());
+        let (counts, (held, paused)) = (open.counts(), open.held_bytes_and_pause());
         let count = |part: fn(&crate::metrics::ConnectionCounts) -> u64| counts.as_ref().map(part).into();
         table.push([
             (*number).into(),

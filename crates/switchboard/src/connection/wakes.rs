@@ -110,7 +110,7 @@ impl Wakes {
 
     /// Returns the bytes that the connection holds for its peer.
     #[cfg(feature = "http")]
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 

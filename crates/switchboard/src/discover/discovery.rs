@@ -241,9 +241,9 @@ impl Feed {
         inner.lists += 1;
         inner.state.source = SnapshotSource::Registry;
         self.set_error(&mut inner, bad);
-        let held_before = inner.settle.held().count();
+        let held_before = inner.settle.held_back().count();
         let snapshot = inner.settle.offer(Snapshot::new(good), Instant::now());
-        let held = inner.settle.held().count();
+        let held = inner.settle.held_back().count();
         if held > held_before {
             tracing::warn!(
                 registry = self.registry,
@@ -296,7 +296,7 @@ impl Feed {
     }
 
     fn send(&self, inner: &mut Inner, snapshot: Snapshot) {
-        inner.state.held_back = inner.settle.held().map(str::to_owned).collect();
+        inner.state.held_back = inner.settle.held_back().map(str::to_owned).collect();
         let first = !std::mem::replace(&mut inner.sent, true);
         self.snapshots.send_if_modified(|last| {
             let changed = first || **last != snapshot;

@@ -109,7 +109,7 @@ impl Settle {
     }
 
     /// The ids that stay published although the registry lacks them.
-    pub(super) fn held(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn held_back(&self) -> impl Iterator<Item = &str> {
         self.held.keys().map(String::as_str)
     }
 
@@ -178,7 +178,7 @@ mod tests {
         let mut case = Case::new();
         case.offer(0, "a b c d");
         assert_eq!(case.offer(1, "a"), "a b c d");
-        assert_eq!(case.settle.held().collect::<Vec<_>>(), ["b", "c", "d"]);
+        assert_eq!(case.settle.held_back().collect::<Vec<_>>(), ["b", "c", "d"]);
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
         case.offer(0, "a b c d");
         case.settle.registry_failed();
         assert_eq!(case.offer(1, "a b c"), "a b c d", "one of four has not registered again");
-        assert_eq!(case.settle.held().collect::<Vec<_>>(), ["d"]);
+        assert_eq!(case.settle.held_back().collect::<Vec<_>>(), ["d"]);
         assert_eq!(case.offer(2, "a b d"), "a b d", "one has left");
         assert_eq!(case.settle.due(), None);
         case.settle.registry_failed();
@@ -248,7 +248,7 @@ mod tests {
         case.offer(0, "a b c");
         case.offer(1, "");
         assert_eq!(case.offer(2, "a b"), "a b c");
-        assert_eq!(case.settle.held().collect::<Vec<_>>(), ["c"]);
+        assert_eq!(case.settle.held_back().collect::<Vec<_>>(), ["c"]);
         assert_eq!(case.offer(3, "a b c"), "a b c");
         assert_eq!(case.settle.due(), None);
     }

@@ -25,7 +25,7 @@ impl Key {
             Key::Caller => hasher.write(cx.caller().map_or("", |caller| &caller.name).as_bytes()),
             Key::Metadata(name) => hasher.write(cx.metadata().value(name).map_or(&[][..], |value| value)),
             Key::Method if cx.undeclared_name().is_some() => {
-                hasher.write(cx.undeclared_name().unwrap_or_default().as_bytes())
+                hasher.write(cx.undeclared_name().unwrap_or_default().as_bytes());
             }
             // Each method has its own static.
             Key::Method => hasher.write_usize(std::ptr::from_ref(cx.method()) as usize),

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_has_the_size_that_was_announced() {
+    async fn a_file_has_the_size_that_was_declared() {
         let (_running, channel, mut sent) = start().await;
         for (declared, written, read) in
             [(3, 5, Ok(3)), (5, 3, Err(io::ErrorKind::UnexpectedEof)), (0, 0, Ok(0))]

@@ -52,8 +52,8 @@ impl Open {
     }
 
     /// Returns the bytes that it holds for its peer, and whether reading is paused because of them.
-    pub(crate) fn held(&self) -> (usize, bool) {
-        (self.wakes.held(), self.wakes.is_paused())
+    pub(crate) fn held_bytes_and_pause(&self) -> (usize, bool) {
+        (self.wakes.held_bytes(), self.wakes.is_paused())
     }
 }
 
