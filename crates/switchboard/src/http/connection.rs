@@ -13,7 +13,8 @@ use super::{
     jsonrpc::{self, JsonRpc},
     metered_body::MeteredBody,
     pings::Pings,
-    refusal, rest,
+    refusal,
+    rest::{self, Failure},
     rpcx::{self, Gateway},
     text::Text,
     thrift::{self, Thrift},
@@ -286,7 +287,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestRouter {
         self.connection_memory.begin_request();
         let request = request.map(|body| MeteredBody::new(body, &self.connection_memory));
         let response = match (self.shared.hosts.refuse(&request, self.source), &self.shared.cors) {
-            (Some(failure), _) => self.rest.refused(failure, request.uri()),
+            (Some(failure), _) => self.refused(failure, &request),
             (None, None) => self.route(request),
             (None, Some(cors)) => cors.around(request, |request| self.route(request)),
         };
@@ -322,6 +323,14 @@ impl Future for MeteredResponse {
 }
 
 impl RequestRouter {
+    /// Responds to a request that is refused before it is routed, in the protocol of its path.
+    fn refused(&self, failure: Failure, request: &Request<MeteredBody>) -> ResponseFuture {
+        if jsonrpc::is_jsonrpc(request) {
+            return Box::pin(std::future::ready(Ok(jsonrpc::failed(failure))));
+        }
+        self.rest.refused(failure, request.uri())
+    }
+
     fn route(&self, mut request: Request<MeteredBody>) -> ResponseFuture {
         if request.method() == Method::OPTIONS
             && request.headers().contains_key(ORIGIN)
@@ -332,7 +341,7 @@ impl RequestRouter {
         }
         // This check is first, so that it applies to every protocol.
         if let Some(failure) = cross_site::refuse(&request, self.shared.cors.as_deref()) {
-            return self.rest.refused(failure, request.uri());
+            return self.refused(failure, &request);
         }
         if websocket::is_upgrade(&request) {
             let response = self.upgrades.respond(request, &self.shared, &self.metadata);
