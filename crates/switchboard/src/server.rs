@@ -31,6 +31,8 @@ use crate::{
     net::{Address, Listener},
     runtime,
 };
+#[cfg(feature = "http")]
+pub(crate) use accept::Aging;
 use announce::{Registration, Registrations};
 #[cfg(feature = "http")]
 use flights::Flights;

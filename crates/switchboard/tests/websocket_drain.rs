@@ -17,7 +17,7 @@ use support::{
     gate::{Gate, PASS, WAIT, message},
     raw::soon,
 };
-use switchboard::{Channel, ClientMethod, Code, Codec, Result, Retry, Running, Server, Status};
+use switchboard::{Channel, ClientMethod, Code, Codec, Limit, Result, Retry, Running, Server, Status};
 
 /// Options of channels for each wire that a WebSocket carries.
 const WIRES: [&str; 3] = ["", "wire=jsonrpc", "wire=rpcx"];
@@ -180,6 +180,23 @@ async fn calls_that_meet_the_begin_of_a_drain_are_answered_or_did_not_begin() {
         assert_eq!(soon(drained).await.unwrap().cut, 0);
     }
     assert!(answered.iter().all(|calls| *calls > 0), "no call met the begin of a drain: {answered:?}");
+}
+
+#[tokio::test]
+async fn calls_on_old_connections_move_to_new_ones() {
+    for wire in WIRES {
+        let server = Server::new().add(Gate::default()).listen("tcp://127.0.0.1:0");
+        let running = server.limit(Limit::ConnectionAge, 100).start().await.unwrap();
+        let channel = Channel::connect(&url(&running, wire)).await.unwrap();
+        soon(async {
+            while websockets(&running) < 3 {
+                let Err(status) = call(&channel, &PASS, 7).await else { continue };
+                // A call on a wire without GO_AWAY may cross the end of its connection.
+                assert!(!wire.is_empty() && status.code() == Code::Unavailable, "{wire}: {status}");
+            }
+        })
+        .await;
+    }
 }
 
 /// WebSockets that were opened so far.

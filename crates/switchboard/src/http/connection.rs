@@ -23,12 +23,12 @@ use super::{
     websocket::{self, Upgrades},
 };
 use crate::{
-    Kind, Limit, Limits, Peer,
+    Kind, Limit, Limits, Peer, clock,
     driver::Accepted,
     metrics::Carrier,
     net::Io,
     runtime,
-    server::{Drain, Shared},
+    server::{Aging, Drain, Shared},
 };
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -78,6 +78,7 @@ pub(crate) async fn serve(accepted: Accepted) {
     let Accepted { io, input: first, peer, settings, shared, wakes, shard } = accepted;
     let is_http2 = first.starts_with(b"PRI ");
     let drain = shared.drain_http.subscribe();
+    let old = settings.connection_age().map(|age| clock::after(clock::now(), age));
     let unread_max = if is_http2 { CONNECTION_WINDOW as usize } else { http1_buffer(&settings) };
     let connection_memory = ConnectionMemory::new(shared.clone(), wakes.clone(), unread_max);
     let front = RequestRouter::new(&peer, connection_memory.clone(), &settings, shard);
@@ -91,17 +92,22 @@ pub(crate) async fn serve(accepted: Accepted) {
     let ended = if is_http2 {
         let connection = http2(&settings).serve_connection(io, front);
         let shut_down = |connection: Pin<&mut http2::Connection<_, _, _>>| connection.graceful_shutdown();
-        until_end(connection, shut_down, drain, &settings, &served, || false).await
+        until_end(connection, shut_down, drain, (old, &settings), &served, || false).await
     } else {
         let connection = http1(&settings).serve_connection(io, front).with_upgrades();
         let shut_down =
             |connection: Pin<&mut http1::UpgradeableConnection<_, _>>| connection.graceful_shutdown();
         // No request has begun: the buffer is empty or has an incomplete head.
         let is_unused = || !served.has_requests();
-        until_end(connection, shut_down, drain, &settings, &served, is_unused).await
+        until_end(connection, shut_down, drain, (old, &settings), &served, is_unused).await
     };
     if let Some(upgrade) = upgrades.take() {
-        return upgrade.run(|io, input| Accepted { io, input, peer, settings, shared, wakes, shard }).await;
+        let aging = old.map(|end| Aging { end, grace: settings.drain_timeout(), wakes: wakes.clone() });
+        let run = upgrade.run(|io, input| Accepted { io, input, peer, settings, shared, wakes, shard });
+        return match aging {
+            None => run.await,
+            Some(aging) => Box::pin(aging.until_old(run)).await,
+        };
     }
     if let Err(error) = ended {
         if error.is_parse() {
@@ -151,14 +157,14 @@ async fn until_end<C: Future<Output = hyper::Result<()>>>(
     connection: C,
     shut_down: fn(Pin<&mut C>),
     mut drain: watch::Receiver<Drain>,
-    limits: &Limits,
+    (old, limits): (Option<Instant>, &Limits),
     connection_memory: &ConnectionMemory,
     is_unused: impl Fn() -> bool,
 ) -> hyper::Result<()> {
     let mut connection = pin!(connection);
     let is_old = {
         let mut drains = pin!(drain.wait_for(|drain| *drain != Drain::Open));
-        let mut old = limits.connection_age().map(|age| Box::pin(tokio::time::sleep(age)));
+        let mut old = old.map(|old| Box::pin(tokio::time::sleep_until(old.into())));
         let first = std::future::poll_fn(|cx| {
             if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
                 return Poll::Ready(Err(ended));

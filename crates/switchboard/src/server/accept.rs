@@ -4,7 +4,7 @@ use super::{Open, Shared, Socket, listening::Resolved, mismatch, sockets::next_i
 #[cfg(feature = "tls")]
 use crate::net::tls::{self, Acceptor, Plaintext};
 use crate::{
-    Limits, Peer,
+    Limits, Peer, clock,
     driver::{Accepted, Connection, Wakes},
     metrics::{Carrier, PeerCount},
     net::{Io, Listener, Pipe},
@@ -27,7 +27,11 @@ use switchboard_wire::{
 };
 #[cfg(feature = "tls")]
 use tokio::io::AsyncWriteExt;
-use tokio::{io::AsyncReadExt, sync::watch, time::timeout};
+use tokio::{
+    io::AsyncReadExt,
+    sync::watch,
+    time::{timeout, timeout_at},
+};
 
 /// Pause after a failed accept, which usually means that there are no free file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -165,7 +169,7 @@ async fn serve(
             match aging {
                 None => connection.await,
                 // Boxed, or every connection would reserve space for the timers.
-                Some(aging) => Box::pin(until_old(connection, aging)).await,
+                Some(aging) => Box::pin(aging.until_old(connection)).await,
             }
         }
         // Wires of other frameworks are boxed, since most connections are native.
@@ -230,7 +234,7 @@ fn speak<W: ServerWire + Unpin>(
     let settings = resolved.limits.clone();
     let wire = wire(settings.wire());
     let aging = settings.connection_age().map(|age| Aging {
-        age,
+        end: clock::after(clock::now(), age),
         grace: settings.drain_timeout(),
         wakes: wakes.clone(),
     });
@@ -245,7 +249,7 @@ fn foreign<W: ServerWire + Unpin + 'static>(
     let connection = connection.foreign();
     match aging {
         None => Box::pin(connection),
-        Some(aging) => Box::pin(until_old(connection, aging)),
+        Some(aging) => Box::pin(aging.until_old(connection)),
     }
 }
 
@@ -268,20 +272,23 @@ fn carrier(protocol: Protocol) -> Option<Carrier> {
 }
 
 /// Maximum lifetime of a connection.
-struct Aging {
-    age: Duration,
-    /// Time for the calls that are in flight at that age.
-    grace: Duration,
-    wakes: Arc<Wakes>,
+pub(crate) struct Aging {
+    /// Time at which the connection is drained.
+    pub(crate) end: Instant,
+    /// Time for the calls that are in flight then.
+    pub(crate) grace: Duration,
+    pub(crate) wakes: Arc<Wakes>,
 }
 
-/// Runs a connection to its end, and drains it when it reaches its age.
-async fn until_old(connection: impl Future<Output = ()>, aging: Aging) {
-    let mut connection = pin!(connection);
-    if timeout(aging.age, &mut connection).await.is_err() {
-        aging.wakes.retire();
-        // Dropping the future closes a connection that has not ended by then.
-        let _ = timeout(aging.grace, connection).await;
+impl Aging {
+    /// Runs a connection to its end, and drains it when it reaches its age.
+    pub(crate) async fn until_old(self, connection: impl Future<Output = ()>) {
+        let mut connection = pin!(connection);
+        if timeout_at(self.end.into(), &mut connection).await.is_err() {
+            self.wakes.retire();
+            // Dropping the future closes a connection that has not ended by then.
+            let _ = timeout(self.grace, connection).await;
+        }
     }
 }
 
