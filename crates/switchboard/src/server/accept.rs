@@ -5,7 +5,7 @@ use super::{Open, Shared, Socket, listening::Resolved, mismatch, sockets::next_i
 use crate::net::tls::{self, Acceptor, Plaintext};
 use crate::{
     Limits, Peer, clock,
-    driver::{Accepted, Connection, Wakes},
+    driver::{Accepted, Connection, LINGER, Wakes},
     metrics::{Carrier, PeerCount},
     net::{Io, Listener, Pipe},
     runtime,
@@ -30,7 +30,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::{
     io::AsyncReadExt,
     sync::watch,
-    time::{timeout, timeout_at},
+    time::{sleep, timeout, timeout_at},
 };
 
 /// Pause after a failed accept, which usually means that there are no free file descriptors.
@@ -422,17 +422,22 @@ fn is_agreed(protocol: Protocol, chosen: Option<&[u8]>) -> bool {
     }
 }
 
-/// Waits for the first bytes of a peer, but only until the server drains.
+/// Waits for the first bytes of a peer. When the server drains, waits [`LINGER`] more: the peer may have sent its first
+/// call before it could notice, and gets a response or the drain notice of its protocol.
 async fn until_drained<T>(
     begin: impl Future<Output = Option<T>>,
     shared: &Shared,
     wakes: &Wakes,
 ) -> Option<T> {
     let mut begin = pin!(begin);
+    let mut linger = None;
     poll_fn(|cx| {
         wakes.take(cx.waker(), &mut Vec::new());
         match begin.as_mut().poll(cx) {
-            Poll::Pending if shared.draining.load(Ordering::Relaxed) => Poll::Ready(None),
+            Poll::Pending if shared.draining.load(Ordering::Relaxed) => {
+                let linger = linger.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+                linger.as_mut().poll(cx).map(|()| None)
+            }
             polled => polled,
         }
     })
