@@ -48,7 +48,7 @@ pub use input::Input;
 pub use limits::Limits;
 pub use metadata::Metadata;
 pub use method::{
-    Found, Idempotency, Kind, MethodId, MethodInfo, MethodTable, Params, SchemaId, ServiceInfo,
+    Called, Found, Idempotency, Kind, MethodId, MethodInfo, MethodTable, Params, SchemaId, ServiceInfo,
 };
 pub use outbox::Outbox;
 pub use outgoing::Outgoing;

@@ -58,7 +58,7 @@ impl<R> UnaryCall<R> {
     }
 
     /// Sets the name of the method, when it is [in the metadata](ClientMethod::is_called).
-    pub(crate) fn called(mut self, name: Option<Arc<str>>) -> Self {
+    pub(crate) fn called(mut self, name: Option<switchboard_wire::Called>) -> Self {
         self.raw.begin.metadata.set_called(name);
         self
     }

@@ -36,7 +36,7 @@ pub(super) struct Parked {
     pub(super) id: CallId,
     pub(super) method: MethodId,
     /// Name of a method that no service declares.
-    pub(super) called: Option<Arc<str>>,
+    pub(super) called: Option<switchboard_wire::Called>,
     pub(super) oneway: bool,
     pub(super) began: Instant,
     /// Bytes of request messages received so far.

@@ -36,7 +36,7 @@ pub(super) struct CallGuard {
     peer: Arc<Peer>,
     trace: Option<Arc<Trace>>,
     /// The name of a method that no service declares.
-    called: Option<Arc<str>>,
+    called: Option<switchboard_wire::Called>,
     /// Set for calls that may be logged.
     caller: Option<Arc<Caller>>,
     /// For a stream: time of the last request message before the first reply message.
@@ -174,7 +174,7 @@ impl CallGuard {
     }
 
     /// Sets the name of a method that no service declares.
-    pub(super) fn set_called(&mut self, called: Option<Arc<str>>) {
+    pub(super) fn set_called(&mut self, called: Option<switchboard_wire::Called>) {
         self.called = called;
     }
 

@@ -23,7 +23,7 @@ use super::{
     websocket::{self, Upgrades},
 };
 use crate::{
-    Kind, Limit, Limits, Peer, clock,
+    Code, Kind, Limit, Limits, Peer, clock,
     driver::Accepted,
     metrics::Carrier,
     net::Io,
@@ -404,7 +404,9 @@ impl RequestRouter {
                         if Standard::of(dispatch.shared()).router().lookup(&path).is_none() =>
                     {
                         let status = dispatch.unknown(request.headers(), &path).await;
-                        refusal::response(&status, Some(StatusCode::NOT_FOUND), request.headers())
+                        let is_unknown = status.code() == Code::Unimplemented;
+                        let http = is_unknown.then_some(StatusCode::NOT_FOUND);
+                        refusal::response(&status, http, request.headers())
                     }
                     Some(_) => refused,
                 };

@@ -159,6 +159,8 @@ impl Wire {
             ("a message that cannot be read", refused(open, &SAY, &Body::Bad, None).await),
             ("a handler that panics", refused(open, &PANIC, &say("a"), None).await),
             ("no credentials", refused(guarded, &SAY, &say("a"), None).await),
+            ("no credentials, an unknown method", refused(guarded, &MISSING, &say("a"), None).await),
+            ("no credentials, an unknown service", refused(guarded, &ELSEWHERE, &say("a"), None).await),
         ];
         if !lacks(self.name, Lack::Large) {
             all.push(("a large message", refused(open, &SAY, &large, None).await));
@@ -169,6 +171,11 @@ impl Wire {
                 "a method of others",
                 refused(guarded, &ADMIN, &say("a"), token("Bearer t0ken")).await,
             ));
+            for (case, method) in
+                [("a caller's unknown method", &MISSING), ("a caller's unknown service", &ELSEWHERE)]
+            {
+                all.push((case, refused(guarded, method, &say("a"), token("Bearer t0ken")).await));
+            }
         }
         call(open, &RATED, &say("a"), None).await.unwrap();
         all.push(("over the rate", refused(open, &RATED, &say("a"), None).await));
@@ -224,6 +231,8 @@ async fn refusals_are_the_same_on_every_wire() {
         }
     }
     assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
+    let (_, listed) = native.iter().find(|(case, _)| *case == "a caller's unknown method").unwrap();
+    assert!(listed.message().ends_with("has Say, Panic, Hold, Rated"), "{listed}");
     let codes = native.iter().map(|(case, status)| (*case, status.code())).collect::<Vec<_>>();
     let wanted = [
         ("an unknown method", Code::Unimplemented),
@@ -231,9 +240,13 @@ async fn refusals_are_the_same_on_every_wire() {
         ("a message that cannot be read", Code::InvalidArgument),
         ("a handler that panics", Code::Internal),
         ("no credentials", Code::Unauthenticated),
+        ("no credentials, an unknown method", Code::Unauthenticated),
+        ("no credentials, an unknown service", Code::Unauthenticated),
         ("a large message", Code::ResourceExhausted),
         ("wrong credentials", Code::Unauthenticated),
         ("a method of others", Code::PermissionDenied),
+        ("a caller's unknown method", Code::Unimplemented),
+        ("a caller's unknown service", Code::Unimplemented),
         ("over the rate", Code::ResourceExhausted),
         ("over the concurrency", Code::ResourceExhausted),
     ];
@@ -255,7 +268,9 @@ fn comparable(wire: &str, status: &Status) -> String {
             return "a name that is not known".to_owned();
         }
     } else if lacks(wire, Lack::Package) {
-        return text.replace("unknown service test.v1.", "unknown service ");
+        return text
+            .replace("unknown service test.v1.", "unknown service ")
+            .replace("test.v1.Nowhere", "Nowhere");
     }
     text.to_owned()
 }
