@@ -49,6 +49,7 @@ pub use limits::Limits;
 pub use metadata::Metadata;
 pub use method::{
     Found, Idempotency, Kind, MethodId, MethodInfo, MethodTable, Params, SchemaId, ServiceInfo,
+    UndeclaredName,
 };
 pub use outbox::Outbox;
 pub use outgoing::Outgoing;

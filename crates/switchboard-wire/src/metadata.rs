@@ -4,7 +4,7 @@ mod parts;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use parts::{Entry, Parts, named};
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, fmt};
 
 /// Ordered list of names and values; names may repeat.
 ///
@@ -96,12 +96,12 @@ impl Metadata {
 
     /// Full name of the called method, if no service of the server declares it. It is not an entry: wires send it only
     /// as the name of the method.
-    pub fn undeclared_name(&self) -> Option<&Arc<str>> {
+    pub fn undeclared_name(&self) -> Option<&crate::UndeclaredName> {
         self.parts.as_ref().and_then(|parts| parts.undeclared_name.as_ref())
     }
 
     /// Replaces the name of the [called method](Self::undeclared_name).
-    pub fn set_undeclared_name(&mut self, name: Option<Arc<str>>) {
+    pub fn set_undeclared_name(&mut self, name: Option<crate::UndeclaredName>) {
         if name.is_some() || self.parts.is_some() {
             self.parts.get_or_insert_with(Parts::fresh).undeclared_name = name;
         }

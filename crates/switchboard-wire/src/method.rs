@@ -1,10 +1,12 @@
 //! Methods: their names, kinds and numbers.
 
 mod undeclared;
+mod undeclared_name;
 
 use crate::{Codec, HttpRule, TextParam};
-use std::{collections::HashMap, fmt, num::NonZeroU64, sync::Arc};
+use std::{collections::HashMap, fmt, num::NonZeroU64};
 use undeclared::{UNDECLARED, UndeclaredNames};
+pub use undeclared_name::UndeclaredName;
 
 /// Description of a service; generated code has one per service, in a static.
 pub struct ServiceInfo {
@@ -201,6 +203,10 @@ pub enum Idempotency {
     Unknown,
 }
 
+/// Text of a status for an unknown method, around its name, that does not list all methods.
+const UNKNOWN: &str = "unknown method ";
+const UNLISTED: &str = "; methods that this caller may not call are not listed";
+
 /// Number of a method in a server's [`MethodTable`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct MethodId(pub u16);
@@ -211,7 +217,14 @@ pub struct Found {
     /// Number of the method.
     pub method: MethodId,
     /// Full name, if no service declares the method: the number then represents all undeclared methods.
-    pub undeclared_name: Option<Arc<str>>,
+    pub undeclared_name: Option<UndeclaredName>,
+}
+
+impl Found {
+    /// Returns true for an unknown method, whose calls end with a status after the guards.
+    pub fn is_refused(&self) -> bool {
+        self.undeclared_name.as_ref().is_some_and(|called| called.refusal().is_some())
+    }
 }
 
 impl From<MethodId> for Found {
@@ -230,6 +243,8 @@ pub struct MethodTable {
     largest_message: Option<u32>,
     /// Set if the server accepts calls of undeclared methods.
     undeclared: Option<UndeclaredNames>,
+    /// Set if calls of unknown methods pass the guards before they are refused.
+    guards_unknown: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -286,6 +301,43 @@ impl MethodTable {
         Ok(())
     }
 
+    /// Makes calls of unknown methods pass the guards before they are refused, so that callers without credentials
+    /// cannot find out which methods exist. Call this after [`take_others`](Self::take_others).
+    ///
+    /// Such methods belong to a service of their own, after the others, and share the state of all undeclared methods.
+    ///
+    /// # Errors
+    /// Returns an error for more than 65535 methods in total.
+    pub fn guard_unknown(&mut self) -> Result<(), String> {
+        // One number for the shared state, and two kinds of two services.
+        if self.entries.len() + 5 > usize::from(u16::MAX) {
+            return Err(format!("more than {} methods in one server with authentication", u16::MAX - 5));
+        }
+        self.guards_unknown = true;
+        Ok(())
+    }
+
+    /// Refuses the unknown method `name`: with the method to call instead if calls of unknown methods
+    /// [pass the guards](Self::guard_unknown), whose result is `status`.
+    ///
+    /// # Errors
+    /// Returns `status` if they do not.
+    #[cold]
+    pub fn refuse(&self, name: &str, kind: Kind, status: crate::Status) -> Result<Found, crate::Status> {
+        if !self.guards_unknown {
+            return Err(status);
+        }
+        let of_kind = if kind == Kind::Unary { 3 } else { 4 };
+        let method = MethodId(self.entries.len() as u16 + of_kind);
+        Ok(Found { method, undeclared_name: Some(UndeclaredName::refused(name, status)) })
+    }
+
+    /// Returns true if calls of unknown methods [pass the guards](Self::guard_unknown).
+    #[inline]
+    pub fn guards_unknown(&self) -> bool {
+        self.guards_unknown
+    }
+
     /// Returns true if calls of methods that no service declares are accepted.
     #[inline]
     pub fn accepts_undeclared(&self) -> bool {
@@ -317,10 +369,10 @@ impl MethodTable {
     }
 
     /// Returns the length of a table with one entry for each method, and one for all undeclared methods if they are
-    /// accepted.
+    /// accepted or guarded.
     #[inline]
     pub fn slots(&self) -> usize {
-        self.entries.len() + usize::from(self.accepts_undeclared())
+        self.entries.len() + usize::from(self.accepts_undeclared() || self.guards_unknown)
     }
 
     /// Finds the method with the full name `package.Service/Method`.
@@ -500,10 +552,15 @@ impl MethodTable {
     pub fn service_and_index(&self, id: MethodId) -> (u16, u16) {
         match self.entries.get(usize::from(id.0)) {
             Some(entry) => (entry.service, entry.index),
-            None => (
-                self.services.len() as u16,
-                (usize::from(id.0) - self.entries.len()).saturating_sub(1) as u16,
-            ),
+            None => {
+                let (number, services) =
+                    ((usize::from(id.0) - self.entries.len()) as u16, self.services.len() as u16);
+                match number {
+                    0 => (services, 0),
+                    1 | 2 => (services, number - 1),
+                    _ => (services + u16::from(self.accepts_undeclared()), number - 3),
+                }
+            }
         }
     }
 
@@ -578,8 +635,19 @@ impl MethodTable {
             }
             Some(_) if all() => format!("unknown method {name}: {service} has none"),
             None if all() => format!("unknown service {service}"),
-            _ => format!("unknown method {name}; methods that this caller may not call are not listed"),
+            _ => format!("{UNKNOWN}{name}{UNLISTED}"),
         })
+    }
+
+    /// Lists the methods that `shows` accepts in the status of an [unknown name](Self::unknown), if it lists none.
+    pub fn relist(&self, status: &crate::Status, shows: impl Fn(MethodId) -> bool) -> crate::Status {
+        let text = status.message();
+        let name = text.strip_prefix(UNKNOWN).and_then(|text| text.strip_suffix(UNLISTED));
+        let listed = name.map(|name| self.unknown_where(name, shows));
+        let text = listed.as_ref().map_or(text, |listed| listed.message());
+        let mut relisted = crate::Status::new(status.code(), text);
+        *relisted.metadata_mut() = status.metadata().clone();
+        relisted
     }
 }
 

@@ -11,7 +11,7 @@ pub use client::{CallIds, ClientCallId, ClientWire, Open};
 
 use crate::{Input, Metadata, MethodId, Outbox, Outgoing, Status};
 use bytes::Bytes;
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 /// Number of a call on its connection.
 pub type CallId = u32;
@@ -179,7 +179,7 @@ pub struct Head {
     /// Number of the method in the table of the server.
     pub method: MethodId,
     /// Full name of the method, if no service declares it.
-    pub undeclared_name: Option<Arc<str>>,
+    pub undeclared_name: Option<crate::UndeclaredName>,
     /// Codec of messages and replies.
     pub codec: Codec,
     /// Encoding of compressed messages, in both directions; each message declares whether it is compressed.

@@ -1,5 +1,6 @@
 //! What the connections of servers and of clients share: wake-ups, pauses between turns, and waiting calls.
 
+mod aging;
 mod flight;
 #[cfg_attr(
     not(feature = "http"),
@@ -8,6 +9,7 @@ mod flight;
 mod pause;
 mod wakes;
 
+pub(crate) use aging::Aging;
 pub(crate) use flight::{Flight, SHOWN_MAX};
 pub(crate) use pause::Pause;
 pub(crate) use wakes::{CallWaker, Wakes};

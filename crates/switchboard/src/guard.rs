@@ -26,6 +26,7 @@ mod properties;
 mod rate;
 mod results;
 mod settings;
+mod unknown;
 mod wires;
 
 pub use crate::pattern::matches;
@@ -41,6 +42,7 @@ pub(crate) use permit::Permit;
 pub use rate::Rate;
 pub use results::ResultCache;
 pub(crate) use settings::{Guarding, Guards};
+pub(crate) use unknown::Unknown;
 pub(crate) use wires::Wires;
 
 use crate::{
@@ -53,6 +55,7 @@ use batch::PermitBatch;
 use concurrency::Limiter;
 use fair::FairAdmission;
 use std::sync::{Arc, Mutex, PoisonError};
+use unknown::UnknownRules;
 
 /// The guards and layers of one service.
 pub(crate) struct Chain {
@@ -70,10 +73,12 @@ pub(crate) struct Chain {
     layers: Vec<Arc<dyn Layer>>,
     /// Rule for callers that may receive a report on the limits; without a rule there are no reports.
     explains: Option<Check>,
+    /// Set for the service of unknown methods.
+    unknown: Option<UnknownRules>,
 }
 
 /// The guards of one method.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Method {
     /// Full name.
     name: Box<str>,
@@ -137,7 +142,8 @@ impl Chain {
     fn screen(&self, call: &mut Call) -> Result<Option<Later>> {
         let method = self.method(call.method());
         let cx = call.cx();
-        let before = cx.peer().wires.admit(cx.peer().wire).and_then(|()| method.check.before(cx.peer()));
+        let before =
+            cx.peer().wires.admit(cx.peer().wire).and_then(|()| self.check_of(call).before(cx.peer()));
         before.inspect_err(|status| self.audit(call, "rule", status))?;
         if self.auth_reads {
             call.unpack_message()?;
@@ -173,7 +179,7 @@ impl Chain {
         // An empty name would be shared by all callers without a name.
         let checked = match caller.is_some_and(|caller| caller.name.is_empty()) {
             true => Err(unauthenticated("the credentials contain no caller name")),
-            false => self.method(call.method()).check.after(caller),
+            false => self.check_of(call).after(caller),
         };
         checked
             .map_err(|status| hinted(status, caller, &self.accepted))

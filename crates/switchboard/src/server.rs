@@ -23,7 +23,7 @@ use crate::{
     compression::Serving,
     dispatch::{Erased, ErasedService},
     flags::{Flag, Flags},
-    guard::{Guards, Wires},
+    guard::{Guards, Unknown, Wires},
     limits::Source,
     memory::MemoryBudget,
     metrics::{self, Metrics, ServerStats},
@@ -423,11 +423,17 @@ impl Server {
             listener.wires = listener.wires.and(wires);
         }
         let limited = listeners.iter().any(|listener| listener.wires != Wires::ALL);
+        if !self.guards.auth.is_empty() {
+            table.guard_unknown().map_err(Error::config)?;
+        }
         let guarding = self.guards.build(&table, limited)?;
         guarding.unlist(&mut table);
         let table = Arc::new(table);
         let others = self.fallback.map(|(service, _)| service);
-        let services = self.services.into_iter().chain(others).enumerate();
+        let unknown = table
+            .guards_unknown()
+            .then(|| Arc::new(Erased::new(Unknown::new(&table, &guarding))) as Arc<dyn ErasedService>);
+        let services = self.services.into_iter().chain(others).chain(unknown).enumerate();
         let services = services.map(|(at, service)| service.guarded(guarding.chain(at))).collect();
         let memory = Arc::new(MemoryBudget::new(live.memory_bytes_max.clone(), table.slots()));
         let shared = Arc::new(ServerState {

@@ -38,6 +38,11 @@ fn post(path: &str, headers: &str, body: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nhost: x\r\n{headers}content-length: {}\r\n\r\n{body}", body.len())
 }
 
+/// A request that a browser sends for a page of another origin.
+fn from_page(request: &str) -> String {
+    request.replace("host: x\r\n", "host: localhost\r\norigin: https://other.example\r\n")
+}
+
 const JSON: &str = "content-type: application/json\r\n";
 
 /// Status line and headers, and the body.
@@ -253,12 +258,15 @@ async fn http_errors_have_http_statuses() {
         (post("/", JSON, &format!("[{note}]")), 204),
         (post("/", JSON, r#"{"jsonrpc":"2.0","method":"no.such"}"#), 204),
         (post("/", JSON, &" ".repeat(101)), 413),
+        (from_page(&post("/rpc", "", &echo)), 403),
+        (from_page(&post("/", "content-type: text/plain\r\n", &echo)), 403),
+        (post("/rpc", "user-agent: Mozilla/5.0\r\n", &echo), 421),
         ("GET /rpc HTTP/1.1\r\nhost: x\r\n\r\n".to_owned(), 405),
         ("PUT /rpc HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n".to_owned(), 405),
     ] {
         let (found, body) = ask(&running, &request).await;
         assert_eq!(found, status, "{request}: {body}");
-        if [405, 413].contains(&status) {
+        if [403, 405, 413, 415, 421].contains(&status) {
             assert!(body.contains(r#""jsonrpc":"2.0""#) && body.contains(r#""error""#), "{request}: {body}");
         }
     }

@@ -542,7 +542,10 @@ async fn the_gateway_takes_calls_in_headers() {
         assert!(head.starts_with(&format!("http/1.1 {code}")) && head.contains(expected), "{to}: {head}");
     }
     let (head, _) = gateway(&running, call, &"1".repeat(1001)).await;
-    assert!(head.starts_with("http/1.1 413") && head.contains("(message_bytes_max)"), "{head}");
+    assert!(
+        head.starts_with("http/1.1 413") && head.contains("(message_bytes_max of the receiver)"),
+        "{head}"
+    );
 }
 
 #[tokio::test]

@@ -550,3 +550,26 @@ async fn a_client_says_what_keeps_it_from_connecting() {
     let listening = Server::new().add(Probe::default()).listen("ws://127.0.0.1:0").start().await;
     assert!(listening.err().unwrap().to_string().contains("listen on tcp://"));
 }
+
+#[tokio::test]
+async fn old_connections_are_closed_in_order() {
+    let (running, _) = start(&[(Limit::ConnectionAge, 100)]).await;
+    for protocol in ["jsonrpc", "swb.1"] {
+        let (mut raw, _) = Raw::shake(&running, &format!("Sec-WebSocket-Protocol: {protocol}\r\n")).await;
+        if protocol == "swb.1" {
+            let (first, payload) = raw.next().await;
+            assert_eq!(
+                (first, kinds(&payload)),
+                (BINARY, vec![support::raw::SETTINGS, support::raw::GO_AWAY])
+            );
+        }
+        assert_eq!(raw.closed().await, 1001, "{protocol}");
+    }
+    // A call in flight gets the time of `drain_timeout`.
+    let limits = [(Limit::ConnectionAge, 100), (Limit::DrainTimeout, 300)];
+    let (running, hanging) = start(&limits).await;
+    let mut raw = Raw::open(&running).await;
+    raw.send(TEXT, &request("test.Probe.Hang", json!([""]), 1)).await;
+    soon(hanging.until(|hanging| hanging.hanging() == 1)).await;
+    soon(hanging.until(|hanging| hanging.hanging() == 0)).await;
+}

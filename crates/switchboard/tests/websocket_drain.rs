@@ -5,7 +5,6 @@
 
 mod support;
 
-use bytes::Bytes;
 use std::{
     future::IntoFuture,
     sync::{
@@ -14,20 +13,11 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use support::raw::soon;
-use switchboard::{
-    Call, Channel, ClientMethod, Code, Codec, Kind, MethodInfo, Reply, Result, Retry, Running, Server,
-    Service, ServiceInfo, Status,
+use support::{
+    gate::{Gate, PASS, WAIT, message},
+    raw::soon,
 };
-use tokio::sync::{Notify, Semaphore};
-
-static INFO: ServiceInfo = ServiceInfo {
-    name: "test.Gate",
-    methods: &[MethodInfo::new("Pass", Kind::Unary), MethodInfo::new("Wait", Kind::Unary)],
-    descriptor: &[],
-};
-static PASS: ClientMethod = ClientMethod { service: &INFO, index: 0, path: "test.Gate/Pass" };
-static WAIT: ClientMethod = ClientMethod { service: &INFO, index: 1, path: "test.Gate/Wait" };
+use switchboard::{Channel, ClientMethod, Code, Codec, Limit, Result, Retry, Running, Server, Status};
 
 /// Options of channels for each wire that a WebSocket carries.
 const WIRES: [&str; 3] = ["", "wire=jsonrpc", "wire=rpcx"];
@@ -36,31 +26,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// For so long, and some more, a server that drains takes the calls of peers that may not know of it.
 const LINGER: Duration = Duration::from_millis(400);
 
-/// Replies with the message of the call: at once, or when the gate is opened.
-#[derive(Clone)]
-struct Gate {
-    arrived: Arc<Notify>,
-    open: Arc<Semaphore>,
-}
-
-impl Service for Gate {
-    fn info(&self) -> &'static ServiceInfo {
-        &INFO
-    }
-
-    async fn call(&self, call: Call) -> Result<Reply> {
-        let waits = call.method() == WAIT.index;
-        let (message, cx) = call.into_one()?;
-        if waits {
-            self.arrived.notify_one();
-            self.open.acquire().await.unwrap().forget();
-        }
-        Ok(Reply::one(message, cx))
-    }
-}
-
 async fn start() -> (Running, Gate) {
-    let gate = Gate { arrived: Arc::default(), open: Arc::new(Semaphore::new(0)) };
+    let gate = Gate::default();
     let server = Server::new().add(gate.clone()).listen("tcp://127.0.0.1:0");
     (server.start().await.unwrap(), gate)
 }
@@ -78,11 +45,7 @@ async fn call_as(
     number: u64,
 ) -> Result<()> {
     let codec = channel.codec(Codec::Proto);
-    let sent: Bytes = match codec {
-        Codec::Json => format!("{{\"n\":{number}}}").into(),
-        // Field 1 of a message, 64 bits.
-        _ => [&[9][..], &number.to_le_bytes()].concat().into(),
-    };
+    let sent = message(number, codec);
     let call = channel.unary(method, codec, Ok(sent.clone()), |_, bytes| Ok(bytes));
     let call = if idempotent { call.idempotent() } else { call };
     assert_eq!(soon(call.into_future()).await?.into_inner(), sent);
@@ -217,6 +180,23 @@ async fn calls_that_meet_the_begin_of_a_drain_are_answered_or_did_not_begin() {
         assert_eq!(soon(drained).await.unwrap().aborted, 0);
     }
     assert!(answered.iter().all(|calls| *calls > 0), "no call met the begin of a drain: {answered:?}");
+}
+
+#[tokio::test]
+async fn calls_on_old_connections_move_to_new_ones() {
+    for wire in WIRES {
+        let server = Server::new().add(Gate::default()).listen("tcp://127.0.0.1:0");
+        let running = server.limit(Limit::ConnectionAge, 100).start().await.unwrap();
+        let channel = Channel::connect(&url(&running, wire)).await.unwrap();
+        soon(async {
+            while websockets(&running) < 3 {
+                let Err(status) = call(&channel, &PASS, 7).await else { continue };
+                // A call on a wire without GO_AWAY may cross the end of its connection.
+                assert!(!wire.is_empty() && status.code() == Code::Unavailable, "{wire}: {status}");
+            }
+        })
+        .await;
+    }
 }
 
 /// WebSockets that were opened so far.

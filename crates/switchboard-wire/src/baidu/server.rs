@@ -71,7 +71,7 @@ struct Pending {
 /// A request that passed all checks.
 struct CheckedRequest {
     method: MethodId,
-    undeclared_name: Option<Arc<str>>,
+    undeclared_name: Option<crate::UndeclaredName>,
     kind: Kind,
     codec: Codec,
     encoding: Encoding,
@@ -184,6 +184,9 @@ impl Server {
             return Ok(self.cached[at].found.clone());
         }
         let found = self.look_up(request)?;
+        if found.is_refused() {
+            return Ok(found);
+        }
         // The oldest entry is evicted.
         if self.cached.len() == CACHED_METHODS_MAX {
             self.cached.remove(0);
@@ -228,10 +231,13 @@ impl Server {
             }
             _ => named,
         };
-        found.map(Found::from).or_else(|status| match knows(&service) {
-            true => Err(status),
-            false => self.table.undeclared(&full, Kind::Unary).ok_or_else(|| error::no_service(status)),
-        })
+        found
+            .map(Found::from)
+            .or_else(|status| match knows(&service) {
+                true => Err(status),
+                false => self.table.undeclared(&full, Kind::Unary).ok_or_else(|| error::no_service(status)),
+            })
+            .or_else(|status| self.table.refuse(&full, Kind::Unary, status))
     }
 
     /// Releases the slot of a call that has its response.

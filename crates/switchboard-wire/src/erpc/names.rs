@@ -37,6 +37,15 @@ impl Names {
 /// # Errors
 /// `Unimplemented` for a name that matches no method, or more than one.
 pub(super) fn find(table: &MethodTable, name: &str) -> Result<Found, Status> {
+    look_up(table, name).or_else(|status| {
+        let path = name.strip_prefix('/').unwrap_or(name);
+        let parts = path.rsplit_once('/').or_else(|| path.rsplit_once('.'));
+        let full = parts.map(|(service, method)| format!("{}/{method}", service.replace('/', ".")));
+        table.refuse(full.as_deref().unwrap_or(path), Kind::Unary, status)
+    })
+}
+
+fn look_up(table: &MethodTable, name: &str) -> Result<Found, Status> {
     let path = name.strip_prefix('/').unwrap_or(name);
     let Some((service, method)) = path.rsplit_once('/').or_else(|| path.rsplit_once('.')) else {
         let text = format!("{name:?} is not a method name; expected /service/method or Service.Method");

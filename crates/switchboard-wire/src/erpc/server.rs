@@ -184,7 +184,7 @@ impl Server {
             return Err(Status::invalid_argument(text));
         };
         let found = names::find(&self.table, text)?;
-        if self.methods.len() < usize::from(self.limits.methods_max) {
+        if !found.is_refused() && self.methods.len() < usize::from(self.limits.methods_max) {
             self.methods.insert(name.into(), found.clone());
         }
         Ok(found)

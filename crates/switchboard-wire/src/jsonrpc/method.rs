@@ -12,6 +12,13 @@ const NAME_MAX: usize = 200;
 /// # Errors
 /// `Unimplemented` for a name that matches no method, or more than one.
 pub fn find(table: &MethodTable, name: &str) -> Result<Found, Status> {
+    look_up(table, name).or_else(|status| {
+        let full = name.rsplit_once(['/', '.']).map(|(service, method)| format!("{service}/{method}"));
+        table.refuse(full.as_deref().unwrap_or(name), Kind::Unary, status)
+    })
+}
+
+fn look_up(table: &MethodTable, name: &str) -> Result<Found, Status> {
     let Some((service, method)) = name.rsplit_once(['/', '.']).filter(|_| name.len() <= NAME_MAX) else {
         let name: String = name.chars().take(NAME_MAX).collect();
         return Err(Status::unimplemented(format!(

@@ -90,11 +90,13 @@ impl Server {
         }
         let name = format!("kiss/{function}");
         let declared = self.table.find(&name).map(Found::from);
-        let found = declared.or_else(|| self.table.undeclared(&name, Kind::Unary)).ok_or_else(|| {
-            Status::unimplemented(format!(
-                "function {function} has no method; add a method with the alias {name}"
-            ))
-        })?;
+        let found = declared.or_else(|| self.table.undeclared(&name, Kind::Unary)).map_or_else(
+            || {
+                let text = format!("function {function} has no method; add a method with the alias {name}");
+                self.table.refuse(&name, Kind::Unary, Status::unimplemented(text))
+            },
+            Ok,
+        )?;
         // Callers choose the numbers of methods that no service declares, so these are not cached.
         if found.undeclared_name.is_none() {
             self.cached.insert(function, found.clone());

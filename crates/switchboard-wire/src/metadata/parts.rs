@@ -2,14 +2,14 @@
 //! few allocations for each would cost as much as the call.
 
 use bytes::Bytes;
-use std::{borrow::Cow, cell::RefCell, sync::Arc};
+use std::{borrow::Cow, cell::RefCell};
 
 /// Entries and attachment of a list that is not empty.
 #[derive(Default)]
 pub(super) struct Parts {
     pub(super) entries: Vec<Entry>,
     pub(super) attachment: Option<Bytes>,
-    pub(super) undeclared_name: Option<Arc<str>>,
+    pub(super) undeclared_name: Option<crate::UndeclaredName>,
 }
 
 pub(super) type Entry = (Cow<'static, str>, Bytes);

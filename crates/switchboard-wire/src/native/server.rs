@@ -44,7 +44,7 @@ enum Named {
     /// A declared method, and the different schema that the caller was built from.
     OtherSchema(MethodId, SchemaId),
     /// An undeclared method that is accepted.
-    Undeclared(MethodId, Arc<str>),
+    Undeclared(MethodId, crate::UndeclaredName),
     /// A name that matches no method.
     Unknown(Box<str>),
 }
@@ -174,7 +174,11 @@ impl Server {
                 (*method, None)
             }
             Some(Named::OtherSchema(method, theirs)) => (*method, Some(*theirs)),
-            Some(Named::Unknown(name)) => return Err(self.table.unknown(name)),
+            Some(Named::Unknown(name)) => {
+                let found = self.table.refuse(name, Kind::Bidi, self.table.unknown(name))?;
+                undeclared_name = found.undeclared_name;
+                (found.method, None)
+            }
             Some(Named::Nothing) | None => {
                 return Err(Status::internal(format!("method number {} has no name", header.aux)));
             }

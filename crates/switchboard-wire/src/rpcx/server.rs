@@ -43,7 +43,7 @@ pub struct Server {
 struct CachedMethod {
     names: Bytes,
     method: MethodId,
-    undeclared_name: Option<Arc<str>>,
+    undeclared_name: Option<crate::UndeclaredName>,
 }
 
 /// State of a call that its response needs.
@@ -167,7 +167,9 @@ impl Server {
         let name =
             |range: &std::ops::Range<usize>| String::from_utf8_lossy(&frame[range.clone()]).into_owned();
         let (path, name) = (name(&head.path), name(&head.method));
-        let Found { method, undeclared_name } = find(&self.table, &path, &name)?;
+        let found = find(&self.table, &path, &name)?;
+        let is_refused = found.is_refused();
+        let Found { method, undeclared_name } = found;
         let kind = self.table.info(method).kind;
         if kind != Kind::Unary {
             let full = self.table.full_name(method);
@@ -175,7 +177,7 @@ impl Server {
             return Err(Status::unimplemented(text));
         }
         let cached = CachedMethod { names: Bytes::copy_from_slice(names), method, undeclared_name };
-        if self.cached.len() < CACHED_METHODS_MAX {
+        if !is_refused && self.cached.len() < CACHED_METHODS_MAX {
             self.last = self.cached.len();
             self.cached.push(cached.clone());
         }
@@ -276,14 +278,18 @@ pub fn codec(table: &MethodTable, number: u8, method: MethodId) -> Result<Codec,
 /// `Unimplemented` with the error text of rpcx.
 pub fn find(table: &MethodTable, path: &str, method: &str) -> Result<Found, Status> {
     let full = format!("{path}/{method}");
-    if let Some(found) = table.find(&full) {
+    look_up(table, path, method, &full).or_else(|status| table.refuse(&full, Kind::Unary, status))
+}
+
+fn look_up(table: &MethodTable, path: &str, method: &str, full: &str) -> Result<Found, Status> {
+    if let Some(found) = table.find(full) {
         return Ok(found.into());
     }
     let names = table.services().iter().map(|service| service.name);
     let mut meant =
         names.filter(|name| *name == path || name.rsplit_once('.').is_some_and(|(_, short)| short == path));
     match (meant.next(), meant.next()) {
-        (None, _) => table.undeclared(&full, Kind::Unary).ok_or_else(|| error::no_service(path)),
+        (None, _) => table.undeclared(full, Kind::Unary).ok_or_else(|| error::no_service(path)),
         (Some(name), None) => {
             let found = table.find(&format!("{name}/{method}"));
             found.map(Found::from).ok_or_else(|| error::no_method(method))

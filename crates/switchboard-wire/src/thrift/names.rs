@@ -12,6 +12,13 @@ const NAMELESS: &str = "thrift";
 /// # Errors
 /// `Unimplemented` with the methods that exist.
 pub(super) fn find(table: &MethodTable, name: &[u8]) -> Result<Found, Status> {
+    look_up(table, name).or_else(|status| {
+        let name = String::from_utf8_lossy(name).replace(':', "/");
+        table.refuse(&name, Kind::Unary, status)
+    })
+}
+
+fn look_up(table: &MethodTable, name: &[u8]) -> Result<Found, Status> {
     let Ok(name) = std::str::from_utf8(name) else {
         return Err(Status::unimplemented("the name of a method is not UTF-8"));
     };

@@ -255,7 +255,7 @@ impl Server {
             return Ok(found.clone());
         }
         let found = names::find(&self.table, name)?;
-        if self.methods.len() < usize::from(self.limits.methods_max) {
+        if !found.is_refused() && self.methods.len() < usize::from(self.limits.methods_max) {
             self.methods.insert(name.into(), found.clone());
         }
         Ok(found)

@@ -58,7 +58,7 @@ impl<R> UnaryCall<R> {
     }
 
     /// Sets the name of the method, when it is [in the metadata](ClientMethod::is_called).
-    pub(crate) fn undeclared_name(mut self, name: Option<Arc<str>>) -> Self {
+    pub(crate) fn undeclared_name(mut self, name: Option<switchboard_wire::UndeclaredName>) -> Self {
         self.raw.begin.metadata.set_undeclared_name(name);
         self
     }

@@ -36,7 +36,7 @@ pub(super) struct Parked {
     pub(super) id: CallId,
     pub(super) method: MethodId,
     /// Name of a method that no service declares.
-    pub(super) undeclared_name: Option<Arc<str>>,
+    pub(super) undeclared_name: Option<switchboard_wire::UndeclaredName>,
     pub(super) oneway: bool,
     pub(super) began: Instant,
     /// Bytes of request messages received so far.

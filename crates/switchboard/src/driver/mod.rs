@@ -10,4 +10,4 @@
 mod calls;
 mod server;
 
-pub(crate) use server::{Accepted, Connection};
+pub(crate) use server::{Accepted, Connection, LINGER};

@@ -52,7 +52,7 @@ const RELEASE_AFTER: Duration = Duration::from_secs(1);
 const DISCARDS_MAX: usize = 16;
 /// Time that a client has to receive the drain notice before its new calls are refused, and afterwards,
 /// without calls in flight, to close the connection.
-const LINGER: Duration = Duration::from_millis(500);
+pub(crate) const LINGER: Duration = Duration::from_millis(500);
 
 /// Driver of one accepted connection; the future ends with the connection.
 pub(crate) struct Connection<W: ?Sized> {

@@ -4,7 +4,7 @@
 //! itself, `grpc.reflection.*` or `openapi.json`, determines who may read it; callers that it admits see the
 //! full description.
 
-use super::{Guarding, Later, access::Check, hinted};
+use super::{Guarding, Later, access::Check, hinted, unknown::UnknownRules};
 use crate::{
     Call, Caller, Codec, Cx, Metadata, Peer, Result, Status,
     auth::{Checked, Credentials, unauthenticated},
@@ -135,6 +135,38 @@ impl Guarding {
             check.after(caller).map_err(|status| hinted(status, caller, &self.accepted))
         };
         checked.await.inspect_err(|status| audit(peer, &name, status))
+    }
+
+    /// Checks whether the sender of a request may find out that the method `name` is unknown, and returns the methods
+    /// that it may see.
+    ///
+    /// # Errors
+    /// Returns the errors that the call would end with if there were such a method.
+    pub(crate) async fn may_miss(
+        &self,
+        table: &MethodTable,
+        peer: &Arc<Peer>,
+        metadata: Metadata,
+        name: &str,
+    ) -> Result<Visible> {
+        if !table.guards_unknown() {
+            let visible = self.try_describe(table, peer, metadata, name).await;
+            // The text for callers who may see nothing lists nothing.
+            return Ok(visible.unwrap_or_else(|_| self.visible(table, peer, None)));
+        }
+        let checked = async {
+            peer.wires.admit(peer.wire)?;
+            // The networks of the rules were parsed at the start.
+            let rules =
+                UnknownRules::new(&self.rules).map_err(|error| Status::internal(error.to_string()))?;
+            let check = rules.check(name);
+            check.before(peer)?;
+            let caller = self.caller(peer, metadata, name).await?;
+            let caller = caller.as_deref();
+            check.after(caller).map_err(|status| hinted(status, caller, &self.accepted))?;
+            Ok(self.visible(table, peer, caller))
+        };
+        checked.await.inspect_err(|status| audit(peer, name, status))
     }
 
     fn visible(&self, table: &MethodTable, peer: &Peer, caller: Option<&Caller>) -> Visible {

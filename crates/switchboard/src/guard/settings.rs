@@ -10,6 +10,7 @@ use super::{
     hooks::{Connected, Hooks},
     rate,
     results::Keeper,
+    unknown::UnknownRules,
 };
 use crate::{
     Error, Flag, Peer, Result,
@@ -187,6 +188,10 @@ impl Guards {
         let auth: Arc<[Box<dyn Auth>]> = self.auth.into();
         let explains = self.rules.iter().find(|rule| rule.is_for(EXPLAIN)).map(Rule::check).transpose()?;
         let mut keepers = keepers(&self.caches, table)?.into_iter();
+        let unknown = match table.guards_unknown() {
+            true => Some((methods.last().cloned().unwrap_or_default(), UnknownRules::new(&self.rules)?)),
+            false => None,
+        };
         let mut methods = methods.into_iter();
         let chain = |count: usize| {
             let methods = methods.by_ref().take(count).collect();
@@ -204,10 +209,25 @@ impl Guards {
                 queue: queue.clone(),
                 layers,
                 explains: explains.clone(),
+                unknown: None,
             })
         };
         let counts = table.services().iter().map(|service| service.methods.len());
         guarding.chains = counts.chain(table.accepts_undeclared().then_some(1)).map(chain).collect();
+        if let Some((method, rules)) = unknown {
+            guarding.chains.push(Arc::new(Chain {
+                methods: vec![method],
+                auth_reads: auth.iter().any(|auth| auth.reads_message()),
+                auth: auth.clone(),
+                accepted: accepted.clone(),
+                screens: true,
+                queue: None,
+                // Layers see the calls of methods that exist.
+                layers: Vec::new(),
+                explains,
+                unknown: Some(rules),
+            }));
+        }
         #[cfg(feature = "http")]
         {
             guarding.rules = self.rules;

@@ -38,7 +38,7 @@ pub(super) struct CallGuard {
     peer: Arc<Peer>,
     trace: Option<Arc<Trace>>,
     /// The name of a method that no service declares.
-    undeclared_name: Option<Arc<str>>,
+    undeclared_name: Option<switchboard_wire::UndeclaredName>,
     /// Set for calls that may be logged.
     caller: Option<Arc<Caller>>,
     /// For a stream: time of the last request message before the first reply message.
@@ -178,7 +178,7 @@ impl CallGuard {
     }
 
     /// Sets the name of a method that no service declares.
-    pub(super) fn set_undeclared_name(&mut self, undeclared_name: Option<Arc<str>>) {
+    pub(super) fn set_undeclared_name(&mut self, undeclared_name: Option<switchboard_wire::UndeclaredName>) {
         self.undeclared_name = undeclared_name;
     }
 

@@ -13,7 +13,8 @@ use super::{
     jsonrpc::{self, JsonRpc},
     metered_body::MeteredBody,
     pings::Pings,
-    refusal, rest,
+    refusal,
+    rest::{self, Failure},
     rpcx::{self, Gateway},
     thrift::{self, Thrift},
     trailers::Trailers,
@@ -21,8 +22,8 @@ use super::{
     websocket::{self, Upgrades},
 };
 use crate::{
-    Kind, Limit, Limits, Peer, driver::Accepted, http::HttpState, http_fields::grpc_web_text::Text,
-    metrics::Carrier, net::Io, runtime, serving::Drain,
+    Code, Kind, Limit, Limits, Peer, clock, connection::Aging, driver::Accepted, http::HttpState,
+    http_fields::grpc_web_text::Text, metrics::Carrier, net::Io, runtime, serving::Drain,
 };
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -72,6 +73,7 @@ pub(crate) async fn serve(accepted: Accepted, shared: Arc<HttpState>) {
     let Accepted { io, input: first, peer, settings, shared: server, wakes, shard } = accepted;
     let is_http2 = first.starts_with(b"PRI ");
     let drain = shared.drain_http.subscribe();
+    let old = settings.connection_age().map(|age| clock::after(clock::now(), age));
     let unread_max = if is_http2 { CONNECTION_WINDOW as usize } else { http1_buffer(&settings) };
     let connection_memory = ConnectionMemory::new(shared.clone(), wakes.clone(), unread_max);
     let front = RequestRouter::new(&peer, connection_memory.clone(), &settings, shard);
@@ -85,19 +87,23 @@ pub(crate) async fn serve(accepted: Accepted, shared: Arc<HttpState>) {
     let ended = if is_http2 {
         let connection = http2(&settings).serve_connection(io, front);
         let shut_down = |connection: Pin<&mut http2::Connection<_, _, _>>| connection.graceful_shutdown();
-        until_end(connection, shut_down, drain, &settings, &served, || false).await
+        until_end(connection, shut_down, drain, (old, &settings), &served, || false).await
     } else {
         let connection = http1(&settings).serve_connection(io, front).with_upgrades();
         let shut_down =
             |connection: Pin<&mut http1::UpgradeableConnection<_, _>>| connection.graceful_shutdown();
         // No request has begun: the buffer is empty or has an incomplete head.
         let is_unused = || !served.has_requests();
-        until_end(connection, shut_down, drain, &settings, &served, is_unused).await
+        until_end(connection, shut_down, drain, (old, &settings), &served, is_unused).await
     };
     if let Some(upgrade) = upgrades.take() {
-        return upgrade
-            .run(|io, input| Accepted { io, input, peer, settings, shared: server, wakes, shard })
-            .await;
+        let aging = old.map(|end| Aging { end, grace: settings.drain_timeout(), wakes: wakes.clone() });
+        let run =
+            upgrade.run(|io, input| Accepted { io, input, peer, settings, shared: server, wakes, shard });
+        return match aging {
+            None => run.await,
+            Some(aging) => Box::pin(aging.until_old(run)).await,
+        };
     }
     if let Err(error) = ended {
         if error.is_parse() {
@@ -147,14 +153,14 @@ async fn until_end<C: Future<Output = hyper::Result<()>>>(
     connection: C,
     shut_down: fn(Pin<&mut C>),
     mut drain: watch::Receiver<Drain>,
-    limits: &Limits,
+    (old, limits): (Option<Instant>, &Limits),
     connection_memory: &ConnectionMemory,
     is_unused: impl Fn() -> bool,
 ) -> hyper::Result<()> {
     let mut connection = pin!(connection);
     let is_old = {
         let mut drains = pin!(drain.wait_for(|drain| *drain != Drain::Open));
-        let mut old = limits.connection_age().map(|age| Box::pin(tokio::time::sleep(age)));
+        let mut old = old.map(|old| Box::pin(tokio::time::sleep_until(old.into())));
         let first = std::future::poll_fn(|cx| {
             if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
                 return Poll::Ready(Err(ended));
@@ -284,7 +290,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestRouter {
         let request = request.map(|body| MeteredBody::new(body, &self.connection_memory));
         let response =
             match (self.shared.config.hosts.refuse(&request, self.source), &self.shared.config.cors) {
-                (Some(failure), _) => self.rest.refused(failure, request.uri()),
+                (Some(failure), _) => self.refused(failure, &request),
                 (None, None) => self.route(request),
                 (None, Some(cors)) => cors.around(request, |request| self.route(request)),
             };
@@ -320,6 +326,14 @@ impl Future for MeteredResponse {
 }
 
 impl RequestRouter {
+    /// Responds to a request that is refused before it is routed, in the protocol of its path.
+    fn refused(&self, failure: Failure, request: &Request<MeteredBody>) -> ResponseFuture {
+        if jsonrpc::is_jsonrpc(request) {
+            return Box::pin(std::future::ready(Ok(jsonrpc::failed(failure))));
+        }
+        self.rest.refused(failure, request.uri())
+    }
+
     fn route(&self, mut request: Request<MeteredBody>) -> ResponseFuture {
         if request.method() == Method::OPTIONS
             && request.headers().contains_key(ORIGIN)
@@ -330,7 +344,7 @@ impl RequestRouter {
         }
         // This check is first, so that it applies to every protocol.
         if let Some(failure) = cross_site::refuse(&request, self.shared.config.cors.as_deref()) {
-            return self.rest.refused(failure, request.uri());
+            return self.refused(failure, &request);
         }
         if websocket::is_upgrade(&request) {
             let response = self.upgrades.respond(request, &self.shared, &self.metadata);
@@ -387,7 +401,9 @@ impl RequestRouter {
                         if Standard::of(dispatch.shared()).router().lookup(&path).is_none() =>
                     {
                         let status = dispatch.unknown(request.headers(), &path).await;
-                        refusal::response(&status, Some(StatusCode::NOT_FOUND), request.headers())
+                        let is_unknown = status.code() == Code::Unimplemented;
+                        let http = is_unknown.then_some(StatusCode::NOT_FOUND);
+                        refusal::response(&status, http, request.headers())
                     }
                     Some(_) => refused,
                 };

@@ -185,12 +185,23 @@ impl Dispatch {
         self.describe(&self.http_json, headers, name).await
     }
 
-    /// Returns the status for an unknown method, which lists the methods that the sender of these headers may call.
+    /// Returns the status for an unknown method: that of a known one for callers that may not call it, otherwise one
+    /// that lists the methods that the sender of these headers may call.
     pub(super) async fn unknown(&self, headers: &HeaderMap, name: &str) -> Status {
         let table = &self.shared.table;
-        match self.describe_page(headers, name).await {
+        let peer = match Protocol::detect(headers).map(|detected| detected.protocol) {
+            Some(Protocol::Grpc) => &self.grpc,
+            Some(Protocol::GrpcWeb) => &self.grpc_web,
+            Some(_) => &self.connect,
+            None => &self.http_json,
+        };
+        let checked = async {
+            let metadata = convert::metadata(headers, &self.metadata)?;
+            self.shared.guarding.may_miss(table, peer, metadata, name).await
+        };
+        match checked.await {
             Ok(visible) => table.unknown_where(name, |id| visible.has(id)),
-            Err(_) => table.unknown(name),
+            Err(status) => status,
         }
     }
 

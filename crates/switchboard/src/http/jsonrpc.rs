@@ -6,6 +6,7 @@ use super::{
     connection_memory::ConnectionMemory,
     convert::{self, MetadataLimits},
     metered_body::MeteredBody,
+    rest::Failure,
     timeout,
     unary_call::{self, Handler, UnaryCall, notify},
 };
@@ -253,6 +254,12 @@ pub(super) fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// Creates the error response to a request that is refused before it is routed.
+pub(super) fn failed(failure: Failure) -> Response<Reply> {
+    let (status, http) = failure.into_parts();
+    with_http(http, &status)
+}
+
 /// Creates the error response, with an HTTP status, for a request that is refused before its entries are read.
 fn refused(http: StatusCode, why: String) -> Response<Reply> {
     let status = match http {
@@ -260,7 +267,11 @@ fn refused(http: StatusCode, why: String) -> Response<Reply> {
         StatusCode::SERVICE_UNAVAILABLE => Status::unavailable(why),
         _ => Status::invalid_argument(why),
     };
-    let text = jsonrpc::failure(None, &ErrorObject::from(&status));
+    with_http(http, &status)
+}
+
+fn with_http(http: StatusCode, status: &Status) -> Response<Reply> {
+    let text = jsonrpc::failure(None, &ErrorObject::from(status));
     let mut response = found(text.into(), &Metadata::new());
     *response.status_mut() = http;
     response

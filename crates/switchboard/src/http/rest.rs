@@ -232,8 +232,13 @@ impl Caller {
                 let (dispatch, name) = (self.dispatch.clone(), name.to_owned());
                 let (head, _) = request.into_parts();
                 return Ok(Box::pin(async move {
-                    let failure = Failure::new(&dispatch.unknown(&head.headers, &name).await);
-                    Ok(failure.with_http(StatusCode::NOT_FOUND).response(Style::Connect))
+                    let status = dispatch.unknown(&head.headers, &name).await;
+                    let failure = Failure::new(&status);
+                    let failure = match status.code() {
+                        Code::Unimplemented => failure.with_http(StatusCode::NOT_FOUND),
+                        _ => failure,
+                    };
+                    Ok(failure.response(Style::Connect))
                 }));
             }
             if self.dispatch.lookup(name).is_some() || (by_name && kind.starts_with("application/")) {

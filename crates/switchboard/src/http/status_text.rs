@@ -34,15 +34,19 @@ pub(super) fn reword(answer: &[u8]) -> Option<Vec<u8>> {
         let ours = match size {
             Size::Body => {
                 let limit = first.saturating_sub(ENVELOPE as u64);
-                format!("the request is over the limit of {limit} bytes (message_bytes_max)")
+                format!("a request is over the limit of {limit} bytes (message_bytes_max of the receiver)")
             }
             Size::Decompressed => {
-                format!("a message is, decompressed, over the limit of {first} bytes (message_bytes_max)")
+                format!(
+"a request is, decompressed, over the limit of {first} bytes (message_bytes_max of the receiver)"
+)
             }
             Size::Known => {
                 let (limit, after) = number(rest.strip_prefix(b" exceeds limit ")?)?;
                 rest = after;
-                format!("a message of {first} bytes is over the limit of {limit} bytes (message_bytes_max)")
+                format!(
+"a request of {first} bytes is over the limit of {limit} bytes (message_bytes_max of the receiver)"
+)
             }
         };
         Some([&answer[..start], ours.as_bytes(), rest].concat())
@@ -78,9 +82,9 @@ mod tests {
     #[test]
     fn texts_about_sizes_name_the_setting() {
         for (theirs, ours) in [
-            ("message size 12 exceeds limit 10", "a message of 12 bytes is over the limit of 10 bytes"),
-            ("decompressed size exceeds limit 10", "a message is, decompressed, over the limit of 10 bytes"),
-            ("request body size exceeds limit 15", "the request is over the limit of 10 bytes"),
+            ("message size 12 exceeds limit 10", "a request of 12 bytes is over the limit of 10 bytes"),
+            ("decompressed size exceeds limit 10", "a request is, decompressed, over the limit of 10 bytes"),
+            ("request body size exceeds limit 15", "a request is over the limit of 10 bytes"),
         ] {
             let json = format!("{{\"message\":\"{theirs}\"}}");
             let expected = format!("{{\"message\":\"{ours} (message_bytes_max)\"}}");

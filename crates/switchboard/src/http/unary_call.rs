@@ -34,7 +34,8 @@ pub(super) async fn collect(body: MeteredBody, max: usize) -> Result<Bytes, (Sta
     match Limited::new(body, max).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
-            let why = format!("the request is over the limit of {max} bytes (message_bytes_max)");
+            let why =
+                format!("a request is over the limit of {max} bytes (message_bytes_max of the receiver)");
             Err((StatusCode::PAYLOAD_TOO_LARGE, why))
         }
         Err(error) => match error.downcast_ref() {

@@ -4,9 +4,9 @@ use super::{listening::Resolved, mismatch};
 #[cfg(feature = "tls")]
 use crate::net::tls::{self, Acceptor, Plaintext};
 use crate::{
-    Limits, Peer,
-    connection::Wakes,
-    driver::{Accepted, Connection},
+    Limits, Peer, clock,
+    connection::{Aging, Wakes},
+    driver::{Accepted, Connection, LINGER},
     metrics::{Carrier, ConnectionCounters, PeerCount, next_id},
     net::{Io, Listener, Pipe},
     runtime,
@@ -29,7 +29,11 @@ use switchboard_wire::{
 };
 #[cfg(feature = "tls")]
 use tokio::io::AsyncWriteExt;
-use tokio::{io::AsyncReadExt, sync::watch, time::timeout};
+use tokio::{
+    io::AsyncReadExt,
+    sync::watch,
+    time::{sleep, timeout},
+};
 
 /// Pause after a failed accept, which usually means that there are no free file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -176,7 +180,7 @@ async fn serve(
             match aging {
                 None => connection.await,
                 // Boxed, or every connection would reserve space for the timers.
-                Some(aging) => Box::pin(until_old(connection, aging)).await,
+                Some(aging) => Box::pin(aging.until_old(connection)).await,
             }
         }
         // Wires of other frameworks are boxed, since most connections are native.
@@ -241,7 +245,7 @@ fn speak<W: ServerWire + Unpin>(
     let settings = resolved.limits.clone();
     let wire = wire(settings.wire());
     let aging = settings.connection_age().map(|age| Aging {
-        age,
+        end: clock::after(clock::now(), age),
         grace: settings.drain_timeout(),
         wakes: wakes.clone(),
     });
@@ -256,7 +260,7 @@ fn run_erased<W: ServerWire + Unpin + 'static>(
     let connection = connection.erased();
     match aging {
         None => Box::pin(connection),
-        Some(aging) => Box::pin(until_old(connection, aging)),
+        Some(aging) => Box::pin(aging.until_old(connection)),
     }
 }
 
@@ -275,24 +279,6 @@ fn carrier(protocol: Protocol) -> Option<Carrier> {
         Protocol::Sofa => Some(Carrier::Sofa),
         Protocol::Thrift => Some(Carrier::Thrift),
         _ => None,
-    }
-}
-
-/// Maximum lifetime of a connection.
-struct Aging {
-    age: Duration,
-    /// Time for the calls that are in flight at that age.
-    grace: Duration,
-    wakes: Arc<Wakes>,
-}
-
-/// Runs a connection to its end, and drains it when it reaches its age.
-async fn until_old(connection: impl Future<Output = ()>, aging: Aging) {
-    let mut connection = pin!(connection);
-    if timeout(aging.age, &mut connection).await.is_err() {
-        aging.wakes.retire();
-        // Dropping the future closes a connection that has not ended by then.
-        let _ = timeout(aging.grace, connection).await;
     }
 }
 
@@ -426,17 +412,22 @@ fn is_agreed(protocol: Protocol, chosen: Option<&[u8]>) -> bool {
     }
 }
 
-/// Waits for the first bytes of a peer, but only until the server drains.
+/// Waits for the first bytes of a peer. When the server drains, waits [`LINGER`] more: the peer may have sent its first
+/// call before it could notice, and gets a response or the drain notice of its protocol.
 async fn until_drained<T>(
     begin: impl Future<Output = Option<T>>,
     shared: &ServerState,
     wakes: &Wakes,
 ) -> Option<T> {
     let mut begin = pin!(begin);
+    let mut linger = None;
     poll_fn(|cx| {
         wakes.take(cx.waker(), &mut Vec::new());
         match begin.as_mut().poll(cx) {
-            Poll::Pending if shared.draining.load(Ordering::Relaxed) => Poll::Ready(None),
+            Poll::Pending if shared.draining.load(Ordering::Relaxed) => {
+                let linger = linger.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+                linger.as_mut().poll(cx).map(|()| None)
+            }
             polled => polled,
         }
     })

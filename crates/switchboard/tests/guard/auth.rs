@@ -263,12 +263,62 @@ async fn refusals_and_hints_are_for_callers_without_credentials_on_every_wire() 
         assert!(status.message().ends_with(hint), "{wire}: {status}");
         for method in [&NOWHERE, &SIBLING] {
             let status = failed(soon(client.call::<Vec<u8>>(method, &[1u8].to_vec())).await);
-            assert_eq!(status.code(), Code::Unimplemented, "{wire}: {status}");
+            // An unknown method is refused like one that exists.
+            assert_eq!(status.code(), Code::Unauthenticated, "{wire}: {status}");
+            assert!(status.message().ends_with(hint), "{wire}: {status}");
             for hidden in ["Mirror", "Hang", "Count", "Relay"] {
                 assert!(!status.message().contains(hidden), "{wire}: {status}");
             }
         }
     }
+}
+
+/// Ends every call with a status of its own.
+struct Fallback;
+
+impl switchboard::Service for Fallback {
+    fn info(&self) -> &'static switchboard::ServiceInfo {
+        static INFO: switchboard::ServiceInfo =
+            switchboard::ServiceInfo { name: "test.Fallback", methods: &[], descriptor: &[] };
+        &INFO
+    }
+
+    async fn call(&self, _: Call) -> Result<Reply> {
+        Err(Status::aborted("the fallback has the call"))
+    }
+}
+
+#[tokio::test]
+async fn unknown_methods_follow_the_rules_and_are_counted_together() {
+    let tokens = || auth::Tokens::default().token("t0ken", Caller::new("alice"));
+    let server = Server::new().auth(tokens()).rule(Rule::methods("test.Probe/*").public());
+    let (running, _) = start(server.fallback(Fallback, ["test.Nowhere".to_owned()])).await;
+    for client in Client::each(&running).await {
+        let wire = client.wire;
+        let before = counted(&running);
+        let call = |method| client.call::<Vec<u8>>(method, &[1u8].to_vec());
+        // Every method of the service is public, so its names are no secret.
+        let status = failed(soon(call(&SIBLING)).await);
+        assert_eq!(status.code(), Code::Unimplemented, "{wire}: {status}");
+        let status = failed(soon(call(&NOWHERE)).await);
+        assert_eq!(status.code(), Code::Unauthenticated, "{wire}: {status}");
+        if wire.ends_with("wire=jsonrpc") && wire.starts_with("ws") {
+            // Calls on this wire have no metadata.
+            continue;
+        }
+        let status = failed(soon(call(&NOWHERE).meta("authorization", "Bearer t0ken")).await);
+        assert_eq!(status.code(), Code::Aborted, "{wire}: {status}");
+        assert!(counted(&running) > before, "{wire}");
+    }
+    let rows = running.stats().methods.iter().filter(|method| method.name.contains(['*', 'N'])).count();
+    assert_eq!(rows, 2, "Note and all unknown methods: {:?}", running.stats().methods);
+}
+
+/// Number of calls of methods that no service declares.
+fn counted(running: &switchboard::Running) -> u64 {
+    let stats = running.stats();
+    let others = stats.methods.iter().find(|method| method.name == "*").unwrap();
+    others.ended.iter().sum()
 }
 
 static SIBLING: switchboard::ClientMethod = switchboard::ClientMethod {

@@ -402,7 +402,10 @@ async fn unknown_methods_and_large_messages_are_refused() {
 fn assert_too_large(wire: &str, error: &ConnectError) {
     assert_eq!(error.code, ErrorCode::ResourceExhausted, "{wire}: {error}");
     let text = error.message.as_deref().unwrap();
-    assert!(text.ends_with("over the limit of 1000 bytes (message_bytes_max)"), "{wire}: {text}");
+    assert!(
+        text.ends_with("over the limit of 1000 bytes (message_bytes_max of the receiver)"),
+        "{wire}: {text}"
+    );
 }
 
 #[tokio::test]

@@ -168,7 +168,11 @@ async fn mistakes_are_named() {
         (with_body("PUT", "/v1/books/7", "[]"), 400, "not a JSON object"),
         (with_body("PUT", "/v1/books/7", "{"), 400, "not JSON"),
         (with_body("PUT", "/v1/books/7", r#"{"text":"a","text":"b"}"#), 400, "`text` is duplicate"),
-        (with_body("POST", "/v1/books", &deep), 413, "over the limit of 100 bytes (message_bytes_max)"),
+        (
+            with_body("POST", "/v1/books", &deep),
+            413,
+            "over the limit of 100 bytes (message_bytes_max of the receiver)",
+        ),
         (with_body("GET", &format!("/v1/books?text={}", "x".repeat(9000)), ""), 414, "8192"),
         (with_body("GET", "/v1/fail", ""), 404, "no such book"),
         (

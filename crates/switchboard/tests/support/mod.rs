@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses its part")]
 
 pub mod certificates;
+pub mod gate;
 pub mod mirror;
 pub mod proxy;
 pub mod raw;

@@ -332,7 +332,9 @@ impl Server {
         if gathered + frame.payload() > max {
             let bytes = gathered + frame.payload();
             self.framer.refuse(frame, input);
-            let text = format!("{bytes} bytes of a message are over the limit of {max} (message_bytes_max)");
+            let text = format!(
+                "a request of {bytes} bytes is over the limit of {max} bytes (message_bytes_max of the receiver)"
+            );
             return Some(ServerEvent::Refused { id, status: Status::resource_exhausted(text) });
         }
         if !frame.is_whole(input) {

@@ -2,7 +2,6 @@
 
 use super::Inner;
 use crate::{ClientMethod, Kind, Metadata, Result, Status};
-use std::sync::Arc;
 use switchboard_wire::wire::ClientWire as _;
 
 /// Maximum number of names in metadata that have a number at once; each costs a comparison at every call of such a
@@ -13,7 +12,7 @@ const NAMED_MAX: usize = 256;
 pub(super) struct NumberedMethod {
     method: &'static ClientMethod,
     /// Its name, when that is in the metadata of calls.
-    undeclared_name: Option<Arc<str>>,
+    undeclared_name: Option<switchboard_wire::UndeclaredName>,
     /// Value of `named_calls` at the last call by this name.
     used: u64,
 }

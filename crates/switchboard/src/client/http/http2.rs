@@ -195,7 +195,10 @@ impl Body {
 pub(super) fn status(common: &Common, error: &h2::Error) -> Status {
     let reason = error.reason().unwrap_or(Reason::INTERNAL_ERROR);
     if error.is_go_away() && error.is_remote() {
-        let text = format!("{} takes no more calls: {error}", common.peer);
+        let text = match reason {
+            Reason::NO_ERROR => format!("{} takes no more calls: the server is going away", common.peer),
+            _ => format!("{} takes no more calls: {error}", common.peer),
+        };
         common.close();
         // Streams that the server processes do not get this error: this one was not processed.
         return codes::from_path(Code::Unavailable, text).with_retry(Retry::Safe);

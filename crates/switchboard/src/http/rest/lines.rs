@@ -61,7 +61,7 @@ impl Lines {
     fn too_long(&self) -> ConnectError {
         let max = self.max;
         ConnectError::resource_exhausted(format!(
-            "a line is over the limit of {max} bytes (message_bytes_max)"
+            "a line is over the limit of {max} bytes (message_bytes_max of the receiver)"
         ))
     }
 }

@@ -71,6 +71,11 @@ impl Failure {
         self
     }
 
+    /// Returns the status and the HTTP status, for a protocol with errors of its own.
+    pub(in crate::http) fn into_parts(self) -> (Status, StatusCode) {
+        (convert::status(&self.error), self.http.unwrap_or_else(|| self.error.http_status()))
+    }
+
     /// Lists the verbs that the path allows.
     pub(super) fn with_allow(mut self, verbs: &str) -> Failure {
         self.allow = HeaderValue::try_from(verbs).ok();

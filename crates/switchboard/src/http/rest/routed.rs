@@ -156,7 +156,8 @@ async fn collect(body: MeteredBody, max: usize) -> Result<Bytes, Failure> {
     match Limited::new(body, max).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
-            let text = format!("the body is over the limit of {max} bytes (message_bytes_max)");
+            let text =
+                format!("a request is over the limit of {max} bytes (message_bytes_max of the receiver)");
             Err(Failure::new(&Status::resource_exhausted(text)).with_http(StatusCode::PAYLOAD_TOO_LARGE))
         }
         Err(error) => Err(Failure::new(&match error.downcast_ref() {
