@@ -55,6 +55,7 @@ mod trace;
 #[cfg(feature = "web")]
 #[doc(hidden)]
 pub mod web;
+pub mod wire;
 
 pub use auth::Caller;
 pub use call::{Call, Cx, Identity, Peer, Reply};
@@ -75,7 +76,8 @@ pub use layer::{Layer, Next};
 pub use limits::{Limit, Limits};
 pub use memory::MemoryStats;
 pub use metrics::{
-    CarrierStats, CertificateStats, Latency, MethodStats, PeerStats, ServerStats, TlsStats, WireStats,
+    CertificateStats, ConnectionProtocolStats, Latency, MethodStats, PeerStats, ServerStats, TlsStats,
+    WireStats,
 };
 pub use net::Address;
 #[cfg(feature = "tls")]

@@ -24,10 +24,10 @@ use crate::{
     compression::Serving,
     driver::{Erased, ErasedService, Wakes},
     flags::{Flag, Flags},
-    guard::{Guarding, Guards, Wires},
+    guard::{Guarding, Guards},
     limits::Source,
     memory::Account,
-    metrics::{Carrier, Metrics, ServerStats},
+    metrics::{ConnectionProtocol, Metrics, ServerStats},
     net::{Address, Listener},
     runtime,
 };
@@ -53,7 +53,7 @@ use std::{
     time::Duration,
     time::Instant,
 };
-use switchboard_wire::MethodTable;
+use switchboard_wire::{MethodTable, WireSet};
 use tokio::sync::watch;
 
 /// Builder of a server: services and listeners. Takes effect with [`serve`](Server::serve) or
@@ -428,11 +428,11 @@ impl Server {
         let rest = crate::http::Rest::new(&table, self.http_json).map_err(Error::config)?;
         let listeners = self.listeners.into_iter().map(|listening| listening.resolve(&self.limits));
         let mut listeners = listeners.collect::<Result<Vec<_>, _>>()?;
-        let wires = self.guards.wires.unwrap_or(Wires::ALL);
+        let wires = self.guards.wires.unwrap_or_else(WireSet::built_in);
         for listener in &mut listeners {
             listener.wires = listener.wires.and(wires);
         }
-        let limited = listeners.iter().any(|listener| listener.wires != Wires::ALL);
+        let limited = listeners.iter().any(|listener| !listener.wires.has_all(WireSet::built_in()));
         let guarding = self.guards.build(&table, limited)?;
         guarding.unlist(&mut table);
         let table = Arc::new(table);
@@ -450,7 +450,7 @@ impl Server {
             counts_sockets: self.channelz,
             #[cfg(not(feature = "channelz"))]
             counts_sockets: false,
-            metrics: Metrics::new(table.clone(), runtime::worker_count()),
+            metrics: Metrics::new(table.clone(), runtime::worker_count(), wires),
             table,
             services,
             guarding,
@@ -724,7 +724,7 @@ pub(crate) struct Open {
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener shows it"))]
     pub(crate) began: Instant,
     /// Its protocol, once detected.
-    pub(crate) carrier: Option<Carrier>,
+    pub(crate) protocol: Option<ConnectionProtocol>,
 }
 
 impl Shared {
@@ -740,8 +740,8 @@ impl Shared {
     fn cut_all(&self) {
         let all = std::mem::take(&mut *self.open());
         for connection in all.into_values() {
-            if let Some(carrier) = connection.carrier {
-                self.metrics.end(carrier);
+            if let Some(protocol) = connection.protocol {
+                self.metrics.end(protocol);
             }
             if let Some(cut) = connection.cut {
                 cut.abort();

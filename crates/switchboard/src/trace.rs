@@ -78,7 +78,7 @@ fn begin_slowly(
         "call",
         rpc.service = service.name,
         rpc.method = method.name,
-        wire = peer.wire,
+        wire = peer.wire(),
         peer = peer.address,
         trace_id = %trace.id(),
         span_id = %Hex(&trace.span),

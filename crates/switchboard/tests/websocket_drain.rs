@@ -221,6 +221,9 @@ async fn calls_that_meet_the_begin_of_a_drain_are_answered_or_did_not_begin() {
 
 /// WebSockets that were opened so far.
 fn websockets(running: &Running) -> u64 {
-    let carriers = running.stats().carriers;
-    carriers.iter().find(|carrier| carrier.protocol == "websocket").map_or(0, |carrier| carrier.connections)
+    let protocols = running.stats().protocols;
+    protocols
+        .iter()
+        .find(|protocol| protocol.protocol == "websocket")
+        .map_or(0, |protocol| protocol.connections)
 }

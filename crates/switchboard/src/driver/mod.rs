@@ -16,5 +16,5 @@ mod wakes;
 pub(crate) use dispatch::{Dispatch, Erased, ErasedService};
 #[cfg(feature = "http")]
 pub(crate) use pause::Pause;
-pub(crate) use server::{Accepted, Connection, guarded_next};
+pub(crate) use server::{Accepted, Connection, DynWire, guarded_next};
 pub(crate) use wakes::{CallWaker, Wakes};

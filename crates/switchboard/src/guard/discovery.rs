@@ -84,7 +84,7 @@ impl Guarding {
         metadata: Metadata,
         name: &str,
     ) -> Result<Visible> {
-        peer.wires.admit(peer.wire)?;
+        super::admit_wire(peer.wires, peer.wire)?;
         if self.is_open() {
             return Ok(Visible::ALL);
         }
@@ -128,7 +128,7 @@ impl Guarding {
         let Some(check) = self.check(table, method) else { return Ok(()) };
         let name = table.full_name(method);
         let checked = async {
-            peer.wires.admit(peer.wire)?;
+            super::admit_wire(peer.wires, peer.wire)?;
             check.before(peer)?;
             let caller = self.caller(peer, metadata, &name).await?;
             let caller = caller.as_deref();
@@ -179,7 +179,7 @@ fn audit(peer: &Peer, method: &str, status: &Status) {
         left_out,
         method,
         peer = peer.address,
-        wire = peer.wire,
+        wire = peer.wire(),
         by = "rule",
         code = status.code().name(),
         "denied: {}",

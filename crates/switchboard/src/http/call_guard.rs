@@ -9,7 +9,7 @@ use crate::{
     access::{Busy, CallerWatch, Entry},
     context,
     memory::Level,
-    metrics::{Ended, Tally, Wire},
+    metrics::{Ended, Tally},
     server::{Flight, Shared, going_away},
     trace::Trace,
 };
@@ -20,7 +20,7 @@ use std::{
     task::{Context, Waker},
     time::{Duration, Instant},
 };
-use switchboard_wire::MethodId;
+use switchboard_wire::{MethodId, WireId};
 use tokio::time::Sleep;
 
 /// Counts one call. If it is dropped before the call ends, the call counts as canceled, or as late if its deadline has
@@ -29,7 +29,7 @@ pub(super) struct CallGuard {
     /// Memory that the connection holds for the request.
     charge: MemoryCharge,
     shard: usize,
-    wire: Wire,
+    wire: WireId,
     method: MethodId,
     began: Instant,
     deadline: Option<Instant>,
@@ -79,7 +79,7 @@ impl CallGuard {
         let mut call_guard = CallGuard {
             charge: connection_memory.charge(),
             shard,
-            wire: Wire::of(peer.wire),
+            wire: peer.wire.unwrap_or(WireId::HTTP_JSON),
             method,
             began,
             deadline,

@@ -5,8 +5,8 @@ use super::{Open, Shared, Socket, listening::Resolved, mismatch, sockets::next_i
 use crate::net::tls::{self, Acceptor, Plaintext};
 use crate::{
     Limits, Peer,
-    driver::{Accepted, Connection, Wakes},
-    metrics::{Carrier, PeerCount},
+    driver::{Accepted, Connection, DynWire, Wakes},
+    metrics::{ConnectionProtocol, PeerCount},
     net::{Io, Listener, Pipe},
     runtime,
 };
@@ -19,10 +19,9 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_wire::{
-    baidu::{self, Layout},
-    erpc, jsonrpc, kiss, native, rpcx,
+    WireId, WireSet, native,
     sniff::{self, Protocol, Sniffed},
-    thrift,
+    spec::ServerSetup,
     wire::ServerWire,
 };
 #[cfg(feature = "tls")]
@@ -56,7 +55,7 @@ pub(super) async fn run(
             Ok((pipe, address, socket)) => {
                 let counted = shared.counts_sockets.then(|| Arc::new(Socket::new(pipe.local(), socket)));
                 let peer = Peer {
-                    wire: "",
+                    wire: None,
                     address,
                     socket,
                     identity: None,
@@ -93,7 +92,7 @@ fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<Shared>, resolved: &Arc<Resol
         }
         let (socket, address) = (peer.counts.clone(), peer.address.as_str().into());
         let (wakes, began) = (wakes.clone(), Instant::now());
-        open.insert(key, Open { wakes, cut: None, socket, address, began, carrier: None });
+        open.insert(key, Open { wakes, cut: None, socket, address, began, protocol: None });
     }
     let tally = shared.metrics.peers.enter(peer.socket.map(|socket| socket.ip()), &peer.address);
     peer.tally = Some(tally.clone());
@@ -123,8 +122,8 @@ impl Drop for Listed {
     fn drop(&mut self) {
         self.tally.leave();
         let open = self.shared.open().remove(&self.key);
-        if let Some(carrier) = open.as_ref().and_then(|open| open.carrier) {
-            self.shared.metrics.end(carrier);
+        if let Some(protocol) = open.as_ref().and_then(|open| open.protocol) {
+            self.shared.metrics.end(protocol);
         }
         if let Some(socket) = open.and_then(|open| open.socket) {
             self.shared.last_started.advance(socket.last_started());
@@ -153,55 +152,37 @@ async fn serve(
     // Boxed, like every branch except the native wire: otherwise idle connections would reserve space for all
     // of them.
     let Some(detected) = Box::pin(begin(io, peer, &shared, resolved, &wakes)).await else { return };
-    if let Some(carrier) = carrier(detected.protocol) {
-        shared.speaks(detected.peer.connection, carrier);
+    if !resolved.enables(detected.protocol) {
+        return Box::pin(mismatch::disabled(
+            detected.io,
+            detected.protocol,
+            &detected.peer,
+            &shared,
+            resolved,
+        ))
+        .await;
+    }
+    if let Some(protocol) = connection_protocol(detected.protocol) {
+        shared.speaks(detected.peer.connection, protocol);
     }
     let Ok(_connected) = shared.guarding.connect(&detected.peer) else { return };
     match detected.protocol {
-        Protocol::Native => {
+        Protocol::Wire(WireId::NATIVE) => {
             let encodings = shared.compression.encodings();
             let wire = |limits| native::Server::new(limits, shared.table.clone()).taking(encodings);
-            let (connection, aging) = speak("native", detected, wire, &shared, resolved, wakes, shard);
+            let (connection, aging) = speak(WireId::NATIVE, detected, wire, &shared, resolved, wakes, shard);
             match aging {
                 None => connection.await,
                 // Boxed, or every connection would reserve space for the timers.
                 Some(aging) => Box::pin(until_old(connection, aging)).await,
             }
         }
-        // Wires of other frameworks are boxed, since most connections are native.
-        Protocol::BaiduStd | Protocol::Hulu | Protocol::Sofa => {
-            let layout = match detected.protocol {
-                Protocol::Hulu => Layout::Hulu,
-                Protocol::Sofa => Layout::Sofa,
-                _ => Layout::Standard,
-            };
-            let encodings = shared.compression.encodings();
-            let wire = |limits| {
-                baidu::Server::new(limits, shared.table.clone()).taking(encodings).with_layout(layout)
-            };
-            foreign(speak(layout.name(), detected, wire, &shared, resolved, wakes, shard)).await;
-        }
-        Protocol::Erpc => {
-            let wire = |limits| erpc::Server::new(limits, shared.table.clone());
-            foreign(speak("erpc", detected, wire, &shared, resolved, wakes, shard)).await;
-        }
-        Protocol::JsonRpc => {
-            let wire = |limits| jsonrpc::Server::lines(limits, shared.table.clone());
-            foreign(speak("jsonrpc", detected, wire, &shared, resolved, wakes, shard)).await;
-        }
-        Protocol::Kiss => {
-            let encodings = shared.compression.encodings();
-            let wire = |limits| kiss::Server::new(limits, shared.table.clone()).taking(encodings);
-            foreign(speak("kiss", detected, wire, &shared, resolved, wakes, shard)).await;
-        }
-        Protocol::Rpcx => {
-            let encodings = shared.compression.encodings();
-            let wire = |limits| rpcx::Server::new(limits, shared.table.clone()).taking(encodings);
-            foreign(speak("rpcx", detected, wire, &shared, resolved, wakes, shard)).await;
-        }
-        Protocol::Thrift => {
-            let wire = |limits| thrift::Server::new(limits, shared.table.clone());
-            foreign(speak("thrift", detected, wire, &shared, resolved, wakes, shard)).await;
+        // Other wires are boxed, since most connections are native.
+        Protocol::Wire(wire) => {
+            let Some(server) = wire.spec().server else { return };
+            let (encodings, table) = (shared.compression.encodings(), shared.table.clone());
+            let machine = |limits| server(ServerSetup { limits, table, encodings });
+            erased(speak(wire, detected, machine, &shared, resolved, wakes, shard)).await;
         }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
@@ -210,14 +191,15 @@ async fn serve(
             let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
             Box::pin(crate::http::serve(accepted)).await;
         }
+        #[cfg(not(feature = "http"))]
+        Protocol::Http1 | Protocol::Http2 => {}
         Protocol::Tls => Box::pin(mismatch::tls(detected.io, &detected.peer, &shared)).await,
-        _ => {}
     }
 }
 
 /// Creates the connection of a sans-io wire, with its aging.
 fn speak<W: ServerWire + Unpin>(
-    name: &'static str,
+    id: WireId,
     detected: Detected,
     wire: impl FnOnce(switchboard_wire::Limits) -> W,
     shared: &Arc<Shared>,
@@ -226,7 +208,7 @@ fn speak<W: ServerWire + Unpin>(
     shard: usize,
 ) -> (Connection<W>, Option<Aging>) {
     let Detected { io, first: input, mut peer, .. } = detected;
-    peer.wire = name;
+    peer.wire = Some(id);
     let settings = resolved.limits.clone();
     let wire = wire(settings.wire());
     let aging = settings.connection_age().map(|age| Aging {
@@ -238,11 +220,10 @@ fn speak<W: ServerWire + Unpin>(
     (Connection::new(accepted, wire), aging)
 }
 
-/// Runs the connection of a less common wire.
-fn foreign<W: ServerWire + Unpin + 'static>(
-    (connection, aging): (Connection<W>, Option<Aging>),
+/// Runs the connection of any wire but the native one.
+fn erased(
+    (connection, aging): (Connection<DynWire>, Option<Aging>),
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    let connection = connection.foreign();
     match aging {
         None => Box::pin(connection),
         Some(aging) => Box::pin(until_old(connection, aging)),
@@ -250,20 +231,12 @@ fn foreign<W: ServerWire + Unpin + 'static>(
 }
 
 /// Returns the protocol label of counters; `None` for connections that are rejected.
-fn carrier(protocol: Protocol) -> Option<Carrier> {
+fn connection_protocol(protocol: Protocol) -> Option<ConnectionProtocol> {
     match protocol {
-        Protocol::BaiduStd => Some(Carrier::BaiduStd),
-        Protocol::Erpc => Some(Carrier::Erpc),
-        Protocol::Http1 if cfg!(feature = "http") => Some(Carrier::Http1),
-        Protocol::Http2 if cfg!(feature = "http") => Some(Carrier::Http2),
-        Protocol::Hulu => Some(Carrier::Hulu),
-        Protocol::JsonRpc => Some(Carrier::JsonRpc),
-        Protocol::Kiss => Some(Carrier::Kiss),
-        Protocol::Native => Some(Carrier::Native),
-        Protocol::Rpcx => Some(Carrier::Rpcx),
-        Protocol::Sofa => Some(Carrier::Sofa),
-        Protocol::Thrift => Some(Carrier::Thrift),
-        _ => None,
+        Protocol::Http1 if cfg!(feature = "http") => Some(ConnectionProtocol::HTTP1),
+        Protocol::Http2 if cfg!(feature = "http") => Some(ConnectionProtocol::HTTP2),
+        Protocol::Http1 | Protocol::Http2 | Protocol::Tls => None,
+        Protocol::Wire(wire) => Some(ConnectionProtocol::of(wire)),
     }
 }
 
@@ -293,17 +266,16 @@ async fn begin(
     resolved: &Resolved,
     wakes: &Wakes,
 ) -> Option<Detected> {
-    let limits = &resolved.limits;
     let mut first = BytesMut::with_capacity(FIRST_BYTES);
-    let protocol = first_bytes(&mut io, &mut first, &peer, shared, limits, wakes).await?;
+    let protocol = first_bytes(&mut io, &mut first, &peer, shared, resolved, wakes).await?;
     #[cfg(feature = "tls")]
     if let Some(acceptor) = &resolved.acceptor {
         if protocol == Protocol::Tls {
             // Boxed, or every connection would reserve space for a handshake.
-            return Box::pin(inside(acceptor, io, first, peer, shared, limits, wakes)).await;
+            return Box::pin(inside(acceptor, io, first, peer, shared, resolved, wakes)).await;
         }
         if acceptor.plaintext() == Plaintext::Refused {
-            mismatch::plaintext(io, protocol, &peer, shared, limits).await;
+            mismatch::plaintext(io, protocol, &peer, shared, &resolved.limits).await;
             return None;
         }
     }
@@ -318,19 +290,19 @@ async fn inside(
     first: BytesMut,
     mut peer: Peer,
     shared: &Shared,
-    limits: &Limits,
+    resolved: &Resolved,
     wakes: &Wakes,
 ) -> Option<Detected> {
     peer.address = peer.address.replacen("tcp://", "tls://", 1);
     let tls::Accepted { mut io, protocol: agreed, identity, suite } =
-        handshake(acceptor, io, first, &peer, shared, limits, wakes).await?;
+        handshake(acceptor, io, first, &peer, shared, &resolved.limits, wakes).await?;
     peer.identity = identity;
     if let (Some(counts), Some(suite)) = (&peer.counts, suite) {
         // This is the only place that sets it.
         let _ = counts.tls.set(suite);
     }
     let mut first = BytesMut::with_capacity(FIRST_BYTES);
-    let protocol = first_bytes(&mut io, &mut first, &peer, shared, limits, wakes).await;
+    let protocol = first_bytes(&mut io, &mut first, &peer, shared, resolved, wakes).await;
     let Some(protocol) = protocol.filter(|protocol| is_agreed(*protocol, agreed.as_deref())) else {
         // The protocol differs from the one agreed by ALPN, or no bytes arrived.
         close(&mut io).await;
@@ -352,10 +324,11 @@ async fn first_bytes(
     first: &mut BytesMut,
     peer: &Peer,
     shared: &Shared,
-    limits: &Limits,
+    resolved: &Resolved,
     wakes: &Wakes,
 ) -> Option<Protocol> {
-    let peeked = until_drained(peek(io, first), shared, wakes);
+    let limits = &resolved.limits;
+    let peeked = until_drained(peek(io, first, resolved.wires), shared, wakes);
     let unknown = || shared.metrics.unknown_protocol.fetch_add(1, Ordering::Relaxed);
     match timeout(limits.sniff_timeout(), peeked).await {
         Ok(Some(protocol)) => return Some(protocol),
@@ -407,11 +380,10 @@ async fn handshake(
 #[cfg(feature = "tls")]
 fn is_agreed(protocol: Protocol, chosen: Option<&[u8]>) -> bool {
     match chosen {
-        Some(tls::ALPN_BAIDU_STD) => protocol == Protocol::BaiduStd,
         Some(tls::ALPN_HTTP1) => protocol == Protocol::Http1,
         Some(tls::ALPN_HTTP2) => protocol == Protocol::Http2,
-        Some(tls::ALPN_NATIVE) => protocol == Protocol::Native,
-        _ => protocol != Protocol::Tls,
+        Some(chosen) => matches!(protocol, Protocol::Wire(wire) if wire.spec().alpn == Some(chosen)),
+        None => protocol != Protocol::Tls,
     }
 }
 
@@ -433,9 +405,9 @@ async fn until_drained<T>(
 }
 
 /// Reads until the protocol is detected; returns `None` if it is unknown or the peer is gone.
-async fn peek(io: &mut Box<dyn Io>, first: &mut BytesMut) -> Option<Protocol> {
+async fn peek(io: &mut Box<dyn Io>, first: &mut BytesMut, enabled: WireSet) -> Option<Protocol> {
     loop {
-        match sniff::sniff(first) {
+        match sniff::sniff(first, enabled) {
             Sniffed::Protocol(protocol) => return Some(protocol),
             Sniffed::Unknown => return None,
             Sniffed::More => {}

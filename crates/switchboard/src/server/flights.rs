@@ -5,14 +5,14 @@
 
 #[cfg(feature = "http")]
 use super::Shared;
-use crate::{Peer, metrics::Wire};
+use crate::Peer;
 use std::{sync::Arc, time::Instant};
 #[cfg(feature = "http")]
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     task::Waker,
 };
-use switchboard_wire::MethodId;
+use switchboard_wire::{MethodId, WireId};
 
 /// Maximum number of calls shown per connection, or per worker for HTTP.
 pub(crate) const SHOWN_MAX: usize = 1000;
@@ -21,7 +21,7 @@ pub(crate) const SHOWN_MAX: usize = 1000;
 #[derive(Clone)]
 pub(crate) struct Flight {
     pub(crate) method: MethodId,
-    pub(crate) wire: Wire,
+    pub(crate) wire: WireId,
     pub(crate) peer: Arc<Peer>,
     pub(crate) began: Instant,
     pub(crate) deadline: Option<Instant>,

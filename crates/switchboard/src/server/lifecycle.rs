@@ -6,7 +6,7 @@ use super::{
     Drained, Running, Shared,
     announce::{Registration, Registrations},
 };
-use crate::{Address, Error, Result, Status, metrics::Carrier};
+use crate::{Address, Error, Result, Status, metrics::ConnectionProtocol};
 use std::{
     fmt,
     future::Future,
@@ -84,7 +84,7 @@ pub struct CutCalls {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct CutConnections {
-    /// Their protocol, as in [`CarrierStats::protocol`](crate::CarrierStats::protocol); `none` if it was not
+    /// Their protocol, as in [`ServerStats::protocols`](crate::ServerStats::protocols); `none` if it was not
     /// detected yet.
     pub protocol: &'static str,
     /// Number of connections.
@@ -281,7 +281,7 @@ impl Shared {
     fn left(&self) -> Vec<CutConnections> {
         let mut left: Vec<CutConnections> = Vec::new();
         for open in self.open().values() {
-            let protocol = open.carrier.map_or("none", Carrier::name);
+            let protocol = open.protocol.map_or("none", ConnectionProtocol::name);
             match left.iter_mut().find(|cut| cut.protocol == protocol) {
                 Some(cut) => cut.connections += 1,
                 None => left.push(CutConnections { protocol, connections: 1 }),

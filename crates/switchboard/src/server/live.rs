@@ -9,7 +9,7 @@ use crate::net::tls::Acceptor;
 use crate::{Address, server::Counts};
 use crate::{
     Error, Flag, Limit, Limits, MemoryStats,
-    metrics::{Carrier, ServerStats, TlsStats},
+    metrics::{ConnectionProtocol, ServerStats, TlsStats},
 };
 #[cfg(feature = "tls")]
 use std::sync::Arc;
@@ -121,12 +121,12 @@ impl Shared {
     }
 
     /// Records the protocol of a connection.
-    pub(crate) fn speaks(&self, connection: u64, carrier: Carrier) {
-        self.metrics.begin(carrier);
+    pub(crate) fn speaks(&self, connection: u64, protocol: ConnectionProtocol) {
+        self.metrics.begin(protocol);
         let before = match self.open().get_mut(&connection) {
-            Some(open) => open.carrier.replace(carrier),
+            Some(open) => open.protocol.replace(protocol),
             // All connections were aborted meanwhile.
-            None => Some(carrier),
+            None => Some(protocol),
         };
         if let Some(before) = before {
             self.metrics.end(before);
@@ -147,11 +147,12 @@ impl Shared {
             connections: self.open().len() as u64,
             calls_in_flight: self.parked.load(Ordering::Relaxed) as u64,
             unknown_protocol: count(&metrics.unknown_protocol),
+            disabled_wires: count(&metrics.disabled_wires),
             protocol_errors: count(&metrics.protocol_errors),
             memory: self.memory.stats(),
             tls: self.tls_stats(),
             methods: metrics.methods(),
-            carriers: metrics.carriers(),
+            protocols: metrics.protocols(),
             peers: metrics.peers.stats(),
         }
     }
