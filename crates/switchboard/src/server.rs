@@ -53,7 +53,7 @@ use std::{
     time::Duration,
     time::Instant,
 };
-use switchboard_wire::{MethodTable, WireSet};
+use switchboard_wire::{MethodTable, WireId, WireSet};
 use tokio::sync::watch;
 
 /// Builder of a server: services and listeners. Takes effect with [`serve`](Server::serve) or
@@ -144,6 +144,14 @@ impl Server {
             #[cfg(feature = "http")]
             pages: crate::http::Pages::default(),
         }
+    }
+
+    /// Creates a server without services and listeners that accepts only the native wire, gRPC and Connect;
+    /// [`wire`](Self::wire) adds others.
+    pub fn minimal() -> Server {
+        let mut server = Server::new();
+        server.guards.wires = Some([WireId::NATIVE, WireId::GRPC, WireId::CONNECT].into_iter().collect());
+        server
     }
 
     /// Adds a service, usually a generated `…Server`.
@@ -428,7 +436,7 @@ impl Server {
         let rest = crate::http::Rest::new(&table, self.http_json).map_err(Error::config)?;
         let listeners = self.listeners.into_iter().map(|listening| listening.resolve(&self.limits));
         let mut listeners = listeners.collect::<Result<Vec<_>, _>>()?;
-        let wires = self.guards.wires.unwrap_or_else(WireSet::built_in);
+        let wires = self.guards.wires.unwrap_or_else(WireSet::built_in).or(self.guards.added_wires);
         for listener in &mut listeners {
             listener.wires = listener.wires.and(wires);
         }

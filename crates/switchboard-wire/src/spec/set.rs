@@ -62,6 +62,12 @@ impl WireSet {
         WireSet(self.0 & other.0)
     }
 
+    /// Returns the union.
+    #[must_use]
+    pub const fn or(self, other: WireSet) -> WireSet {
+        WireSet(self.0 | other.0)
+    }
+
     /// Returns the wires, by number.
     pub fn iter(self) -> impl Iterator<Item = WireId> {
         WireId::all().filter(move |id| self.has(*id))

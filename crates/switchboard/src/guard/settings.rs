@@ -34,7 +34,10 @@ pub(crate) struct Guards {
     pub(crate) auth: Vec<Box<dyn Auth>>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) addresses: Addresses,
+    /// Wires that the server is limited to.
     pub(crate) wires: Option<WireSet>,
+    /// Wires in addition to those.
+    pub(crate) added_wires: WireSet,
     pub(crate) deadline: Option<Duration>,
     pub(crate) deadline_flag: Option<Flag>,
     pub(crate) deadlines: Vec<(String, Duration)>,
