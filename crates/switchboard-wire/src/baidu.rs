@@ -63,8 +63,10 @@ mod frame;
 mod hulu;
 mod layout;
 mod meta;
+mod options;
 mod server;
 mod sofa;
+mod spec;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -73,6 +75,7 @@ pub use client::{Client, Names};
 pub use error::{error_code, status_of};
 pub use layout::Layout;
 pub use server::Server;
+pub use spec::{BAIDU_STD, HULU, SOFA};
 
 /// The first bytes of every frame of a stream.
 const STREAM_MAGIC: [u8; 4] = *b"STRM";

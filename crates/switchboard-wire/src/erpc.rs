@@ -68,10 +68,12 @@ mod json;
 mod message;
 mod metadata;
 mod names;
+mod options;
 mod protobuf;
 mod query;
 mod raw;
 mod server;
+mod spec;
 #[cfg(test)]
 mod tests;
 
@@ -79,6 +81,7 @@ pub use client::{Client, Settings};
 pub use framing::Framing;
 pub use names::Names;
 pub use server::Server;
+pub use spec::ERPC;
 
 /// Id of the supported transfer filter.
 pub const GZIP: u8 = b'g';

@@ -32,7 +32,7 @@ pub use websocket::{websocket_conversation, websocket_input};
 pub use crate::work::take as take_work;
 
 use crate::{
-    Metadata,
+    Metadata, WireSet,
     sniff::{self, Sniffed},
 };
 use bytes::BytesMut;
@@ -95,7 +95,7 @@ pub fn sniff(data: &[u8]) {
     let bytes = [start, choices.rest()].concat();
     let mut decided = None;
     for end in 0..=bytes.len().min(2 * sniff::PEEK_MAX) {
-        let verdict = sniff::sniff(&bytes[..end]);
+        let verdict = sniff::sniff(&bytes[..end], WireSet::NONE);
         match decided {
             Some(before) => assert_eq!(verdict, before, "after {end} bytes of {bytes:02x?}"),
             None if verdict != Sniffed::More => decided = Some(verdict),

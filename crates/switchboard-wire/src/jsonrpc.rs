@@ -24,6 +24,7 @@ mod request;
 mod response;
 mod scan;
 mod server;
+mod spec;
 #[cfg(test)]
 mod tests;
 mod transport;
@@ -37,6 +38,7 @@ pub use method::{find, message};
 pub use request::{Body, Invalid, Request};
 pub use response::{failure, success};
 pub use server::Server;
+pub use spec::JSON_RPC;
 
 /// Largest number of entries in a batch.
 pub const BATCH_MAX: usize = 100;

@@ -28,13 +28,16 @@
 mod body;
 mod client;
 mod frame;
+mod options;
 mod server;
+mod spec;
 #[cfg(test)]
 mod tests;
 
 pub use body::Compression;
 pub use client::Client;
 pub use server::Server;
+pub use spec::KISS;
 
 /// The first bytes of every frame: the magic, the size of the header on 64-bit peers, the version.
 pub const MAGIC: [u8; 4] = [0xFF, 0xFF, 20, 1];

@@ -6,7 +6,8 @@
 //!
 //! Reading order: [`status`] and [`metadata`] (the data of every call), [`method`] (names and numbers), [`http_rule`]
 //! (paths of methods), [`http_text`] (conversion of text in paths), [`input`], [`outbox`] and [`outgoing`] (bytes in,
-//! bytes out), [`wire`] (the traits), [`native`] (the protocol of Switchboard), [`sniff`] (detection of the protocol of
+//! bytes out), [`wire`] (the traits), [`spec`] (descriptors of wires) and [`wires`] (their list), [`native`] (the
+//! protocol of Switchboard), [`sniff`] (detection of the protocol of
 //! a connection), [`websocket`] (frames of RFC 6455), [`jsonrpc`], and the wires of other frameworks: [`baidu`],
 //! [`erpc`], [`kiss`], [`rpcx`], [`thrift`].
 // Disallowed methods of time types, see clippy.toml: no peer can choose a time that makes them panic.
@@ -22,6 +23,7 @@ pub mod fuzzing;
 mod gzip;
 pub mod http_rule;
 pub mod http_text;
+pub mod http_wires;
 pub mod input;
 pub mod jsonrpc;
 pub mod kiss;
@@ -36,10 +38,12 @@ mod proto;
 pub mod rpcx;
 mod snappy;
 pub mod sniff;
+pub mod spec;
 pub mod status;
 pub mod thrift;
 pub mod websocket;
 pub mod wire;
+pub mod wires;
 mod work;
 
 pub use http_rule::HttpRule;
@@ -53,5 +57,6 @@ pub use method::{
 };
 pub use outbox::Outbox;
 pub use outgoing::Outgoing;
+pub use spec::{WireId, WireSet, WireSpec};
 pub use status::{Code, Detail, Origin, Retry, Status};
 pub use wire::{Codec, Encoding, Encodings, Fatal};

@@ -302,7 +302,7 @@ impl MethodTable {
     }
 
     /// Makes calls of unknown methods pass the guards before they are refused, so that callers without credentials
-    /// cannot find out which methods exist. Call this after [`take_others`](Self::take_others).
+    /// cannot find out which methods exist. Call this after [`accept_undeclared`](Self::accept_undeclared).
     ///
     /// Such methods belong to a service of their own, after the others, and share the state of all undeclared methods.
     ///

@@ -20,7 +20,7 @@ impl Outgoing<'_> {
     pub const EMPTY: Outgoing<'static> = Outgoing::Lent(&[]);
 
     /// Returns the message with the parts that follow it.
-    pub(crate) fn with(self, rest: &[Bytes]) -> Vec<u8> {
+    pub fn with(self, rest: &[Bytes]) -> Vec<u8> {
         let mut whole = Vec::with_capacity(self.len() + rest.iter().map(Bytes::len).sum::<usize>());
         whole.extend_from_slice(&self);
         rest.iter().for_each(|part| whole.extend_from_slice(part));

@@ -56,7 +56,9 @@ mod connect;
 mod error;
 mod frame;
 mod metadata;
+mod options;
 mod server;
+mod spec;
 #[cfg(test)]
 mod tests;
 
@@ -64,6 +66,7 @@ pub use client::Client;
 pub use error::text as error_text;
 pub use metadata::pairs as request_metadata;
 pub use server::{Server, codec, find};
+pub use spec::RPCX;
 
 /// The first byte of every frame.
 pub const MAGIC: u8 = 0x08;

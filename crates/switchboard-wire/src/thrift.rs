@@ -16,9 +16,11 @@ mod frames;
 pub mod header;
 pub mod message;
 mod names;
+mod options;
 mod place;
 pub mod scan;
 pub mod server;
+mod spec;
 pub mod transcode;
 pub mod value;
 
@@ -28,6 +30,7 @@ mod tests;
 pub use client::{Client, Settings};
 pub use place::field_at;
 pub use server::Server;
+pub use spec::THRIFT;
 pub use value::{Double, Reader, Uuid, Value};
 
 use std::{borrow::Cow, fmt};

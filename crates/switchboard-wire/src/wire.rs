@@ -4,6 +4,7 @@
 //! event before the next call. Commands append bytes to the [`Outbox`]; the driver writes them when the read side is
 //! drained. A machine that returns [`Fatal`] is finished: the driver writes the outbox and closes the connection.
 
+mod boxed;
 mod client;
 
 pub(crate) use client::no_streams;

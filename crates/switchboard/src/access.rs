@@ -71,7 +71,7 @@ impl Drop for CallerWatch {
 #[inline]
 pub(crate) fn note_caller(cx: &Cx) {
     // A handler may call a service of its own process during the same poll.
-    if cx.peer().wire == "local" {
+    if cx.peer().wire == Some(switchboard_wire::WireId::LOCAL) {
         return;
     }
     CALLER.with_borrow_mut(|watched| {
@@ -181,7 +181,7 @@ impl Access {
                 tracing::$level!(
                     target: $target,
                     method = entry.method,
-                    wire = entry.peer.wire,
+                    wire = entry.peer.wire(),
                     peer = entry.peer.address,
                     caller = entry.caller,
                     code = entry.code.name(),

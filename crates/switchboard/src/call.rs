@@ -29,7 +29,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use switchboard_wire::{MethodInfo, ServiceInfo};
+use switchboard_wire::{MethodInfo, ServiceInfo, WireId, WireSet};
 
 /// One call for a handler.
 #[derive(Debug)]
@@ -127,9 +127,8 @@ pub(crate) struct ReplyMetadata {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Peer {
-    /// The wire: `native`, `grpc`, `grpc-web`, `connect`, `http-json`, `jsonrpc`, `baidu_std`, `erpc`, `hulu`, `kiss`,
-    /// `rpcx`, `sofa`, `thrift` or `local`.
-    pub wire: &'static str,
+    /// The wire; `None` for an HTTP connection before its first call.
+    pub(crate) wire: Option<WireId>,
     /// Address of the peer, for logs: `tcp://[::1]:4444`, `tls://[::1]:4444`, `unix:`,
     /// `memory://name`, `local`.
     pub address: String,
@@ -138,7 +137,7 @@ pub struct Peer {
     /// Identity from the peer's verified certificate, if TLS requests client certificates.
     pub identity: Option<Arc<Identity>>,
     /// The wires that the peer may use.
-    pub(crate) wires: crate::guard::Wires,
+    pub(crate) wires: WireSet,
     /// Counters of the connection, if they are exposed.
     pub(crate) counts: Option<Arc<crate::metrics::ConnectionCounters>>,
     /// Counters of all connections of the peer.
@@ -167,6 +166,21 @@ pub struct Identity {
     pub issuer: String,
     /// Its alternative names with their kind: `dns:a.example`, `uri:spiffe://example/alice`, `email:…`, `ip:…`.
     pub names: Vec<String>,
+}
+
+impl Peer {
+    /// Returns the name of the wire, as in [`WIRES`](crate::wire::WIRES): `native`, `grpc`, `local` and so on. It is
+    /// empty for an HTTP connection before its first call.
+    #[inline]
+    pub fn wire(&self) -> &'static str {
+        self.wire.map_or("", WireId::name)
+    }
+
+    /// Returns the wire, with its capabilities; `None` for an HTTP connection before its first call.
+    #[inline]
+    pub fn wire_id(&self) -> Option<WireId> {
+        self.wire
+    }
 }
 
 impl Call {
@@ -281,7 +295,7 @@ impl Cx {
         deadline: Option<Instant>,
         metadata: Metadata,
     ) -> Cx {
-        let trace = trace::begin(&metadata, (peer.wire, &peer.address), service, method);
+        let trace = trace::begin(&metadata, (peer.wire(), &peer.address), service, method);
         if let Some(mut kept) = CONTEXTS.with_borrow_mut(Vec::pop) {
             if !Arc::ptr_eq(&kept.peer, peer) {
                 kept.peer = peer.clone();
@@ -471,10 +485,13 @@ impl Cx {
     /// # Errors
     /// `Unimplemented` if the wire of the [peer](Self::peer) does not support server push.
     pub fn pusher(&self) -> Result<Pusher> {
-        let Peer { pusher, wire, .. } = self.peer();
-        let none =
-            || Status::unimplemented(format!("server push is not supported on {wire}; use rpcx or erpc"));
-        pusher.clone().ok_or_else(none)
+        self.peer().pusher.clone().ok_or_else(|| {
+            let with_push = WireId::all().filter(|wire| wire.spec().capabilities.push).collect::<WireSet>();
+            let wire = self.peer().wire();
+            Status::unimplemented(format!(
+                "server push is not supported on {wire}; wires with it: {with_push}"
+            ))
+        })
     }
 
     /// Returns the caller that the server's [auth](crate::auth) identified; `None` without any.
@@ -552,13 +569,11 @@ impl Cx {
     /// # Errors
     /// `Unimplemented` if the wire of the [peer](Self::peer) does not support attachments.
     pub fn reply_attachment(&self, bytes: impl Into<Bytes>) -> Result<()> {
-        match self.peer().wire {
-            "baidu_std" | "hulu" | "local" => {
-                self.reply_mut(|reply| reply.head.set_attachment(bytes));
-                Ok(())
-            }
-            wire => Err(no_attachments(wire)),
+        if !self.peer().wire.is_some_and(|wire| wire.spec().capabilities.attachments) {
+            return Err(no_attachments(self.peer().wire()));
         }
+        self.reply_mut(|reply| reply.head.set_attachment(bytes));
+        Ok(())
     }
 
     /// Adds metadata that is sent with the end of the reply, also if the call fails.

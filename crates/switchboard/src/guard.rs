@@ -43,7 +43,7 @@ pub use rate::Rate;
 pub use results::ResultCache;
 pub(crate) use settings::{Guarding, Guards};
 pub(crate) use unknown::Unknown;
-pub(crate) use wires::Wires;
+pub(crate) use wires::{admit as admit_wire, disabled as disabled_wire};
 
 use crate::{
     Call, Caller, Reply, Result, Status,
@@ -143,7 +143,7 @@ impl Chain {
         let method = self.method(call.method());
         let cx = call.cx();
         let before =
-            cx.peer().wires.admit(cx.peer().wire).and_then(|()| self.check_of(call).before(cx.peer()));
+            admit_wire(cx.peer().wires, cx.peer().wire).and_then(|()| self.check_of(call).before(cx.peer()));
         before.inspect_err(|status| self.audit(call, "rule", status))?;
         if self.auth_reads {
             call.unpack_message()?;
@@ -281,7 +281,7 @@ impl Chain {
             left_out,
             method = &*self.method(call.method()).name,
             peer = cx.peer().address,
-            wire = cx.peer().wire,
+            wire = cx.peer().wire(),
             caller = cx.caller().map(|caller| &caller.name[..]),
             by,
             code = status.code().name(),

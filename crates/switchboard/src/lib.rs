@@ -66,6 +66,7 @@ mod trace;
 #[cfg(feature = "web")]
 #[doc(hidden)]
 pub mod web;
+pub mod wire;
 
 pub use call::{Call, Caller, Cx, Identity, Peer, Reply};
 pub use client::{
@@ -84,7 +85,8 @@ pub use layer::{Layer, Next};
 pub use limits::{Limit, Limits};
 pub use memory::MemoryStats;
 pub use metrics::{
-    CarrierStats, CertificateStats, Latency, MethodStats, PeerStats, ServerStats, TlsStats, WireStats,
+    CertificateStats, ConnectionProtocolStats, Latency, MethodStats, PeerStats, ServerStats, TlsStats,
+    WireStats,
 };
 pub use net::Address;
 #[cfg(feature = "tls")]

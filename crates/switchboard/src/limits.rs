@@ -9,6 +9,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     time::Duration,
 };
+use switchboard_wire::WireId;
 
 /// The limits of a server, a listener or a channel.
 #[derive(Clone, Debug)]
@@ -250,13 +251,23 @@ impl Limits {
         limits
     }
 
-    /// Returns a readable table: name, value, source, description.
+    /// Returns a readable table: name, value, source, description. Formats of wires that set a lower limit for messages
+    /// follow the limits.
     pub fn table(&self) -> String {
         let mut table = String::new();
         for limit in Limit::ALL {
             let value = limit.unit().show(self.get(*limit));
             let source = self.source(*limit);
             table.push_str(&format!("{:<22} {value:>10}  {source:<9} {}\n", limit.name(), limit.doc()));
+        }
+        for spec in WireId::all().map(WireId::spec) {
+            let Some(most) = spec.capabilities.message_bytes_max else { continue };
+            let value = Unit::Bytes.show(u64::from(most).min(self.get(Limit::MessageBytesMax)));
+            let name = format!("message_bytes_max/{}", spec.name);
+            table.push_str(&format!(
+                "{name:<22} {value:>10}  {:<9} largest message of {}\n",
+                "wire", spec.title
+            ));
         }
         table
     }

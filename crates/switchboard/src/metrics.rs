@@ -16,7 +16,7 @@ use cells::Shard;
 pub(crate) use connection::ConnectionCounts;
 pub(crate) use connection::{ConnectionCounters, Moment, next_id};
 pub use histogram::Latency;
-pub(crate) use labels::{Carrier, Wire};
+pub(crate) use labels::ConnectionProtocol;
 pub use peers::PeerStats;
 pub(crate) use peers::{PeerCount, Peers, Tally};
 use std::{
@@ -26,7 +26,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use switchboard_wire::{MethodId, MethodTable};
+use switchboard_wire::{MethodId, MethodTable, WireId, WireSet};
 
 /// Number of entries of [`MethodStats::latency`].
 const POWERS: usize = 28;
@@ -36,12 +36,15 @@ pub(crate) struct Metrics {
     table: Arc<MethodTable>,
     shards: Vec<Shard>,
     slow: Vec<AtomicU64>,
-    /// Opened and ended connections, by [`Carrier`].
-    carriers: [(AtomicU64, AtomicU64); Carrier::ALL.len()],
+    /// Opened and ended connections, by [`ConnectionProtocol`].
+    protocols: [(AtomicU64, AtomicU64); ConnectionProtocol::COUNT],
+    /// Wires of the listeners.
+    enabled: WireSet,
     pub(crate) peers: Peers,
     pub(crate) began: Instant,
     pub(crate) accepted: AtomicU64,
     pub(crate) unknown_protocol: AtomicU64,
+    pub(crate) disabled_wires: AtomicU64,
     pub(crate) protocol_errors: AtomicU64,
     /// TLS connections to listeners without TLS, and plaintext connections where TLS is required.
     pub(crate) tls_mismatches: AtomicU64,
@@ -108,6 +111,8 @@ pub struct ServerStats {
     pub calls_in_flight: u64,
     /// Connections closed because their first bytes match no enabled protocol.
     pub unknown_protocol: u64,
+    /// Connections closed because their listener has not enabled their wire.
+    pub disabled_wires: u64,
     /// Connections closed because their peer broke its protocol.
     pub protocol_errors: u64,
     /// Memory held for peers.
@@ -117,7 +122,7 @@ pub struct ServerStats {
     /// Counters by method, in the order in which services were added.
     pub methods: Vec<MethodStats>,
     /// Counters by connection protocol.
-    pub carriers: Vec<CarrierStats>,
+    pub protocols: Vec<ConnectionProtocolStats>,
     /// Counters by caller: the busiest callers, and the rest together.
     pub peers: Vec<PeerStats>,
 }
@@ -125,9 +130,8 @@ pub struct ServerStats {
 /// Counters of the connections that speak one protocol.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct CarrierStats {
-    /// `baidu_std`, `erpc`, `http1`, `http2`, `hulu`, `jsonrpc`, `kiss`, `native`, `rpcx`, `sofa`, `thrift` or
-    /// `websocket`.
+pub struct ConnectionProtocolStats {
+    /// `http1`, `http2`, `websocket`, or the name of a wire with connections of its own.
     pub protocol: &'static str,
     /// Connections that started to speak the protocol.
     pub connections: u64,
@@ -172,16 +176,18 @@ pub struct CertificateStats {
 }
 
 impl Metrics {
-    pub(crate) fn new(table: Arc<MethodTable>, shards: usize) -> Metrics {
+    pub(crate) fn new(table: Arc<MethodTable>, shards: usize, enabled: WireSet) -> Metrics {
         Metrics {
             shards: (0..shards.max(1)).map(|_| Shard::new()).collect(),
             slow: (0..table.slots()).map(|_| AtomicU64::new(0)).collect(),
             table,
-            carriers: Default::default(),
+            protocols: std::array::from_fn(|_| Default::default()),
+            enabled,
             peers: Peers::default(),
             began: Instant::now(),
             accepted: AtomicU64::new(0),
             unknown_protocol: AtomicU64::new(0),
+            disabled_wires: AtomicU64::new(0),
             protocol_errors: AtomicU64::new(0),
             tls_mismatches: AtomicU64::new(0),
         }
@@ -189,21 +195,21 @@ impl Metrics {
 
     /// Counts ended calls.
     #[inline]
-    pub(crate) fn record(&self, shard: usize, wire: Wire, method: MethodId, ended: &Ended) {
+    pub(crate) fn record(&self, shard: usize, wire: WireId, method: MethodId, ended: &Ended) {
         self.cells(shard, wire, method).record(ended);
     }
 
     /// Counts a call that waits in its handler, until [`unpark`](Self::unpark) by the same worker.
-    pub(crate) fn park(&self, shard: usize, wire: Wire, method: MethodId) {
+    pub(crate) fn park(&self, shard: usize, wire: WireId, method: MethodId) {
         self.cells(shard, wire, method).in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn unpark(&self, shard: usize, wire: Wire, method: MethodId) {
+    pub(crate) fn unpark(&self, shard: usize, wire: WireId, method: MethodId) {
         self.cells(shard, wire, method).in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
     #[inline]
-    fn cells(&self, shard: usize, wire: Wire, method: MethodId) -> &cells::Cells {
+    fn cells(&self, shard: usize, wire: WireId, method: MethodId) -> &cells::Cells {
         self.shards[shard % self.shards.len()].at(wire, self.slot(method), self.slow.len())
     }
 
@@ -215,25 +221,25 @@ impl Metrics {
 
     /// Counts bytes of a connection.
     #[inline]
-    pub(crate) fn received(&self, shard: usize, carrier: Carrier, bytes: usize) {
-        let traffic = self.shards[shard % self.shards.len()].traffic(carrier);
+    pub(crate) fn received(&self, shard: usize, protocol: ConnectionProtocol, bytes: usize) {
+        let traffic = self.shards[shard % self.shards.len()].traffic(protocol);
         traffic.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     #[inline]
-    pub(crate) fn sent(&self, shard: usize, carrier: Carrier, bytes: usize) {
-        let traffic = self.shards[shard % self.shards.len()].traffic(carrier);
+    pub(crate) fn sent(&self, shard: usize, protocol: ConnectionProtocol, bytes: usize) {
+        let traffic = self.shards[shard % self.shards.len()].traffic(protocol);
         traffic.sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Counts a connection that starts to speak this protocol.
-    pub(crate) fn begin(&self, carrier: Carrier) {
-        self.carriers[carrier as usize].0.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn begin(&self, protocol: ConnectionProtocol) {
+        self.protocols[protocol.index()].0.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a connection that ended or changed its protocol.
-    pub(crate) fn end(&self, carrier: Carrier) {
-        self.carriers[carrier as usize].1.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn end(&self, protocol: ConnectionProtocol) {
+        self.protocols[protocol.index()].1.fetch_add(1, Ordering::Relaxed);
     }
 
     #[cold]
@@ -241,24 +247,24 @@ impl Metrics {
         self.slow[self.slot(method)].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn carriers(&self) -> Vec<CarrierStats> {
-        let carriers = Carrier::ALL.into_iter().map(|carrier| {
-            let (began, ended) = &self.carriers[carrier as usize];
+    pub(crate) fn protocols(&self) -> Vec<ConnectionProtocolStats> {
+        let protocols = ConnectionProtocol::all(self.enabled).into_iter().map(|protocol| {
+            let (began, ended) = &self.protocols[protocol.index()];
             // Ends are read first, so that there are never more ends than starts.
             let ended = ended.load(Ordering::Relaxed);
             let connections = began.load(Ordering::Relaxed);
-            let sum = |part: fn(&Shard, Carrier) -> u64| {
-                self.shards.iter().map(|shard| part(shard, carrier)).sum::<u64>()
+            let sum = |part: fn(&Shard, ConnectionProtocol) -> u64| {
+                self.shards.iter().map(|shard| part(shard, protocol)).sum::<u64>()
             };
-            CarrierStats {
-                protocol: carrier.name(),
+            ConnectionProtocolStats {
+                protocol: protocol.name(),
                 connections,
                 open: connections.saturating_sub(ended),
                 received: sum(|shard, at| shard.traffic(at).received.load(Ordering::Relaxed)),
                 sent: sum(|shard, at| shard.traffic(at).sent.load(Ordering::Relaxed)),
             }
         });
-        carriers.collect()
+        protocols.collect()
     }
 
     pub(crate) fn methods(&self) -> Vec<MethodStats> {
@@ -266,7 +272,7 @@ impl Metrics {
     }
 
     fn method(&self, at: usize) -> MethodStats {
-        let wires: Vec<_> = Wire::ALL.into_iter().filter_map(|wire| self.on_wire(wire, at)).collect();
+        let wires: Vec<_> = WireId::all().filter_map(|wire| self.on_wire(wire, at)).collect();
         let mut ended = [0; 17];
         let mut times = Latency::default();
         for wire in &wires {
@@ -291,7 +297,7 @@ impl Metrics {
     }
 
     /// Returns the sum over all workers; `None` without calls on this wire.
-    fn on_wire(&self, wire: Wire, at: usize) -> Option<WireStats> {
+    fn on_wire(&self, wire: WireId, at: usize) -> Option<WireStats> {
         let mut stats = WireStats {
             wire: wire.name(),
             ended: [0; 17],

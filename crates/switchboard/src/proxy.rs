@@ -36,6 +36,7 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Duration};
+use switchboard_wire::WireId;
 
 /// Time within which a caller that did not declare its number of requests must send a second one or end.
 const SECOND_MAX: Duration = Duration::from_millis(250);
@@ -204,7 +205,7 @@ impl Forward {
         if let RequestBody::Many(queue) = call.body()
             && reports != RequiredCallShape::None
             // The native wire has reported that it is a stream.
-            && !(reports == RequiredCallShape::Requests && call.cx().peer().wire == "native")
+            && !(reports == RequiredCallShape::Requests && call.cx().peer().wire == Some(WireId::NATIVE))
         {
             let is_one;
             (ahead, is_one) = look_ahead(queue).await?;

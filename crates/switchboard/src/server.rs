@@ -23,7 +23,7 @@ use crate::{
     compression::Serving,
     dispatch::{Erased, ErasedService},
     flags::{Flag, Flags},
-    guard::{Guards, Unknown, Wires},
+    guard::{Guards, Unknown},
     limits::Source,
     memory::MemoryBudget,
     metrics::{self, Metrics, ServerStats},
@@ -43,7 +43,7 @@ use std::{
     },
     time::Duration,
 };
-use switchboard_wire::MethodTable;
+use switchboard_wire::{MethodTable, WireId, WireSet};
 use tokio::sync::watch;
 
 /// Builder of a server: services and listeners. Takes effect with [`serve`](Server::serve) or
@@ -134,6 +134,14 @@ impl Server {
             #[cfg(feature = "http")]
             pages: crate::http::Pages::default(),
         }
+    }
+
+    /// Creates a server without services and listeners that accepts only the native wire, gRPC and Connect;
+    /// [`wire`](Self::wire) adds others.
+    pub fn minimal() -> Server {
+        let mut server = Server::new();
+        server.guards.wires = Some([WireId::NATIVE, WireId::GRPC, WireId::CONNECT].into_iter().collect());
+        server
     }
 
     /// Adds a service, usually a generated `…Server`.
@@ -418,11 +426,11 @@ impl Server {
         let rest = crate::http::Rest::new(&table, self.http_json).map_err(Error::config)?;
         let listeners = self.listeners.into_iter().map(|listening| listening.resolve(&self.limits));
         let mut listeners = listeners.collect::<Result<Vec<_>, _>>()?;
-        let wires = self.guards.wires.unwrap_or(Wires::ALL);
+        let wires = self.guards.wires.unwrap_or_else(WireSet::built_in).or(self.guards.added_wires);
         for listener in &mut listeners {
             listener.wires = listener.wires.and(wires);
         }
-        let limited = listeners.iter().any(|listener| listener.wires != Wires::ALL);
+        let limited = listeners.iter().any(|listener| !listener.wires.has_all(WireSet::built_in()));
         if !self.guards.auth.is_empty() {
             table.guard_unknown().map_err(Error::config)?;
         }
@@ -446,7 +454,7 @@ impl Server {
             counts_sockets: self.channelz,
             #[cfg(not(feature = "channelz"))]
             counts_sockets: false,
-            metrics: Metrics::new(table.clone(), runtime::worker_count()),
+            metrics: Metrics::new(table.clone(), runtime::worker_count(), wires),
             table,
             services,
             guarding,

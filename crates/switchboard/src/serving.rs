@@ -15,7 +15,7 @@ use crate::{
     flags::Flags,
     guard::Guarding,
     memory::MemoryBudget,
-    metrics::{Carrier, ConnectionCounters, Metrics, Moment},
+    metrics::{ConnectionCounters, ConnectionProtocol, Metrics, Moment},
     net::Address,
 };
 #[cfg(feature = "http")]
@@ -118,7 +118,7 @@ pub(crate) struct Open {
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener shows it"))]
     pub(crate) began: Instant,
     /// Its protocol, once detected.
-    pub(crate) carrier: Option<Carrier>,
+    pub(crate) protocol: Option<ConnectionProtocol>,
 }
 
 impl ServerState {

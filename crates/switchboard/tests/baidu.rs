@@ -146,8 +146,8 @@ async fn bytes_that_are_no_frames_end_the_connection() {
         assert!(rest.is_empty(), "{rest:02x?}");
     }
     assert_eq!(running.stats().protocol_errors, 4);
-    let carriers = running.stats().carriers;
-    let counted = carriers.iter().find(|carrier| carrier.protocol == "baidu_std").unwrap();
+    let protocols = running.stats().protocols;
+    let counted = protocols.iter().find(|protocol| protocol.protocol == "baidu_std").unwrap();
     assert_eq!(counted.connections, 4);
     // Frames of streams come first on no connection.
     let mut stream = dial(&running).await;
@@ -207,8 +207,8 @@ async fn large_messages_are_compressed_both_ways() {
         let reply = turn(&channel, &text).compression(compression).await.unwrap();
         assert_eq!(*reply, format!("{text} none anonymous"));
         let bytes = |stats: &switchboard::ServerStats| {
-            let carrier = stats.carriers.iter().find(|carrier| carrier.protocol == "baidu_std").unwrap();
-            carrier.received + carrier.sent
+            let protocol = stats.protocols.iter().find(|protocol| protocol.protocol == "baidu_std").unwrap();
+            protocol.received + protocol.sent
         };
         let plain = matches!(compression, Compression::Zstd | Compression::None);
         assert_eq!(bytes(&running.stats()) - bytes(&before) > 500_000, plain, "{compression}");

@@ -103,8 +103,8 @@ async fn calls_come_one_byte_at_a_time_in_every_framing() {
         assert!(answer.windows(expected.len()).any(|part| part == expected), "{answer:02x?}");
     }
     let stats = running.stats();
-    let carrier = stats.carriers.iter().find(|carrier| carrier.protocol == "erpc").unwrap();
-    assert_eq!(carrier.connections, 3);
+    let protocol = stats.protocols.iter().find(|protocol| protocol.protocol == "erpc").unwrap();
+    assert_eq!(protocol.connections, 3);
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ impl Service for Files {
             cx.reply_attachment(turned)?;
         }
         let value = |name| cx.metadata().text(name).unwrap_or("none");
-        let answer = format!("{text} {} {} {}", value("baidu-log-id"), value("x-who"), cx.peer().wire);
+        let answer = format!("{text} {} {} {}", value("baidu-log-id"), value("x-who"), cx.peer().wire());
         Ok(Reply::one(encode(&answer)?, cx))
     }
 }
@@ -113,8 +113,8 @@ async fn calls_go_both_ways_on_the_port_of_all() {
         for (call, reply) in calls.collect::<Vec<_>>().into_iter().enumerate() {
             assert_eq!(*reply.await.unwrap().unwrap(), format!("{call} none none {wire}"));
         }
-        let carriers = running.stats().carriers;
-        let counted = carriers.iter().find(|carrier| carrier.protocol == wire).unwrap();
+        let protocols = running.stats().protocols;
+        let counted = protocols.iter().find(|protocol| protocol.protocol == wire).unwrap();
         assert!(counted.connections > 0);
     }
 }

@@ -82,15 +82,15 @@ async fn every_wire_counts_apart() {
     let expected =
         [("connect", 1, 30), ("grpc", 1, 30), ("grpc-web", 1, 30), ("native", 1, 10), ("websocket", 1, 20)];
     assert_eq!(found, expected);
-    let open = |name| stats.carriers.iter().find(|carrier| carrier.protocol == name).unwrap();
+    let open = |name| stats.protocols.iter().find(|protocol| protocol.protocol == name).unwrap();
     assert_eq!((open("native").open, open("websocket").open), (1, 1));
-    assert!(open("http2").connections >= 1, "{:?}", stats.carriers);
-    for carrier in stats.carriers.iter().filter(|carrier| carrier.open > 0) {
-        assert!(carrier.received > 0 && carrier.sent > 0, "{carrier:?}");
+    assert!(open("http2").connections >= 1, "{:?}", stats.protocols);
+    for protocol in stats.protocols.iter().filter(|protocol| protocol.open > 0) {
+        assert!(protocol.received > 0 && protocol.sent > 0, "{protocol:?}");
     }
     drop((channel, websocket));
     let stats = until(&running, |stats| stats.connections == 0).await;
-    assert!(stats.carriers.iter().all(|carrier| carrier.open == 0), "{:?}", stats.carriers);
+    assert!(stats.protocols.iter().all(|protocol| protocol.open == 0), "{:?}", stats.protocols);
     // Connections have reported their counts.
     let peers: Vec<_> =
         stats.peers.iter().map(|peer| (peer.address.as_str(), peer.calls, peer.open)).collect();

@@ -109,8 +109,8 @@ async fn calls_come_one_byte_at_a_time() {
     raw.echoed(u64::MAX).await;
     seen.until(|seen| seen.notes.load(Ordering::SeqCst) == 3).await;
     let stats = running.stats();
-    let carrier = stats.carriers.iter().find(|carrier| carrier.protocol == "rpcx").unwrap();
-    assert_eq!(carrier.open, 1);
+    let protocol = stats.protocols.iter().find(|protocol| protocol.protocol == "rpcx").unwrap();
+    assert_eq!(protocol.open, 1);
 }
 
 #[tokio::test]
@@ -368,7 +368,7 @@ async fn pushes_on_wires_without_them_are_errors() {
     let builder = Channel::builder(&running.url()).pushes(&Pushes::new());
     let status = builder.connect().await.err().unwrap();
     assert_eq!(status.code(), Code::InvalidArgument);
-    assert!(status.message().contains("use wire=rpcx or wire=erpc"), "{status}");
+    assert!(status.message().contains("those that do: erpc, rpcx"), "{status}");
 }
 
 #[tokio::test]

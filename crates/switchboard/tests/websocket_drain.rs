@@ -201,6 +201,9 @@ async fn calls_on_old_connections_move_to_new_ones() {
 
 /// WebSockets that were opened so far.
 fn websockets(running: &Running) -> u64 {
-    let carriers = running.stats().carriers;
-    carriers.iter().find(|carrier| carrier.protocol == "websocket").map_or(0, |carrier| carrier.connections)
+    let protocols = running.stats().protocols;
+    protocols
+        .iter()
+        .find(|protocol| protocol.protocol == "websocket")
+        .map_or(0, |protocol| protocol.connections)
 }

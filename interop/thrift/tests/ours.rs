@@ -237,6 +237,6 @@ async fn one_port_takes_thrift_between_other_callers() {
     soon(slow.read_exact(&mut answer)).await.unwrap();
     assert_eq!(answer, b"\0\0\0\x15\x80\x01\0\x02\0\0\0\x08testVoid\0\0\0\x07\0");
     let stats = running.stats();
-    let carrier = stats.carriers.iter().find(|carrier| carrier.protocol == "thrift").unwrap();
-    assert!(carrier.connections >= 2, "{carrier:?}");
+    let protocol = stats.protocols.iter().find(|protocol| protocol.protocol == "thrift").unwrap();
+    assert!(protocol.connections >= 2, "{protocol:?}");
 }

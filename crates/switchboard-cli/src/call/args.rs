@@ -1,6 +1,6 @@
 //! The command line of `switchboard call`.
 
-use super::{bytes::Digits, invoke::RawKind, metadata, schema::SchemaArgs, target::Wire};
+use super::{bytes::Digits, invoke::RawKind, metadata, schema::SchemaArgs, wire::Wire};
 use bytes::Bytes;
 use clap::Args;
 use std::time::Duration;

@@ -20,6 +20,7 @@ mod target;
 mod thrift;
 mod timings;
 mod tips;
+mod wire;
 
 pub(crate) use args::CallArgs;
 pub(crate) use failure::Failure;
@@ -39,9 +40,10 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard::{Channel, ChannelBuilder, ClientMethod, Code, Codec, Kind, Origin, Runtime, Status};
-use target::{Target, Wire};
+use target::Target;
 use timings::Timings;
 use tokio::runtime::Handle;
+use wire::Wire;
 
 /// Time limit of connecting, even with a longer timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -203,11 +205,12 @@ impl Command<'_> {
 
     async fn call(&mut self, output: &mut Output) -> Result<(), Failure> {
         let (service, name) = names::split_method(&self.args.verb).map_err(Failure::Usage)?;
-        if self.target.wire == Wire::Thrift {
+        if self.target.wire == Wire::THRIFT {
             return self.call_function(output).await;
         }
-        if self.target.wire == Wire::Kiss && !self.args.headers.is_empty() {
-            return Err(Failure::Usage("kiss-rpc carries no metadata: remove -H".into()));
+        if !self.target.wire.capabilities().metadata && !self.args.headers.is_empty() {
+            let text = format!("{} carries no metadata: remove -H", self.target.wire.title());
+            return Err(Failure::Usage(text));
         }
         if let Some(kind) = self.args.raw {
             let method = invoke::of_name(&format!("{service}/{name}"), kind)
@@ -220,8 +223,7 @@ impl Command<'_> {
                 }
                 let requests = Requests::of(digits.request(self.args.data.as_deref())?);
                 let channel = self.connect(self.target.wire).await?;
-                let usual = if self.target.wire == Wire::Kiss { Codec::FlatBuffers } else { Codec::Proto };
-                let codec = channel.codec(usual);
+                let codec = channel.codec(self.target.wire.usual_codec());
                 return self.invoke(&channel, method, codec, requests, Replies::bytes(digits), output).await;
             }
             let channel = self.connect(self.target.wire).await?;
@@ -314,7 +316,7 @@ impl Command<'_> {
         }
         let channel = match (channel, self.target.wire) {
             // Reflection is a gRPC service; a server with both wires serves them on one port.
-            (_, wire) if !wire.carries_reflection() => self.connect(Wire::Grpc).await?,
+            (_, wire) if !wire.carries_reflection() => self.connect(Wire::GRPC).await?,
             (Some(channel), _) => channel.clone(),
             (None, wire) => self.connect(wire).await?,
         };

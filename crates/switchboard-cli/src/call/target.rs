@@ -1,71 +1,7 @@
 //! The target of a call: converts a URL and flags to the URL of a channel.
 
-use super::args::CallArgs;
-use clap::ValueEnum;
+use super::{args::CallArgs, wire::Wire};
 use switchboard::Address;
-
-/// The protocols that a call can use.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(super) enum Wire {
-    #[value(name = "baidu_std")]
-    BaiduStd,
-    Connect,
-    Erpc,
-    Grpc,
-    GrpcWeb,
-    GrpcWebText,
-    Hulu,
-    #[value(name = "jsonrpc")]
-    JsonRpc,
-    Kiss,
-    Native,
-    Rpcx,
-    Sofa,
-    Thrift,
-}
-
-impl Wire {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Wire::BaiduStd => "baidu_std",
-            Wire::Connect => "connect",
-            Wire::Erpc => "erpc",
-            Wire::Grpc => "grpc",
-            Wire::GrpcWeb => "grpc-web",
-            Wire::GrpcWebText => "grpc-web-text",
-            Wire::Hulu => "hulu",
-            Wire::JsonRpc => "jsonrpc",
-            Wire::Kiss => "kiss",
-            Wire::Native => "native",
-            Wire::Rpcx => "rpcx",
-            Wire::Sofa => "sofa",
-            Wire::Thrift => "thrift",
-        }
-    }
-
-    /// Returns whether servers of the wire commonly support no other wire: then without streams and reflection.
-    pub(super) fn is_foreign(self) -> bool {
-        use Wire::{BaiduStd, Erpc, Hulu, Kiss, Rpcx, Sofa, Thrift};
-        matches!(self, BaiduStd | Erpc | Hulu | Kiss | Rpcx | Sofa | Thrift)
-    }
-
-    /// Returns whether the wire uses HTTP.
-    pub(super) fn is_http(self) -> bool {
-        !self.is_foreign() && self != Wire::Native
-    }
-
-    /// Returns whether the wire can carry the gRPC reflection service.
-    pub(super) fn carries_reflection(self) -> bool {
-        self.is_http() && self != Wire::JsonRpc
-    }
-
-    fn named(name: &str) -> Result<Wire, String> {
-        Wire::value_variants().iter().copied().find(|wire| wire.name() == name).ok_or_else(|| {
-            let known: Vec<_> = Wire::value_variants().iter().map(|wire| wire.name()).collect();
-            format!("wire={name} in the URL: expected one of {}", known.join(", "))
-        })
-    }
-}
 
 /// Options of the messages and the wire of a call, as opposed to those of its server.
 const OF_THE_CALL: &[&str] = &[
@@ -127,26 +63,26 @@ impl Target {
             return Err(format!("the URL says wire={from_url} and the flag --wire {flag}: leave one out"));
         }
         let usual = match args.schema.thrift.is_empty() {
-            false => Wire::Thrift,
-            true if is_websocket(&address) => Wire::Native,
-            true => Wire::Grpc,
+            false => Wire::THRIFT,
+            true if is_websocket(&address) => Wire::NATIVE,
+            true => Wire::GRPC,
         };
         let wire = args.wire.or(wire).unwrap_or(usual);
-        if wire != Wire::Thrift && !args.schema.thrift.is_empty() {
+        if wire != Wire::THRIFT && !args.schema.thrift.is_empty() {
             return Err(format!("--thrift is for the wire thrift, not for {}", wire.name()));
         }
         if !args.schema.fbs.is_empty() && !args.schema.descriptor_set.is_empty() {
             return Err("--fbs and --descriptor-set are two schemas of one service: leave one out".to_owned());
         }
-        if !args.schema.fbs.is_empty() && ![Wire::Grpc, Wire::Kiss, Wire::Native].contains(&wire) {
+        if !args.schema.fbs.is_empty() && !wire.carries_flatbuffers() {
             return Err(format!("--fbs is for the wires grpc, kiss and native, not for {}", wire.name()));
         }
         match path {
             // Without the option it is also the address of an HTTP server.
-            None if wire == Wire::Thrift && is_http(&args.url) => {
+            None if wire == Wire::THRIFT && is_http(&args.url) => {
                 options.push(("path".to_owned(), "/".to_owned()));
             }
-            Some(path) if [Wire::JsonRpc, Wire::Thrift].contains(&wire) => {
+            Some(path) if [Wire::JSON_RPC, Wire::THRIFT].contains(&wire) => {
                 options.push(("path".to_owned(), path));
             }
             Some(_) => {
@@ -177,14 +113,14 @@ impl Target {
     pub(super) fn url(&self, wire: Wire) -> String {
         // One caller needs one connection.
         let websocket = is_websocket(&self.address);
-        let bare = websocket && ![Wire::JsonRpc, Wire::Native, Wire::Rpcx].contains(&wire);
+        let bare = websocket && !wire.is_in_websockets();
         // Wires that WebSockets do not carry are on the TCP or TLS port.
         let address = if bare { beneath(&self.address) } else { self.address.clone() };
         let mut url = format!("{address}?connections=1&wire={}", wire.name());
         for (name, value) in &self.options {
             // The native wire has one codec for protobuf and does not use HTTP.
             let left_out: &[&str] = match wire {
-                Wire::Native => &["codec", "get", "http", "path"],
+                Wire::NATIVE => &["codec", "get", "http", "path"],
                 // These are for the call, and this channel is for its schema.
                 wire if wire != self.wire => OF_THE_CALL,
                 _ => &[],
@@ -345,7 +281,7 @@ mod tests {
                 "tcp://a:1?connections=1&wire=grpc",
             ),
         ] {
-            assert_eq!(target(line).unwrap().url(Wire::Grpc), url, "{line}");
+            assert_eq!(target(line).unwrap().url(Wire::GRPC), url, "{line}");
         }
     }
 

@@ -1,12 +1,9 @@
 //! Tips for a failed call: inspects the first bytes of the server to distinguish a wrong protocol from a server that is
 //! down.
 
-use super::{
-    failure::Ended,
-    target::{Target, Wire},
-};
+use super::{failure::Ended, target::Target, wire::Wire};
 use std::{error::Error as _, io, time::Duration};
-use switchboard::{Code, Origin};
+use switchboard::{Code, Codec, Origin};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -29,11 +26,12 @@ pub(super) async fn add(ended: &mut Ended, target: &Target, replied: bool) {
 /// Reflection needs gRPC; servers of other frameworks do not have it.
 fn of_missing_schema(wire: Wire) -> String {
     match wire {
-        Wire::Kiss => "kiss-rpc has no reflection: give the schema with --fbs FILE, send a table of \
-                       FlatBuffers as bytes with --raw unary --bytes hex, or call a server of Switchboard with --proto \
-                       FILE or --raw unary"
-            .into(),
-        Wire::Thrift => "give the .thrift file of the service with --thrift FILE".into(),
+        wire if wire.usual_codec() == Codec::FlatBuffers => format!(
+            "{} has no reflection: give the schema with --fbs FILE, send a table of FlatBuffers as bytes with --raw \
+             unary --bytes hex, or call a server of Switchboard with --proto FILE or --raw unary",
+            wire.title()
+        ),
+        Wire::THRIFT => "give the .thrift file of the service with --thrift FILE".into(),
         _ => "a server without gRPC has no reflection: give the schema with --proto FILE -I DIR or \
               --descriptor-set FILE, or send JSON as it is with --raw unary"
             .into(),
@@ -95,7 +93,7 @@ async fn tip(ended: &Ended, target: &Target, replied: bool) -> Option<String> {
         // A lost connection on another HTTP wire does not mean that the server lacks that wire.
         Seen::Http2
             if !target.wire.is_http()
-                || target.wire != Wire::Grpc && status.code() != Code::Unavailable =>
+                || target.wire != Wire::GRPC && status.code() != Code::Unavailable =>
         {
             Some("the server speaks HTTP/2, as gRPC does: try --wire grpc".into())
         }

@@ -241,6 +241,15 @@ impl Framer {
     }
 }
 
+/// Writes a GO_AWAY frame with the start of `reason`.
+pub(super) fn put_go_away(code: Code, reason: &str, out: &mut Outbox) {
+    let reason = truncated(reason, 1024);
+    let len = reason.len() as u32;
+    let tail = out.tail();
+    Header { len, kind: kind::GO_AWAY, flags: 0, aux: code.number(), id: 0 }.put(tail);
+    tail.extend_from_slice(reason.as_bytes());
+}
+
 pub(super) fn put_preface(limits: &Limits, message_bytes_max: u32, encodings: Encodings, out: &mut Outbox) {
     let tail = out.tail();
     tail.extend_from_slice(&MAGIC);

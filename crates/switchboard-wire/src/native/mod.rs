@@ -6,9 +6,11 @@
 mod client;
 mod frame;
 mod server;
+mod spec;
 #[cfg(test)]
 mod tests;
 
 pub use client::Client;
 pub use frame::{DEFAULT_WINDOW, MAGIC, PREFACE_LEN, VERSION};
 pub use server::Server;
+pub use spec::NATIVE;

@@ -434,12 +434,7 @@ impl ServerWire for Server {
     fn drain(&mut self, reason: &str, out: &mut Outbox) {
         self.greet(out);
         if !std::mem::replace(&mut self.draining, true) {
-            let reason = frame::truncated(reason, 1024);
-            let tail = out.tail();
-            let len = reason.len() as u32;
-            let aux = crate::Code::Unavailable.number();
-            Header { len, kind: kind::GO_AWAY, flags: 0, aux, id: 0 }.put(tail);
-            tail.extend_from_slice(reason.as_bytes());
+            frame::put_go_away(crate::Code::Unavailable, reason, out);
         }
     }
 

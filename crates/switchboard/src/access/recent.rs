@@ -37,7 +37,7 @@ impl Recent {
         self.push(Seen {
             ended: SystemTime::now(),
             method: entry.method,
-            wire: entry.peer.wire,
+            wire: entry.peer.wire(),
             peer: entry.peer.address.clone(),
             caller: entry.caller.map(str::to_owned),
             code: entry.code,

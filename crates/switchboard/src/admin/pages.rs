@@ -9,7 +9,7 @@ use crate::{
     Code, Limit,
     flags::Flag,
     limits::Unit,
-    metrics::{Carrier, Latency},
+    metrics::{ConnectionProtocol, Latency},
     serving::{Phase, ServerState},
 };
 use ::http::{Request, StatusCode, Uri, header::ACCEPT};
@@ -167,15 +167,15 @@ fn status(shared: &ServerState) -> Page {
     for (_, address) in shared.listening() {
         listeners.push([address.to_string().into()]);
     }
-    let mut carriers =
+    let mut protocols =
         Table::new("connections", ["protocol", "open", "opened", "received_bytes", "sent_bytes"]);
-    for carrier in &stats.carriers {
-        carriers.push([
-            carrier.protocol.into(),
-            carrier.open.into(),
-            carrier.connections.into(),
-            carrier.received.into(),
-            carrier.sent.into(),
+    for protocol in &stats.protocols {
+        protocols.push([
+            protocol.protocol.into(),
+            protocol.open.into(),
+            protocol.connections.into(),
+            protocol.received.into(),
+            protocol.sent.into(),
         ]);
     }
     let mut methods = Table::new(
@@ -226,8 +226,9 @@ fn status(shared: &ServerState) -> Page {
         .fact("calls_in_flight", stats.calls_in_flight)
         .fact("memory_held_bytes", stats.memory.held)
         .fact("unknown_protocol", stats.unknown_protocol)
+        .fact("disabled_wires", stats.disabled_wires)
         .fact("protocol_errors", stats.protocol_errors);
-    Page::new("status").table(about).table(listeners).table(carriers).table(methods).table(codes)
+    Page::new("status").table(about).table(listeners).table(protocols).table(methods).table(codes)
 }
 
 fn microseconds(times: &Latency, part: f64) -> Cell {
@@ -275,7 +276,7 @@ fn connections(shared: &ServerState) -> Page {
         table.push([
             (*number).into(),
             (*open.address).into(),
-            open.carrier.map(Carrier::name).into(),
+            open.protocol.map(ConnectionProtocol::name).into(),
             now.saturating_duration_since(open.began).as_secs().into(),
             (open.waiting() as u64).into(),
             (held as u64).into(),

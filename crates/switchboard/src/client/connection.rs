@@ -141,7 +141,7 @@ impl Connection {
         let (limits, keepalive) = (options.limits.wire(), options.keepalive);
         let mut wire = match &options.wire_config {
             None => Wire::Native(Client::new(limits)),
-            Some(wire_config) => Wire::Dyn(wire_config.machine(&options.limits)),
+            Some(wire_config) => Wire::Dyn(wire_config.setup.machine(&limits)),
         };
         let mut out = Outbox::new();
         wire.greet(&mut out);

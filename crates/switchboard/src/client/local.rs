@@ -6,7 +6,6 @@ use crate::{
     call::{ReplyBody, ReplyParts, RequestBody},
     context,
     dispatch::{Erased, ErasedService},
-    guard::Wires,
     queue::{Items, Queue, guarded_next, too_large},
 };
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Instant};
@@ -113,11 +112,11 @@ impl Local {
 
 fn peer(address: String) -> Arc<Peer> {
     Arc::new(Peer {
-        wire: "local",
+        wire: Some(switchboard_wire::WireId::LOCAL),
         address,
         socket: None,
         identity: None,
-        wires: Wires::ALL,
+        wires: switchboard_wire::WireSet::ALL,
         counts: None,
         tally: None,
         memory: None,

@@ -7,10 +7,8 @@ use super::{
     fleet::Policy,
     layered::RequiredCallShape,
     pool::Pool,
-    wires::{self, WireConfig},
+    wires::{self, ClientWireSetup},
 };
-#[cfg(feature = "http")]
-use crate::net::Carries;
 #[cfg(feature = "tls")]
 use crate::net::tls::{Connector, TlsOptions};
 use crate::{
@@ -19,7 +17,7 @@ use crate::{
     discover::Registry,
     limits::Source,
     near::nearest,
-    net::{Address, Dialling},
+    net::{Address, Carries, Dialling},
     runtime,
 };
 #[cfg(feature = "tls")]
@@ -27,6 +25,7 @@ use std::path::Path;
 #[cfg(feature = "http")]
 use std::sync::Weak;
 use std::{fmt, sync::Arc, time::Duration};
+use switchboard_wire::{WireId, WireSpec};
 
 /// Sets the options of a [`Channel`].
 #[derive(Clone, Debug)]
@@ -37,6 +36,8 @@ pub struct ChannelBuilder {
     #[cfg(feature = "tls")]
     pub(super) tls: TlsOptions,
     config_error: Option<Status>,
+    /// The wire unless the URL selects one.
+    wire: Option<WireId>,
     /// Options of fleets; for a single server `None` unless one of them was set.
     pub(super) fleet: Option<Box<Policy>>,
     /// The registry of the servers; the URL is then the name of the service.
@@ -73,8 +74,8 @@ pub(super) struct Options {
     pub(super) file_hosts: Vec<String>,
     /// Aborts its connections on request.
     pub(super) aborter: Option<ConnectionAborter>,
-    /// The wire of another framework; `None` for the native one and those on HTTP.
-    pub(super) wire_config: Option<Arc<dyn WireConfig>>,
+    /// The wire, if it is a state machine; `None` for the native one and those on HTTP.
+    pub(super) wire_config: Option<ClientWireSetup>,
     #[cfg(feature = "http")]
     pub(super) http: super::http::Settings,
     pub(super) dialling: Dialling,
@@ -121,7 +122,7 @@ impl Options {
     /// The codec that calls use where generated code prefers `preferred`.
     pub(super) fn codec(&self, preferred: Codec) -> Codec {
         if let Some(wire_config) = &self.wire_config {
-            return wire_config.codec(preferred);
+            return wire_config.setup.codec(preferred);
         }
         #[cfg(feature = "http")]
         if self.http.dialect.is_some() {
@@ -155,6 +156,7 @@ impl ChannelBuilder {
             #[cfg(feature = "tls")]
             tls: TlsOptions::default(),
             config_error: None,
+            wire: None,
             fleet: None,
             registry: None,
         }
@@ -302,6 +304,23 @@ impl ChannelBuilder {
         self
     }
 
+    /// Uses this wire unless the URL selects one, and registers it in this process if it is not one of
+    /// [`WIRES`](crate::wire::WIRES); options of the URL apply to it. A wire that cannot be registered is an error of
+    /// [`connect`](Self::connect).
+    pub fn wire(mut self, spec: &'static WireSpec) -> ChannelBuilder {
+        match WireId::register(spec) {
+            Ok(wire) if spec.is_callable() => self.wire = Some(wire),
+            Ok(wire) => {
+                let text = format!("channels cannot use the wire {wire}: it has no client");
+                self.config_error.get_or_insert(Status::invalid_argument(text));
+            }
+            Err(why) => {
+                self.config_error.get_or_insert(Status::invalid_argument(why));
+            }
+        }
+        self
+    }
+
     /// Sets options in the syntax after the `?` of a URL: `balance=round_robin&timeout=1s`. For channels without a URL,
     /// such as a [fleet](Channel::fleet).
     ///
@@ -349,9 +368,14 @@ impl ChannelBuilder {
             self.options.http.dialect = Some(Dialect::Connect);
         }
         let mut rest = Vec::new();
-        let wire_config = wires::of_options(&url, &options, &mut rest)?;
+        let wire_config = wires::of_options(&url, self.wire, &options, &mut rest)?;
+        if let Some(wire) = self.wire.filter(|_| wire_config.is_none())
+            && options.iter().all(|(name, _)| *name != "wire")
+        {
+            rest.push(("wire", wire.name()));
+        }
         #[cfg(feature = "http")]
-        let wire_config = match wire_config.as_ref().and_then(|wire_config| wire_config.posted()) {
+        let wire_config = match wire_config.as_ref().and_then(|wire_config| wire_config.setup.posted()) {
             Some(written) => {
                 self.options.http.post_thrift(written);
                 None
@@ -377,16 +401,17 @@ impl ChannelBuilder {
             && addresses.iter().any(Address::is_websocket)
         {
             let invalid = |why: &str| Status::invalid_argument(format!("the wire of {url:?} {why}"));
-            let (carries, usual_path) = wire_config.in_websockets().map_err(invalid)?;
-            self.options.dialling.carries = carries;
+            let usual_path = wire_config.setup.websocket_path().map_err(invalid)?;
+            self.options.dialling.carries = Carries::Bytes;
             for address in &mut addresses {
                 address.or_path(usual_path);
             }
         }
         let receives_pushes =
-            self.options.wire_config.as_ref().is_some_and(|wire_config| wire_config.receives_pushes());
+            self.options.wire_config.as_ref().is_some_and(|wire_config| wire_config.spec.capabilities.push);
         if self.options.pushes.is_some() && !receives_pushes {
-            let text = format!("the wire of {url:?} does not support pushes; use wire=rpcx or wire=erpc");
+            let with_push = wires::names(|spec| spec.capabilities.push);
+            let text = format!("the wire of {url:?} does not support pushes; those that do: {with_push}");
             return Err(Status::invalid_argument(text));
         }
         #[cfg(feature = "tls")]
@@ -487,7 +512,7 @@ impl ChannelBuilder {
             #[cfg(feature = "http")]
             "codec" | "deflate" | "get" | "http" | "path" | "wire" => {
                 self.options.http.set(name, value).map_err(|expected| match name {
-                    "wire" => invalid(&format!("{expected}{}", wires::names())),
+                    "wire" => invalid(&format!("one of {}", wires::names(|_| true))),
                     _ => invalid(expected),
                 })?;
             }
@@ -500,7 +525,10 @@ impl ChannelBuilder {
             "wire" if value == "native" => {}
             #[cfg(not(feature = "http"))]
             "wire" => {
-                return Err(invalid(&format!("native{}, since the feature http is off", wires::names())));
+                let usable =
+                    |spec: &WireSpec| std::ptr::eq(spec, WireId::NATIVE.spec()) || spec.server.is_some();
+                let usable = wires::names(usable);
+                return Err(invalid(&format!("one of {usable}, since the feature http is off")));
             }
             _ if !Limit::ALL.iter().any(|limit| limit.name() == name) => {
                 return Err(unknown_option(name, &url));

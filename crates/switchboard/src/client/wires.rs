@@ -1,101 +1,47 @@
-//! Wires of other frameworks that a channel supports: one file each, and a line in [`WIRES`].
+//! The wire of a channel: the descriptor that its `wire=` option selects, with its options.
 
-mod baidu;
-mod erpc;
-mod kiss;
-mod rpcx;
-mod thrift;
+use crate::{Result, Status};
+use std::sync::Arc;
+use switchboard_wire::{
+    WireId,
+    spec::{ClientSetup, ClientSupport, WireSpec},
+};
 
-use crate::{Codec, Limits, Result, Status, net::Carries};
-use std::{fmt, sync::Arc};
-use switchboard_wire::wire::ClientWire;
-
-/// Configuration of a wire, from the options of a URL.
-pub(super) trait WireConfig: fmt::Debug + Send + Sync {
-    /// Applies an option of the URL; returns false for an unknown one.
-    ///
-    /// # Errors
-    /// The values that were expected instead of `value`.
-    fn set(&mut self, name: &str, value: &str) -> std::result::Result<bool, &'static str>;
-
-    /// Checks that the options are compatible with each other.
-    ///
-    /// # Errors
-    /// The conflict, and the fix.
-    fn check(&self) -> std::result::Result<(), String> {
-        Ok(())
-    }
-
-    /// Records that the address is one of HTTP; returns false when the wire does not run over HTTP.
-    fn set_http(&mut self) -> bool {
-        false
-    }
-
-    /// The content of WebSockets with this wire, and their path when the address has none.
-    ///
-    /// # Errors
-    /// The reason why the wire does not run in WebSockets.
-    fn in_websockets(&self) -> std::result::Result<(Carries, &'static str), &'static str> {
-        Err("does not run in WebSockets: use tcp://, tls://, unix: or memory://")
-    }
-
-    /// Settings of Thrift over HTTP POST, when it is used.
-    #[cfg(feature = "http")]
-    fn posted(&self) -> Option<switchboard_wire::thrift::Settings> {
-        None
-    }
-
-    /// The codec that calls use where generated code prefers `preferred`.
-    fn codec(&self, preferred: Codec) -> Codec;
-
-    /// Returns true when servers see the metadata of a call, including its idempotency key.
-    fn carries_metadata(&self) -> bool {
-        true
-    }
-
-    /// Returns true when servers may send pushes, messages without a request.
-    fn receives_pushes(&self) -> bool {
-        false
-    }
-
-    /// Creates the protocol state machine of a new connection.
-    fn machine(&self, limits: &Limits) -> Box<dyn ClientWire>;
+/// A wire of a channel that is a state machine, with its options.
+#[derive(Clone, Debug)]
+pub(super) struct ClientWireSetup {
+    pub(super) spec: &'static WireSpec,
+    pub(super) setup: Arc<dyn ClientSetup>,
 }
 
-/// Creates a wire with its default options.
-type Make = fn() -> Box<dyn WireConfig>;
-
-/// All wires, by their names for `wire=`.
-const WIRES: &[(&str, Make)] = &[
-    ("baidu_std", || Box::<baidu::Baidu>::default()),
-    ("erpc", || Box::<erpc::Erpc>::default()),
-    ("hulu", baidu::hulu),
-    ("kiss", || Box::<kiss::Kiss>::default()),
-    ("rpcx", rpcx::make),
-    ("sofa", baidu::sofa),
-    ("thrift", || Box::<thrift::Thrift>::default()),
-];
-
-/// Creates the wire that the options of `url` select, if it is one of these, and applies its options; the other options
-/// go into `rest`.
+/// Creates the wire that the options of `url` select, `chosen` otherwise, if it is a state machine, and applies its
+/// options; the other options go into `rest`.
 ///
 /// # Errors
 /// `InvalidArgument` that names the expected values.
 pub(super) fn of_options<'a>(
     url: &str,
+    chosen: Option<WireId>,
     options: &[(&'a str, &'a str)],
     rest: &mut Vec<(&'a str, &'a str)>,
-) -> Result<Option<Arc<dyn WireConfig>>> {
+) -> Result<Option<ClientWireSetup>> {
     let requested = options.iter().rev().find(|(name, _)| *name == "wire");
-    let found = requested.and_then(|(_, value)| WIRES.iter().find(|(name, _)| name == value));
-    let Some((wire, make)) = found else {
+    let found = match requested {
+        Some((_, value)) => WireId::named(value),
+        None => chosen,
+    };
+    let found = found.map(WireId::spec).and_then(|spec| match spec.client {
+        ClientSupport::Machine(setup) => Some((spec, setup)),
+        ClientSupport::BuiltIn | ClientSupport::None => None,
+    });
+    let Some((spec, setup)) = found else {
         rest.extend_from_slice(options);
         return Ok(None);
     };
-    let mut wire_config = make();
+    let (wire, mut wire_config) = (spec.name, setup());
     let (bare, tls) = (url.starts_with("http://"), url.starts_with("https://"));
     // For wires that do not run over HTTP, `https` is another name of `tls`.
-    let posts = (bare || tls) && wire_config.set_http();
+    let posts = cfg!(feature = "http") && (bare || tls) && wire_config.set_http();
     if bare && !posts {
         let text = format!("wire={wire} in {url:?} does not run over HTTP: use tcp://");
         return Err(Status::invalid_argument(text));
@@ -114,18 +60,21 @@ pub(super) fn of_options<'a>(
         }
     }
     wire_config.check().map_err(|why| Status::invalid_argument(format!("wire={wire} in {url:?}: {why}")))?;
-    Ok(Some(wire_config.into()))
+    Ok(Some(ClientWireSetup { spec, setup: wire_config.into() }))
 }
 
-/// The names of the wires for `wire=`, each after a comma.
-pub(super) fn names() -> String {
-    WIRES.iter().map(|(name, _)| format!(", {name}")).collect()
+/// Returns the values of `wire=` that `is_usable` accepts, separated by commas.
+pub(super) fn names(is_usable: impl Fn(&WireSpec) -> bool) -> String {
+    let specs = WireId::all().map(WireId::spec).filter(|spec| spec.is_callable() && is_usable(spec));
+    let names: Vec<_> =
+        specs.flat_map(|spec| [spec.name].into_iter().chain(spec.aliases.iter().copied())).collect();
+    names.join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Call, Channel, ClientMethod, Kind, MethodInfo, Reply, Server, Service, ServiceInfo};
+    use crate::{Call, Channel, ClientMethod, Codec, Kind, MethodInfo, Reply, Server, Service, ServiceInfo};
     use bytes::Bytes;
     use std::time::Duration;
 

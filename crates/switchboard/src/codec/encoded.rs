@@ -139,11 +139,11 @@ mod tests {
 
     fn cx(codec: Codec) -> Cx {
         let peer = Peer {
-            wire: "local",
+            wire: Some(switchboard_wire::WireId::LOCAL),
             address: "local".into(),
             socket: None,
             identity: None,
-            wires: crate::guard::Wires::ALL,
+            wires: switchboard_wire::WireSet::ALL,
             counts: None,
             tally: None,
             memory: None,

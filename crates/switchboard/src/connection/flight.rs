@@ -1,8 +1,8 @@
 //! A call that waits in its handler, as the admin page and the end of a drain see it.
 
-use crate::{Peer, metrics::Wire};
+use crate::Peer;
 use std::{sync::Arc, time::Instant};
-use switchboard_wire::MethodId;
+use switchboard_wire::{MethodId, WireId};
 
 /// Maximum number of calls shown per connection, or per worker for HTTP.
 pub(crate) const SHOWN_MAX: usize = 1000;
@@ -11,7 +11,7 @@ pub(crate) const SHOWN_MAX: usize = 1000;
 #[derive(Clone)]
 pub(crate) struct Flight {
     pub(crate) method: MethodId,
-    pub(crate) wire: Wire,
+    pub(crate) wire: WireId,
     pub(crate) peer: Arc<Peer>,
     pub(crate) began: Instant,
     pub(crate) deadline: Option<Instant>,

@@ -10,4 +10,4 @@
 mod calls;
 mod server;
 
-pub(crate) use server::{Accepted, Connection, LINGER};
+pub(crate) use server::{Accepted, Connection, DynWire, LINGER};

@@ -18,7 +18,7 @@ use crate::{
     connection::{Flight, Pause, SHOWN_MAX, Wakes},
     dispatch::Dispatch,
     guard::BatchScope,
-    metrics::{Carrier, Tally, Wire},
+    metrics::{ConnectionProtocol, Tally},
     net::{self, Io},
     runtime,
     serving::{ServerState, going_away},
@@ -35,7 +35,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_wire::{
-    Input, Limits, MethodId, Outbox,
+    Input, Limits, MethodId, Outbox, WireId,
     wire::{Encoding, Head, Opened, ServerEvent, ServerWire},
 };
 use tokio::{io::AsyncReadExt, sync::mpsc, time::Sleep};
@@ -55,7 +55,7 @@ const DISCARDS_MAX: usize = 16;
 pub(crate) const LINGER: Duration = Duration::from_millis(500);
 
 /// Driver of one accepted connection; the future ends with the connection.
-pub(crate) struct Connection<W: ?Sized> {
+pub(crate) struct Connection<W> {
     io: Box<dyn Io>,
     shared: Arc<ServerState>,
     peer: Arc<Peer>,
@@ -65,7 +65,7 @@ pub(crate) struct Connection<W: ?Sized> {
     /// Index of this worker's counters.
     shard: usize,
     /// Wire and protocol that the counters attribute calls and bytes to.
-    counted: (Wire, Carrier),
+    counted: (WireId, ConnectionProtocol),
     /// Counts that are not yet added to the counters of the peer.
     tally: Tally,
     input: BytesMut,
@@ -110,13 +110,12 @@ pub(crate) struct Connection<W: ?Sized> {
     awaits_close: bool,
     /// Further input is read and discarded.
     discards: bool,
-    /// Last field, so that it may be [unsized](DynWire).
     wire: W,
 }
 
-/// A wire of another framework. One driver runs all of them: a driver compiled for each wire would take a
-/// tenth of the binary each.
-pub(crate) type DynWire = dyn ServerWire + Unpin;
+/// Machine of any wire but the native one. One driver runs all of them: a driver compiled for each wire would take
+/// a tenth of the binary each.
+pub(crate) type DynWire = Box<dyn ServerWire + Unpin>;
 
 /// Calls of one method that were ready at once.
 struct ClockBatch {
@@ -159,17 +158,8 @@ impl<W: ServerWire> Connection<W> {
         let Accepted { io, input, mut peer, settings, shared, wakes, shard } = accepted;
         peer.pusher = wire.pushes().map(|limits| Pusher::new(wakes.clone().into(), &settings, limits));
         let now = crate::clock::now();
-        let counted = match Wire::of(peer.wire) {
-            Wire::BaiduStd => (Wire::BaiduStd, Carrier::BaiduStd),
-            Wire::Erpc => (Wire::Erpc, Carrier::Erpc),
-            Wire::Hulu => (Wire::Hulu, Carrier::Hulu),
-            Wire::JsonRpc => (Wire::JsonRpc, Carrier::JsonRpc),
-            Wire::Kiss => (Wire::Kiss, Carrier::Kiss),
-            Wire::Rpcx => (Wire::Rpcx, Carrier::Rpcx),
-            Wire::Sofa => (Wire::Sofa, Carrier::Sofa),
-            Wire::Thrift => (Wire::Thrift, Carrier::Thrift),
-            wire => (wire, Carrier::Native),
-        };
+        let counted = peer.wire.unwrap_or(WireId::NATIVE);
+        let counted = (counted, ConnectionProtocol::of(counted));
         let mut limits = settings.wire();
         limits.stream_window_bytes = wire.receive_window(limits.stream_window_bytes);
         // The bytes that the sniffer read.
@@ -216,21 +206,12 @@ impl<W: ServerWire> Connection<W> {
     /// Counts the traffic of this connection for WebSockets.
     #[cfg(feature = "http")]
     pub(crate) fn inside_websocket(mut self) -> Connection<W> {
-        self.counted = (Wire::WebSocket, Carrier::WebSocket);
+        self.counted = (WireId::WEBSOCKET, ConnectionProtocol::WEBSOCKET);
         self
-    }
-
-    /// Erases the wire's type. Boxed, because most connections are native and would otherwise reserve space
-    /// for every other wire.
-    pub(crate) fn erased(self) -> Box<Connection<DynWire>>
-    where
-        W: Unpin + 'static,
-    {
-        Box::new(self)
     }
 }
 
-impl<W: ServerWire + ?Sized> Connection<W> {
+impl<W: ServerWire> Connection<W> {
     /// Runs one turn: timers, woken calls, reads with their calls, and the write. Returns pending while the
     /// connection lives.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -725,7 +706,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     }
 }
 
-impl<W: ServerWire + Unpin + ?Sized> Future for Connection<W> {
+impl<W: ServerWire + Unpin> Future for Connection<W> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -733,7 +714,7 @@ impl<W: ServerWire + Unpin + ?Sized> Future for Connection<W> {
     }
 }
 
-impl<W: ?Sized> Drop for Connection<W> {
+impl<W> Drop for Connection<W> {
     fn drop(&mut self) {
         self.flush_tally();
         self.release();

@@ -4,7 +4,7 @@
 //! itself, `grpc.reflection.*` or `openapi.json`, determines who may read it; callers that it admits see the
 //! full description.
 
-use super::{Guarding, Later, access::Check, hinted, unknown::UnknownRules};
+use super::{Guarding, Later, access::Check, admit_wire, hinted, unknown::UnknownRules};
 use crate::{
     Call, Caller, Codec, Cx, Metadata, Peer, Result, Status,
     auth::{Checked, Credentials, unauthenticated},
@@ -84,7 +84,7 @@ impl Guarding {
         metadata: Metadata,
         name: &str,
     ) -> Result<Visible> {
-        peer.wires.admit(peer.wire)?;
+        super::admit_wire(peer.wires, peer.wire)?;
         if self.is_open() {
             return Ok(Visible::ALL);
         }
@@ -128,7 +128,7 @@ impl Guarding {
         let Some(check) = self.check(table, method) else { return Ok(()) };
         let name = table.full_name(method);
         let checked = async {
-            peer.wires.admit(peer.wire)?;
+            super::admit_wire(peer.wires, peer.wire)?;
             check.before(peer)?;
             let caller = self.caller(peer, metadata, &name).await?;
             let caller = caller.as_deref();
@@ -155,7 +155,7 @@ impl Guarding {
             return Ok(visible.unwrap_or_else(|_| self.visible(table, peer, None)));
         }
         let checked = async {
-            peer.wires.admit(peer.wire)?;
+            admit_wire(peer.wires, peer.wire)?;
             // The networks of the rules were parsed at the start.
             let rules =
                 UnknownRules::new(&self.rules).map_err(|error| Status::internal(error.to_string()))?;
@@ -211,7 +211,7 @@ fn audit(peer: &Peer, method: &str, status: &Status) {
         left_out,
         method,
         peer = peer.address,
-        wire = peer.wire,
+        wire = peer.wire(),
         by = "rule",
         code = status.code().name(),
         "denied: {}",

@@ -109,11 +109,11 @@ fn pattern(method: Option<u16>) -> String {
 
 fn peer() -> Arc<Peer> {
     Arc::new(Peer {
-        wire: "local",
+        wire: Some(switchboard_wire::WireId::LOCAL),
         address: "local".into(),
         socket: None,
         identity: None,
-        wires: super::Wires::ALL,
+        wires: switchboard_wire::WireSet::ALL,
         counts: None,
         tally: None,
         connection: 0,

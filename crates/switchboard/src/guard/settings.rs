@@ -1,7 +1,7 @@
 //! Configuration of the guards, and construction of the chains.
 
 use super::{
-    Chain, Concurrency, Fair, Method, Rate, ResultCache, Rule, Wires,
+    Chain, Concurrency, Fair, Method, Rate, ResultCache, Rule,
     access::{Addresses, Check},
     audit,
     concurrency::{ConcurrencyStats, Limiter},
@@ -19,7 +19,7 @@ use crate::{
     pattern,
 };
 use std::{net::IpAddr, sync::Arc, time::Duration};
-use switchboard_wire::{MethodId, MethodTable};
+use switchboard_wire::{MethodId, MethodTable, WireSet};
 
 /// Name in rules for the response to `switchboard-explain`.
 const EXPLAIN: &str = "switchboard.Limits/Explain";
@@ -36,7 +36,10 @@ pub(crate) struct Guards {
     pub(crate) auth: Vec<Box<dyn Auth>>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) addresses: Addresses,
-    pub(crate) wires: Option<Wires>,
+    /// Wires that the server is limited to.
+    pub(crate) wires: Option<WireSet>,
+    /// Wires in addition to those.
+    pub(crate) added_wires: WireSet,
     pub(crate) deadline: Option<Duration>,
     pub(crate) deadline_flag: Option<Flag>,
     pub(crate) deadlines: Vec<(String, Duration)>,

@@ -11,7 +11,7 @@ use crate::{
     context,
     http::HttpState,
     memory::Pressure,
-    metrics::{Ended, Tally, Wire},
+    metrics::{Ended, Tally},
     serving::going_away,
     trace::Trace,
 };
@@ -22,7 +22,7 @@ use std::{
     task::{Context, Waker},
     time::{Duration, Instant},
 };
-use switchboard_wire::MethodId;
+use switchboard_wire::{MethodId, WireId};
 use tokio::time::Sleep;
 
 /// Counts one call. If it is dropped before the call ends, the call counts as canceled, or as late if its deadline has
@@ -31,7 +31,7 @@ pub(super) struct CallGuard {
     /// Memory that the connection holds for the request.
     charge: MemoryCharge,
     shard: usize,
-    wire: Wire,
+    wire: WireId,
     method: MethodId,
     began: Instant,
     deadline: Option<Instant>,
@@ -81,7 +81,7 @@ impl CallGuard {
         let mut call_guard = CallGuard {
             charge: connection_memory.charge(),
             shard,
-            wire: Wire::of(peer.wire),
+            wire: peer.wire.unwrap_or(WireId::HTTP_JSON),
             method,
             began,
             deadline,

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     Code, Kind, Limit, Limits, Peer, clock, connection::Aging, driver::Accepted, http::HttpState,
-    http_fields::grpc_web_text::Text, metrics::Carrier, net::Io, runtime, serving::Drain,
+    http_fields::grpc_web_text::Text, metrics::ConnectionProtocol, net::Io, runtime, serving::Drain,
 };
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -78,8 +78,8 @@ pub(crate) async fn serve(accepted: Accepted, shared: Arc<HttpState>) {
     let connection_memory = ConnectionMemory::new(shared.clone(), wakes.clone(), unread_max);
     let front = RequestRouter::new(&peer, connection_memory.clone(), &settings, shard);
     let upgrades = front.upgrades.clone();
-    let carrier = if is_http2 { Carrier::Http2 } else { Carrier::Http1 };
-    let counts = (shared.clone(), shard, carrier);
+    let protocol = if is_http2 { ConnectionProtocol::HTTP2 } else { ConnectionProtocol::HTTP1 };
+    let counts = (shared.clone(), shard, protocol);
     let pings = is_http2.then(|| Pings::new(settings.ping_interval_min()));
     let served = connection_memory.clone();
     let turn = Turn::new(settings.connection_turn_max());
@@ -512,7 +512,7 @@ pub(super) struct Prefixed {
     pub(super) first: BytesMut,
     pub(super) io: Box<dyn Io>,
     /// The counters of its bytes.
-    counts: (Arc<HttpState>, usize, Carrier),
+    counts: (Arc<HttpState>, usize, ConnectionProtocol),
     /// Ping limits of HTTP/2.
     pings: Option<Box<Pings>>,
     connection_memory: Arc<ConnectionMemory>,
@@ -524,16 +524,16 @@ pub(super) struct Prefixed {
 
 impl Prefixed {
     fn count_sent(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        let (shared, shard, carrier) = &self.counts;
+        let (shared, shard, protocol) = &self.counts;
         if let Poll::Ready(Ok(bytes)) = &written {
-            shared.metrics.sent(*shard, *carrier, *bytes);
+            shared.metrics.sent(*shard, *protocol, *bytes);
         }
         written
     }
 
     fn took(&mut self, bytes: &[u8], now: Instant) {
-        let (shared, shard, carrier) = &self.counts;
-        shared.metrics.received(*shard, *carrier, bytes.len());
+        let (shared, shard, protocol) = &self.counts;
+        shared.metrics.received(*shard, *protocol, bytes.len());
         let of_bodies = match &mut self.pings {
             Some(pings) => pings.received(bytes, now),
             // Heads are included; they stop counting when a body ends.

@@ -31,7 +31,7 @@ use std::{
     task::Poll,
     time::Duration,
 };
-use switchboard_wire::{Found, MethodId};
+use switchboard_wire::{Found, MethodId, WireId};
 
 /// The services of a server as one connection calls them.
 #[derive(Clone)]
@@ -70,7 +70,7 @@ impl Dispatch {
         shard: usize,
     ) -> Dispatch {
         let shared = connection_memory.shared().clone();
-        let speaks = |wire| Arc::new(Peer { wire, ..peer.clone() });
+        let speaks = |wire| Arc::new(Peer { wire: Some(wire), ..peer.clone() });
         Dispatch {
             standard: Standard::of(&shared).clone(),
             shared,
@@ -79,10 +79,10 @@ impl Dispatch {
             metadata: MetadataLimits::new(limits),
             message_bytes_max: limits.get(Limit::MessageBytesMax) as u32,
             accepts_undeclared: None,
-            grpc: speaks("grpc"),
-            grpc_web: speaks("grpc-web"),
-            connect: speaks("connect"),
-            http_json: speaks("http-json"),
+            grpc: speaks(WireId::GRPC),
+            grpc_web: speaks(WireId::GRPC_WEB),
+            connect: speaks(WireId::CONNECT),
+            http_json: speaks(WireId::HTTP_JSON),
         }
     }
 

@@ -69,7 +69,7 @@ impl JsonRpc {
             shared: connection_memory.shared().clone(),
             connection_memory: connection_memory.clone(),
             shard,
-            peer: Arc::new(Peer { wire: "jsonrpc", ..peer.clone() }),
+            peer: Arc::new(Peer { wire: Some(switchboard_wire::WireId::JSON_RPC), ..peer.clone() }),
             metadata: Arc::new(MetadataLimits::new(limits)),
             message_bytes_max: limits.get(Limit::MessageBytesMax) as u32,
         }

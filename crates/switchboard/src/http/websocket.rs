@@ -10,9 +10,9 @@ use super::{
 };
 use crate::{
     Metadata,
-    driver::{Accepted, Connection},
+    driver::{Accepted, Connection, DynWire},
     http::HttpState,
-    metrics::Carrier,
+    metrics::ConnectionProtocol,
     net::{Carries, JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo},
 };
 use ::http::{
@@ -27,7 +27,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::sync::{Arc, Mutex, PoisonError};
 use switchboard_wire::{
-    jsonrpc, native, rpcx,
+    WireId, jsonrpc, native, rpcx,
     websocket::{self, Deflate},
 };
 
@@ -112,7 +112,7 @@ impl Upgrades {
         let deflate = deflate.map(|(agreed, _)| agreed);
         let carries = match protocol {
             Some(WEBSOCKET_PROTOCOL) => Carries::Native,
-            None if request.uri().path() == rpcx::PATH => Carries::Rpcx,
+            None if request.uri().path() == rpcx::PATH => Carries::Bytes,
             _ => Carries::JsonRpc,
         };
         let upgrade = Upgrade { on: hyper::upgrade::on(&mut request), carries, deflate, metadata };
@@ -143,35 +143,36 @@ impl Upgrade {
         input.extend_from_slice(&first);
         let accepted = |io, input| {
             let accepted = accepted(io, input);
-            accepted.shared.speaks(accepted.peer.connection, Carrier::WebSocket);
+            accepted.shared.speaks(accepted.peer.connection, ConnectionProtocol::WEBSOCKET);
             accepted
         };
         let pipe = |io, input| Box::new(WebSocketIo::server(io, input, self.deflate));
         match self.carries {
             Carries::Native => {
                 let mut accepted = accepted(pipe(io, input), BytesMut::new());
-                accepted.peer.wire = "native";
+                accepted.peer.wire = Some(WireId::NATIVE);
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
                 let encodings = accepted.shared.compression.encodings();
                 let wire = native::Server::new(limits, table).with_encodings(encodings);
                 Connection::new(accepted, wire).inside_websocket().await;
             }
-            Carries::Rpcx => {
+            Carries::Bytes => {
                 // Go clients send their messages as text messages.
                 let pipe = Box::new(pipe(io, input).of_any_kind());
                 let mut accepted = accepted(pipe, BytesMut::new());
-                accepted.peer.wire = "rpcx";
+                accepted.peer.wire = Some(WireId::RPCX);
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
                 let encodings = accepted.shared.compression.encodings();
-                let wire = rpcx::Server::new(limits, table).with_encodings(encodings);
-                Connection::new(accepted, wire).inside_websocket().erased().await;
+                let wire: DynWire = Box::new(rpcx::Server::new(limits, table).with_encodings(encodings));
+                Box::pin(Connection::new(accepted, wire).inside_websocket()).await;
             }
             Carries::JsonRpc => {
                 let mut accepted = accepted(io, input);
-                accepted.peer.wire = "jsonrpc";
+                accepted.peer.wire = Some(WireId::JSON_RPC);
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
                 let wire = jsonrpc::Server::websocket(limits, table, self.metadata, self.deflate);
-                Connection::new(accepted, wire).inside_websocket().erased().await;
+                let wire: DynWire = Box::new(wire);
+                Box::pin(Connection::new(accepted, wire).inside_websocket()).await;
             }
         }
     }

@@ -2,10 +2,7 @@
 //!
 //! A method with calls on a wire costs 1.2 KiB per worker and wire; without calls it costs eight bytes.
 
-use super::{
-    histogram::Histogram,
-    labels::{Carrier, Wire},
-};
+use super::{histogram::Histogram, labels::ConnectionProtocol};
 use crate::Code;
 use std::{
     sync::{
@@ -14,14 +11,15 @@ use std::{
     },
     time::Duration,
 };
+use switchboard_wire::WireId;
 
 /// Cells written by one worker; aligned so that workers share no cache line.
 #[repr(align(128))]
 pub(super) struct Shard {
     /// Cells by wire, then by method; allocated with the first call of the wire, and of the method on it.
-    wires: [OnceLock<Methods>; Wire::ALL.len()],
-    /// Traffic by carrier.
-    traffic: [Traffic; Carrier::ALL.len()],
+    wires: [OnceLock<Methods>; WireId::COUNT_MAX],
+    /// Traffic by connection protocol.
+    traffic: [Traffic; ConnectionProtocol::COUNT],
 }
 
 type Methods = Box<[OnceLock<Box<Cells>>]>;
@@ -68,19 +66,19 @@ impl Shard {
 
     /// Returns the cells of a method; `methods` is the number of methods.
     #[inline]
-    pub(super) fn at(&self, wire: Wire, method: usize, methods: usize) -> &Cells {
-        let cells = self.wires[wire as usize].get_or_init(|| (0..methods).map(|_| OnceLock::new()).collect());
+    pub(super) fn at(&self, wire: WireId, method: usize, methods: usize) -> &Cells {
+        let cells = self.wires[wire.index()].get_or_init(|| (0..methods).map(|_| OnceLock::new()).collect());
         cells[method].get_or_init(Box::default)
     }
 
     /// Returns the cells of a method if they exist.
-    pub(super) fn find(&self, wire: Wire, method: usize) -> Option<&Cells> {
-        self.wires[wire as usize].get()?[method].get().map(|cells| &**cells)
+    pub(super) fn find(&self, wire: WireId, method: usize) -> Option<&Cells> {
+        self.wires[wire.index()].get()?[method].get().map(|cells| &**cells)
     }
 
     #[inline]
-    pub(super) fn traffic(&self, carrier: Carrier) -> &Traffic {
-        &self.traffic[carrier as usize]
+    pub(super) fn traffic(&self, protocol: ConnectionProtocol) -> &Traffic {
+        &self.traffic[protocol.index()]
     }
 }
 

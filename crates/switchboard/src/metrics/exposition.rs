@@ -46,25 +46,27 @@ impl Text {
         self.plain_counter("switchboard_accepted", "connections accepted", stats.accepted);
         let what = "connections closed because their first bytes match no enabled protocol";
         self.plain_counter("switchboard_unknown_protocol", what, stats.unknown_protocol);
+        let what = "connections closed because their wire is not enabled";
+        self.plain_counter("switchboard_disabled_wires", what, stats.disabled_wires);
         let what = "connections closed because their peer violated the protocol";
         self.plain_counter("switchboard_protocol_errors", what, stats.protocol_errors);
         self.gauge("switchboard_connections_open", "connections open now, by what they speak");
-        for carrier in &stats.carriers {
-            self.sample("switchboard_connections_open", &[("protocol", carrier.protocol)], carrier.open);
+        for protocol in &stats.protocols {
+            self.sample("switchboard_connections_open", &[("protocol", protocol.protocol)], protocol.open);
         }
         self.counter("switchboard_connections", "connections opened, by what they speak");
-        for carrier in &stats.carriers {
-            let labels = [("protocol", carrier.protocol)];
-            self.sample("switchboard_connections_total", &labels, carrier.connections);
+        for protocol in &stats.protocols {
+            let labels = [("protocol", protocol.protocol)];
+            self.sample("switchboard_connections_total", &labels, protocol.connections);
         }
         self.counter("switchboard_received_bytes", "bytes read from connections, inside TLS");
-        for carrier in &stats.carriers {
-            let labels = [("protocol", carrier.protocol)];
-            self.sample("switchboard_received_bytes_total", &labels, carrier.received);
+        for protocol in &stats.protocols {
+            let labels = [("protocol", protocol.protocol)];
+            self.sample("switchboard_received_bytes_total", &labels, protocol.received);
         }
         self.counter("switchboard_sent_bytes", "bytes written to connections, inside TLS");
-        for carrier in &stats.carriers {
-            self.sample("switchboard_sent_bytes_total", &[("protocol", carrier.protocol)], carrier.sent);
+        for protocol in &stats.protocols {
+            self.sample("switchboard_sent_bytes_total", &[("protocol", protocol.protocol)], protocol.sent);
         }
     }
 

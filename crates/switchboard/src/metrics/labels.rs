@@ -1,117 +1,65 @@
-//! Labels of counters: the wire of a call, and the protocol of a connection.
+//! Labels of counters: the protocol of a connection. The label of a call is its [`WireId`].
 
-/// Wire of a call. All calls inside WebSockets have the label `WebSocket`, independently of their encoding.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Wire {
-    BaiduStd,
-    Connect,
-    Erpc,
-    Grpc,
-    GrpcWeb,
-    HttpJson,
-    Hulu,
-    JsonRpc,
-    Kiss,
-    Native,
-    Rpcx,
-    Sofa,
-    Thrift,
-    WebSocket,
-}
-
-impl Wire {
-    pub(crate) const ALL: [Wire; 14] = [
-        Wire::BaiduStd,
-        Wire::Connect,
-        Wire::Erpc,
-        Wire::Grpc,
-        Wire::GrpcWeb,
-        Wire::HttpJson,
-        Wire::Hulu,
-        Wire::JsonRpc,
-        Wire::Kiss,
-        Wire::Native,
-        Wire::Rpcx,
-        Wire::Sofa,
-        Wire::Thrift,
-        Wire::WebSocket,
-    ];
-
-    /// Returns the name in stats, labels and pages; equal to [`Peer::wire`](crate::Peer::wire) except for
-    /// WebSockets.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Wire::BaiduStd => "baidu_std",
-            Wire::Connect => "connect",
-            Wire::Erpc => "erpc",
-            Wire::Grpc => "grpc",
-            Wire::GrpcWeb => "grpc-web",
-            Wire::HttpJson => "http-json",
-            Wire::Hulu => "hulu",
-            Wire::JsonRpc => "jsonrpc",
-            Wire::Kiss => "kiss",
-            Wire::Native => "native",
-            Wire::Rpcx => "rpcx",
-            Wire::Sofa => "sofa",
-            Wire::Thrift => "thrift",
-            Wire::WebSocket => "websocket",
-        }
-    }
-
-    /// Returns the label for the wire name of a peer.
-    pub(crate) fn of(name: &str) -> Wire {
-        Wire::ALL.into_iter().find(|wire| wire.name() == name).unwrap_or(Wire::Native)
-    }
-}
+use switchboard_wire::{WireId, WireSet};
 
 /// Protocol of a connection. An HTTP connection carries calls of several wires.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Carrier {
-    BaiduStd,
-    Erpc,
-    Http1,
-    Http2,
-    Hulu,
-    JsonRpc,
-    Kiss,
-    Native,
-    Rpcx,
-    Sofa,
-    Thrift,
-    /// An HTTP connection after its upgrade.
-    WebSocket,
-}
+pub(crate) struct ConnectionProtocol(u8);
 
-impl Carrier {
-    pub(crate) const ALL: [Carrier; 12] = [
-        Carrier::BaiduStd,
-        Carrier::Erpc,
-        Carrier::Http1,
-        Carrier::Http2,
-        Carrier::Hulu,
-        Carrier::JsonRpc,
-        Carrier::Kiss,
-        Carrier::Native,
-        Carrier::Rpcx,
-        Carrier::Sofa,
-        Carrier::Thrift,
-        Carrier::WebSocket,
-    ];
+impl ConnectionProtocol {
+    /// Number of protocols: every wire, and the two versions of HTTP.
+    pub(crate) const COUNT: usize = WireId::COUNT_MAX + 2;
+
+    pub(crate) const HTTP1: ConnectionProtocol = ConnectionProtocol(WireId::COUNT_MAX as u8);
+    pub(crate) const HTTP2: ConnectionProtocol = ConnectionProtocol(WireId::COUNT_MAX as u8 + 1);
+    /// An HTTP connection after its upgrade.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP connections are upgraded"))]
+    pub(crate) const WEBSOCKET: ConnectionProtocol = ConnectionProtocol::of(WireId::WEBSOCKET);
+
+    /// Returns the protocol of connections of one wire.
+    pub(crate) const fn of(wire: WireId) -> ConnectionProtocol {
+        ConnectionProtocol(wire.index() as u8)
+    }
+
+    #[inline]
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Returns the wire; `None` for HTTP.
+    fn wire(self) -> Option<WireId> {
+        WireId::all().nth(self.index())
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Carrier::BaiduStd => "baidu_std",
-            Carrier::Erpc => "erpc",
-            Carrier::Http1 => "http1",
-            Carrier::Http2 => "http2",
-            Carrier::Hulu => "hulu",
-            Carrier::JsonRpc => "jsonrpc",
-            Carrier::Kiss => "kiss",
-            Carrier::Native => "native",
-            Carrier::Rpcx => "rpcx",
-            Carrier::Sofa => "sofa",
-            Carrier::Thrift => "thrift",
-            Carrier::WebSocket => "websocket",
+            ConnectionProtocol::HTTP1 => "http1",
+            ConnectionProtocol::HTTP2 => "http2",
+            wire => wire.wire().map_or("none", WireId::name),
         }
+    }
+
+    /// Returns the protocols of a server, sorted by name: those of this build, and the `enabled` wires.
+    pub(crate) fn all(enabled: WireSet) -> Vec<ConnectionProtocol> {
+        let has_connections = |wire: &WireId| wire.spec().sniff.is_some() || *wire == WireId::WEBSOCKET;
+        let registered = WireId::registered().filter(|wire| enabled.has(*wire));
+        let wires = WireId::built_in_all().chain(registered).filter(has_connections);
+        let mut all: Vec<_> = wires.map(ConnectionProtocol::of).collect();
+        all.extend([ConnectionProtocol::HTTP1, ConnectionProtocol::HTTP2]);
+        all.sort_unstable_by_key(|protocol| protocol.name());
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_have_the_names_of_their_wires() {
+        let names: Vec<_> =
+            ConnectionProtocol::all(WireSet::NONE).iter().map(|protocol| protocol.name()).collect();
+        assert!(names.is_sorted() && names.contains(&"native") && names.contains(&"http2"));
+        assert!(names.contains(&"websocket") && !names.contains(&"grpc") && !names.contains(&"local"));
     }
 }

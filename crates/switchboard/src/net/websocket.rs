@@ -33,8 +33,8 @@ pub(crate) enum Carries {
     JsonRpc,
     #[default]
     Native,
-    /// The rpcx wire, in messages of either kind.
-    Rpcx,
+    /// The bytes of another wire, in messages of either kind and without a sub-protocol.
+    Bytes,
 }
 
 /// Bytes that wait to be written above which the pipe neither reads nor accepts writes.
@@ -107,8 +107,8 @@ impl WebSocketIo {
             #[cfg(feature = "http")]
             Carries::JsonRpc => (Handshake::new(nonce, JSONRPC_PROTOCOL).protocol_optional(), Kind::Text),
             Carries::Native => (Handshake::new(nonce, PROTOCOL), Kind::Binary),
-            // Servers written in Go reject clients without an Origin.
-            Carries::Rpcx => (Handshake::without_protocol(nonce).with_origin(origin), Kind::Binary),
+            // Servers of rpcx reject clients without an Origin.
+            Carries::Bytes => (Handshake::without_protocol(nonce).with_origin(origin), Kind::Binary),
         };
         if deflate {
             handshake = handshake.offer_deflate();
@@ -130,7 +130,7 @@ impl WebSocketIo {
         let role = Role::Client { seed: random.hash_one(2) };
         let machine = WebSocket::new(role, LIMITS).with_deflate(accepted.deflate);
         let pipe = WebSocketIo::new(io, input.into_buffer(), machine, kind, close::NORMAL);
-        Ok(if carries == Carries::Rpcx { pipe.of_any_kind() } else { pipe })
+        Ok(if carries == Carries::Bytes { pipe.of_any_kind() } else { pipe })
     }
 
     fn new(io: Box<dyn Io>, input: BytesMut, machine: WebSocket, kind: Kind, close_code: u16) -> WebSocketIo {

@@ -96,8 +96,8 @@ pub(super) fn metrics(
         }
     }
     let open =
-        stats.carriers.iter().filter(|carrier| carrier.connections > 0).map(|carrier| {
-            point(vec![text("network.protocol.name", carrier.protocol)], number(carrier.open))
+        stats.protocols.iter().filter(|protocol| protocol.connections > 0).map(|protocol| {
+            point(vec![text("network.protocol.name", protocol.protocol)], number(protocol.open))
         });
     let sum = |name: &str, unit: &str, rises: bool, points: Vec<Value>| {
         let sum = json!({"aggregationTemporality": CUMULATIVE, "isMonotonic": rises, "dataPoints": points});

@@ -68,7 +68,7 @@ impl Open {
             incoming,
             service: named(cx.service().name, cx.service_name()),
             method: named(cx.method().name, cx.method_name()),
-            wire: cx.peer().wire,
+            wire: cx.peer().wire(),
             peer: cx.peer().address.clone(),
             began: SystemTime::now(),
             nanos: 0,

@@ -6,8 +6,8 @@ use crate::net::tls::{self, Acceptor, Plaintext};
 use crate::{
     Limits, Peer, clock,
     connection::{Aging, Wakes},
-    driver::{Accepted, Connection, LINGER},
-    metrics::{Carrier, ConnectionCounters, PeerCount, next_id},
+    driver::{Accepted, Connection, DynWire, LINGER},
+    metrics::{ConnectionCounters, ConnectionProtocol, PeerCount, next_id},
     net::{Io, Listener, Pipe},
     runtime,
     serving::{Open, ServerState},
@@ -21,10 +21,9 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_wire::{
-    baidu::{self, Layout},
-    erpc, jsonrpc, kiss, native, rpcx,
+    WireId, WireSet, native,
     sniff::{self, Protocol, Sniffed},
-    thrift,
+    spec::ServerSetup,
     wire::ServerWire,
 };
 #[cfg(feature = "tls")]
@@ -70,7 +69,7 @@ pub(super) async fn run(
                 let counted =
                     shared.counts_sockets.then(|| Arc::new(ConnectionCounters::new(pipe.local(), socket)));
                 let peer = Peer {
-                    wire: "",
+                    wire: None,
                     address,
                     socket,
                     identity: None,
@@ -107,7 +106,7 @@ fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<ServerState>, http: Http, res
         }
         let (socket, address) = (peer.counts.clone(), peer.address.as_str().into());
         let (wakes, began) = (wakes.clone(), Instant::now());
-        open.insert(key, Open { wakes, abort_handle: None, socket, address, began, carrier: None });
+        open.insert(key, Open { wakes, abort_handle: None, socket, address, began, protocol: None });
     }
     let tally = shared.metrics.peers.enter(peer.socket.map(|socket| socket.ip()), &peer.address);
     peer.tally = Some(tally.clone());
@@ -137,8 +136,8 @@ impl Drop for Listed {
     fn drop(&mut self) {
         self.tally.leave();
         let open = self.shared.open().remove(&self.key);
-        if let Some(carrier) = open.as_ref().and_then(|open| open.carrier) {
-            self.shared.metrics.end(carrier);
+        if let Some(protocol) = open.as_ref().and_then(|open| open.protocol) {
+            self.shared.metrics.end(protocol);
         }
         if let Some(socket) = open.and_then(|open| open.socket) {
             self.shared.last_started.advance(socket.last_started());
@@ -168,55 +167,37 @@ async fn serve(
     // Boxed, like every branch except the native wire: otherwise idle connections would reserve space for all
     // of them.
     let Some(detected) = Box::pin(begin(io, peer, &shared, resolved, &wakes)).await else { return };
-    if let Some(carrier) = carrier(detected.protocol) {
-        shared.speaks(detected.peer.connection, carrier);
+    if !resolved.enables(detected.protocol) {
+        return Box::pin(mismatch::disabled(
+            detected.io,
+            detected.protocol,
+            &detected.peer,
+            &shared,
+            resolved,
+        ))
+        .await;
+    }
+    if let Some(protocol) = connection_protocol(detected.protocol) {
+        shared.speaks(detected.peer.connection, protocol);
     }
     let Ok(_connected) = shared.guarding.connect(&detected.peer) else { return };
     match detected.protocol {
-        Protocol::Native => {
+        Protocol::Wire(WireId::NATIVE) => {
             let encodings = shared.compression.encodings();
             let wire = |limits| native::Server::new(limits, shared.table.clone()).with_encodings(encodings);
-            let (connection, aging) = speak("native", detected, wire, &shared, resolved, wakes, shard);
+            let (connection, aging) = speak(WireId::NATIVE, detected, wire, &shared, resolved, wakes, shard);
             match aging {
                 None => connection.await,
                 // Boxed, or every connection would reserve space for the timers.
                 Some(aging) => Box::pin(aging.until_old(connection)).await,
             }
         }
-        // Wires of other frameworks are boxed, since most connections are native.
-        Protocol::BaiduStd | Protocol::Hulu | Protocol::Sofa => {
-            let layout = match detected.protocol {
-                Protocol::Hulu => Layout::Hulu,
-                Protocol::Sofa => Layout::Sofa,
-                _ => Layout::Standard,
-            };
-            let encodings = shared.compression.encodings();
-            let wire = |limits| {
-                baidu::Server::new(limits, shared.table.clone()).with_encodings(encodings).with_layout(layout)
-            };
-            run_erased(speak(layout.name(), detected, wire, &shared, resolved, wakes, shard)).await;
-        }
-        Protocol::Erpc => {
-            let wire = |limits| erpc::Server::new(limits, shared.table.clone());
-            run_erased(speak("erpc", detected, wire, &shared, resolved, wakes, shard)).await;
-        }
-        Protocol::JsonRpc => {
-            let wire = |limits| jsonrpc::Server::lines(limits, shared.table.clone());
-            run_erased(speak("jsonrpc", detected, wire, &shared, resolved, wakes, shard)).await;
-        }
-        Protocol::Kiss => {
-            let encodings = shared.compression.encodings();
-            let wire = |limits| kiss::Server::new(limits, shared.table.clone()).with_encodings(encodings);
-            run_erased(speak("kiss", detected, wire, &shared, resolved, wakes, shard)).await;
-        }
-        Protocol::Rpcx => {
-            let encodings = shared.compression.encodings();
-            let wire = |limits| rpcx::Server::new(limits, shared.table.clone()).with_encodings(encodings);
-            run_erased(speak("rpcx", detected, wire, &shared, resolved, wakes, shard)).await;
-        }
-        Protocol::Thrift => {
-            let wire = |limits| thrift::Server::new(limits, shared.table.clone());
-            run_erased(speak("thrift", detected, wire, &shared, resolved, wakes, shard)).await;
+        // Other wires are boxed, since most connections are native.
+        Protocol::Wire(wire) => {
+            let Some(server) = wire.spec().server else { return };
+            let (encodings, table) = (shared.compression.encodings(), shared.table.clone());
+            let machine = |limits| server(ServerSetup { limits, table, encodings });
+            run_erased(speak(wire, detected, machine, &shared, resolved, wakes, shard)).await;
         }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
@@ -225,14 +206,15 @@ async fn serve(
             let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
             Box::pin(crate::http::serve(accepted, http)).await;
         }
+        #[cfg(not(feature = "http"))]
+        Protocol::Http1 | Protocol::Http2 => {}
         Protocol::Tls => Box::pin(mismatch::tls(detected.io, &detected.peer, &shared)).await,
-        _ => {}
     }
 }
 
 /// Creates the connection of a sans-io wire, with its aging.
 fn speak<W: ServerWire + Unpin>(
-    name: &'static str,
+    id: WireId,
     detected: Detected,
     wire: impl FnOnce(switchboard_wire::Limits) -> W,
     shared: &Arc<ServerState>,
@@ -241,7 +223,7 @@ fn speak<W: ServerWire + Unpin>(
     shard: usize,
 ) -> (Connection<W>, Option<Aging>) {
     let Detected { io, first: input, mut peer, .. } = detected;
-    peer.wire = name;
+    peer.wire = Some(id);
     let settings = resolved.limits.clone();
     let wire = wire(settings.wire());
     let aging = settings.connection_age().map(|age| Aging {
@@ -253,11 +235,10 @@ fn speak<W: ServerWire + Unpin>(
     (Connection::new(accepted, wire), aging)
 }
 
-/// Runs the connection of a less common wire.
-fn run_erased<W: ServerWire + Unpin + 'static>(
-    (connection, aging): (Connection<W>, Option<Aging>),
+/// Runs the connection of any wire but the native one.
+fn run_erased(
+    (connection, aging): (Connection<DynWire>, Option<Aging>),
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    let connection = connection.erased();
     match aging {
         None => Box::pin(connection),
         Some(aging) => Box::pin(aging.until_old(connection)),
@@ -265,20 +246,12 @@ fn run_erased<W: ServerWire + Unpin + 'static>(
 }
 
 /// Returns the protocol label of counters; `None` for connections that are rejected.
-fn carrier(protocol: Protocol) -> Option<Carrier> {
+fn connection_protocol(protocol: Protocol) -> Option<ConnectionProtocol> {
     match protocol {
-        Protocol::BaiduStd => Some(Carrier::BaiduStd),
-        Protocol::Erpc => Some(Carrier::Erpc),
-        Protocol::Http1 if cfg!(feature = "http") => Some(Carrier::Http1),
-        Protocol::Http2 if cfg!(feature = "http") => Some(Carrier::Http2),
-        Protocol::Hulu => Some(Carrier::Hulu),
-        Protocol::JsonRpc => Some(Carrier::JsonRpc),
-        Protocol::Kiss => Some(Carrier::Kiss),
-        Protocol::Native => Some(Carrier::Native),
-        Protocol::Rpcx => Some(Carrier::Rpcx),
-        Protocol::Sofa => Some(Carrier::Sofa),
-        Protocol::Thrift => Some(Carrier::Thrift),
-        _ => None,
+        Protocol::Http1 if cfg!(feature = "http") => Some(ConnectionProtocol::HTTP1),
+        Protocol::Http2 if cfg!(feature = "http") => Some(ConnectionProtocol::HTTP2),
+        Protocol::Http1 | Protocol::Http2 | Protocol::Tls => None,
+        Protocol::Wire(wire) => Some(ConnectionProtocol::of(wire)),
     }
 }
 
@@ -290,17 +263,16 @@ async fn begin(
     resolved: &Resolved,
     wakes: &Wakes,
 ) -> Option<Detected> {
-    let limits = &resolved.limits;
     let mut first = BytesMut::with_capacity(FIRST_BYTES);
-    let protocol = first_bytes(&mut io, &mut first, &peer, shared, limits, wakes).await?;
+    let protocol = first_bytes(&mut io, &mut first, &peer, shared, resolved, wakes).await?;
     #[cfg(feature = "tls")]
     if let Some(acceptor) = &resolved.acceptor {
         if protocol == Protocol::Tls {
             // Boxed, or every connection would reserve space for a handshake.
-            return Box::pin(inside(acceptor, io, first, peer, shared, limits, wakes)).await;
+            return Box::pin(inside(acceptor, io, first, peer, shared, resolved, wakes)).await;
         }
         if acceptor.plaintext() == Plaintext::Refused {
-            mismatch::plaintext(io, protocol, &peer, shared, limits).await;
+            mismatch::plaintext(io, protocol, &peer, shared, &resolved.limits).await;
             return None;
         }
     }
@@ -315,19 +287,19 @@ async fn inside(
     first: BytesMut,
     mut peer: Peer,
     shared: &ServerState,
-    limits: &Limits,
+    resolved: &Resolved,
     wakes: &Wakes,
 ) -> Option<Detected> {
     peer.address = peer.address.replacen("tcp://", "tls://", 1);
     let tls::Accepted { mut io, protocol: agreed, identity, suite } =
-        handshake(acceptor, io, first, &peer, shared, limits, wakes).await?;
+        handshake(acceptor, io, first, &peer, shared, &resolved.limits, wakes).await?;
     peer.identity = identity;
     if let (Some(counts), Some(suite)) = (&peer.counts, suite) {
         // This is the only place that sets it.
         let _ = counts.tls.set(suite);
     }
     let mut first = BytesMut::with_capacity(FIRST_BYTES);
-    let protocol = first_bytes(&mut io, &mut first, &peer, shared, limits, wakes).await;
+    let protocol = first_bytes(&mut io, &mut first, &peer, shared, resolved, wakes).await;
     let Some(protocol) = protocol.filter(|protocol| is_agreed(*protocol, agreed.as_deref())) else {
         // The protocol differs from the one agreed by ALPN, or no bytes arrived.
         close(&mut io).await;
@@ -349,10 +321,11 @@ async fn first_bytes(
     first: &mut BytesMut,
     peer: &Peer,
     shared: &ServerState,
-    limits: &Limits,
+    resolved: &Resolved,
     wakes: &Wakes,
 ) -> Option<Protocol> {
-    let peeked = until_drained(peek(io, first), shared, wakes);
+    let limits = &resolved.limits;
+    let peeked = until_drained(peek(io, first, resolved.wires), shared, wakes);
     let unknown = || shared.metrics.unknown_protocol.fetch_add(1, Ordering::Relaxed);
     match timeout(limits.sniff_timeout(), peeked).await {
         Ok(Some(protocol)) => return Some(protocol),
@@ -404,11 +377,10 @@ async fn handshake(
 #[cfg(feature = "tls")]
 fn is_agreed(protocol: Protocol, chosen: Option<&[u8]>) -> bool {
     match chosen {
-        Some(tls::ALPN_BAIDU_STD) => protocol == Protocol::BaiduStd,
         Some(tls::ALPN_HTTP1) => protocol == Protocol::Http1,
         Some(tls::ALPN_HTTP2) => protocol == Protocol::Http2,
-        Some(tls::ALPN_NATIVE) => protocol == Protocol::Native,
-        _ => protocol != Protocol::Tls,
+        Some(chosen) => matches!(protocol, Protocol::Wire(wire) if wire.spec().alpn == Some(chosen)),
+        None => protocol != Protocol::Tls,
     }
 }
 
@@ -435,9 +407,9 @@ async fn until_drained<T>(
 }
 
 /// Reads until the protocol is detected; returns `None` if it is unknown or the peer is gone.
-async fn peek(io: &mut Box<dyn Io>, first: &mut BytesMut) -> Option<Protocol> {
+async fn peek(io: &mut Box<dyn Io>, first: &mut BytesMut, enabled: WireSet) -> Option<Protocol> {
     loop {
-        match sniff::sniff(first) {
+        match sniff::sniff(first, enabled) {
             Sniffed::Protocol(protocol) => return Some(protocol),
             Sniffed::Unknown => return None,
             Sniffed::More => {}

@@ -4,9 +4,10 @@ use super::{Running, Server};
 use crate::{
     Error, Flag, Layer, Peer, Result,
     auth::Auth,
-    guard::{Concurrency, Fair, Network, Rate, ResultCache, Rule, Wires, concurrency::ConcurrencyStats},
+    guard::{Concurrency, Fair, Network, Rate, ResultCache, Rule, concurrency::ConcurrencyStats},
 };
 use std::{sync::Arc, time::Duration};
+use switchboard_wire::{WireId, WireSet, WireSpec};
 
 impl Server {
     /// Wraps every call in a layer, inside the layers that were added before.
@@ -180,13 +181,31 @@ impl Server {
         self
     }
 
-    /// Accepts calls only on these wires: `baidu_std`, `connect`, `erpc`, `grpc`, `grpc-web`, `http-json`,
-    /// `hulu`, `jsonrpc`, `kiss`, `native`, `rpcx`, `sofa`, `thrift`. A listener can restrict them further,
-    /// `tcp://0.0.0.0:8080?wires=grpc,native`.
+    /// Accepts calls only on these wires, by their names in [`WIRES`](crate::wire::WIRES). A listener can restrict
+    /// them further, `tcp://0.0.0.0:8080?wires=grpc,native`. The server closes connections of other wires as soon
+    /// as it has detected them. Wires that were added before with [`wire`](Self::wire) are included only by name.
     pub fn wires<'a>(mut self, wires: impl IntoIterator<Item = &'a str>) -> Server {
-        match Wires::of(wires) {
-            Ok(wires) => self.guards.wires = Some(wires),
-            Err(error) => self.config_errors.push(error),
+        match WireSet::of_names(wires) {
+            Ok(wires) => {
+                self.guards.wires = Some(wires);
+                self.guards.added_wires = WireSet::NONE;
+            }
+            Err(why) => self.config_errors.push(Error::config(format!("wires: {why}"))),
+        }
+        self
+    }
+
+    /// Adds a wire to those that the server accepts: one of [`WIRES`](crate::wire::WIRES), or one of the application,
+    /// which is registered in this process. [`start`](Server::start) fails on a wire that cannot be registered, and on
+    /// one that has no server.
+    pub fn wire(mut self, spec: &'static WireSpec) -> Server {
+        match WireId::register(spec) {
+            Ok(wire) if spec.is_served() => self.guards.added_wires.insert(wire),
+            Ok(wire) => {
+                let text = format!("wire: listeners cannot accept {wire}: it has no server");
+                self.config_errors.push(Error::config(text));
+            }
+            Err(why) => self.config_errors.push(Error::config(why)),
         }
         self
     }

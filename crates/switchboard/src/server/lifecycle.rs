@@ -8,7 +8,7 @@ use super::{
 use crate::serving::Drain;
 use crate::{
     Address, Error, Result, Status,
-    metrics::Carrier,
+    metrics::ConnectionProtocol,
     serving::{Phase, ServerState},
 };
 use std::{
@@ -67,7 +67,7 @@ pub struct AbortedCalls {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct AbortedConnections {
-    /// Their protocol, as in [`CarrierStats::protocol`](crate::CarrierStats::protocol); `none` if it was not
+    /// Their protocol, as in [`ServerStats::protocols`](crate::ServerStats::protocols); `none` if it was not
     /// detected yet.
     pub protocol: &'static str,
     /// Number of connections.
@@ -225,8 +225,8 @@ impl ServerState {
     pub(super) fn abort_all(&self) {
         let all = std::mem::take(&mut *self.open());
         for connection in all.into_values() {
-            if let Some(carrier) = connection.carrier {
-                self.metrics.end(carrier);
+            if let Some(protocol) = connection.protocol {
+                self.metrics.end(protocol);
             }
             if let Some(abort_handle) = connection.abort_handle {
                 abort_handle.abort();
@@ -272,7 +272,7 @@ impl ServerState {
     fn left(&self) -> Vec<AbortedConnections> {
         let mut left: Vec<AbortedConnections> = Vec::new();
         for open in self.open().values() {
-            let protocol = open.carrier.map_or("none", Carrier::name);
+            let protocol = open.protocol.map_or("none", ConnectionProtocol::name);
             match left.iter_mut().find(|aborted| aborted.protocol == protocol) {
                 Some(aborted) => aborted.connections += 1,
                 None => left.push(AbortedConnections { protocol, connections: 1 }),

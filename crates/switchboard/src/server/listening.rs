@@ -2,8 +2,9 @@
 
 #[cfg(feature = "tls")]
 use crate::net::tls::{Acceptor, Plaintext, Tls};
-use crate::{Error, Limit, Limits, Status, guard::Wires, limits::Source, net::Address};
+use crate::{Error, Limit, Limits, Status, limits::Source, net::Address};
 use std::sync::Arc;
+use switchboard_wire::{WireSet, sniff::Protocol};
 
 /// Unparsed settings of a listener.
 pub(super) struct Listening {
@@ -18,7 +19,7 @@ pub(super) struct Resolved {
     pub(super) address: Address,
     pub(super) limits: Arc<Limits>,
     /// Enabled wires.
-    pub(super) wires: Wires,
+    pub(super) wires: WireSet,
     #[cfg(feature = "tls")]
     pub(super) acceptor: Option<Arc<Acceptor>>,
 }
@@ -59,10 +60,11 @@ impl Listening {
             limits.set(limit, value, Source::Listener)?;
         }
         let mut tls = TlsOptions::default();
-        let mut wires = Wires::ALL;
+        let mut wires = WireSet::ALL;
         for option in options.split('&').filter(|option| !option.is_empty()) {
             if let Some(names) = option.strip_prefix("wires=") {
-                wires = Wires::of(names.split(','))?;
+                wires = WireSet::of_names(names.split(','))
+                    .map_err(|why| Error::config(format!("wires: {why}")))?;
             } else if !tls.take(option)? {
                 limits.parse(option, Source::Listener)?;
             }
@@ -85,6 +87,17 @@ impl Listening {
 }
 
 impl Resolved {
+    /// Returns whether the listener accepts connections of this protocol: those of an enabled wire, and HTTP if one
+    /// of them is carried by it.
+    pub(super) fn enables(&self, protocol: Protocol) -> bool {
+        match protocol {
+            Protocol::Wire(wire) => self.wires.has(wire),
+            Protocol::Http1 | Protocol::Http2 => self.wires.iter().any(|wire| wire.spec().capabilities.http),
+            // The protocol inside is checked after the handshake.
+            Protocol::Tls => true,
+        }
+    }
+
     /// Returns the bound address in the form that callers use.
     pub(super) fn public(&self, bound: Address) -> Address {
         #[cfg(feature = "tls")]

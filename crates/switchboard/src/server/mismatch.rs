@@ -1,11 +1,13 @@
-//! Responses to TLS connections on plaintext listeners, and to plaintext connections where TLS is required.
+//! Responses to connections that a listener rejects by their first bytes: TLS on a plaintext listener, plaintext where
+//! TLS is required, and wires that are not enabled.
 
-#[cfg(feature = "tls")]
-use crate::Limits;
-use crate::{Peer, net::Io, serving::ServerState};
-use std::{sync::atomic::Ordering, time::Duration};
-#[cfg(feature = "tls")]
-use switchboard_wire::{Input, Outbox, native, sniff::Protocol, wire::ServerWire};
+use super::listening::Resolved;
+use crate::{Limits, Peer, Status, guard::disabled_wire, net::Io, serving::ServerState};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+use switchboard_wire::sniff::Protocol;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
@@ -24,7 +26,7 @@ const ALERT: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 40];
 
 /// Rejects a caller that uses TLS.
 pub(super) async fn tls(io: Box<dyn Io>, peer: &Peer, shared: &ServerState) {
-    count(shared, peer, "tls", "it speaks TLS, and this port takes plaintext only");
+    count(&shared.metrics.tls_mismatches, peer, "tls", "it speaks TLS, and this port takes plaintext only");
     send_and_linger(io, &ALERT).await;
 }
 
@@ -38,27 +40,45 @@ pub(super) async fn plaintext(
     limits: &Limits,
 ) {
     const TEXT: &str = "this port takes TLS only: use https://, or tls:// on the native wire";
-    count(shared, peer, protocol.name(), "it speaks plaintext, and this port takes TLS only");
-    let response = match protocol {
-        Protocol::Http1 => http1(TEXT),
-        Protocol::Http2 => http2(TEXT),
-        Protocol::Native => {
-            let mut out = Outbox::new();
-            let mut wire = native::Server::new(limits.wire(), shared.table.clone());
-            // Without input, this call only writes the preface.
-            let _ = wire.recv(&mut Input::new(bytes::BytesMut::new()), &mut out);
-            wire.drain(TEXT, &mut out);
-            out.take_all()
-        }
-        _ => Vec::new(),
-    };
+    let why = "it speaks plaintext, and this port takes TLS only";
+    count(&shared.metrics.tls_mismatches, peer, protocol.name(), why);
+    // INADEQUATE_SECURITY, RFC 9113, 6.8.
+    let response = rejection(protocol, limits, &Status::unavailable(TEXT), "400 Bad Request", 0xc);
     send_and_linger(io, &response).await;
+}
+
+/// Rejects a caller on a wire that its listener has not enabled, before the machine of the wire sees a byte.
+pub(super) async fn disabled(
+    io: Box<dyn Io>,
+    protocol: Protocol,
+    peer: &Peer,
+    shared: &ServerState,
+    resolved: &Resolved,
+) {
+    let status = disabled_wire(resolved.wires, protocol.name());
+    count(&shared.metrics.disabled_wires, peer, protocol.name(), status.message());
+    // NO_ERROR: the text explains it.
+    let response = rejection(protocol, &resolved.limits, &status, "501 Not Implemented", 0);
+    send_and_linger(io, &response).await;
+}
+
+/// Returns the response of a protocol that has one for a rejected connection: HTTP/1.1 with this status line, HTTP/2
+/// with this error code.
+fn rejection(protocol: Protocol, limits: &Limits, status: &Status, line: &str, code: u8) -> Vec<u8> {
+    match protocol {
+        Protocol::Http1 => http1(line, status.message()),
+        Protocol::Http2 => http2(code, status.message()),
+        Protocol::Tls => Vec::new(),
+        Protocol::Wire(wire) => {
+            wire.spec().rejection.map_or_else(Vec::new, |rejection| rejection(&limits.wire(), status))
+        }
+    }
 }
 
 /// Counts a mismatch and logs it for the operator; the number of warnings is limited, because any peer can
 /// cause them.
-fn count(shared: &ServerState, peer: &Peer, wire: &str, why: &str) {
-    let before = shared.metrics.tls_mismatches.fetch_add(1, Ordering::Relaxed);
+fn count(counter: &AtomicU64, peer: &Peer, wire: &str, why: &str) {
+    let before = counter.fetch_add(1, Ordering::Relaxed);
     if before < LOGGED_MAX {
         tracing::info!(peer = %peer.address, wire, "closed: {why}");
     } else {
@@ -66,22 +86,22 @@ fn count(shared: &ServerState, peer: &Peer, wire: &str, why: &str) {
     }
 }
 
-#[cfg(feature = "tls")]
-fn http1(text: &str) -> Vec<u8> {
+fn http1(line: &str, text: &str) -> Vec<u8> {
     let length = text.len() + 1;
     format!(
-        "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{text}\n"
+        "HTTP/1.1 {line}\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{text}\n"
     )
     .into_bytes()
 }
 
-/// Empty SETTINGS, and GOAWAY with `INADEQUATE_SECURITY` (RFC 9113, 6.8).
-#[cfg(feature = "tls")]
-fn http2(text: &str) -> Vec<u8> {
+/// Empty SETTINGS, and GOAWAY with the start of a text.
+fn http2(code: u8, text: &str) -> Vec<u8> {
+    // The length of the frame is one byte here.
+    let text = &text.as_bytes()[..text.len().min(usize::from(u8::MAX) - 8)];
     let mut bytes = vec![0, 0, 0, 4, 0, 0, 0, 0, 0];
     bytes.extend([0, 0, 8 + text.len() as u8, 7, 0, 0, 0, 0, 0]);
-    bytes.extend([0, 0, 0, 0, 0, 0, 0, 0xc]);
-    bytes.extend(text.as_bytes());
+    bytes.extend([0, 0, 0, 0, 0, 0, 0, code]);
+    bytes.extend(text);
     bytes
 }
 

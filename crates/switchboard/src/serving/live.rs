@@ -9,7 +9,7 @@ use crate::metrics::ConnectionCounts;
 use crate::net::tls::Acceptor;
 use crate::{
     Flag, Limit, Limits,
-    metrics::{Carrier, ServerStats, TlsStats},
+    metrics::{ConnectionProtocol, ServerStats, TlsStats},
 };
 #[cfg(feature = "tls")]
 use std::sync::Arc;
@@ -65,12 +65,12 @@ impl ServerState {
     }
 
     /// Records the protocol of a connection.
-    pub(crate) fn speaks(&self, connection: u64, carrier: Carrier) {
-        self.metrics.begin(carrier);
+    pub(crate) fn speaks(&self, connection: u64, protocol: ConnectionProtocol) {
+        self.metrics.begin(protocol);
         let before = match self.open().get_mut(&connection) {
-            Some(open) => open.carrier.replace(carrier),
+            Some(open) => open.protocol.replace(protocol),
             // All connections were aborted meanwhile.
-            None => Some(carrier),
+            None => Some(protocol),
         };
         if let Some(before) = before {
             self.metrics.end(before);
@@ -91,11 +91,12 @@ impl ServerState {
             connections: self.open().len() as u64,
             calls_in_flight: self.parked.load(Ordering::Relaxed) as u64,
             unknown_protocol: count(&metrics.unknown_protocol),
+            disabled_wires: count(&metrics.disabled_wires),
             protocol_errors: count(&metrics.protocol_errors),
             memory: self.memory.stats(),
             tls: self.tls_stats(),
             methods: metrics.methods(),
-            carriers: metrics.carriers(),
+            protocols: metrics.protocols(),
             peers: metrics.peers.stats(),
         }
     }

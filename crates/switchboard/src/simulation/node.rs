@@ -156,7 +156,7 @@ impl Node {
     pub(super) fn check_empty(&self) {
         let running = self.running();
         let stats = running.as_ref().expect("all servers run at the end").stats();
-        let open: Vec<_> = stats.carriers.iter().filter(|carrier| carrier.open > 0).collect();
+        let open: Vec<_> = stats.protocols.iter().filter(|protocol| protocol.open > 0).collect();
         assert_eq!(stats.connections, 0, "connections of server {}: {open:?}", self.name);
         assert_eq!(self.link.connections(), 0, "connections of link {}", self.name);
         assert_eq!(stats.protocol_errors, 0, "protocol errors of server {}", self.name);

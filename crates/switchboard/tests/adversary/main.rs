@@ -199,7 +199,7 @@ async fn forgotten(served: &Served, neighbours: u64) -> Result<(), String> {
     let (mut began, mut before) = (Instant::now(), 0);
     loop {
         let stats = served.running.stats();
-        let received: u64 = stats.carriers.iter().map(|carrier| carrier.received).sum();
+        let received: u64 = stats.protocols.iter().map(|protocol| protocol.received).sum();
         if received != before {
             (began, before) = (Instant::now(), received);
         }

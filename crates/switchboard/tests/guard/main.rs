@@ -55,11 +55,15 @@ impl Client {
     }
 
     async fn on(running: &Running, options: &'static str, codec: Codec) -> Client {
+        Client::try_on(running, options, codec).await.unwrap()
+    }
+
+    async fn try_on(running: &Running, options: &'static str, codec: Codec) -> Result<Client> {
         let url = match options.strip_prefix("ws") {
             Some(options) => running.url().replace("tcp://", "ws://") + options,
             None => running.url() + options,
         };
-        Client { wire: options, codec, channel: Channel::connect(&url).await.unwrap() }
+        Ok(Client { wire: options, codec, channel: Channel::connect(&url).await? })
     }
 
     fn call<R: ::serde::de::DeserializeOwned + Send + 'static>(

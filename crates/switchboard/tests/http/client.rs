@@ -286,7 +286,7 @@ async fn many_callers_share_one_connection() {
 #[tokio::test]
 async fn wrong_options_are_named() {
     let refused = |options: &str| Channel::builder(&format!("tcp://a:1?{options}")).lazy().unwrap_err();
-    assert!(refused("wire=soap").message().contains("expected native, grpc"));
+    assert!(refused("wire=soap").message().contains("expected one of baidu_std, connect, "));
     assert!(refused("wire=grpc&http=1").message().contains("gRPC needs HTTP/2"));
     assert!(refused("http=2").message().contains("add wire="));
     assert_eq!(refused("wire=connect&get=1").code(), Code::InvalidArgument);

@@ -198,7 +198,7 @@ impl Service for Library {
                 if let Some(left) = cx.time_left() {
                     cx.reply_metadata("x-left", if left.as_secs() < 60 { "some" } else { "much" })?;
                 }
-                cx.reply_metadata("x-wire", cx.peer().wire)?;
+                cx.reply_metadata("x-wire", cx.peer().wire())?;
                 Ok(Reply::one(message, cx))
             }
         }

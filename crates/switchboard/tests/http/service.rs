@@ -153,7 +153,7 @@ impl Echo {
             "panic" => panic!("ordered to"),
             "resemble" => return Err(resembling()),
             "spaces" => return Err(spaces()),
-            "who" => return Ok(text(cx.peer().wire)),
+            "who" => return Ok(text(cx.peer().wire())),
             "metadata" => {
                 let all = cx.metadata().iter();
                 let lines = all.map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value)));

@@ -258,7 +258,7 @@ impl Service for Probe {
             10 => {
                 let (_, cx) = call.into_one()?;
                 std::thread::sleep(Duration::from_millis(15));
-                Ok(Reply::one(encode_payload(&cx.peer().wire, codec)?, cx))
+                Ok(Reply::one(encode_payload(&cx.peer().wire(), codec)?, cx))
             }
             11 => {
                 let (raw, cx) = call.into_many();

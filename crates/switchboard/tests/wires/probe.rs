@@ -90,7 +90,7 @@ impl Probe {
             messages: Vec::new(),
             metadata: pairs(cx.metadata()),
             has_deadline: cx.deadline().is_some(),
-            wire: cx.peer().wire,
+            wire: cx.peer().wire(),
         }
     }
 

@@ -16,7 +16,7 @@ use super::{
     output::Output,
     replies::Replies,
     schema::SchemaArgs,
-    target::Wire,
+    wire::Wire,
 };
 use std::sync::Arc;
 use switchboard::{ClientMethod, Codec, Idempotency, Kind};
@@ -43,7 +43,7 @@ impl Command<'_> {
         let takes_fields = !function.method.arguments.is_empty();
         let input = Input::new(self.args.data.as_deref(), false, takes_fields)?;
         let requests = input.read(Form::Arguments(function.clone()));
-        let channel = self.connect(Wire::Thrift).await?;
+        let channel = self.connect(Wire::THRIFT).await?;
         self.invoke(&channel, method, Codec::Thrift, requests, Replies::of_function(function), output).await
     }
 }

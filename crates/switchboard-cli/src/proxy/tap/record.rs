@@ -117,7 +117,7 @@ impl Open {
             rules,
             began: SystemTime::now(),
             took: Duration::ZERO,
-            wire: cx.peer().wire,
+            wire: cx.peer().wire(),
             peer: cx.peer().address.clone(),
             method,
             codec: cx.codec(),

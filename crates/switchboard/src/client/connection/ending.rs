@@ -1,7 +1,7 @@
 //! The end of a connection, and of its calls.
 
 use super::{Connection, Task};
-use crate::{Origin, Retry, Status};
+use crate::{Code, Origin, Retry, Status};
 use std::{
     future::Future,
     pin::Pin,
@@ -97,6 +97,17 @@ impl Task {
         Status::unavailable(format!("the connection to {} is lost: {why}", self.peer))
             .with_origin(Origin::Connection)
             .with_retry(Retry::IfIdempotent)
+    }
+
+    /// Creates the status of a connection that the server closed, for the `reason` that it has sent. A server that
+    /// rejects the connection as such sends a code of its own: no call has reached it.
+    pub(super) fn closed_by_server(&self, reason: Option<Status>) -> Status {
+        let Some(reason) = reason else { return self.lost("the server closed it") };
+        let status = self.lost(&format!("the server closed it: {}", reason.message()));
+        match reason.code() {
+            Code::Unavailable => status,
+            code => Status::new(code, status.message()).with_origin(Origin::Peer).with_retry(reason.retry()),
+        }
     }
 }
 

@@ -182,10 +182,8 @@ impl Task {
         match read {
             Ok(0) => {
                 // A status that the server has sent before gives the reason.
-                let reason =
-                    self.connection.lock().closed.as_ref().map(|status| format!(": {}", status.message()));
-                let why = format!("the server closed it{}", reason.unwrap_or_default());
-                return Poll::Ready(Some(self.lost(&why)));
+                let reason = self.connection.lock().closed.clone();
+                return Poll::Ready(Some(self.closed_by_server(reason)));
             }
             Err(error) => return Poll::Ready(Some(self.lost(&format!("read: {error}")))),
             Ok(_) => {}

@@ -57,7 +57,7 @@ impl Member {
     pub(super) fn gets_keys(&self) -> bool {
         match &*self.link.channel.0 {
             ChannelKind::Remote(pool) => {
-                pool.options().wire_config.as_ref().is_none_or(|wire| wire.carries_metadata())
+                pool.options().wire_config.as_ref().is_none_or(|wire| wire.setup.carries_metadata())
             }
             _ => true,
         }

@@ -4,7 +4,7 @@ use super::{compression::Compression, http2::PingBackoff};
 #[cfg(feature = "tls")]
 use crate::net::tls;
 use crate::{Codec, Limit, Limits, Result, Status, http_fields::MetadataLimits};
-use switchboard_wire::thrift;
+use switchboard_wire::{WireId, thrift};
 
 /// Protocol of calls over HTTP.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,13 +55,17 @@ impl Settings {
     /// The values that were expected instead of `value`.
     pub(in crate::client) fn set(&mut self, name: &str, value: &str) -> Result<(), &'static str> {
         match (name, value) {
-            ("wire", "native") => self.dialect = None,
-            ("wire", "connect") => self.dialect = Some(Dialect::Connect),
-            ("wire", "grpc") => self.dialect = Some(Dialect::Grpc),
-            ("wire", "grpc-web") => (self.dialect, self.text) = (Some(Dialect::GrpcWeb), false),
-            ("wire", "grpc-web-text") => (self.dialect, self.text) = (Some(Dialect::GrpcWeb), true),
-            ("wire", "jsonrpc") => self.dialect = Some(Dialect::JsonRpc),
-            ("wire", _) => return Err("native, grpc, grpc-web, grpc-web-text, connect or jsonrpc"),
+            ("wire", name) => {
+                self.dialect = match WireId::named(name) {
+                    Some(WireId::NATIVE) => None,
+                    Some(WireId::CONNECT) => Some(Dialect::Connect),
+                    Some(WireId::GRPC) => Some(Dialect::Grpc),
+                    Some(WireId::GRPC_WEB) => Some(Dialect::GrpcWeb),
+                    Some(WireId::JSON_RPC) => Some(Dialect::JsonRpc),
+                    _ => return Err("a wire of channels"),
+                };
+                self.text = name == "grpc-web-text";
+            }
             ("http", "1") => self.version = Some(Version::Http1),
             ("http", "2") => self.version = Some(Version::Http2),
             ("http", _) => return Err("1 or 2"),
@@ -271,10 +275,9 @@ mod tests {
         assert!(json_rpc(true, Compression::None) && !json_rpc(true, Compression::Deflate));
         assert!(json_rpc(false, Compression::Replies) && !json_rpc(false, Compression::Gzip));
         assert!(check(&[("deflate", "true")]).unwrap_err().contains("ws://"));
-        assert_eq!(
-            Settings::default().set("wire", "soap"),
-            Err("native, grpc, grpc-web, grpc-web-text, connect or jsonrpc")
-        );
+        for wire in ["soap", "http-json", "local", "websocket"] {
+            assert!(Settings::default().set("wire", wire).is_err(), "{wire}");
+        }
     }
 
     #[test]

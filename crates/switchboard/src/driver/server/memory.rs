@@ -87,7 +87,7 @@ impl ConnectionMemory {
     }
 }
 
-impl<W: ServerWire + ?Sized> Connection<W> {
+impl<W: ServerWire> Connection<W> {
     /// Updates the limits of this turn from the memory budget.
     #[inline]
     pub(super) fn look(&mut self) {
@@ -222,7 +222,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     }
 }
 
-impl<W: ?Sized> Connection<W> {
+impl<W> Connection<W> {
     /// Releases the whole charge at the end of the connection.
     pub(super) fn release(&mut self) {
         self.shared.memory.change(self.memory.reported, 0);

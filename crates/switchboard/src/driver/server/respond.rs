@@ -36,7 +36,7 @@ const PARKED_BYTES: usize = 512;
 /// Time above which a handler that holds the turn is named in a metric and a log line.
 const SLOW_HANDLER: Duration = Duration::from_millis(10);
 
-impl<W: ServerWire + ?Sized> Connection<W> {
+impl<W: ServerWire> Connection<W> {
     /// Starts a call: checks it, polls its handler, and parks it if the handler is not ready.
     #[inline]
     pub(super) fn open(&mut self, id: CallId, head: Head, first: Option<Bytes>, more: bool) {
@@ -634,7 +634,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     }
 }
 
-impl<W: ?Sized> Connection<W> {
+impl<W> Connection<W> {
     /// Adds the tally to the counters of the peer.
     #[cold]
     pub(super) fn flush_tally(&mut self) {

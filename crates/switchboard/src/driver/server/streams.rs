@@ -21,7 +21,7 @@ use switchboard_wire::wire::{CallId, ServerWire};
 /// a window.
 const WINDOWS_MAX: usize = 8;
 
-impl<W: ServerWire + ?Sized> Connection<W> {
+impl<W: ServerWire> Connection<W> {
     pub(super) fn inbound(&mut self, id: CallId) -> Option<Arc<Queue>> {
         let index = self.calls.find(id)?;
         self.calls.get_mut(index)?.inbound.clone()

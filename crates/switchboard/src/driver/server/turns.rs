@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
 
 use super::*;
-use crate::{Call, Reply, Running, Server, Service, compression::Message, guard::Wires, queue::Items};
+use crate::{Call, Reply, Running, Server, Service, compression::Message, queue::Items};
 use bytes::Bytes;
 use std::{
     io,
@@ -151,11 +151,11 @@ impl ServerWire for Endless {
 /// Creates a connection that has read `input`.
 fn connection<W: ServerWire>(running: &Running, input: &[u8], wire: W) -> Connection<W> {
     let peer = Peer {
-        wire: "native",
+        wire: Some(switchboard_wire::WireId::NATIVE),
         address: "memory".into(),
         socket: None,
         identity: None,
-        wires: Wires::ALL,
+        wires: switchboard_wire::WireSet::ALL,
         counts: None,
         tally: None,
         memory: None,

@@ -1,7 +1,7 @@
 //! TLS on the server side: reloadable certificates, handshakes, and the identity of the peer.
 
 use super::{
-    ALPN_BAIDU_STD, ALPN_HTTP1, ALPN_HTTP2, ALPN_NATIVE, PROVIDER, Plaintext, Tls, explain,
+    ALPN_HTTP1, ALPN_HTTP2, ALPN_NATIVE, PROVIDER, Plaintext, Tls, explain,
     files::{self, Pair, Watch},
     server_names::ServerNames,
     stream::{Failed, Stream},
@@ -23,6 +23,7 @@ use std::{
     },
     time::{Duration, SystemTime},
 };
+use switchboard_wire::WireId;
 use tokio::sync::watch;
 
 /// Certificates that expire within this time cause a warning when they are loaded.
@@ -235,7 +236,10 @@ fn load(tls: &Tls) -> Result<(Arc<ServerConfig>, Vec<Certificate>), String> {
         }
     };
     let mut config = builder.with_cert_resolver(Arc::new(names));
-    config.alpn_protocols = vec![ALPN_NATIVE.to_vec(), ALPN_BAIDU_STD.to_vec()];
+    // The first one that the peer offers is selected.
+    config.alpn_protocols = vec![ALPN_NATIVE.to_vec()];
+    let names = WireId::all().filter_map(|wire| wire.spec().alpn);
+    config.alpn_protocols.extend(names.filter(|name| *name != ALPN_NATIVE).map(<[u8]>::to_vec));
     if cfg!(feature = "http") {
         config.alpn_protocols.extend([ALPN_HTTP2.to_vec(), ALPN_HTTP1.to_vec()]);
     }

@@ -23,8 +23,8 @@ pub(crate) use {files::public_key_file, x509::public_key};
 use rustls::crypto::CryptoProvider;
 use std::sync::{Arc, LazyLock};
 
-/// Protocols for ALPN; the connection must then use the selected one.
-pub(crate) const ALPN_BAIDU_STD: &[u8] = b"baidu_std";
+/// Protocols for ALPN, beside those of [`WireSpec::alpn`](switchboard_wire::WireSpec::alpn); the connection must then
+/// use the selected one.
 pub(crate) const ALPN_HTTP1: &[u8] = b"http/1.1";
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
 pub(crate) const ALPN_NATIVE: &[u8] = b"swb/1";

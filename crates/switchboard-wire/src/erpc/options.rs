@@ -8,20 +8,16 @@
 //! | `names` | `path` (default), `rpc`, `full` | `/greeter/say_hello`, `Greeter.SayHello`, `/demo.Greeter/SayHello` |
 //! | `prefix` | any | the group of routes: `v1` for `/v1/greeter/say_hello` |
 
-use super::WireConfig;
-use crate::{Codec, Limits};
-use switchboard_wire::{
-    erpc::{Client, Framing, Names, Settings},
-    wire::ClientWire,
-};
+use super::{Client, Framing, Names, Settings};
+use crate::{Codec, Limits, spec::ClientSetup, wire::ClientWire};
 
 #[derive(Debug, Default)]
-pub(super) struct Erpc {
+pub(super) struct Options {
     codec: Option<Codec>,
     settings: Settings,
 }
 
-impl WireConfig for Erpc {
+impl ClientSetup for Options {
     fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match (name, value) {
             ("codec", "json") => self.codec = Some(Codec::Json),
@@ -53,11 +49,7 @@ impl WireConfig for Erpc {
         }
     }
 
-    fn receives_pushes(&self) -> bool {
-        true
-    }
-
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire> {
-        Box::new(Client::new(limits.wire(), self.settings.clone()))
+        Box::new(Client::new(*limits, self.settings.clone()))
     }
 }

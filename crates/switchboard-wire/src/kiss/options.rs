@@ -6,22 +6,18 @@
 //! | `snappy` | `none` (default), `dynamic`, `forced` | compression of messages; dynamic from 200 bytes on |
 //! | `heartbeats` | `false` (default), `true` | send heartbeats; old servers do not respond to them |
 
-use super::WireConfig;
-use crate::{Codec, Limits};
+use super::{Client, Compression};
+use crate::{Codec, Limits, spec::ClientSetup, wire::ClientWire};
 use std::{collections::HashMap, sync::Arc};
-use switchboard_wire::{
-    kiss::{Client, Compression},
-    wire::ClientWire,
-};
 
 #[derive(Debug, Default)]
-pub(super) struct Kiss {
+pub(super) struct Options {
     functions: Arc<HashMap<String, u64>>,
     compression: Compression,
     heartbeats: bool,
 }
 
-impl WireConfig for Kiss {
+impl ClientSetup for Options {
     fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match (name, value) {
             ("function", _) => {
@@ -53,7 +49,7 @@ impl WireConfig for Kiss {
     }
 
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire> {
-        let client = Client::new(limits.wire()).functions(self.functions.clone());
+        let client = Client::new(*limits).functions(self.functions.clone());
         Box::new(client.compressing(self.compression).heartbeats(self.heartbeats))
     }
 }
@@ -64,7 +60,7 @@ mod tests {
 
     #[test]
     fn functions_have_a_method_and_a_number() {
-        let mut kiss = Kiss::default();
+        let mut kiss = Options::default();
         assert_eq!(kiss.set("function", "demo.v1.Greeter/Greet:305419896"), Ok(true));
         assert_eq!(kiss.functions["demo.v1.Greeter/Greet"], 305_419_896);
         for wrong in ["demo.v1.Greeter/Greet", "a:b", "a:0", "a:-1", ":"] {

@@ -7,16 +7,12 @@
 //! | `checksum` | `none` (default), `crc32c` | baidu_std: checksum of requests; brpc's servers reply with one, too |
 //! | `index` | `package.Service/Method:INDEX` | hulu: index in the service, from 0; generated code has it |
 
-use super::WireConfig;
-use crate::{Codec, Limits};
+use super::{Client, Layout, Names};
+use crate::{Codec, Limits, spec::ClientSetup, wire::ClientWire};
 use std::{collections::HashMap, sync::Arc};
-use switchboard_wire::{
-    baidu::{Client, Layout, Names},
-    wire::ClientWire,
-};
 
 #[derive(Debug, Default)]
-pub(super) struct Baidu {
+struct Options {
     layout: Layout,
     codec: Option<Codec>,
     names: Names,
@@ -24,15 +20,19 @@ pub(super) struct Baidu {
     indexes: Arc<HashMap<String, u16>>,
 }
 
-pub(super) fn hulu() -> Box<dyn WireConfig> {
-    Box::new(Baidu { layout: Layout::Hulu, names: Names::Short, ..Baidu::default() })
+pub(super) fn standard() -> Box<dyn ClientSetup> {
+    Box::new(Options::default())
 }
 
-pub(super) fn sofa() -> Box<dyn WireConfig> {
-    Box::new(Baidu { layout: Layout::Sofa, ..Baidu::default() })
+pub(super) fn hulu() -> Box<dyn ClientSetup> {
+    Box::new(Options { layout: Layout::Hulu, names: Names::Short, ..Options::default() })
 }
 
-impl WireConfig for Baidu {
+pub(super) fn sofa() -> Box<dyn ClientSetup> {
+    Box::new(Options { layout: Layout::Sofa, ..Options::default() })
+}
+
+impl ClientSetup for Options {
     fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match (name, value) {
             ("index", _) if self.layout == Layout::Hulu => {
@@ -70,7 +70,7 @@ impl WireConfig for Baidu {
     }
 
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire> {
-        let client = Client::new(limits.wire()).with_layout(self.layout).indexes(self.indexes.clone());
+        let client = Client::new(*limits).with_layout(self.layout).indexes(self.indexes.clone());
         Box::new(client.naming(self.names).checksums(self.checksums))
     }
 }
@@ -88,6 +88,6 @@ mod tests {
         }
         assert_eq!((wire.set("names", "full"), wire.set("checksum", "crc32c")), (Ok(true), Ok(false)));
         assert_eq!((sofa().set("index", "a:1"), sofa().set("codec", "json")), (Ok(false), Ok(false)));
-        assert_eq!(Baidu::default().set("index", "a:1"), Ok(false));
+        assert_eq!(Options::default().set("index", "a:1"), Ok(false));
     }
 }

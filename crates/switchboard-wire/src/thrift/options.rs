@@ -1,24 +1,19 @@
-//! Servers of Apache Thrift.
+//! `wire=thrift`: servers of Apache Thrift.
 
-use super::WireConfig;
-use crate::{Codec, Limits};
-use switchboard_wire::{
-    thrift::{Client, Encoded, Framing, Settings},
-    wire::ClientWire,
-};
+use super::{Client, Encoded, Framing, Settings};
+use crate::{Codec, Limits, spec::ClientSetup, wire::ClientWire};
 
 /// The options of `wire=thrift`.
 #[derive(Debug, Default)]
-pub(super) struct Thrift {
+pub(super) struct Options {
     settings: Settings,
     header: bool,
     framed: Option<bool>,
-    /// True for Thrift over HTTP POST.
-    #[cfg(feature = "http")]
+    /// True for Options over HTTP POST.
     posted: bool,
 }
 
-impl WireConfig for Thrift {
+impl ClientSetup for Options {
     fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match (name, value) {
             ("protocol", "binary") => self.settings.encoded = Encoded::Binary,
@@ -31,7 +26,6 @@ impl WireConfig for Thrift {
             ("protocol", _) => return Err("binary, compact, header or header-compact"),
             ("framed", _) => self.framed = Some(value.parse().map_err(|_| "true or false")?),
             ("multiplexed", _) => self.settings.multiplexed = value.parse().map_err(|_| "true or false")?,
-            #[cfg(feature = "http")]
             ("http" | "path", _) => {
                 self.posted = true;
                 // These are options of HTTP.
@@ -43,19 +37,16 @@ impl WireConfig for Thrift {
         Ok(true)
     }
 
-    #[cfg(feature = "http")]
     fn set_http(&mut self) -> bool {
         self.posted = true;
         true
     }
 
-    #[cfg(feature = "http")]
     fn posted(&self) -> Option<Settings> {
         self.posted.then_some(self.settings)
     }
 
     fn check(&self) -> Result<(), String> {
-        #[cfg(feature = "http")]
         if self.posted && (self.header || self.framed.is_some()) {
             return Err(
                 "HTTP supports neither frames nor THeader: use protocol=binary or compact without framed"
@@ -85,7 +76,7 @@ impl WireConfig for Thrift {
             (false, Some(false)) => Framing::Unframed,
             (false, _) => Framing::Framed,
         };
-        Box::new(Client::new(limits.wire(), Settings { framing, ..self.settings }))
+        Box::new(Client::new(*limits, Settings { framing, ..self.settings }))
     }
 }
 
@@ -96,7 +87,7 @@ mod tests {
     #[test]
     fn incompatible_options_are_rejected() {
         let of = |options: &[(&str, &str)]| {
-            let mut thrift = Thrift::default();
+            let mut thrift = Options::default();
             for (name, value) in options {
                 assert_eq!(thrift.set(name, value), Ok(true));
             }
@@ -106,16 +97,15 @@ mod tests {
         assert!(of(&[("protocol", "header"), ("zlib", "true")]).check().is_ok());
         assert!(of(&[("protocol", "header"), ("framed", "false")]).check().is_err());
         assert!(of(&[("protocol", "compact"), ("zlib", "true")]).check().is_err());
-        #[cfg(feature = "http")]
         for (option, fits) in [(("protocol", "compact"), true), (("protocol", "header"), false)] {
             let mut thrift = of(&[option]);
             assert_eq!(thrift.set("path", "/calculator"), Ok(false), "an option of HTTP");
             assert_eq!(thrift.check().is_ok(), fits, "{option:?}");
         }
         assert_eq!(
-            Thrift::default().set("protocol", "json"),
+            Options::default().set("protocol", "json"),
             Err("binary, compact, header or header-compact")
         );
-        assert_eq!(Thrift::default().set("spin", "1"), Ok(false));
+        assert_eq!(Options::default().set("spin", "1"), Ok(false));
     }
 }

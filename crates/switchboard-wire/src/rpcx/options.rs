@@ -1,27 +1,18 @@
 //! `wire=rpcx`: servers of rpcx.
 
-use super::WireConfig;
-use crate::{Codec, Limits, net::Carries};
-use switchboard_wire::{
-    rpcx::{Client, PATH},
-    wire::ClientWire,
-};
+use super::{Client, PATH};
+use crate::{Codec, Limits, spec::ClientSetup, wire::ClientWire};
 
 /// Options: `codec` is `json`, `msgpack`, `proto`, `raw` or `thrift`; `names=short` calls `package.Service` as
 /// `Service`; `network=http` begins with the CONNECT that servers on rpcx's network of this name expect.
 #[derive(Debug, Default)]
-pub(super) struct Rpcx {
+pub(super) struct Options {
     codec: Option<Codec>,
     short_names: bool,
     over_http: bool,
 }
 
-/// Constructor for the list of [`wires`](super).
-pub(super) fn make() -> Box<dyn WireConfig> {
-    Box::new(Rpcx::default())
-}
-
-impl WireConfig for Rpcx {
+impl ClientSetup for Options {
     fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match (name, value) {
             ("codec", "json") => self.codec = Some(Codec::Json),
@@ -52,19 +43,15 @@ impl WireConfig for Rpcx {
         }
     }
 
-    fn in_websockets(&self) -> Result<(Carries, &'static str), &'static str> {
+    fn websocket_path(&self) -> Result<&'static str, &'static str> {
         match self.over_http {
             true => Err("has network=http, which is for tcp:// and tls://: remove it"),
-            false => Ok((Carries::Rpcx, PATH)),
+            false => Ok(PATH),
         }
     }
 
-    fn receives_pushes(&self) -> bool {
-        true
-    }
-
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire> {
-        let client = Client::new(limits.wire()).with_short_names(self.short_names);
+        let client = Client::new(*limits).with_short_names(self.short_names);
         Box::new(client.over_http(self.over_http))
     }
 }

@@ -1,0 +1,16 @@
+//! Wires: their descriptors, and the parts to write a new one.
+//!
+//! A wire is a [`WireSpec`] with two state machines, a [`ServerWire`] and a [`ClientWire`].
+//! [`Server::wire`](crate::Server::wire) and [`ChannelBuilder::wire`](crate::ChannelBuilder::wire) use it.
+
+pub use switchboard_wire::{
+    Encoding, Encodings, Fatal, Found, Input, Limits, MethodId, MethodTable, Outbox, Outgoing, WireId,
+    WireSet,
+    sniff::{PEEK_MAX, Verdict, starts},
+    spec::{Capabilities, ClientSetup, ClientSupport, ServerSetup, Streams, WireSpec},
+    wire::{
+        CallId, CallIds, ClientCallId, ClientEvent, ClientWire, Head, MachineMemory, Open, Opened, Push,
+        PushLimits, ServerEvent, ServerWire,
+    },
+    wires::WIRES,
+};
