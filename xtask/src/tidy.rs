@@ -1,6 +1,7 @@
 //! Rules that review should not have to discuss and that no compiler checks. Each rule is a function from the
 //! files of the project to complaints. Exceptions of a rule are in a list beside it, with the reason.
 
+mod layers;
 mod names;
 mod source;
 mod tree;
@@ -53,7 +54,10 @@ fn check_files(files: &[File]) -> Vec<Complaint> {
         words::banned_words,
     ];
     let each = files.iter().flat_map(|file| rules.iter().flat_map(|rule| rule(file)));
-    each.chain(source::long_files(files)).chain(words::banned_vocabulary(files)).collect()
+    each.chain(source::long_files(files))
+        .chain(words::banned_vocabulary(files))
+        .chain(layers::upward_imports(files))
+        .collect()
 }
 
 impl File {

@@ -1,4 +1,4 @@
-//! What the connections of servers and of clients share: wake-ups, pauses between turns, and waiting calls.
+//! Parts that the connections of servers and of clients share: wake-ups, pauses between turns, ages, and waiting calls.
 
 mod aging;
 mod flight;

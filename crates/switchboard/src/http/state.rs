@@ -1,4 +1,4 @@
-//! What HTTP connections of a server share: its state, and the options of HTTP.
+//! State that the HTTP connections of a server share: that of the server, and the options of HTTP.
 
 use super::{Cors, Hosts, Pages, Rest, Standard, websocket};
 use crate::serving::ServerState;

@@ -43,7 +43,7 @@ const CLOSE: Duration = Duration::from_secs(1);
 /// Buffer size of a connection before its protocol is detected.
 const FIRST_BYTES: usize = 512;
 
-/// What HTTP connections need beside the state of the server.
+/// State for HTTP connections, beside that of the server.
 #[cfg(feature = "http")]
 pub(super) type Http = Arc<crate::http::HttpState>;
 #[cfg(not(feature = "http"))]

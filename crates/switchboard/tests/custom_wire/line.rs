@@ -117,7 +117,7 @@ impl Server {
         }
         Ok(Head {
             method,
-            called: None,
+            undeclared_name: None,
             codec: Codec::Json,
             encoding: Encoding::Identity,
             timeout: None,
