@@ -57,7 +57,7 @@ mod trace;
 pub mod web;
 
 pub use auth::Caller;
-pub use call::{Call, Cx, Identity, Peer, Reply};
+pub use call::{Call, Cx, Extensions, Identity, Peer, Reply};
 pub use client::{
     Attempt, BidiCall, Candidate, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats,
     Explained, Explanation, FailMode, OnewayCall, Parallel, Part, Partitioned, Receipt, Response, Selective,
