@@ -223,6 +223,23 @@ mod tests {
     }
 
     #[test]
+    fn errors_name_the_field_and_the_byte() {
+        let named = |name: &str| Node { name: Some(name.to_owned()), ..node(1) };
+        let mut inner = Node { next: Some(Box::new(named("lost"))), ..node(2) };
+        inner.some = vec![Either::Node(Box::default()), Either::Node(Box::new(named("gone")))];
+        let bytes = write(&Node { children: vec![node(7), inner], ..named("here") });
+        for (name, path) in
+            [("here", "name"), ("lost", "children[1].next.name"), ("gone", "children[1].some[1].name")]
+        {
+            let at = bytes.windows(4).position(|window| window == name.as_bytes()).unwrap();
+            let mut bytes = bytes.clone();
+            bytes[at] = 0xFF;
+            let why = read::<Node>(&bytes).unwrap_err().to_string();
+            assert!(why.starts_with(&format!("field {path}: the text at {} is invalid: ", at - 4)), "{why}");
+        }
+    }
+
+    #[test]
     fn vtables_are_shared_and_everything_is_aligned() {
         let message = Node { children: vec![Node { wide: 1.0, ..node(3) }; 50], ..node(7) };
         let bytes = write(&message);

@@ -2,10 +2,12 @@
 
 mod caller;
 mod ended;
+mod extensions;
 mod messages;
 mod reply;
 
 pub use caller::Caller;
+pub use extensions::Extensions;
 pub use reply::Reply;
 pub(crate) use reply::{ReplyBody, ReplyParts, Streamed, compressed};
 
@@ -77,6 +79,8 @@ struct Context {
     request: Option<Bytes>,
     trace: Option<Arc<Trace>>,
     reply: ReplyStore,
+    /// Allocated for calls that have values.
+    extensions: Option<Box<Extensions>>,
 }
 
 /// Contexts that a thread keeps for later calls. They keep their peers and callers: the next call usually has the same
@@ -330,6 +334,7 @@ impl Cx {
             request: None,
             trace,
             reply: ReplyStore::default(),
+            extensions: None,
         })))
     }
 
@@ -442,6 +447,16 @@ impl Cx {
     /// Returns the metadata of the call, mutably, for layers that add to it.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
         &mut self.context_mut().metadata
+    }
+
+    /// Returns the typed values that layers added to the call.
+    pub fn extensions(&self) -> &Extensions {
+        self.context().extensions.as_deref().unwrap_or(Extensions::EMPTY)
+    }
+
+    /// Returns the typed values of the call, mutably, for a [layer](crate::Layer) that adds one.
+    pub fn extensions_mut(&mut self) -> &mut Extensions {
+        self.context_mut().extensions.get_or_insert_default()
     }
 
     /// Returns the trace of the call: from `traceparent` of the request ([W3C Trace Context]), or a new one if the
@@ -640,6 +655,7 @@ impl Drop for Cx {
         }
         context.trace = None;
         context.has_caller = false;
+        context.extensions = None;
         context.reply.clear();
         // A thread that exits keeps no contexts.
         let _ = CONTEXTS.try_with(|contexts| {

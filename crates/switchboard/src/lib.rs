@@ -68,7 +68,7 @@ mod trace;
 pub mod web;
 pub mod wire;
 
-pub use call::{Call, Caller, Cx, Identity, Peer, Reply};
+pub use call::{Call, Caller, Cx, Extensions, Identity, Peer, Reply};
 pub use client::{
     Attempt, BidiCall, Candidate, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats,
     Explained, Explanation, FailMode, OnewayCall, Parallel, Part, Partitioned, Receipt, Response, Selective,

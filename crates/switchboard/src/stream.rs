@@ -3,6 +3,8 @@
 //! On the server the handler's future is the source of the replies: `HandlerItems` polls it, so a stream needs no task
 //! of its own.
 
+mod source;
+
 use crate::{
     Codec, Cx, Metadata, Result, Status,
     compression::{Message, Packing},
@@ -10,6 +12,7 @@ use crate::{
     runtime,
 };
 use bytes::Bytes;
+use source::Source;
 use std::{
     fmt,
     future::poll_fn,
@@ -88,6 +91,10 @@ pub struct Receiver<T> {
     change: Option<Change>,
     /// Observes the progress of the stream, and may retry it.
     follow: Option<Box<dyn Follow>>,
+    /// Messages that this process produces, instead of those of the queue.
+    source: Option<Source<T>>,
+    /// The stream has failed.
+    is_over: bool,
 }
 
 /// Observes a stream of replies for the balancer that selected its endpoint. If it is dropped before the end, the
@@ -119,6 +126,8 @@ impl<T> Receiver<T> {
             batch: MessageBatch::default(),
             change: None,
             follow: None,
+            source: None,
+            is_over: false,
         }
     }
 
@@ -135,7 +144,7 @@ impl<T> Receiver<T> {
         self
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         let Some(follow) = &mut self.follow else { return self.batch.poll_next(&self.queue, cx) };
         loop {
             match std::task::ready!(follow.poll_again(cx)) {
@@ -170,25 +179,28 @@ impl<T> Receiver<T> {
     /// # Errors
     /// The status with which the call ended, or a message that cannot be decoded. After an error the stream is over.
     pub async fn next(&mut self) -> Result<Option<T>> {
-        match poll_fn(|cx| self.poll_next(cx)).await {
+        if self.source.is_some() {
+            return poll_fn(|cx| self.poll_source(cx)).await.transpose();
+        }
+        match poll_fn(|cx| self.poll_message(cx)).await {
             None => Ok(None),
             Some(Err(status)) => Err(status),
-            Some(Ok(message)) => {
-                let message = self
-                    .queue
-                    .unpack(message)
-                    .and_then(|message| check_reply(&message, self.bytes_max).map(|()| message))
-                    .and_then(|message| match &mut self.change {
-                        None => Ok(message),
-                        Some(change) => change(message),
-                    })
-                    .inspect_err(|status| {
-                        self.batch.clear();
-                        self.queue.close(status.clone());
-                    })?;
-                (self.decode)(self.codec, message).map(Some)
-            }
+            Some(Ok(message)) => self.read(message).map(Some),
         }
+    }
+
+    fn read(&mut self, message: Message) -> Result<T> {
+        let message = (self.queue.unpack(message))
+            .and_then(|message| check_reply(&message, self.bytes_max).map(|()| message))
+            .and_then(|message| match &mut self.change {
+                None => Ok(message),
+                Some(change) => change(message),
+            })
+            .inspect_err(|status| {
+                self.batch.clear();
+                self.queue.close(status.clone());
+            })?;
+        (self.decode)(self.codec, message)
     }
 
     /// Returns metadata that the server sent before its first message; waits until the metadata, a message or the end

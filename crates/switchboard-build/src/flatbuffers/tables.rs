@@ -251,8 +251,13 @@ impl Plan<'_> {
 
     fn read(&self, table: &str) -> TokenStream {
         let (ident, number) = (&self.ident, Literal::usize_unsuffixed(self.number));
+        let field = &self.field.name;
         let read = match &self.shape {
-            Shape::Number(default) => return quote!(#ident: table.inline(#number)?.unwrap_or(#default)),
+            Shape::Number(default) => {
+                return quote! {
+                    #ident: table.inline(#number).map_err(|error| error.in_field(#field))?.unwrap_or(#default)
+                };
+            }
             Shape::Inline => quote!(inline),
             Shape::Inlines => quote!(inlines),
             Shape::References => quote!(all),
@@ -260,7 +265,7 @@ impl Plan<'_> {
             Shape::Union => quote!(union),
             Shape::Unions => quote!(unions),
         };
-        let read = quote!(table.#read(#number)?);
+        let read = quote!(table.#read(#number).map_err(|error| error.in_field(#field))?);
         if self.required {
             let name = format!("{table}.{}", self.field.name);
             return quote! {

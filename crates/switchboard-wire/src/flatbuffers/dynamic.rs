@@ -35,7 +35,7 @@ impl<'a> Table<'a> {
         let Some(at) = self.field(number) else { return Ok(None) };
         let end = at.checked_add(size);
         let bytes = end.and_then(|end| self.position.bytes.get(at..end));
-        bytes.map(Some).ok_or_else(|| Malformed(format!("the message ends within the value at {at}")))
+        bytes.map(Some).ok_or_else(|| Malformed::new(format!("the message ends within the value at {at}")))
     }
 }
 

@@ -3,25 +3,56 @@
 use super::{DEPTH_MAX, GROWTH_MAX, Inline, Referred, Union};
 use std::{cell::Cell, fmt};
 
-/// Reason why bytes are not a valid message.
+/// Longest path in an error, in bytes.
+const PATH_BYTES_MAX: usize = 256;
+
+/// Reason why bytes are not a valid message, with the path of the field.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Malformed(pub(super) String);
+pub struct Malformed(Box<Reason>);
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Reason {
+    /// Path of the field, `orders[3].customer`; empty for the message itself.
+    path: String,
+    why: String,
+}
 
 impl Malformed {
     /// Creates an error with this reason.
     pub fn new(why: impl Into<String>) -> Malformed {
-        Malformed(why.into())
+        Malformed(Box::new(Reason { path: String::new(), why: why.into() }))
     }
 
     /// Creates the error for a missing field that the schema requires.
     pub fn missing(field: &str) -> Malformed {
-        Malformed(format!("required field {field} is missing"))
+        Malformed::new(format!("required field {field} is missing"))
+    }
+
+    /// Adds the field of a table in which the value lies.
+    #[cold]
+    #[must_use]
+    pub fn in_field(mut self, name: &str) -> Malformed {
+        let path = &mut self.0.path;
+        let dot = if path.is_empty() || path.starts_with('[') { "" } else { "." };
+        *path = format!("{name}{dot}{path}");
+        self
+    }
+
+    /// Adds the item of a vector in which the value lies.
+    #[cold]
+    #[must_use]
+    fn in_item(self, index: usize) -> Malformed {
+        self.in_field(&format!("[{index}]"))
     }
 }
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        let Reason { path, why } = &*self.0;
+        match path.len() {
+            0 => f.write_str(why),
+            _ => write!(f, "field {}: {why}", &path[..path.floor_char_boundary(PATH_BYTES_MAX)]),
+        }
     }
 }
 
@@ -55,20 +86,20 @@ impl<'a> Position<'a> {
     pub(super) fn follow(self, at: usize) -> Result<Position<'a>, Malformed> {
         let offset: u32 = self.inline(at)?;
         let to = at.checked_add(offset as usize).filter(|to| *to < self.bytes.len());
-        let to = to.ok_or_else(|| Malformed(format!("the offset at {at} leads out of the message")))?;
+        let to = to.ok_or_else(|| Malformed::new(format!("the offset at {at} leads out of the message")))?;
         Ok(Position { at: to, ..self })
     }
 
     #[inline]
     fn inline<T: Inline>(self, at: usize) -> Result<T, Malformed> {
         let bytes = self.bytes.get(at..).filter(|bytes| bytes.len() >= T::SIZE);
-        bytes.map(T::take).ok_or_else(|| Malformed(format!("the message ends within the value at {at}")))
+        bytes.map(T::take).ok_or_else(|| Malformed::new(format!("the message ends within the value at {at}")))
     }
 
     /// Charges memory for a value.
     fn spend(self, bytes: usize) -> Result<(), Malformed> {
         let left = self.budget.get().checked_sub(bytes).ok_or_else(|| {
-            Malformed(format!("decoding would use more than {GROWTH_MAX} times the size of the message"))
+            Malformed::new(format!("decoding would use more than {GROWTH_MAX} times the size of the message"))
         })?;
         self.budget.set(left);
         Ok(())
@@ -90,7 +121,7 @@ impl<'a> Position<'a> {
     pub fn table_of(self, memory: usize) -> Result<Table<'a>, Malformed> {
         let position = Position { depth: self.depth + 1, ..self };
         if position.depth > DEPTH_MAX {
-            return Err(Malformed(format!("tables lie deeper than {DEPTH_MAX} in one another")));
+            return Err(Malformed::new(format!("tables lie deeper than {DEPTH_MAX} in one another")));
         }
         self.spend(memory)?;
         let back: i32 = self.inline(self.at)?;
@@ -99,7 +130,8 @@ impl<'a> Position<'a> {
             let len: u16 = self.inline(vtable).ok()?;
             self.bytes.get(vtable + 4..vtable.checked_add(usize::from(len))?)
         });
-        let fields = fields.ok_or_else(|| Malformed(format!("the table at {} has no vtable", self.at)))?;
+        let fields =
+            fields.ok_or_else(|| Malformed::new(format!("the table at {} has no vtable", self.at)))?;
         Ok(Table { position, fields })
     }
 
@@ -110,7 +142,7 @@ impl<'a> Position<'a> {
         let (len, first) = (len as usize, self.at + 4);
         let end = len.checked_mul(size).and_then(|bytes| first.checked_add(bytes));
         if end.is_none_or(|end| end > self.bytes.len()) {
-            return Err(Malformed(format!(
+            return Err(Malformed::new(format!(
                 "the vector at {} of {len} extends past the end of the message",
                 self.at
             )));
@@ -126,7 +158,7 @@ impl<'a> Position<'a> {
     pub fn text(self) -> Result<&'a str, Malformed> {
         let (len, first) = self.vector(1, 1)?;
         let text = std::str::from_utf8(&self.bytes[first..first + len]);
-        text.map_err(|why| Malformed(format!("the text at {} is invalid: {why}", self.at)))
+        text.map_err(|why| Malformed::new(format!("the text at {} is invalid: {why}", self.at)))
     }
 }
 
@@ -181,7 +213,11 @@ impl<'a> Table<'a> {
     pub fn all<T: Referred>(&self, number: usize) -> Result<Option<Vec<T>>, Malformed> {
         let Some(position) = self.position(number)? else { return Ok(None) };
         let (len, first) = position.vector(4, size_of::<T>())?;
-        (0..len).map(|item| T::read(position.follow(first + 4 * item)?)).collect::<Result<_, _>>().map(Some)
+        let read = |item| {
+            let read = position.follow(first + 4 * item).and_then(T::read);
+            read.map_err(|error| error.in_item(item))
+        };
+        (0..len).map(read).collect::<Result<_, _>>().map(Some)
     }
 
     /// Reads a union, whose number is in the field before; `None` if it is missing or its number is unknown.
@@ -206,11 +242,12 @@ impl<'a> Table<'a> {
         let (len, first) = position.vector(4, size_of::<T>())?;
         if tags.len() != len {
             let text = format!("the vector at {} has {len} unions and {} tags", position.at, tags.len());
-            return Err(Malformed(text));
+            return Err(Malformed::new(text));
         }
         let items = tags.into_iter().enumerate().filter(|(_, tag)| *tag > 0);
         let read = items.filter_map(|(item, tag)| {
-            position.follow(first + 4 * item).and_then(|position| T::read(tag, position)).transpose()
+            let read = position.follow(first + 4 * item).and_then(|position| T::read(tag, position));
+            read.map_err(|error| error.in_item(item)).transpose()
         });
         read.collect::<Result<_, _>>().map(Some)
     }

@@ -58,14 +58,15 @@ impl Referred for Node {
 
     fn read(at: Position<'_>) -> Result<Node, Malformed> {
         let table = at.table::<Node>()?;
+        let within = |name| move |error: Malformed| error.in_field(name);
         Ok(Node {
-            number: table.inline(0)?.unwrap_or(7),
-            name: table.referred(1)?,
-            next: table.referred(2)?,
-            children: table.all(3)?.unwrap_or_default(),
-            bytes: table.inlines(4)?.unwrap_or_default(),
-            wide: table.inline(5)?.unwrap_or_default(),
-            some: table.unions(7)?.unwrap_or_default(),
+            number: table.inline(0).map_err(within("number"))?.unwrap_or(7),
+            name: table.referred(1).map_err(within("name"))?,
+            next: table.referred(2).map_err(within("next"))?,
+            children: table.all(3).map_err(within("children"))?.unwrap_or_default(),
+            bytes: table.inlines(4).map_err(within("bytes"))?.unwrap_or_default(),
+            wide: table.inline(5).map_err(within("wide"))?.unwrap_or_default(),
+            some: table.unions(7).map_err(within("some"))?.unwrap_or_default(),
         })
     }
 }

@@ -131,3 +131,50 @@ async fn layer_that_panics_ends_its_call_alone() {
         assert_eq!(client.echo().await.unwrap(), [1, 2], "{}", client.wire);
     }
 }
+
+/// A value for the handler.
+#[derive(Debug, PartialEq)]
+struct Tenant(String);
+
+/// Adds the tenant of a call that names one.
+struct Tenants;
+
+impl Layer for Tenants {
+    fn call<'a>(&'a self, mut call: Call, next: Next<'a>) -> BoxFuture<'a, Result<Reply>> {
+        if let Some(tenant) = call.cx().metadata().text("x-tenant").map(str::to_owned) {
+            call.cx_mut().extensions_mut().insert(Tenant(tenant));
+        }
+        next.call(call)
+    }
+}
+
+/// Writes down the tenant that it finds, behind all layers.
+struct Handler(Log);
+
+impl switchboard::Service for Handler {
+    fn info(&self) -> &'static switchboard::ServiceInfo {
+        Probe::default().info()
+    }
+
+    async fn call(&self, call: Call) -> Result<Reply> {
+        let (message, cx) = call.into_one()?;
+        self.0.lock().unwrap().push(format!("{:?}", cx.extensions().get::<Tenant>()));
+        Ok(Reply::one(message, cx))
+    }
+}
+
+#[tokio::test]
+async fn layers_hand_values_to_handlers_for_one_call() {
+    let log = Log::default();
+    let server = Server::new().layer(Tenants).add(Handler(log.clone())).listen("tcp://127.0.0.1:0");
+    let running = server.start().await.unwrap();
+    let channel = Channel::connect(&running.url()).await.unwrap();
+    for tenant in [None, Some("a"), None, Some("b"), None] {
+        let call = support::call::<_, Vec<u8>>(&channel, &ECHO, &vec![1u8]);
+        let call = tenant.into_iter().fold(call, |call, tenant| call.meta("x-tenant", tenant));
+        soon(call).await.unwrap();
+    }
+    let none = || "None".to_owned();
+    let some = |tenant: &str| format!("Some(Tenant({tenant:?}))");
+    assert_eq!(*log.lock().unwrap(), [none(), some("a"), none(), some("b"), none()]);
+}
