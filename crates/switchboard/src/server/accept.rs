@@ -2,9 +2,12 @@
 
 use super::{Open, Shared, Socket, listening::Resolved, mismatch, sockets::next_id};
 #[cfg(feature = "tls")]
-use crate::net::tls::{self, Acceptor, Plaintext};
 use crate::{
-    Limits, Peer,
+    Limits,
+    net::tls::{self, Acceptor, Plaintext},
+};
+use crate::{
+    Peer,
     driver::{Accepted, Connection, DynWire, Wakes},
     metrics::{ConnectionProtocol, PeerCount},
     net::{Io, Listener, Pipe},
