@@ -1,8 +1,8 @@
 //! Balancers: the choice of the endpoint that takes a call.
 //!
-//! A balancer is one file here that implements [`Balance`], with a `BalancerSpec`, and a line in `BALANCERS`. It works on an immutable set of [`Endpoints`] and on the
-//! changing counters of each [`Endpoint`]. It has no clock, no sockets and no source of randomness of its own: the time
-//! and the seed come with each [`Pick`].
+//! A balancer is one file here that implements [`Balance`], with a `BalancerSpec`, and a line in `BALANCERS`. It works
+//! on an immutable set of [`Endpoints`] and on the changing counters of each [`Endpoint`]. It has no clock, no sockets
+//! and no source of randomness of its own: the time and the seed come with each [`Pick`].
 
 mod breaker;
 mod closest;

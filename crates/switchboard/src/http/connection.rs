@@ -24,6 +24,7 @@ use super::{
 use crate::{
     Kind, Limit, Limits, Peer,
     driver::Accepted,
+    guard::admit_wire,
     metrics::ConnectionProtocol,
     net::Io,
     runtime,
@@ -49,6 +50,7 @@ use std::{
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
+use switchboard_wire::{WireId, WireSet};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::watch,
@@ -206,6 +208,8 @@ struct RequestRouter {
     rpcx: Gateway,
     thrift: Thrift,
     upgrades: Upgrades,
+    /// Wires that the listener has enabled.
+    wires: WireSet,
     source: hosts::Source,
     metadata: MetadataLimits,
     /// Longest time without data of a body on HTTP/1.1.
@@ -268,6 +272,7 @@ impl RequestRouter {
             rpcx: Gateway::new(peer, &connection_memory, limits, shard),
             thrift: Thrift::new(peer, &connection_memory, limits, shard),
             upgrades: Upgrades::default(),
+            wires: peer.wires,
             source: hosts::Source::of(peer),
             metadata: MetadataLimits::new(limits),
             silence_max: limits.idle_timeout(),
@@ -335,17 +340,23 @@ impl RequestRouter {
             return self.rest.refused(failure, request.uri());
         }
         if websocket::is_upgrade(&request) {
-            let response = self.upgrades.respond(request, &self.shared, &self.metadata);
+            let response = self.upgrades.respond(request, &self.shared, &self.metadata, self.wires);
             return Box::pin(std::future::ready(Ok(response)));
         }
         if let Some(page) = self.shared.pages.respond(&request) {
             return Box::pin(std::future::ready(Ok(page)));
         }
         if rpcx::is_gateway(&request) {
+            if let Some(disabled) = disabled(self.wires, WireId::RPCX) {
+                return Box::pin(std::future::ready(Ok(disabled)));
+            }
             let response = self.rpcx.clone().respond(request);
             return Box::pin(async move { Ok(response.await) });
         }
         if thrift::is_thrift(&request) {
+            if let Some(disabled) = disabled(self.wires, WireId::THRIFT) {
+                return Box::pin(std::future::ready(Ok(disabled)));
+            }
             let response = self.thrift.clone().respond(request);
             return Box::pin(async move { Ok(response.await) });
         }
@@ -435,6 +446,12 @@ impl RequestRouter {
             Ok(finished(response, trailers, text, kind))
         })
     }
+}
+
+/// Returns the response to a request of a wire that the listener has not enabled, before its body is read.
+pub(super) fn disabled(enabled: WireSet, wire: WireId) -> Option<Response<Reply>> {
+    let status = admit_wire(enabled, Some(wire)).err()?;
+    Some(respond(StatusCode::NOT_IMPLEMENTED, format!("{}\n", status.message())))
 }
 
 /// Returns the kind of an undeclared method as the request indicates it; `None` if the request is not a call.
