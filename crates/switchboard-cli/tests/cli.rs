@@ -183,6 +183,14 @@ fn demo_prints_json_for_programs() {
         "{rows:?}"
     );
     assert!(rows.iter().all(|row| row["us"].as_f64().unwrap() > 0.0), "{rows:?}");
+    // `gRPC-Web` for grpc-web, `HTTP/JSON` for http-json.
+    let plain = |text: &str| {
+        text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
+    };
+    for spec in switchboard::wire::WIRES.iter().filter(|spec| spec.is_served()) {
+        let of_wire = |row: &Value| plain(row["wire"].as_str().unwrap()).starts_with(&plain(spec.name));
+        assert!(rows.iter().any(of_wire), "{} is not in the demo", spec.name);
+    }
     for wire in ["native, TCP", "gRPC, HTTP/2"] {
         for method in ["Greeter.Greet", "Greeter.Watch", "Greeter.Sum", "Greeter.Chat"] {
             let found = rows.iter().any(|row| row["wire"] == wire && row["method"] == method);

@@ -20,3 +20,54 @@ pub static WIRES: &[&WireSpec] = &[
     &thrift::THRIFT,
     &http_wires::WEBSOCKET,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Streams;
+
+    /// The part of a page between two marks that the test writes.
+    const MARKS: [&str; 2] = ["<!-- wires -->\n", "<!-- end of wires -->\n"];
+
+    fn row(spec: &WireSpec) -> String {
+        let yes = |yes: bool| if yes { "yes" } else { "" };
+        let capabilities = &spec.capabilities;
+        let streams = match capabilities.streams {
+            Streams::None => "",
+            Streams::Replies => "of replies",
+            Streams::All => "all",
+        };
+        let codecs: Vec<_> = capabilities.codecs.iter().map(|codec| codec.name()).collect();
+        let codecs =
+            if codecs.len() == crate::Codec::ALL.len() { "all".to_owned() } else { codecs.join(", ") };
+        let cells = [
+            spec.title,
+            streams,
+            yes(capabilities.metadata),
+            yes(capabilities.deadlines),
+            yes(capabilities.push),
+            yes(capabilities.http),
+            yes(spec.is_callable()),
+            &codecs,
+        ];
+        format!("| `{}` | {} |\n", spec.name, cells.join(" | ").replace("  ", " "))
+    }
+
+    #[test]
+    fn the_documentation_has_the_list() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/layers.md");
+        let text = std::fs::read_to_string(page).unwrap();
+        let (before, rest) = text.split_once(MARKS[0]).unwrap();
+        let (listed, behind) = rest.split_once(MARKS[1]).unwrap();
+        let mut table =
+            "| wire | protocol | streams | metadata | deadlines | pushes | in HTTP | channels | codecs |\n\
+                         | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+                .to_owned();
+        table.extend(WIRES.iter().filter(|spec| spec.is_served()).map(|spec| row(spec)));
+        if std::env::var_os("UPDATE_EXPECTED").is_some() {
+            std::fs::write(page, [before, MARKS[0], &table, MARKS[1], behind].concat()).unwrap();
+        } else {
+            assert_eq!(listed, table, "UPDATE_EXPECTED=1 writes the table");
+        }
+    }
+}

@@ -1,8 +1,8 @@
 //! Balancers: the choice of the endpoint that takes a call.
 //!
-//! A balancer is one file here that implements [`Balance`]. It works on an immutable set of [`Endpoints`] and on the
-//! changing counters of each [`Endpoint`]. It has no clock, no sockets and no source of randomness of its own: the time
-//! and the seed come with each [`Pick`].
+//! A balancer is one file here that implements [`Balance`], with a `BalancerSpec`, and a line in `BALANCERS`. It works
+//! on an immutable set of [`Endpoints`] and on the changing counters of each [`Endpoint`]. It has no clock, no sockets
+//! and no source of randomness of its own: the time and the seed come with each [`Pick`].
 
 mod breaker;
 mod closest;
@@ -40,6 +40,46 @@ pub use weighted::WeightedRoundRobin;
 
 use crate::{Code, clock::mix};
 use std::{cell::Cell, sync::Arc, time::Duration};
+
+/// A balancer that URLs select, as `balance=NAME`.
+pub(crate) struct BalancerSpec {
+    pub(crate) name: &'static str,
+    /// Creates the balancer; the error names a missing option.
+    pub(crate) make: fn(&BalancerOptions) -> Result<Arc<dyn Balance>, &'static str>,
+}
+
+/// Options of URLs for balancers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BalancerOptions {
+    /// Location of the client, in degrees.
+    pub(crate) latitude: Option<f64>,
+    pub(crate) longitude: Option<f64>,
+    /// Points of a hash ring per server of mean weight.
+    pub(crate) points: u32,
+}
+
+impl Default for BalancerOptions {
+    fn default() -> BalancerOptions {
+        BalancerOptions { latitude: None, longitude: None, points: 160 }
+    }
+}
+
+/// The default balancer.
+pub(crate) const DEFAULT: &BalancerSpec = &p2c::P2C;
+
+/// All balancers that URLs select, sorted by name.
+pub(crate) const BALANCERS: [&BalancerSpec; 10] = [
+    &ketama::BOUNDED,
+    &closest::CLOSEST,
+    &jump::JUMP,
+    &ketama::KETAMA,
+    &least_active::LEAST_ACTIVE,
+    &p2c::P2C,
+    &ping::PING,
+    &random::RANDOM,
+    &round_robin::ROUND_ROBIN,
+    &weighted::WEIGHTED,
+];
 
 /// Selects the endpoint of a call. All threads call it for every call: it must not wait, nor hold a lock for long.
 pub trait Balance: Send + Sync + 'static {

@@ -24,6 +24,9 @@ struct Combining;
 #[doc = include_str!("../../../docs/configuration.md")]
 struct Configuration;
 
+#[doc = include_str!("../../../docs/extending.md")]
+struct Extending;
+
 #[cfg(feature = "macros")]
 #[doc = include_str!("../../../docs/failures.md")]
 struct Failures;

@@ -88,9 +88,9 @@ pub use metrics::{
     CertificateStats, ConnectionProtocolStats, Latency, MethodStats, PeerStats, ServerStats, TlsStats,
     WireStats,
 };
-pub use net::Address;
 #[cfg(feature = "tls")]
 pub use net::tls::Tls;
+pub use net::{Address, transport};
 pub use payload::Payload;
 pub use push::{Push, Pusher, Pushes};
 pub use runtime::{Runtime, run};

@@ -184,6 +184,18 @@ impl Server {
         self
     }
 
+    /// Accepts connections from `listener`, a transport of the application. `address` is its public address, with the
+    /// options of [`listen`](Self::listen); nothing is bound at it. Connections at an address of `tcp://` or `tls://`
+    /// may use TLS.
+    pub fn listen_on(
+        mut self,
+        address: impl Into<String>,
+        listener: impl crate::transport::Listener,
+    ) -> Server {
+        self.listeners.push(Listening::new(address.into(), Vec::new()).on(Box::new(listener)));
+        self
+    }
+
     /// Listens at `address`, `tcp://HOST:PORT` or `tls://HOST:PORT`, with TLS.
     #[cfg(feature = "tls")]
     pub fn listen_tls(mut self, address: impl Into<String>, tls: Tls) -> Server {
@@ -496,12 +508,15 @@ impl Server {
             Some(path) => (handover::Inherited::request(path).await?, Vec::new()),
         };
         let mut bound = Vec::new();
-        for resolved in listeners {
+        for mut resolved in listeners {
+            let custom = resolved.listener.take();
+            let resolved = resolved;
             let failed = |error| Error::bind(format!("listen on {}: {error}", resolved.address), error);
             #[cfg(feature = "handover")]
-            let listener = match inherited.take(&resolved.address) {
-                Some(socket) => Listener::from_socket(socket).map_err(failed)?,
-                None => Listener::bind(&resolved.address).await.map_err(failed)?,
+            let listener = match (custom, inherited.take(&resolved.address)) {
+                (Some(listener), _) => Listener::Custom(listener, resolved.address.clone()),
+                (None, Some(socket)) => Listener::from_socket(socket).map_err(failed)?,
+                (None, None) => Listener::bind(&resolved.address).await.map_err(failed)?,
             };
             #[cfg(feature = "handover")]
             if self.handover.is_some()
@@ -510,7 +525,10 @@ impl Server {
                 offered.push((handover::key(&resolved.address), socket));
             }
             #[cfg(not(feature = "handover"))]
-            let listener = Listener::bind(&resolved.address).await.map_err(failed)?;
+            let listener = match custom {
+                Some(listener) => Listener::Custom(listener, resolved.address.clone()),
+                None => Listener::bind(&resolved.address).await.map_err(failed)?,
+            };
             let address = resolved.public(listener.address().map_err(failed)?);
             bound.push((listener, address, resolved));
         }

@@ -1,6 +1,16 @@
 //! Selection by geographic distance.
 
-use super::{Balance, Endpoint, Endpoints, Pick};
+use super::{Balance, BalancerSpec, Endpoint, Endpoints, Pick};
+use std::sync::Arc;
+
+/// `balance=closest`.
+pub(super) const CLOSEST: BalancerSpec = BalancerSpec {
+    name: "closest",
+    make: |options| match (options.latitude, options.longitude) {
+        (Some(latitude), Some(longitude)) => Ok(Arc::new(Closest::to(latitude, longitude))),
+        _ => Err("the location of this client is missing: latitude=DEGREES&longitude=DEGREES"),
+    },
+};
 
 /// Selects the endpoint nearest to a location, by the tags `latitude` and `longitude`; at random among equals.
 /// Endpoints without these tags come last.

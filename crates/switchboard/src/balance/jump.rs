@@ -1,8 +1,12 @@
 //! Jump consistent hashing (Lamping and Veach, 2014), compatible with rpcx. It needs no memory and spreads keys evenly;
 //! but removing an endpoint also moves the keys of those after it, so it is for fleets that grow and shrink at the end.
 
-use super::{Balance, Endpoints, Pick, fnv1a};
+use super::{Balance, BalancerSpec, Endpoints, Pick, fnv1a};
 use crate::clock::mix;
+use std::sync::Arc;
+
+/// `balance=jump`.
+pub(super) const JUMP: BalancerSpec = BalancerSpec { name: "jump", make: |_| Ok(Arc::new(Jump)) };
 
 /// Selects the same endpoint for the same key, by jump consistent hashing over the endpoints in the order of their ids.
 /// Calls without a key go to an endpoint at random, by weight.

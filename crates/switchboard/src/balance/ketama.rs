@@ -1,7 +1,18 @@
 //! Consistent hashing on a ring, compatible with libketama: adding or removing an endpoint moves only its own share of
 //! the keys. Clients of any language that build the same ring choose the same servers.
 
-use super::{Balance, Endpoint, Endpoints, Pick, md5};
+use super::{Balance, BalancerSpec, Endpoint, Endpoints, Pick, md5};
+use std::sync::Arc;
+
+/// `balance=ketama`.
+pub(super) const KETAMA: BalancerSpec =
+    BalancerSpec { name: "ketama", make: |options| Ok(Arc::new(Ketama::new().with_points(options.points))) };
+
+/// `balance=bounded`.
+pub(super) const BOUNDED: BalancerSpec = BalancerSpec {
+    name: "bounded",
+    make: |options| Ok(Arc::new(Ketama::new().with_points(options.points).bounded(1.25))),
+};
 
 /// Selects the same endpoint for the same key, on the ring of libketama: the points of a server come from the MD5
 /// digests of `host:port-0`, `host:port-1` and so on, four points per digest, and a key belongs to the first point not

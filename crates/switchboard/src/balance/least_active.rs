@@ -1,6 +1,11 @@
 //! Selection by calls in flight.
 
-use super::{Balance, Endpoints, Pick};
+use super::{Balance, BalancerSpec, Endpoints, Pick};
+use std::sync::Arc;
+
+/// `balance=least_active`.
+pub(super) const LEAST_ACTIVE: BalancerSpec =
+    BalancerSpec { name: "least_active", make: |_| Ok(Arc::new(LeastActive)) };
 
 /// Selects the endpoint with the fewest calls in flight for its weight; at random among equals. Reads all endpoints,
 /// which suits fleets of some dozens; [`P2c`](super::P2c) is nearly as good with any number.

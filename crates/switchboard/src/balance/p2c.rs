@@ -5,7 +5,11 @@
 //! the same server, and decides where the costs differ by less than a factor: one late response must not move all
 //! traffic.
 
-use super::{Balance, Endpoint, Endpoints, Pick};
+use super::{Balance, BalancerSpec, Endpoint, Endpoints, Pick};
+use std::sync::Arc;
+
+/// `balance=p2c`.
+pub(super) const P2C: BalancerSpec = BalancerSpec { name: "p2c", make: |_| Ok(Arc::new(P2c)) };
 
 /// Selects the better of two random endpoints by latency and calls in flight; the default.
 #[derive(Clone, Copy, Debug, Default)]

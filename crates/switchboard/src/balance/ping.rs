@@ -1,7 +1,12 @@
 //! Selection by round-trip time, as rpcx's `WeightedICMP`. The times are measured on the calls, so no privilege to send
 //! ICMP is needed, and processing time in the server counts.
 
-use super::{Balance, Endpoints, Pick, weighted::Turns};
+use super::{Balance, BalancerSpec, Endpoints, Pick, weighted::Turns};
+use std::sync::Arc;
+
+/// `balance=ping`.
+pub(super) const PING: BalancerSpec =
+    BalancerSpec { name: "ping", make: |_| Ok(Arc::new(PingWeighted::default())) };
 
 /// Weighted round robin by round-trip time, with the weights of rpcx: 191 up to 10 ms, then 201 less the milliseconds
 /// up to 200, 1 up to a second, beyond that 0. When every weight is 0, it selects at random.

@@ -1,6 +1,10 @@
 //! Random selection by weight.
 
-use super::{Balance, Endpoints, Pick};
+use super::{Balance, BalancerSpec, Endpoints, Pick};
+use std::sync::Arc;
+
+/// `balance=random`.
+pub(super) const RANDOM: BalancerSpec = BalancerSpec { name: "random", make: |_| Ok(Arc::new(Random)) };
 
 /// Selects an endpoint at random, by weight.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,7 +1,14 @@
 //! Round robin without weights.
 
-use super::{Balance, Endpoints, Pick};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use super::{Balance, BalancerSpec, Endpoints, Pick};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// `balance=round_robin`.
+pub(super) const ROUND_ROBIN: BalancerSpec =
+    BalancerSpec { name: "round_robin", make: |_| Ok(Arc::new(RoundRobin::default())) };
 
 /// Selects one endpoint after the other; a weight matters only when it is 0.
 #[derive(Debug, Default)]

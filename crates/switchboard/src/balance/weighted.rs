@@ -1,7 +1,11 @@
 //! Smooth weighted round robin, as in nginx: shares are exact, and the turns of a heavy endpoint are spread out.
 
-use super::{Balance, Endpoint, Endpoints, Pick};
-use std::sync::{Mutex, PoisonError};
+use super::{Balance, BalancerSpec, Endpoint, Endpoints, Pick};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// `balance=weighted`.
+pub(super) const WEIGHTED: BalancerSpec =
+    BalancerSpec { name: "weighted", make: |_| Ok(Arc::new(WeightedRoundRobin::default())) };
 
 /// Takes turns by weight, spread out: weights of 5, 1 and 1 give `a a b a c a a`.
 #[derive(Debug, Default)]

@@ -17,7 +17,10 @@ use crate::{
     discover::Registry,
     limits::Source,
     near::nearest,
-    net::{Address, Carries, Dialling},
+    net::{
+        Address, Carries, Dialling,
+        transport::{self, ConnectorHandle},
+    },
     runtime,
 };
 #[cfg(feature = "tls")]
@@ -301,6 +304,13 @@ impl ChannelBuilder {
     /// connects to it from inside its own network.
     pub fn file_hosts<H: Into<String>>(mut self, hosts: impl IntoIterator<Item = H>) -> ChannelBuilder {
         self.options.file_hosts = hosts.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Opens the pipes of this channel with `connector`, a transport of the application, to the addresses of the URL. TLS
+    /// and WebSockets run inside them, if the address says so.
+    pub fn connector(mut self, connector: impl transport::Connector) -> ChannelBuilder {
+        self.options.dialling.connector = Some(ConnectorHandle(Arc::new(connector)));
         self
     }
 

@@ -22,8 +22,9 @@ use super::{
     websocket::{self, Upgrades},
 };
 use crate::{
-    Code, Kind, Limit, Limits, Peer, clock, connection::Aging, driver::Accepted, http::HttpState,
-    http_fields::grpc_web_text::Text, metrics::ConnectionProtocol, net::Io, runtime, serving::Drain,
+    Code, Kind, Limit, Limits, Peer, clock, connection::Aging, driver::Accepted, guard::admit_wire,
+    http::HttpState, http_fields::grpc_web_text::Text, metrics::ConnectionProtocol, net::Io, runtime,
+    serving::Drain,
 };
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -45,6 +46,7 @@ use std::{
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
+use switchboard_wire::{WireId, WireSet};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::watch,
@@ -209,6 +211,8 @@ struct RequestRouter {
     rpcx: Gateway,
     thrift: Thrift,
     upgrades: Upgrades,
+    /// Wires that the listener has enabled.
+    wires: WireSet,
     source: hosts::Source,
     metadata: MetadataLimits,
     /// Longest time without data of a body on HTTP/1.1.
@@ -271,6 +275,7 @@ impl RequestRouter {
             rpcx: Gateway::new(peer, &connection_memory, limits, shard),
             thrift: Thrift::new(peer, &connection_memory, limits, shard),
             upgrades: Upgrades::default(),
+            wires: peer.wires,
             source: hosts::Source::of(peer),
             metadata: MetadataLimits::new(limits),
             silence_max: limits.idle_timeout(),
@@ -347,17 +352,23 @@ impl RequestRouter {
             return self.refused(failure, &request);
         }
         if websocket::is_upgrade(&request) {
-            let response = self.upgrades.respond(request, &self.shared, &self.metadata);
+            let response = self.upgrades.respond(request, &self.shared, &self.metadata, self.wires);
             return Box::pin(std::future::ready(Ok(response)));
         }
         if let Some(page) = self.shared.config.pages.respond(&request) {
             return Box::pin(std::future::ready(Ok(page)));
         }
         if rpcx::is_gateway(&request) {
+            if let Some(disabled) = disabled(self.wires, WireId::RPCX) {
+                return Box::pin(std::future::ready(Ok(disabled)));
+            }
             let response = self.rpcx.clone().respond(request);
             return Box::pin(async move { Ok(response.await) });
         }
         if thrift::is_thrift(&request) {
+            if let Some(disabled) = disabled(self.wires, WireId::THRIFT) {
+                return Box::pin(std::future::ready(Ok(disabled)));
+            }
             let response = self.thrift.clone().respond(request);
             return Box::pin(async move { Ok(response.await) });
         }
@@ -449,6 +460,12 @@ impl RequestRouter {
             Ok(finished(response, trailers, text, kind))
         })
     }
+}
+
+/// Returns the response to a request of a wire that the listener has not enabled, before its body is read.
+pub(super) fn disabled(enabled: WireSet, wire: WireId) -> Option<Response<Reply>> {
+    let status = admit_wire(enabled, Some(wire)).err()?;
+    Some(respond(StatusCode::NOT_IMPLEMENTED, format!("{}\n", status.message())))
 }
 
 /// Returns the kind of an undeclared method as the request indicates it; `None` if the request is not a call.

@@ -10,7 +10,7 @@ use super::{
     timeout,
     unary_call::{self, Handler, UnaryCall, notify},
 };
-use crate::{Codec, Kind, Limit, Limits, Metadata, Peer, Result, Status, http::HttpState};
+use crate::{Codec, Kind, Limit, Limits, Metadata, Peer, Result, Status, guard::admit_wire, http::HttpState};
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE},
@@ -77,6 +77,10 @@ impl JsonRpc {
 
     /// Responds to a request. Dropping the future cancels the calls that it waits for.
     pub(super) async fn respond(self, request: Request<MeteredBody>) -> Response<Reply> {
+        if let Err(status) = admit_wire(self.peer.wires, self.peer.wire) {
+            // The body is not read, so the id of the request is unknown.
+            return found(jsonrpc::failure(None, &ErrorObject::from(&status)).into(), &Metadata::new());
+        }
         let (head, body) = request.into_parts();
         if head.method != Method::POST {
             let why = "JSON-RPC is sent with POST".to_owned();

@@ -3,7 +3,7 @@
 
 use super::{
     body::Reply,
-    connection::{Prefixed, respond},
+    connection::{Prefixed, disabled, respond},
     convert::{self, MetadataLimits},
     hosts::Hosts,
     metered_body::MeteredBody,
@@ -13,7 +13,7 @@ use crate::{
     driver::{Accepted, Connection, DynWire},
     http::HttpState,
     metrics::ConnectionProtocol,
-    net::{Carries, JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo},
+    net::{JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo},
 };
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -27,7 +27,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::sync::{Arc, Mutex, PoisonError};
 use switchboard_wire::{
-    WireId, jsonrpc, native, rpcx,
+    WireId, WireSet, jsonrpc, native, rpcx,
     websocket::{self, Deflate},
 };
 
@@ -37,7 +37,7 @@ pub(super) struct Upgrades(Arc<Mutex<Option<Upgrade>>>);
 
 pub(super) struct Upgrade {
     on: OnUpgrade,
-    carries: Carries,
+    wire: WireId,
     deflate: Option<Deflate>,
     metadata: Metadata,
 }
@@ -63,6 +63,7 @@ impl Upgrades {
         mut request: Request<MeteredBody>,
         shared: &HttpState,
         limits: &MetadataLimits,
+        enabled: WireSet,
     ) -> Response<Reply> {
         let headers = request.headers();
         let text =
@@ -93,6 +94,14 @@ impl Upgrades {
         };
         let offers = |protocol| has_token(headers, &SEC_WEBSOCKET_PROTOCOL, protocol);
         let protocol = [WEBSOCKET_PROTOCOL, JSONRPC_PROTOCOL].into_iter().find(|protocol| offers(protocol));
+        let wire = match protocol {
+            Some(WEBSOCKET_PROTOCOL) => WireId::NATIVE,
+            None if request.uri().path() == rpcx::PATH => WireId::RPCX,
+            _ => WireId::JSON_RPC,
+        };
+        if let Some(disabled) = disabled(enabled, wire) {
+            return disabled;
+        }
         let extensions =
             headers.get_all(SEC_WEBSOCKET_EXTENSIONS).iter().filter_map(|value| value.to_str().ok());
         let deflate = if shared.config.websockets.deflate { Deflate::answer(extensions) } else { None };
@@ -110,12 +119,7 @@ impl Upgrades {
             into.insert(SEC_WEBSOCKET_EXTENSIONS, answer);
         }
         let deflate = deflate.map(|(agreed, _)| agreed);
-        let carries = match protocol {
-            Some(WEBSOCKET_PROTOCOL) => Carries::Native,
-            None if request.uri().path() == rpcx::PATH => Carries::Bytes,
-            _ => Carries::JsonRpc,
-        };
-        let upgrade = Upgrade { on: hyper::upgrade::on(&mut request), carries, deflate, metadata };
+        let upgrade = Upgrade { on: hyper::upgrade::on(&mut request), wire, deflate, metadata };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
         response
     }
@@ -142,33 +146,31 @@ impl Upgrade {
         let mut input = BytesMut::from(&parts.read_buf[..]);
         input.extend_from_slice(&first);
         let accepted = |io, input| {
-            let accepted = accepted(io, input);
+            let mut accepted = accepted(io, input);
+            accepted.peer.wire = Some(self.wire);
             accepted.shared.speaks(accepted.peer.connection, ConnectionProtocol::WEBSOCKET);
             accepted
         };
         let pipe = |io, input| Box::new(WebSocketIo::server(io, input, self.deflate));
-        match self.carries {
-            Carries::Native => {
-                let mut accepted = accepted(pipe(io, input), BytesMut::new());
-                accepted.peer.wire = Some(WireId::NATIVE);
+        match self.wire {
+            WireId::NATIVE => {
+                let accepted = accepted(pipe(io, input), BytesMut::new());
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
                 let encodings = accepted.shared.compression.encodings();
                 let wire = native::Server::new(limits, table).with_encodings(encodings);
                 Connection::new(accepted, wire).inside_websocket().await;
             }
-            Carries::Bytes => {
+            WireId::RPCX => {
                 // Go clients send their messages as text messages.
                 let pipe = Box::new(pipe(io, input).of_any_kind());
-                let mut accepted = accepted(pipe, BytesMut::new());
-                accepted.peer.wire = Some(WireId::RPCX);
+                let accepted = accepted(pipe, BytesMut::new());
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
                 let encodings = accepted.shared.compression.encodings();
                 let wire: DynWire = Box::new(rpcx::Server::new(limits, table).with_encodings(encodings));
                 Box::pin(Connection::new(accepted, wire).inside_websocket()).await;
             }
-            Carries::JsonRpc => {
-                let mut accepted = accepted(io, input);
-                accepted.peer.wire = Some(WireId::JSON_RPC);
+            _ => {
+                let accepted = accepted(io, input);
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
                 let wire = jsonrpc::Server::websocket(limits, table, self.metadata, self.deflate);
                 let wire: DynWire = Box::new(wire);

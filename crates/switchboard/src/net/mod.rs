@@ -6,6 +6,7 @@ pub(crate) mod memory;
 mod stream;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
+pub mod transport;
 mod websocket;
 
 pub use address::Address;

@@ -1,6 +1,9 @@
 //! TCP, Unix sockets and memory pipes behind one type.
 
-use super::{Address, Carries, WebSocketIo, memory};
+use super::{
+    Address, Carries, WebSocketIo, memory,
+    transport::{self, ConnectorHandle},
+};
 use crate::{Result, Status};
 use std::{
     io::{self, IoSlice},
@@ -60,6 +63,7 @@ pub(crate) fn poll_write_parts(
 
 /// A pipe that is not registered with a runtime yet, so that the worker that will drive it can adopt it.
 pub(crate) enum Pipe {
+    Custom(Box<dyn transport::Pipe>),
     Memory(tokio::io::DuplexStream),
     Tcp(std::net::TcpStream),
     Unix(std::os::unix::net::UnixStream),
@@ -70,13 +74,14 @@ impl Pipe {
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         match self {
             Pipe::Tcp(stream) => stream.local_addr().ok(),
-            Pipe::Memory(_) | Pipe::Unix(_) => None,
+            Pipe::Custom(_) | Pipe::Memory(_) | Pipe::Unix(_) => None,
         }
     }
 
     /// Registers the pipe with the runtime of this thread.
     pub(crate) fn adopt(self) -> io::Result<Box<dyn Io>> {
         Ok(match self {
+            Pipe::Custom(pipe) => Box::new(pipe),
             Pipe::Memory(stream) => Box::new(stream),
             Pipe::Tcp(stream) => Box::new(TcpStream::from_std(stream)?),
             Pipe::Unix(stream) => Box::new(UnixStream::from_std(stream)?),
@@ -86,6 +91,8 @@ impl Pipe {
 
 /// Accepts pipes at an address.
 pub(crate) enum Listener {
+    /// A listener of the application, with the address that it stands for.
+    Custom(Box<dyn transport::Listener>, Address),
     Memory(memory::Listener),
     Tcp(TcpListener),
     Unix(UnixListener, std::path::PathBuf),
@@ -138,13 +145,14 @@ impl Listener {
         use std::os::fd::AsFd;
         match self {
             Listener::Tcp(listener) => listener.as_fd().try_clone_to_owned().map(Some),
-            Listener::Memory(_) | Listener::Unix(..) => Ok(None),
+            Listener::Custom(..) | Listener::Memory(_) | Listener::Unix(..) => Ok(None),
         }
     }
 
     /// Returns the bound address, with the port that the system chose.
     pub(crate) fn address(&self) -> io::Result<Address> {
         Ok(match self {
+            Listener::Custom(_, address) => address.clone(),
             Listener::Memory(listener) => Address::Memory(listener.name().to_owned()),
             Listener::Tcp(listener) => {
                 let address = listener.local_addr()?;
@@ -157,6 +165,10 @@ impl Listener {
     /// Returns the next pipe and the peer's address. Cancel safe.
     pub(crate) async fn accept(&mut self) -> io::Result<(Pipe, String, Option<SocketAddr>)> {
         match self {
+            Listener::Custom(listener, _) => {
+                let (pipe, peer) = listener.accept().await?;
+                Ok((Pipe::Custom(pipe), peer, None))
+            }
             Listener::Memory(listener) => {
                 let pipe = listener.accept().await?;
                 Ok((Pipe::Memory(pipe), format!("memory://{}", listener.name()), None))
@@ -208,43 +220,30 @@ pub(crate) struct Dialling {
     pub(crate) carries: Carries,
     /// Offers compression of messages on WebSockets.
     pub(crate) deflate: bool,
+    /// Opens the pipes instead of the transport of the address.
+    pub(crate) connector: Option<ConnectorHandle>,
 }
 
 /// Opens a pipe within `limit`, including the TLS handshake.
 ///
 /// # Errors
 /// Returns `Unavailable` with the phase, the peer and the cause; a retry is safe.
-pub(crate) async fn dial(
-    address: &Address,
-    Dialling { tls, carries, deflate }: &Dialling,
-    limit: Duration,
-) -> Result<Box<dyn Io>> {
+pub(crate) async fn dial(address: &Address, dialling: &Dialling, limit: Duration) -> Result<Box<dyn Io>> {
     let failed = |why: String| {
         Status::unavailable(format!("connect to {address}: {why}"))
             .with_origin(crate::Origin::Connection)
             .with_retry(crate::Retry::Safe)
     };
+    let Dialling { tls, carries, deflate, .. } = dialling;
     let dialled = async {
+        let pipe = open(address, dialling).await?;
         Ok::<Box<dyn Io>, io::Error>(match address {
-            Address::Memory(name) => Box::new(memory::dial(name).await?),
-            Address::Tcp(host, port) | Address::Tls(host, port) => {
-                // Every address of the host is tried in turn, under one time limit.
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                stream.set_nodelay(true)?;
-                let stream = of_another(stream)?;
-                match address {
-                    Address::Tls(..) => secure(Box::new(stream), host, tls.as_ref()).await?,
-                    _ => Box::new(stream),
-                }
-            }
-            Address::Unix(path) => Box::new(UnixStream::connect(path).await?),
+            Address::Memory(_) | Address::Tcp(..) | Address::Unix(_) => pipe,
+            Address::Tls(host, _) => secure(pipe, host, tls.as_ref()).await?,
             Address::WebSocket(host, port, path) | Address::WebSocketTls(host, port, path) => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                stream.set_nodelay(true)?;
-                let stream: Box<dyn Io> = Box::new(of_another(stream)?);
                 let (scheme, stream) = match address.is_tls() {
-                    true => ("https", secure(stream, host, tls.as_ref()).await?),
-                    false => ("http", stream),
+                    true => ("https", secure(pipe, host, tls.as_ref()).await?),
+                    false => ("http", pipe),
                 };
                 let origin = match host.contains(':') {
                     true => format!("{scheme}://[{host}]:{port}"),
@@ -259,6 +258,26 @@ pub(crate) async fn dial(
         Ok(Err(error)) => Err(failed(error.to_string()).with_source(error)),
         Err(_) => Err(failed(format!("no response within {limit:?} (connect_timeout)"))),
     }
+}
+
+/// Opens the pipe to an address, without TLS and WebSocket.
+async fn open(address: &Address, dialling: &Dialling) -> io::Result<Box<dyn Io>> {
+    if let Some(ConnectorHandle(connector)) = &dialling.connector {
+        return Ok(Box::new(connector.connect(address).await?));
+    }
+    Ok(match address {
+        Address::Memory(name) => Box::new(memory::dial(name).await?),
+        Address::Unix(path) => Box::new(UnixStream::connect(path).await?),
+        Address::Tcp(host, port)
+        | Address::Tls(host, port)
+        | Address::WebSocket(host, port, _)
+        | Address::WebSocketTls(host, port, _) => {
+            // Every address of the host is tried in turn, under one time limit.
+            let stream = TcpStream::connect((host.as_str(), *port)).await?;
+            stream.set_nodelay(true)?;
+            Box::new(of_another(stream)?)
+        }
+    })
 }
 
 #[cfg(feature = "tls")]

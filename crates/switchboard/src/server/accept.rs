@@ -2,9 +2,12 @@
 
 use super::{listening::Resolved, mismatch};
 #[cfg(feature = "tls")]
-use crate::net::tls::{self, Acceptor, Plaintext};
 use crate::{
-    Limits, Peer, clock,
+    Limits,
+    net::tls::{self, Acceptor, Plaintext},
+};
+use crate::{
+    Peer, clock,
     connection::{Aging, Wakes},
     driver::{Accepted, Connection, DynWire, LINGER},
     metrics::{ConnectionCounters, ConnectionProtocol, PeerCount, next_id},

@@ -2,7 +2,11 @@
 
 #[cfg(feature = "tls")]
 use crate::net::tls::{Acceptor, Plaintext, Tls};
-use crate::{Error, Limit, Limits, Status, limits::Source, net::Address};
+use crate::{
+    Error, Limit, Limits, Status,
+    limits::Source,
+    net::{Address, transport::Listener},
+};
 use std::sync::Arc;
 use switchboard_wire::{WireSet, sniff::Protocol};
 
@@ -12,12 +16,15 @@ pub(super) struct Listening {
     limits: Vec<(Limit, u64)>,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
+    /// Accepts the pipes instead of the transport of the address.
+    listener: Option<Box<dyn Listener>>,
 }
 
 /// Parsed settings of a listener.
 pub(super) struct Resolved {
     pub(super) address: Address,
     pub(super) limits: Arc<Limits>,
+    pub(super) listener: Option<Box<dyn Listener>>,
     /// Enabled wires.
     pub(super) wires: WireSet,
     #[cfg(feature = "tls")]
@@ -42,7 +49,13 @@ impl Listening {
             limits,
             #[cfg(feature = "tls")]
             tls: None,
+            listener: None,
         }
+    }
+
+    pub(super) fn on(mut self, listener: Box<dyn Listener>) -> Listening {
+        self.listener = Some(listener);
+        self
     }
 
     #[cfg(feature = "tls")]
@@ -79,6 +92,7 @@ impl Listening {
         Ok(Resolved {
             address,
             limits: Arc::new(limits),
+            listener: self.listener,
             wires,
             #[cfg(feature = "tls")]
             acceptor,

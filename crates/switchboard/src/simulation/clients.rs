@@ -119,3 +119,12 @@ fn options(wire: &Wire, random: &Random) -> String {
     }
     options
 }
+
+#[test]
+fn every_balancer_is_simulated() {
+    let names = crate::balance::BALANCERS.map(|spec| spec.name);
+    // It needs a location.
+    for name in names.into_iter().filter(|name| *name != "closest") {
+        assert!(BALANCERS.contains(&name), "{name}");
+    }
+}

@@ -148,3 +148,30 @@ impl Wire {
         }
     }
 }
+
+mod tests {
+    use super::*;
+    use switchboard_wire::WireId;
+
+    #[test]
+    fn every_wire_of_channels_is_simulated() {
+        let of = |wire: &Wire| {
+            let name = wire.options.strip_prefix("wire=").unwrap_or("native");
+            WireId::named(name.split('&').next().unwrap_or(name)).unwrap()
+        };
+        for id in WireId::built_in_all().filter(|id| id.spec().is_callable()) {
+            let is_in_this_build =
+                cfg!(feature = "http") || id.spec().server.is_some() && id != WireId::JSON_RPC;
+            assert!(!is_in_this_build || WIRES.iter().any(|wire| of(wire) == id), "{id} is not simulated");
+        }
+        for wire in WIRES {
+            let (capabilities, name) = (&of(wire).spec().capabilities, wire.name());
+            assert!(capabilities.codecs.contains(&wire.codec), "{name}: {}", wire.codec);
+            assert!(!wire.metadata || capabilities.metadata, "{name}: metadata");
+            let has_all = capabilities.streams == switchboard_wire::spec::Streams::All;
+            assert!(!wire.streams.requests || has_all, "{name}: streams");
+            let most = capabilities.message_bytes_max;
+            assert!(most.is_none_or(|most| wire.bytes_max <= most), "{name}: messages");
+        }
+    }
+}

@@ -22,7 +22,7 @@ const MESSAGE_BYTES_MAX: u32 = 64 << 10;
 /// Longest line: a message, and its number and method.
 const LINE_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize + 1024;
 
-pub static LINE: WireSpec = WireSpec {
+pub(crate) static LINE: WireSpec = WireSpec {
     title: "lines of text",
     sniff: Some(|prefix| starts(prefix, b"line ")),
     server: Some(|setup| Box::new(Server { limits: setup.limits, table: setup.table, ..Server::default() })),

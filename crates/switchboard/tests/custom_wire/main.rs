@@ -28,10 +28,14 @@ async fn echo(channel: &Channel) -> Result<Vec<u8>> {
     soon(call).await.map(switchboard::Response::into_inner)
 }
 
+/// Sends these bytes and returns the response until the server closes the connection; it is reported that nothing
+/// follows, unless the bytes are a request of HTTP.
 async fn said(running: &Running, text: &str) -> String {
     let mut stream = TcpStream::connect(running.url().trim_start_matches("tcp://")).await.unwrap();
     stream.write_all(text.as_bytes()).await.unwrap();
-    stream.shutdown().await.unwrap();
+    if !text.contains("HTTP/1.1") {
+        stream.shutdown().await.unwrap();
+    }
     let mut response = String::new();
     // Closing a connection with unread bytes resets it.
     let _ = soon(stream.read_to_string(&mut response)).await;
@@ -129,4 +133,23 @@ async fn wires_that_cannot_be_used_are_errors_of_the_start() {
     assert!(error.to_string().contains("\"grpc\": the name is in use"), "{error}");
     let error = Channel::builder("tcp://127.0.0.1:1").wire(&SAME).lazy().unwrap_err();
     assert!(error.message().contains("in use"), "{error}");
+}
+
+#[tokio::test]
+async fn wires_inside_http_are_rejected_before_their_bodies_are_read() {
+    let running = start(Server::minimal(), "tcp://127.0.0.1:0").await;
+    for head in [
+        "POST /rpc HTTP/1.1\r\ncontent-type: application/json\r\n",
+        "POST /x HTTP/1.1\r\ncontent-type: application/x-thrift\r\n",
+        "POST / HTTP/1.1\r\nx-rpcx-servicepath: test.Probe\r\nx-rpcx-servicemethod: Echo\r\n",
+        "GET /_rpcx_ HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+         sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n",
+    ] {
+        let request = format!("{head}host: localhost\r\nconnection: close\r\n\r\n");
+        let response = said(&running, &request).await;
+        // Every response of JSON-RPC has the status 200.
+        let status = if head.contains("json") { "200" } else { "501" };
+        assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{head}: {response}");
+        assert!(response.contains("enabled: connect, grpc, native (wires)"), "{head}: {response}");
+    }
 }

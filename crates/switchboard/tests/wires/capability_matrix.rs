@@ -1,6 +1,10 @@
 //! Features that a wire cannot express, with the reasons: the only differences that the test allows.
 
-use switchboard::Kind;
+use crate::wires::CHANNELS;
+use switchboard::{
+    Kind,
+    wire::{Streams, WIRES},
+};
 
 /// A feature that some wires cannot express.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -157,6 +161,28 @@ impl Capability {
             Kind::ServerStream => Capability::ReplyStreams,
             Kind::ClientStream => Capability::RequestStreams,
             Kind::Bidi => Capability::StreamsBothWays,
+        }
+    }
+}
+
+#[test]
+fn the_capabilities_of_a_wire_are_those_of_its_channels() {
+    for spec in WIRES {
+        let channels: Vec<_> = CHANNELS.iter().filter(|(_, wire, _)| *wire == spec.name).collect();
+        if channels.is_empty() {
+            // Thrift has messages of its own, which its tests compare; the others have no channels.
+            assert!(!spec.is_callable() || spec.name == "thrift", "{} has no channel here", spec.name);
+            continue;
+        }
+        let some_has = |capability| channels.iter().any(|(name, ..)| !lacks(name, capability));
+        let capabilities = &spec.capabilities;
+        for (has, capability) in [
+            (capabilities.metadata, Capability::RequestMetadata),
+            (capabilities.deadlines, Capability::Deadline),
+            (capabilities.streams != Streams::None, Capability::ReplyStreams),
+            (capabilities.streams == Streams::All, Capability::RequestStreams),
+        ] {
+            assert_eq!(some_has(capability), has, "{}: {capability:?}", spec.name);
         }
     }
 }

@@ -3,10 +3,7 @@
 use super::{super::Begin, ejection::Ejecting};
 use crate::{
     Result, Status,
-    balance::{
-        Balance, Breaking, Closest, Endpoint, Jump, Ketama, LeastActive, P2c, PingWeighted, Random,
-        RoundRobin, Sticky, WeightedRoundRobin,
-    },
+    balance::{self, BALANCERS, Balance, BalancerOptions, BalancerSpec, Breaking, Endpoint, Sticky},
     near::nearest,
 };
 use bytes::Bytes;
@@ -46,23 +43,9 @@ enum Key {
 
 #[derive(Clone)]
 enum Balancer {
-    Named(&'static str),
+    Named(&'static BalancerSpec),
     User(Arc<dyn Balance>),
 }
-
-/// Names of balancers in URLs.
-const BALANCERS: [&str; 10] = [
-    "bounded",
-    "closest",
-    "jump",
-    "ketama",
-    "least_active",
-    "p2c",
-    "ping",
-    "random",
-    "round_robin",
-    "weighted",
-];
 
 const FAIL_MODES: [(&str, FailMode); 4] = [
     ("failbackup", FailMode::Failbackup),
@@ -76,9 +59,7 @@ const FAIL_MODES: [(&str, FailMode); 4] = [
 pub(in super::super) struct Policy {
     balancer: Balancer,
     sticky: bool,
-    latitude: Option<f64>,
-    longitude: Option<f64>,
-    points: u32,
+    balancer_options: BalancerOptions,
     key: Key,
     pub(super) fail: FailMode,
     pub(super) retries: u32,
@@ -103,11 +84,9 @@ pub(in super::super) struct Policy {
 impl Default for Policy {
     fn default() -> Policy {
         Policy {
-            balancer: Balancer::Named("p2c"),
+            balancer: Balancer::Named(balance::DEFAULT),
             sticky: false,
-            latitude: None,
-            longitude: None,
-            points: 160,
+            balancer_options: BalancerOptions::default(),
             key: Key::OfCall,
             fail: FailMode::Failover,
             // The default of rpcx.
@@ -141,7 +120,9 @@ impl Policy {
         let span =
             || super::super::options::duration(value).ok_or_else(|| "a number with ms or s".to_owned());
         match name {
-            "balance" => self.balancer = Balancer::Named(one_of(value, BALANCERS.map(|name| (name, name)))?),
+            "balance" => {
+                self.balancer = Balancer::Named(one_of(value, BALANCERS.map(|spec| (spec.name, spec)))?);
+            }
             "breaker" => self.set_breaker(if value == "off" { 0 } else { number(1_000_000)? }),
             "budget" => self.budget_percent = number(1000)?,
             "eject" => self.ejecting.percent_max = number(100)?,
@@ -164,11 +145,15 @@ impl Policy {
                     .ok()
                     .filter(|degrees: &f64| degrees.abs() <= most)
                     .ok_or_else(|| format!("degrees from -{most} to {most}"))?;
-                let of = if name == "latitude" { &mut self.latitude } else { &mut self.longitude };
+                let of = if name == "latitude" {
+                    &mut self.balancer_options.latitude
+                } else {
+                    &mut self.balancer_options.longitude
+                };
                 *of = Some(degrees);
             }
             "min_working" => self.min_working = number(1_000_000)?,
-            "points" => self.points = number(4000)?,
+            "points" => self.balancer_options.points = number(4000)?,
             "retries" => self.retries = number(100)?,
             "slow_start" => self.slow_start_ns = span()?.as_nanos() as u64,
             "sticky" => self.sticky = one_of(value, [("false", false), ("true", true)])?,
@@ -219,25 +204,10 @@ impl Policy {
     /// # Errors
     /// `InvalidArgument` when a required option is missing.
     pub(super) fn balancer(&self) -> Result<Arc<dyn Balance>> {
-        let ketama = Ketama::new().with_points(self.points);
-        let balancer: Arc<dyn Balance> = match &self.balancer {
+        let balancer = match &self.balancer {
             Balancer::User(balancer) => balancer.clone(),
-            Balancer::Named("bounded") => Arc::new(ketama.bounded(1.25)),
-            Balancer::Named("closest") => match (self.latitude, self.longitude) {
-                (Some(latitude), Some(longitude)) => Arc::new(Closest::to(latitude, longitude)),
-                _ => {
-                    let text = "balance=closest needs the location of this client: latitude=DEGREES&longitude=DEGREES";
-                    return Err(Status::invalid_argument(text));
-                }
-            },
-            Balancer::Named("jump") => Arc::new(Jump),
-            Balancer::Named("ketama") => Arc::new(ketama),
-            Balancer::Named("least_active") => Arc::new(LeastActive),
-            Balancer::Named("ping") => Arc::new(PingWeighted::default()),
-            Balancer::Named("random") => Arc::new(Random),
-            Balancer::Named("round_robin") => Arc::new(RoundRobin::default()),
-            Balancer::Named("weighted") => Arc::new(WeightedRoundRobin::default()),
-            Balancer::Named(_) => Arc::new(P2c),
+            Balancer::Named(spec) => (spec.make)(&self.balancer_options)
+                .map_err(|missing| Status::invalid_argument(format!("balance={}: {missing}", spec.name)))?,
         };
         Ok(if self.sticky { Arc::new(Sticky::new(balancer)) } else { balancer })
     }
@@ -245,7 +215,7 @@ impl Policy {
     /// Settings that affect calls, for humans.
     pub(super) fn rules(&self) -> Vec<(&'static str, String)> {
         let balancer = match &self.balancer {
-            Balancer::Named(name) => name,
+            Balancer::Named(spec) => spec.name,
             Balancer::User(_) => "set by the program",
         };
         let fail = FAIL_MODES.iter().find(|(_, mode)| *mode == self.fail).map_or("", |(name, _)| name);
@@ -351,9 +321,10 @@ mod tests {
         assert!(policy.set("fail", "fallover").unwrap_err().ends_with("(did you mean failover?)"));
         assert!(!policy.set("fail", "none of these").unwrap_err().contains("mean"));
         assert_eq!(policy.set("unknown", "x"), Ok(false));
-        for name in BALANCERS {
-            assert_eq!(policy.set("balance", name), Ok(true));
-            assert_eq!(policy.balancer().is_ok(), name != "closest");
+        assert!(BALANCERS.is_sorted_by_key(|spec| spec.name));
+        for spec in BALANCERS {
+            assert_eq!(policy.set("balance", spec.name), Ok(true));
+            assert_eq!(policy.balancer().is_ok(), spec.name != "closest");
         }
     }
 
