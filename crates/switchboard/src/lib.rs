@@ -49,6 +49,7 @@ pub mod runtime;
 pub mod server;
 pub mod service;
 #[cfg(test)]
+#[cfg(feature = "wires")]
 mod simulation;
 pub mod stream;
 mod trace;
