@@ -13,19 +13,30 @@
 // Disallowed methods of time types, see clippy.toml: no peer can choose a time that makes them panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+#[cfg(feature = "baidu")]
 pub mod baidu;
 mod base64;
+#[cfg(feature = "erpc")]
 pub mod erpc;
 pub mod flatbuffers;
+#[cfg_attr(
+    not(all(feature = "baidu", feature = "erpc", feature = "kiss")),
+    allow(dead_code, unused_imports, reason = "the wires that are left out use the rest")
+)]
 mod foreign;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+#[cfg_attr(
+    not(all(feature = "baidu", feature = "erpc", feature = "kiss")),
+    allow(dead_code, unused_imports, reason = "the wires that are left out use the rest")
+)]
 mod gzip;
 pub mod http_rule;
 pub mod http_text;
 pub mod http_wires;
 pub mod input;
 pub mod jsonrpc;
+#[cfg(feature = "kiss")]
 pub mod kiss;
 pub mod limits;
 pub mod metadata;
@@ -33,9 +44,21 @@ pub mod method;
 pub mod native;
 pub mod outbox;
 pub mod outgoing;
+#[cfg_attr(
+    not(all(feature = "baidu", feature = "erpc", feature = "kiss")),
+    allow(dead_code, unused_imports, reason = "the wires that are left out use the rest")
+)]
 mod pending;
+#[cfg_attr(
+    not(all(feature = "baidu", feature = "erpc", feature = "kiss")),
+    allow(dead_code, unused_imports, reason = "the wires that are left out use the rest")
+)]
 mod proto;
 pub mod rpcx;
+#[cfg_attr(
+    not(all(feature = "baidu", feature = "erpc", feature = "kiss")),
+    allow(dead_code, unused_imports, reason = "the wires that are left out use the rest")
+)]
 mod snappy;
 pub mod sniff;
 pub mod spec;

@@ -1,22 +1,40 @@
-//! The list of wires. Adding one is a folder with its [`WireSpec`] and a line here.
+//! The list of wires. Adding one is a folder with its [`WireSpec`] and a line here; those of other frameworks have a
+//! feature each.
 
-use crate::{baidu, erpc, http_wires, jsonrpc, kiss, native, rpcx, spec::WireSpec, thrift};
+#[cfg(feature = "baidu")]
+use crate::baidu;
+#[cfg(feature = "erpc")]
+use crate::erpc;
+#[cfg(feature = "kiss")]
+use crate::kiss;
+#[cfg(feature = "rpcx")]
+use crate::rpcx;
+#[cfg(feature = "thrift")]
+use crate::thrift;
+use crate::{http_wires, jsonrpc, native, spec::WireSpec};
 
 /// All wires of this build, sorted by name.
 pub static WIRES: &[&WireSpec] = &[
+    #[cfg(feature = "baidu")]
     &baidu::BAIDU_STD,
     &http_wires::CONNECT,
+    #[cfg(feature = "erpc")]
     &erpc::ERPC,
     &http_wires::GRPC,
     &http_wires::GRPC_WEB,
     &http_wires::HTTP_JSON,
+    #[cfg(feature = "baidu")]
     &baidu::HULU,
     &jsonrpc::JSON_RPC,
+    #[cfg(feature = "kiss")]
     &kiss::KISS,
     &http_wires::LOCAL,
     &native::NATIVE,
+    #[cfg(feature = "rpcx")]
     &rpcx::RPCX,
+    #[cfg(feature = "baidu")]
     &baidu::SOFA,
+    #[cfg(feature = "thrift")]
     &thrift::THRIFT,
     &http_wires::WEBSOCKET,
 ];

@@ -60,6 +60,7 @@ pub mod server;
 pub mod service;
 mod serving;
 #[cfg(test)]
+#[cfg(feature = "wires")]
 mod simulation;
 pub mod stream;
 mod trace;

@@ -40,7 +40,10 @@ impl Wire {
     pub(super) const GRPC: Wire = Wire::of(WireId::GRPC, "grpc");
     pub(super) const JSON_RPC: Wire = Wire::of(WireId::JSON_RPC, "jsonrpc");
     pub(super) const NATIVE: Wire = Wire::of(WireId::NATIVE, "native");
-    pub(super) const THRIFT: Wire = Wire::of(WireId::THRIFT, "thrift");
+    pub(super) const THRIFT: Wire = match WireId::THRIFT {
+        Some(id) => Wire::of(id, "thrift"),
+        None => panic!("the feature `wires` is on"),
+    };
 
     const fn of(id: WireId, name: &'static str) -> Wire {
         Wire { name, id }

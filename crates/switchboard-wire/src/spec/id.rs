@@ -42,23 +42,31 @@ impl WireId {
     pub const LOCAL: WireId = WireId::built_in("local");
     /// The native wire.
     pub const NATIVE: WireId = WireId::built_in("native");
-    /// rpcx.
-    pub const RPCX: WireId = WireId::built_in("rpcx");
-    /// Apache Thrift.
-    pub const THRIFT: WireId = WireId::built_in("thrift");
+    /// rpcx, if it is in this build.
+    pub const RPCX: Option<WireId> = WireId::in_build("rpcx");
+    /// Apache Thrift, if it is in this build.
+    pub const THRIFT: Option<WireId> = WireId::in_build("thrift");
     /// Label of calls inside WebSockets.
     pub const WEBSOCKET: WireId = WireId::built_in("websocket");
 
     /// Returns the number of a wire in [`WIRES`]; fails to compile for another name.
     const fn built_in(name: &str) -> WireId {
+        match WireId::in_build(name) {
+            Some(id) => id,
+            None => panic!("no wire has this name"),
+        }
+    }
+
+    /// Returns the number of a wire in [`WIRES`].
+    const fn in_build(name: &str) -> Option<WireId> {
         let mut at = 0;
         while at < WIRES.len() {
             if is_same(WIRES[at].name, name) {
-                return WireId(at as u8);
+                return Some(WireId(at as u8));
             }
             at += 1;
         }
-        panic!("no wire has this name")
+        None
     }
 
     /// Returns the number of this wire, if it is in [`WIRES`] or registered.

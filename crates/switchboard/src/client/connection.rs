@@ -6,6 +6,7 @@
 
 mod ending;
 #[cfg(test)]
+#[cfg(feature = "wires")]
 mod late_replies;
 mod numbers;
 #[cfg(test)]

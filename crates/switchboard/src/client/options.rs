@@ -307,8 +307,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Opens the pipes of this channel with `connector`, a transport of the application, to the addresses of the URL. TLS
-    /// and WebSockets run inside them, if the address says so.
+    /// Opens the pipes of this channel with `connector`, a transport of the application, to the addresses of the URL.
+    /// TLS and WebSockets run inside them, if the address says so.
     pub fn connector(mut self, connector: impl transport::Connector) -> ChannelBuilder {
         self.options.dialling.connector = Some(ConnectorHandle(Arc::new(connector)));
         self

@@ -462,10 +462,14 @@ impl RequestRouter {
     }
 }
 
-/// Returns the response to a request of a wire that the listener has not enabled, before its body is read.
-pub(super) fn disabled(enabled: WireSet, wire: WireId) -> Option<Response<Reply>> {
-    let status = admit_wire(enabled, Some(wire)).err()?;
-    Some(respond(StatusCode::NOT_IMPLEMENTED, format!("{}\n", status.message())))
+/// Returns the response to a request of a wire that the listener has not enabled, or that is not in this build, before
+/// its body is read.
+pub(super) fn disabled(enabled: WireSet, wire: Option<WireId>) -> Option<Response<Reply>> {
+    let text = match wire {
+        Some(wire) => admit_wire(enabled, Some(wire)).err()?.message().to_owned(),
+        None => format!("the wire of this request is not in this program; enabled: {enabled} (wires)"),
+    };
+    Some(respond(StatusCode::NOT_IMPLEMENTED, text + "\n"))
 }
 
 /// Returns the kind of an undeclared method as the request indicates it; `None` if the request is not a call.

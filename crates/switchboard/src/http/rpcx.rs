@@ -63,7 +63,7 @@ impl Gateway {
         limits: &Limits,
         shard: usize,
     ) -> Gateway {
-        let peer = Arc::new(Peer { wire: Some(switchboard_wire::WireId::RPCX), ..peer.clone() });
+        let peer = Arc::new(Peer { wire: switchboard_wire::WireId::RPCX, ..peer.clone() });
         let (shared, connection_memory) = (connection_memory.shared().clone(), connection_memory.clone());
         Gateway { shared, connection_memory, shard, peer, limits: limits.wire() }
     }

@@ -57,7 +57,7 @@ impl Thrift {
             shared: connection_memory.shared().clone(),
             connection_memory: connection_memory.clone(),
             shard,
-            peer: Arc::new(Peer { wire: Some(switchboard_wire::WireId::THRIFT), ..peer.clone() }),
+            peer: Arc::new(Peer { wire: switchboard_wire::WireId::THRIFT, ..peer.clone() }),
             metadata: Arc::new(MetadataLimits::new(limits)),
             limits: limits.wire(),
         }

@@ -28,6 +28,7 @@ use hyper_util::rt::TokioIo;
 use std::sync::{Arc, Mutex, PoisonError};
 use switchboard_wire::{
     WireId, WireSet, jsonrpc, native, rpcx,
+    spec::ServerSetup,
     websocket::{self, Deflate},
 };
 
@@ -37,7 +38,7 @@ pub(super) struct Upgrades(Arc<Mutex<Option<Upgrade>>>);
 
 pub(super) struct Upgrade {
     on: OnUpgrade,
-    wire: WireId,
+    wire: Option<WireId>,
     deflate: Option<Deflate>,
     metadata: Metadata,
 }
@@ -95,9 +96,9 @@ impl Upgrades {
         let offers = |protocol| has_token(headers, &SEC_WEBSOCKET_PROTOCOL, protocol);
         let protocol = [WEBSOCKET_PROTOCOL, JSONRPC_PROTOCOL].into_iter().find(|protocol| offers(protocol));
         let wire = match protocol {
-            Some(WEBSOCKET_PROTOCOL) => WireId::NATIVE,
+            Some(WEBSOCKET_PROTOCOL) => Some(WireId::NATIVE),
             None if request.uri().path() == rpcx::PATH => WireId::RPCX,
-            _ => WireId::JSON_RPC,
+            _ => Some(WireId::JSON_RPC),
         };
         if let Some(disabled) = disabled(enabled, wire) {
             return disabled;
@@ -147,26 +148,27 @@ impl Upgrade {
         input.extend_from_slice(&first);
         let accepted = |io, input| {
             let mut accepted = accepted(io, input);
-            accepted.peer.wire = Some(self.wire);
+            accepted.peer.wire = self.wire;
             accepted.shared.speaks(accepted.peer.connection, ConnectionProtocol::WEBSOCKET);
             accepted
         };
         let pipe = |io, input| Box::new(WebSocketIo::server(io, input, self.deflate));
         match self.wire {
-            WireId::NATIVE => {
+            Some(WireId::NATIVE) => {
                 let accepted = accepted(pipe(io, input), BytesMut::new());
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
                 let encodings = accepted.shared.compression.encodings();
                 let wire = native::Server::new(limits, table).with_encodings(encodings);
                 Connection::new(accepted, wire).inside_websocket().await;
             }
-            WireId::RPCX => {
+            wire if wire == WireId::RPCX => {
                 // Go clients send their messages as text messages.
                 let pipe = Box::new(pipe(io, input).of_any_kind());
                 let accepted = accepted(pipe, BytesMut::new());
+                let Some(server) = wire.and_then(|wire| wire.spec().server) else { return };
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
                 let encodings = accepted.shared.compression.encodings();
-                let wire: DynWire = Box::new(rpcx::Server::new(limits, table).with_encodings(encodings));
+                let wire: DynWire = server(ServerSetup { limits, table, encodings });
                 Box::pin(Connection::new(accepted, wire).inside_websocket()).await;
             }
             _ => {

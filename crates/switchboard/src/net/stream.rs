@@ -91,7 +91,7 @@ impl Pipe {
 
 /// Accepts pipes at an address.
 pub(crate) enum Listener {
-    /// A listener of the application, with the address that it stands for.
+    /// A listener of the application, with its public address.
     Custom(Box<dyn transport::Listener>, Address),
     Memory(memory::Listener),
     Tcp(TcpListener),
