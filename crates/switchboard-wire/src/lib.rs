@@ -16,6 +16,7 @@
 #[cfg(feature = "baidu")]
 pub mod baidu;
 mod base64;
+pub mod codec;
 #[cfg(feature = "erpc")]
 pub mod erpc;
 pub mod flatbuffers;
@@ -69,6 +70,7 @@ pub mod wire;
 pub mod wires;
 mod work;
 
+pub use codec::{Codec, Encoding, Encodings};
 pub use http_rule::HttpRule;
 pub use http_text::{HttpText, TextKind, TextParam};
 pub use input::Input;
@@ -80,6 +82,7 @@ pub use method::{
 };
 pub use outbox::Outbox;
 pub use outgoing::Outgoing;
-pub use spec::{WireId, WireSet, WireSpec};
+pub use spec::WireSpec;
 pub use status::{Code, Detail, Origin, Retry, Status};
-pub use wire::{Codec, Encoding, Encodings, Fatal};
+pub use wire::Fatal;
+pub use wires::{WireId, WireSet};

@@ -3,21 +3,10 @@
 //! Each entry returns a [`Verdict`] on a prefix. The first entry that accepts is selected, and a connection that every
 //! entry excludes is closed. Nothing is consumed: the selected protocol reads the same bytes.
 
-use crate::spec::{WireId, WireSet};
-
-/// Largest number of bytes that any entry needs, except for the HTTP request line.
-pub const PEEK_MAX: usize = 64;
-
-/// Result of an entry for a prefix.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Verdict {
-    /// The entry needs more bytes.
-    More,
-    /// The prefix is not of this protocol.
-    No,
-    /// The prefix is of this protocol.
-    Yes,
-}
+use crate::{
+    spec::{PEEK_MAX, Verdict, starts},
+    wires::{WireId, WireSet},
+};
 
 /// Protocols that a server detects.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -106,16 +95,6 @@ fn is_http1(prefix: &[u8]) -> Verdict {
         },
         Some(b' ') if token > 0 && &prefix[..token] != b"PRI" => Verdict::Yes,
         Some(_) => Verdict::No,
-    }
-}
-
-/// Compares the prefix with constant first bytes.
-pub fn starts(prefix: &[u8], wanted: &[u8]) -> Verdict {
-    let known = prefix.len().min(wanted.len());
-    match prefix[..known] == wanted[..known] {
-        true if known == wanted.len() => Verdict::Yes,
-        true => Verdict::More,
-        false => Verdict::No,
     }
 }
 

@@ -1,18 +1,14 @@
 //! Descriptor of a wire: everything that servers, channels, metrics and tools must know about it.
 //!
 //! A wire is one folder with one `pub static` [`WireSpec`], and one line in [`WIRES`](crate::wires::WIRES).
-//! Applications declare further ones in the same way and [register](WireId::register) them.
+//! Applications declare further ones in the same way and [register](crate::WireId::register) them.
 
-mod id;
-mod set;
+mod verdict;
 
-pub use id::{NAME_BYTES_MAX, WireId};
-pub use set::WireSet;
+pub use verdict::{PEEK_MAX, Verdict, starts};
 
 use crate::{
     Codec, Encodings, Limits, MethodTable, Status,
-    sniff::Verdict,
-    thrift,
     wire::{ClientWire, ServerWire},
 };
 use std::{fmt, sync::Arc};
@@ -33,7 +29,7 @@ pub struct WireSpec {
     /// Name for people: protocol and framework.
     pub title: &'static str,
     /// Matcher of the first bytes of a connection; `None` for wires without connections of their own. It must decide
-    /// within [`PEEK_MAX`](crate::sniff::PEEK_MAX) bytes.
+    /// within [`PEEK_MAX`] bytes.
     pub sniff: Option<fn(&[u8]) -> Verdict>,
     /// Protocol name in ALPN, if the wire has one.
     pub alpn: Option<&'static [u8]>,
@@ -132,8 +128,8 @@ pub trait ClientSetup: fmt::Debug + Send + Sync {
         Err("does not run in WebSockets: use tcp://, tls://, unix: or memory://")
     }
 
-    /// Settings of Thrift over HTTP POST, when it is used.
-    fn posted(&self) -> Option<thrift::Settings> {
+    /// The machine for calls in the bodies of HTTP requests, if the options select them.
+    fn posted(&self) -> Option<PostedMachine> {
         None
     }
 
@@ -193,6 +189,15 @@ pub enum Streams {
     Replies,
     /// Streams in both directions.
     All,
+}
+
+/// Creates machines for calls in the bodies of HTTP requests, one machine per request.
+#[derive(Clone, Copy, Debug)]
+pub struct PostedMachine {
+    /// Creates a machine for a variant of the wire.
+    pub create: fn(Limits, u8) -> Box<dyn ClientWire>,
+    /// The variant, by a number of the wire's own.
+    pub variant: u8,
 }
 
 #[cfg(test)]

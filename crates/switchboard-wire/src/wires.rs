@@ -1,6 +1,12 @@
 //! The list of wires. Adding one is a folder with its [`WireSpec`] and a line here; those of other frameworks have a
 //! feature each.
 
+mod id;
+mod set;
+
+pub use id::{NAME_BYTES_MAX, WireId};
+pub use set::WireSet;
+
 #[cfg(feature = "baidu")]
 use crate::baidu;
 #[cfg(feature = "erpc")]

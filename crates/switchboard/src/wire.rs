@@ -6,8 +6,10 @@
 pub use switchboard_wire::{
     Encoding, Encodings, Fatal, Found, Input, Limits, MethodId, MethodTable, Outbox, Outgoing, WireId,
     WireSet,
-    sniff::{PEEK_MAX, Verdict, starts},
-    spec::{Capabilities, ClientSetup, ClientSupport, ServerSetup, Streams, WireSpec},
+    spec::{
+        Capabilities, ClientSetup, ClientSupport, PEEK_MAX, PostedMachine, ServerSetup, Streams, Verdict,
+        WireSpec, starts,
+    },
     wire::{
         CallId, CallIds, ClientCallId, ClientEvent, ClientWire, Head, MachineMemory, Open, Opened, Push,
         PushLimits, ServerEvent, ServerWire,

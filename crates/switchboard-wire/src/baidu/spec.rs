@@ -3,8 +3,7 @@
 use super::{Layout, Server, options};
 use crate::{
     Codec,
-    sniff::starts,
-    spec::{Capabilities, ClientSupport, ServerSetup, Streams, WireSpec},
+    spec::{Capabilities, ClientSupport, ServerSetup, Streams, WireSpec, starts},
     wire::ServerWire,
 };
 

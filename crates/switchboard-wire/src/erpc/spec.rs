@@ -3,8 +3,7 @@
 use super::{GZIP, Server, options::Options};
 use crate::{
     Codec,
-    sniff::{Verdict, starts},
-    spec::{Capabilities, ClientSupport, WireSpec},
+    spec::{Capabilities, ClientSupport, Verdict, WireSpec, starts},
 };
 
 /// eRPC, in any of its framings.

@@ -3,8 +3,7 @@
 use super::Server;
 use crate::{
     Codec,
-    sniff::{PEEK_MAX, Verdict},
-    spec::{Capabilities, ClientSupport, Streams, WireSpec},
+    spec::{Capabilities, ClientSupport, PEEK_MAX, Streams, Verdict, WireSpec},
 };
 
 /// JSON-RPC: on bare bytes, in POST requests and in WebSockets. Channels use HTTP.

@@ -3,8 +3,7 @@
 use super::{MAGIC, MESSAGE_BYTES_MAX, Server, UNRELEASED_MAGIC, options::Options};
 use crate::{
     Codec,
-    sniff::{Verdict, starts},
-    spec::{Capabilities, ClientSupport, WireSpec},
+    spec::{Capabilities, ClientSupport, Verdict, WireSpec, starts},
 };
 
 /// kiss-rpc.

@@ -3,8 +3,7 @@
 use super::{MAGIC, Server, frame};
 use crate::{
     Codec, Encodings, Limits, Outbox, Status,
-    sniff::{Verdict, starts},
-    spec::{Capabilities, ClientSupport, Streams, WireSpec},
+    spec::{Capabilities, ClientSupport, Streams, Verdict, WireSpec, starts},
 };
 
 /// The native wire. Servers and channels create its machines themselves, so that calls on it are static.

@@ -3,8 +3,7 @@
 use super::{MAGIC, Server, options::Options};
 use crate::{
     Codec,
-    sniff::{Verdict, starts},
-    spec::{Capabilities, ClientSupport, WireSpec},
+    spec::{Capabilities, ClientSupport, Verdict, WireSpec, starts},
 };
 
 /// rpcx.

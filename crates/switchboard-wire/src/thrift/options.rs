@@ -1,7 +1,22 @@
 //! `wire=thrift`: servers of Apache Thrift.
 
 use super::{Client, Encoded, Framing, Settings};
-use crate::{Codec, Limits, spec::ClientSetup, wire::ClientWire};
+use crate::{
+    Codec, Limits,
+    spec::{ClientSetup, PostedMachine},
+    wire::ClientWire,
+};
+
+/// Bits of the variants in HTTP requests.
+const COMPACT: u8 = 1;
+const MULTIPLEXED: u8 = 2;
+
+/// Creates a machine whose messages have no frames: the body of a request is one message.
+fn unframed(limits: Limits, variant: u8) -> Box<dyn ClientWire> {
+    let encoded = if variant & COMPACT != 0 { Encoded::Compact } else { Encoded::Binary };
+    let multiplexed = variant & MULTIPLEXED != 0;
+    Box::new(Client::new(limits, Settings { framing: Framing::Unframed, encoded, multiplexed, zlib: false }))
+}
 
 /// The options of `wire=thrift`.
 #[derive(Debug, Default)]
@@ -42,8 +57,10 @@ impl ClientSetup for Options {
         true
     }
 
-    fn posted(&self) -> Option<Settings> {
-        self.posted.then_some(self.settings)
+    fn posted(&self) -> Option<PostedMachine> {
+        let variant = u8::from(self.settings.encoded == Encoded::Compact) * COMPACT
+            | u8::from(self.settings.multiplexed) * MULTIPLEXED;
+        self.posted.then_some(PostedMachine { create: unframed, variant })
     }
 
     fn check(&self) -> Result<(), String> {

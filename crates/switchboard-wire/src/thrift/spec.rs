@@ -3,8 +3,7 @@
 use super::{Server, header, options::Options};
 use crate::{
     Codec,
-    sniff::{Verdict, starts},
-    spec::{Capabilities, ClientSupport, WireSpec},
+    spec::{Capabilities, ClientSupport, Verdict, WireSpec, starts},
 };
 
 /// Apache Thrift, in any of its framings. Metadata and deadlines need THeader, or HTTP.

@@ -299,8 +299,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Allows rpcx servers to name these hosts, IP addresses or names, for [files and streams](crate::rpcx). Without it
-    /// they may name only the hosts of this channel, because the address comes from the server, and this process
+    /// Allows rpcx servers to name these hosts, IP addresses or names, for [files and streams](crate::rpcx). Without
+    /// it they may name only the hosts of this channel, because the address comes from the server, and this process
     /// connects to it from inside its own network.
     pub fn file_hosts<H: Into<String>>(mut self, hosts: impl IntoIterator<Item = H>) -> ChannelBuilder {
         self.options.file_hosts = hosts.into_iter().map(Into::into).collect();
@@ -386,8 +386,8 @@ impl ChannelBuilder {
         }
         #[cfg(feature = "http")]
         let wire_config = match wire_config.as_ref().and_then(|wire_config| wire_config.setup.posted()) {
-            Some(written) => {
-                self.options.http.post_thrift(written);
+            Some(machine) => {
+                self.options.http.post_thrift(machine);
                 None
             }
             None => wire_config,

@@ -4,7 +4,7 @@ use super::{compression::Compression, http2::PingBackoff};
 #[cfg(feature = "tls")]
 use crate::net::tls;
 use crate::{Codec, Limit, Limits, Result, Status, http_fields::MetadataLimits};
-use switchboard_wire::{WireId, thrift};
+use switchboard_wire::{WireId, spec::PostedMachine};
 
 /// Protocol of calls over HTTP.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,8 +41,8 @@ pub(in crate::client) struct Settings {
     text: bool,
     /// Path of JSON-RPC or Thrift.
     path: Option<String>,
-    /// Encoding of Thrift.
-    thrift: thrift::Settings,
+    /// The machine of calls in the bodies of requests, for Thrift.
+    posted: Option<PostedMachine>,
     /// True to compress messages of WebSockets, if the server agrees.
     deflate: bool,
     pub(super) ping_backoff: PingBackoff,
@@ -83,9 +83,9 @@ impl Settings {
         Ok(())
     }
 
-    /// Selects Thrift with these settings.
-    pub(in crate::client) fn post_thrift(&mut self, written: thrift::Settings) {
-        (self.dialect, self.thrift) = (Some(Dialect::Thrift), written);
+    /// Selects Thrift, with the machine for its messages.
+    pub(in crate::client) fn post_thrift(&mut self, machine: PostedMachine) {
+        (self.dialect, self.posted) = (Some(Dialect::Thrift), Some(machine));
     }
 
     /// Returns true when messages of WebSockets are to be compressed.
@@ -200,7 +200,7 @@ impl Settings {
             compression: None,
             get: self.get,
             text: self.text,
-            thrift: self.thrift,
+            posted: self.posted,
             message_bytes_max: limits.get(Limit::MessageBytesMax) as usize,
             metadata: MetadataLimits::new(limits),
         }
@@ -222,7 +222,8 @@ pub(super) struct Terms {
     pub(super) get: bool,
     /// True for gRPC-Web in base64, in both directions.
     pub(super) text: bool,
-    pub(super) thrift: thrift::Settings,
+    /// The machine of calls in the bodies of requests, for Thrift.
+    pub(super) posted: Option<PostedMachine>,
     pub(super) message_bytes_max: usize,
     pub(super) metadata: MetadataLimits,
 }

@@ -8,12 +8,11 @@ use super::{
     settings::Terms,
     unary::{ERROR_BODY_BYTES_MIN, post, read_body, with_head},
 };
-use crate::{Code, Metadata, Result, client::calls, http_fields::thrift};
+use crate::{Code, Metadata, Result, Status, client::calls, http_fields::thrift};
 use ::http::StatusCode;
 use bytes::Bytes;
 use switchboard_wire::{
     Input, Limits, Outbox,
-    thrift::{Client, Framing, Settings},
     wire::{ClientEvent, ClientWire, Encoding, Open},
 };
 
@@ -31,7 +30,7 @@ pub(super) async fn call(
     message: &Bytes,
 ) -> Result<calls::RawResponse> {
     let link = link.link();
-    let mut machine = machine(&terms);
+    let mut machine = machine(&terms)?;
     let mut out = Outbox::new();
     machine.method(0, call.method.path_of(call.metadata), None, &mut out);
     let open = Open {
@@ -84,8 +83,12 @@ pub(super) async fn call(
 }
 
 /// Creates a state machine for one call of Thrift.
-fn machine(terms: &Terms) -> Client {
+///
+/// # Errors
+/// `Internal` if the channel was not set up for Thrift.
+fn machine(terms: &Terms) -> Result<Box<dyn ClientWire>> {
     let mut limits = Limits::default();
     limits.message_bytes_max = u32::try_from(terms.message_bytes_max).unwrap_or(u32::MAX);
-    Client::new(limits, Settings { framing: Framing::Unframed, ..terms.thrift })
+    let posted = terms.posted.ok_or_else(|| Status::internal("the channel has no machine for Thrift"))?;
+    Ok((posted.create)(limits, posted.variant))
 }

@@ -1,7 +1,7 @@
 //! Numbers of wires in this process.
 
-use super::WireSpec;
-use crate::wires::WIRES;
+use super::WIRES;
+use crate::spec::WireSpec;
 use std::{
     fmt, ptr,
     sync::{Mutex, OnceLock, PoisonError},
