@@ -266,3 +266,12 @@ impl Held for Kept {
         })
     }
 }
+
+/// How an address of this kind becomes a registry.
+pub(crate) const ADDRESS: crate::address::Constructor = crate::address::Constructor {
+    schemes: &[("zookeeper", &["layout"])],
+    make: |parsed| {
+        let (hosts, prefix, style) = (parsed.hosts()?, parsed.path, parsed.style()?);
+        Ok(std::sync::Arc::new(crate::ZooKeeper::connect_as(style, hosts, prefix, parsed.options()?)))
+    },
+};
