@@ -44,7 +44,7 @@ pub fn connect(url: &str) -> Result<Arc<dyn Registry>> {
 /// The errors of [`connect`], and `InvalidArgument` for an option that neither the registry nor a channel has.
 pub fn fleet(url: &str, service: &str) -> Result<ChannelBuilder> {
     let mut parsed = Parsed::read(url)?;
-    let own = kind(url, parsed.scheme)?.options;
+    let own = kind(url, parsed.scheme)?.options(parsed.scheme);
     let (ours, rest) =
         parsed.options.into_iter().partition(|(name, _)| OPTIONS.contains(name) || own.contains(name));
     parsed.options = ours;
@@ -56,13 +56,13 @@ pub fn fleet(url: &str, service: &str) -> Result<ChannelBuilder> {
 /// Returns whether an address is that of a registry rather than of a server; the feature of the registry may be off.
 pub fn is_registry(url: &str) -> bool {
     let scheme = url.split_once(':').map(|(scheme, _)| scheme);
-    scheme.is_some_and(|scheme| SCHEMES.iter().any(|kind| kind.schemes.contains(&scheme)))
+    scheme.is_some_and(|scheme| KINDS.iter().any(|kind| kind.schemes.contains(&scheme)))
 }
 
 fn make(mut parsed: Parsed<'_>) -> Result<Arc<dyn Registry>> {
     let kind = kind(parsed.url, parsed.scheme)?;
-    match kind.make {
-        Some(make) => make(&mut parsed),
+    match kind.constructor {
+        Some(constructor) => (constructor.make)(&mut parsed),
         None => {
             let feature = kind.feature;
             let why =
@@ -73,181 +73,68 @@ fn make(mut parsed: Parsed<'_>) -> Result<Arc<dyn Registry>> {
 }
 
 fn kind(url: &str, scheme: &str) -> Result<&'static Kind> {
-    let known = SCHEMES.iter().find(|kind| kind.schemes.contains(&scheme));
+    let known = KINDS.iter().find(|kind| kind.schemes.contains(&scheme));
     known.ok_or_else(|| wrong(url, &format!("no registry has the scheme {scheme:?}; {}", schemes())))
 }
 
 /// A kind of registry.
 struct Kind {
+    /// Schemes of its addresses.
     schemes: &'static [&'static str],
     feature: &'static str,
-    /// Options that only this registry has.
-    options: &'static [&'static str],
     /// `None` when the feature is off.
-    make: Option<Make>,
+    constructor: Option<Constructor>,
 }
 
-type Make = fn(&mut Parsed<'_>) -> Result<Arc<dyn Registry>>;
-
-const fn kind_of(
-    schemes: &'static [&'static str],
-    feature: &'static str,
-    options: &'static [&'static str],
-    make: Option<Make>,
-) -> Kind {
-    Kind { schemes, feature, options, make }
+/// How an address becomes a registry; each backend has one in its file.
+#[derive(Clone, Copy)]
+pub(crate) struct Constructor {
+    /// Schemes, and the options that only addresses of this scheme have.
+    pub(crate) schemes: &'static [(&'static str, &'static [&'static str])],
+    pub(crate) make: fn(&mut Parsed<'_>) -> Result<Arc<dyn Registry>>,
 }
 
-/// All schemes, the feature that each needs, its additional options, and how to connect.
-const SCHEMES: &[Kind] = &[
-    kind_of(&["consul"], "consul", &["layout", "token"], CONSUL),
-    kind_of(&["dns"], "dns", &["scheme"], DNS),
-    kind_of(&["etcd"], "etcd", &["layout"], ETCD),
-    kind_of(&["etcds"], "etcd", &["ca", "cert", "key", "layout", "server_name"], ETCD),
-    kind_of(&["file"], "", &[], Some(file)),
-    kind_of(&["kubernetes"], "kubernetes", &["account", "http", "namespace", "port", "scheme"], KUBERNETES),
-    kind_of(&["mdns"], "mdns", &["interface", "layout"], MDNS),
-    kind_of(&["nacos"], "nacos", &["api", "cluster", "group", "poll"], NACOS),
-    kind_of(&["redis"], "redis", &["layout", "prefix"], REDIS),
-    kind_of(&["switchboard"], "embedded", &[], EMBEDDED),
-    kind_of(&["zookeeper"], "zookeeper", &["layout"], ZOOKEEPER),
-];
+/// Lists the kinds by feature, with the module of each and its schemes, which are known if the feature is off too.
+macro_rules! kinds {
+    ($($feature:literal $module:ident $schemes:expr;)*) => {
+        &[
+            Kind { schemes: &["file"], feature: "", constructor: Some(FILE) },
+            $(
+                #[cfg(feature = $feature)]
+                Kind { schemes: &$schemes, feature: $feature, constructor: Some(crate::$module::ADDRESS) },
+                #[cfg(not(feature = $feature))]
+                Kind { schemes: &$schemes, feature: $feature, constructor: None },
+            )*
+        ]
+    };
+}
+
+/// All kinds of registries.
+const KINDS: &[Kind] = kinds! {
+    "consul" consul ["consul"];
+    "dns" dns ["dns"];
+    "etcd" etcd ["etcd", "etcds"];
+    "kubernetes" kubernetes ["kubernetes"];
+    "mdns" mdns ["mdns"];
+    "nacos" nacos ["nacos"];
+    "redis" redis ["redis"];
+    "embedded" embedded ["switchboard"];
+    "zookeeper" zookeeper ["zookeeper"];
+};
+
+const FILE: Constructor = Constructor { schemes: &[("file", &[])], make: file };
+
+impl Kind {
+    /// Returns the options that only addresses of this scheme have.
+    fn options(&self, scheme: &str) -> &'static [&'static str] {
+        let schemes = self.constructor.map_or(&[][..], |constructor| constructor.schemes);
+        schemes.iter().find(|(known, _)| *known == scheme).map_or(&[], |(_, options)| options)
+    }
+}
 
 /// Options of all registries.
 const OPTIONS: &[&str] =
     &["cache", "confirm_after", "instance_bytes_max", "instances_max", "retry_max", "ttl"];
-
-#[cfg(feature = "consul")]
-const CONSUL: Option<Make> = Some(|parsed| {
-    let (host, token, style) = (parsed.hosts()?, parsed.take("token"), parsed.style()?);
-    Ok(Arc::new(crate::Consul::connect_as(style, host, parsed.path, token, parsed.options()?)?))
-});
-#[cfg(not(feature = "consul"))]
-const CONSUL: Option<Make> = None;
-
-#[cfg(feature = "dns")]
-const DNS: Option<Make> = Some(|parsed| {
-    let scheme = parsed.take("scheme").unwrap_or("tcp").to_owned();
-    let server = Some(parsed.hosts).filter(|server| !server.is_empty());
-    Ok(Arc::new(crate::Dns::connect(parsed.path, server, &scheme, parsed.options()?)?))
-});
-#[cfg(not(feature = "dns"))]
-const DNS: Option<Make> = None;
-
-#[cfg(feature = "etcd")]
-const ETCD: Option<Make> = Some(|parsed| {
-    let mut url = format!("{}://{}", if parsed.scheme == "etcds" { "tls" } else { "tcp" }, parsed.hosts()?);
-    let mut separator = '?';
-    for name in ["ca", "cert", "key", "server_name"] {
-        if let Some(value) = parsed.take(name) {
-            url.push_str(&format!("{separator}{name}={value}"));
-            separator = '&';
-        }
-    }
-    let (prefix, style, options) = (parsed.path, parsed.style()?, parsed.options()?);
-    Ok(Arc::new(crate::Etcd::connect_as(style, &url, prefix, options)?))
-});
-#[cfg(not(feature = "etcd"))]
-const ETCD: Option<Make> = None;
-
-#[cfg(feature = "kubernetes")]
-const KUBERNETES: Option<Make> = Some(|parsed| {
-    let mut settings = crate::kubernetes::Settings::default();
-    let text = |value: Option<&str>| value.filter(|value| !value.is_empty()).map(str::to_owned);
-    settings.service = text(Some(parsed.path));
-    settings.namespace = text(parsed.take("namespace"));
-    settings.port = text(parsed.take("port"));
-    if let Some(scheme) = parsed.take("scheme") {
-        scheme.clone_into(&mut settings.scheme);
-    }
-    if let Some(folder) = parsed.take("account") {
-        settings.account = folder.into();
-    }
-    let scheme = if parsed.take("http") == Some("on") { "http" } else { "https" };
-    let (hosts, options) = (parsed.hosts, parsed.options()?);
-    Ok(Arc::new(match hosts {
-        "" => crate::Kubernetes::in_cluster(settings, options)?,
-        host => crate::Kubernetes::connect(&format!("{scheme}://{host}"), settings, options)?,
-    }))
-});
-#[cfg(not(feature = "kubernetes"))]
-const KUBERNETES: Option<Make> = None;
-
-#[cfg(feature = "mdns")]
-const MDNS: Option<Make> = Some(|parsed| {
-    let wrong = |what| wrong(parsed.url, what);
-    let group = match parsed.hosts {
-        "" => crate::mdns::GROUP,
-        group => group.parse().map_err(|_| wrong("the group is not ADDRESS:PORT of IPv4"))?,
-    };
-    let interface = match parsed.take("interface") {
-        None => std::net::Ipv4Addr::UNSPECIFIED,
-        Some(address) => address
-            .parse()
-            .map_err(|_| wrong("the interface is not an IPv4 address; write interface=ADDRESS"))?,
-    };
-    let style = parsed.style()?;
-    Ok(Arc::new(crate::Mdns::connect_as(style, group, interface, parsed.options()?)?))
-});
-#[cfg(not(feature = "mdns"))]
-const MDNS: Option<Make> = None;
-
-#[cfg(feature = "nacos")]
-const NACOS: Option<Make> = Some(|parsed| {
-    let mut settings = crate::nacos::Settings::default();
-    if !parsed.path.is_empty() {
-        parsed.path.clone_into(&mut settings.namespace);
-    }
-    for (name, place) in [("cluster", &mut settings.cluster), ("group", &mut settings.group)] {
-        if let Some(value) = parsed.take(name) {
-            value.clone_into(place);
-        }
-    }
-    if let Some(api) = parsed.take("api") {
-        settings.api = api.parse().map_err(|_| wrong(parsed.url, "api is 1 or 2"))?;
-    }
-    if let Some(poll) = parsed.take("poll") {
-        let bad = || wrong(parsed.url, "poll: expected a number with ms, s or m");
-        settings.poll = duration(poll).filter(|poll| !poll.is_zero()).ok_or_else(bad)?;
-    }
-    let host = match parsed.hosts()?.rsplit_once('@') {
-        None => parsed.hosts,
-        Some((login, host)) => {
-            let (user, password) = login.split_once(':').unwrap_or((login, ""));
-            let decode = switchboard::web::decode;
-            settings.login = Some((decode(user), decode(password)));
-            host
-        }
-    };
-    Ok(Arc::new(crate::Nacos::connect(host, settings, parsed.options()?)?))
-});
-#[cfg(not(feature = "nacos"))]
-const NACOS: Option<Make> = None;
-
-#[cfg(feature = "redis")]
-const REDIS: Option<Make> = Some(|parsed| {
-    let url = format!("redis://{}/{}", parsed.hosts()?, parsed.path);
-    let (prefix, style) = (parsed.take("prefix").unwrap_or_default(), parsed.style()?);
-    Ok(Arc::new(crate::Redis::connect_as(style, &url, prefix, parsed.options()?)?))
-});
-#[cfg(not(feature = "redis"))]
-const REDIS: Option<Make> = None;
-
-#[cfg(feature = "embedded")]
-const EMBEDDED: Option<Make> = Some(|parsed| {
-    let url = format!("tcp://{}", parsed.hosts()?);
-    Ok(Arc::new(crate::Embedded::connect(&url, parsed.options()?)?))
-});
-#[cfg(not(feature = "embedded"))]
-const EMBEDDED: Option<Make> = None;
-
-#[cfg(feature = "zookeeper")]
-const ZOOKEEPER: Option<Make> = Some(|parsed| {
-    let (hosts, prefix, style) = (parsed.hosts()?, parsed.path, parsed.style()?);
-    Ok(Arc::new(crate::ZooKeeper::connect_as(style, hosts, prefix, parsed.options()?)))
-});
-#[cfg(not(feature = "zookeeper"))]
-const ZOOKEEPER: Option<Make> = None;
 
 fn file(parsed: &mut Parsed<'_>) -> Result<Arc<dyn Registry>> {
     // Both `file:///etc/fleet.json` and `file:fleet.json` are accepted.
@@ -262,7 +149,7 @@ fn file(parsed: &mut Parsed<'_>) -> Result<Arc<dyn Registry>> {
 /// Lists the available schemes, for error texts.
 fn schemes() -> String {
     let names = |on: bool| {
-        let chosen = SCHEMES.iter().filter(move |kind| kind.make.is_some() == on);
+        let chosen = KINDS.iter().filter(move |kind| kind.constructor.is_some() == on);
         chosen.flat_map(|kind| kind.schemes.iter().copied()).collect::<Vec<_>>().join(", ")
     };
     let off = names(false);
@@ -270,7 +157,7 @@ fn schemes() -> String {
     format!("available: {}{off}", names(true))
 }
 
-fn wrong(url: &str, why: &str) -> Status {
+pub(crate) fn wrong(url: &str, why: &str) -> Status {
     // The part before an `@` may be a password, and an option a token.
     let url = url.split_once('?').map_or(url, |(address, _)| address);
     let url = url.rsplit_once('@').map_or(url, |(_, rest)| rest);
@@ -278,11 +165,11 @@ fn wrong(url: &str, why: &str) -> Status {
 }
 
 /// The parts of an address.
-struct Parsed<'a> {
-    url: &'a str,
-    scheme: &'a str,
-    hosts: &'a str,
-    path: &'a str,
+pub(crate) struct Parsed<'a> {
+    pub(crate) url: &'a str,
+    pub(crate) scheme: &'a str,
+    pub(crate) hosts: &'a str,
+    pub(crate) path: &'a str,
     options: Vec<(&'a str, &'a str)>,
 }
 
@@ -314,7 +201,7 @@ impl<'a> Parsed<'a> {
         )),
         expect(dead_code, reason = "other registries have no hosts")
     )]
-    fn hosts(&self) -> Result<&'a str> {
+    pub(crate) fn hosts(&self) -> Result<&'a str> {
         if self.hosts.is_empty() {
             return Err(wrong(self.url, &format!("the host is missing: {}://HOST:PORT", self.scheme)));
         }
@@ -335,7 +222,7 @@ impl<'a> Parsed<'a> {
         )),
         expect(dead_code, reason = "other registries have no own options")
     )]
-    fn take(&mut self, name: &str) -> Option<&'a str> {
+    pub(crate) fn take(&mut self, name: &str) -> Option<&'a str> {
         let at = self.options.iter().position(|(known, _)| *known == name)?;
         Some(self.options.remove(at).1)
     }
@@ -348,7 +235,7 @@ impl<'a> Parsed<'a> {
         feature = "redis",
         feature = "zookeeper"
     ))]
-    fn style(&mut self) -> Result<crate::layout::Style> {
+    pub(crate) fn style(&mut self) -> Result<crate::layout::Style> {
         match self.take("layout") {
             None => Ok(crate::layout::Style::Own),
             Some("rpcx") => Ok(crate::layout::Style::Rpcx),
@@ -360,7 +247,7 @@ impl<'a> Parsed<'a> {
     }
 
     /// Reads the options of all registries; no other option may be left.
-    fn options(&self) -> Result<Options> {
+    pub(crate) fn options(&self) -> Result<Options> {
         let mut options = Options::new();
         for (name, value) in &self.options {
             let bad = |expected| wrong(self.url, &format!("{name}={value}: expected {expected}"));
@@ -388,7 +275,7 @@ impl<'a> Parsed<'a> {
 }
 
 /// Parses `250ms`, `2s` or `5m`.
-fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let units = [("ms", 1), ("s", 1000), ("m", 60_000)];
     let (digits, factor) =
         units.iter().find_map(|(unit, factor)| text.strip_suffix(unit).map(|digits| (digits, factor)))?;
@@ -439,6 +326,15 @@ mod tests {
         }
         assert!(is_registry("file:fleet.json") && is_registry("etcds://h:1"));
         assert!(!is_registry("tcp://h:1") && !is_registry("localhost:80") && !is_registry("h"));
+    }
+
+    #[test]
+    fn kinds_have_the_schemes_of_their_constructors() {
+        for kind in KINDS {
+            let Some(constructor) = kind.constructor else { continue };
+            let schemes: Vec<_> = constructor.schemes.iter().map(|(scheme, _)| *scheme).collect();
+            assert_eq!(schemes, kind.schemes);
+        }
     }
 
     #[tokio::test]

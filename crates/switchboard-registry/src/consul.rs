@@ -373,3 +373,18 @@ impl Registration for AgentRegistration {
         })
     }
 }
+
+/// How an address of this kind becomes a registry.
+pub(crate) const ADDRESS: crate::address::Constructor = crate::address::Constructor {
+    schemes: &[("consul", &["layout", "token"])],
+    make: |parsed| {
+        let (host, token, style) = (parsed.hosts()?, parsed.take("token"), parsed.style()?);
+        Ok(std::sync::Arc::new(crate::Consul::connect_as(
+            style,
+            host,
+            parsed.path,
+            token,
+            parsed.options()?,
+        )?))
+    },
+};

@@ -233,3 +233,13 @@ impl Backend for Records {
         })
     }
 }
+
+/// How an address of this kind becomes a registry.
+pub(crate) const ADDRESS: crate::address::Constructor = crate::address::Constructor {
+    schemes: &[("dns", &["scheme"])],
+    make: |parsed| {
+        let scheme = parsed.take("scheme").unwrap_or("tcp").to_owned();
+        let server = Some(parsed.hosts).filter(|server| !server.is_empty());
+        Ok(std::sync::Arc::new(crate::Dns::connect(parsed.path, server, &scheme, parsed.options()?)?))
+    },
+};

@@ -290,6 +290,15 @@ impl Registration for EmbeddedRegistration {
     }
 }
 
+/// How an address of this kind becomes a registry.
+pub(crate) const ADDRESS: crate::address::Constructor = crate::address::Constructor {
+    schemes: &[("switchboard", &[])],
+    make: |parsed| {
+        let url = format!("tcp://{}", parsed.hosts()?);
+        Ok(std::sync::Arc::new(crate::Embedded::connect(&url, parsed.options()?)?))
+    },
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -259,3 +259,21 @@ impl Registration for EtcdRegistration {
         })
     }
 }
+
+/// How an address of this kind becomes a registry.
+pub(crate) const ADDRESS: crate::address::Constructor = crate::address::Constructor {
+    schemes: &[("etcd", &["layout"]), ("etcds", &["ca", "cert", "key", "layout", "server_name"])],
+    make: |parsed| {
+        let mut url =
+            format!("{}://{}", if parsed.scheme == "etcds" { "tls" } else { "tcp" }, parsed.hosts()?);
+        let mut separator = '?';
+        for name in ["ca", "cert", "key", "server_name"] {
+            if let Some(value) = parsed.take(name) {
+                url.push_str(&format!("{separator}{name}={value}"));
+                separator = '&';
+            }
+        }
+        let (prefix, style, options) = (parsed.path, parsed.style()?, parsed.options()?);
+        Ok(std::sync::Arc::new(crate::Etcd::connect_as(style, &url, prefix, options)?))
+    },
+};

@@ -438,3 +438,27 @@ impl Backend for Slices {
         })
     }
 }
+
+/// How an address of this kind becomes a registry.
+pub(crate) const ADDRESS: crate::address::Constructor = crate::address::Constructor {
+    schemes: &[("kubernetes", &["account", "http", "namespace", "port", "scheme"])],
+    make: |parsed| {
+        let mut settings = Settings::default();
+        let text = |value: Option<&str>| value.filter(|value| !value.is_empty()).map(str::to_owned);
+        settings.service = text(Some(parsed.path));
+        settings.namespace = text(parsed.take("namespace"));
+        settings.port = text(parsed.take("port"));
+        if let Some(scheme) = parsed.take("scheme") {
+            scheme.clone_into(&mut settings.scheme);
+        }
+        if let Some(folder) = parsed.take("account") {
+            settings.account = folder.into();
+        }
+        let scheme = if parsed.take("http") == Some("on") { "http" } else { "https" };
+        let (hosts, options) = (parsed.hosts, parsed.options()?);
+        Ok(std::sync::Arc::new(match hosts {
+            "" => crate::Kubernetes::in_cluster(settings, options)?,
+            host => crate::Kubernetes::connect(&format!("{scheme}://{host}"), settings, options)?,
+        }))
+    },
+};

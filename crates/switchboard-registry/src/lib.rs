@@ -3,8 +3,8 @@
 //! [`connect`] creates a registry from an address, and its documentation lists the kinds; each type also has a
 //! `connect` function. The [embedded](Embedded) one is enabled by default, since it needs only Switchboard.
 //!
-//! A new kind is one file with a [`Backend`](switchboard::discover::Backend), one line in the list of schemes in
-//! `address.rs`, and a test that runs `tests/suite` against its real server.
+//! A new kind is one file with a [`Backend`](switchboard::discover::Backend) and the constructor of its addresses, one
+//! line in the list of kinds in `address.rs`, and a test that runs `tests/suite` against its real server.
 
 mod address;
 #[cfg(feature = "consul")]

@@ -166,3 +166,23 @@ impl Backend for Network {
         })
     }
 }
+
+/// How an address of this kind becomes a registry.
+pub(crate) const ADDRESS: crate::address::Constructor = crate::address::Constructor {
+    schemes: &[("mdns", &["interface", "layout"])],
+    make: |parsed| {
+        let wrong = |what| crate::address::wrong(parsed.url, what);
+        let group = match parsed.hosts {
+            "" => GROUP,
+            group => group.parse().map_err(|_| wrong("the group is not ADDRESS:PORT of IPv4"))?,
+        };
+        let interface = match parsed.take("interface") {
+            None => std::net::Ipv4Addr::UNSPECIFIED,
+            Some(address) => address
+                .parse()
+                .map_err(|_| wrong("the interface is not an IPv4 address; write interface=ADDRESS"))?,
+        };
+        let style = parsed.style()?;
+        Ok(std::sync::Arc::new(crate::Mdns::connect_as(style, group, interface, parsed.options()?)?))
+    },
+};

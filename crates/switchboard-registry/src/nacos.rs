@@ -361,3 +361,36 @@ impl Registration for NacosRegistration {
         })
     }
 }
+
+/// How an address of this kind becomes a registry.
+pub(crate) const ADDRESS: crate::address::Constructor = crate::address::Constructor {
+    schemes: &[("nacos", &["api", "cluster", "group", "poll"])],
+    make: |parsed| {
+        let mut settings = Settings::default();
+        if !parsed.path.is_empty() {
+            parsed.path.clone_into(&mut settings.namespace);
+        }
+        for (name, place) in [("cluster", &mut settings.cluster), ("group", &mut settings.group)] {
+            if let Some(value) = parsed.take(name) {
+                value.clone_into(place);
+            }
+        }
+        if let Some(api) = parsed.take("api") {
+            settings.api = api.parse().map_err(|_| crate::address::wrong(parsed.url, "api is 1 or 2"))?;
+        }
+        if let Some(poll) = parsed.take("poll") {
+            let bad = || crate::address::wrong(parsed.url, "poll: expected a number with ms, s or m");
+            settings.poll = crate::address::duration(poll).filter(|poll| !poll.is_zero()).ok_or_else(bad)?;
+        }
+        let host = match parsed.hosts()?.rsplit_once('@') {
+            None => parsed.hosts,
+            Some((login, host)) => {
+                let (user, password) = login.split_once(':').unwrap_or((login, ""));
+                let decode = switchboard::web::decode;
+                settings.login = Some((decode(user), decode(password)));
+                host
+            }
+        };
+        Ok(std::sync::Arc::new(crate::Nacos::connect(host, settings, parsed.options()?)?))
+    },
+};

@@ -240,3 +240,13 @@ impl Registration for RedisRegistration {
         Box::pin(async { Ok(self.run::<i64>(keys::SUPERSEDED).await? == 1) })
     }
 }
+
+/// How an address of this kind becomes a registry.
+pub(crate) const ADDRESS: crate::address::Constructor = crate::address::Constructor {
+    schemes: &[("redis", &["layout", "prefix"])],
+    make: |parsed| {
+        let url = format!("redis://{}/{}", parsed.hosts()?, parsed.path);
+        let (prefix, style) = (parsed.take("prefix").unwrap_or_default(), parsed.style()?);
+        Ok(std::sync::Arc::new(crate::Redis::connect_as(style, &url, prefix, parsed.options()?)?))
+    },
+};

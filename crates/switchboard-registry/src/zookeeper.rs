@@ -271,3 +271,12 @@ impl Registration for ZooKeeperRegistration {
         })
     }
 }
+
+/// How an address of this kind becomes a registry.
+pub(crate) const ADDRESS: crate::address::Constructor = crate::address::Constructor {
+    schemes: &[("zookeeper", &["layout"])],
+    make: |parsed| {
+        let (hosts, prefix, style) = (parsed.hosts()?, parsed.path, parsed.style()?);
+        Ok(std::sync::Arc::new(crate::ZooKeeper::connect_as(style, hosts, prefix, parsed.options()?)))
+    },
+};

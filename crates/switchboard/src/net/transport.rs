@@ -1,8 +1,7 @@
 //! Transports of applications: pipes that a [`Listener`] accepts and a [`Connector`] opens.
 //!
-//! [`Server::listen_on`](crate::Server::listen_on) and
-//! [`ChannelBuilder::connector`](crate::ChannelBuilder::connector) use them. TLS and WebSockets run inside such pipes
-//! as they do inside TCP, if the address says so.
+//! [`Server::listen_on`](crate::Server::listen_on) and [`ChannelBuilder::connector`](crate::ChannelBuilder::connector)
+//! use them. TLS and WebSockets run inside such pipes as they do inside TCP, if the address says so.
 
 use super::{Address, Io};
 use std::{fmt, future::Future, io, pin::Pin, sync::Arc};
