@@ -34,6 +34,7 @@ pub use crate::work::take as take_work;
 use crate::{
     Metadata, WireSet,
     sniff::{self, Sniffed},
+    spec::PEEK_MAX,
 };
 use bytes::BytesMut;
 
@@ -94,12 +95,12 @@ pub fn sniff(data: &[u8]) {
     let start = &start[..usize::from(choices.byte()) % (start.len() + 1)];
     let bytes = [start, choices.rest()].concat();
     let mut decided = None;
-    for end in 0..=bytes.len().min(2 * sniff::PEEK_MAX) {
+    for end in 0..=bytes.len().min(2 * PEEK_MAX) {
         let verdict = sniff::sniff(&bytes[..end], WireSet::NONE);
         match decided {
             Some(before) => assert_eq!(verdict, before, "after {end} bytes of {bytes:02x?}"),
             None if verdict != Sniffed::More => decided = Some(verdict),
-            None => assert!(end < sniff::PEEK_MAX, "undecided after {end} bytes of {bytes:02x?}"),
+            None => assert!(end < PEEK_MAX, "undecided after {end} bytes of {bytes:02x?}"),
         }
     }
 }

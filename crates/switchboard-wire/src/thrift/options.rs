@@ -58,8 +58,9 @@ impl ClientSetup for Options {
     }
 
     fn posted(&self) -> Option<PostedMachine> {
-        let variant = u8::from(self.settings.encoded == Encoded::Compact) * COMPACT
-            | u8::from(self.settings.multiplexed) * MULTIPLEXED;
+        let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        let variant = bit(self.settings.encoded == Encoded::Compact, COMPACT)
+            | bit(self.settings.multiplexed, MULTIPLEXED);
         self.posted.then_some(PostedMachine { create: unframed, variant })
     }
 
