@@ -1,4 +1,5 @@
 //! A transport of an application: pipes through a queue of this process.
+#![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod support;

@@ -435,6 +435,14 @@ mod tests {
     }
 
     #[test]
+    fn wires_are_those_of_the_list() {
+        for wire in Wire::value_variants() {
+            let name = wire.to_possible_value().expect("no variant is hidden").get_name().to_owned();
+            assert!(switchboard::wire::WireId::named(&name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
     fn wires_are_options_of_the_address() {
         assert_eq!(Wire::Native.url("tcp://a:1"), "tcp://a:1");
         assert_eq!(Wire::Grpc.url("tcp://a:1"), "tcp://a:1?wire=grpc");

@@ -40,6 +40,10 @@ struct Page {
 }
 
 impl Pages {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// # Errors
     /// An invalid path or content type, or a second page at the path.
     pub(crate) fn add(&mut self, path: &str, kind: &str, content: Bytes) -> Result<(), String> {

@@ -170,7 +170,7 @@ async fn serve(
     // Boxed, like every branch except the native wire: otherwise idle connections would reserve space for all
     // of them.
     let Some(detected) = Box::pin(begin(io, peer, &shared, resolved, &wakes)).await else { return };
-    if !resolved.enables(detected.protocol) {
+    if !resolved.enables(detected.protocol) && !serves_pages(&shared, detected.protocol) {
         return Box::pin(mismatch::disabled(
             detected.io,
             detected.protocol,
@@ -245,6 +245,17 @@ fn run_erased(
     match aging {
         None => Box::pin(connection),
         Some(aging) => Box::pin(aging.until_old(connection)),
+    }
+}
+
+/// Returns whether the server has pages for a connection of this protocol, whatever wires it enables.
+fn serves_pages(shared: &Shared, protocol: Protocol) -> bool {
+    #[cfg(feature = "http")]
+    return matches!(protocol, Protocol::Http1 | Protocol::Http2) && !shared.pages.is_empty();
+    #[cfg(not(feature = "http"))]
+    {
+        let _ = (shared, protocol);
+        false
     }
 }
 

@@ -1,4 +1,5 @@
 //! A wire of an application: served and called like those of this workspace, without a change to them.
+#![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod line;
@@ -100,6 +101,16 @@ async fn a_wire_that_is_not_enabled_is_rejected_before_it_is_parsed() {
         "{response}"
     );
     assert_eq!(running_2.stats().disabled_wires, 1);
+}
+
+#[tokio::test]
+async fn pages_of_a_server_need_no_wire_of_http() {
+    let server = Server::new().wires(["kiss"]).page("/", "text/plain", "here");
+    let running = start(server, "tcp://127.0.0.1:0").await;
+    let request = |path| format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    assert!(said(&running, &request("/")).await.ends_with("here"));
+    let call = said(&running, &request("/test.Probe/Echo?connect=v1&encoding=json&message=[1]")).await;
+    assert!(!call.starts_with("HTTP/1.1 200 "), "{call}");
 }
 
 #[tokio::test]
