@@ -1,6 +1,7 @@
 //! Parts that the connections of servers and of clients share: wake-ups, pauses between turns, ages, and waiting calls.
 
 mod aging;
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only the admin listener uses all of it"))]
 mod flight;
 #[cfg_attr(
     not(feature = "http"),

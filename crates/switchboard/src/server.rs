@@ -488,7 +488,7 @@ impl Server {
             drain_http: watch::Sender::new(Drain::Open),
         });
         #[cfg(not(feature = "http"))]
-        let http = ();
+        let http = accept::Http;
         #[cfg(feature = "http")]
         let http = Arc::new(crate::http::HttpState::new(
             shared.clone(),

@@ -30,6 +30,11 @@ impl HttpState {
         HttpState { server, config, standard: OnceLock::new() }
     }
 
+    /// Returns whether the server has pages of the application.
+    pub(crate) fn serves_pages(&self) -> bool {
+        !self.config.pages.is_empty()
+    }
+
     /// Updates the health status to the phase of the server.
     pub(crate) fn follow_phase(&self) {
         Standard::follow(self);

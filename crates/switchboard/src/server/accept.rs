@@ -50,7 +50,8 @@ const FIRST_BYTES: usize = 512;
 #[cfg(feature = "http")]
 pub(super) type Http = Arc<crate::http::HttpState>;
 #[cfg(not(feature = "http"))]
-pub(super) type Http = ();
+#[derive(Clone)]
+pub(super) struct Http;
 
 /// Accepts connections until the server stops.
 pub(super) async fn run(
@@ -170,7 +171,7 @@ async fn serve(
     // Boxed, like every branch except the native wire: otherwise idle connections would reserve space for all
     // of them.
     let Some(detected) = Box::pin(begin(io, peer, &shared, resolved, &wakes)).await else { return };
-    if !resolved.enables(detected.protocol) && !serves_pages(&shared, detected.protocol) {
+    if !resolved.enables(detected.protocol) && !serves_pages(&http, detected.protocol) {
         return Box::pin(mismatch::disabled(
             detected.io,
             detected.protocol,
@@ -249,14 +250,14 @@ fn run_erased(
 }
 
 /// Returns whether the server has pages for a connection of this protocol, whatever wires it enables.
-fn serves_pages(shared: &Shared, protocol: Protocol) -> bool {
-    #[cfg(feature = "http")]
-    return matches!(protocol, Protocol::Http1 | Protocol::Http2) && !shared.pages.is_empty();
-    #[cfg(not(feature = "http"))]
-    {
-        let _ = (shared, protocol);
-        false
-    }
+#[cfg(feature = "http")]
+fn serves_pages(http: &Http, protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::Http1 | Protocol::Http2) && http.serves_pages()
+}
+
+#[cfg(not(feature = "http"))]
+fn serves_pages(_http: &Http, _protocol: Protocol) -> bool {
+    false
 }
 
 /// Returns the protocol label of counters; `None` for connections that are rejected.
