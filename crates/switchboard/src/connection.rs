@@ -3,10 +3,6 @@
 mod aging;
 #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only the admin listener uses all of it"))]
 mod flight;
-#[cfg_attr(
-    not(feature = "http"),
-    expect(dead_code, reason = "clients have no turns, and the native driver has its own")
-)]
 mod pause;
 mod wakes;
 
