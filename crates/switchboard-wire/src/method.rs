@@ -61,7 +61,7 @@ pub enum Params {
     Fields(&'static [&'static str]),
     /// Not declared.
     Unknown,
-    /// Unchanged as sent, lists too: for methods that [no service declares](MethodTable::other).
+    /// Unchanged as sent, lists too: for methods that [no service declares](MethodTable::undeclared).
     AsSent,
 }
 
