@@ -38,15 +38,17 @@ pub(super) fn reword(answer: &[u8]) -> Option<Vec<u8>> {
             }
             Size::Decompressed => {
                 format!(
-"a request is, decompressed, over the limit of {first} bytes (message_bytes_max of the receiver)"
-)
+                    "a request is, decompressed, over the limit of {first} bytes \
+                     (message_bytes_max of the receiver)"
+                )
             }
             Size::Known => {
                 let (limit, after) = number(rest.strip_prefix(b" exceeds limit ")?)?;
                 rest = after;
                 format!(
-"a request of {first} bytes is over the limit of {limit} bytes (message_bytes_max of the receiver)"
-)
+                    "a request of {first} bytes is over the limit of {limit} bytes \
+                     (message_bytes_max of the receiver)"
+                )
             }
         };
         Some([&answer[..start], ours.as_bytes(), rest].concat())
@@ -87,13 +89,13 @@ mod tests {
             ("request body size exceeds limit 15", "a request is over the limit of 10 bytes"),
         ] {
             let json = format!("{{\"message\":\"{theirs}\"}}");
-            let expected = format!("{{\"message\":\"{ours} (message_bytes_max)\"}}");
+            let expected = format!("{{\"message\":\"{ours} (message_bytes_max of the receiver)\"}}");
             assert_eq!(reword(json.as_bytes()).unwrap(), expected.as_bytes());
             let lines = format!("grpc-message: {theirs}\r\ngrpc-status-details-bin: CA\r\nx: y\r\n");
             let frame = [&[0x80, 0, 0, 0, lines.len() as u8][..], lines.as_bytes()].concat();
             let reworded = reword_frame(&frame).unwrap();
             assert_eq!(usize::from(reworded[4]), reworded.len() - 5);
-            let lines = format!("grpc-message: {ours} (message_bytes_max)\r\nx: y\r\n");
+            let lines = format!("grpc-message: {ours} (message_bytes_max of the receiver)\r\nx: y\r\n");
             assert_eq!(&reworded[5..], lines.as_bytes());
         }
     }
