@@ -14,13 +14,20 @@ mod once;
 
 use callers::Callers;
 use nodes::{Node, Role};
-use std::{process::ExitCode, sync::Arc};
+use std::{
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use switchboard::{Channel, Result, Runtime, discover::Registry};
+use tokio::time::sleep;
 
 /// The names of the servers.
 const SERVERS: [&str; 3] = ["a", "b", "c"];
 /// The service that callers look up in the registry.
 const SERVICE: &str = "cluster.Work";
+/// Time that the first registration may take.
+const REGISTRATION_MAX: Duration = Duration::from_secs(30);
 
 /// The service of each server; its method is idempotent, so that calls of a server that dies are sent to
 /// another.
@@ -45,7 +52,14 @@ impl Cluster {
         let servers = servers.into_iter().collect::<Result<Vec<_>>>()?;
         let found: Arc<dyn Registry> =
             switchboard_registry::connect(&registry.url().replace("tcp", "switchboard"))?;
-        let channel = Channel::fleet(found, SERVICE).connect().await?;
+        let began = Instant::now();
+        // A server serves before the registry has its registration.
+        let channel = loop {
+            match Channel::fleet(found.clone(), SERVICE).connect().await {
+                Err(_) if began.elapsed() < REGISTRATION_MAX => sleep(Duration::from_millis(20)).await,
+                connected => break connected?,
+            }
+        };
         Ok(Cluster { registry, servers, channel })
     }
 
