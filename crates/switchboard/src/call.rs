@@ -173,6 +173,23 @@ pub struct Identity {
 }
 
 impl Peer {
+    /// Creates a peer without a connection: for calls inside the process, and for tests.
+    pub(crate) fn without_connection(wire: WireId, address: String) -> Peer {
+        Peer {
+            wire: Some(wire),
+            address,
+            socket: None,
+            identity: None,
+            wires: WireSet::ALL,
+            counts: None,
+            tally: None,
+            memory: None,
+            connection: 0,
+            pusher: None,
+            strict_fields: false,
+        }
+    }
+
     /// Returns the name of the wire, as in [`WIRES`](crate::wire::WIRES): `native`, `grpc`, `local` and so on. It is
     /// empty for an HTTP connection before its first call.
     #[inline]

@@ -111,19 +111,7 @@ impl Local {
 }
 
 fn peer(address: String) -> Arc<Peer> {
-    Arc::new(Peer {
-        wire: Some(switchboard_wire::WireId::LOCAL),
-        address,
-        socket: None,
-        identity: None,
-        wires: switchboard_wire::WireSet::ALL,
-        counts: None,
-        tally: None,
-        memory: None,
-        connection: 0,
-        pusher: None,
-        strict_fields: false,
-    })
+    Arc::new(Peer::without_connection(switchboard_wire::WireId::LOCAL, address))
 }
 
 async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = Result<T>>) -> Result<T> {

@@ -138,19 +138,7 @@ mod tests {
     static SERVICE: ServiceInfo = ServiceInfo { name: "test.v1.Echo", methods: &[], descriptor: &[] };
 
     fn cx(codec: Codec) -> Cx {
-        let peer = Peer {
-            wire: Some(switchboard_wire::WireId::LOCAL),
-            address: "local".into(),
-            socket: None,
-            identity: None,
-            wires: switchboard_wire::WireSet::ALL,
-            counts: None,
-            tally: None,
-            memory: None,
-            connection: 0,
-            pusher: None,
-            strict_fields: false,
-        };
+        let peer = Peer::without_connection(switchboard_wire::WireId::LOCAL, "local".into());
         let cx = Cx::new(&Arc::new(peer), &SERVICE, &METHOD, None, Metadata::new());
         Call::new(0, codec, RequestBody::One(Bytes::new()), cx).into_one().expect("one message").1
     }

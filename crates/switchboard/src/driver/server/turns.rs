@@ -150,19 +150,7 @@ impl ServerWire for Endless {
 
 /// Creates a connection that has read `input`.
 fn connection<W: ServerWire>(running: &Running, input: &[u8], wire: W) -> Connection<W> {
-    let peer = Peer {
-        wire: Some(switchboard_wire::WireId::NATIVE),
-        address: "memory".into(),
-        socket: None,
-        identity: None,
-        wires: switchboard_wire::WireSet::ALL,
-        counts: None,
-        tally: None,
-        memory: None,
-        connection: 0,
-        pusher: None,
-        strict_fields: false,
-    };
+    let peer = Peer::without_connection(switchboard_wire::WireId::NATIVE, "memory".into());
     let (shared, settings) = (running.shared().clone(), Arc::default());
     let (io, input) = (Box::new(Greedy), BytesMut::from(input));
     let accepted = Accepted { io, input, peer, settings, shared, wakes: Arc::default(), shard: 0 };
