@@ -83,6 +83,6 @@ pub use method::{
 pub use outbox::Outbox;
 pub use outgoing::Outgoing;
 pub use spec::WireSpec;
-pub use status::{Code, Detail, Origin, Retry, Status};
+pub use status::{Code, Detail, OrStatus, Origin, Retry, Status};
 pub use wire::Fatal;
 pub use wires::{WireId, WireSet};
