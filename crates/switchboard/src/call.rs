@@ -158,6 +158,8 @@ pub struct Peer {
     pub(crate) pusher: Option<Pusher>,
     /// Whether its calls may not have fields that their types do not have, unless they say otherwise.
     pub(crate) strict_fields: bool,
+    /// Values that all calls of the server or channel share.
+    pub(crate) extensions: Option<Arc<Extensions>>,
 }
 
 /// Names in the verified certificate of a peer.
@@ -187,6 +189,7 @@ impl Peer {
             connection: 0,
             pusher: None,
             strict_fields: false,
+            extensions: None,
         }
     }
 
@@ -466,14 +469,17 @@ impl Cx {
         &mut self.context_mut().metadata
     }
 
-    /// Returns the typed values that layers added to the call.
+    /// Returns the typed values that layers added to the call, and those of its server or channel.
     pub fn extensions(&self) -> &Extensions {
-        self.context().extensions.as_deref().unwrap_or(Extensions::EMPTY)
+        let context = self.context();
+        let own = context.extensions.as_deref();
+        own.or(context.peer.extensions.as_deref()).unwrap_or(Extensions::EMPTY)
     }
 
     /// Returns the typed values of the call, mutably, for a [layer](crate::Layer) that adds one.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
-        self.context_mut().extensions.get_or_insert_default()
+        let Context { extensions, peer, .. } = self.context_mut();
+        extensions.get_or_insert_with(|| Box::new(Extensions::with_shared(peer.extensions.clone())))
     }
 
     /// Returns the trace of the call: from `traceparent` of the request ([W3C Trace Context]), or a new one if the

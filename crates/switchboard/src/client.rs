@@ -12,6 +12,7 @@ mod interned;
 mod layered;
 mod local;
 mod mirror;
+mod named;
 mod options;
 mod pool;
 mod streaming;
@@ -24,12 +25,14 @@ pub use combined::{Parallel, Part, Partitioned, Selective};
 pub use fleet::{Attempt, Candidate, EndpointStats, Explained, Explanation, FailMode, Receipt};
 pub(crate) use layered::RequiredCallShape;
 pub use mirror::Mirror;
+pub use named::NamedCall;
 pub use options::ChannelBuilder;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
 pub use unary::{OnewayCall, Response, UnaryCall};
 
 use crate::{
-    Codec, Compression, Kind, Layer, Limit, Limits, Metadata, Payload, Result, Service, Status, context,
+    Codec, Compression, Extensions, Kind, Layer, Limit, Limits, Metadata, Payload, Result, Service, Status,
+    context,
     discover::Registry,
     limits::Source,
     reserved::IDEMPOTENCY_KEY,
@@ -189,18 +192,53 @@ impl Channel {
     /// ```
     #[must_use]
     pub fn layer(&self, layer: impl Layer) -> Channel {
-        let (channel, mut layers) = match self.behind_layers() {
-            Some(layered) => (layered.channel.clone(), layered.layers.clone()),
-            None => (self.clone(), Vec::new()),
-        };
+        let (channel, mut layers, extensions) = self.layered_parts();
         layers.push(Arc::new(layer));
-        Channel(Arc::new(ChannelKind::Local(local::Local::layered(channel, layers))))
+        Channel(Arc::new(ChannelKind::Local(local::Local::layered(channel, layers, extensions))))
     }
 
-    fn behind_layers(&self) -> Option<&layered::Layered> {
+    /// Returns this channel with a value that all its [layers](Self::layer) find in the
+    /// [extensions](crate::Cx::extensions) of their calls, those that are added later as well. A value of the same type
+    /// replaces the earlier one; earlier clones of the channel stay without it.
+    ///
+    /// ```
+    /// use switchboard::{Channel, Status, layer};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> switchboard::Result<()> {
+    ///
+    /// struct Tenant(&'static str);
+    ///
+    /// let named = layer::from_fn("tenant", |mut call, next| {
+    ///     Box::pin(async move {
+    ///         let tenant = call.cx().extensions().get::<Tenant>().map_or("public", |tenant| tenant.0);
+    ///         call.cx_mut().metadata_mut().insert("tenant", tenant)?;
+    ///         next.call(call).await
+    ///     })
+    /// });
+    /// let channel = Channel::builder("tcp://127.0.0.1:8080").lazy()?.layer(named);
+    /// let acme = channel.extension(Tenant("acme"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn extension<T: Send + Sync + 'static>(&self, value: T) -> Channel {
+        let (channel, layers, shared) = self.layered_parts();
+        let mut extensions = Extensions::with_shared(shared);
+        extensions.insert(value);
+        Channel(Arc::new(ChannelKind::Local(local::Local::layered(
+            channel,
+            layers,
+            Some(Arc::new(extensions)),
+        ))))
+    }
+
+    /// The channel behind the layers, the layers, and the values that they share.
+    fn layered_parts(&self) -> (Channel, Vec<Arc<dyn Layer>>, Option<Arc<Extensions>>) {
         match &*self.0 {
-            ChannelKind::Local(local) => local.behind(),
-            _ => None,
+            ChannelKind::Local(local) if let Some(layered) = local.behind() => {
+                (layered.channel.clone(), layered.layers.clone(), local.extensions())
+            }
+            _ => (self.clone(), Vec::new(), None),
         }
     }
 
@@ -239,6 +277,24 @@ impl Channel {
             }
             ChannelKind::Remote(pool) => pool.options().codec(preferred),
         }
+    }
+
+    /// Begins a call of the method with this full name, `package.Service/Method`, without generated code.
+    ///
+    /// ```no_run
+    /// # async fn f() -> switchboard::Result<()> {
+    /// use serde_json::{Value, json};
+    /// use switchboard::Channel;
+    ///
+    /// let channel = Channel::connect("tcp://127.0.0.1:8080").await?;
+    /// let request = json!({"name": "Ada"});
+    /// let reply = channel.call("demo.v1.Greeter/Greet").json::<Value>(&request).await?;
+    /// println!("{}", reply["text"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn call<'a>(&'a self, method: &'a str) -> NamedCall<'a> {
+        NamedCall::new(self, method)
     }
 
     /// Begins a unary call; for generated code.

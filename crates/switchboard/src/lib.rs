@@ -72,8 +72,8 @@ pub mod wire;
 pub use call::{Call, Caller, Cx, Extensions, Identity, Peer, Reply};
 pub use client::{
     Attempt, BidiCall, Candidate, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats,
-    Explained, Explanation, FailMode, OnewayCall, Parallel, Part, Partitioned, Receipt, Response, Selective,
-    ServerStreamCall, UnaryCall, Upload,
+    Explained, Explanation, FailMode, NamedCall, OnewayCall, Parallel, Part, Partitioned, Receipt, Response,
+    Selective, ServerStreamCall, UnaryCall, Upload,
 };
 #[cfg(feature = "proto")]
 pub use codec::Encoded;
@@ -95,14 +95,14 @@ pub use net::{Address, transport};
 pub use payload::Payload;
 pub use push::{Push, Pusher, Pushes};
 pub use runtime::{Runtime, run};
-pub use server::{AbortedCalls, AbortedConnections, Drained, Running, Server, Stopped};
+pub use server::{AbortedCalls, AbortedConnections, Drained, Running, Server, StopOptions, Stopped};
 pub use service::Service;
 pub use stream::{Receiver, Sender};
 #[cfg(feature = "macros")]
 pub use switchboard_macros::{main, service};
 pub use switchboard_wire::{
-    Code, Codec, Detail, HttpRule, HttpText, Idempotency, Kind, Metadata, MethodInfo, Origin, Params, Retry,
-    SchemaId, ServiceInfo, Status, TextKind, TextParam,
+    Code, Codec, Detail, HttpRule, HttpText, Idempotency, Kind, Metadata, MethodInfo, OrStatus, Origin,
+    Params, Retry, SchemaId, ServiceInfo, Status, TextKind, TextParam,
 };
 pub use trace::Trace;
 

@@ -173,6 +173,20 @@ impl Queue {
         Poll::Ready(Ok(()))
     }
 
+    /// Appends `item` after [`poll_push`](Self::poll_push) has found room for it.
+    pub(crate) fn push_ready(&self, item: Message) -> Result<()> {
+        let mut state = self.lock();
+        if let Some(status) = &state.closed {
+            return Err(status.clone());
+        }
+        match &state.end {
+            Some(Err(status)) => return Err(status.clone()),
+            Some(Ok(_)) => return Err(Status::failed_precondition("the stream of messages has ended")),
+            None => state.push(item),
+        }
+        Ok(())
+    }
+
     /// Appends `item` even if the queue is full: flow control let the peer send it. Returns the number of bytes that
     /// waited before it, which is less than the window if the peer respects its credit.
     pub(crate) fn push_now(&self, item: impl Into<Message>) -> usize {

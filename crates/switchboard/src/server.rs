@@ -18,7 +18,7 @@ use crate::net::tls::Tls;
 #[cfg(feature = "http")]
 use crate::serving::{Drain, Flights};
 use crate::{
-    Error, Limit, Limits, Service,
+    Error, Extensions, Limit, Limits, Service,
     access::Access,
     compression::Serving,
     dispatch::{Erased, ErasedService},
@@ -32,7 +32,7 @@ use crate::{
     serving::{Live, Phase, ServerState},
 };
 use lifecycle::Hooks;
-pub use lifecycle::{AbortedCalls, AbortedConnections, Stopped};
+pub use lifecycle::{AbortedCalls, AbortedConnections, StopOptions, Stopped};
 use listening::Listening;
 use registration::{RegistrationTemplate, Registrations};
 use std::{
@@ -67,6 +67,8 @@ pub struct Server {
     compression: Serving,
     /// Refuse requests with fields that their types do not have.
     strict_fields: bool,
+    /// Values that all calls share.
+    extensions: Extensions,
     /// Methods whose replies are compressed or not, independently of the default.
     method_compression: Vec<(String, bool)>,
     config_errors: Vec<Error>,
@@ -121,6 +123,7 @@ impl Server {
             admin: None,
             guards: Guards::default(),
             strict_fields: false,
+            extensions: Extensions::default(),
             templates: Vec::new(),
             registration_notice: Duration::from_secs(1),
             #[cfg(feature = "channelz")]
@@ -473,6 +476,7 @@ impl Server {
             limits: self.limits,
             compression: self.compression,
             strict_fields: self.strict_fields,
+            extensions: (!self.extensions.is_empty()).then(|| Arc::new(self.extensions)),
             parked: AtomicUsize::new(0),
             memory,
             draining: AtomicBool::new(false),

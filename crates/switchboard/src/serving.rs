@@ -7,7 +7,7 @@ mod live;
 #[cfg(feature = "tls")]
 use crate::net::tls::Acceptor;
 use crate::{
-    Limits, Status,
+    Extensions, Limits, Status,
     access::Access,
     compression::Serving,
     connection::Wakes,
@@ -74,6 +74,8 @@ pub(crate) struct ServerState {
     pub(crate) compression: Serving,
     /// Whether requests may not have fields that their types do not have.
     pub(crate) strict_fields: bool,
+    /// Values that all calls share.
+    pub(crate) extensions: Option<Arc<Extensions>>,
     pub(crate) metrics: Metrics,
     /// Number of calls that wait in handlers, on all connections. Calls that are ready at once are not
     /// counted, so the hot path shares no counter.

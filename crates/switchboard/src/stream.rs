@@ -3,6 +3,7 @@
 //! On the server the handler's future is the source of the replies: `HandlerItems` polls it, so a stream needs no task
 //! of its own.
 
+mod sink;
 mod source;
 
 use crate::{
@@ -12,11 +13,12 @@ use crate::{
     runtime,
 };
 use bytes::Bytes;
+use futures_core::Stream;
 use source::Source;
 use std::{
     fmt,
     future::poll_fn,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
@@ -55,13 +57,17 @@ impl<T> Sender<T> {
         poll_fn(|cx| self.queue.poll_push(cx, &mut encoded)).await
     }
 
-    /// Sends every message of `input`, until it ends.
+    /// Sends every message of `input`, until it ends: of a [`Receiver`], or of any other stream.
     ///
     /// # Errors
     /// The errors of [`send`](Self::send) and of the input.
-    pub async fn pipe(&self, mut input: Receiver<T>) -> Result<()> {
-        while let Some(message) = input.next().await? {
-            self.send(message).await?;
+    pub async fn pipe<E: Into<Status>>(
+        &self,
+        input: impl Stream<Item = std::result::Result<T, E>>,
+    ) -> Result<()> {
+        let mut input = pin!(input);
+        while let Some(message) = poll_fn(|cx| input.as_mut().poll_next(cx)).await {
+            self.send(message.map_err(Into::into)?).await?;
         }
         Ok(())
     }

@@ -2,6 +2,20 @@
 //!
 //! A wire is a [`WireSpec`] with two state machines, a [`ServerWire`] and a [`ClientWire`].
 //! [`Server::wire`](crate::Server::wire) and [`ChannelBuilder::wire`](crate::ChannelBuilder::wire) use it.
+//!
+//! The descriptors of the built-in wires select the wire of a channel in code, as `wire=` does in a URL:
+//!
+//! ```
+//! use switchboard::{Channel, wire};
+//! # #[cfg(feature = "rpcx")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> switchboard::Result<()> {
+//! let channel = Channel::builder("tcp://127.0.0.1:8972").wire(&wire::RPCX).lazy()?;
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "rpcx"))]
+//! # fn main() {}
+//! ```
 
 pub use switchboard_wire::{
     Encoding, Encodings, Fatal, Found, Input, Limits, MethodId, MethodTable, Outbox, Outgoing, WireId,
@@ -16,3 +30,18 @@ pub use switchboard_wire::{
     },
     wires::WIRES,
 };
+
+#[cfg(feature = "http")]
+pub use switchboard_wire::http_wires::{CONNECT, GRPC, GRPC_WEB};
+pub use switchboard_wire::{jsonrpc::JSON_RPC, native::NATIVE};
+
+#[cfg(feature = "baidu")]
+pub use switchboard_wire::baidu::{BAIDU_STD, HULU, SOFA};
+#[cfg(feature = "erpc")]
+pub use switchboard_wire::erpc::ERPC;
+#[cfg(feature = "kiss")]
+pub use switchboard_wire::kiss::KISS;
+#[cfg(feature = "rpcx")]
+pub use switchboard_wire::rpcx::RPCX;
+#[cfg(feature = "thrift")]
+pub use switchboard_wire::thrift::THRIFT;

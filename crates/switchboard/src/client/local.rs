@@ -2,7 +2,7 @@
 
 use super::{Begin, Channel, layered::Layered};
 use crate::{
-    Call, Cx, Layer, Limit, Limits, Metadata, Peer, Reply, Result, Service, Status,
+    Call, Cx, Extensions, Layer, Limit, Limits, Metadata, Peer, Reply, Result, Service, Status,
     call::{ReplyBody, ReplyParts, RequestBody},
     context,
     dispatch::{Erased, ErasedService},
@@ -26,13 +26,17 @@ impl Local {
     pub(super) fn new(service: impl Service, limits: &Limits) -> Local {
         let end = End::Service(Arc::new(Erased::new(service)));
         let message_bytes_max = limits.get(Limit::MessageBytesMax) as usize;
-        Local { end, peer: peer("local".to_owned()), message_bytes_max }
+        Local { end, peer: peer("local".to_owned(), None), message_bytes_max }
     }
 
     /// Wraps the channel in these layers, the first of them outermost. Only the channel itself limits the size of
     /// messages.
-    pub(super) fn layered(channel: Channel, layers: Vec<Arc<dyn Layer>>) -> Local {
-        let peer = peer(format!("{channel:?}"));
+    pub(super) fn layered(
+        channel: Channel,
+        layers: Vec<Arc<dyn Layer>>,
+        extensions: Option<Arc<Extensions>>,
+    ) -> Local {
+        let peer = peer(format!("{channel:?}"), extensions);
         let end = End::Layers(Arc::new(Layered { channel, layers }));
         Local { end, peer, message_bytes_max: usize::MAX }
     }
@@ -43,6 +47,11 @@ impl Local {
             End::Layers(layered) => Some(layered),
             End::Service(_) => None,
         }
+    }
+
+    /// Values that all its calls share.
+    pub(super) fn extensions(&self) -> Option<Arc<Extensions>> {
+        self.peer.extensions.clone()
     }
 
     pub(super) fn message_bytes_max(&self) -> usize {
@@ -110,8 +119,8 @@ impl Local {
     }
 }
 
-fn peer(address: String) -> Arc<Peer> {
-    Arc::new(Peer::without_connection(switchboard_wire::WireId::LOCAL, address))
+fn peer(address: String, extensions: Option<Arc<Extensions>>) -> Arc<Peer> {
+    Arc::new(Peer { extensions, ..Peer::without_connection(switchboard_wire::WireId::LOCAL, address) })
 }
 
 async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = Result<T>>) -> Result<T> {

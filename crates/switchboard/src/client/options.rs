@@ -314,9 +314,9 @@ impl ChannelBuilder {
         self
     }
 
-    /// Uses this wire unless the URL selects one, and registers it in this process if it is not one of
-    /// [`WIRES`](crate::wire::WIRES); options of the URL apply to it. A wire that cannot be registered is an error of
-    /// [`connect`](Self::connect).
+    /// Uses this wire, such as [`GRPC`](crate::wire::GRPC), unless the URL selects one, and registers it in this
+    /// process if it is not one of [`WIRES`](crate::wire::WIRES); options of the URL apply to it. A wire that cannot
+    /// be registered is an error of [`connect`](Self::connect).
     pub fn wire(mut self, spec: &'static WireSpec) -> ChannelBuilder {
         match WireId::register(spec) {
             Ok(wire) if spec.is_callable() => self.wire = Some(wire),

@@ -74,7 +74,10 @@ pub(super) fn names(is_usable: impl Fn(&WireSpec) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Call, Channel, ClientMethod, Codec, Kind, MethodInfo, Reply, Server, Service, ServiceInfo};
+    use crate::{
+        Call, Channel, ClientMethod, Codec, Kind, MethodInfo, Reply, Server, Service, ServiceInfo,
+        StopOptions,
+    };
     use bytes::Bytes;
     use std::time::Duration;
 
@@ -115,7 +118,7 @@ mod tests {
                 }
                 assert_eq!(running.stats().unknown_protocol, 0, "{wire}{options}");
                 drop(channel);
-                running.stop(Duration::ZERO, Duration::from_secs(60)).await;
+                running.stop(StopOptions::new().drain(Duration::ZERO).close(Duration::from_secs(60))).await;
             }
         }
     }

@@ -33,9 +33,7 @@ pub fn encode<T: Serialize + Referred>(message: &T, codec: Codec) -> Result<Byte
             Ok(bytes.into())
         }
         Codec::Json | Codec::MsgPack => serde::encode(message, codec),
-        Codec::Postcard | Codec::Raw | Codec::Thrift | Codec::ThriftStruct => {
-            Err(foreign(short_name::<T>(), codec, KNOWN))
-        }
+        _ => Err(foreign(short_name::<T>(), codec, KNOWN)),
     }
 }
 
@@ -57,9 +55,7 @@ pub fn decode<T: DeserializeOwned + Referred>(codec: Codec, bytes: Bytes) -> Res
             read(&bytes).map_err(|error| malformed(short_name::<T>(), Codec::FlatBuffers, &error))
         }
         Codec::Json | Codec::MsgPack => serde::decode(codec, bytes),
-        Codec::Postcard | Codec::Raw | Codec::Thrift | Codec::ThriftStruct => {
-            Err(foreign(short_name::<T>(), codec, KNOWN))
-        }
+        _ => Err(foreign(short_name::<T>(), codec, KNOWN)),
     }
 }
 

@@ -73,12 +73,7 @@ pub(super) fn encode_json<T: Serialize>(message: &T, codec: Codec) -> Result<Byt
             msgpack::write(&mut written, message).map_err(|error| refused(&error))?;
             Ok(written.into())
         }
-        Codec::FlatBuffers
-        | Codec::Postcard
-        | Codec::Proto
-        | Codec::Raw
-        | Codec::Thrift
-        | Codec::ThriftStruct => Err(foreign(short_name::<T>(), codec, KNOWN)),
+        _ => Err(foreign(short_name::<T>(), codec, KNOWN)),
     }
 }
 
@@ -113,9 +108,7 @@ pub fn decode<M: Message + DeserializeOwned>(codec: Codec, mut bytes: Bytes) -> 
                 msgpack::json_of(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))?;
             read_json(&json, short_name::<M>(), codec)
         }
-        Codec::FlatBuffers | Codec::Postcard | Codec::Thrift | Codec::ThriftStruct => {
-            Err(foreign(short_name::<M>(), codec, KNOWN))
-        }
+        _ => Err(foreign(short_name::<M>(), codec, KNOWN)),
     }
 }
 

@@ -64,9 +64,7 @@ fn write<T: Serialize, P: From<Vec<u8>>>(
             );
             crate::Status::unimplemented(text)
         }),
-        Codec::FlatBuffers | Codec::Proto | Codec::Thrift | Codec::ThriftStruct => {
-            Err(foreign(short_name::<T>(), codec, KNOWN))
-        }
+        _ => Err(foreign(short_name::<T>(), codec, KNOWN)),
     }
 }
 
@@ -142,9 +140,7 @@ pub fn decode<T: DeserializeOwned>(codec: Codec, bytes: Bytes) -> Result<T> {
         Codec::Json => read_json(&bytes, short_name::<T>(), codec),
         Codec::MsgPack => msgpack::read(&bytes).map_err(|error| malformed(short_name::<T>(), codec, &error)),
         Codec::Raw => raw::read(&bytes).map_err(|error| malformed(short_name::<T>(), codec, &error)),
-        Codec::FlatBuffers | Codec::Proto | Codec::Thrift | Codec::ThriftStruct => {
-            Err(foreign(short_name::<T>(), codec, KNOWN))
-        }
+        _ => Err(foreign(short_name::<T>(), codec, KNOWN)),
     }
 }
 

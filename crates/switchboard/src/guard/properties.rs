@@ -119,6 +119,7 @@ fn peer() -> Arc<Peer> {
         connection: 0,
         pusher: None,
         strict_fields: false,
+        extensions: None,
         memory: None,
     })
 }

@@ -231,7 +231,7 @@ impl Dumped {
     /// # Errors
     /// When the codec is unknown.
     pub fn codec(&self) -> Result<Codec, Error> {
-        let codec = Codec::ALL.into_iter().find(|codec| codec.name() == self.codec);
+        let codec = Codec::ALL.iter().copied().find(|codec| codec.name() == self.codec);
         codec.ok_or_else(|| Error::config(format!("{} has the unknown codec {:?}", self.method, self.codec)))
     }
 }

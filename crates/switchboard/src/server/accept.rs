@@ -84,6 +84,7 @@ pub(super) async fn run(
                     connection: next_id(),
                     pusher: None,
                     strict_fields: shared.strict_fields,
+                    extensions: shared.extensions.clone(),
                 };
                 accept(pipe, peer, &shared, http.clone(), &resolved);
             }

@@ -16,6 +16,26 @@ impl Server {
         self
     }
 
+    /// Adds a value that every handler and layer finds in the [extensions](crate::Cx::extensions) of its calls: a
+    /// pool of database connections, a configuration. A value of the same type replaces the earlier one.
+    ///
+    /// ```
+    /// use switchboard::{Cx, Result, Server, Status};
+    ///
+    /// struct Prices(Vec<u64>);
+    ///
+    /// fn price(cx: &Cx, item: usize) -> Result<u64> {
+    ///     let prices = cx.extensions().get::<Prices>().expect("the server has it");
+    ///     prices.0.get(item).copied().ok_or_else(|| Status::not_found(format!("no item {item}")))
+    /// }
+    ///
+    /// let server = Server::new().extension(Prices(vec![100, 250]));
+    /// ```
+    pub fn extension<T: Send + Sync + 'static>(mut self, value: T) -> Server {
+        self.extensions.insert(value);
+        self
+    }
+
     /// Returns the guards and layers that a call passes on its way to its handler, the outermost first.
     pub fn layers(&self) -> Vec<String> {
         self.guards.order()
