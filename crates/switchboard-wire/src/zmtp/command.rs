@@ -11,6 +11,10 @@ pub(super) const CONTEXT_BYTES_MAX: usize = 16;
 /// Size in bytes of the time to live of a PING.
 const TTL_BYTES: usize = 2;
 
+/// Start of an ERROR of PLAIN as libzmq 4.3.5 writes it: the length 5 and the first letter became one byte, which is
+/// longer than the command when read as a length.
+const ERROR_OF_LIBZMQ: &[u8] = b"^RROR";
+
 /// Name of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Name {
@@ -78,6 +82,9 @@ impl Command {
         };
         let end = 1 + usize::from(len);
         let Some(name) = body.get(1..end).filter(|name| !name.is_empty()) else {
+            if body.starts_with(ERROR_OF_LIBZMQ) {
+                return Ok(Command { name: Name::Error, data: body.split_off(ERROR_OF_LIBZMQ.len()) });
+            }
             let have = body.len() - 1;
             return malformed(format!("command has a name of {len} bytes in a body of {have}"));
         };

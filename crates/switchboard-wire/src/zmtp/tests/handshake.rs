@@ -180,8 +180,16 @@ fn an_error_of_the_peer_ends_the_connection_without_another() {
     let bytes = [greeting("NULL", 1), command("ERROR", b"\x03400")].concat();
     let (kind, message, sent) = failure(&pull(), &bytes);
     assert_eq!((kind, &*message, sent), (ErrorKind::Refused, "zmtp: peer sent ERROR \"400\"", None));
-    let bytes = [greeting("NULL", 1), command("ERROR", b"\x04400")].concat();
-    assert_eq!(failure(&pull(), &bytes).0, ErrorKind::Command);
+    for malformed in [&b"\x04400"[..], b"", b"\0x"] {
+        let bytes = [greeting("NULL", 1), command("ERROR", malformed)].concat();
+        assert_eq!(failure(&pull(), &bytes).0, ErrorKind::Command);
+    }
+    // The answer of libzmq to a wrong password of PLAIN.
+    let credentials = Credentials::new("admin", "wrong").unwrap();
+    let settings = pull().with_mechanism(Mechanism::PlainClient(credentials));
+    let bytes = [greeting("PLAIN", 1), hex("04095e52524f5203343030")].concat();
+    let (kind, message, sent) = failure(&settings, &bytes);
+    assert_eq!((kind, &*message, sent), (ErrorKind::Refused, "zmtp: peer sent ERROR \"400\"", None));
 }
 
 #[test]
