@@ -6,10 +6,27 @@ pub mod tutorial {
     switchboard::include_proto!("tutorial.v1");
 }
 
-/// The guide whose examples call the generated code of this crate.
+/// Generated from `helloworld.proto`, for a guide.
+#[allow(missing_docs, reason = "generated code says what its schema says")]
+pub mod helloworld {
+    switchboard::include_proto!("helloworld");
+}
+
+/// The guides whose examples call the generated code of this crate.
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/wires/thrift.md")]
-mod guide {}
+mod guides {
+    #[doc = include_str!("../../docs/migrating-from-brpc.md")]
+    struct MigratingFromBrpc;
+
+    #[doc = include_str!("../../docs/migrating-from-rpcx.md")]
+    struct MigratingFromRpcx;
+
+    #[doc = include_str!("../../docs/migrating-from-thrift.md")]
+    struct MigratingFromThrift;
+
+    #[doc = include_str!("../../docs/wires/thrift.md")]
+    struct WiresThrift;
+}
 
 #[cfg(test)]
 mod tests {

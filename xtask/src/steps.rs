@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::interop::{self, Suite};
 use crate::peers::Peers;
 use crate::process::{self, Failure, Workspace};
-use crate::{examples, gates, suites, tidy, transcript};
+use crate::{examples, gates, suites, tidy, transcript, tutorial};
 
 /// One kind of test.
 #[derive(Clone, Copy)]
@@ -90,6 +90,11 @@ pub(crate) const ALL: &[Step] = &[
         name: "examples",
         about: "every example, run to its end",
         check: |run| examples::run_all(run.workspace).into(),
+    },
+    Step {
+        name: "tutorial",
+        about: "every file and every command of docs/start.md, in a crate outside the workspace",
+        check: |run| tutorial::follow(run).into(),
     },
     Step {
         name: "gates",

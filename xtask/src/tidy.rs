@@ -3,6 +3,7 @@
 
 mod layers;
 mod names;
+mod pages;
 mod source;
 mod tree;
 mod words;
@@ -48,6 +49,7 @@ pub(crate) fn run(workspace: &Workspace) -> bool {
 fn check_files(files: &[File]) -> Vec<Complaint> {
     let rules = [
         names::banned_names,
+        pages::broken_tables,
         source::leftovers,
         source::long_lines,
         source::missing_module_docs,
@@ -57,6 +59,7 @@ fn check_files(files: &[File]) -> Vec<Complaint> {
     each.chain(source::long_files(files))
         .chain(words::banned_vocabulary(files))
         .chain(layers::upward_imports(files))
+        .chain(pages::unlisted_pages(files))
         .collect()
 }
 
