@@ -30,21 +30,20 @@ pub use options::ChannelBuilder;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
 pub use unary::{OnewayCall, Response, UnaryCall};
 
-use crate::{
-    Codec, Compression, Extensions, Kind, Layer, Limit, Limits, Metadata, Payload, Result, Service, Status,
-    context,
-    discover::Registry,
-    limits::Source,
-    reserved::IDEMPOTENCY_KEY,
-    trace::{TRACEPARENT, TRACESTATE},
-};
+use crate::discover::Registry;
 use bytes::Bytes;
 use std::{
     fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
-use switchboard_wire::{SchemaId, ServiceInfo};
+use switchboard_core::{
+    Compression, Extensions, Layer, Limit, Limits, Payload, Result, Service, context,
+    limits::Source,
+    reserved::IDEMPOTENCY_KEY,
+    trace::{TRACEPARENT, TRACESTATE},
+};
+use switchboard_wire::{Codec, Kind, Metadata, SchemaId, ServiceInfo, Status};
 
 /// A method as a client describes it. Generated code has one per method, in a static; [`intern`](Self::intern) creates
 /// methods that are known only at run time.
@@ -173,7 +172,7 @@ impl Channel {
     /// as on servers; earlier clones of the channel stay without it.
     ///
     /// A layer sees the call with the metadata that the channel adds, before an endpoint is selected. It may change or
-    /// reject the call, reply to it, or [try it again](crate::Call::again). The timeout of the call includes the time
+    /// reject the call, reply to it, or [try it again](switchboard_core::Call::again). The timeout of the call includes the time
     /// in its layers. Each call costs some further allocations.
     ///
     /// ```
@@ -405,7 +404,11 @@ impl Channel {
             && method.kind() == Kind::Unary
             && !begin.is_idempotent()
         {
-            begin.set_key(format!("{:016x}{:016x}", crate::clock::random(), crate::clock::random()));
+            begin.set_key(format!(
+                "{:016x}{:016x}",
+                switchboard_core::clock::random(),
+                switchboard_core::clock::random()
+            ));
         }
         begin
     }
@@ -518,7 +521,7 @@ impl Begin {
     #[cfg(feature = "http")]
     fn deadline_if_any(&self) -> Option<Instant> {
         let any = self.timeout.is_some() || context::deadline().is_some();
-        if any { self.deadline(crate::clock::now()) } else { None }
+        if any { self.deadline(switchboard_core::clock::now()) } else { None }
     }
 
     /// The remaining time of the call; reads the clock only when a deadline is inherited.
@@ -527,7 +530,7 @@ impl Begin {
         match context::deadline() {
             None => self.timeout,
             Some(inherited) => {
-                let left = inherited.saturating_duration_since(crate::clock::now());
+                let left = inherited.saturating_duration_since(switchboard_core::clock::now());
                 Some(self.timeout.map_or(left, |own| own.min(left)))
             }
         }
@@ -558,7 +561,7 @@ macro_rules! call_options {
             /// wire, messages go uncompressed to a server that does not support it, and to one that has not sent its
             /// settings yet: on the first calls of a connection, unless its channel compresses.
             #[must_use = "a call does nothing until it is awaited"]
-            pub fn compression(mut self, compression: crate::Compression) -> Self {
+            pub fn compression(mut self, compression: switchboard_core::Compression) -> Self {
                 self.$($begin).+.compression = compression;
                 self
             }

@@ -18,17 +18,9 @@ use crate::net::tls::Tls;
 #[cfg(feature = "http")]
 use crate::serving::{Drain, Flights};
 use crate::{
-    Error, Extensions, Limit, Limits, Service,
-    access::Access,
-    compression::Serving,
     dispatch::{Erased, ErasedService},
-    flags::{Flag, Flags},
     guard::{Guards, Unknown},
-    limits::Source,
-    memory::MemoryBudget,
-    metrics::{self, Metrics, ServerStats},
     net::{Address, Listener},
-    runtime,
     serving::{Live, Phase, ServerState},
 };
 use lifecycle::Hooks;
@@ -42,6 +34,16 @@ use std::{
         atomic::{AtomicBool, AtomicUsize},
     },
     time::Duration,
+};
+use switchboard_core::{
+    Error, Extensions, Limit, Limits, Service,
+    access::Access,
+    compression::Serving,
+    flags::{Flag, Flags},
+    limits::Source,
+    memory::MemoryBudget,
+    metrics::{self, Metrics, ServerStats},
+    runtime,
 };
 use switchboard_wire::{MethodTable, WireId, WireSet};
 use tokio::sync::watch;
@@ -156,8 +158,8 @@ impl Server {
 
     /// Routes calls of services that were not added to this service, such as
     /// [`Forward`](crate::proxy::Forward): calls of `services`, or of any service if the list is empty. It
-    /// receives messages as bytes, and the called name in [`Call::full_name`](crate::Call::full_name),
-    /// [`Cx::service_name`](crate::Cx::service_name) and [`Cx::method_name`](crate::Cx::method_name).
+    /// receives messages as bytes, and the called name in [`Call::full_name`](switchboard_core::Call::full_name),
+    /// [`Cx::service_name`](switchboard_core::Cx::service_name) and [`Cx::method_name`](switchboard_core::Cx::method_name).
     ///
     /// Names are not stored beyond their calls: callers cannot exhaust a table with them. Settings and
     /// counters by method apply to all these methods together, under the name `*`.
@@ -544,7 +546,7 @@ impl Server {
             addresses.push(address);
             #[cfg(feature = "tls")]
             if let Some(acceptor) = &resolved.acceptor {
-                crate::runtime::spawn(acceptor.clone().keep_fresh(stopped.clone()));
+                switchboard_core::runtime::spawn(acceptor.clone().keep_fresh(stopped.clone()));
                 acceptors.push(acceptor.clone());
             }
             accepting.push((listener, resolved));
@@ -580,7 +582,13 @@ impl Server {
         }
         for (listener, resolved) in accepting {
             let shared = running.shared.clone();
-            crate::runtime::spawn(accept::run(listener, shared, http.clone(), resolved, stopped.clone()));
+            switchboard_core::runtime::spawn(accept::run(
+                listener,
+                shared,
+                http.clone(),
+                resolved,
+                stopped.clone(),
+            ));
         }
         running.begin(&self.templates, &service_names, self.registration_notice).await?;
         #[cfg(feature = "handover")]

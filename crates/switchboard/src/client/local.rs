@@ -1,14 +1,15 @@
 //! Direct calls: to a service of this process without a connection, or to the layers of a channel.
 
 use super::{Begin, Channel, layered::Layered};
-use crate::{
-    Call, Cx, Extensions, Layer, Limit, Limits, Metadata, Peer, Reply, Result, Service, Status,
+use crate::dispatch::{Erased, ErasedService};
+use std::{future::poll_fn, pin::Pin, sync::Arc, time::Instant};
+use switchboard_core::{
+    Call, Cx, Extensions, Layer, Limit, Limits, Peer, Reply, Result, Service,
     call::{ReplyBody, ReplyParts, RequestBody},
     context,
-    dispatch::{Erased, ErasedService},
     queue::{Items, Queue, guarded_next, too_large},
 };
-use std::{future::poll_fn, pin::Pin, sync::Arc, time::Instant};
+use switchboard_wire::{Metadata, Status};
 
 pub(super) struct Local {
     end: End,
@@ -71,7 +72,7 @@ impl Local {
         begin: &mut Begin,
         body: RequestBody,
     ) -> impl Future<Output = Result<Reply>> + Send + 'static + use<> {
-        let deadline = begin.deadline(crate::clock::now());
+        let deadline = begin.deadline(switchboard_core::clock::now());
         let info = match &self.end {
             End::Layers(_) => begin.method.service,
             End::Service(service) => service.info(),
@@ -120,7 +121,9 @@ impl Local {
 }
 
 fn peer(address: String, extensions: Option<Arc<Extensions>>) -> Arc<Peer> {
-    Arc::new(Peer { extensions, ..Peer::without_connection(switchboard_wire::WireId::LOCAL, address) })
+    let mut peer = Peer::without_connection(switchboard_wire::WireId::LOCAL, address);
+    peer.extensions = extensions;
+    Arc::new(peer)
 }
 
 async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -159,7 +162,7 @@ pub(super) fn pump(
         ));
     }
     let (into, trace) = (into.clone(), context::trace());
-    crate::runtime::spawn(async move {
+    switchboard_core::runtime::spawn(async move {
         let mut head_sent = false;
         let pumped = within(deadline, async {
             loop {

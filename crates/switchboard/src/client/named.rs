@@ -1,9 +1,10 @@
 //! Calls of methods by name, for programs without generated code.
 
 use super::{Channel, ClientMethod, ServerStreamCall, UnaryCall};
-use crate::{Codec, Idempotency, Kind, Result, codec::serde};
 use ::serde::{Serialize, de::DeserializeOwned};
 use bytes::Bytes;
+use switchboard_core::{Result, codec::serde};
+use switchboard_wire::{Codec, Idempotency, Kind};
 
 /// A method of a channel, by name: choose the form of its messages.
 ///

@@ -7,8 +7,7 @@ use super::{
 #[cfg(feature = "http")]
 use crate::serving::Drain;
 use crate::{
-    Address, Error, Limits, Result, Status,
-    metrics::ConnectionProtocol,
+    Address,
     serving::{Phase, ServerState},
 };
 use std::{
@@ -18,6 +17,8 @@ use std::{
     sync::{PoisonError, atomic::Ordering},
     time::{Duration, Instant},
 };
+use switchboard_core::{Error, Limits, Result, metrics::ConnectionProtocol};
+use switchboard_wire::Status;
 use tokio::time::{sleep, timeout_at};
 
 /// Interval at which the shutdown checks for remaining connections.
@@ -57,7 +58,7 @@ pub struct Stopped {
 pub struct AbortedCalls {
     /// Full name, `package.Service/Method`.
     pub method: String,
-    /// Their wire, as in [`WireStats::wire`](crate::WireStats::wire).
+    /// Their wire, as in [`WireStats::wire`](switchboard_core::WireStats::wire).
     pub wire: &'static str,
     /// Number of calls.
     pub calls: u64,
@@ -67,7 +68,7 @@ pub struct AbortedCalls {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct AbortedConnections {
-    /// Their protocol, as in [`ServerStats::protocols`](crate::ServerStats::protocols); `none` if it was not
+    /// Their protocol, as in [`ServerStats::protocols`](switchboard_core::ServerStats::protocols); `none` if it was not
     /// detected yet.
     pub protocol: &'static str,
     /// Number of connections.
@@ -190,9 +191,9 @@ impl Running {
     /// [`notice`]: super::Server::notice
     pub async fn stop(mut self, options: StopOptions) -> Stopped {
         let (drain, close) = options.times(&self.shared.limits);
-        let (began, notice) = (crate::clock::now(), self.hooks().notice);
+        let (began, notice) = (switchboard_core::clock::now(), self.hooks().notice);
         self.set_phase(Phase::Stopping);
-        self.leave(crate::clock::after(began, notice.saturating_add(close))).await;
+        self.leave(switchboard_core::clock::after(began, notice.saturating_add(close))).await;
         sleep(notice).await;
         self.wind_down(drain, close, began).await
     }
@@ -204,9 +205,9 @@ impl Running {
     ///
     /// Cancel safe: dropping the future closes every connection.
     pub async fn drain(mut self, limit: Duration) -> Drained {
-        let began = crate::clock::now();
+        let began = switchboard_core::clock::now();
         self.set_phase(Phase::Stopping);
-        self.leave(crate::clock::after(began, limit)).await;
+        self.leave(switchboard_core::clock::after(began, limit)).await;
         let stopped = self.wind_down(Duration::MAX, limit, began).await;
         Drained { aborted: stopped.connections.iter().map(|aborted| aborted.connections as usize).sum() }
     }
@@ -242,7 +243,7 @@ impl Running {
     }
 
     async fn wind_down(mut self, drain: Duration, close: Duration, began: Instant) -> Stopped {
-        let drain_start = crate::clock::now();
+        let drain_start = switchboard_core::clock::now();
         // Dropping the sender ends the acceptors.
         self.stop = None;
         #[cfg(feature = "handover")]
@@ -253,7 +254,7 @@ impl Running {
         let mut stopped = Stopped::default();
         let mut has_ended = false;
         while !self.shared.open().is_empty() {
-            let passed = crate::clock::since(drain_start);
+            let passed = switchboard_core::clock::since(drain_start);
             if passed >= close {
                 stopped.connections = self.shared.left();
                 break;
@@ -265,7 +266,7 @@ impl Running {
             let next = if has_ended { close } else { close.min(drain) };
             sleep(LOOK.min(next.saturating_sub(passed))).await;
         }
-        stopped.took = crate::clock::since(began);
+        stopped.took = switchboard_core::clock::since(began);
         stopped
     }
 }

@@ -1,9 +1,9 @@
 //! State that can be changed or queried while a server runs.
 
-use super::Running;
+use super::{Running, StopOptions};
 #[cfg(feature = "http")]
 use crate::Address;
-use crate::{Error, MemoryStats, StopOptions};
+use switchboard_core::{Error, MemoryStats};
 
 impl Running {
     /// Resolves when a successor has taken over the listeners and serves; then call [`stop`](Self::stop).
@@ -27,7 +27,7 @@ impl Running {
         self.shared.memory.stats()
     }
 
-    /// Changes a [flag](crate::Flag), as the admin page does; `by` is recorded in the audit line.
+    /// Changes a [flag](switchboard_core::Flag), as the admin page does; `by` is recorded in the audit line.
     ///
     /// # Errors
     /// Fails if the flag does not exist or the value is out of range.

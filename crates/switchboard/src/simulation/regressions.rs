@@ -9,7 +9,7 @@ use super::{
     wires::{ALIASES, WIRES, Wire},
 };
 use crate::{
-    Channel, Code, Codec, Result, Retry, Server, StopOptions,
+    Channel, Server, StopOptions,
     balance::{Balance, Endpoints, Pick},
     discover::{Fixed, Instance, State},
     guard::ResultCache,
@@ -22,6 +22,8 @@ use std::{
     thread,
     time::Duration,
 };
+use switchboard_core::Result;
+use switchboard_wire::{Code, Codec, Retry};
 use tokio::time::{Instant, advance, timeout};
 
 const SOON: Duration = Duration::from_secs(3600);
