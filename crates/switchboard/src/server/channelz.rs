@@ -26,7 +26,7 @@ use switchboard_wire::{ServiceInfo, Status};
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_imports, reason = "generated")]
 mod proto {
-    crate::include_proto!("grpc.channelz.v1");
+    include!("../../generated/grpc.channelz.v1.rs");
 }
 
 /// Default number of connections per page.
