@@ -32,8 +32,11 @@ mod handshake;
 mod limits;
 pub mod patterns;
 mod properties;
+mod receiving;
+mod sending;
 mod settings;
 mod socket;
+mod subscription;
 #[cfg(test)]
 mod tests;
 

@@ -1,6 +1,6 @@
 //! Subscriptions as messages: what an application reads from an XPUB and writes to an XSUB.
 
-use crate::zmtp::connection::{CANCEL, SUBSCRIBE};
+use crate::zmtp::subscription::{CANCEL, SUBSCRIBE};
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// A change of the subscriptions. As a message it is one frame: 1 or 0, then the prefix.
