@@ -1,7 +1,8 @@
 //! ZMTP 3.0 and 3.1, the protocol of ZeroMQ (RFC 23 and 37), as a pure state machine.
 //!
 //! [`Connection`] is one side of one connection, either the accepting or the connecting one: ZMTP has no roles besides
-//! those of the mechanism. It turns bytes into [`Event`]s and messages into frames.
+//! those of the mechanism. It turns bytes into [`Event`]s and messages into frames. [`patterns`] has the rules of
+//! the socket types that need no connection: envelopes, identities, subscriptions, rotation among peers.
 //!
 //! ```text
 //! bytes ─► recv ─► greeting ─► handshake ─► Ready ─► Frame { more: true }*, Frame { more: false } ─► one message
@@ -29,9 +30,13 @@ mod frame;
 mod greeting;
 mod handshake;
 mod limits;
+pub mod patterns;
 mod properties;
+mod receiving;
+mod sending;
 mod settings;
 mod socket;
+mod subscription;
 #[cfg(test)]
 mod tests;
 

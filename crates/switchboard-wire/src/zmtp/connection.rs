@@ -2,21 +2,14 @@
 
 use super::{
     Credentials, ErrorKind, Properties, ProtocolError, Settings, SocketType, Version,
-    command::{self, Command, Name},
-    frame::{self, Header},
+    command::{self, Name},
+    frame::Header,
     greeting::{GREETING_BYTES, Greeting},
     handshake::{Handshake, Progress},
 };
-use crate::{Input, Outbox, Outgoing};
+use crate::{Input, Outbox};
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
-
-/// First byte of a subscription, and of its end, in the form of a message.
-pub(super) const SUBSCRIBE: u8 = 1;
-pub(super) const CANCEL: u8 = 0;
-
-/// Largest name of a group of RADIO and DISH, in bytes; libzmq has the same limit.
-const GROUP_BYTES_MAX: u64 = 255;
 
 /// Event from the peer.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -66,15 +59,15 @@ pub struct Peer {
 /// One side of a connection.
 #[derive(Debug)]
 pub struct Connection {
-    settings: Arc<Settings>,
+    pub(super) settings: Arc<Settings>,
     state: State,
     /// The version that both sides use, known after the greeting.
-    version: Version,
+    pub(super) version: Version,
     /// Frames of the incomplete message, and their bytes.
-    frames: u32,
-    bytes: u64,
+    pub(super) frames: u32,
+    pub(super) bytes: u64,
     /// Bytes of a frame that this socket type does not read.
-    skip: u64,
+    pub(super) skip: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -149,73 +142,6 @@ impl Connection {
         &self.settings
     }
 
-    /// Sends a message of these frames. Returns false, and sends nothing, unless the connection is open.
-    #[must_use]
-    pub fn send<'a, I>(&self, frames: I, out: &mut Outbox) -> bool
-    where
-        I: IntoIterator,
-        I::Item: Into<Outgoing<'a>>,
-    {
-        if self.is_open() {
-            frame::write_message(frames, out);
-        }
-        self.is_open()
-    }
-
-    /// Subscribes to messages whose first frame begins with `topic`: as a command, or as a message where a side has
-    /// 3.0. Returns false, and sends nothing, unless the connection is open.
-    #[must_use]
-    pub fn subscribe(&self, topic: &[u8], out: &mut Outbox) -> bool {
-        self.write_subscription(Name::Subscribe, SUBSCRIBE, topic, out)
-    }
-
-    /// Ends one subscription to `topic`. Returns false, and sends nothing, unless the connection is open.
-    #[must_use]
-    pub fn cancel(&self, topic: &[u8], out: &mut Outbox) -> bool {
-        self.write_subscription(Name::Cancel, CANCEL, topic, out)
-    }
-
-    fn write_subscription(&self, name: Name, first: u8, topic: &[u8], out: &mut Outbox) -> bool {
-        if self.is_open() {
-            match self.version {
-                Version::V3_0 => frame::write_frame(Outgoing::Lent(&[&[first], topic].concat()), false, out),
-                Version::V3_1 => command::write(name, &[topic], out),
-            }
-        }
-        self.is_open()
-    }
-
-    /// Joins a group, as a DISH. Returns false, and sends nothing, unless the connection is open.
-    #[must_use]
-    pub fn join(&self, group: &[u8], out: &mut Outbox) -> bool {
-        self.write_command(Name::Join, group, out)
-    }
-
-    /// Leaves a group, as a DISH. Returns false, and sends nothing, unless the connection is open.
-    #[must_use]
-    pub fn leave(&self, group: &[u8], out: &mut Outbox) -> bool {
-        self.write_command(Name::Leave, group, out)
-    }
-
-    fn write_command(&self, name: Name, data: &[u8], out: &mut Outbox) -> bool {
-        if self.is_open() {
-            command::write(name, &[data], out);
-        }
-        self.is_open()
-    }
-
-    /// Sends a PING. `ttl` requests that the peer close the connection if nothing arrives for that time; it is rounded
-    /// up to tenths of a second. The peer returns up to 16 bytes of `context`. Returns false, and sends nothing, unless
-    /// the connection is open and both sides have 3.1.
-    #[must_use]
-    pub fn ping(&self, ttl: Option<Duration>, context: &[u8], out: &mut Outbox) -> bool {
-        let can_ping = self.is_open() && self.version >= Version::V3_1;
-        if can_ping {
-            command::write_ping(ttl, context, out);
-        }
-        can_ping
-    }
-
     /// Reads the greeting and the commands of the handshake.
     fn connect(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<Event>, ProtocolError> {
         loop {
@@ -247,163 +173,4 @@ impl Connection {
             }
         }
     }
-
-    /// Reads frames of messages, and commands between them.
-    fn open(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<Event>, ProtocolError> {
-        loop {
-            let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(input.len());
-            input.skip(skipped);
-            self.skip -= skipped as u64;
-            let Some(header) = Header::read(input.rest())? else { return Ok(None) };
-            let event = if header.command {
-                let Some(command) = self.take_command(&header, input)? else { return Ok(None) };
-                self.command(command, out)?
-            } else {
-                let bytes = self.check_frame(&header)?;
-                match self.take_frame(&header, input)? {
-                    Taken::Incomplete => return Ok(None),
-                    Taken::Frame(event) => {
-                        (self.frames, self.bytes) =
-                            if header.more { (self.frames + 1, bytes) } else { (0, 0) };
-                        event
-                    }
-                }
-            };
-            if event.is_some() {
-                return Ok(event);
-            }
-        }
-    }
-
-    /// Takes a command once it is complete.
-    fn take_command(&self, header: &Header, input: &mut Input) -> Result<Option<Command>, ProtocolError> {
-        let limit = u64::from(self.settings.limits.command_bytes_max);
-        let Some(bytes) = header.frame_bytes().filter(|_| header.len <= limit) else {
-            return Err(ProtocolError::over("command", header.len, "bytes", limit, "command_bytes_max"));
-        };
-        if input.len() < bytes {
-            return Ok(None);
-        }
-        input.skip(header.bytes);
-        Command::read(input.take(bytes - header.bytes)).map(Some)
-    }
-
-    /// Processes a command after the handshake. Commands that mean nothing to this socket type are ignored.
-    fn command(&self, command: Command, out: &mut Outbox) -> Result<Option<Event>, ProtocolError> {
-        let Command { name, data } = command;
-        let socket = self.settings.socket;
-        Ok(match name {
-            Name::Subscribe | Name::Cancel if socket.publishes() => {
-                self.check_topic(name.text(), data.len() as u64)?;
-                Some(if name == Name::Subscribe { Event::Subscribe(data) } else { Event::Cancel(data) })
-            }
-            Name::Join | Name::Leave if socket == SocketType::Radio => {
-                check_group(name.text(), data.len() as u64)?;
-                Some(if name == Name::Join { Event::Join(data) } else { Event::Leave(data) })
-            }
-            Name::Ping => {
-                let (ttl, context) = command::read_ping(&data)?;
-                command::write(Name::Pong, &[context], out);
-                Some(Event::Ping { ttl })
-            }
-            Name::Pong => Some(Event::Pong(data)),
-            Name::Error => {
-                let reason = command::read_error(&data)?;
-                let message = format!("peer sent ERROR \"{reason}\"");
-                return Err(ProtocolError::new(ErrorKind::Refused, message));
-            }
-            _ => None,
-        })
-    }
-
-    /// Checks a frame of a message against the limits and the socket type. Returns the bytes of the message with it.
-    fn check_frame(&self, header: &Header) -> Result<u64, ProtocolError> {
-        let (limits, socket) = (&self.settings.limits, self.settings.socket);
-        let frames = self.frames.saturating_add(1);
-        if header.len > limits.frame_bytes_max {
-            let (what, limit) = (format!("frame {frames} of a message"), limits.frame_bytes_max);
-            return Err(ProtocolError::over(&what, header.len, "bytes", limit, "frame_bytes_max"));
-        }
-        let bytes = self.bytes.saturating_add(header.len);
-        if bytes > limits.message_bytes_max {
-            let (what, limit) = (format!("message up to its frame {frames}"), limits.message_bytes_max);
-            return Err(ProtocolError::over(&what, bytes, "bytes", limit, "message_bytes_max"));
-        }
-        // A further frame is announced by this one.
-        let frames = frames.saturating_add(header.more.into());
-        if frames > limits.message_frames_max {
-            let limit = u64::from(limits.message_frames_max);
-            return Err(ProtocolError::over(
-                "message",
-                frames.into(),
-                "frames or more",
-                limit,
-                "message_frames_max",
-            ));
-        }
-        let expected = match socket {
-            _ if socket.is_single_frame() && header.more => "one frame",
-            SocketType::Dish if header.more != (self.frames == 0) => "two frames, the group and the body",
-            SocketType::Dish if header.more => return check_group("a message", header.len).map(|()| bytes),
-            _ => return Ok(bytes),
-        };
-        let message = format!("message to {socket} does not have {expected}");
-        Err(ProtocolError::new(ErrorKind::Frame, message))
-    }
-
-    /// Takes a frame of a message once it is complete. A frame that this socket type does not read is skipped as its
-    /// bytes arrive.
-    fn take_frame(&mut self, header: &Header, input: &mut Input) -> Result<Taken, ProtocolError> {
-        let socket = self.settings.socket;
-        let mut subscription = None;
-        if socket.publishes() && self.frames == 0 && !header.more && header.len > 0 {
-            let Some(&first) = input.rest().get(header.bytes) else { return Ok(Taken::Incomplete) };
-            if matches!(first, SUBSCRIBE | CANCEL) {
-                self.check_topic("a subscription message", header.len - 1)?;
-                subscription = Some(first);
-            }
-        }
-        if !socket.receives() && subscription.is_none() {
-            input.skip(header.bytes);
-            self.skip = header.len;
-            return Ok(Taken::Frame(None));
-        }
-        let Some(bytes) = header.frame_bytes() else {
-            let limit = usize::MAX as u64;
-            return Err(ProtocolError::over("frame", header.len, "bytes", limit, "address space"));
-        };
-        if input.len() < bytes {
-            return Ok(Taken::Incomplete);
-        }
-        input.skip(header.bytes);
-        let mut body = input.take(bytes - header.bytes);
-        Ok(Taken::Frame(Some(match subscription {
-            None => Event::Frame { body, more: header.more },
-            Some(SUBSCRIBE) => Event::Subscribe(body.split_off(1)),
-            Some(_) => Event::Cancel(body.split_off(1)),
-        })))
-    }
-
-    fn check_topic(&self, what: &str, len: u64) -> Result<(), ProtocolError> {
-        let limit = u64::from(self.settings.limits.topic_bytes_max);
-        if len <= limit {
-            return Ok(());
-        }
-        Err(ProtocolError::over(&format!("topic of {what}"), len, "bytes", limit, "topic_bytes_max"))
-    }
-}
-
-/// Result of reading a frame of a message.
-enum Taken {
-    /// It was consumed; an event, unless it is skipped.
-    Frame(Option<Event>),
-    Incomplete,
-}
-
-fn check_group(what: &str, len: u64) -> Result<(), ProtocolError> {
-    if len <= GROUP_BYTES_MAX {
-        return Ok(());
-    }
-    let message = format!("group of {what} has {len} bytes; the limit is {GROUP_BYTES_MAX}");
-    Err(ProtocolError::new(ErrorKind::Limit, message))
 }
