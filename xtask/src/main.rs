@@ -4,14 +4,16 @@
 //! is the list of checks, `peers` installs the foreign programs that some steps need, `rivals` builds those
 //! that `bench/compare` measures, `gates` counts what calls cost, `tidy` enforces what review
 //! should not discuss, `interop` runs foreign programs against the real binary, `suites` runs whole foreign
-//! test suites against servers that implement their services, `tutorial` follows the first page of the
-//! documentation, and `fuzz` runs the fuzz targets for as long as is wanted.
+//! test suites against servers that implement their services, `packages` checks the crates as users get them,
+//! `tutorial` follows the first page of the documentation, and `fuzz` runs the fuzz targets for as long as is
+//! wanted.
 
 mod examples;
 mod fuzz;
 mod gates;
 mod interop;
 mod json;
+mod packages;
 mod peers;
 mod process;
 mod rivals;

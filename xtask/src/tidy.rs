@@ -3,6 +3,7 @@
 
 mod layers;
 mod names;
+mod packages;
 mod pages;
 mod source;
 mod tree;
@@ -49,6 +50,7 @@ pub(crate) fn run(workspace: &Workspace) -> bool {
 fn check_files(files: &[File]) -> Vec<Complaint> {
     let rules = [
         names::banned_names,
+        packages::files_outside_packages,
         pages::broken_tables,
         source::leftovers,
         source::long_lines,
@@ -59,6 +61,7 @@ fn check_files(files: &[File]) -> Vec<Complaint> {
     each.chain(source::long_files(files))
         .chain(words::banned_vocabulary(files))
         .chain(layers::upward_imports(files))
+        .chain(packages::incomplete_packages(files))
         .chain(pages::unlisted_pages(files))
         .collect()
 }

@@ -145,6 +145,7 @@ mod flatbuffers;
 mod http_rules;
 #[cfg(feature = "codegen")]
 mod idl;
+mod imports;
 #[cfg(feature = "codegen")]
 mod inlining;
 mod lexer;
@@ -172,6 +173,7 @@ pub use error::Error;
 pub use flatbuffers::interface as flatbuffers_interface;
 #[cfg(feature = "codegen")]
 pub use idl::Idl;
+pub use imports::IMPORTS;
 pub use thrift::interface;
 
 #[cfg(feature = "codegen")]

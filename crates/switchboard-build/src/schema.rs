@@ -2,6 +2,7 @@
 
 use crate::{
     Error, Proto,
+    imports::{IMPORTS, OPTIONS_FILE},
     names::{Named as _, package_of},
 };
 use buffa::Message as _;
@@ -25,17 +26,6 @@ pub(crate) struct Schema {
     /// Paths of the input files, for Cargo.
     pub(crate) read_from: Vec<PathBuf>,
 }
-
-/// Options file of this crate.
-const OPTIONS_FILE: &str = "switchboard/options.proto";
-
-/// Files that can be imported without a copy.
-const KNOWN: [(&str, &str); 4] = [
-    ("google/api/annotations.proto", include_str!("../proto/google/api/annotations.proto")),
-    ("google/api/http.proto", include_str!("../proto/google/api/http.proto")),
-    ("google/api/httpbody.proto", include_str!("../proto/google/api/httpbody.proto")),
-    (OPTIONS_FILE, include_str!("../proto/switchboard/options.proto")),
-];
 
 /// Files whose messages `buffa-types` cannot write as JSON, which every message must support.
 const WITHOUT_JSON: [&str; 5] = [
@@ -248,7 +238,7 @@ struct KnownResolver;
 
 impl FileResolver for KnownResolver {
     fn open_file(&self, name: &str) -> Result<File, protox::Error> {
-        match KNOWN.iter().find(|(known, _)| *known == name) {
+        match IMPORTS.iter().find(|(known, _)| *known == name) {
             Some((_, source)) => File::from_source(name, source),
             None => Err(protox::Error::file_not_found(name)),
         }

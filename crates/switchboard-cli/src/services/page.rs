@@ -1,4 +1,5 @@
-//! The page that calls the services from a browser: the files of `examples/browser`, inside the program.
+//! The page that calls the services from a browser: the files of `examples/browser`, inside the program. The folder is
+//! linked into the crate, because a package contains nothing else.
 
 use switchboard::Server;
 
@@ -10,7 +11,7 @@ const IMAGE: &str = "image/svg+xml";
 /// Path, type and content of a file.
 macro_rules! file {
     ($path:literal, $kind:expr, $name:literal) => {
-        ($path, $kind, include_str!(concat!("../../../../examples/browser/", $name)))
+        ($path, $kind, include_str!(concat!("../../browser/", $name)))
     };
 }
 
