@@ -94,6 +94,11 @@ impl Connection {
     /// Returns the error of the peer and closes the connection. During the handshake, `out` has an ERROR with its text,
     /// unless this side is a client of PLAIN.
     pub fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<Event>, ProtocolError> {
+        if self.state == State::Open
+            && let Some(event) = self.take_short(input)
+        {
+            return Ok(Some(event));
+        }
         let received = match self.state {
             State::Greeting | State::Handshake(_) => self.connect(input, out),
             State::Open => self.open(input, out),
