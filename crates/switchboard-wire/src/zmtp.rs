@@ -16,7 +16,8 @@
 //! disturb it.
 //!
 //! An error of the peer is a [`ProtocolError`]: it names the frame or command, the rule, and the limit if there is one.
-//! During the handshake an ERROR with its text is written first. Nothing is read after an error.
+//! During the handshake an ERROR with its text is written first, except by clients of PLAIN, which have none. Nothing
+//! is read after an error.
 //!
 //! The mechanisms are NULL and PLAIN. A peer that offers another one, such as CURVE, is refused by name.
 //!

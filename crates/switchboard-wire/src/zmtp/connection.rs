@@ -91,8 +91,14 @@ impl Connection {
     /// credentials of the last event wait for a verdict, or that the connection is closed.
     ///
     /// # Errors
-    /// Returns the error of the peer and closes the connection. During the handshake, `out` has an ERROR with its text.
+    /// Returns the error of the peer and closes the connection. During the handshake, `out` has an ERROR with its text,
+    /// unless this side is a client of PLAIN.
     pub fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<Event>, ProtocolError> {
+        if self.state == State::Open
+            && let Some(event) = self.take_short(input)
+        {
+            return Ok(Some(event));
+        }
         let received = match self.state {
             State::Greeting | State::Handshake(_) => self.connect(input, out),
             State::Open => self.open(input, out),
@@ -102,7 +108,9 @@ impl Connection {
             }
         };
         received.inspect_err(|error| {
-            if matches!(self.state, State::Handshake(_)) && error.kind() != ErrorKind::Refused {
+            let is_handshake =
+                matches!(self.state, State::Handshake(_)) && !self.settings.mechanism.is_client();
+            if is_handshake && error.kind() != ErrorKind::Refused {
                 command::write_error(error.message(), out);
             }
             self.state = State::Closed;

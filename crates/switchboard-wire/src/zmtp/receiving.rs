@@ -12,6 +12,25 @@ use crate::{Input, Outbox};
 const GROUP_BYTES_MAX: u64 = 255;
 
 impl Connection {
+    /// Takes a complete short frame that is within the limits, the most common input. `None` leaves the input to
+    /// [`open`](Self::open), which has all rules and errors.
+    #[inline]
+    pub(super) fn take_short(&mut self, input: &mut Input) -> Option<Event> {
+        let (&[flags @ (0 | 1), len], body) = input.rest().split_first_chunk()? else { return None };
+        let (more, limits) = (flags == 1, &self.settings.limits);
+        let (frames, bytes) = (self.frames.saturating_add(1), self.bytes.saturating_add(len.into()));
+        let is_within = u64::from(len) <= limits.frame_bytes_max
+            && bytes <= limits.message_bytes_max
+            && frames.saturating_add(more.into()) <= limits.message_frames_max;
+        let len = usize::from(len);
+        if self.skip > 0 || body.len() < len || !is_within || !self.settings.socket.receives_any_frames() {
+            return None;
+        }
+        (self.frames, self.bytes) = if more { (frames, bytes) } else { (0, 0) };
+        input.skip(2);
+        Some(Event::Frame { body: input.take(len), more })
+    }
+
     /// Reads frames of messages, and commands between them.
     pub(super) fn open(
         &mut self,

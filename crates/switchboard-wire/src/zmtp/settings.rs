@@ -113,6 +113,10 @@ impl Mechanism {
         }
     }
 
+    pub(super) fn is_client(&self) -> bool {
+        matches!(self, Mechanism::PlainClient(_))
+    }
+
     pub(super) fn is_server(&self) -> bool {
         matches!(self, Mechanism::PlainServer)
     }

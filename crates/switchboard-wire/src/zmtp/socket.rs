@@ -125,6 +125,11 @@ impl SocketType {
         !matches!(self, Pub | Push | Radio | Scatter)
     }
 
+    /// Returns true if all frames of a peer's messages are read and none has a meaning of its own.
+    pub(super) fn receives_any_frames(self) -> bool {
+        matches!(self, Dealer | Pair | Pull | Rep | Req | Router | Sub | Xsub)
+    }
+
     /// Returns true if peers subscribe to prefixes.
     pub(super) fn publishes(self) -> bool {
         matches!(self, Pub | Xpub)
