@@ -2,7 +2,7 @@
 //!
 //! Only the standard library is used, so that the first run on a fresh machine compiles in seconds. `steps`
 //! is the list of checks, `peers` installs the foreign programs that some steps need, `rivals` builds those
-//! that `switchboard bench compare` measures, `gates` counts what calls cost, `tidy` enforces what review
+//! that `bench/compare` measures, `gates` counts what calls cost, `tidy` enforces what review
 //! should not discuss, `interop` runs foreign programs against the real binary, `suites` runs whole foreign
 //! test suites against servers that implement their services, `packages` checks the crates as users get them,
 //! `tutorial` follows the first page of the documentation, and `fuzz` runs the fuzz targets for as long as is
@@ -36,7 +36,7 @@ usage: cargo xtask COMMAND
   quick                                format, lints, tidy and the tests that need no foreign program: run it before
                                        each commit
   peers [--only NAME[,NAME]]           install the programs that the interop steps need (`interop`), and build the
-                                       rivals of `switchboard bench compare`, or only those that are named
+                                       rivals of `bench/compare`, or only those that are named
   fuzz [--seconds N] [--jobs N] [--only TARGET[,TARGET]]
                                        run every fuzz target, or only the named ones, for N seconds each (60), so many
                                        at a time (1), and keep their smallest inputs in fuzz/corpus; needs a nightly

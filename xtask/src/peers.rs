@@ -63,6 +63,8 @@ pub(crate) enum Peer {
     RpcxRegistry,
     /// Counts instructions and system calls.
     Valgrind,
+    /// Python with the library of ZeroMQ, libzmq in it.
+    Zmtp,
     ZooKeeper,
 }
 
@@ -94,6 +96,7 @@ const ALL: &[Peer] = &[
     Peer::Rpcx,
     Peer::Thrift,
     Peer::RpcxRegistry,
+    Peer::Zmtp,
     Peer::ZooKeeper,
 ];
 
@@ -112,6 +115,8 @@ pub(crate) struct Peers {
     kiss: PathBuf,
     /// The library of Thrift, in a Python environment of its own: the other one does not need it.
     thrift: PathBuf,
+    /// The library of ZeroMQ, in a Python environment of its own.
+    zmtp: PathBuf,
     /// The JavaScript programs and the list of what they need.
     sources: PathBuf,
     /// The Java programs and what they need.
@@ -128,6 +133,7 @@ impl Peers {
             interop: workspace.root.join("interop"),
             kiss: workspace.root.join("interop/kiss/python/requirements.txt"),
             thrift: workspace.root.join("interop/thrift/python/requirements.txt"),
+            zmtp: workspace.root.join("interop/zmtp/python/requirements.txt"),
             sources: workspace.root.join("interop/js"),
             baidu: workspace.root.join("interop/baidu"),
             known: RefCell::default(),
@@ -180,6 +186,7 @@ impl Peers {
             Peer::Thrift => self.python("python-thrift", &self.thrift, "thrift.protocol.fastbinary"),
             Peer::Valgrind => valgrind(),
             Peer::Redis => debian("redis-server", "redis-server"),
+            Peer::Zmtp => self.python("python-zmtp", &self.zmtp, "zmq.auth.thread"),
             Peer::ZooKeeper => zookeeper(),
             Peer::Consul => self.go_module("consul", "github.com/hashicorp/consul", "consul"),
             Peer::Erpc => self.go_module("erpc/peer", ".", "erpc-peer"),
@@ -361,6 +368,7 @@ impl Peer {
             Self::Kiss => "Python with the libraries of FlatBuffers and gRPC",
             Self::Thrift => "Python with the library of Apache Thrift",
             Self::RpcxRegistry => "rpcx's plug-ins for registries",
+            Self::Zmtp => "Python with pyzmq",
             Self::ZooKeeper => "ZooKeeper",
         }
     }

@@ -1,4 +1,4 @@
-//! Builds the rivals under `bench/peers`, which `switchboard bench compare` measures.
+//! Builds the rivals under `bench/peers`, which `bench/compare` measures.
 //!
 //! Each folder has a `peer.json` that says what it needs and how it is built; `bench/peers/README.md`
 //! documents it. Products go to the folder of the other peers. A rival that cannot be built is not a failure:

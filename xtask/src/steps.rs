@@ -251,6 +251,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::thrift(run),
     },
     Step {
+        name: "interop-zmtp",
+        about: "the ZMTP machine with libzmq through pyzmq: every pair of socket types, NULL and PLAIN, either side listening",
+        check: |run| suites::zmtp(run),
+    },
+    Step {
         name: "conformance-client",
         about: "every case of Connect's suite for clients: Connect, gRPC, gRPC-Web on HTTP/1.1 and HTTP/2, with TLS and without",
         check: |run| suites::conformance_client(run),

@@ -202,6 +202,19 @@ pub(crate) fn kiss(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Kiss, |python| python_cases(run, &python, "kiss", "interop-kiss", &["test_kiss"]))
 }
 
+/// The ZMTP machine with sockets of libzmq: every pair of socket types, either side listening.
+pub(crate) fn zmtp(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::Zmtp, |python| {
+        let peer = built_of(run, "interop-zmtp", "zmtp-peer")?;
+        let mut command = Command::new(python);
+        command
+            .args(["-B", "-W", "ignore", "-m", "unittest", "--verbose", "test_zmtp"])
+            .current_dir(run.workspace.root.join("interop/zmtp/python"))
+            .env("ZMTP_PEER", peer);
+        process::run_within(SUITE_LIMIT, &mut command)
+    })
+}
+
 /// Python's cases of `interop/NAME/python` against the programs `NAME-server` and `NAME-client` of a package.
 fn python_cases(
     run: &Run<'_>,

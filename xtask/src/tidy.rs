@@ -101,8 +101,9 @@ fn files(root: &Path) -> Vec<File> {
     // Files that are not UTF-8 are not text, and files that cannot be read were deleted and not yet
     // committed.
     let read = |path: String| fs::read_to_string(root.join(&path)).ok().map(|text| File { path, text });
-    // Inputs of fuzzers may be text by accident.
-    paths.into_iter().filter(|path| !path.starts_with("fuzz/corpus/")).filter_map(read).collect()
+    // Inputs of fuzzers may be text by accident, and generated code follows its generator.
+    let is_written = |path: &String| !path.starts_with("fuzz/corpus/") && !path.contains("/generated/");
+    paths.into_iter().filter(is_written).filter_map(read).collect()
 }
 
 fn listed_by_git(root: &Path) -> Option<Vec<String>> {

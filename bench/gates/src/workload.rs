@@ -1,4 +1,4 @@
-//! The workloads: the calls of `switchboard bench compare`, a fixed number of them.
+//! The workloads: the calls of `bench/compare`, a fixed number of them.
 
 use crate::services::{
     BenchService, TOKEN, ThriftBench, benchmark_message, guarded,

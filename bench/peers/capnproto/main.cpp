@@ -1,4 +1,4 @@
-// Cap'n Proto RPC in C++, against which `switchboard bench compare` measures.
+// Cap'n Proto RPC in C++, against which `bench-compare` measures.
 //
 // `capnproto server|client` and the options of every rival.
 

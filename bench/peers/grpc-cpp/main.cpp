@@ -1,4 +1,4 @@
-// gRPC C++, against which `switchboard bench compare` measures.
+// gRPC C++, against which `bench-compare` measures.
 //
 // `grpc-cpp server|client` and the options of every rival. `--variant callback` has the server use the callback API;
 // otherwise it uses completion queues, as the client always does.

@@ -1,4 +1,4 @@
-// libzmq with raw frames, against which `switchboard bench compare` measures.
+// libzmq with raw frames, against which `bench-compare` measures.
 //
 // `libzmq server|client --variant req-rep|dealer-router` and the options of every rival.
 

@@ -1,4 +1,4 @@
-// Apache Thrift in C++, against which `switchboard bench compare` measures.
+// Apache Thrift in C++, against which `bench-compare` measures.
 //
 // `thrift-cpp server|client` and the options of every rival; `--variant` of both sides must agree.
 

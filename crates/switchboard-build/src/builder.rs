@@ -16,6 +16,7 @@ pub struct Proto {
     pub(crate) includes: Vec<PathBuf>,
     pub(crate) descriptor_sets: Vec<PathBuf>,
     pub(crate) owned: bool,
+    pub(crate) without_views: bool,
     pub(crate) extern_paths: Vec<(String, String)>,
     out_dir: Option<PathBuf>,
 }
@@ -58,6 +59,13 @@ impl Proto {
     /// Passes owned requests to all handlers, as `(switchboard.owned)` does for one method.
     pub fn owned(mut self) -> Self {
         self.owned = true;
+        self
+    }
+
+    /// Generates no views, which are more than half of the code of a message. Handlers get owned requests, as with
+    /// [`owned`](Self::owned), and `.encoded()` is not offered for replies.
+    pub fn without_views(mut self) -> Self {
+        self.without_views = true;
         self
     }
 

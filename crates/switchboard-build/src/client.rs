@@ -147,7 +147,8 @@ fn call(service: &Service, index: usize, method: &Method) -> TokenStream {
 fn api(service: &Service, names: &Names<'_>) -> TokenStream {
     let Service { client, api, full_name, .. } = service;
     let doc = docs::attributes(&format!(
-        "Methods of `{full_name}` for callers: implement it with a fake in tests."
+        "Methods of `{full_name}` for callers: implement it with a fake in tests. A method that a fake lacks fails \
+         with `Unimplemented`."
     ));
     let (send, sync) = (names.core("Send"), names.core("Sync"));
     let signatures = service.methods.iter().map(|method| {
@@ -156,10 +157,16 @@ fn api(service: &Service, names: &Names<'_>) -> TokenStream {
             &method.comment.clone().unwrap_or_else(|| format!("Calls `{full_name}/{name}`.")),
         );
         let (parameter, output) = (parameter(method), output(method));
+        let unused = takes_request(method).then(|| quote!(let _ = request;));
+        let missing = format!("the fake has no {full_name}/{name}");
         quote! {
             #doc
             fn #ident(&self #parameter)
-                -> impl ::core::future::Future<Output = ::switchboard::Result<#output>> + #send;
+                -> impl ::core::future::Future<Output = ::switchboard::Result<#output>> + #send
+            {
+                #unused
+                async { Err(::switchboard::Status::unimplemented(#missing)) }
+            }
         }
     });
     let calls = service.methods.iter().map(|method| {

@@ -54,6 +54,7 @@ impl<'a> Generator<'a> {
         let mut config = CodeGenConfig::default();
         config.file_per_package = true;
         config.generate_json = true;
+        config.generate_views = !proto.without_views;
         // A `bytes` field shares the memory of its message.
         config.bytes_fields = vec![(".".to_owned(), BytesRepr::Bytes)];
         config.extern_paths = proto.extern_paths.clone();
@@ -64,7 +65,7 @@ impl<'a> Generator<'a> {
                 .iter_mut()
                 .for_each(|message| message.extension.retain(|field| !extends_options(field)));
         }
-        Generator { schema, files, config, owned: proto.owned }
+        Generator { schema, files, config, owned: proto.owned || proto.without_views }
     }
 
     /// Generates every package that has a selected file.

@@ -1,20 +1,22 @@
 //! The `switchboard` binary as a library, so that the compiler can compile it while it still optimises the framework;
 //! it does not do so for binaries.
 
-mod bench;
+// Public for `bench/compare`, which measures other frameworks with the same load.
+#[doc(hidden)]
+pub mod bench;
 mod call;
 mod config;
-#[cfg(test)]
-mod counting;
 mod demo;
 mod log;
 mod proxy;
 mod registration;
 mod replay;
 mod serve;
-mod services;
+#[doc(hidden)]
+pub mod services;
 mod serving;
-mod terminal;
+#[doc(hidden)]
+pub mod terminal;
 mod tls;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -51,9 +53,6 @@ enum Command {
     /// Serve the services of `bench overload`.
     #[command(hide = true)]
     BenchOverloadServer(bench::OverloadServerArgs),
-    /// Serve or call the subjects of `bench compare`.
-    #[command(hide = true)]
-    BenchPeer(bench::PeerArgs),
     /// Serve the services of `bench`.
     #[command(hide = true)]
     BenchServer(bench::ServerArgs),
@@ -73,7 +72,6 @@ pub fn run() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::BenchFloorServer(args) => bench::serve_floor(&args),
         Command::BenchOverloadServer(args) => bench::serve_overload(&args),
-        Command::BenchPeer(args) => bench::run_peer(&args),
         Command::BenchServer(args) => bench::serve(&args),
     };
     match outcome {

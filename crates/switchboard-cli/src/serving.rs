@@ -6,7 +6,7 @@ use std::{
     process,
     time::Duration,
 };
-use switchboard::{Address, Limit, Running, Server, Stopped};
+use switchboard::{Address, Limit, Running, Server, StopOptions, Stopped};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Time limit for connections to end after their calls were aborted.
@@ -114,7 +114,7 @@ pub(crate) async fn until_stopped(running: Running, mut stop: Stop, reload: impl
         );
     }
     tokio::select! {
-        stopped = running.stop(limit, limit + LAST_WORDS) => eprintln!("{}", report(&stopped)),
+        stopped = running.stop(StopOptions::new().close(limit + LAST_WORDS)) => eprintln!("{}", report(&stopped)),
         () = stop.requested() => {
             eprintln!("ended at once; running calls were aborted");
             process::exit(1);

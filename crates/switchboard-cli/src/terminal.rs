@@ -11,7 +11,7 @@ use std::{
 
 /// The layout that one output takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Terminal {
+pub struct Terminal {
     /// Columns of the terminal; none for files and pipes, whose lines are not broken.
     columns: Option<usize>,
     has_colours: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Terminal {
 
 /// How a piece of text looks where there are colours.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Style {
+pub enum Style {
     /// Red.
     Failure,
     /// Bold.
@@ -35,13 +35,13 @@ const INDENT: &str = "  ";
 
 impl Terminal {
     /// No terminal: no line is broken, and nothing is coloured.
-    pub(crate) const PLAIN: Self = Self { columns: None, has_colours: false };
+    pub const PLAIN: Self = Self { columns: None, has_colours: false };
 
-    pub(crate) fn stdout() -> Self {
+    pub fn stdout() -> Self {
         Self::of(&io::stdout())
     }
 
-    pub(crate) fn stderr() -> Self {
+    pub fn stderr() -> Self {
         Self::of(&io::stderr())
     }
 
@@ -62,12 +62,12 @@ impl Terminal {
     }
 
     /// Columns to break lines at; none where lines are not broken.
-    pub(crate) fn columns(self) -> Option<usize> {
+    pub fn columns(self) -> Option<usize> {
         self.columns
     }
 
     /// Adds the colour of `style` to `text`, which has no line feed.
-    pub(crate) fn paint<'a>(self, style: Style, text: &'a str) -> Cow<'a, str> {
+    pub fn paint<'a>(self, style: Style, text: &'a str) -> Cow<'a, str> {
         let code = match style {
             Style::Failure => 31,
             Style::Heading => 1,
@@ -78,7 +78,7 @@ impl Terminal {
 
     /// Breaks `text` between words and adds the colour of `style`; each line ends with a line feed. A word that is
     /// wider than the terminal has a line of its own.
-    pub(crate) fn paragraph(self, style: Style, text: &str) -> String {
+    pub fn paragraph(self, style: Style, text: &str) -> String {
         let mut lines = Vec::<String>::new();
         for word in text.split(' ') {
             let fits = |line: &str| {
@@ -95,7 +95,7 @@ impl Terminal {
     }
 
     /// Shortens `text` so that it stays on one line of the terminal, with a column left for the cursor.
-    pub(crate) fn clip(self, text: &str) -> &str {
+    pub fn clip(self, text: &str) -> &str {
         let end = self.columns.and_then(|columns| text.char_indices().nth(columns.saturating_sub(1)));
         end.map_or(text, |(end, _)| &text[..end])
     }

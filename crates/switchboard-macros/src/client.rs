@@ -10,15 +10,23 @@ pub(crate) fn items(service: &Service) -> TokenStream {
     let Service { cfgs, ident, name, visibility, .. } = service;
     let (server, client, api) = (service.server(), service.client(), service.api());
     let client_doc = format!("Calls `{name}`.");
-    let api_doc = format!("Methods of `{name}` for callers: implement it with a fake in tests.");
+    let api_doc = format!(
+        "Methods of `{name}` for callers: implement it with a fake in tests. A method that a fake lacks fails with \
+         `Unimplemented`."
+    );
     let api_methods = service.methods.iter().map(|method| {
         let docs = docs(service, method);
         let (cfgs, signature) = (&method.cfgs, api_signature(method));
         let answer = answer(method);
+        let names = method.values().map(|value| &value.name);
+        let missing = format!("the fake has no {name}/{}", method.name);
         quote! {
             #(#cfgs)*
             #docs
-            fn #signature -> impl ::core::future::Future<Output = #answer> + ::core::marker::Send;
+            fn #signature -> impl ::core::future::Future<Output = #answer> + ::core::marker::Send {
+                #(let _ = #names;)*
+                async { Err(::switchboard::Status::unimplemented(#missing)) }
+            }
         }
     });
     quote! {

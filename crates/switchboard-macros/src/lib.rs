@@ -71,7 +71,9 @@ use syn::parse_macro_input;
 /// other peers: the arguments as an object with their names, the result without a wrapper. Three arguments are special:
 /// - `&Cx` is the context of the call; callers do not see it.
 /// - `Receiver<T>` makes a stream of the requests; it allows no further arguments.
-/// - `Sender<T>` makes a stream of the replies; the method then returns `Result<()>`.
+/// - `Sender<T>` makes a stream of the replies; the method then returns `Result<()>`. Instead, a method may return
+///   `Result<impl Stream<Item = Result<T>>>`, with the trait of the crates `futures` and `futures-core`: for a caller,
+///   there is no difference.
 ///
 /// A method returns `Result<T, E>`, and `Status` must be `From<E>`.
 ///

@@ -4,8 +4,8 @@ use crate::{model::Errors, names::upper_camel, options::MethodOptions};
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{
-    Attribute, FnArg, GenericArgument, Ident, Pat, PatType, PathArguments, ReturnType, Signature,
-    TraitItemFn, Type, ext::IdentExt,
+    Attribute, FnArg, GenericArgument, Ident, Pat, PatType, PathArguments, PathSegment, ReturnType,
+    Signature, TraitItemFn, Type, TypeImplTrait, TypeParamBound, ext::IdentExt, parse_quote,
 };
 
 /// A method as the trait declares it.
@@ -16,8 +16,10 @@ pub(crate) struct Method {
     /// Name on the wire.
     pub(crate) name: String,
     pub(crate) options: MethodOptions,
-    /// The `T` of the returned `Result<T, E>`.
+    /// The `T` of the returned `Result<T, E>`; `()` if it is a stream.
     pub(crate) output: Type,
+    /// The type of the messages of a returned `impl Stream`.
+    pub(crate) returned_stream: Option<Type>,
     pub(crate) params: Vec<Param>,
     /// Name of the struct of its arguments.
     pub(crate) request: Ident,
@@ -72,11 +74,27 @@ impl Method {
             })
             .collect();
         let output = read_output(&signature, errors)?;
+        let returned_stream = match &output {
+            Type::ImplTrait(opaque) => stream_item(opaque, errors),
+            _ => None,
+        };
+        let output = if returned_stream.is_some() { parse_quote!(()) } else { output };
         let ident = signature.ident.clone();
         let name =
             options.name.as_ref().map_or_else(|| upper_camel(&ident.unraw().to_string()), syn::LitStr::value);
         let request = Ident::new("Request", Span::call_site());
-        let method = Method { attributes, cfgs, ident, name, options, output, params, request, signature };
+        let method = Method {
+            attributes,
+            cfgs,
+            ident,
+            name,
+            options,
+            output,
+            params,
+            request,
+            returned_stream,
+            signature,
+        };
         method.check_streams(errors);
         method.options.http.iter().for_each(|rule| rule.check(&method, errors));
         Some(method)
@@ -97,10 +115,29 @@ impl Method {
 
     /// Returns the type of the reply messages, if they are a stream.
     pub(crate) fn sends(&self) -> Option<&Type> {
+        self.returned_stream.as_ref().or_else(|| self.sender())
+    }
+
+    /// Returns the type of the messages of the `Sender`, if the method has one.
+    fn sender(&self) -> Option<&Type> {
         self.params.iter().find_map(|param| match &param.role {
             Role::Sender(item) => Some(item),
             _ => None,
         })
+    }
+
+    /// Returns the result as the trait declares it. A returned stream is sent by whatever thread serves the call.
+    pub(crate) fn declared_result(&self) -> Type {
+        let ReturnType::Type(_, ty) = &self.signature.output else {
+            unreachable!("a method without a result is refused when it is read");
+        };
+        let mut ty = (**ty).clone();
+        if self.returned_stream.is_some()
+            && let Some(Type::ImplTrait(opaque)) = last_segment_mut(&mut ty).and_then(first_argument_mut)
+        {
+            opaque.bounds.push(parse_quote!(::core::marker::Send));
+        }
+        ty
     }
 
     /// Returns the `#[cfg]` attributes as one condition.
@@ -144,6 +181,9 @@ impl Method {
             );
         }
         let unit = matches!(&self.output, Type::Tuple(tuple) if tuple.elems.is_empty());
+        if self.returned_stream.is_some() && self.sender().is_some() {
+            errors.add(&self.ident, "a method replies by its `Sender` or returns a stream, not both");
+        }
         if self.sends().is_some() && !unit {
             errors.add(&self.output, "a method with a `Sender` replies through it; return `Result<()>`");
         }
@@ -290,8 +330,41 @@ fn read_output(signature: &Signature, errors: &mut Errors) -> Option<Type> {
         errors.add(ty, format!("every call can fail: return `switchboard::Result<{written}>`"));
         return None;
     };
-    check_owned(output, "results", errors);
+    if !matches!(output, Type::ImplTrait(opaque) if stream_bound(opaque).is_some()) {
+        check_owned(output, "results", errors);
+    }
     Some(output.clone())
+}
+
+/// Returns the bound `Stream<…>` of `impl Stream<…>`.
+fn stream_bound(opaque: &TypeImplTrait) -> Option<&PathSegment> {
+    let bounds = opaque.bounds.iter().filter_map(|bound| match bound {
+        TypeParamBound::Trait(bound) => bound.path.segments.last(),
+        _ => None,
+    });
+    bounds.into_iter().find(|segment| segment.ident == "Stream")
+}
+
+/// Returns the `T` of `impl Stream<Item = Result<T>>`; `None` for another `impl Trait`, and after an error.
+fn stream_item(opaque: &TypeImplTrait, errors: &mut Errors) -> Option<Type> {
+    let bound = stream_bound(opaque)?;
+    let item = match &bound.arguments {
+        PathArguments::AngleBracketed(arguments) => {
+            arguments.args.iter().find_map(|argument| match argument {
+                GenericArgument::AssocType(item) if item.ident == "Item" => Some(&item.ty),
+                _ => None,
+            })
+        }
+        _ => None,
+    };
+    let message =
+        item.and_then(last_segment).filter(|segment| segment.ident == "Result").and_then(first_argument);
+    let Some(message) = message else {
+        errors.add(bound, "every message can fail: return `impl Stream<Item = switchboard::Result<T>>`");
+        return None;
+    };
+    check_owned(message, "messages", errors);
+    Some(message.clone())
 }
 
 /// Checks that a type that is sent owns its parts and has a name on the other side.
@@ -355,7 +428,7 @@ fn find_borrow(tokens: TokenStream) -> Option<(Span, Found)> {
     None
 }
 
-fn last_segment(ty: &Type) -> Option<&syn::PathSegment> {
+fn last_segment(ty: &Type) -> Option<&PathSegment> {
     match ty {
         Type::Group(group) => last_segment(&group.elem),
         Type::Path(path) => path.path.segments.last(),
@@ -363,7 +436,27 @@ fn last_segment(ty: &Type) -> Option<&syn::PathSegment> {
     }
 }
 
-fn first_argument(segment: &syn::PathSegment) -> Option<&Type> {
+fn last_segment_mut(ty: &mut Type) -> Option<&mut PathSegment> {
+    match ty {
+        Type::Group(group) => last_segment_mut(&mut group.elem),
+        Type::Path(path) => path.path.segments.last_mut(),
+        _ => None,
+    }
+}
+
+fn first_argument_mut(segment: &mut PathSegment) -> Option<&mut Type> {
+    match &mut segment.arguments {
+        PathArguments::AngleBracketed(arguments) => {
+            arguments.args.iter_mut().find_map(|argument| match argument {
+                GenericArgument::Type(ty) => Some(ty),
+                _ => None,
+            })
+        }
+        _ => None,
+    }
+}
+
+fn first_argument(segment: &PathSegment) -> Option<&Type> {
     match &segment.arguments {
         PathArguments::AngleBracketed(arguments) => {
             arguments.args.iter().find_map(|argument| match argument {

@@ -9,7 +9,7 @@ use crate::{
     model::Service,
 };
 use proc_macro2::{TokenStream, TokenTree};
-use quote::ToTokens;
+use quote::{ToTokens, quote};
 
 /// Computes the fingerprint. Each method has its own, so that adding a method to one side affects no callers.
 pub(crate) fn id(service: &Service, method: &Method) -> u64 {
@@ -41,6 +41,12 @@ impl Fnv {
             self.text(role);
             self.text(&param.name.to_string());
             self.tokens(param.ty.to_token_stream());
+        }
+        // A returned stream is the same on the wire as a last argument `out: Sender<T>`.
+        if let Some(item) = &method.returned_stream {
+            self.text("sender");
+            self.text("out");
+            self.tokens(quote!(Sender<#item>));
         }
         self.text("returns");
         self.tokens(method.output.to_token_stream());

@@ -115,7 +115,8 @@ fn the_trait(service: &Service) -> TokenStream {
     let supertraits = supertraits.iter();
     let methods = service.methods.iter().map(|method| {
         let Method { attributes, cfgs, ident, signature, .. } = method;
-        let (fn_token, inputs, output) = (&signature.fn_token, &signature.inputs, result_type(signature));
+        let (fn_token, inputs) = (&signature.fn_token, &signature.inputs);
+        let output = method.declared_result();
         quote! {
             #(#cfgs)*
             #(#attributes)*
@@ -210,6 +211,18 @@ fn handler(method: &Method) -> TokenStream {
     };
     if let Some(item) = method.sends() {
         let encode = encode(item);
+        if method.returned_stream.is_some() {
+            return quote! {
+                #open
+                #read
+                let service = self.0.clone();
+                Ok(::switchboard::codegen::stream_reply(cx, codec, #encode, move |cx, out| async move {
+                    let outcome = service.#ident(#arguments).await;
+                    let stream = #into_status?;
+                    out.pipe(stream).await
+                }))
+            };
+        }
         return quote! {
             #open
             #read

@@ -1,6 +1,8 @@
 //! Calls of every kind through generated code, in this process and over a connection.
 
+use futures_core::Stream;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -231,6 +233,124 @@ async fn json_is_an_object_of_arguments_and_a_bare_result() {
 }
 
 #[tokio::test]
+async fn methods_are_called_by_name_without_generated_code() {
+    let server = Server::new().add(CalcServer::new(Abacus::default())).listen("tcp://127.0.0.1:0");
+    let server = server.start().await.unwrap();
+    let address = server.url();
+    for url in [
+        address.clone(),
+        format!("{address}?wire=grpc"),
+        format!("{address}?wire=connect"),
+        format!("{address}?wire=rpcx"),
+        format!("{address}?wire=jsonrpc"),
+    ] {
+        let channel = Channel::connect(&url).await.unwrap();
+        let sum: i64 = *channel.call("test.v1.Calc/Add").json(&json!({"a": 40, "b": 2})).await.unwrap();
+        assert_eq!(sum, 42, "{url}");
+        let request = json!({"point": {"x": 1, "y": 2}});
+        let mirrored = channel.call("test.v1.Calc/Mirror").json::<Value>(&request).await.unwrap();
+        assert_eq!(*mirrored, json!({"x": 2, "y": 1}), "{url}");
+        let wrong = channel.call("test.v1.Calc").json::<Value>(&json!({})).await.unwrap_err();
+        assert_eq!(wrong.code(), Code::InvalidArgument, "{url}");
+        assert!(wrong.message().contains("expected package.Service/Method"), "{wrong}");
+        if !url.contains("jsonrpc") && !url.contains("rpcx") {
+            let counted = channel.call("test.v1.Calc/Count").json_stream(&json!({"from": 1, "to": 4})).await;
+            assert_eq!(all::<u32>(counted.unwrap()).await.unwrap(), [1, 2, 3], "{url}");
+        }
+    }
+    let channel = Channel::connect(&address).await.unwrap();
+    let encoded = channel.call("test.v1.Calc/Add").encoded(Codec::Json, r#"{"a":1,"b":2}"#).await.unwrap();
+    assert_eq!(&encoded[..], b"3");
+}
+
+/// Replies as streams that handlers return.
+#[switchboard::service(name = "test.v1.Series")]
+trait Series {
+    async fn squares(&self, to: u32, cx: &Cx) -> Result<impl Stream<Item = Result<u32>>>;
+    async fn quotients(
+        &self,
+        input: Receiver<i64>,
+    ) -> Result<impl Stream<Item = Result<i64, CalcError>>, CalcError>;
+}
+
+struct Numbers {
+    step: u32,
+}
+
+impl Series for Numbers {
+    async fn squares(&self, to: u32, cx: &Cx) -> Result<impl Stream<Item = Result<u32>>> {
+        if cx.metadata().text("deny").is_some() {
+            return Err(Status::permission_denied("no squares"));
+        }
+        // Borrows from the service.
+        let squares = (0..to).map(move |number| number * number * self.step);
+        Ok(futures_stream(squares.map(Ok)))
+    }
+
+    async fn quotients(
+        &self,
+        mut input: Receiver<i64>,
+    ) -> Result<impl Stream<Item = Result<i64, CalcError>>, CalcError> {
+        let first = input.next().await.ok().flatten().unwrap_or_default();
+        let quotients = (0..3).map(move |divisor| 2 - divisor);
+        Ok(futures_stream(quotients.map(move |by| first.checked_div(by).ok_or(CalcError::DivisionByZero))))
+    }
+}
+
+/// The items of an iterator as a stream.
+fn futures_stream<T>(mut items: impl Iterator<Item = T> + Unpin) -> impl Stream<Item = T> {
+    struct Items<I>(I);
+    impl<I: Iterator + Unpin> Stream for Items<I> {
+        type Item = I::Item;
+        fn poll_next(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<I::Item>> {
+            std::task::Poll::Ready(self.0.next())
+        }
+    }
+    Items(std::iter::from_fn(move || items.next()))
+}
+
+/// Declares the service with a sender instead of a stream.
+mod series_with_a_sender {
+    use switchboard::{Cx, Result, Sender};
+
+    #[switchboard::service(name = "test.v1.Series")]
+    pub trait Series {
+        async fn squares(&self, to: u32, cx: &Cx, out: Sender<u32>) -> Result<()>;
+    }
+}
+
+#[tokio::test]
+async fn handlers_return_streams() {
+    let server = Server::new().add(SeriesServer::new(Numbers { step: 2 })).listen("tcp://127.0.0.1:0");
+    let server = server.start().await.unwrap();
+    for options in ["", "?wire=grpc", "?wire=connect"] {
+        let series = SeriesClient::connect(&format!("{}{options}", server.url())).await.unwrap();
+        assert_eq!(all(series.squares(4).await.unwrap()).await.unwrap(), [0, 2, 8, 18], "{options}");
+        let long = all(series.squares(20_000).await.unwrap()).await.unwrap();
+        assert_eq!(long.len(), 20_000, "{options}");
+        let denied = match series.squares(4).meta("deny", "yes").await {
+            Ok(stream) => all(stream).await.unwrap_err(),
+            Err(status) => status,
+        };
+        assert_eq!(denied.to_string(), "permission_denied: no squares", "{options}");
+
+        let (numbers, mut quotients) = series.quotients().await.unwrap();
+        numbers.send(12).await.unwrap();
+        numbers.finish();
+        assert_eq!(quotients.next().await.unwrap(), Some(6), "{options}");
+        assert_eq!(quotients.next().await.unwrap(), Some(12), "{options}");
+        assert_eq!(quotients.next().await.unwrap_err().message(), "division by zero", "{options}");
+    }
+    assert_eq!(SERIES.methods[0].kind, Kind::ServerStream);
+    assert_eq!(SERIES.methods[1].kind, Kind::Bidi);
+    let other = series_with_a_sender::SeriesClient::connect(&server.url()).await.unwrap();
+    assert_eq!(all(other.squares(2).await.unwrap()).await.unwrap(), [0, 2], "the same fingerprint");
+}
+
+#[tokio::test]
 async fn the_api_has_fakes() {
     async fn total(calc: &impl CalcApi) -> Result<i64> {
         calc.add(calc.add(1, 2).await?, 3).await
@@ -242,36 +362,20 @@ async fn the_api_has_fakes() {
         async fn add(&self, _: i64, _: i64) -> Result<i64> {
             Ok(42)
         }
-        async fn divide(&self, _: i64, _: i64) -> Result<(i64, i64)> {
-            Err(Status::unimplemented("fake"))
-        }
         async fn mirror(&self, point: Point) -> Result<Point> {
             Ok(point)
-        }
-        async fn ping(&self) -> Result<()> {
-            Ok(())
-        }
-        async fn note(&self, _: u64) -> Result<()> {
-            Ok(())
-        }
-        async fn noted(&self) -> Result<u64> {
-            Ok(0)
-        }
-        async fn count(&self, _: u32, _: u32) -> Result<Receiver<u32>> {
-            Err(Status::unimplemented("fake"))
-        }
-        async fn refuse(&self) -> Result<Receiver<u32>> {
-            Err(Status::unimplemented("fake"))
-        }
-        async fn sum(&self) -> Result<switchboard::Upload<u32, u64>> {
-            Err(Status::unimplemented("fake"))
-        }
-        async fn double(&self) -> Result<(Sender<u32>, Receiver<u32>)> {
-            Err(Status::unimplemented("fake"))
         }
     }
 
     assert_eq!(total(&Fake).await.unwrap(), 42);
+    let missing = [Fake.ping().await.unwrap_err(), Fake.double().await.map(drop).unwrap_err()];
+    assert_eq!(
+        missing.map(|status| status.to_string()),
+        [
+            "unimplemented: the fake has no test.v1.Calc/Ping",
+            "unimplemented: the fake has no test.v1.Calc/Double"
+        ]
+    );
     assert_eq!(total(&CalcClient::local(Abacus::default())).await.unwrap(), 6);
 }
 

@@ -3,7 +3,7 @@
 //! It uses our own gRPC client with a schema of the needed part of etcd's API: the etcd client crate brings a second
 //! gRPC stack and builds only where `protoc` is installed.
 
-/// Generated from `etcd.proto`.
+/// Generated from `proto/etcd.proto`; a test of `switchboard-build` compares the file with it.
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -12,7 +12,7 @@
     reason = "generated code is as public as a library would need it"
 )]
 mod api {
-    switchboard::include_proto!("etcdserverpb");
+    include!("../generated/etcdserverpb.rs");
 }
 
 use crate::{

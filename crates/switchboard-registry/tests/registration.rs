@@ -5,7 +5,7 @@ mod suite;
 
 use std::{sync::Arc, time::Duration};
 use switchboard::{
-    Result, Running, Server,
+    Result, Running, Server, StopOptions,
     discover::{Fixed, Instance, Registry, State, Watch},
 };
 use switchboard_registry::{Embedded, EmbeddedServer};
@@ -151,7 +151,12 @@ async fn a_successor_keeps_the_registrations_that_both_have() {
     assert_eq!(second.url(), address);
     suite::until_is(&mut watch, |watch| watch.latest().instances[0].version == "2").await;
     first.handed_over().await;
-    assert!(first.stop(Duration::from_secs(5), Duration::from_secs(5)).await.is_clean());
+    assert!(
+        first
+            .stop(StopOptions::new().drain(Duration::from_secs(5)).close(Duration::from_secs(5)))
+            .await
+            .is_clean()
+    );
     // The registry has processed the last registrations of the first server before this one.
     let last =
         client.register(Instance::new("registration.Echo", "tcp://127.0.0.1:1").id("last")).await.unwrap();
@@ -174,7 +179,7 @@ async fn services_that_a_successor_does_not_register_are_deregistered() {
     let second = Succession::server(&folder).register(client.clone(), Instance::default().id("second"));
     let second = second.start().await.unwrap();
     first.handed_over().await;
-    first.stop(Duration::from_secs(5), Duration::from_secs(5)).await;
+    first.stop(StopOptions::new().drain(Duration::from_secs(5)).close(Duration::from_secs(5))).await;
     suite::until(&mut watch, "second").await;
     second.drain(Duration::from_secs(5)).await;
 }

@@ -7,6 +7,7 @@ use std::fmt;
 /// The type is a whole word wide: values that contain a byte are copied in odd pieces, which the processor reads back
 /// slowly.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
 #[repr(usize)]
 pub enum Codec {
     /// Protocol Buffers.
@@ -30,7 +31,7 @@ pub enum Codec {
 
 impl Codec {
     /// All codecs, in the order of their numbers.
-    pub const ALL: [Codec; 8] = [
+    pub const ALL: &[Codec] = &[
         Codec::Proto,
         Codec::Json,
         Codec::Postcard,
@@ -80,6 +81,7 @@ impl fmt::Display for Codec {
 
 /// Compression of messages; the numbers are those of the native wire.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
 #[repr(usize)]
 pub enum Encoding {
     /// No compression.
@@ -98,8 +100,8 @@ pub enum Encoding {
 
 impl Encoding {
     /// All compressions, in the order of their numbers; `Identity` is not one.
-    pub const ALL: [Encoding; 5] =
-        [Encoding::Gzip, Encoding::Zstd, Encoding::Deflate, Encoding::Snappy, Encoding::Lz4];
+    pub const ALL: &[Encoding] =
+        &[Encoding::Gzip, Encoding::Zstd, Encoding::Deflate, Encoding::Snappy, Encoding::Lz4];
 
     /// Returns the encoding with this number.
     pub fn from_number(number: u8) -> Option<Encoding> {

@@ -16,6 +16,7 @@ mod outcomes;
 mod rpcx;
 mod thrift;
 mod websocket;
+mod zmtp;
 
 pub use baidu::{baidu_conversation, baidu_input, baidu_streams};
 pub use choices::Choices;
@@ -28,6 +29,7 @@ pub use machines::{client_input, server_input};
 pub use rpcx::{rpcx_client_input, rpcx_conversation, rpcx_server_input};
 pub use thrift::{thrift_conversation, thrift_input, thrift_struct};
 pub use websocket::{websocket_conversation, websocket_input};
+pub use zmtp::{zmtp_conversation, zmtp_input};
 
 pub use crate::work::take as take_work;
 

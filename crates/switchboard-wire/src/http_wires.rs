@@ -50,7 +50,7 @@ pub static HTTP_JSON: WireSpec = WireSpec {
 /// Label of calls inside the process.
 pub static LOCAL: WireSpec = WireSpec {
     title: "calls inside the process",
-    capabilities: Capabilities { attachments: true, http: false, codecs: &Codec::ALL, ..HTTP },
+    capabilities: Capabilities { attachments: true, http: false, codecs: Codec::ALL, ..HTTP },
     ..WireSpec::named("local")
 };
 

@@ -8,8 +8,8 @@
 //! (paths of methods), [`http_text`] (conversion of text in paths), [`input`], [`outbox`] and [`outgoing`] (bytes in,
 //! bytes out), [`wire`] (the traits), [`spec`] (descriptors of wires) and [`wires`] (their list), [`native`] (the
 //! protocol of Switchboard), [`sniff`] (detection of the protocol of
-//! a connection), [`websocket`] (frames of RFC 6455), [`jsonrpc`], and the wires of other frameworks: [`baidu`],
-//! [`erpc`], [`kiss`], [`rpcx`], [`thrift`].
+//! a connection), [`websocket`] (frames of RFC 6455), [`zmtp`] (ZeroMQ), [`jsonrpc`], and the wires of other
+//! frameworks: [`baidu`], [`erpc`], [`kiss`], [`rpcx`], [`thrift`].
 // Disallowed methods of time types, see clippy.toml: no peer can choose a time that makes them panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
@@ -69,6 +69,8 @@ pub mod websocket;
 pub mod wire;
 pub mod wires;
 mod work;
+#[cfg(feature = "zmtp")]
+pub mod zmtp;
 
 pub use codec::{Codec, Encoding, Encodings};
 pub use http_rule::HttpRule;
@@ -83,6 +85,6 @@ pub use method::{
 pub use outbox::Outbox;
 pub use outgoing::Outgoing;
 pub use spec::WireSpec;
-pub use status::{Code, Detail, Origin, Retry, Status};
+pub use status::{Code, Detail, OrStatus, Origin, Retry, Status};
 pub use wire::Fatal;
 pub use wires::{WireId, WireSet};

@@ -210,7 +210,7 @@ mod tests {
         for spec in WIRES {
             let ClientSupport::Machine(setup) = spec.client else { continue };
             let setup = setup();
-            for preferred in Codec::ALL {
+            for &preferred in Codec::ALL {
                 let codec = setup.codec(preferred);
                 assert!(spec.capabilities.codecs.contains(&codec), "{} uses {codec}", spec.name);
             }

@@ -3,6 +3,10 @@
 //! The codes are gRPC's because every wire can express them. A [`Status`] is one pointer wide, so that the
 //! success path of a `Result<T, Status>` stays small.
 
+mod or_status;
+
+pub use or_status::OrStatus;
+
 use crate::Metadata;
 use bytes::Bytes;
 use std::{error::Error, fmt, time::Duration};

@@ -45,6 +45,25 @@ pub static WIRES: &[&WireSpec] = &[
     &http_wires::WEBSOCKET,
 ];
 
+/// The descriptors of the wires of this build that have a channel or a server.
+pub mod built_in {
+    #[cfg(feature = "baidu")]
+    pub use crate::baidu::{BAIDU_STD, HULU, SOFA};
+    #[cfg(feature = "erpc")]
+    pub use crate::erpc::ERPC;
+    #[cfg(feature = "kiss")]
+    pub use crate::kiss::KISS;
+    #[cfg(feature = "rpcx")]
+    pub use crate::rpcx::RPCX;
+    #[cfg(feature = "thrift")]
+    pub use crate::thrift::THRIFT;
+    pub use crate::{
+        http_wires::{CONNECT, GRPC, GRPC_WEB},
+        jsonrpc::JSON_RPC,
+        native::NATIVE,
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

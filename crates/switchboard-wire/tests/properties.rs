@@ -103,6 +103,16 @@ fn websockets_understand_each_other() {
 }
 
 #[test]
+fn zmtp_takes_any_bytes() {
+    check(fuzzing::zmtp_input);
+}
+
+#[test]
+fn zmtp_machines_understand_each_other() {
+    check(fuzzing::zmtp_conversation);
+}
+
+#[test]
 fn thrift_takes_any_bytes() {
     check(fuzzing::thrift_input);
 }

@@ -3,7 +3,7 @@
 //!
 //! On every call, a server runs each configured [`Auth`](crate::Server::auth) in order. The first one that
 //! finds credentials of its kind identifies the caller or rejects the call. Handlers read the caller with
-//! [`Cx::caller`](crate::Cx::caller); [rules](crate::guard::Rule) define what callers may do. Every rejection
+//! [`Cx::caller`](switchboard_core::Cx::caller); [rules](crate::guard::Rule) define what callers may do. Every rejection
 //! is logged to the target `switchboard::audit`. Secrets are compared in constant time and never logged or
 //! sent.
 
@@ -28,9 +28,10 @@ pub use secrets::{ApiKeys, Tokens};
 #[cfg(feature = "auth")]
 pub use signature::{Signatures, sign};
 
-pub use crate::call::Caller;
-use crate::{Call, Metadata, Peer, Result, Status, layer::BoxFuture};
 use std::{fmt, sync::Arc};
+pub use switchboard_core::call::Caller;
+use switchboard_core::{Call, Peer, Result, layer::BoxFuture};
+use switchboard_wire::{Metadata, Status};
 
 /// Authenticates callers by one kind of credentials.
 pub trait Auth: Send + Sync + 'static {

@@ -38,8 +38,9 @@ pub(crate) use set::subset;
 pub use sticky::Sticky;
 pub use weighted::WeightedRoundRobin;
 
-use crate::{Code, clock::mix};
 use std::{cell::Cell, sync::Arc, time::Duration};
+use switchboard_core::clock::mix;
+use switchboard_wire::Code;
 
 /// A balancer that URLs select, as `balance=NAME`.
 pub(crate) struct BalancerSpec {

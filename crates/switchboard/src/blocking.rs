@@ -16,8 +16,10 @@
 //! Streams work alike: `run(stream.next())` waits for one message. Connections live on one thread, which the
 //! first use starts and which ends with the process. Any number of threads may call concurrently.
 
-use crate::{Channel, Result, Status};
+use crate::Channel;
 use std::{future::IntoFuture, pin::pin, sync::OnceLock, thread};
+use switchboard_core::Result;
+use switchboard_wire::Status;
 use tokio::runtime::{Builder, Handle};
 
 /// Opens a channel to `url`, as [`Channel::connect`] does, and waits for its first connection.

@@ -12,6 +12,7 @@ mod interned;
 mod layered;
 mod local;
 mod mirror;
+mod named;
 mod options;
 mod pool;
 mod streaming;
@@ -24,24 +25,25 @@ pub use combined::{Parallel, Part, Partitioned, Selective};
 pub use fleet::{Attempt, Candidate, EndpointStats, Explained, Explanation, FailMode, Receipt};
 pub(crate) use layered::RequiredCallShape;
 pub use mirror::Mirror;
+pub use named::NamedCall;
 pub use options::ChannelBuilder;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
 pub use unary::{OnewayCall, Response, UnaryCall};
 
-use crate::{
-    Codec, Compression, Kind, Layer, Limit, Limits, Metadata, Payload, Result, Service, Status, context,
-    discover::Registry,
-    limits::Source,
-    reserved::IDEMPOTENCY_KEY,
-    trace::{TRACEPARENT, TRACESTATE},
-};
+use crate::discover::Registry;
 use bytes::Bytes;
 use std::{
     fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
-use switchboard_wire::{SchemaId, ServiceInfo};
+use switchboard_core::{
+    Compression, Extensions, Layer, Limit, Limits, Payload, Result, Service, context,
+    limits::Source,
+    reserved::IDEMPOTENCY_KEY,
+    trace::{TRACEPARENT, TRACESTATE},
+};
+use switchboard_wire::{Codec, Kind, Metadata, SchemaId, ServiceInfo, Status};
 
 /// A method as a client describes it. Generated code has one per method, in a static; [`intern`](Self::intern) creates
 /// methods that are known only at run time.
@@ -170,7 +172,7 @@ impl Channel {
     /// as on servers; earlier clones of the channel stay without it.
     ///
     /// A layer sees the call with the metadata that the channel adds, before an endpoint is selected. It may change or
-    /// reject the call, reply to it, or [try it again](crate::Call::again). The timeout of the call includes the time
+    /// reject the call, reply to it, or [try it again](switchboard_core::Call::again). The timeout of the call includes the time
     /// in its layers. Each call costs some further allocations.
     ///
     /// ```
@@ -189,18 +191,53 @@ impl Channel {
     /// ```
     #[must_use]
     pub fn layer(&self, layer: impl Layer) -> Channel {
-        let (channel, mut layers) = match self.behind_layers() {
-            Some(layered) => (layered.channel.clone(), layered.layers.clone()),
-            None => (self.clone(), Vec::new()),
-        };
+        let (channel, mut layers, extensions) = self.layered_parts();
         layers.push(Arc::new(layer));
-        Channel(Arc::new(ChannelKind::Local(local::Local::layered(channel, layers))))
+        Channel(Arc::new(ChannelKind::Local(local::Local::layered(channel, layers, extensions))))
     }
 
-    fn behind_layers(&self) -> Option<&layered::Layered> {
+    /// Returns this channel with a value that all its [layers](Self::layer) find in the
+    /// [extensions](crate::Cx::extensions) of their calls, those that are added later as well. A value of the same type
+    /// replaces the earlier one; earlier clones of the channel stay without it.
+    ///
+    /// ```
+    /// use switchboard::{Channel, Status, layer};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> switchboard::Result<()> {
+    ///
+    /// struct Tenant(&'static str);
+    ///
+    /// let named = layer::from_fn("tenant", |mut call, next| {
+    ///     Box::pin(async move {
+    ///         let tenant = call.cx().extensions().get::<Tenant>().map_or("public", |tenant| tenant.0);
+    ///         call.cx_mut().metadata_mut().insert("tenant", tenant)?;
+    ///         next.call(call).await
+    ///     })
+    /// });
+    /// let channel = Channel::builder("tcp://127.0.0.1:8080").lazy()?.layer(named);
+    /// let acme = channel.extension(Tenant("acme"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn extension<T: Send + Sync + 'static>(&self, value: T) -> Channel {
+        let (channel, layers, shared) = self.layered_parts();
+        let mut extensions = Extensions::with_shared(shared);
+        extensions.insert(value);
+        Channel(Arc::new(ChannelKind::Local(local::Local::layered(
+            channel,
+            layers,
+            Some(Arc::new(extensions)),
+        ))))
+    }
+
+    /// The channel behind the layers, the layers, and the values that they share.
+    fn layered_parts(&self) -> (Channel, Vec<Arc<dyn Layer>>, Option<Arc<Extensions>>) {
         match &*self.0 {
-            ChannelKind::Local(local) => local.behind(),
-            _ => None,
+            ChannelKind::Local(local) if let Some(layered) = local.behind() => {
+                (layered.channel.clone(), layered.layers.clone(), local.extensions())
+            }
+            _ => (self.clone(), Vec::new(), None),
         }
     }
 
@@ -239,6 +276,24 @@ impl Channel {
             }
             ChannelKind::Remote(pool) => pool.options().codec(preferred),
         }
+    }
+
+    /// Begins a call of the method with this full name, `package.Service/Method`, without generated code.
+    ///
+    /// ```no_run
+    /// # async fn f() -> switchboard::Result<()> {
+    /// use serde_json::{Value, json};
+    /// use switchboard::Channel;
+    ///
+    /// let channel = Channel::connect("tcp://127.0.0.1:8080").await?;
+    /// let request = json!({"name": "Ada"});
+    /// let reply = channel.call("demo.v1.Greeter/Greet").json::<Value>(&request).await?;
+    /// println!("{}", reply["text"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn call<'a>(&'a self, method: &'a str) -> NamedCall<'a> {
+        NamedCall::new(self, method)
     }
 
     /// Begins a unary call; for generated code.
@@ -349,7 +404,11 @@ impl Channel {
             && method.kind() == Kind::Unary
             && !begin.is_idempotent()
         {
-            begin.set_key(format!("{:016x}{:016x}", crate::clock::random(), crate::clock::random()));
+            begin.set_key(format!(
+                "{:016x}{:016x}",
+                switchboard_core::clock::random(),
+                switchboard_core::clock::random()
+            ));
         }
         begin
     }
@@ -462,7 +521,7 @@ impl Begin {
     #[cfg(feature = "http")]
     fn deadline_if_any(&self) -> Option<Instant> {
         let any = self.timeout.is_some() || context::deadline().is_some();
-        if any { self.deadline(crate::clock::now()) } else { None }
+        if any { self.deadline(switchboard_core::clock::now()) } else { None }
     }
 
     /// The remaining time of the call; reads the clock only when a deadline is inherited.
@@ -471,7 +530,7 @@ impl Begin {
         match context::deadline() {
             None => self.timeout,
             Some(inherited) => {
-                let left = inherited.saturating_duration_since(crate::clock::now());
+                let left = inherited.saturating_duration_since(switchboard_core::clock::now());
                 Some(self.timeout.map_or(left, |own| own.min(left)))
             }
         }
@@ -502,7 +561,7 @@ macro_rules! call_options {
             /// wire, messages go uncompressed to a server that does not support it, and to one that has not sent its
             /// settings yet: on the first calls of a connection, unless its channel compresses.
             #[must_use = "a call does nothing until it is awaited"]
-            pub fn compression(mut self, compression: crate::Compression) -> Self {
+            pub fn compression(mut self, compression: switchboard_core::Compression) -> Self {
                 self.$($begin).+.compression = compression;
                 self
             }

@@ -38,8 +38,8 @@ pub use lease::Lease;
 pub use options::Options;
 pub use watch::{SnapshotSource, Watch, WatchState};
 
-use crate::Result;
 use std::{future::Future, pin::Pin};
+use switchboard_core::Result;
 
 /// A boxed future; traits used as `dyn` cannot have async methods.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

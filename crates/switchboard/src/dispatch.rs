@@ -8,13 +8,7 @@
 #[cfg(feature = "http")]
 mod thrift;
 
-use crate::{
-    Call, Reply, Result, Service, Status,
-    call::with_left,
-    guard::{Admission, Chain},
-    layer::{self, End},
-    runtime,
-};
+use crate::guard::{Admission, Chain};
 use futures::BoxFuture;
 use std::{
     cell::Cell,
@@ -25,7 +19,13 @@ use std::{
     sync::Arc,
     task::{Context, Poll},
 };
-use switchboard_wire::ServiceInfo;
+use switchboard_core::{
+    Call, Reply, Result, Service,
+    call::with_left,
+    layer::{self, End},
+    runtime,
+};
+use switchboard_wire::{ServiceInfo, Status};
 
 /// Starts and polls the calls of one service on one connection.
 pub(crate) trait Dispatch: Send {

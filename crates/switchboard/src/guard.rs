@@ -29,7 +29,6 @@ mod settings;
 mod unknown;
 mod wires;
 
-pub use crate::pattern::matches;
 #[cfg(feature = "http")]
 pub(crate) use access::OPENAPI;
 pub use access::{Network, Rule};
@@ -38,23 +37,27 @@ pub use concurrency::Concurrency;
 #[cfg(feature = "http")]
 pub(crate) use discovery::Visible;
 pub use fair::Fair;
+use permit::LayeredPermit;
 pub(crate) use permit::Permit;
 pub use rate::Rate;
 pub use results::ResultCache;
 pub(crate) use settings::{Guarding, Guards};
+#[doc(inline)]
+pub use switchboard_core::pattern::matches;
 pub(crate) use unknown::Unknown;
 pub(crate) use wires::{admit as admit_wire, disabled as disabled_wire};
 
-use crate::{
-    Call, Caller, Reply, Result, Status,
-    auth::{Accepted, Auth, Checked, Credentials, unauthenticated},
-    layer::{BoxFuture, DetachPermits, End, Layer, Next},
-};
+use crate::auth::{Accepted, Auth, Checked, Credentials, unauthenticated};
 use access::Check;
 use batch::PermitBatch;
 use concurrency::Limiter;
 use fair::FairAdmission;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use switchboard_core::{
+    Call, Caller, Reply, Result,
+    layer::{BoxFuture, DetachPermits, End, Layer, Next},
+};
+use switchboard_wire::Status;
 use unknown::UnknownRules;
 
 /// The guards and layers of one service.
@@ -174,7 +177,7 @@ impl Chain {
 
     /// Checks the rules for the caller after authentication.
     fn check_caller(&self, call: &Call, by: &str) -> Result<()> {
-        crate::access::note_caller(call.cx());
+        switchboard_core::access::note_caller(call.cx());
         let caller = call.cx().caller();
         // An empty name would be shared by all callers without a name.
         let checked = match caller.is_some_and(|caller| caller.name.is_empty()) {
@@ -298,10 +301,9 @@ impl Chain {
 
     /// Passes a call through the layers to the handler.
     pub(crate) async fn layered(&self, call: Call, end: &dyn End, permit: Permit<'_>) -> Result<Reply> {
-        // The lock is never contended: it lets a layer take the permit through a shared reference.
-        let permit = Mutex::new(permit);
+        let permit = LayeredPermit::new(permit);
         let result = self.within_layers(call, end, &permit).await;
-        permit.into_inner().unwrap_or_else(PoisonError::into_inner).end(result)
+        permit.into_inner().end(result)
     }
 
     async fn within_layers(&self, mut call: Call, end: &dyn End, held: &dyn DetachPermits) -> Result<Reply> {
@@ -328,7 +330,7 @@ fn hinted(status: Status, caller: Option<&Caller>, accepted: &Accepted) -> Statu
 
 /// Checks the deadline again, because a call that waited may be late before it starts.
 fn check_deadline(call: &Call) -> Result<()> {
-    match call.cx().deadline().is_some_and(|deadline| deadline <= crate::clock::now()) {
+    match call.cx().deadline().is_some_and(|deadline| deadline <= switchboard_core::clock::now()) {
         true => Err(Status::deadline_exceeded("the deadline passed before the call could begin")),
         false => Ok(()),
     }

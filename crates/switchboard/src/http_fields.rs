@@ -3,7 +3,6 @@
 pub(crate) mod grpc_web_text;
 pub(crate) mod thrift;
 
-use crate::{Limit, Limits, Metadata, Result, Status};
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::{
     Engine,
@@ -11,6 +10,8 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 use bytes::Bytes;
+use switchboard_core::{Limit, Limits, Result};
+use switchboard_wire::{Metadata, Status};
 
 /// Writes no padding and reads with and without it, as gRPC and Connect specify.
 pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -131,7 +132,7 @@ pub(crate) fn append(headers: &mut HeaderMap, metadata: &Metadata) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Code;
+    use switchboard_wire::Code;
 
     fn read(pairs: &[(&'static str, &'static str)]) -> Result<Metadata> {
         let pairs = pairs

@@ -11,7 +11,7 @@ mod spans;
 
 pub use spans::Calls;
 
-use crate::{Result, ServerStats, Status, web::Site};
+use crate::web::Site;
 use export::{Exporter, Order};
 use spans::Span;
 use std::{
@@ -23,6 +23,8 @@ use std::{
     },
     time::Duration,
 };
+use switchboard_core::{Result, ServerStats};
+use switchboard_wire::Status;
 use tokio::{
     sync::{mpsc, oneshot},
     task::AbortHandle,

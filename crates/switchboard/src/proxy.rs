@@ -6,7 +6,7 @@
 //! of each other. If they encode messages in different codecs, a [`Translate`] converts the messages.
 //!
 //! Callers on Thrift can call a service that has a descriptor without a [`Translate`]: its messages are converted to
-//! protobuf before. If the upstream server uses Thrift, [`Messages`](crate::codec::thrift::Messages) converts protobuf
+//! protobuf before. If the upstream server uses Thrift, [`Messages`](switchboard_core::codec::thrift::Messages) converts protobuf
 //! messages.
 //!
 //! ```
@@ -27,16 +27,15 @@
 //!
 //! A forwarded call costs the same as a handler that makes one call through a channel, and takes no lock.
 
-use crate::{
-    Call, Channel, ClientMethod, Codec, Idempotency, Kind, Metadata, MethodInfo, Reply, Result, Service,
-    ServiceInfo, Status,
-    call::{ReplyBody, ReplyParts, RequestBody},
-    client::RequiredCallShape,
-    queue::Queue,
-};
+use crate::{Channel, ClientMethod, client::RequiredCallShape};
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Duration};
-use switchboard_wire::WireId;
+use switchboard_core::{
+    Call, Reply, Result, Service,
+    call::{ReplyBody, ReplyParts, RequestBody},
+    queue::Queue,
+};
+use switchboard_wire::{Codec, Idempotency, Kind, Metadata, MethodInfo, ServiceInfo, Status, WireId};
 
 /// Time within which a caller that did not declare its number of requests must send a second one or end.
 const SECOND_MAX: Duration = Duration::from_millis(250);
@@ -110,7 +109,7 @@ impl Translation {
 }
 
 #[cfg(feature = "http")]
-impl Translate for crate::codec::thrift::Messages {
+impl Translate for switchboard_core::codec::thrift::Messages {
     fn begin(&self, call: &Call, to: Codec) -> Result<Translation> {
         let messages = self.method(call.cx().service_name(), call.cx().method_name())?;
         let (of_replies, from) = (messages.clone(), call.codec());

@@ -18,21 +18,13 @@ use crate::net::tls::Tls;
 #[cfg(feature = "http")]
 use crate::serving::{Drain, Flights};
 use crate::{
-    Error, Limit, Limits, Service,
-    access::Access,
-    compression::Serving,
     dispatch::{Erased, ErasedService},
-    flags::{Flag, Flags},
     guard::{Guards, Unknown},
-    limits::Source,
-    memory::MemoryBudget,
-    metrics::{self, Metrics, ServerStats},
     net::{Address, Listener},
-    runtime,
     serving::{Live, Phase, ServerState},
 };
 use lifecycle::Hooks;
-pub use lifecycle::{AbortedCalls, AbortedConnections, Stopped};
+pub use lifecycle::{AbortedCalls, AbortedConnections, StopOptions, Stopped};
 use listening::Listening;
 use registration::{RegistrationTemplate, Registrations};
 use std::{
@@ -42,6 +34,16 @@ use std::{
         atomic::{AtomicBool, AtomicUsize},
     },
     time::Duration,
+};
+use switchboard_core::{
+    Error, Extensions, Limit, Limits, Service,
+    access::Access,
+    compression::Serving,
+    flags::{Flag, Flags},
+    limits::Source,
+    memory::MemoryBudget,
+    metrics::{self, Metrics, ServerStats},
+    runtime,
 };
 use switchboard_wire::{MethodTable, WireId, WireSet};
 use tokio::sync::watch;
@@ -67,6 +69,8 @@ pub struct Server {
     compression: Serving,
     /// Refuse requests with fields that their types do not have.
     strict_fields: bool,
+    /// Values that all calls share.
+    extensions: Extensions,
     /// Methods whose replies are compressed or not, independently of the default.
     method_compression: Vec<(String, bool)>,
     config_errors: Vec<Error>,
@@ -121,6 +125,7 @@ impl Server {
             admin: None,
             guards: Guards::default(),
             strict_fields: false,
+            extensions: Extensions::default(),
             templates: Vec::new(),
             registration_notice: Duration::from_secs(1),
             #[cfg(feature = "channelz")]
@@ -153,8 +158,8 @@ impl Server {
 
     /// Routes calls of services that were not added to this service, such as
     /// [`Forward`](crate::proxy::Forward): calls of `services`, or of any service if the list is empty. It
-    /// receives messages as bytes, and the called name in [`Call::full_name`](crate::Call::full_name),
-    /// [`Cx::service_name`](crate::Cx::service_name) and [`Cx::method_name`](crate::Cx::method_name).
+    /// receives messages as bytes, and the called name in [`Call::full_name`](switchboard_core::Call::full_name),
+    /// [`Cx::service_name`](switchboard_core::Cx::service_name) and [`Cx::method_name`](switchboard_core::Cx::method_name).
     ///
     /// Names are not stored beyond their calls: callers cannot exhaust a table with them. Settings and
     /// counters by method apply to all these methods together, under the name `*`.
@@ -473,6 +478,7 @@ impl Server {
             limits: self.limits,
             compression: self.compression,
             strict_fields: self.strict_fields,
+            extensions: (!self.extensions.is_empty()).then(|| Arc::new(self.extensions)),
             parked: AtomicUsize::new(0),
             memory,
             draining: AtomicBool::new(false),
@@ -540,7 +546,7 @@ impl Server {
             addresses.push(address);
             #[cfg(feature = "tls")]
             if let Some(acceptor) = &resolved.acceptor {
-                crate::runtime::spawn(acceptor.clone().keep_fresh(stopped.clone()));
+                switchboard_core::runtime::spawn(acceptor.clone().keep_fresh(stopped.clone()));
                 acceptors.push(acceptor.clone());
             }
             accepting.push((listener, resolved));
@@ -576,7 +582,13 @@ impl Server {
         }
         for (listener, resolved) in accepting {
             let shared = running.shared.clone();
-            crate::runtime::spawn(accept::run(listener, shared, http.clone(), resolved, stopped.clone()));
+            switchboard_core::runtime::spawn(accept::run(
+                listener,
+                shared,
+                http.clone(),
+                resolved,
+                stopped.clone(),
+            ));
         }
         running.begin(&self.templates, &service_names, self.registration_notice).await?;
         #[cfg(feature = "handover")]

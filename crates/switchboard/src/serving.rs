@@ -6,18 +6,7 @@ mod live;
 
 #[cfg(feature = "tls")]
 use crate::net::tls::Acceptor;
-use crate::{
-    Limits, Status,
-    access::Access,
-    compression::Serving,
-    connection::Wakes,
-    dispatch::ErasedService,
-    flags::Flags,
-    guard::Guarding,
-    memory::MemoryBudget,
-    metrics::{ConnectionCounters, ConnectionProtocol, Metrics, Moment},
-    net::Address,
-};
+use crate::{connection::Wakes, dispatch::ErasedService, guard::Guarding, net::Address};
 #[cfg(feature = "http")]
 pub(crate) use flights::Flights;
 pub(crate) use live::Live;
@@ -29,7 +18,15 @@ use std::{
     },
     time::Instant,
 };
-use switchboard_wire::MethodTable;
+use switchboard_core::{
+    Extensions, Limits,
+    access::Access,
+    compression::Serving,
+    flags::Flags,
+    memory::MemoryBudget,
+    metrics::{ConnectionCounters, ConnectionProtocol, Metrics, Moment},
+};
+use switchboard_wire::{MethodTable, Status};
 use tokio::sync::watch;
 
 /// Phase of a server.
@@ -74,6 +71,8 @@ pub(crate) struct ServerState {
     pub(crate) compression: Serving,
     /// Whether requests may not have fields that their types do not have.
     pub(crate) strict_fields: bool,
+    /// Values that all calls share.
+    pub(crate) extensions: Option<Arc<Extensions>>,
     pub(crate) metrics: Metrics,
     /// Number of calls that wait in handlers, on all connections. Calls that are ready at once are not
     /// counted, so the hot path shares no counter.
@@ -112,7 +111,7 @@ pub(crate) struct Open {
     pub(crate) abort_handle: Option<tokio::task::AbortHandle>,
     /// Its Channelz counters, if they are on.
     pub(crate) socket: Option<Arc<ConnectionCounters>>,
-    /// Address of the peer, as in [`Peer::address`](crate::Peer::address).
+    /// Address of the peer, as in [`Peer::address`](switchboard_core::Peer::address).
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener shows it"))]
     pub(crate) address: Box<str>,
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener shows it"))]

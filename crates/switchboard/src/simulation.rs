@@ -66,7 +66,7 @@ fn run(seed: u64) -> Summary {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            crate::clock::simulate(seed);
+            switchboard_core::clock::simulate(seed);
             // A day on the clock of the run; a run that takes longer waits for an event that never happens.
             let world = World::new(seed).run();
             tokio::time::timeout(Duration::from_secs(86_400), world).await.expect("the run ends")

@@ -4,7 +4,7 @@
 //! are not followed.
 
 use crate::{
-    Address, Code, Origin, Result, Retry, Status,
+    Address,
     net::{self, Dialling},
 };
 use bytes::{Buf, Bytes, BytesMut};
@@ -12,6 +12,8 @@ use http_body_util::{BodyExt, Full};
 use hyper::{HeaderMap, Request, StatusCode, body::Incoming, client::conn::http1, header::HOST};
 use hyper_util::rt::TokioIo;
 use std::{fmt::Display, path::Path, time::Duration};
+use switchboard_core::Result;
+use switchboard_wire::{Code, Origin, Retry, Status};
 use tokio::{task::AbortHandle, time::timeout};
 
 /// An HTTP/1.1 server with a base path: `http://127.0.0.1:8500`, `https://login.example/keys`.
@@ -170,7 +172,8 @@ impl Site {
         let opened = http1::handshake(TokioIo::new(io)).await;
         let (mut sender, connection) = opened.map_err(|error| failed(&error))?;
         // This task performs the exchange; it is aborted when the exchange is dropped.
-        let driver = Driver(crate::runtime::spawn(async move { drop(connection.await) }).abort_handle());
+        let driver =
+            Driver(switchboard_core::runtime::spawn(async move { drop(connection.await) }).abort_handle());
         let path = format!("{}{}", self.path, request.path);
         let path = if path.is_empty() { "/" } else { &path };
         let mut builder = Request::builder().method(request.method).uri(path).header(HOST, &self.authority);
@@ -379,7 +382,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let site =
             Site::new("the server", &format!("http://{}", listener.local_addr().unwrap()), None).unwrap();
-        crate::runtime::spawn(async move {
+        switchboard_core::runtime::spawn(async move {
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let mut head = [0; 1024];

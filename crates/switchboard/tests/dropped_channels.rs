@@ -10,7 +10,7 @@ use support::{
     mirror::{Mirror, SHOW},
     raw::soon,
 };
-use switchboard::{Channel, Codec, Result, Running, Server};
+use switchboard::{Channel, Codec, Result, Running, Server, StopOptions};
 
 const OPTIONS: [&str; 9] = [
     "",
@@ -95,12 +95,12 @@ async fn dropped_at_each_poll_of_a_call_that_connects_again() {
             let first = start("memory://dropped-again").await;
             let channel = Channel::connect(&format!("memory://dropped-again{options}")).await.unwrap();
             soon(call(&channel)).await.unwrap();
-            first.stop(Duration::ZERO, Duration::from_secs(1)).await;
+            first.stop(StopOptions::new().drain(Duration::ZERO).close(Duration::from_secs(1))).await;
             let second = start("memory://dropped-again").await;
             let ended = poll_times(call(&channel), times).await;
             drop(channel);
             all_closed(&second, &format!("{options}, after {times} polls")).await;
-            second.stop(Duration::ZERO, Duration::from_secs(1)).await;
+            second.stop(StopOptions::new().drain(Duration::ZERO).close(Duration::from_secs(1))).await;
             if ended {
                 break;
             }

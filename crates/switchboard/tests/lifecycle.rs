@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 use support::{raw::soon, *};
-use switchboard::{Channel, Code, Running, Server, Status};
+use switchboard::{Channel, Code, Running, Server, Status, StopOptions};
 use tokio::sync::Notify;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ fn servers_may_be_shared_between_threads() {
 async fn server_without_calls_stops_at_once_and_clean() {
     let (running, channel, _) = served("tcp://127.0.0.1:0").await;
     mirror(&channel, vec![1; 10]).await.unwrap();
-    let stopped = soon(running.stop(LONG, LONG)).await;
+    let stopped = soon(running.stop(StopOptions::new().drain(LONG).close(LONG))).await;
     assert!(stopped.is_clean(), "{stopped}");
 }
 
@@ -54,7 +54,7 @@ async fn calls_that_do_not_end_get_unavailable_and_are_reported() {
     let calls = [hang(&channel), hang(&channel)];
     seen.until(|seen| seen.hanging() == 2).await;
     in_flight(&running, 2).await;
-    let stopped = soon(running.stop(SHORT, LONG)).await;
+    let stopped = soon(running.stop(StopOptions::new().drain(SHORT).close(LONG))).await;
     let aborted: Vec<_> =
         stopped.calls.iter().map(|aborted| (aborted.method.as_str(), aborted.wire, aborted.calls)).collect();
     assert_eq!(aborted, [("test.Probe/Hang", "native", 2)]);
@@ -77,7 +77,7 @@ async fn calls_on_http_get_unavailable_too() {
         let call = hang(&channel);
         soon(seen.until(|seen| seen.hanging() == 1)).await;
         in_flight(&running, 1).await;
-        let stopped = soon(running.stop(SHORT, LONG)).await;
+        let stopped = soon(running.stop(StopOptions::new().drain(SHORT).close(LONG))).await;
         assert_eq!(
             stopped.calls.iter().map(|aborted| (aborted.wire, aborted.calls)).collect::<Vec<_>>(),
             [(wire, 1)]
@@ -94,7 +94,7 @@ async fn connections_at_the_hard_limit_are_closed_and_reported() {
     let (running, channel, seen) = served("tcp://127.0.0.1:0").await;
     let call = hang(&channel);
     seen.until(|seen| seen.hanging() == 1).await;
-    let stopped = soon(running.stop(LONG, SHORT)).await;
+    let stopped = soon(running.stop(StopOptions::new().drain(LONG).close(SHORT))).await;
     let aborted: Vec<_> =
         stopped.connections.iter().map(|aborted| (aborted.protocol, aborted.connections)).collect();
     assert_eq!(aborted, [("native", 1)]);
@@ -117,7 +117,7 @@ async fn during_the_notice_callers_are_served_as_before() {
         });
     let running = server.start().await.unwrap();
     let url = running.url();
-    let stopping = tokio::spawn(running.stop(LONG, LONG));
+    let stopping = tokio::spawn(running.stop(StopOptions::new().drain(LONG).close(LONG)));
     soon(left.notified()).await;
     // A new caller that has not heard of it.
     let late = Channel::connect(&url).await.unwrap();
@@ -131,7 +131,7 @@ async fn during_the_notice_callers_are_served_as_before() {
 async fn hook_that_never_ends_does_not_hold_the_stop() {
     let server = Server::new().add(Probe::default()).listen(memory()).on_stop(std::future::pending);
     let running = server.start().await.unwrap();
-    assert!(soon(running.stop(SHORT, SHORT)).await.is_clean());
+    assert!(soon(running.stop(StopOptions::new().drain(SHORT).close(SHORT))).await.is_clean());
 }
 
 #[tokio::test]
@@ -179,7 +179,7 @@ async fn successor_takes_over_the_listeners_and_no_connection_is_refused() {
     let second = soon(server().start()).await.unwrap();
     assert_eq!(second.url(), url);
     soon(first.handed_over()).await;
-    let stopping = tokio::spawn(first.stop(LONG, LONG));
+    let stopping = tokio::spawn(first.stop(StopOptions::new().drain(LONG).close(LONG)));
     for _ in 0..50 {
         mirror(&Channel::connect(&url).await.unwrap(), vec![1; 10]).await.unwrap();
     }
@@ -191,10 +191,10 @@ async fn successor_takes_over_the_listeners_and_no_connection_is_refused() {
     // And on to the next.
     let third = soon(server().start()).await.unwrap();
     soon(second.handed_over()).await;
-    soon(second.stop(LONG, LONG)).await;
+    soon(second.stop(StopOptions::new().drain(LONG).close(LONG))).await;
     assert_eq!(third.url(), url);
     mirror(&old, vec![1; 10]).await.unwrap();
-    soon(third.stop(LONG, LONG)).await;
+    soon(third.stop(StopOptions::new().drain(LONG).close(LONG))).await;
     soon(async {
         while Channel::connect(&url).await.is_ok() {
             tokio::task::yield_now().await;
@@ -253,7 +253,7 @@ mod health {
         let running = soon(server.start()).await.unwrap();
         assert_eq!(*seen.lock().unwrap(), [[200, 503, 503]]);
         assert_eq!((ask("/health").await, ask("/health/ready").await), (200, 200));
-        let stopping = tokio::spawn(running.stop(LONG, LONG));
+        let stopping = tokio::spawn(running.stop(StopOptions::new().drain(LONG).close(LONG)));
         soon(async { while ask("/health/ready").await != 503 {} }).await;
         assert_eq!(ask("/health/live").await, 200);
         soon(stopping).await.unwrap();

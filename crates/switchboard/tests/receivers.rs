@@ -4,12 +4,13 @@
 mod support;
 
 use futures_core::Stream;
+use futures_sink::Sink;
 use std::{
     future::poll_fn,
     pin::{Pin, pin},
     task::{Context, Poll},
 };
-use support::{count, raw::soon, served};
+use support::{chat, count, raw::soon, served};
 use switchboard::{Code, Receiver, Result, Status};
 
 /// Polls a stream to its end, and once more.
@@ -55,6 +56,44 @@ async fn replies_are_a_stream() {
     let limited = count(&channel, 1000, 5000).reply_bytes_max(4000).await.unwrap();
     let (messages, failure) = all(limited).await;
     assert_eq!((messages.len(), failure.unwrap().code()), (0, Code::ResourceExhausted));
+}
+
+#[tokio::test]
+async fn senders_are_sinks() {
+    let (_running, channel, _) = served("tcp://127.0.0.1:0").await;
+    let (sender, mut replies) = chat(&channel).await.unwrap();
+    let mut sender = pin!(sender);
+    for text in ["a", "b"] {
+        soon(poll_fn(|cx| sender.as_mut().poll_ready(cx))).await.unwrap();
+        sender.as_mut().start_send(text.to_owned()).unwrap();
+        soon(poll_fn(|cx| sender.as_mut().poll_flush(cx))).await.unwrap();
+        assert!(soon(replies.next()).await.unwrap().unwrap().eq_ignore_ascii_case(text));
+    }
+    soon(poll_fn(|cx| sender.as_mut().poll_close(cx))).await.unwrap();
+    assert_eq!(sender.as_mut().start_send("late".into()).unwrap_err().code(), Code::FailedPrecondition);
+    assert_eq!(all(replies).await.1.map(|status| status.code()), None);
+}
+
+#[tokio::test]
+async fn a_full_sink_is_not_ready() {
+    let (_running, channel, _) = served("tcp://127.0.0.1:0").await;
+    let (sender, replies) = chat(&channel).await.unwrap();
+    let mut sender = pin!(sender);
+    let text = "x".repeat(16 << 10);
+    // Without a wait in between, the connection cannot send.
+    let accepted = poll_fn(|cx| {
+        let mut accepted = 0;
+        while sender.as_mut().poll_ready(cx)?.is_ready() {
+            sender.as_mut().start_send(text.clone())?;
+            accepted += 1;
+            assert!(accepted < 10_000, "the queue has no limit");
+        }
+        Poll::Ready(Ok::<_, Status>(accepted))
+    });
+    assert!(accepted.await.unwrap() > 0);
+    drop(replies);
+    let failed = soon(poll_fn(|cx| sender.as_mut().poll_ready(cx))).await.unwrap_err();
+    assert_eq!(failed.code(), Code::Canceled);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Code that the Rust rivals of `switchboard bench compare` share, so that each of them contains little but
+//! Code that the Rust rivals of `bench-compare` share, so that each of them contains little but
 //! its library.
 //!
 //! A rival implements [`Connection`] (the client's calls) and [`Server`] (serving of accepted connections)

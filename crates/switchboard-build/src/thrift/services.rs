@@ -325,15 +325,22 @@ impl Parts<'_> {
     fn api(&self) -> TokenStream {
         let Parts { full_name, client, api, .. } = self;
         let doc = docs::attributes(&format!(
-            "Methods of `{full_name}` for callers: implement it with a fake in tests."
+            "Methods of `{full_name}` for callers: implement it with a fake in tests. A method that a fake lacks \
+             fails with `Unimplemented`."
         ));
         let signatures = self.methods.iter().map(|method| {
-            let Method { ident, reply, .. } = method;
+            let Method { ident, name, reply, .. } = method;
             let (doc, parameters) = (method.doc("Calls", full_name), method.parameters());
+            let names = method.names();
+            let missing = format!("the fake has no {full_name}/{name}");
             quote! {
                 #doc
                 fn #ident(&self, #parameters)
-                    -> impl ::core::future::Future<Output = ::switchboard::Result<#reply>> + ::core::marker::Send;
+                    -> impl ::core::future::Future<Output = ::switchboard::Result<#reply>> + ::core::marker::Send
+                {
+                    #(let _ = #names;)*
+                    async { Err(::switchboard::Status::unimplemented(#missing)) }
+                }
             }
         });
         let calls = self.methods.iter().map(|method| {

@@ -26,7 +26,7 @@ use tokio::time;
 ///
 /// The tally belongs to the [worker](set_tally): a future with a tally is not `Send`, which multi-thread runtimes
 /// require.
-pub(super) async fn closed_loop(mut caller: impl Caller) {
+pub async fn closed_loop(mut caller: impl Caller) {
     let mut patience = Patience::new();
     let mut from = Instant::now();
     while with_tally(|tally| tally.admit(from)) {
@@ -48,7 +48,7 @@ pub(super) async fn closed_loop(mut caller: impl Caller) {
 }
 
 /// Makes a call for each arrival until the arrivals end.
-pub(super) async fn open_loop(mut caller: impl Caller, arrivals: Rc<Arrivals>, tally: Rc<Tally>) {
+pub async fn open_loop(mut caller: impl Caller, arrivals: Rc<Arrivals>, tally: Rc<Tally>) {
     let mut patience = Patience::new();
     while let Some(due) = poll_fn(|cx| arrivals.poll_take(cx)).await {
         let outcome = caller.call().await;
@@ -67,7 +67,7 @@ thread_local! {
 }
 
 /// Sets the tally in which callers of this worker count.
-pub(super) fn set_tally(tally: Rc<Tally>) {
+pub fn set_tally(tally: Rc<Tally>) {
     TALLY.set(Some(tally));
 }
 
@@ -75,12 +75,12 @@ pub(super) fn set_tally(tally: Rc<Tally>) {
 static SHARED: OnceLock<(Instant, Instant)> = OnceLock::new();
 
 /// Makes each thread create a tally at its first call. Only the first call of this function in a process has an effect.
-pub(super) fn share_tallies(begin: Instant, end: Instant) {
+pub fn share_tallies(begin: Instant, end: Instant) {
     SHARED.get_or_init(|| (begin, end));
 }
 
 /// Returns the tally of this thread, if a caller has run on it.
-pub(super) fn take_tally() -> Option<Rc<Tally>> {
+pub fn take_tally() -> Option<Rc<Tally>> {
     TALLY.take()
 }
 
@@ -94,7 +94,7 @@ fn with_tally<T>(count: impl FnOnce(&Tally) -> T) -> T {
 }
 
 /// The counts of the callers of one worker, and when they must stop.
-pub(super) struct Tally {
+pub struct Tally {
     measured: RefCell<Measured>,
     /// Calls before this are not counted.
     begin: Instant,
@@ -113,7 +113,7 @@ pub(super) struct Tally {
 const SHOWN_EVERY: u64 = 256;
 
 impl Tally {
-    pub(super) fn new(
+    pub fn new(
         begin: Instant,
         end: Option<Instant>,
         left: u64,
@@ -133,7 +133,7 @@ impl Tally {
     }
 
     /// Returns whether one more call may start at `from`.
-    pub(super) fn admit(&self, from: Instant) -> bool {
+    pub fn admit(&self, from: Instant) -> bool {
         if let Some(end) = self.end {
             return from < end || self.lacks_any();
         }
@@ -145,7 +145,7 @@ impl Tally {
     }
 
     /// Counts a call of a closed loop.
-    pub(super) fn note(&self, from: Instant, now: Instant, outcome: Result<(), String>) {
+    pub fn note(&self, from: Instant, now: Instant, outcome: Result<(), String>) {
         let counted = match self.end {
             // Replies within the time count regardless of when their calls began; otherwise slow calls would be
             // undercounted.
@@ -195,17 +195,17 @@ impl Tally {
     }
 
     /// Counts a failed call.
-    pub(super) fn fail(&self, error: String) {
+    pub fn fail(&self, error: String) {
         self.measured.borrow_mut().fail(error);
     }
 
     /// Calls made so far, the warm-up included.
-    pub(super) fn calls(&self) -> u64 {
+    pub fn calls(&self) -> u64 {
         self.calls.get()
     }
 
     /// Returns the counts.
-    pub(super) fn finish(&self) -> Measured {
+    pub fn finish(&self) -> Measured {
         let mut measured = self.measured.replace(Measured::new());
         measured.calls = self.calls.get();
         let last = self.last.get();
@@ -215,7 +215,7 @@ impl Tally {
 }
 
 /// Arrivals at constant intervals, whether or not a caller is free.
-pub(super) struct Arrivals {
+pub struct Arrivals {
     start: Instant,
     interval: Duration,
     /// Arrivals that were due so far.
@@ -228,7 +228,7 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    pub(super) fn new(start: Instant, interval: Duration) -> Self {
+    pub fn new(start: Instant, interval: Duration) -> Self {
         Self {
             start,
             interval,
@@ -273,7 +273,7 @@ impl Arrivals {
     }
 
     /// Counts arrivals that were never taken, with the time that they had waited at the `end`.
-    pub(super) fn drain(&self, tally: &Tally, end: Instant) {
+    pub fn drain(&self, tally: &Tally, end: Instant) {
         let mut measured = tally.measured.borrow_mut();
         for number in self.taken.get()..self.issued.get() {
             measured.miss(end.saturating_duration_since(self.due(number)));
@@ -285,7 +285,7 @@ impl Arrivals {
 ///
 /// Arrivals that became due while the worker slept or worked are issued at once; their latency counts from the due
 /// time.
-pub(super) async fn pace(arrivals: Rc<Arrivals>, end: Instant) {
+pub async fn pace(arrivals: Rc<Arrivals>, end: Instant) {
     let alarm = Alarm::new();
     loop {
         let now = Instant::now();

@@ -25,21 +25,21 @@ use tokio::{task::JoinHandle, time};
 
 /// The load to generate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub struct Shape {
     /// Callers with one request outstanding each.
-    pub(super) callers: usize,
+    pub callers: usize,
     /// Connections in total; a worker has at least one, so fewer connections than cores use fewer workers.
-    pub(super) connections: Option<usize>,
-    pub(super) until: Until,
+    pub connections: Option<usize>,
+    pub until: Until,
     /// Open loop: arrivals a second.
-    pub(super) rate: Option<u64>,
+    pub rate: Option<u64>,
     /// Time before anything is counted.
-    pub(super) warm_up: Duration,
+    pub warm_up: Duration,
 }
 
 /// When a measurement ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Until {
+pub enum Until {
     Calls(u64),
     Elapsed(Duration),
 }
@@ -51,7 +51,7 @@ impl Shape {
     }
 
     /// Returns the number of connections of this load.
-    pub(super) fn connections(&self) -> usize {
+    pub fn connections(&self) -> usize {
         self.connections.unwrap_or_else(|| self.workers())
     }
 
@@ -85,7 +85,7 @@ struct Share {
 }
 
 /// Returns the part of `total` for worker `at` of `workers`, as even as possible.
-pub(super) fn portion(total: usize, at: usize, workers: usize) -> usize {
+pub fn portion(total: usize, at: usize, workers: usize) -> usize {
     total / workers + usize::from(at < total % workers)
 }
 
@@ -94,7 +94,7 @@ pub(super) fn portion(total: usize, at: usize, workers: usize) -> usize {
 ///
 /// # Errors
 /// When a worker cannot start or connect. Calls that fail are counted in the result.
-pub(super) fn measure<L: Load>(
+pub fn measure<L: Load>(
     load: &L,
     shape: Shape,
     server: Option<&Server>,

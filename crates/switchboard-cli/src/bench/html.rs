@@ -27,7 +27,7 @@ pub(super) fn render(records: &[Record], command_line: &str) -> String {
 }
 
 /// Returns the beginning of a page of the mode `name`.
-pub(super) fn head(name: &str) -> String {
+pub fn head(name: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
@@ -37,10 +37,10 @@ pub(super) fn head(name: &str) -> String {
 }
 
 /// The end of a page.
-pub(super) const END: &str = "</body>\n</html>\n";
+pub const END: &str = "</body>\n</html>\n";
 
 /// Returns `text` with the characters of markup escaped.
-pub(super) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -56,7 +56,7 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// Lists the method and the machine, and properties of the server that the command line does not show.
-pub(super) fn facts(machine: &Machine, command_line: &str, server: Option<&str>) -> String {
+pub fn facts(machine: &Machine, command_line: &str, server: Option<&str>) -> String {
     let facts = [
         ("Command", Some(format!("<code>{}</code>", escape(command_line)))),
         ("Server", server.map(escape)),
@@ -153,7 +153,7 @@ fn numbers(records: &[Record]) -> String {
 }
 
 /// `rows` with the first as the heading.
-pub(super) fn table(rows: &Rows) -> String {
+pub fn table(rows: &Rows) -> String {
     let mut table = "<div class=\"wide\"><table>\n".to_owned();
     for (at, row) in rows.iter().enumerate() {
         let tag = if at == 0 { "th" } else { "td" };
@@ -163,7 +163,7 @@ pub(super) fn table(rows: &Rows) -> String {
     table + "</table></div>\n"
 }
 
-pub(super) fn section(title: &str, body: &str, below: &str) -> String {
+pub fn section(title: &str, body: &str, below: &str) -> String {
     format!("<section>\n<h2>{}</h2>\n{body}{below}</section>\n", escape(title))
 }
 

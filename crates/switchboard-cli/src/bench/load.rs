@@ -6,7 +6,11 @@ use super::callers;
 use tokio::task::JoinHandle;
 
 /// A kind of call and its server; each worker gets a clone.
-pub(super) trait Load: Clone + Send + 'static {
+#[allow(
+    async_fn_in_trait,
+    reason = "a future with a tally is not Send, and the traits are for this workspace alone"
+)]
+pub trait Load: Clone + Send + 'static {
     /// A connection that callers of one worker share.
     type Connection: 'static;
     type Caller: Caller;
@@ -27,7 +31,11 @@ pub(super) trait Load: Clone + Send + 'static {
 }
 
 /// Makes one call after the other.
-pub(super) trait Caller: 'static {
+#[allow(
+    async_fn_in_trait,
+    reason = "a future with a tally is not Send, and the traits are for this workspace alone"
+)]
+pub trait Caller: 'static {
     /// Makes one call and checks the content of its reply.
     ///
     /// # Errors

@@ -6,20 +6,20 @@ use std::{fs, time::SystemTime};
 
 /// The machine properties that affect benchmark results.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Machine {
-    pub(super) cpu: String,
+pub struct Machine {
+    pub cpu: String,
     /// Cores that this process may use.
-    pub(super) cores: usize,
-    pub(super) kernel: String,
+    pub cores: usize,
+    pub kernel: String,
     /// UTC, in ISO 8601.
-    pub(super) date: String,
+    pub date: String,
     /// The version of this program.
-    pub(super) version: &'static str,
+    pub version: &'static str,
 }
 
 impl Machine {
     /// Returns the current machine and time.
-    pub(super) fn here() -> Self {
+    pub fn here() -> Self {
         let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -5,32 +5,39 @@ use std::time::Duration;
 
 /// Counts of one measurement, or of one worker's share of it.
 #[derive(Clone, Debug)]
-pub(super) struct Measured {
+pub struct Measured {
     /// Latencies of successful calls, and of arrivals that were missed, in nanoseconds, to three digits.
-    pub(super) latency: Histogram<u64>,
+    pub latency: Histogram<u64>,
     /// Calls with a correct reply in the measured time.
-    pub(super) requests: u64,
+    pub requests: u64,
     /// Calls made at any time, the warm-up and failures included.
-    pub(super) calls: u64,
+    pub calls: u64,
     /// Calls that failed, or had a wrong reply, at any time.
-    pub(super) errors: u64,
+    pub errors: u64,
     /// The text of the first error.
-    pub(super) first_error: Option<String>,
+    pub first_error: Option<String>,
     /// Open loop: arrivals without a reply by the end.
-    pub(super) missed: u64,
+    pub missed: u64,
     /// The time in which `requests` were completed.
-    pub(super) elapsed: Duration,
+    pub elapsed: Duration,
     /// Resident memory of the server for each idle connection.
-    pub(super) bytes_per_connection: Option<f64>,
+    pub bytes_per_connection: Option<f64>,
     /// Resident memory of the server after the [first](super::memory::FIRST) replies and at the end.
-    pub(super) server_rss: Option<(u64, u64)>,
+    pub server_rss: Option<(u64, u64)>,
 }
 
 /// Longer latencies are counted as this one.
 const LONGEST: Duration = Duration::from_secs(100);
 
+impl Default for Measured {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Measured {
-    pub(super) fn new() -> Self {
+    /// Returns counts of zero.
+    pub fn new() -> Self {
         let longest_ns = u64::try_from(LONGEST.as_nanos()).expect("100 s fit");
         Self {
             latency: Histogram::new_with_bounds(1, longest_ns, 3).expect("valid constant bounds"),
@@ -46,25 +53,25 @@ impl Measured {
     }
 
     /// Counts one successful call.
-    pub(super) fn record(&mut self, latency: Duration) {
+    pub fn record(&mut self, latency: Duration) {
         self.requests += 1;
         self.record_latency(latency);
     }
 
     /// Counts an arrival without a reply in time, by how long it waited.
-    pub(super) fn miss(&mut self, waited: Duration) {
+    pub fn miss(&mut self, waited: Duration) {
         self.missed += 1;
         self.record_latency(waited);
     }
 
     /// Counts one failed call.
-    pub(super) fn fail(&mut self, error: String) {
+    pub fn fail(&mut self, error: String) {
         self.errors += 1;
         self.first_error.get_or_insert(error);
     }
 
     /// Adds another worker's share.
-    pub(super) fn merge(&mut self, other: Self) {
+    pub fn merge(&mut self, other: Self) {
         self.latency.add(&other.latency).expect("histograms of the same bounds");
         self.requests += other.requests;
         self.calls += other.calls;
@@ -76,21 +83,21 @@ impl Measured {
         self.elapsed = self.elapsed.max(other.elapsed);
     }
 
-    pub(super) fn requests_per_s(&self) -> f64 {
+    pub fn requests_per_s(&self) -> f64 {
         if self.elapsed.is_zero() { 0.0 } else { self.requests as f64 / self.elapsed.as_secs_f64() }
     }
 
     /// Returns the latency in microseconds that a share `quantile` (0 to 1) of the calls did not exceed; 0 without
     /// calls.
-    pub(super) fn latency_us(&self, quantile: f64) -> f64 {
+    pub fn latency_us(&self, quantile: f64) -> f64 {
         self.latency.value_at_quantile(quantile) as f64 / 1e3
     }
 
-    pub(super) fn mean_us(&self) -> f64 {
+    pub fn mean_us(&self) -> f64 {
         self.latency.mean() / 1e3
     }
 
-    pub(super) fn max_us(&self) -> f64 {
+    pub fn max_us(&self) -> f64 {
         self.latency.max() as f64 / 1e3
     }
 
@@ -100,7 +107,7 @@ impl Measured {
 }
 
 /// The middle value, or the mean of the two in the middle; 0 of none.
-pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

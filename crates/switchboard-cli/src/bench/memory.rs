@@ -12,7 +12,7 @@ pub(super) const FIRST: u64 = 10;
 
 /// Records the memory of a server; shared by the workers of one measurement.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub struct Watch {
     rollup: PathBuf,
     after_first: OnceLock<Option<u64>>,
     end: AtomicU64,

@@ -2,39 +2,36 @@
 //!
 //! [`options`] convert the command line to runs. Each run is measured in rounds, alternating with the floor if
 //! requested, against a separate server process ([`process`], [`subject`]). The load comes from [`engine`] on
-//! [`worker`]s; [`record`]s of the results go to [`report`], [`json`] and [`html`]. [`compare`] measures rivals in the
-//! same way, for which [`peer`] makes Switchboard one program among others.
+//! [`worker`]s; [`record`]s of the results go to [`report`], [`json`] and [`html`]. `bench/compare` of the workspace
+//! measures rivals with the same load; the modules that it needs are public.
 
 mod alarm;
-mod callers;
+pub mod callers;
 mod chart;
-mod compare;
-mod engine;
-mod floor;
-mod html;
+pub mod engine;
+pub mod floor;
+pub mod html;
 mod idle;
 mod json;
 mod json_rpc;
-mod load;
-mod machine;
-mod measure;
+pub mod load;
+pub mod machine;
+pub mod measure;
 mod memory;
-mod options;
+pub mod options;
 mod overload;
-mod peer;
-mod plot;
-mod process;
+pub mod plot;
+pub mod process;
 mod progress;
 mod record;
-mod report;
-mod subject;
-mod switchboard;
-mod thrift;
-mod worker;
+pub mod report;
+pub mod subject;
+pub mod switchboard;
+pub mod thrift;
+pub mod worker;
 
 pub(crate) use options::{BenchArgs, ServerArgs};
 pub(crate) use overload::{OverloadServerArgs, serve as serve_overload};
-pub(crate) use peer::{PeerArgs, run as run_peer};
 
 use crate::terminal::Terminal;
 use machine::Machine;
@@ -58,8 +55,7 @@ use subject::Subject;
 pub(crate) fn run(args: &BenchArgs) -> Result<(), String> {
     match &args.what {
         What::Alone(kind) => run_alone(kind),
-        What::Compare(args) => compare::run(args),
-        What::Overload(args) => overload::run(args, &command_line()),
+        What::Overload(args) => overload::run(args, &command_line(PROGRAM)),
     }
 }
 
@@ -83,7 +79,7 @@ fn run_alone(kind: &Kind) -> Result<(), String> {
         write(path, &json::render(&records))?;
     }
     if let Some(path) = &common.html {
-        write(path, &html::render(&records, &command_line()))?;
+        write(path, &html::render(&records, &command_line(PROGRAM)))?;
     }
     // Standard output is either for programs or for people, never for both.
     print(&if to_stdout { json::render(&records) } else { report::render(&records, Terminal::stdout()) })?;
@@ -102,7 +98,7 @@ pub(crate) fn serve_floor(args: &ServerArgs) -> Result<(), String> {
 }
 
 /// Serves the floor on a free port of `host`.
-fn listen_floor(host: IpAddr, workers: usize) -> Result<(), String> {
+pub fn listen_floor(host: IpAddr, workers: usize) -> Result<(), String> {
     let listener = process::listen(host)?;
     let address =
         listener.local_addr().map_err(|error| format!("cannot read the listener's address: {error}"))?;
@@ -118,6 +114,9 @@ fn listen_floor(host: IpAddr, workers: usize) -> Result<(), String> {
 pub(crate) fn serve(args: &ServerArgs) -> Result<(), String> {
     switchboard::serve(args)
 }
+
+/// The name of the binary in reports.
+const PROGRAM: &str = "switchboard";
 
 /// Open files besides the connections: libraries, pipes, pollers.
 const SPARE_FILES: u64 = 200;
@@ -151,17 +150,25 @@ fn once(run: &Run, subject: Subject, target: Option<&str>, title: &str) -> Resul
     subject.measure(address, server.as_ref(), run, &progress.done)
 }
 
-/// Returns the command line of this process, without the path of the program.
-fn command_line() -> String {
+/// Returns the command line of this process, with `program` instead of its path.
+pub fn command_line(program: &str) -> String {
     let words = std::env::args().skip(1);
-    ["switchboard".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+    [program.to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
-fn write(path: &Path, text: &str) -> Result<(), String> {
+/// Writes a report to a file.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-fn print(text: &str) -> Result<(), String> {
+/// Writes a report to standard output.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub fn print(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())

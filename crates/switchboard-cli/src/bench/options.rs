@@ -1,7 +1,6 @@
 //! The command line of `switchboard bench`, and the runs that it defines.
 
 use super::{
-    compare::CompareArgs,
     engine::{Shape, Until},
     overload::OverloadArgs,
     worker,
@@ -19,8 +18,6 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum What {
-    /// Compare with other RPC frameworks on this machine: `cargo xtask peers` builds them.
-    Compare(CompareArgs),
     /// Send more calls than a server can handle, with and without an adaptive limit, and alongside a greedy tenant.
     Overload(OverloadArgs),
     #[command(flatten)]
@@ -85,7 +82,7 @@ pub(super) enum Kind {
 
 /// The concurrency of the load.
 #[derive(Debug, Args)]
-pub(super) struct LoadArgs {
+pub struct LoadArgs {
     /// Callers with one request outstanding each, up to 100000; a list measures each
     /// [default: 100; for `message` 100,1000,5000]
     #[arg(long, value_delimiter = ',', value_parser = value_parser!(u32).range(1..=100_000))]
@@ -99,7 +96,7 @@ pub(super) struct LoadArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct TimedArgs {
+pub struct TimedArgs {
     /// Seconds of each measurement, after half a second of warm-up.
     #[arg(long, default_value_t = 3.0, value_parser = seconds)]
     seconds: f64,
@@ -109,17 +106,17 @@ pub(super) struct TimedArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct CommonArgs {
+pub struct CommonArgs {
     /// Measure the bare loop in turn and print the ratio to it.
     #[arg(long)]
-    pub(super) floor: bool,
+    pub floor: bool,
     /// Measure the same server with all guards of a production server in turn, and print the ratio: deadline, token,
     /// rate, adaptive limit, fair queue, access log. Callers send their token to both.
     #[arg(long, conflicts_with = "target")]
-    pub(super) chain: bool,
+    pub chain: bool,
     /// Measure the same calls on the native wire in turn and print the ratio to it.
     #[arg(long)]
-    pub(super) native: bool,
+    pub native: bool,
     /// Measure this often and take medians [default: 3 with --floor, --chain or --native, 1 without]
     #[arg(long, value_parser = value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
@@ -128,13 +125,13 @@ pub(super) struct CommonArgs {
     wire: Wire,
     /// Call the server at URL instead of starting one, or the servers of the registry at URL.
     #[arg(long, value_name = "URL")]
-    pub(super) target: Option<String>,
+    pub target: Option<String>,
     /// Write results as JSON, an array with an object for each run; `-` is standard output.
     #[arg(long, value_name = "FILE")]
-    pub(super) json: Option<PathBuf>,
+    pub json: Option<PathBuf>,
     /// Write a self-contained page with plots.
     #[arg(long, value_name = "FILE")]
-    pub(super) html: Option<PathBuf>,
+    pub html: Option<PathBuf>,
 }
 
 /// Arguments of the servers that `bench` starts.
@@ -142,28 +139,28 @@ pub(super) struct CommonArgs {
 pub(crate) struct ServerArgs {
     /// Threads that serve.
     #[arg(long, default_value_t = worker::cores() as u32, value_parser = value_parser!(u32).range(1..=1024))]
-    pub(super) workers: u32,
+    pub workers: u32,
     /// Guard the services with the default chain.
     #[arg(long)]
-    pub(super) chain: bool,
+    pub chain: bool,
 }
 
 /// One line of the report.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub struct Run {
     /// The subcommand.
-    pub(super) name: &'static str,
-    pub(super) call: Call,
-    pub(super) wire: Wire,
-    pub(super) shape: Shape,
+    pub name: &'static str,
+    pub call: Call,
+    pub wire: Wire,
+    pub shape: Shape,
     /// Callers authenticate.
-    pub(super) token: bool,
+    pub token: bool,
 }
 
 /// The wire of the calls.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Wire {
+pub enum Wire {
     #[serde(rename = "baidu_std")]
     #[value(name = "baidu_std")]
     BaiduStd,
@@ -186,7 +183,7 @@ pub(super) enum Wire {
 
 impl Wire {
     /// The server's address with this wire as an option or the scheme of it.
-    pub(super) fn url(self, address: &str) -> String {
+    pub fn url(self, address: &str) -> String {
         // A registry lists complete addresses.
         if matches!(self, Self::JsonRpc | Self::WebSocket) && !switchboard_registry::is_registry(address) {
             let bare = address.strip_prefix("tcp://").or_else(|| address.strip_prefix("http://"));
@@ -217,7 +214,7 @@ impl Wire {
 
 /// The method that is called.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Call {
+pub enum Call {
     /// Echo of this many bytes.
     Echo(usize),
     /// The benchmark message.
@@ -227,11 +224,11 @@ pub(super) enum Call {
 }
 
 /// Encoded size of the benchmark message.
-pub(super) const MESSAGE_BYTES: usize = 581;
+pub const MESSAGE_BYTES: usize = 581;
 
 impl Call {
     /// Bytes of the payload, each way.
-    pub(super) fn bytes(self) -> usize {
+    pub fn bytes(self) -> usize {
         match self {
             Self::Echo(bytes) | Self::Idle(bytes) => bytes,
             Self::Message => MESSAGE_BYTES,
@@ -241,12 +238,12 @@ impl Call {
 
 impl Run {
     /// Returns the same run on the native wire.
-    pub(super) fn on_native(&self) -> Self {
+    pub fn on_native(&self) -> Self {
         Self { wire: Wire::Native, ..self.clone() }
     }
 
     /// Returns the name of this run for people.
-    pub(super) fn label(&self) -> String {
+    pub fn label(&self) -> String {
         let bytes = size(self.call.bytes());
         let label = match (self.name, self.call, self.shape.callers) {
             (_, Call::Idle(_), _) => format!("{} idle connections", self.shape.connections()),
@@ -355,7 +352,7 @@ impl TimedArgs {
 }
 
 impl CommonArgs {
-    pub(super) fn rounds(&self) -> u32 {
+    pub fn rounds(&self) -> u32 {
         self.rounds.unwrap_or(if self.floor || self.chain || self.native { 3 } else { 1 })
     }
 }
@@ -372,7 +369,7 @@ fn bytes() -> clap::builder::RangedU64ValueParser<u64> {
 }
 
 /// Parses seconds of a measurement.
-pub(super) fn seconds(text: &str) -> Result<f64, String> {
+pub fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     if (0.05..=3600.0).contains(&seconds) {
         Ok(seconds)
@@ -382,7 +379,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// `bytes` as people write it.
-pub(super) fn size(bytes: usize) -> String {
+pub fn size(bytes: usize) -> String {
     match bytes {
         1_000_000.. => format!("{} MB", bytes as f64 / 1e6),
         1_000.. => format!("{} kB", bytes as f64 / 1e3),
@@ -405,7 +402,7 @@ mod tests {
         Line::try_parse_from(["bench"].into_iter().chain(line.split_whitespace()))
             .map(|line| match line.bench.what {
                 What::Alone(kind) => kind,
-                What::Compare(_) | What::Overload(_) => panic!("not of this test"),
+                What::Overload(_) => panic!("not of this test"),
             })
             .map_err(|error| error.to_string())
     }

@@ -4,16 +4,16 @@ use super::html::escape;
 use std::fmt::Write;
 
 /// A line: its name, its class in the style sheet, and its points.
-pub(in crate::bench) struct Line<'a> {
-    pub(in crate::bench) name: &'a str,
-    pub(in crate::bench) class: String,
-    pub(in crate::bench) points: Vec<(f64, f64)>,
+pub struct Line<'a> {
+    pub name: &'a str,
+    pub class: String,
+    pub points: Vec<(f64, f64)>,
 }
 
 /// An axis: the positions of its ticks, and their labels.
-pub(in crate::bench) struct Axis {
-    pub(in crate::bench) title: &'static str,
-    pub(in crate::bench) ticks: Vec<(f64, String)>,
+pub struct Axis {
+    pub title: &'static str,
+    pub ticks: Vec<(f64, String)>,
 }
 
 const WIDTH: f64 = 860.0;
@@ -27,7 +27,7 @@ const BOTTOM: f64 = 46.0;
 const NAME_HEIGHT: f64 = 15.0;
 
 /// Draws `lines` over `axis`; `label` formats their values.
-pub(in crate::bench) fn lines(
+pub fn lines(
     title: &str,
     lines: &[Line<'_>],
     axis: &Axis,

@@ -15,7 +15,7 @@ const LISTENING: &str = "listening on ";
 
 /// A server process, killed when dropped.
 #[derive(Debug)]
-pub(super) struct Server {
+pub struct Server {
     child: Child,
     address: String,
     /// Kept so that later output of the server does not fail.
@@ -27,7 +27,7 @@ impl Server {
     ///
     /// # Errors
     /// When it cannot be started or ends without printing an address.
-    pub(super) fn start(args: &[&str]) -> Result<Self, String> {
+    pub fn start(args: &[&str]) -> Result<Self, String> {
         Self::start_with(args, Stdio::inherit())
     }
 
@@ -35,7 +35,7 @@ impl Server {
     ///
     /// # Errors
     /// The errors of [`start`](Self::start).
-    pub(super) fn start_silent(args: &[&str]) -> Result<Self, String> {
+    pub fn start_silent(args: &[&str]) -> Result<Self, String> {
         Self::start_with(args, Stdio::null())
     }
 
@@ -60,7 +60,7 @@ impl Server {
     }
 
     /// Returns the address on which it listens.
-    pub(super) fn address(&self) -> &str {
+    pub fn address(&self) -> &str {
         &self.address
     }
 
@@ -68,13 +68,13 @@ impl Server {
     ///
     /// # Errors
     /// When `/proc` cannot be read, as when the process has ended.
-    pub(super) fn resident_bytes(&self) -> Result<u64, String> {
+    pub fn resident_bytes(&self) -> Result<u64, String> {
         memory::resident_bytes(&self.rollup())
     }
 
     /// Returns the file with its memory. The roll-up counts pages when it is read; the other files lag behind by up to
     /// 64 pages per thread.
-    pub(super) fn rollup(&self) -> PathBuf {
+    pub fn rollup(&self) -> PathBuf {
         format!("/proc/{}/smaps_rollup", self.child.id()).into()
     }
 }
@@ -91,17 +91,17 @@ impl Drop for Server {
 ///
 /// # Errors
 /// When no port is free.
-pub(super) fn listen(host: IpAddr) -> Result<TcpListener, String> {
+pub fn listen(host: IpAddr) -> Result<TcpListener, String> {
     TcpListener::bind((host, 0)).map_err(|error| format!("cannot listen on {host}: {error}"))
 }
 
 /// Prints the address for the benchmark; called in a server.
-pub(super) fn report_address(address: impl std::fmt::Display) {
+pub fn report_address(address: impl std::fmt::Display) {
     println!("{LISTENING}{address}");
 }
 
 /// Ends this process when the benchmark that started it has ended, even if killed; called in a server.
-pub(super) fn end_with_parent() {
+pub fn end_with_parent() {
     thread::spawn(|| {
         let _ = io::copy(&mut io::stdin().lock().by_ref(), &mut io::sink());
         process::exit(0);
@@ -112,7 +112,7 @@ pub(super) fn end_with_parent() {
 ///
 /// # Errors
 /// When the hard limit is lower; the text says how to raise it.
-pub(super) fn allow_open_files(files: u64) -> Result<(), String> {
+pub fn allow_open_files(files: u64) -> Result<(), String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= files) {

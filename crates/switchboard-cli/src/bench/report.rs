@@ -113,7 +113,7 @@ fn latencies(side: &Side) -> [f64; 6] {
 }
 
 /// Formats microseconds with a unit that leaves three digits.
-pub(super) fn duration(us: f64) -> String {
+pub fn duration(us: f64) -> String {
     let (value, unit) = match us {
         us if us >= 999_500.0 => (us / 1e6, "s"),
         us if us >= 999.5 => (us / 1e3, "ms"),
@@ -124,7 +124,7 @@ pub(super) fn duration(us: f64) -> String {
 }
 
 /// Formats a number with separated thousands.
-pub(super) fn thousands(value: f64) -> String {
+pub fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |digits| ("-", digits));
     let mut text = sign.to_owned();
@@ -138,7 +138,7 @@ pub(super) fn thousands(value: f64) -> String {
 }
 
 /// A ratio to the floor.
-pub(super) fn ratio(ratio: f64) -> String {
+pub fn ratio(ratio: f64) -> String {
     format!("{ratio:.2}")
 }
 
@@ -151,7 +151,7 @@ const GAP: usize = 2;
 /// Aligns words to the left and numbers to the right; the heading is bold, and numbers of errors are red.
 ///
 /// A table that is wider than the terminal is written in parts below each other, each with the labels of all rows.
-pub(super) fn align(rows: &Rows, terminal: Terminal) -> String {
+pub fn align(rows: &Rows, terminal: Terminal) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default())

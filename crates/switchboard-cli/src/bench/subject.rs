@@ -9,7 +9,7 @@ use std::sync::{Arc, atomic::AtomicU64};
 
 /// One side of a comparison.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Subject {
+pub enum Subject {
     /// Switchboard with the default chain.
     Chained,
     Switchboard,
@@ -17,7 +17,7 @@ pub(super) enum Subject {
 }
 
 impl Subject {
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Chained => CHAINED,
             Self::Switchboard => "switchboard",
@@ -29,7 +29,7 @@ impl Subject {
     ///
     /// # Errors
     /// When it does not start.
-    pub(super) fn start(self) -> Result<Server, String> {
+    pub fn start(self) -> Result<Server, String> {
         match self {
             Self::Chained => Server::start_silent(&["bench-server", "--chain"]),
             Self::Switchboard => Server::start(&["bench-server"]),
@@ -41,7 +41,7 @@ impl Subject {
     ///
     /// # Errors
     /// When the server cannot be reached. Calls that fail are counted in the result.
-    pub(super) fn measure(
+    pub fn measure(
         self,
         address: &str,
         server: Option<&Server>,
@@ -83,6 +83,6 @@ fn go<L: Load>(
 }
 
 /// Returns bytes that differ from their neighbours, so that a wrongly assembled reply is detected.
-pub(super) fn payload(bytes: usize) -> Bytes {
+pub fn payload(bytes: usize) -> Bytes {
     (0..bytes).map(|at| (at % 251) as u8).collect()
 }

@@ -26,7 +26,7 @@ use std::{
 use tokio::task::JoinHandle;
 
 /// Deadline of calls, as recommended in production; long enough that it passes only when the server fails.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest message: fits the largest payload of `bench sizes`.
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
@@ -53,7 +53,7 @@ pub(super) fn serve(args: &ServerArgs) -> Result<(), String> {
 ///
 /// # Errors
 /// When it cannot listen.
-pub(super) async fn start(host: IpAddr) -> Result<Running, String> {
+pub async fn start(host: IpAddr) -> Result<Running, String> {
     listen(services::server(), host).await
 }
 
@@ -68,17 +68,17 @@ async fn listen(server: Server, host: IpAddr) -> Result<Running, String> {
 }
 
 /// Echo calls of `payload`.
-pub(super) fn echo(address: &str, payload: Bytes) -> Echo {
+pub fn echo(address: &str, payload: Bytes) -> Echo {
     Echo { address: address.to_owned(), payload, token: false }
 }
 
 /// Calls with the benchmark message.
-pub(super) fn message(address: &str) -> Message {
+pub fn message(address: &str) -> Message {
     Message { address: address.to_owned(), request: Arc::new(benchmark_message()), token: false }
 }
 
 /// Opens one connection of the current worker.
-pub(super) async fn connect(address: &str, token: bool) -> Result<Channel, String> {
+pub async fn connect(address: &str, token: bool) -> Result<Channel, String> {
     dial(to(address)?.connections(1), token).await
 }
 
@@ -86,7 +86,7 @@ pub(super) async fn connect(address: &str, token: bool) -> Result<Channel, Strin
 ///
 /// # Errors
 /// When none of the addresses can be reached.
-pub(super) async fn open(url: &str, connections: usize) -> Result<BenchClient, String> {
+pub async fn open(url: &str, connections: usize) -> Result<BenchClient, String> {
     dial(to(url)?.connections(connections), false).await.map(BenchClient::new)
 }
 
@@ -108,7 +108,7 @@ async fn dial(channel: ChannelBuilder, token: bool) -> Result<Channel, String> {
 ///
 /// # Errors
 /// When the payload differs.
-pub(super) fn verify(reply: Option<&[u8]>, payload: &[u8]) -> Result<(), String> {
+pub fn verify(reply: Option<&[u8]>, payload: &[u8]) -> Result<(), String> {
     if reply == Some(payload) {
         return Ok(());
     }
@@ -116,7 +116,7 @@ pub(super) fn verify(reply: Option<&[u8]>, payload: &[u8]) -> Result<(), String>
 }
 
 #[derive(Clone)]
-pub(super) struct Echo {
+pub struct Echo {
     address: String,
     payload: Bytes,
     token: bool,
@@ -124,7 +124,7 @@ pub(super) struct Echo {
 
 impl Echo {
     /// Makes callers send the token of the chain.
-    pub(super) fn with_token(self, token: bool) -> Self {
+    pub fn with_token(self, token: bool) -> Self {
         Self { token, ..self }
     }
 }
@@ -148,7 +148,7 @@ impl Load for Echo {
     }
 }
 
-pub(super) struct EchoCaller {
+pub struct EchoCaller {
     client: BenchClient,
     request: EchoMessage,
 }
@@ -168,7 +168,7 @@ impl Caller for EchoCaller {
 }
 
 #[derive(Clone)]
-pub(super) struct Message {
+pub struct Message {
     address: String,
     /// One request for all callers, as in rpcx-benchmark; each call encodes it.
     request: Arc<BenchmarkMessage>,
@@ -177,7 +177,7 @@ pub(super) struct Message {
 
 impl Message {
     /// Makes callers send the token of the chain.
-    pub(super) fn with_token(self, token: bool) -> Self {
+    pub fn with_token(self, token: bool) -> Self {
         Self { token, ..self }
     }
 }
@@ -199,7 +199,7 @@ impl Load for Message {
     }
 }
 
-pub(super) struct MessageCaller {
+pub struct MessageCaller {
     client: BenchClient,
     request: Arc<BenchmarkMessage>,
 }
@@ -213,33 +213,5 @@ impl Caller for MessageCaller {
             return Ok(());
         }
         Err(format!("a wrong reply: field1 {:?}, field2 {}", reply.field1, reply.field2))
-    }
-}
-
-/// Calls on separate connections, each opened for one call and closed after it.
-#[derive(Clone)]
-pub(super) struct PerCall(pub(super) Echo);
-
-impl Load for PerCall {
-    type Connection = ();
-    type Caller = Self;
-
-    async fn connect(&self) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn caller(&self, (): &()) -> Self {
-        self.clone()
-    }
-
-    fn spawn(caller: Self) -> JoinHandle<()> {
-        tokio::spawn(callers::closed_loop(caller))
-    }
-}
-
-impl Caller for PerCall {
-    async fn call(&mut self) -> Result<(), String> {
-        let client = self.0.connect().await?;
-        self.0.caller(&client).call().await
     }
 }

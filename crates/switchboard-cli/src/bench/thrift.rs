@@ -14,17 +14,17 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 
 /// Echo calls of `payload`.
-pub(super) fn echo(address: &str, payload: Bytes) -> Echo {
+pub fn echo(address: &str, payload: Bytes) -> Echo {
     Echo { address: address.to_owned(), payload }
 }
 
 /// Calls with the benchmark message.
-pub(super) fn message(address: &str) -> Message {
+pub fn message(address: &str) -> Message {
     Message { address: address.to_owned(), request: Arc::new(thrift_benchmark_message()) }
 }
 
 #[derive(Clone)]
-pub(super) struct Echo {
+pub struct Echo {
     address: String,
     payload: Bytes,
 }
@@ -46,7 +46,7 @@ impl Load for Echo {
     }
 }
 
-pub(super) struct EchoCaller {
+pub struct EchoCaller {
     client: BenchClient,
     payload: Bytes,
 }
@@ -60,7 +60,7 @@ impl Caller for EchoCaller {
 }
 
 #[derive(Clone)]
-pub(super) struct Message {
+pub struct Message {
     address: String,
     request: Arc<BenchmarkMessage>,
 }
@@ -82,7 +82,7 @@ impl Load for Message {
     }
 }
 
-pub(super) struct MessageCaller {
+pub struct MessageCaller {
     client: BenchClient,
     request: Arc<BenchmarkMessage>,
 }

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 /// A started worker.
-pub(super) struct Worker<T> {
+pub struct Worker<T> {
     thread: JoinHandle<Result<T, String>>,
 }
 
@@ -24,7 +24,7 @@ impl<T> Worker<T> {
     ///
     /// # Errors
     /// When the worker had no runtime or panicked.
-    pub(super) fn join(self) -> Result<T, String> {
+    pub fn join(self) -> Result<T, String> {
         self.thread.join().unwrap_or_else(|_| Err("a worker panicked: see the lines above".to_owned()))
     }
 }
@@ -33,7 +33,7 @@ impl<T> Worker<T> {
 ///
 /// # Errors
 /// When the system has no thread left.
-pub(super) fn start<T, F>(name: &str, work: impl FnOnce() -> F + Send + 'static) -> Result<Worker<T>, String>
+pub fn start<T, F>(name: &str, work: impl FnOnce() -> F + Send + 'static) -> Result<Worker<T>, String>
 where
     T: Send + 'static,
     F: Future<Output = T> + 'static,
@@ -64,6 +64,6 @@ fn start_boxed<T: Send + 'static>(name: &str, work: Work<T>) -> Result<Worker<T>
 }
 
 /// Returns the number of cores that this process may use.
-pub(super) fn cores() -> usize {
+pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }

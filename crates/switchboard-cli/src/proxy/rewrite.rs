@@ -124,7 +124,7 @@ impl Family {
             Codec::Proto => Family::Proto,
             Codec::Thrift | Codec::ThriftStruct => Family::Thrift,
             Codec::FlatBuffers => Family::Tables,
-            Codec::Postcard | Codec::Raw => Family::Other,
+            _ => Family::Other,
         }
     }
 }

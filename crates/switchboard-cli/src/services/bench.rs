@@ -6,7 +6,7 @@ use switchboard::{Cx, Encoded, Receiver, Result, Sender};
 
 /// The benchmark's service.
 #[derive(Debug)]
-pub(crate) struct BenchService;
+pub struct BenchService;
 
 impl Bench for BenchService {
     // Nothing here waits, so that these are no async functions: those would move a view of 600 bytes into their future,
@@ -42,7 +42,7 @@ const NUMBER: i32 = 100_000;
 
 /// The message as rpcx-benchmark fills it in, and with one element in `field5` so that every field is set; for its 9
 /// bytes the last text is 3 characters shorter. Encodes to 581 bytes.
-pub(crate) fn benchmark_message() -> BenchmarkMessage {
+pub fn benchmark_message() -> BenchmarkMessage {
     let text = || Some(TEXT.to_owned());
     let number = Some(NUMBER);
     let yes = Some(true);

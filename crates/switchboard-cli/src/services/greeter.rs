@@ -8,7 +8,7 @@ use switchboard::{Cx, Receiver, Result, Sender, Status};
 
 /// The demo's greeter.
 #[derive(Debug)]
-pub(crate) struct Hello;
+pub struct Hello;
 
 const TICKS_MAX: u32 = 10_000;
 const INTERVAL_MAX_MS: u32 = 60_000;

@@ -7,35 +7,35 @@ mod page;
 mod posts;
 mod thrift_bench;
 
-pub(crate) use bench::{BenchService, benchmark_message};
-pub(crate) use greeter::Hello;
+pub use bench::{BenchService, benchmark_message};
+pub use greeter::Hello;
 pub(crate) use guarded::{TOKEN, guarded};
 pub(crate) use posts::{HotPosts, all as all_posts};
-pub(crate) use thrift_bench::{ThriftBench, thrift_benchmark_message};
+pub use thrift_bench::{ThriftBench, thrift_benchmark_message};
 
-/// Generated from `proto/` and `thrift/`.
-#[allow(missing_docs, unreachable_pub, reason = "a binary shows none of its items to anybody")]
-pub(crate) mod proto {
+/// Generated from `proto/` and `thrift/`; a test of `switchboard-build` compares the files with them.
+#[allow(missing_docs, unreachable_pub, reason = "generated code of a binary")]
+pub mod proto {
     /// Package `bench.v1`.
-    pub(crate) mod bench {
-        switchboard::include_proto!("bench.v1");
+    pub mod bench {
+        include!("../../generated/bench.v1.rs");
     }
     /// Package `demo.v1`.
-    pub(crate) mod demo {
-        switchboard::include_proto!("demo.v1");
+    pub mod demo {
+        include!("../../generated/demo.v1.rs");
     }
     /// Package `thrift.demo`.
-    pub(crate) mod thrift {
-        switchboard::include_proto!("thrift.demo");
+    pub mod thrift {
+        include!("../../generated/thrift.demo.rs");
     }
     /// Package `thrift.bench`.
-    pub(crate) mod thrift_bench {
-        switchboard::include_proto!("thrift.bench");
+    pub mod thrift_bench {
+        include!("../../generated/thrift.bench.rs");
     }
 }
 
 /// Creates a server with all of them, and a page for browsers.
-pub(crate) fn server() -> switchboard::Server {
+pub fn server() -> switchboard::Server {
     page::add(switchboard::Server::new())
         .add(proto::demo::GreeterServer::new(Hello))
         .add(proto::demo::PostsServer::new(HotPosts))

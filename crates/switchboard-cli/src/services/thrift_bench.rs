@@ -10,7 +10,7 @@ use switchboard::{Cx, Result};
 
 /// The benchmark's service of `bench.thrift`.
 #[derive(Debug)]
-pub(crate) struct ThriftBench;
+pub struct ThriftBench;
 
 impl Bench for ThriftBench {
     fn echo(&self, message: EchoMessage, _: &Cx) -> impl Future<Output = Result<EchoMessage>> + Send {
@@ -29,7 +29,7 @@ impl Bench for ThriftBench {
 }
 
 /// The message with the content of [`benchmark_message`], field by field: names and ids are the same.
-pub(crate) fn thrift_benchmark_message() -> BenchmarkMessage {
+pub fn thrift_benchmark_message() -> BenchmarkMessage {
     let content = benchmark_message();
     let empty = serde_json::to_value(BenchmarkMessage::default()).expect("a struct of plain fields");
     let Value::Object(mut fields) = empty else { unreachable!("a struct is an object") };

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::mpsc};
 use switchboard::{Cx, Receiver, Result, Sender, Status};
 
-switchboard::include_proto!("fbs.echo");
+include!("../../generated/fbs.echo.rs");
 
 /// Returns its request; the text `fail` fails. Sends the numbers of notes to the channel.
 struct Back(mpsc::Sender<i64>);

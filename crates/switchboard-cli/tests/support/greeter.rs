@@ -4,7 +4,7 @@ use std::path::Path;
 
 pub const GREET: &str = "thrift.demo.ThriftGreeter/greet";
 
-switchboard::include_proto!("thrift.demo");
+include!("../../generated/thrift.demo.rs");
 
 struct Hello;
 

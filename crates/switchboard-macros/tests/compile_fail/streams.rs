@@ -1,3 +1,4 @@
+use futures_core::Stream;
 use switchboard::{Receiver, Result, Sender};
 
 #[switchboard::service]
@@ -7,6 +8,9 @@ trait Feed {
     async fn untyped(&self, input: Receiver) -> Result<u32>;
     async fn borrowed(&self, out: Sender<&str>) -> Result<()>;
     async fn reply_too(&self, out: Sender<u32>) -> Result<u32>;
+    async fn both(&self, out: Sender<u32>) -> Result<impl Stream<Item = Result<u32>>>;
+    async fn infallible(&self) -> Result<impl Stream<Item = u32>>;
+    async fn other_trait(&self) -> Result<impl Iterator<Item = Result<u32>>>;
     #[switchboard(oneway)]
     async fn oneway_reply(&self) -> Result<u32>;
     #[switchboard(oneway)]

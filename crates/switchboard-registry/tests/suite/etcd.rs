@@ -9,13 +9,13 @@
     reason = "generated code is as public as a library would need it"
 )]
 mod api {
-    switchboard::include_proto!("etcdserverpb");
+    include!("../../generated/etcdserverpb.rs");
 }
 
 use super::Fault;
 use api::{
-    KV, KVServer, KeyValue, PutRequestView, PutResponse, RangeRequestView, RangeResponse, ResponseHeader,
-    Watch, WatchRequest, WatchResponse, WatchServer,
+    KV, KVServer, KeyValue, PutRequest, PutResponse, RangeRequest, RangeResponse, ResponseHeader, Watch,
+    WatchRequest, WatchResponse, WatchServer,
 };
 use switchboard::{Code, Cx, Receiver, Result, Running, Sender, Server, Status};
 use tokio::sync::broadcast;
@@ -53,7 +53,7 @@ impl OneKey {
 }
 
 impl KV for OneKey {
-    async fn range(&self, request: RangeRequestView<'_>, _: &Cx) -> Result<RangeResponse> {
+    async fn range(&self, request: RangeRequest, _: &Cx) -> Result<RangeResponse> {
         let page = |name: &str, more| RangeResponse {
             header: ResponseHeader { revision: 7, ..Default::default() }.into(),
             kvs: vec![KeyValue {
@@ -73,7 +73,7 @@ impl KV for OneKey {
         }
     }
 
-    async fn put(&self, _: PutRequestView<'_>, _: &Cx) -> Result<PutResponse> {
+    async fn put(&self, _: PutRequest, _: &Cx) -> Result<PutResponse> {
         Err(Status::unimplemented("nothing is written here"))
     }
 }

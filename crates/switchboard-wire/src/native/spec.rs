@@ -19,7 +19,7 @@ pub static NATIVE: WireSpec = WireSpec {
         streams: Streams::All,
         deadlines: true,
         http: true,
-        codecs: &Codec::ALL,
+        codecs: Codec::ALL,
         ..Capabilities::NONE
     },
     ..WireSpec::named("native")

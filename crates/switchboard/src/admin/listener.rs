@@ -6,7 +6,7 @@ use super::{
     pages::{self, PageResponse},
 };
 use crate::{
-    Address, Error,
+    Address,
     net::{Listener, Pipe},
     serving::ServerState,
 };
@@ -22,6 +22,7 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+use switchboard_core::Error;
 use tokio::{
     sync::Semaphore,
     task::{AbortHandle, JoinSet},
@@ -54,7 +55,7 @@ pub(crate) async fn start(
     let listener = Listener::bind(address).await.map_err(failed)?;
     let bound = listener.address().map_err(failed)?;
     let view = Arc::new(View { shared, pages: admin.pages, token: admin.token });
-    Ok((bound, crate::runtime::spawn(accept(listener, view)).abort_handle()))
+    Ok((bound, switchboard_core::runtime::spawn(accept(listener, view)).abort_handle()))
 }
 
 async fn accept(mut listener: Listener, view: Arc<View>) {

@@ -5,19 +5,20 @@ use super::{
     page::{Cell, Form, Page, Table},
     recent::recent,
 };
-use crate::{
-    Code, Limit,
-    flags::Flag,
-    limits::Unit,
-    metrics::{ConnectionProtocol, Latency},
-    serving::{Phase, ServerState},
-};
+use crate::serving::{Phase, ServerState};
 use ::http::{Request, StatusCode, Uri, header::ACCEPT};
 use bytes::Bytes;
 use std::{
     sync::atomic::Ordering,
     time::{Duration, Instant, SystemTime},
 };
+use switchboard_core::{
+    Limit,
+    flags::Flag,
+    limits::Unit,
+    metrics::{ConnectionProtocol, Latency},
+};
+use switchboard_wire::Code;
 
 /// Maximum number of rows on a page.
 const ROWS_MAX: usize = 1000;
@@ -272,7 +273,8 @@ fn connections(shared: &ServerState) -> Page {
     oldest.sort_unstable_by_key(|(number, _)| **number);
     for (number, open) in oldest.into_iter().take(ROWS_MAX) {
         let (counts, (held, paused)) = (open.counts(), open.held_bytes_and_pause());
-        let count = |part: fn(&crate::metrics::ConnectionCounts) -> u64| counts.as_ref().map(part).into();
+        let count =
+            |part: fn(&switchboard_core::metrics::ConnectionCounts) -> u64| counts.as_ref().map(part).into();
         table.push([
             (*number).into(),
             (*open.address).into(),

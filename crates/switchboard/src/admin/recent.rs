@@ -4,9 +4,9 @@ use super::{
     page::{Page, Table},
     pages::{PageResponse, parameter},
 };
-use crate::{access::Access, limits::Unit};
 use ::http::StatusCode;
 use std::time::{Duration, SystemTime};
+use switchboard_core::{access::Access, limits::Unit};
 
 /// Builds the page from the calls that match the query: `filter=TEXT` matches part of the method, peer, code
 /// or trace; `slower=TIME` selects calls that took at least this time.

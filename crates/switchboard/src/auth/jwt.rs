@@ -9,7 +9,6 @@ mod keys;
 mod remote;
 
 use super::{Auth, Caller, Checked, Credential, Credentials, secrets::same, signature::seconds};
-use crate::Error;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use claims::Claims;
 use keys::Keys;
@@ -21,6 +20,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::{Duration, Instant, SystemTime},
 };
+use switchboard_core::Error;
 
 /// JSON Web Tokens, sent as `authorization: Bearer TOKEN`.
 ///

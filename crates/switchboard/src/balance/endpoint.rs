@@ -212,7 +212,7 @@ impl Stats {
         self.in_flight.fetch_sub(1, Relaxed);
         let took = outcome.took.as_nanos() as f64;
         match outcome.code {
-            crate::Code::Canceled => {
+            switchboard_wire::Code::Canceled => {
                 // The call would have taken longer, so its duration is a lower bound.
                 if took > self.latency_ns(now_ns) {
                     self.observe(took, now_ns);
@@ -340,7 +340,7 @@ fn decay(age_ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Code;
+    use switchboard_wire::Code;
 
     fn succeeded(stats: &Stats, took: Duration, now_ns: u64) {
         stats.begun();

@@ -2,8 +2,8 @@
 //! but removing an endpoint also moves the keys of those after it, so it is for fleets that grow and shrink at the end.
 
 use super::{Balance, BalancerSpec, Endpoints, Pick, fnv1a};
-use crate::clock::mix;
 use std::sync::Arc;
+use switchboard_core::clock::mix;
 
 /// `balance=jump`.
 pub(super) const JUMP: BalancerSpec = BalancerSpec { name: "jump", make: |_| Ok(Arc::new(Jump)) };

@@ -21,7 +21,8 @@ impl Balance for LeastActive {
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
-    use crate::{balance::Endpoint, clock::mix};
+    use crate::balance::Endpoint;
+    use switchboard_core::clock::mix;
 
     #[test]
     fn contract() {

@@ -64,8 +64,10 @@ fn cost(endpoint: &Endpoint, pick: &Pick<'_>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
-    use crate::{Code, balance::Outcome, clock::mix};
+    use crate::balance::Outcome;
     use std::{collections::BinaryHeap, time::Duration};
+    use switchboard_core::clock::mix;
+    use switchboard_wire::Code;
 
     #[test]
     fn contract() {

@@ -36,8 +36,9 @@ fn weight_of(millis: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
-    use crate::{Code, balance::Outcome};
+    use crate::balance::Outcome;
     use std::time::Duration;
+    use switchboard_wire::Code;
 
     #[test]
     fn contract() {

@@ -1,7 +1,6 @@
 //! The endpoints that a balancer chooses from.
 
 use super::{Endpoint, Pick, fnv1a};
-use crate::clock::mix;
 use std::{
     any::Any,
     collections::HashSet,
@@ -12,6 +11,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
+use switchboard_core::clock::mix;
 
 /// Set of endpoints, sorted by id. It is immutable: a change of the fleet creates another set.
 pub struct Endpoints {

@@ -43,7 +43,8 @@ impl Balance for Sticky {
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
-    use crate::{balance::Random, clock::mix};
+    use crate::balance::Random;
+    use switchboard_core::clock::mix;
 
     #[test]
     fn contract() {

@@ -1,10 +1,11 @@
 //! Aborts connections of channels that are no longer used.
 
-use crate::{Result, Retry, Status};
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use switchboard_core::Result;
+use switchboard_wire::{Retry, Status};
 use tokio::task::AbortHandle;
 
 /// Aborts the connections of channels at once, with all calls on them. Clones share their state.

@@ -1,6 +1,7 @@
 //! Parsing of channel URLs: several addresses, then options.
 
-use crate::{Result, Status};
+use switchboard_core::Result;
+use switchboard_wire::Status;
 
 /// Splits `tcp://a:1,b:2?x=1&y=2` into addresses and options.
 #[expect(clippy::type_complexity, reason = "two lists, named by the function")]

@@ -4,14 +4,16 @@
 //! is skipped. So an id repeats only after all others of its width: never on a wire with 64 bits. Where a wire has 32
 //! bits and no cancel, the server replies to abandoned calls too: their ids stay reserved until it has.
 
-use crate::{
-    Codec, Metadata, Status,
+use bytes::Bytes;
+use std::{mem, sync::Arc, task::Waker, time::Instant};
+use switchboard_core::{
     compression::Message,
     queue::{MessageBatch, Queue},
 };
-use bytes::Bytes;
-use std::{mem, sync::Arc, task::Waker, time::Instant};
-use switchboard_wire::wire::{CallIds, ClientCallId};
+use switchboard_wire::{
+    Codec, Metadata, Status,
+    wire::{CallIds, ClientCallId},
+};
 
 /// Number of slots after the first call.
 const SLOTS_MIN: usize = 4;

@@ -13,9 +13,10 @@ pub use partitioned::Partitioned;
 pub use selective::Selective;
 
 use super::{Begin, CallOptions, Channel, ChannelKind, calls::RawResponse, streaming::StartedStream, unary};
-use crate::{Codec, Result, Status, queue::Queue};
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Instant};
+use switchboard_core::{Result, queue::Queue};
+use switchboard_wire::{Codec, Status};
 
 /// A combination of channels.
 pub(super) enum Combined {
@@ -53,7 +54,7 @@ impl Combined {
             Combined::Parallel(parallel) => parallel.unary(&begin, &request).await,
             Combined::Partitioned(partitioned) => {
                 let channel = partitioned.of(&begin, &request)?;
-                unary::run(begin.part(channel, begin.deadline(crate::clock::now())), request).await
+                unary::run(begin.part(channel, begin.deadline(switchboard_core::clock::now())), request).await
             }
             Combined::Selective(selective) => selective.unary(&begin, &request).await,
         }
@@ -64,7 +65,7 @@ impl Combined {
             Combined::Parallel(parallel) => parallel.oneway(&begin, &request).await,
             Combined::Partitioned(partitioned) => {
                 let channel = partitioned.of(&begin, &request)?;
-                begin.part(channel, begin.deadline(crate::clock::now())).oneway(request).await
+                begin.part(channel, begin.deadline(switchboard_core::clock::now())).oneway(request).await
             }
             Combined::Selective(selective) => selective.oneway(&begin, &request).await,
         }
@@ -84,7 +85,10 @@ impl Combined {
             }
             Combined::Partitioned(partitioned) => {
                 let channel = partitioned.of(&begin, message.as_deref().unwrap_or_default())?;
-                begin.part(channel, begin.deadline(crate::clock::now())).stream(message, outbound).await
+                begin
+                    .part(channel, begin.deadline(switchboard_core::clock::now()))
+                    .stream(message, outbound)
+                    .await
             }
             Combined::Selective(selective) => selective.stream(&begin, message, outbound).await,
         }
@@ -100,12 +104,13 @@ impl Begin {
             // When both together exceed the limit, the metadata of the call is kept and that of the channel left out.
             let _ = part.metadata.insert(name, value.clone());
         }
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(crate::clock::now()));
+        let left =
+            deadline.map(|deadline| deadline.saturating_duration_since(switchboard_core::clock::now()));
         part.timeout = match (left, part.timeout) {
             (Some(left), Some(own)) => Some(left.min(own)),
             (left, own) => left.or(own),
         };
-        if self.compression != crate::Compression::None {
+        if self.compression != switchboard_core::Compression::None {
             part.compression = self.compression;
         }
         part.reply_bytes_max = self.reply_bytes_max;

@@ -24,11 +24,8 @@ use super::{
     options::Options,
 };
 use crate::{
-    Code, Codec, Metadata, Pushes, Result, Retry, Status,
-    compression::Message,
     connection::{CallWaker, Wakes},
     net::{self, Io},
-    queue::{self, MessageBatch, Queue},
 };
 use bytes::{Bytes, BytesMut};
 use ending::Activity;
@@ -43,8 +40,13 @@ use std::{
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
+use switchboard_core::{
+    Pushes, Result,
+    compression::Message,
+    queue::{self, MessageBatch, Queue},
+};
 use switchboard_wire::{
-    Encoding, Fatal, Input, Outbox, Outgoing,
+    Code, Codec, Encoding, Fatal, Input, Metadata, Outbox, Outgoing, Retry, Status,
     native::Client,
     wire::{ClientCallId, ClientEvent, ClientWire, Open},
 };
@@ -180,7 +182,7 @@ impl Connection {
             compression_bytes_min: options.compression.bytes_min,
             message_bytes_max: limits.message_bytes_max,
         });
-        let now = crate::clock::now();
+        let now = switchboard_core::clock::now();
         let task = Task {
             connection: connection.clone(),
             io,

@@ -41,7 +41,6 @@ pub(super) use streams::{oneway, stream};
 
 use super::{Begin, Channel, ChannelBuilder, ChannelKind, RequiredCallShape, connection::Connection};
 use crate::{
-    Codec, Compression, Result, Status,
     balance::{Balance, Demand, Pick, State},
     discover::{Instance, Watch},
 };
@@ -56,6 +55,8 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use switchboard_core::{Compression, Result};
+use switchboard_wire::{Codec, Status};
 use tokio::{sync::Notify, task::AbortHandle};
 
 /// The members of a channel, and the dispatch of calls to them.
@@ -123,12 +124,12 @@ impl Fleet {
     pub(super) fn following(policy: Policy, base: ChannelBuilder, watch: Watch) -> Result<Fleet> {
         let source = Source { watch: watch.clone(), responded: AtomicBool::new(false) };
         let shared = Shared::new(policy, base, Some(source))?;
-        let following = crate::runtime::spawn(follow(Arc::downgrade(&shared), watch));
+        let following = switchboard_core::runtime::spawn(follow(Arc::downgrade(&shared), watch));
         Ok(Fleet { shared, following: Some(following.abort_handle()) })
     }
 
     /// Metadata that every call has.
-    pub(super) fn metadata(&self) -> crate::Metadata {
+    pub(super) fn metadata(&self) -> switchboard_wire::Metadata {
         self.shared.base.options().metadata.0.clone()
     }
 
@@ -357,7 +358,7 @@ impl Shared {
     /// # Errors
     /// The reason why no endpoint is connected, once all have been tried; `DeadlineExceeded` at the deadline.
     async fn wait_connected(self: &Arc<Self>, deadline: Option<Instant>) -> Result<()> {
-        let started = crate::clock::now();
+        let started = switchboard_core::clock::now();
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             // Registers the waiter, so that no later notification is lost.
@@ -383,7 +384,8 @@ impl Shared {
                     "no tokio runtime on this thread; call from switchboard::run, or use switchboard::blocking",
                 ));
             }
-            let latest = awaited.map(|_| crate::clock::after(started, self.base.options().connect_timeout));
+            let latest =
+                awaited.map(|_| switchboard_core::clock::after(started, self.base.options().connect_timeout));
             let until = match (deadline, latest) {
                 (Some(deadline), Some(latest)) => Some(deadline.min(latest)),
                 (deadline, latest) => deadline.or(latest),
@@ -399,7 +401,7 @@ impl Shared {
             let why = error.unwrap_or_else(|| set.connect_error(&self.base));
             if deadline.is_none_or(|deadline| until < deadline) {
                 let text = format!("no instance of {} is known yet: {}", self.base.name(), why.message());
-                return Err(Status::unavailable(text).with_retry(crate::Retry::Safe));
+                return Err(Status::unavailable(text).with_retry(switchboard_wire::Retry::Safe));
             }
             let text = format!("no connection within the call's deadline: {}", why.message());
             return Err(Status::deadline_exceeded(text));

@@ -39,11 +39,7 @@ mod upload;
 pub(super) use settings::{Dialect, Settings};
 
 use super::{Begin, ChannelKind, RequiredCallShape, calls, options::Options, pool::Pool};
-use crate::{
-    Code, Codec, Origin, Result, Retry, Status,
-    net::{Address, Carries},
-    queue::Queue,
-};
+use crate::net::{Address, Carries};
 use bytes::Bytes;
 use head::OutgoingRequest;
 use link::{InFlight, Link};
@@ -56,6 +52,8 @@ use std::{
     time::{Duration, Instant},
 };
 use streaming::{Queues, StreamCall};
+use switchboard_core::{Result, queue::Queue};
+use switchboard_wire::{Code, Codec, Origin, Retry, Status};
 use texts::Texts;
 use tokio::runtime::Handle;
 use upload::{Requests, Upload};
@@ -106,7 +104,7 @@ impl Http {
 
     /// Metadata that every call has.
     #[inline]
-    pub(super) fn metadata(&self) -> crate::Metadata {
+    pub(super) fn metadata(&self) -> switchboard_wire::Metadata {
         self.pool.metadata()
     }
 
@@ -115,7 +113,7 @@ impl Http {
     }
 
     /// Compression of calls of this method.
-    pub(super) fn compression(&self, method: &str) -> crate::Compression {
+    pub(super) fn compression(&self, method: &str) -> switchboard_core::Compression {
         self.pool.compression(method)
     }
 
@@ -211,7 +209,7 @@ impl Http {
         let wanted = outgoing(begin, None).content_type(&terms)?;
         needs_runtime("streams on HTTP")?;
         let stream_call = StreamCall { terms, wanted, link, exchange };
-        crate::runtime::spawn(stream_call.run(Queues::new(inbound.clone(), outbound), deadline));
+        switchboard_core::runtime::spawn(stream_call.run(Queues::new(inbound.clone(), outbound), deadline));
         Ok(())
     }
 
@@ -231,7 +229,7 @@ impl Http {
 }
 
 fn time_left(deadline: Option<Instant>) -> Option<Duration> {
-    deadline.map(|deadline| deadline.saturating_duration_since(crate::clock::now()))
+    deadline.map(|deadline| deadline.saturating_duration_since(switchboard_core::clock::now()))
 }
 
 fn outgoing(begin: &Begin, left: Option<Duration>) -> OutgoingRequest<'_> {
@@ -273,7 +271,7 @@ async fn within<T>(
         Ok(Err(status))
             if status.code() == Code::Canceled
                 && status.origin() == Origin::Connection
-                && deadline <= crate::clock::now() =>
+                && deadline <= switchboard_core::clock::now() =>
         {
             late()
         }
@@ -290,10 +288,8 @@ impl fmt::Display for Http {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        Kind, Metadata, MethodInfo, ServiceInfo,
-        client::{ClientMethod, Target},
-    };
+    use crate::client::{ClientMethod, Target};
+    use switchboard_wire::{Kind, Metadata, MethodInfo, ServiceInfo};
 
     static SERVICE: ServiceInfo =
         ServiceInfo { name: "a.B", methods: &[MethodInfo::new("C", Kind::Unary)], descriptor: &[] };
@@ -311,7 +307,7 @@ mod tests {
             target: Target::Nowhere,
             method: &METHOD,
             codec: Codec::Proto,
-            compression: crate::Compression::None,
+            compression: switchboard_core::Compression::None,
             timeout: None,
             reply_bytes_max: 0,
             metadata: Metadata::new(),

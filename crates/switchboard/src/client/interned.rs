@@ -1,8 +1,9 @@
 //! Methods that a program learns at run time: from reflection, a descriptor set, a configuration.
 
 use super::ClientMethod;
-use crate::{Idempotency, Kind, MethodInfo, Result, ServiceInfo, Status};
 use std::sync::{Mutex, PoisonError};
+use switchboard_core::Result;
+use switchboard_wire::{Idempotency, Kind, MethodInfo, ServiceInfo, Status};
 
 /// Maximum number of interned methods of a process: they are never freed.
 const INTERNED_MAX: usize = 4096;
@@ -77,7 +78,7 @@ fn leak(text: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Code;
+    use switchboard_wire::Code;
 
     #[test]
     fn the_same_method_is_made_once() {

@@ -4,16 +4,17 @@ use super::{
     Begin, BidiCall, CallOptions, Channel, ChannelKind, ClientMethod, ClientStreamCall, OnewayCall,
     ServerStreamCall, unary,
 };
-use crate::{
-    Call, Codec, Compression, Cx, Kind, Layer, Metadata, Next, Receiver, Reply, Result, Sender, Status,
+use bytes::Bytes;
+use std::{pin::Pin, sync::Arc, time::Duration};
+use switchboard_core::{
+    Call, Compression, Cx, Layer, Next, Receiver, Reply, Result, Sender,
     call::{ReplyBody, ReplyParts},
     context,
     layer::{BoxFuture, End},
     stream::stream_reply,
     trace::{TRACEPARENT, TRACESTATE},
 };
-use bytes::Bytes;
-use std::{pin::Pin, sync::Arc, time::Duration};
+use switchboard_wire::{Codec, Kind, Metadata, Status};
 
 /// A channel and the layers around its calls.
 pub(super) struct Layered {

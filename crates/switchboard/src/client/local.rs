@@ -1,14 +1,15 @@
 //! Direct calls: to a service of this process without a connection, or to the layers of a channel.
 
 use super::{Begin, Channel, layered::Layered};
-use crate::{
-    Call, Cx, Layer, Limit, Limits, Metadata, Peer, Reply, Result, Service, Status,
+use crate::dispatch::{Erased, ErasedService};
+use std::{future::poll_fn, pin::Pin, sync::Arc, time::Instant};
+use switchboard_core::{
+    Call, Cx, Extensions, Layer, Limit, Limits, Peer, Reply, Result, Service,
     call::{ReplyBody, ReplyParts, RequestBody},
     context,
-    dispatch::{Erased, ErasedService},
     queue::{Items, Queue, guarded_next, too_large},
 };
-use std::{future::poll_fn, pin::Pin, sync::Arc, time::Instant};
+use switchboard_wire::{Metadata, Status};
 
 pub(super) struct Local {
     end: End,
@@ -26,13 +27,17 @@ impl Local {
     pub(super) fn new(service: impl Service, limits: &Limits) -> Local {
         let end = End::Service(Arc::new(Erased::new(service)));
         let message_bytes_max = limits.get(Limit::MessageBytesMax) as usize;
-        Local { end, peer: peer("local".to_owned()), message_bytes_max }
+        Local { end, peer: peer("local".to_owned(), None), message_bytes_max }
     }
 
     /// Wraps the channel in these layers, the first of them outermost. Only the channel itself limits the size of
     /// messages.
-    pub(super) fn layered(channel: Channel, layers: Vec<Arc<dyn Layer>>) -> Local {
-        let peer = peer(format!("{channel:?}"));
+    pub(super) fn layered(
+        channel: Channel,
+        layers: Vec<Arc<dyn Layer>>,
+        extensions: Option<Arc<Extensions>>,
+    ) -> Local {
+        let peer = peer(format!("{channel:?}"), extensions);
         let end = End::Layers(Arc::new(Layered { channel, layers }));
         Local { end, peer, message_bytes_max: usize::MAX }
     }
@@ -43,6 +48,11 @@ impl Local {
             End::Layers(layered) => Some(layered),
             End::Service(_) => None,
         }
+    }
+
+    /// Values that all its calls share.
+    pub(super) fn extensions(&self) -> Option<Arc<Extensions>> {
+        self.peer.extensions.clone()
     }
 
     pub(super) fn message_bytes_max(&self) -> usize {
@@ -62,7 +72,7 @@ impl Local {
         begin: &mut Begin,
         body: RequestBody,
     ) -> impl Future<Output = Result<Reply>> + Send + 'static + use<> {
-        let deadline = begin.deadline(crate::clock::now());
+        let deadline = begin.deadline(switchboard_core::clock::now());
         let info = match &self.end {
             End::Layers(_) => begin.method.service,
             End::Service(service) => service.info(),
@@ -110,8 +120,10 @@ impl Local {
     }
 }
 
-fn peer(address: String) -> Arc<Peer> {
-    Arc::new(Peer::without_connection(switchboard_wire::WireId::LOCAL, address))
+fn peer(address: String, extensions: Option<Arc<Extensions>>) -> Arc<Peer> {
+    let mut peer = Peer::without_connection(switchboard_wire::WireId::LOCAL, address);
+    peer.extensions = extensions;
+    Arc::new(peer)
 }
 
 async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -150,7 +162,7 @@ pub(super) fn pump(
         ));
     }
     let (into, trace) = (into.clone(), context::trace());
-    crate::runtime::spawn(async move {
+    switchboard_core::runtime::spawn(async move {
         let mut head_sent = false;
         let pumped = within(deadline, async {
             loop {

@@ -1,10 +1,6 @@
 //! Mirroring: copies of a share of the calls go to another server, whose responses are dropped.
 
 use super::{Channel, ClientMethod};
-use crate::{
-    Call, Codec, Layer, Metadata, Next, Reply, Result, Status,
-    layer::{BoxFuture, Sample},
-};
 use bytes::Bytes;
 use std::{
     fmt,
@@ -14,6 +10,11 @@ use std::{
     },
     time::Duration,
 };
+use switchboard_core::{
+    Call, Layer, Next, Reply, Result,
+    layer::{BoxFuture, Sample},
+};
+use switchboard_wire::{Codec, Metadata, Status};
 use tokio::sync::Semaphore;
 
 /// Sends copies of a share of the calls to another channel, for example to test a new version with real traffic. The
@@ -137,7 +138,7 @@ impl Mirror {
         let left_out = || {
             self.counts.left_out.fetch_add(1, Ordering::Relaxed);
         };
-        if method.kind != crate::Kind::Unary || message.len() > self.bytes_max {
+        if method.kind != switchboard_wire::Kind::Unary || message.len() > self.bytes_max {
             return left_out();
         }
         let Ok(permit) = self.counts.permits.clone().try_acquire_owned() else { return left_out() };
@@ -154,7 +155,7 @@ impl Mirror {
         let copy = Copied { method, codec: call.codec(), message: message.clone(), metadata };
         let mirror = self.clone();
         self.counts.sent.fetch_add(1, Ordering::Relaxed);
-        crate::runtime::spawn(async move {
+        switchboard_core::runtime::spawn(async move {
             if let Err(status) = mirror.send(copy).await {
                 mirror.counts.failed.fetch_add(1, Ordering::Relaxed);
                 tracing::debug!("a mirrored call failed: {status}");

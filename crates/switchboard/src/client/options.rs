@@ -12,23 +12,21 @@ use super::{
 #[cfg(feature = "tls")]
 use crate::net::tls::{Connector, TlsOptions};
 use crate::{
-    Codec, Compression, Limit, Limits, Metadata, Pushes, Result, Status,
-    compression::Calling,
     discover::Registry,
-    limits::Source,
-    near::nearest,
     net::{
         Address, Carries, Dialling,
         transport::{self, ConnectorHandle},
     },
-    runtime,
 };
 #[cfg(feature = "tls")]
 use std::path::Path;
 #[cfg(feature = "http")]
 use std::sync::Weak;
 use std::{fmt, sync::Arc, time::Duration};
-use switchboard_wire::{WireId, WireSpec};
+use switchboard_core::{
+    Compression, Limit, Limits, Pushes, Result, compression::Calling, limits::Source, near::nearest, runtime,
+};
+use switchboard_wire::{Codec, Metadata, Status, WireId, WireSpec};
 
 /// Sets the options of a [`Channel`].
 #[derive(Clone, Debug)]
@@ -314,9 +312,9 @@ impl ChannelBuilder {
         self
     }
 
-    /// Uses this wire unless the URL selects one, and registers it in this process if it is not one of
-    /// [`WIRES`](crate::wire::WIRES); options of the URL apply to it. A wire that cannot be registered is an error of
-    /// [`connect`](Self::connect).
+    /// Uses this wire, such as [`GRPC`](switchboard_core::wire::GRPC), unless the URL selects one, and registers it in this
+    /// process if it is not one of [`WIRES`](switchboard_core::wire::WIRES); options of the URL apply to it. A wire that cannot
+    /// be registered is an error of [`connect`](Self::connect).
     pub fn wire(mut self, spec: &'static WireSpec) -> ChannelBuilder {
         match WireId::register(spec) {
             Ok(wire) if spec.is_callable() => self.wire = Some(wire),

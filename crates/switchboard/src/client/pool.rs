@@ -9,11 +9,7 @@ use super::{
     connection::{Connection, ConnectionEnd, Task},
     options::Options,
 };
-use crate::{
-    Compression, Result, Retry, Status,
-    net::{self, Address, Io},
-    runtime,
-};
+use crate::net::{self, Address, Io};
 use std::{
     cell::{Cell, RefCell},
     fmt,
@@ -25,6 +21,8 @@ use std::{
     task::Poll,
     time::{Duration, Instant},
 };
+use switchboard_core::{Compression, Result, runtime};
+use switchboard_wire::{Retry, Status};
 use tokio::{runtime::Handle, sync::OwnedMutexGuard, task::JoinHandle};
 
 pub(super) struct Pool<C: Link = Connection> {
@@ -166,7 +164,7 @@ impl<C: Link> Pool<C> {
 
     /// Metadata that every call has.
     #[inline]
-    pub(super) fn metadata(&self) -> crate::Metadata {
+    pub(super) fn metadata(&self) -> switchboard_wire::Metadata {
         self.options.metadata.0.clone()
     }
 
@@ -297,7 +295,7 @@ impl<C: Link> Pool<C> {
         let (address, options, owner) =
             (self.addresses[address].clone(), self.options.clone(), self.owner.clone());
         let aborter = self.options.aborter.clone();
-        let dialled = crate::runtime::spawn(async move {
+        let dialled = switchboard_core::runtime::spawn(async move {
             let _dialling = dialling;
             if let Some(aborter) = &options.aborter {
                 aborter.check()?;
@@ -309,7 +307,7 @@ impl<C: Link> Pool<C> {
             let (connection, task) =
                 opened.await.inspect_err(|status| slot.backoff().failed(status, options.backoff_max))?;
             let (at, max) = (slot.clone(), options.backoff_max);
-            let driven = crate::runtime::spawn(async move {
+            let driven = switchboard_core::runtime::spawn(async move {
                 // A server that accepts and closes without a response counts as failed.
                 match task.await {
                     ConnectionEnd::Silent(status) => at.backoff().failed(&status, max),
@@ -386,14 +384,19 @@ impl<C: Link> ConnectionSlot<C> {
 impl Backoff {
     fn failed(&mut self, status: &Status, max: Duration) {
         self.failures += 1;
-        self.until =
-            Some(crate::clock::after(crate::clock::now(), crate::backoff::pause(self.failures, max)));
+        self.until = Some(switchboard_core::clock::after(
+            switchboard_core::clock::now(),
+            switchboard_core::backoff::pause(self.failures, max),
+        ));
         self.last = Some(status.clone().with_retry(Retry::Safe));
     }
 
     /// The error of the last attempt, while the next one has to wait.
     fn pausing(&self) -> Option<Status> {
-        self.last.as_ref().filter(|_| self.until.is_some_and(|until| crate::clock::now() < until)).cloned()
+        self.last
+            .as_ref()
+            .filter(|_| self.until.is_some_and(|until| switchboard_core::clock::now() < until))
+            .cloned()
     }
 }
 

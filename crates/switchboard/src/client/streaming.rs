@@ -6,16 +6,16 @@ use super::{
     fleet, local,
     unary::{Response, response_of},
 };
-use crate::{
-    Codec, Receiver, Result, Sender, Status, call::RequestBody, compression::Packing, queue::Queue,
-    stream::Follow,
-};
 use bytes::Bytes;
 use std::{
     future::{Future, IntoFuture},
     pin::Pin,
     sync::Arc,
 };
+use switchboard_core::{
+    Receiver, Result, Sender, call::RequestBody, compression::Packing, queue::Queue, stream::Follow,
+};
+use switchboard_wire::{Codec, Status};
 
 /// Bytes of requests that a sender may queue before the connection takes them.
 const ROOM: usize = 64 << 10;
@@ -74,7 +74,7 @@ impl Begin {
                 return Box::pin(fleet::stream(shared, self, message, outbound)).await;
             }
             Some(ChannelKind::Local(local)) => {
-                let deadline = self.deadline(crate::clock::now());
+                let deadline = self.deadline(switchboard_core::clock::now());
                 let body = match (message, outbound) {
                     (Some(message), _) => RequestBody::One(message),
                     (None, outbound) => {
@@ -82,10 +82,10 @@ impl Begin {
                     }
                 };
                 let called = local.call(&mut self, body);
-                if self.method.kind() == crate::Kind::ClientStream {
+                if self.method.kind() == switchboard_wire::Kind::ClientStream {
                     // The handler replies after the requests, which the caller has yet to send.
                     let into = inbound.clone();
-                    crate::runtime::spawn(async move {
+                    switchboard_core::runtime::spawn(async move {
                         match called.await.and_then(response_of) {
                             Ok(response) => {
                                 into.set_head(response.head);

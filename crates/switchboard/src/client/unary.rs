@@ -6,14 +6,6 @@ use super::{
     connection::{Connection, Request, is_full},
     fleet::{self, AttemptLog, EndpointPermit, Explained, Explanation, First, Selection},
 };
-use crate::{
-    Codec, Compression, Metadata, Origin, Payload, Reply, Result, Status,
-    call::{ReplyBody, ReplyParts, RequestBody},
-    compression::{Message, Packing},
-    payload::Pieces,
-    reserved::EXPLAIN_REQUEST,
-    stream::check_reply,
-};
 use bytes::Bytes;
 use std::{
     cell::RefCell,
@@ -26,7 +18,18 @@ use std::{
     task::{Context, Poll, Waker},
     time::Instant,
 };
-use switchboard_wire::wire::{ClientCallId, Encoding};
+use switchboard_core::{
+    Compression, Payload, Reply, Result,
+    call::{ReplyBody, ReplyParts, RequestBody},
+    compression::{Message, Packing},
+    payload::Pieces,
+    reserved::EXPLAIN_REQUEST,
+    stream::check_reply,
+};
+use switchboard_wire::{
+    Codec, Metadata, Origin, Status,
+    wire::{ClientCallId, Encoding},
+};
 
 /// A unary call: set options, then await it.
 ///
@@ -116,15 +119,15 @@ impl<R> UnaryCall<R>
 where
     R: buffa::Message + buffa::HasMessageView + serde::Serialize + serde::de::DeserializeOwned,
 {
-    /// Leaves the reply encoded, to be [viewed](crate::Encoded::view) in place: a message with many strings is then
+    /// Leaves the reply encoded, to be [viewed](switchboard_core::Encoded::view) in place: a message with many strings is then
     /// read without an allocation.
     ///
     /// ```ignore
     /// let reply = client.query(&request).encoded().await?;
     /// let posts = reply.view()?;
     /// ```
-    pub fn encoded(self) -> UnaryCall<crate::Encoded<R>> {
-        UnaryCall { raw: self.raw, decode: crate::Encoded::received }
+    pub fn encoded(self) -> UnaryCall<switchboard_core::Encoded<R>> {
+        UnaryCall { raw: self.raw, decode: switchboard_core::Encoded::received }
     }
 }
 
@@ -621,7 +624,7 @@ impl Begin {
         let ChannelKind::Remote(pool) = &*channel.0 else {
             return Err(Status::internal("only native channels have native connections"));
         };
-        let deadline = self.deadline(crate::clock::now());
+        let deadline = self.deadline(switchboard_core::clock::now());
         let connection = match deadline {
             Some(deadline) if tokio::runtime::Handle::try_current().is_ok() => {
                 tokio::time::timeout_at(deadline.into(), pool.connection()).await.unwrap_or_else(|_| {
@@ -638,14 +641,14 @@ impl Begin {
     /// toward the timeout.
     #[cold]
     pub(super) async fn room(&mut self, connection: &Connection) -> Result<()> {
-        let deadline = self.deadline(crate::clock::now());
+        let deadline = self.deadline(switchboard_core::clock::now());
         match deadline {
             Some(deadline) if tokio::runtime::Handle::try_current().is_ok() => {
                 tokio::time::timeout_at(deadline.into(), connection.room()).await.map_err(|_| {
                     Status::deadline_exceeded(
                         "the server did not read the calls before this one within the call's deadline",
                     )
-                    .with_retry(crate::Retry::Safe)
+                    .with_retry(switchboard_wire::Retry::Safe)
                 })?;
             }
             _ => connection.room().await,
@@ -657,7 +660,7 @@ impl Begin {
     /// Sets the timeout to the time until `deadline`.
     pub(super) fn end_at(&mut self, deadline: Option<Instant>) {
         if let Some(deadline) = deadline {
-            self.timeout = Some(deadline.saturating_duration_since(crate::clock::now()));
+            self.timeout = Some(deadline.saturating_duration_since(switchboard_core::clock::now()));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Methods that a proxy calls by the names of its callers; these names are not interned.
 
 use super::ClientMethod;
-use crate::{Kind, MethodInfo, ServiceInfo};
+use switchboard_wire::{Kind, MethodInfo, ServiceInfo};
 
 static SERVICE: ServiceInfo = ServiceInfo {
     name: "*",
@@ -38,7 +38,7 @@ impl ClientMethod {
     /// The full name of the method, for a call with this metadata.
     #[cfg(feature = "http")]
     #[inline]
-    pub(crate) fn path_of<'a>(&self, metadata: &'a crate::Metadata) -> &'a str {
+    pub(crate) fn path_of<'a>(&self, metadata: &'a switchboard_wire::Metadata) -> &'a str {
         match metadata.undeclared_name() {
             Some(name) if self.is_undeclared() => name,
             _ => self.path,

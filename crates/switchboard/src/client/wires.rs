@@ -1,9 +1,9 @@
 //! The wire of a channel: the descriptor that its `wire=` option selects, with its options.
 
-use crate::{Result, Status};
 use std::sync::Arc;
+use switchboard_core::Result;
 use switchboard_wire::{
-    WireId,
+    Status, WireId,
     spec::{ClientSetup, ClientSupport, WireSpec},
 };
 
@@ -74,9 +74,11 @@ pub(super) fn names(is_usable: impl Fn(&WireSpec) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Call, Channel, ClientMethod, Codec, Kind, MethodInfo, Reply, Server, Service, ServiceInfo};
+    use crate::{Channel, ClientMethod, Server, StopOptions};
     use bytes::Bytes;
     use std::time::Duration;
+    use switchboard_core::{Call, Reply, Service};
+    use switchboard_wire::{Codec, Kind, MethodInfo, ServiceInfo};
 
     static INFO: ServiceInfo = ServiceInfo {
         name: "test.Mirror",
@@ -115,7 +117,7 @@ mod tests {
                 }
                 assert_eq!(running.stats().unknown_protocol, 0, "{wire}{options}");
                 drop(channel);
-                running.stop(Duration::ZERO, Duration::from_secs(60)).await;
+                running.stop(StopOptions::new().drain(Duration::ZERO).close(Duration::from_secs(60))).await;
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A call that waits in its handler, as the admin page and the end of a drain see it.
 
-use crate::Peer;
 use std::{sync::Arc, time::Instant};
+use switchboard_core::Peer;
 use switchboard_wire::{MethodId, WireId};
 
 /// Maximum number of calls shown per connection, or per worker for HTTP.

@@ -4,7 +4,6 @@ use super::{
     BoxFuture, Instance, Lease, Options, Registry, Snapshot, SnapshotSource, Watch, WatchState, cache, lease,
     settle::Settle,
 };
-use crate::{Code, Result, Status, backoff};
 use std::{
     collections::HashMap,
     convert::Infallible,
@@ -12,6 +11,8 @@ use std::{
     task::{Context, Waker},
     time::Duration,
 };
+use switchboard_core::{Result, backoff};
+use switchboard_wire::{Code, Status};
 use tokio::{
     sync::{Notify, watch},
     task::AbortHandle,
@@ -88,7 +89,7 @@ impl Discovery {
         // A source that needs no waiting, like a list or a file, publishes before the watch is returned. The task polls
         // the future again, so the no-op waker loses nothing.
         let _ = driving.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        let task = crate::runtime::spawn(driving).abort_handle();
+        let task = switchboard_core::runtime::spawn(driving).abort_handle();
         Arc::new(Following { feed, task })
     }
 
@@ -316,9 +317,13 @@ impl Feed {
         let pause = self.options.confirm_after;
         loop {
             let due = self.lock().settle.due();
-            match due.max(due.and(
-                last_reread.map(|last_reread| crate::clock::after(last_reread.into_std(), pause).into()),
-            )) {
+            match due.max(
+                due.and(
+                    last_reread.map(|last_reread| {
+                        switchboard_core::clock::after(last_reread.into_std(), pause).into()
+                    }),
+                ),
+            ) {
                 Some(at) => tokio::select! {
                     () = sleep_until(at) => return,
                     () = self.published.notified() => {}

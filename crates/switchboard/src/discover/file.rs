@@ -1,7 +1,6 @@
 //! A file that lists instances and is read again when it changes.
 
 use super::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry};
-use crate::{Code, Result, Status};
 use serde::Deserialize;
 use std::{
     convert::Infallible,
@@ -10,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+use switchboard_core::Result;
+use switchboard_wire::{Code, Status};
 use tokio::{task::spawn_blocking, time::sleep};
 
 /// Registry in a file of JSON or, with feature `toml` and a name that ends in `.toml`, of TOML. The file is read once a

@@ -1,13 +1,13 @@
 //! A list in memory: instances that the program knows, and a registry within one process.
 
 use super::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry};
-use crate::Result;
 use std::{
     collections::BTreeMap,
     convert::Infallible,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use switchboard_core::Result;
 use tokio::sync::watch;
 
 /// Instances that the program lists, and instances that it registers while it runs.
@@ -194,7 +194,7 @@ mod tests {
     async fn invalid_instances_are_rejected() {
         let list = Fixed::new([]);
         let rejected = list.register(Instance::new("a", "")).await.unwrap_err();
-        assert_eq!(rejected.code(), crate::Code::InvalidArgument);
+        assert_eq!(rejected.code(), switchboard_wire::Code::InvalidArgument);
         let lease = list.register(Instance::new("a", "tcp://h:1")).await.unwrap();
         let rejected = lease.replace(Instance::new("b", "tcp://h:1")).await.unwrap_err();
         assert!(rejected.message().contains("register that one"), "{rejected}");

@@ -1,11 +1,12 @@
 //! The content of registries: instances of a service, and the whole set of them at one moment.
 
-use crate::{Code, Result, Status};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
 };
+use switchboard_core::Result;
+use switchboard_wire::{Code, Status};
 
 /// One endpoint of a service.
 ///

@@ -1,8 +1,9 @@
 //! Leases: registrations that are renewed until their holder ends.
 
 use super::{Backend, Instance, Options, Registration};
-use crate::{Code, Result, Retry, Status, backoff};
 use std::{fmt, sync::Arc, time::Duration};
+use switchboard_core::{Result, backoff};
+use switchboard_wire::{Code, Retry, Status};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::AbortHandle,
@@ -111,7 +112,7 @@ pub(super) async fn register(
     let (id, service) = (instance.id.clone(), instance.service.clone());
     let keeper =
         Keeper { backend, instance, options: options.clone(), registration: Some(registration), is_held };
-    let task = crate::runtime::spawn(keeper.run(received)).abort_handle();
+    let task = switchboard_core::runtime::spawn(keeper.run(received)).abort_handle();
     Ok(Lease { id, service, commands, held, task })
 }
 

@@ -105,7 +105,10 @@ impl Settle {
 
     /// Time when the registry must be read again because instances are held back.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.held.values().min().map(|since| crate::clock::after(since.into_std(), self.confirm_after).into())
+        self.held
+            .values()
+            .min()
+            .map(|since| switchboard_core::clock::after(since.into_std(), self.confirm_after).into())
     }
 
     /// The ids that stay published although the registry lacks them.

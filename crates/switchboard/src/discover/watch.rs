@@ -1,8 +1,8 @@
 //! A watch: the newest snapshot of a service, and its quality.
 
 use super::{Snapshot, discovery::Following};
-use crate::Status;
 use std::{fmt, sync::Arc};
+use switchboard_wire::Status;
 use tokio::sync::watch;
 
 /// Follows one service; made by [`Registry::watch`](super::Registry::watch). Dropping it and its clones ends the watch.

@@ -1,17 +1,17 @@
 //! Table of the calls of one connection that did not finish in the turn that started them.
 
-use crate::{
-    Caller,
-    connection::{CallWaker, Wakes},
-    queue::{Items, Queue},
-    trace::Trace,
-};
+use crate::connection::{CallWaker, Wakes};
 use std::{
     collections::HashMap,
     pin::Pin,
     sync::Arc,
     task::Waker,
     time::{Duration, Instant},
+};
+use switchboard_core::{
+    Caller,
+    queue::{Items, Queue},
+    trace::Trace,
 };
 use switchboard_wire::{MethodId, wire::CallId};
 

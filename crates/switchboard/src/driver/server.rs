@@ -12,15 +12,10 @@ mod turns;
 
 use super::calls::{Calls, Stage};
 use crate::{
-    Metadata, Peer, Pusher, Status,
-    clock::after,
-    compression::Message,
     connection::{Flight, Pause, SHOWN_MAX, Wakes},
     dispatch::Dispatch,
     guard::BatchScope,
-    metrics::{ConnectionProtocol, Tally},
     net::{self, Io},
-    runtime,
     serving::{ServerState, going_away},
 };
 use bytes::BytesMut;
@@ -34,8 +29,15 @@ use std::{
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
+use switchboard_core::{
+    Peer, Pusher,
+    clock::after,
+    compression::Message,
+    metrics::{ConnectionProtocol, Tally},
+    runtime,
+};
 use switchboard_wire::{
-    Input, Limits, MethodId, Outbox, WireId,
+    Input, Limits, Metadata, MethodId, Outbox, Status, WireId,
     wire::{Encoding, Head, Opened, ServerEvent, ServerWire},
 };
 use tokio::{io::AsyncReadExt, sync::mpsc, time::Sleep};
@@ -61,7 +63,7 @@ pub(crate) struct Connection<W> {
     peer: Arc<Peer>,
     limits: Limits,
     /// Limits of the listener; `limits` is their part for the wire.
-    settings: Arc<crate::Limits>,
+    settings: Arc<switchboard_core::Limits>,
     /// Index of this worker's counters.
     shard: usize,
     /// Wire and protocol that the counters attribute calls and bytes to.
@@ -145,7 +147,7 @@ pub(crate) struct Accepted {
     pub(crate) input: BytesMut,
     pub(crate) peer: Peer,
     /// Limits of the listener.
-    pub(crate) settings: Arc<crate::Limits>,
+    pub(crate) settings: Arc<switchboard_core::Limits>,
     pub(crate) shared: Arc<ServerState>,
     pub(crate) wakes: Arc<Wakes>,
     /// Index of its worker's counters.
@@ -157,7 +159,7 @@ impl<W: ServerWire> Connection<W> {
     pub(crate) fn new(accepted: Accepted, wire: W) -> Connection<W> {
         let Accepted { io, input, mut peer, settings, shared, wakes, shard } = accepted;
         peer.pusher = wire.pushes().map(|limits| Pusher::new(wakes.clone().into(), &settings, limits));
-        let now = crate::clock::now();
+        let now = switchboard_core::clock::now();
         let counted = peer.wire.unwrap_or(WireId::NATIVE);
         let counted = (counted, ConnectionProtocol::of(counted));
         let mut limits = settings.wire();
@@ -216,7 +218,7 @@ impl<W: ServerWire> Connection<W> {
     /// connection lives.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         ready!(self.pause.poll(cx));
-        self.now = crate::clock::now();
+        self.now = switchboard_core::clock::now();
         self.turn_end = after(self.now, self.settings.connection_turn_max());
         self.take_woken(cx.waker());
         self.look();
@@ -396,7 +398,7 @@ impl<W: ServerWire> Connection<W> {
         match read {
             Poll::Pending => Read::Blocked,
             Poll::Ready(Ok(n)) if n > 0 => {
-                self.now = crate::clock::now();
+                self.now = switchboard_core::clock::now();
                 self.last_read = self.now;
                 self.shared.metrics.received(self.shard, self.counted.1, n);
                 self.pinged = None;
@@ -459,7 +461,7 @@ impl<W: ServerWire> Connection<W> {
         self.unclocked = 0;
         match self.clock_batch {
             Some(_) => self.close_clock_batch(),
-            None => self.now = crate::clock::now(),
+            None => self.now = switchboard_core::clock::now(),
         }
     }
 

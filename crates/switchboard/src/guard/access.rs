@@ -1,8 +1,8 @@
 //! Access rules: allowed networks, and rules by method.
 
-use crate::pattern;
-use crate::{Caller, Error, Peer, Result, Status};
 use std::{fmt, net::IpAddr, str::FromStr};
+use switchboard_core::{Caller, Error, Peer, Result, pattern};
+use switchboard_wire::Status;
 
 /// Name of the OpenAPI document in rules and signatures.
 pub(crate) const OPENAPI: &str = "openapi.json";

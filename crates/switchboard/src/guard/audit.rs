@@ -23,7 +23,7 @@ struct Lines {
 /// Requests an audit line. Returns `None` and counts the line as suppressed if the rate is exceeded;
 /// otherwise returns the number of lines suppressed since the last one, if any.
 pub(super) fn line() -> Option<Option<u64>> {
-    LINES.take(crate::clock::now_ns())
+    LINES.take(switchboard_core::clock::now_ns())
 }
 
 impl Lines {

@@ -9,7 +9,6 @@ pub use auto::AutoLimit;
 pub use gradient::GradientLimit;
 
 use super::fair::Load;
-use crate::{Flag, Result, Retry, Status};
 use auto::Auto;
 use gradient::Gradient;
 use std::{
@@ -20,6 +19,8 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use switchboard_core::{Flag, Result};
+use switchboard_wire::{Retry, Status};
 
 /// Limit on concurrent calls; calls above it are rejected before they start, see
 /// [`Server::concurrency`](crate::Server::concurrency).
@@ -30,7 +31,7 @@ pub enum Concurrency {
     Auto(AutoLimit),
     /// A fixed limit of at least one.
     Fixed(u32),
-    /// Reads the limit from a [flag](crate::Flag) on each call; 0 is no limit. Calls are counted in any case,
+    /// Reads the limit from a [flag](switchboard_core::Flag) on each call; 0 is no limit. Calls are counted in any case,
     /// so that a limit set while they run takes effect at once.
     Flag(Flag),
     /// Adapts so that latency stays near its lowest value.
@@ -184,7 +185,7 @@ impl Limiter {
             },
             refused: AtomicU64::new(0),
             took_ns: AtomicU64::new(0),
-            began: crate::clock::now(),
+            began: switchboard_core::clock::now(),
             stride: AtomicU32::new(if times_all { 1 } else { TIMED }),
             learner: adaptive
                 .map(|adaptive| Mutex::new(Learner { adaptive, samples: 0, counted: Duration::ZERO })),
@@ -252,7 +253,7 @@ impl Limiter {
     pub(super) fn check_time(&self, deadline: Option<Instant>) -> Result<()> {
         let Some(deadline) = deadline else { return Ok(()) };
         let took = Duration::from_nanos(self.took_ns.load(Ordering::Relaxed));
-        let left = deadline.saturating_duration_since(crate::clock::now());
+        let left = deadline.saturating_duration_since(switchboard_core::clock::now());
         if left > took || in_flight(self.calls.load(Ordering::Relaxed)) == 0 {
             return Ok(());
         }
@@ -380,7 +381,7 @@ impl fmt::Debug for Limiter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Code;
+    use switchboard_wire::Code;
 
     fn ended(limiter: &Limiter, sample: Option<Timed>) {
         limiter.leave();
@@ -390,7 +391,7 @@ mod tests {
     #[test]
     fn permits_are_released() {
         let limiter = Limiter::new("server".into(), &2.into());
-        let now = crate::clock::now();
+        let now = switchboard_core::clock::now();
         assert!(limiter.enter().unwrap(), "the first is timed");
         assert!(!limiter.enter().unwrap());
         let status = limiter.enter().unwrap_err();
@@ -410,10 +411,10 @@ mod tests {
     #[test]
     fn call_without_the_time_that_calls_take_is_refused_while_others_run() {
         let limiter = Limiter::new("method a.B/C".into(), &Concurrency::in_time(10));
-        let began = crate::clock::now();
+        let began = switchboard_core::clock::now();
         let ms = Duration::from_millis;
         let took_ms = |took, outcome| Some(Timed { began, ended: began + ms(took), outcome });
-        let check = |left| limiter.check_time(Some(crate::clock::now() + ms(left)));
+        let check = |left| limiter.check_time(Some(switchboard_core::clock::now() + ms(left)));
         assert!(limiter.enter().unwrap(), "all are timed");
         check(1).expect("no durations are measured yet");
         assert!(limiter.enter().unwrap());

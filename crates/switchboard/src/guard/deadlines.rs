@@ -1,8 +1,7 @@
 //! Upper bounds of call deadlines, independent of the callers' deadlines.
 
-use crate::pattern;
-use crate::{Error, Flag};
 use std::time::{Duration, Instant};
+use switchboard_core::{Error, Flag, pattern};
 use switchboard_wire::{MethodId, MethodTable};
 
 /// Maximum deadlines by method; empty if none are configured.

@@ -5,14 +5,11 @@
 //! full description.
 
 use super::{Guarding, Later, access::Check, admit_wire, hinted, unknown::UnknownRules};
-use crate::{
-    Call, Caller, Codec, Cx, Metadata, Peer, Result, Status,
-    auth::{Checked, Credentials, unauthenticated},
-    call::RequestBody,
-};
+use crate::auth::{Checked, Credentials, unauthenticated};
 use bytes::Bytes;
 use std::sync::Arc;
-use switchboard_wire::{Kind, MethodId, MethodInfo, MethodTable, ServiceInfo};
+use switchboard_core::{Call, Caller, Cx, Peer, Result, call::RequestBody};
+use switchboard_wire::{Codec, Kind, Metadata, MethodId, MethodInfo, MethodTable, ServiceInfo, Status};
 
 /// Pseudo service of the descriptions, for authentication.
 static DISCOVERY: ServiceInfo = ServiceInfo {

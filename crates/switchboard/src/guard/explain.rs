@@ -7,11 +7,12 @@
 //! `switchboard.Limits/Explain` admits; without such a rule it is never sent.
 
 use super::{Chain, Permit, access::Check};
-use crate::{
-    Call, Cx, Reply, Result, Status,
+use std::{fmt::Write, time::Instant};
+use switchboard_core::{
+    Call, Cx, Reply, Result,
     reserved::{EXPLAIN_REQUEST, LIMITS_REPORT},
 };
-use std::{fmt::Write, time::Instant};
+use switchboard_wire::Status;
 
 /// The report on one call.
 pub(crate) struct LimitsReport {
@@ -43,7 +44,7 @@ impl Chain {
         });
         let waiting = self.queue.iter().map(|queue| format!("fair queue {} waiting", queue.len()));
         let text = rates.chain(limits).chain(waiting).collect::<Vec<_>>().join(", ");
-        LimitsReport { text, came: crate::clock::now(), is_allowed: false }
+        LimitsReport { text, came: switchboard_core::clock::now(), is_allowed: false }
     }
 }
 
@@ -51,7 +52,7 @@ impl LimitsReport {
     /// Adds the decision of the guards.
     pub(crate) fn decided(&mut self, chain: &Chain, cx: &Cx, admitted: &Result<Permit<'_>>) {
         self.is_allowed = chain.may_explain(cx);
-        let waited = crate::clock::since(self.came).as_secs_f64() * 1e3;
+        let waited = switchboard_core::clock::since(self.came).as_secs_f64() * 1e3;
         let word = if admitted.is_ok() { "admitted" } else { "refused" };
         let text = if self.text.is_empty() { "no limits" } else { &self.text };
         let mut report = format!("{text}; {word} after {waited:.1} ms");

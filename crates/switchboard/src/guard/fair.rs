@@ -9,7 +9,6 @@ mod simulation;
 mod turns;
 
 use super::{concurrency::Limiter, key::Key};
-use crate::{Cx, Result, Retry, Status};
 use foldhash::quality::RandomState;
 use line::Line;
 pub(super) use permits::Load;
@@ -23,6 +22,8 @@ use std::{
     task::{Poll, Waker},
     time::Duration,
 };
+use switchboard_core::{Cx, Result};
+use switchboard_wire::{Retry, Status};
 use turns::{LEVELS, Pushed};
 
 /// Fair queue before the server's concurrency limit, see [`Server::fair`](crate::Server::fair).
@@ -57,7 +58,7 @@ impl Fair {
         Fair { key, shares: Vec::new(), waiting_max: 100, waiting_total: 10_000, wait_max }
     }
 
-    /// Uses each authenticated [caller](crate::Cx::caller) as a tenant; calls without a caller form one more
+    /// Uses each authenticated [caller](switchboard_core::Cx::caller) as a tenant; calls without a caller form one more
     /// tenant.
     pub fn by_caller() -> Fair {
         Fair::new(Key::Caller)
@@ -188,7 +189,7 @@ impl Queue {
     fn line_up(&self, tenant: u64, share: u32, level: usize) -> Result<FairAdmission<'_>> {
         let mut state = self.lock();
         let load = self.limiter.load();
-        if state.line.passes(tenant, share, crate::clock::now(), load)
+        if state.line.passes(tenant, share, switchboard_core::clock::now(), load)
             && let Some(timed) = self.limiter.try_enter()
         {
             state.line.take(tenant, share, load.limit);

@@ -1,7 +1,7 @@
 //! Hooks of the application for the start and the end of connections.
 
-use crate::{Peer, Result};
 use std::sync::Arc;
+use switchboard_core::{Peer, Result};
 
 pub(crate) type OnConnect = Box<dyn Fn(&Peer) -> Result<()> + Send + Sync>;
 pub(crate) type OnDisconnect = Box<dyn Fn(&Peer) + Send + Sync>;

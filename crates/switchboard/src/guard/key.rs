@@ -1,11 +1,11 @@
 //! Keys that group calls for rates and fair queueing.
 
-use crate::Cx;
 use foldhash::quality::RandomState;
 use std::{
     hash::{BuildHasher, Hasher},
     net::IpAddr,
 };
+use switchboard_core::Cx;
 
 #[derive(Clone, Debug)]
 pub(super) enum Key {

@@ -1,17 +1,17 @@
 //! Permits that a call holds while it runs, released on any outcome.
 
 use super::{Chain, batch, concurrency::Timed, fair::FairPermit};
-use crate::{
-    Reply, Result,
-    compression::Message,
-    layer::{DetachPermits, DetachedPermits},
-    queue::{Items, Passing},
-};
 use std::{
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Instant,
+};
+use switchboard_core::{
+    Reply, Result,
+    compression::Message,
+    layer::{DetachPermits, DetachedPermits},
+    queue::{Items, Passing},
 };
 
 /// Permits of a call in all limits that apply to it.
@@ -41,7 +41,7 @@ impl<'a> Permit<'a> {
     pub(super) fn entered_all(&mut self, timed: bool) {
         if let Some(held) = &mut self.held {
             held.entered = held.chain.method(held.method).limiters.len() as u16;
-            held.began = timed.then(crate::clock::now);
+            held.began = timed.then(switchboard_core::clock::now);
         }
     }
 
@@ -55,7 +55,7 @@ impl<'a> Permit<'a> {
             held.entered += 1;
         }
         if timed && held.began.is_none() {
-            held.began = Some(crate::clock::now());
+            held.began = Some(switchboard_core::clock::now());
         }
         Ok(())
     }
@@ -64,7 +64,7 @@ impl<'a> Permit<'a> {
     pub(super) fn entered(&mut self, permit: FairPermit) {
         if let Some(held) = &mut self.held {
             held.entered = 1;
-            held.began = permit.timed.then(crate::clock::now);
+            held.began = permit.timed.then(switchboard_core::clock::now);
             held.tenant = permit.tenant;
         }
     }
@@ -86,9 +86,23 @@ impl<'a> Permit<'a> {
     }
 }
 
-impl DetachPermits for Mutex<Permit<'_>> {
+/// Permits of a call within its layers. The lock is never contended: it lets a layer take the permits through a shared
+/// reference.
+pub(super) struct LayeredPermit<'a>(Mutex<Permit<'a>>);
+
+impl<'a> LayeredPermit<'a> {
+    pub(super) fn new(permit: Permit<'a>) -> LayeredPermit<'a> {
+        LayeredPermit(Mutex::new(permit))
+    }
+
+    pub(super) fn into_inner(self) -> Permit<'a> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DetachPermits for LayeredPermit<'_> {
     fn take(&self) -> Option<Box<dyn DetachedPermits>> {
-        let held = self.lock().unwrap_or_else(PoisonError::into_inner).held.take();
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner).held.take();
         let held = held.filter(|held| held.entered > 0)?;
         Some(Box::new(Detached(held.owned())))
     }
@@ -129,7 +143,8 @@ impl<C: std::borrow::Borrow<Arc<Chain>>> Held<C> {
     /// Releases the permits, then passes the duration to the limits: a panic in a limit loses no permit.
     /// `outcome` states whether the call succeeded; `None` if it was canceled.
     fn leave(&mut self, outcome: Option<bool>) {
-        let sample = self.began.take().map(|began| Timed { began, ended: crate::clock::now(), outcome });
+        let sample =
+            self.began.take().map(|began| Timed { began, ended: switchboard_core::clock::now(), outcome });
         // The drop must not release it again.
         let entered = usize::from(std::mem::take(&mut self.entered));
         let chain = self.chain.borrow();

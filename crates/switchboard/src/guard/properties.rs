@@ -5,17 +5,17 @@ use super::{
     Admission, BatchScope, Chain, Concurrency, Fair, Guarding, Guards, Permit, Rate,
     concurrency::{Adaptive, Limiter, Sample},
 };
-use crate::{
-    Call, Codec, Cx, Kind, Metadata, MethodInfo, Peer, Reply, Result, ServiceInfo, Status,
-    call::{ReplyBody, ReplyParts, RequestBody},
-};
 use bytes::Bytes;
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
-use switchboard_wire::MethodTable;
+use switchboard_core::{
+    Call, Cx, Peer, Reply, Result,
+    call::{ReplyBody, ReplyParts, RequestBody},
+};
+use switchboard_wire::{Codec, Kind, Metadata, MethodInfo, MethodTable, ServiceInfo, Status};
 
 static METHODS: [MethodInfo; 2] = [MethodInfo::new("One", Kind::Unary), MethodInfo::new("Two", Kind::Unary)];
 static SERVICE: ServiceInfo = ServiceInfo { name: "test.Guarded", methods: &METHODS, descriptor: &[] };
@@ -108,19 +108,7 @@ fn pattern(method: Option<u16>) -> String {
 }
 
 fn peer() -> Arc<Peer> {
-    Arc::new(Peer {
-        wire: Some(switchboard_wire::WireId::LOCAL),
-        address: "local".into(),
-        socket: None,
-        identity: None,
-        wires: switchboard_wire::WireSet::ALL,
-        counts: None,
-        tally: None,
-        connection: 0,
-        pusher: None,
-        strict_fields: false,
-        memory: None,
-    })
+    Arc::new(Peer::without_connection(switchboard_wire::WireId::LOCAL, "local".into()))
 }
 
 fn build(guards: Guards) -> Guarding {

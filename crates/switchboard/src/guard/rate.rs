@@ -5,7 +5,6 @@
 mod buckets;
 
 use super::key::Key;
-use crate::{Call, Error, Flag, Result, Retry, Status};
 use buckets::{Buckets, Want};
 use foldhash::quality::RandomState;
 use std::{
@@ -13,6 +12,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
+use switchboard_core::{Call, Error, Flag, Result};
+use switchboard_wire::{Retry, Status};
 
 /// A rate of calls, see [`Server::rate`](crate::Server::rate).
 ///
@@ -70,7 +71,7 @@ impl Rate {
         self
     }
 
-    /// Counts the calls of each authenticated [caller](crate::Cx::caller) separately, and those without a
+    /// Counts the calls of each authenticated [caller](switchboard_core::Cx::caller) separately, and those without a
     /// caller together.
     pub fn by_caller(mut self) -> Rate {
         self.key = Key::Caller;
@@ -149,7 +150,7 @@ impl Limit {
             ahead,
             buckets: Buckets::new(keys),
             secret: RandomState::default(),
-            began: crate::clock::now(),
+            began: switchboard_core::clock::now(),
             refused: AtomicU64::new(0),
             rate,
         })

@@ -6,13 +6,6 @@
 
 mod store;
 
-use crate::{
-    Call, Code, Kind, Layer, Metadata, Next, Reply, Result, Retry, Status,
-    call::{ReplyBody, ReplyParts, RequestBody},
-    context,
-    layer::BoxFuture,
-    reserved::IDEMPOTENCY_KEY,
-};
 use bytes::Bytes;
 use std::{
     future::poll_fn,
@@ -21,6 +14,14 @@ use std::{
     time::Duration,
 };
 use store::{KeyLookup, Store};
+use switchboard_core::{
+    Call, Layer, Next, Reply, Result,
+    call::{ReplyBody, ReplyParts, RequestBody},
+    context,
+    layer::BoxFuture,
+    reserved::IDEMPOTENCY_KEY,
+};
+use switchboard_wire::{Code, Kind, Metadata, Retry, Status};
 
 /// Stores responses of the selected methods, see [`Server::result_cache`](crate::Server::result_cache).
 ///
@@ -116,12 +117,12 @@ impl Keeper {
         let request = self.seeds.hash_one((call.codec(), &message[..]));
         let key = self.key(&call, &key);
         loop {
-            match self.store.begin(&key, request, crate::clock::now()) {
+            match self.store.begin(&key, request, switchboard_core::clock::now()) {
                 KeyLookup::First(running) => {
                     let (deadline, trace) = (call.cx().deadline(), call.cx().shared_trace());
                     let mut work = next.detached(call);
                     // A canceled call must not stop the work half way.
-                    let work = crate::runtime::spawn(async move {
+                    let work = switchboard_core::runtime::spawn(async move {
                         let poll = |cx: &mut std::task::Context<'_>| {
                             context::scope(deadline, trace.as_ref(), || work.as_mut().poll(cx))
                         };

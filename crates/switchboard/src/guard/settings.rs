@@ -12,13 +12,9 @@ use super::{
     results::Keeper,
     unknown::UnknownRules,
 };
-use crate::{
-    Error, Flag, Peer, Result,
-    auth::{Accepted, Auth},
-    layer::Layer,
-    pattern,
-};
+use crate::auth::{Accepted, Auth};
 use std::{net::IpAddr, sync::Arc, time::Duration};
+use switchboard_core::{Error, Flag, Peer, Result, layer::Layer, pattern};
 use switchboard_wire::{MethodId, MethodTable, WireSet};
 
 /// Name in rules for the response to `switchboard-explain`.

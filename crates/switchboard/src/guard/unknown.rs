@@ -1,9 +1,9 @@
 //! Calls of unknown methods pass the guards, so that callers without credentials cannot find out which methods exist.
 
 use super::{Chain, Guarding, Rule, access::Check};
-use crate::{Call, Error, Reply, Result, Service, Status};
 use std::sync::Arc;
-use switchboard_wire::{Kind, MethodId, MethodInfo, MethodTable, Params, ServiceInfo};
+use switchboard_core::{Call, Error, Reply, Result, Service};
+use switchboard_wire::{Kind, MethodId, MethodInfo, MethodTable, Params, ServiceInfo, Status};
 
 static INFO: ServiceInfo = ServiceInfo {
     name: "*",

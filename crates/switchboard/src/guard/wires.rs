@@ -1,7 +1,7 @@
 //! Calls on wires that a listener has not enabled.
 
-use crate::{Result, Status};
-use switchboard_wire::{WireId, WireSet};
+use switchboard_core::Result;
+use switchboard_wire::{Status, WireId, WireSet};
 
 /// # Errors
 /// `Unimplemented` for a call on a wire that is not in `enabled`.

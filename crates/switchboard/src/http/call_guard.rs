@@ -4,17 +4,7 @@ use super::{
     connection_memory::{ConnectionMemory, MemoryCharge},
     dispatch::late,
 };
-use crate::{
-    Caller, Code, Kind, Peer, Result, Retry, Status,
-    access::{Busy, CallerWatch, Entry},
-    connection::Flight,
-    context,
-    http::HttpState,
-    memory::Pressure,
-    metrics::{Ended, Tally},
-    serving::going_away,
-    trace::Trace,
-};
+use crate::{connection::Flight, http::HttpState, serving::going_away};
 use std::{
     future::Future,
     pin::Pin,
@@ -22,7 +12,15 @@ use std::{
     task::{Context, Waker},
     time::{Duration, Instant},
 };
-use switchboard_wire::{MethodId, WireId};
+use switchboard_core::{
+    Caller, Peer, Result,
+    access::{Busy, CallerWatch, Entry},
+    context,
+    memory::Pressure,
+    metrics::{Ended, Tally},
+    trace::Trace,
+};
+use switchboard_wire::{Code, Kind, MethodId, Retry, Status, WireId};
 use tokio::time::Sleep;
 
 /// Counts one call. If it is dropped before the call ends, the call counts as canceled, or as late if its deadline has
@@ -71,7 +69,7 @@ impl CallGuard {
         request: usize,
     ) -> Result<CallGuard> {
         let shared = connection_memory.shared();
-        let (began, requested) = (crate::clock::now(), deadline);
+        let (began, requested) = (switchboard_core::clock::now(), deadline);
         let deadline = shared.guarding.deadlines.cap(method, began, deadline);
         let alarm = deadline.filter(|_| deadline != requested);
         let alarm = alarm.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into())));
@@ -186,14 +184,14 @@ impl CallGuard {
     pub(super) fn poll<T>(&mut self, poll: impl FnOnce() -> T) -> T {
         let access = &self.shared().access;
         let is_watched = self.caller.is_none() && access.is_on();
-        let began = (self.is_stream() && access.times_all()).then(crate::clock::now);
+        let began = (self.is_stream() && access.times_all()).then(switchboard_core::clock::now);
         let watch = CallerWatch::begin(is_watched);
         let polled = context::scope(self.deadline, self.trace.as_ref(), poll);
         if let Some(caller) = watch.and_then(CallerWatch::end) {
             self.caller = Some(caller);
         }
         if let Some(began) = began {
-            self.longest_turn = self.longest_turn.max(crate::clock::since(began));
+            self.longest_turn = self.longest_turn.max(switchboard_core::clock::since(began));
         }
         polled
     }
@@ -222,17 +220,17 @@ impl CallGuard {
 
     /// Returns whether the deadline has passed.
     fn is_late(&self) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= crate::clock::now())
+        self.deadline.is_some_and(|deadline| deadline <= switchboard_core::clock::now())
     }
 
     /// Counts a message of the request.
     pub(super) fn received(&mut self, bytes: usize) {
         self.received += bytes as u64;
         if self.waited.is_none() && self.is_stream() && self.shared().access.times_all() {
-            self.last_request = crate::clock::now();
+            self.last_request = switchboard_core::clock::now();
         }
         if let Some(counts) = &self.peer.counts {
-            counts.received(1, crate::clock::now());
+            counts.received(1, switchboard_core::clock::now());
         }
     }
 
@@ -240,10 +238,10 @@ impl CallGuard {
     pub(super) fn sent(&mut self, bytes: usize) {
         self.sent += bytes as u64;
         if self.waited.is_none() && self.is_stream() && self.shared().access.times_all() {
-            self.waited = Some(crate::clock::since(self.last_request));
+            self.waited = Some(switchboard_core::clock::since(self.last_request));
         }
         if let Some(counts) = &self.peer.counts {
-            counts.sent(1, crate::clock::now());
+            counts.sent(1, switchboard_core::clock::now());
         }
     }
 
@@ -258,7 +256,7 @@ impl CallGuard {
     fn record(&mut self, code: Code) {
         if !self.ended {
             self.ended = true;
-            let took = crate::clock::since(self.began);
+            let took = switchboard_core::clock::since(self.began);
             let ended = Ended { calls: 1, code, took, received: self.received, sent: self.sent };
             self.shared().metrics.record(self.shard, self.wire, self.method, &ended);
             if let Some(counts) = &self.peer.tally {
@@ -270,7 +268,8 @@ impl CallGuard {
                 let busy = match self.is_stream() {
                     false => Busy::Call(took),
                     true => {
-                        let waited = self.waited.unwrap_or_else(|| crate::clock::since(self.last_request));
+                        let waited =
+                            self.waited.unwrap_or_else(|| switchboard_core::clock::since(self.last_request));
                         Busy::Stream(waited.max(self.longest_turn))
                     }
                 };

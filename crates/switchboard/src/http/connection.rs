@@ -22,9 +22,8 @@ use super::{
     websocket::{self, Upgrades},
 };
 use crate::{
-    Code, Kind, Limit, Limits, Peer, clock, connection::Aging, driver::Accepted, guard::admit_wire,
-    http::HttpState, http_fields::grpc_web_text::Text, metrics::ConnectionProtocol, net::Io, runtime,
-    serving::Drain,
+    connection::Aging, driver::Accepted, guard::admit_wire, http::HttpState,
+    http_fields::grpc_web_text::Text, net::Io, serving::Drain,
 };
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -46,7 +45,8 @@ use std::{
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
-use switchboard_wire::{WireId, WireSet};
+use switchboard_core::{Limit, Limits, Peer, clock, metrics::ConnectionProtocol, runtime};
+use switchboard_wire::{Code, Kind, WireId, WireSet};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::watch,
@@ -603,7 +603,7 @@ impl AsyncRead for Prefixed {
             }
             ready!(read)?;
             if into.filled().len() > before {
-                let now = crate::clock::now();
+                let now = switchboard_core::clock::now();
                 runtime::traffic(now);
                 self.turn.read(now);
                 self.took(&into.filled()[before..], now);
@@ -612,7 +612,7 @@ impl AsyncRead for Prefixed {
             let count = self.first.len().min(into.remaining());
             into.put_slice(&self.first[..count]);
             self.first.advance(count);
-            self.took(&into.filled()[before..], crate::clock::now());
+            self.took(&into.filled()[before..], switchboard_core::clock::now());
             if self.first.is_empty() {
                 self.first = BytesMut::new();
             }

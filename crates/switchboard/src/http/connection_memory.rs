@@ -12,13 +12,7 @@
 //! connection still reads a little from time to time, because window updates and cancellations of the peer arrive
 //! there.
 
-use crate::{
-    Status,
-    connection::Wakes,
-    http::HttpState,
-    memory::{LARGE, PAUSE, Pressure, Restrictions},
-    serving::going_away,
-};
+use crate::{connection::Wakes, http::HttpState, serving::going_away};
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -31,7 +25,8 @@ use std::{
     },
     task::{Context, Poll, Waker, ready},
 };
-use switchboard_wire::MethodId;
+use switchboard_core::memory::{LARGE, PAUSE, Pressure, Restrictions};
+use switchboard_wire::{MethodId, Status};
 use tokio::time::Sleep;
 
 /// Smaller changes are not reported, and smaller pieces are counted together with later ones.

@@ -2,10 +2,10 @@
 
 use super::status_text::reword;
 pub(super) use crate::http_fields::{BASE64, MetadataLimits, headers, metadata};
-use crate::{Code, Metadata, Retry, Status};
 use ::http::{HeaderName, HeaderValue};
 use base64::Engine;
 use connectrpc::{ConnectError, ErrorCode, ErrorDetail};
+use switchboard_wire::{Code, Metadata, Retry, Status};
 
 /// Milliseconds after which a caller may retry, as gRPC defines it (gRFC A6).
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
@@ -56,7 +56,7 @@ pub(super) fn status(error: &ConnectError) -> Status {
         Some(Ok(ours)) => ours,
         _ => text,
     };
-    Status::new(code, text).with_origin(crate::Origin::Peer)
+    Status::new(code, text).with_origin(switchboard_wire::Origin::Peer)
 }
 
 fn code(code: Code) -> ErrorCode {

@@ -9,11 +9,12 @@
 //! older ones for POST.
 
 use super::rest::Failure;
-use crate::{Cors, Status};
+use crate::Cors;
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode,
     header::{CONTENT_TYPE, HOST, ORIGIN},
 };
+use switchboard_wire::Status;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const X_REQUESTED_WITH: HeaderName = HeaderName::from_static("x-requested-with");

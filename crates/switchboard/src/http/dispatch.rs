@@ -12,12 +12,7 @@ use super::{
     requests::Requests,
     trailers::Trailers,
 };
-use crate::{
-    Call, Code, Codec, Cx, Idempotency, Kind, Limit, Limits, Metadata, Peer, Reply, Result, Status,
-    call::{ReplyBody, ReplyMetadata, ReplyParts, RequestBody},
-    guard::Visible,
-    http::HttpState,
-};
+use crate::{guard::Visible, http::HttpState};
 use ::http::HeaderMap;
 use bytes::Bytes;
 use connectrpc::{
@@ -31,7 +26,11 @@ use std::{
     task::Poll,
     time::Duration,
 };
-use switchboard_wire::{Found, MethodId, WireId};
+use switchboard_core::{
+    Call, Cx, Limit, Limits, Peer, Reply, Result,
+    call::{ReplyBody, ReplyMetadata, ReplyParts, RequestBody},
+};
+use switchboard_wire::{Code, Codec, Found, Idempotency, Kind, Metadata, MethodId, Status, WireId};
 
 /// The services of a server as one connection calls them.
 #[derive(Clone)]
@@ -70,7 +69,7 @@ impl Dispatch {
         shard: usize,
     ) -> Dispatch {
         let shared = connection_memory.shared().clone();
-        let speaks = |wire| Arc::new(Peer { wire: Some(wire), ..peer.clone() });
+        let speaks = |wire| Arc::new(peer.on_wire(Some(wire)));
         Dispatch {
             standard: Standard::of(&shared).clone(),
             shared,
@@ -268,7 +267,7 @@ impl Dispatch {
                 // Zero bytes are a valid protobuf message but not valid JSON.
                 let empty: &[u8] = if call.codec == Codec::Json { b"{}" } else { b"" };
                 let handler = self.call(call, body, requests);
-                crate::runtime::spawn(async move {
+                switchboard_core::runtime::spawn(async move {
                     // A one-way call has no reply; the call guard has recorded the outcome.
                     let result = match late {
                         None => handler.await,

@@ -12,12 +12,13 @@
 //! Addresses, `localhost` and names below it belong to no domain and always pass.
 
 use super::rest::Failure;
-use crate::{Peer, Status};
 use ::http::{
     HeaderMap, HeaderName, Request, StatusCode,
     header::{ACCEPT_LANGUAGE, HOST, ORIGIN, REFERER, USER_AGENT},
 };
 use std::net::IpAddr;
+use switchboard_core::Peer;
+use switchboard_wire::Status;
 
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

@@ -10,14 +10,18 @@ use super::{
     timeout,
     unary_call::{self, Handler, UnaryCall, notify},
 };
-use crate::{Codec, Kind, Limit, Limits, Metadata, Peer, Result, Status, guard::admit_wire, http::HttpState};
+use crate::{guard::admit_wire, http::HttpState};
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE},
 };
 use bytes::Bytes;
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
-use switchboard_wire::jsonrpc::{self, BatchResponse, Body, ErrorObject};
+use switchboard_core::{Limit, Limits, Peer, Result};
+use switchboard_wire::{
+    Codec, Kind, Metadata, Status,
+    jsonrpc::{self, BatchResponse, Body, ErrorObject},
+};
 
 /// Paths of JSON-RPC; the path of a method has two parts.
 const PATHS: [&str; 2] = ["/", "/rpc"];
@@ -69,7 +73,7 @@ impl JsonRpc {
             shared: connection_memory.shared().clone(),
             connection_memory: connection_memory.clone(),
             shard,
-            peer: Arc::new(Peer { wire: Some(switchboard_wire::WireId::JSON_RPC), ..peer.clone() }),
+            peer: Arc::new(peer.on_wire(Some(switchboard_wire::WireId::JSON_RPC))),
             metadata: Arc::new(MetadataLimits::new(limits)),
             message_bytes_max: limits.get(Limit::MessageBytesMax) as u32,
         }
@@ -112,8 +116,8 @@ impl JsonRpc {
             }
             self.metadata.check(&metadata)?;
         }
-        let deadline =
-            timeout::read(headers)?.map(|timeout| crate::clock::after(crate::clock::now(), timeout));
+        let deadline = timeout::read(headers)?
+            .map(|timeout| switchboard_core::clock::after(switchboard_core::clock::now(), timeout));
         Ok(Common { metadata, deadline })
     }
 

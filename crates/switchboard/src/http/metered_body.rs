@@ -1,7 +1,6 @@
 //! The body of a request from hyper, counted as held memory from its arrival until its end.
 
 use super::connection_memory::{BodyCharge, ConnectionMemory};
-use crate::Status;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -12,6 +11,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll, Waker, ready},
 };
+use switchboard_wire::Status;
 
 /// The body of a request. Bytes that were read from it count as waiting for the rest, unless its reader reports fewer.
 pub(super) struct MeteredBody {

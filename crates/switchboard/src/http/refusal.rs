@@ -4,7 +4,7 @@
 //! do not list the available ones.
 
 use super::{Standard, convert, decoded_body::DecodedBody};
-use crate::{Kind, Metadata, Status, http::HttpState};
+use crate::http::HttpState;
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use connectrpc::{ConnectRpcBody, Dispatcher, Protocol};
 use http_body::Body;
 use std::{future::poll_fn, pin::Pin, time::Duration};
-use switchboard_wire::MethodId;
+use switchboard_wire::{Kind, Metadata, MethodId, Status};
 
 const CONNECT_CONTENT_ENCODING: HeaderName = HeaderName::from_static("connect-content-encoding");
 const ACCEPT_POST: HeaderName = HeaderName::from_static("accept-post");
@@ -153,7 +153,7 @@ fn encoding(protocol: Protocol, headers: &HeaderMap) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Code;
+    use switchboard_wire::Code;
 
     fn check(protocol: Protocol, value: &'static str) -> Option<Code> {
         let mut headers = HeaderMap::new();

@@ -3,7 +3,6 @@
 use super::{
     call_guard::CallGuard, connection_memory::Pause, convert, requests::Requests, trailers::Trailers,
 };
-use crate::{Code, Metadata, Result, Status, compression::Message, queue::Items};
 use bytes::Bytes;
 use connectrpc::{ConnectError, EncodedBody, EncodedStream, Protocol, Response};
 use futures_core::Stream;
@@ -16,6 +15,8 @@ use std::{
     task::{Context, Poll, ready},
     time::Duration,
 };
+use switchboard_core::{Result, compression::Message, queue::Items};
+use switchboard_wire::{Code, Metadata, Status};
 
 /// Longest time for which a head without metadata waits for the first message or for metadata; callers may wait for
 /// the head.

@@ -1,12 +1,13 @@
 //! Moves the messages that a caller streams into the queue that the handler reads.
 
 use super::{call_guard::CallGuard, convert};
-use crate::{Metadata, Status, call::RequestBody, compression::Message, queue::Queue};
 use connectrpc::dispatcher::RequestStream;
 use std::{
     sync::Arc,
     task::{Context, Poll},
 };
+use switchboard_core::{call::RequestBody, compression::Message, queue::Queue};
+use switchboard_wire::{Metadata, Status};
 
 /// Bytes that wait for the handler; more stays in the connection, whose flow control then slows the caller.
 const ROOM: usize = 64 << 10;

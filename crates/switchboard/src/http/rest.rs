@@ -33,7 +33,6 @@ use super::{
     body::Reply, connection::ResponseFuture, cross_site, dispatch::Dispatch, metered_body::MeteredBody,
 };
 use crate::{
-    Code, Idempotency, Kind, Status,
     guard::{OPENAPI as OPENAPI_NAME, Visible},
     http::HttpState,
 };
@@ -51,7 +50,7 @@ use reply::Style;
 use routed::Routed;
 use routes::{Found, Routes};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use switchboard_wire::{MethodId, MethodTable};
+use switchboard_wire::{Code, Idempotency, Kind, MethodId, MethodTable, Status};
 
 /// Largest path and largest query, in bytes.
 const PATH_BYTES_MAX: usize = 8 << 10;

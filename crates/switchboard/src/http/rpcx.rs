@@ -21,14 +21,15 @@ use super::{
     metered_body::MeteredBody,
     unary_call::{self, Handler, UnaryCall, notify},
 };
-use crate::{Code, Kind, Limits, Metadata, Peer, Result, Status, http::HttpState};
+use crate::http::HttpState;
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{ALLOW, AUTHORIZATION},
 };
 use bytes::Bytes;
 use std::{fmt::Write, sync::Arc};
-use switchboard_wire::rpcx;
+use switchboard_core::{Limits, Peer, Result};
+use switchboard_wire::{Code, Kind, Metadata, Status, rpcx};
 
 const ERROR_MESSAGE: HeaderName = HeaderName::from_static("x-rpcx-errormessage");
 const MESSAGE_ID: HeaderName = HeaderName::from_static("x-rpcx-messageid");
@@ -63,7 +64,7 @@ impl Gateway {
         limits: &Limits,
         shard: usize,
     ) -> Gateway {
-        let peer = Arc::new(Peer { wire: switchboard_wire::WireId::RPCX, ..peer.clone() });
+        let peer = Arc::new(peer.on_wire(switchboard_wire::WireId::RPCX));
         let (shared, connection_memory) = (connection_memory.shared().clone(), connection_memory.clone());
         Gateway { shared, connection_memory, shard, peer, limits: limits.wire() }
     }
@@ -162,7 +163,8 @@ impl Gateway {
             codec: rpcx::codec(table, number, method)?,
             message,
             metadata,
-            deadline: timeout.map(|timeout| crate::clock::after(crate::clock::now(), timeout)),
+            deadline: timeout
+                .map(|timeout| switchboard_core::clock::after(switchboard_core::clock::now(), timeout)),
         }
         .begin()
     }

@@ -3,7 +3,7 @@
 //! A service of the application with the same name takes precedence.
 
 use super::{health, traits, unpack};
-use crate::{compression::REGISTRY, guard::Visible, http::HttpState, serving::Phase};
+use crate::{guard::Visible, http::HttpState, serving::Phase};
 use buffa::Message;
 use buffa_descriptor::generated::descriptor::FileDescriptorSet;
 use connectrpc::{CompressionRegistry, Router};
@@ -12,6 +12,7 @@ use connectrpc_reflection::{
     Reflector, SERVER_REFLECTION_SERVICE_NAME, SERVER_REFLECTION_V1ALPHA_SERVICE_NAME, install,
 };
 use std::sync::{Arc, Mutex, PoisonError};
+use switchboard_core::compression::REGISTRY;
 use switchboard_wire::{MethodTable, ServiceInfo};
 
 /// Cached reflection services for callers that may not call every method.

@@ -11,7 +11,6 @@ use super::{
     unary_call::{self, UnaryCall},
 };
 use crate::{
-    Limits, Metadata, Peer, Result,
     http::HttpState,
     http_fields::thrift::{KINDS, kind},
 };
@@ -21,8 +20,9 @@ use ::http::{
 };
 use bytes::Bytes;
 use std::sync::Arc;
+use switchboard_core::{Limits, Peer, Result};
 use switchboard_wire::{
-    Found, Input, Outbox,
+    Found, Input, Metadata, Outbox,
     thrift::{NAME_MAX, Server},
     wire::{ServerEvent, ServerWire},
 };
@@ -57,7 +57,7 @@ impl Thrift {
             shared: connection_memory.shared().clone(),
             connection_memory: connection_memory.clone(),
             shard,
-            peer: Arc::new(Peer { wire: switchboard_wire::WireId::THRIFT, ..peer.clone() }),
+            peer: Arc::new(peer.on_wire(switchboard_wire::WireId::THRIFT)),
             metadata: Arc::new(MetadataLimits::new(limits)),
             limits: limits.wire(),
         }
@@ -118,8 +118,8 @@ impl Thrift {
         message: Bytes,
     ) -> Result<unary_call::Handler> {
         let metadata = convert::metadata(headers, &self.metadata)?;
-        let deadline =
-            timeout::read(headers)?.map(|timeout| crate::clock::after(crate::clock::now(), timeout));
+        let deadline = timeout::read(headers)?
+            .map(|timeout| switchboard_core::clock::after(switchboard_core::clock::now(), timeout));
         let (connection_memory, shard, peer) = (&self.connection_memory, self.shard, &self.peer);
         let method = Found { method: call.method, undeclared_name: call.undeclared_name.clone() };
         UnaryCall { connection_memory, shard, peer, method, codec: call.codec, message, metadata, deadline }

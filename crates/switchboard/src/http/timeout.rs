@@ -1,8 +1,9 @@
 //! The timeout of a call, from an HTTP header.
 
-use crate::{Result, Status};
 use ::http::HeaderMap;
 use std::time::Duration;
+use switchboard_core::Result;
+use switchboard_wire::Status;
 
 /// Reads `Grpc-Timeout: 500m`, or else `Connect-Timeout-Ms: 500`; a year at most.
 ///

@@ -28,10 +28,10 @@ impl Turn {
         if self.pause.has_begun() {
             ready!(self.pause.poll(cx));
             // hyper may still have much buffered data.
-            self.began = Some(crate::clock::now());
+            self.began = Some(switchboard_core::clock::now());
         }
         let Some(began) = self.began else { return Poll::Ready(()) };
-        if crate::clock::since(began) < self.max {
+        if switchboard_core::clock::since(began) < self.max {
             return Poll::Ready(());
         }
         self.pause.begin(cx);

@@ -6,10 +6,6 @@ use super::{
     dispatch::late,
     metered_body::{Broken, MeteredBody},
 };
-use crate::{
-    Call, Code, Codec, Cx, Metadata, Peer, Result, Status,
-    call::{ReplyBody, ReplyParts, RequestBody},
-};
 use ::http::StatusCode;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -20,7 +16,11 @@ use std::{
     task::Poll,
     time::Instant,
 };
-use switchboard_wire::Found;
+use switchboard_core::{
+    Call, Cx, Peer, Result,
+    call::{ReplyBody, ReplyParts, RequestBody},
+};
+use switchboard_wire::{Code, Codec, Found, Metadata, Status};
 
 /// A running call: its result and metadata. Dropping it cancels the call.
 pub(super) type Handler = Pin<Box<dyn Future<Output = Result<(Bytes, Metadata)>> + Send>>;

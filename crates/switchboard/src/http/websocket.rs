@@ -9,10 +9,8 @@ use super::{
     metered_body::MeteredBody,
 };
 use crate::{
-    Metadata,
     driver::{Accepted, Connection, DynWire},
     http::HttpState,
-    metrics::ConnectionProtocol,
     net::{JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo},
 };
 use ::http::{
@@ -26,8 +24,9 @@ use bytes::BytesMut;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::sync::{Arc, Mutex, PoisonError};
+use switchboard_core::metrics::ConnectionProtocol;
 use switchboard_wire::{
-    WireId, WireSet, jsonrpc, native, rpcx,
+    Metadata, WireId, WireSet, jsonrpc, native, rpcx,
     spec::ServerSetup,
     websocket::{self, Deflate},
 };

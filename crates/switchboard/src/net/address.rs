@@ -1,7 +1,7 @@
 //! Addresses to listen on and to connect to.
 
-use crate::Status;
 use std::{fmt, path::PathBuf, str::FromStr};
+use switchboard_wire::Status;
 
 /// Address of any transport, written as a URL: `tcp://127.0.0.1:8080`, `tcp://[::1]:0`, `unix:/run/app.sock`,
 /// `memory://name`, `tls://host:8443`; for clients also `ws://127.0.0.1:8080/path` and

@@ -4,7 +4,6 @@ use super::{
     Address, Carries, WebSocketIo, memory,
     transport::{self, ConnectorHandle},
 };
-use crate::{Result, Status};
 use std::{
     io::{self, IoSlice},
     net::SocketAddr,
@@ -12,6 +11,8 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
+use switchboard_core::Result;
+use switchboard_wire::Status;
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, Ready},
     net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream, lookup_host},
@@ -231,8 +232,8 @@ pub(crate) struct Dialling {
 pub(crate) async fn dial(address: &Address, dialling: &Dialling, limit: Duration) -> Result<Box<dyn Io>> {
     let failed = |why: String| {
         Status::unavailable(format!("connect to {address}: {why}"))
-            .with_origin(crate::Origin::Connection)
-            .with_retry(crate::Retry::Safe)
+            .with_origin(switchboard_wire::Origin::Connection)
+            .with_retry(switchboard_wire::Retry::Safe)
     };
     let Dialling { tls, carries, deflate, .. } = dialling;
     let dialled = async {

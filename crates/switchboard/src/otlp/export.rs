@@ -2,14 +2,12 @@
 //! them.
 
 use super::{Counts, Settings, json, spans::Span};
-use crate::{
-    Result, ServerStats,
-    web::{HttpRequest, Site},
-};
+use crate::web::{HttpRequest, Site};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime},
 };
+use switchboard_core::{Result, ServerStats};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{MissedTickBehavior, interval},

@@ -1,9 +1,10 @@
 //! The JSON form of OTLP 1.x: ids in hexadecimal digits, 64-bit numbers as text, enumerations as numbers.
 
 use super::{Settings, spans::Span};
-use crate::{Code, ServerStats, WireStats};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use switchboard_core::{ServerStats, WireStats};
+use switchboard_wire::Code;
 
 /// Enumeration values: kinds of spans, codes of a status, temporality of sums.
 const SERVER: u8 = 2;

@@ -1,14 +1,6 @@
 //! Span of a call: from its arrival to the end of its reply, including the end of a stream.
 
 use super::Otlp;
-use crate::{
-    Call, Code, Reply, Result, Status,
-    compression::Message,
-    context,
-    layer::{BoxFuture, Layer, Next},
-    queue::{Items, Passing},
-    trace::Trace,
-};
 use std::{
     borrow::Cow,
     fmt,
@@ -18,6 +10,15 @@ use std::{
     task::{Context, Poll},
     time::{Instant, SystemTime},
 };
+use switchboard_core::{
+    Call, Reply, Result,
+    compression::Message,
+    context,
+    layer::{BoxFuture, Layer, Next},
+    queue::{Items, Passing},
+    trace::Trace,
+};
+use switchboard_wire::{Code, Status};
 
 /// A layer that records calls, created by [`Otlp::incoming`] and [`Otlp::outgoing`].
 #[derive(Clone)]

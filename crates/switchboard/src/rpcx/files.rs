@@ -6,11 +6,10 @@ use super::{
     side::Side,
     ticket::{Ticket, TicketRequest},
 };
-use crate::{
-    Call, Channel, ClientMethod, Cx, Error, Kind, MethodInfo, Reply, Result, Service, ServiceInfo, Status,
-    codec::serde::decode,
-};
+use crate::{Channel, ClientMethod};
 use std::{future, io, sync::Arc};
+use switchboard_core::{Call, Cx, Error, Reply, Result, Service, codec::serde::decode};
+use switchboard_wire::{Kind, MethodInfo, ServiceInfo, Status};
 
 static FILES: ServiceInfo = ServiceInfo {
     name: "_filetransfer",
@@ -175,7 +174,8 @@ impl File {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Code, Running, Server};
+    use crate::{Running, Server};
+    use switchboard_wire::Code;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         sync::mpsc,

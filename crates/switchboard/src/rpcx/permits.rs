@@ -4,13 +4,14 @@
 //! gets an error; tickets of other callers are not affected.
 
 use super::Meta;
-use crate::{Cx, Result, Retry, Status, memory::MemoryCharge};
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use switchboard_core::{Cx, Result, memory::MemoryCharge};
+use switchboard_wire::{Retry, Status};
 
 /// Maximum bytes of one ticket: name and metadata of a file or stream.
 pub(super) const TICKET_BYTES_MAX: usize = 16 << 10;
@@ -170,7 +171,7 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Code;
+    use switchboard_wire::Code;
 
     fn name(name: &str) -> Owner {
         Owner::Name(name.to_owned())

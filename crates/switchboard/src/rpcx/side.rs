@@ -5,7 +5,6 @@ use super::{
     permits::{Owner, Permit, Permits, network},
     ticket::{TOKEN_BYTES, Ticket},
 };
-use crate::{Cx, Error, Result, Status};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,6 +12,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use switchboard_core::{Cx, Error, Result};
+use switchboard_wire::Status;
 use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, TcpStream},
@@ -68,7 +69,7 @@ impl<T: Send + 'static> Side<T> {
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?.to_string();
         let waiting = Arc::new(Waiting(Mutex::default()));
-        let task = crate::runtime::spawn(accept(listener, waiting.clone(), Arc::new(serve)));
+        let task = switchboard_core::runtime::spawn(accept(listener, waiting.clone(), Arc::new(serve)));
         Ok(Side { address, waiting, permits: Arc::default(), task })
     }
 
@@ -172,7 +173,7 @@ where
     S: Future<Output = ()> + Send + 'static,
 {
     let (places, new) = (Arc::new(Semaphore::new(NEW_MAX)), Arc::new(New::default()));
-    let mut expire = crate::clock::after(crate::clock::now(), TOKEN_AGE).into();
+    let mut expire = switchboard_core::clock::after(switchboard_core::clock::now(), TOKEN_AGE).into();
     loop {
         let next = async {
             let place = places.clone().acquire_owned().await.expect("it is never closed");
@@ -180,7 +181,7 @@ where
         };
         // Both branches are cancel safe.
         let Ok((place, accepted)) = timeout_at(expire, next).await else {
-            expire = crate::clock::after(crate::clock::now(), TOKEN_AGE).into();
+            expire = switchboard_core::clock::after(switchboard_core::clock::now(), TOKEN_AGE).into();
             waiting.expire(Instant::now());
             continue;
         };
@@ -191,7 +192,7 @@ where
                     continue;
                 };
                 let (waiting, serve) = (waiting.clone(), serve.clone());
-                crate::runtime::spawn(async move {
+                switchboard_core::runtime::spawn(async move {
                     let begun = begin(socket, &waiting).await;
                     drop((entered, place));
                     match begun {

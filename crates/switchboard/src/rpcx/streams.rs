@@ -6,11 +6,10 @@ use super::{
     side::Side,
     ticket::{Ticket, TicketRequest},
 };
-use crate::{
-    Call, Channel, ClientMethod, Cx, Error, Kind, MethodInfo, Reply, Result, Service, ServiceInfo,
-    codec::serde::decode,
-};
+use crate::{Channel, ClientMethod};
 use std::{io, sync::Arc};
+use switchboard_core::{Call, Cx, Error, Reply, Result, Service, codec::serde::decode};
+use switchboard_wire::{Kind, MethodInfo, ServiceInfo};
 
 static STREAMS: ServiceInfo = ServiceInfo {
     name: "_streamservice",
@@ -101,7 +100,8 @@ pub async fn stream(channel: &Channel, meta: &Meta) -> Result<Pipe> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Code, Server, Status};
+    use crate::Server;
+    use switchboard_wire::{Code, Status};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     struct Echo;

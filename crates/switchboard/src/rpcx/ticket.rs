@@ -1,10 +1,7 @@
 //! Messages of the calls for files and streams, for both sides.
 
 use super::{Meta, Pipe};
-use crate::{
-    Channel, ClientMethod, Codec, Result, Status,
-    codec::serde::{decode, encode},
-};
+use crate::{Channel, ClientMethod};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -13,6 +10,11 @@ use std::{
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
+use switchboard_core::{
+    Result,
+    codec::serde::{decode, encode},
+};
+use switchboard_wire::{Codec, Status};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpStream, lookup_host},

@@ -2,17 +2,11 @@
 
 use super::{listening::Resolved, mismatch};
 #[cfg(feature = "tls")]
+use crate::net::tls::{self, Acceptor, Plaintext};
 use crate::{
-    Limits,
-    net::tls::{self, Acceptor, Plaintext},
-};
-use crate::{
-    Peer, clock,
     connection::{Aging, Wakes},
     driver::{Accepted, Connection, DynWire, LINGER},
-    metrics::{ConnectionCounters, ConnectionProtocol, PeerCount, next_id},
     net::{Io, Listener, Pipe},
-    runtime,
     serving::{Open, ServerState},
 };
 use bytes::BytesMut;
@@ -22,6 +16,13 @@ use std::{
     sync::{Arc, atomic::Ordering},
     task::Poll,
     time::{Duration, Instant},
+};
+#[cfg(feature = "tls")]
+use switchboard_core::Limits;
+use switchboard_core::{
+    Peer, clock,
+    metrics::{ConnectionCounters, ConnectionProtocol, PeerCount, next_id},
+    runtime,
 };
 use switchboard_wire::{
     WireId, WireSet, native,
@@ -72,19 +73,13 @@ pub(super) async fn run(
             Ok((pipe, address, socket)) => {
                 let counted =
                     shared.counts_sockets.then(|| Arc::new(ConnectionCounters::new(pipe.local(), socket)));
-                let peer = Peer {
-                    wire: None,
-                    address,
-                    socket,
-                    identity: None,
-                    wires: resolved.wires,
-                    counts: counted,
-                    tally: None,
-                    memory: Some(shared.memory.clone()),
-                    connection: next_id(),
-                    pusher: None,
-                    strict_fields: shared.strict_fields,
-                };
+                let mut peer = Peer::connected(address, socket);
+                peer.wires = resolved.wires;
+                peer.counts = counted;
+                peer.memory = Some(shared.memory.clone());
+                peer.connection = next_id();
+                peer.strict_fields = shared.strict_fields;
+                peer.extensions = shared.extensions.clone();
                 accept(pipe, peer, &shared, http.clone(), &resolved);
             }
             Err(error) => {

@@ -2,9 +2,7 @@
 //!
 //! It shows the server that it runs on, and no other server of the process; it shows no channels.
 
-use crate::metrics::ConnectionCounters;
-use crate::serving::ServerState;
-use crate::{Cx, Result, ServiceInfo, Status, net::Address as Listening};
+use crate::{net::Address as Listening, serving::ServerState};
 use buffa::MessageField;
 use buffa_types::google::protobuf::Timestamp;
 use proto::{
@@ -23,10 +21,12 @@ use std::{
     sync::{Arc, OnceLock, Weak, atomic::Ordering},
     time::SystemTime,
 };
+use switchboard_core::{Cx, Result, metrics::ConnectionCounters};
+use switchboard_wire::{ServiceInfo, Status};
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_imports, reason = "generated")]
 mod proto {
-    crate::include_proto!("grpc.channelz.v1");
+    include!("../../generated/grpc.channelz.v1.rs");
 }
 
 /// Default number of connections per page.
@@ -40,7 +40,7 @@ pub(super) struct Shown(Arc<OnceLock<Weak<ServerState>>>);
 
 impl Shown {
     pub(super) fn info(&self) -> &'static ServiceInfo {
-        crate::Service::info(&self.service())
+        switchboard_core::Service::info(&self.service())
     }
 
     pub(super) fn service(&self) -> ChannelzServer<Shown> {

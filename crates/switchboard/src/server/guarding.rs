@@ -2,17 +2,37 @@
 
 use super::{Running, Server};
 use crate::{
-    Error, Flag, Layer, Peer, Result,
     auth::Auth,
     guard::{Concurrency, Fair, Network, Rate, ResultCache, Rule, concurrency::ConcurrencyStats},
 };
 use std::{sync::Arc, time::Duration};
+use switchboard_core::{Error, Flag, Layer, Peer, Result};
 use switchboard_wire::{WireId, WireSet, WireSpec};
 
 impl Server {
     /// Wraps every call in a layer, inside the layers that were added before.
     pub fn layer(mut self, layer: impl Layer) -> Server {
         self.guards.layers.push(Arc::new(layer));
+        self
+    }
+
+    /// Adds a value that every handler and layer finds in the [extensions](crate::Cx::extensions) of its calls: a
+    /// pool of database connections, a configuration. A value of the same type replaces the earlier one.
+    ///
+    /// ```
+    /// use switchboard::{Cx, Result, Server, Status};
+    ///
+    /// struct Prices(Vec<u64>);
+    ///
+    /// fn price(cx: &Cx, item: usize) -> Result<u64> {
+    ///     let prices = cx.extensions().get::<Prices>().expect("the server has it");
+    ///     prices.0.get(item).copied().ok_or_else(|| Status::not_found(format!("no item {item}")))
+    /// }
+    ///
+    /// let server = Server::new().extension(Prices(vec![100, 250]));
+    /// ```
+    pub fn extension<T: Send + Sync + 'static>(mut self, value: T) -> Server {
+        self.extensions.insert(value);
         self
     }
 
@@ -112,7 +132,7 @@ impl Server {
     /// key runs once. Such a call runs to its end even if its caller cancels, and counts in limits until
     /// then. The cache is in memory: a restarted process starts with an empty one. All [layers](Self::layer)
     /// see every call before the cache does: a layer that authenticates callers must set their name with
-    /// [`Cx::set_caller`](crate::Cx::set_caller), otherwise callers without distinct credentials share their
+    /// [`Cx::set_caller`](switchboard_core::Cx::set_caller), otherwise callers without distinct credentials share their
     /// keys. The other calls of the services pay the cost of a layer.
     pub fn result_cache(mut self, cache: ResultCache) -> Server {
         self.guards.caches.push(cache);
@@ -181,7 +201,7 @@ impl Server {
         self
     }
 
-    /// Accepts calls only on these wires, by their names in [`WIRES`](crate::wire::WIRES). A listener can restrict
+    /// Accepts calls only on these wires, by their names in [`WIRES`](switchboard_core::wire::WIRES). A listener can restrict
     /// them further, `tcp://0.0.0.0:8080?wires=grpc,native`. The server closes connections of other wires as soon
     /// as it has detected them. Wires that were added before with [`wire`](Self::wire) are included only by name.
     pub fn wires<'a>(mut self, wires: impl IntoIterator<Item = &'a str>) -> Server {
@@ -195,7 +215,7 @@ impl Server {
         self
     }
 
-    /// Adds a wire to those that the server accepts: one of [`WIRES`](crate::wire::WIRES), or one of the application,
+    /// Adds a wire to those that the server accepts: one of [`WIRES`](switchboard_core::wire::WIRES), or one of the application,
     /// which is registered in this process. [`start`](Server::start) fails on a wire that cannot be registered, and on
     /// one that has no server.
     pub fn wire(mut self, spec: &'static WireSpec) -> Server {

@@ -10,7 +10,7 @@
 //! Only processes of the same user, and of root, are served. If a successor never becomes ready, closing its
 //! connection releases the sockets it received, and the old server continues.
 
-use crate::{Address, Error};
+use crate::Address;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -26,6 +26,7 @@ use std::{
     path::Path,
     time::Duration,
 };
+use switchboard_core::Error;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, Interest},
     net::{UnixListener, UnixStream},
@@ -147,7 +148,7 @@ impl Waiting {
         let listener = UnixListener::bind(path).map_err(failed)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
         let (taken_sender, taken) = watch::channel(false);
-        let task = crate::runtime::spawn(async move {
+        let task = switchboard_core::runtime::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 if !is_own(&stream) {
                     continue;

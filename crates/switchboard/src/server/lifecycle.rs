@@ -7,8 +7,7 @@ use super::{
 #[cfg(feature = "http")]
 use crate::serving::Drain;
 use crate::{
-    Address, Error, Result, Status,
-    metrics::ConnectionProtocol,
+    Address,
     serving::{Phase, ServerState},
 };
 use std::{
@@ -18,6 +17,8 @@ use std::{
     sync::{PoisonError, atomic::Ordering},
     time::{Duration, Instant},
 };
+use switchboard_core::{Error, Limits, Result, metrics::ConnectionProtocol};
+use switchboard_wire::Status;
 use tokio::time::{sleep, timeout_at};
 
 /// Interval at which the shutdown checks for remaining connections.
@@ -57,7 +58,7 @@ pub struct Stopped {
 pub struct AbortedCalls {
     /// Full name, `package.Service/Method`.
     pub method: String,
-    /// Their wire, as in [`WireStats::wire`](crate::WireStats::wire).
+    /// Their wire, as in [`WireStats::wire`](switchboard_core::WireStats::wire).
     pub wire: &'static str,
     /// Number of calls.
     pub calls: u64,
@@ -67,11 +68,45 @@ pub struct AbortedCalls {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct AbortedConnections {
-    /// Their protocol, as in [`ServerStats::protocols`](crate::ServerStats::protocols); `none` if it was not
+    /// Their protocol, as in [`ServerStats::protocols`](switchboard_core::ServerStats::protocols); `none` if it was not
     /// detected yet.
     pub protocol: &'static str,
     /// Number of connections.
     pub connections: u64,
+}
+
+/// Time limits of [`Running::stop`].
+#[derive(Clone, Debug, Default)]
+#[must_use = "options do nothing until they are passed to `stop`"]
+pub struct StopOptions {
+    drain: Option<Duration>,
+    close: Option<Duration>,
+}
+
+impl StopOptions {
+    /// Creates the options with their defaults.
+    pub fn new() -> StopOptions {
+        StopOptions::default()
+    }
+
+    /// Sets the time that calls in flight have to end; by default the limit `drain_timeout` of the server.
+    pub fn drain(mut self, limit: Duration) -> StopOptions {
+        self.drain = Some(limit);
+        self
+    }
+
+    /// Sets the time after which open connections are closed, whether their calls have ended or not. It begins with
+    /// that of [`drain`](Self::drain) and is one second longer by default.
+    pub fn close(mut self, limit: Duration) -> StopOptions {
+        self.close = Some(limit);
+        self
+    }
+
+    /// The times for calls and for connections of a server with these limits.
+    fn times(&self, limits: &Limits) -> (Duration, Duration) {
+        let drain = self.drain.unwrap_or_else(|| limits.drain_timeout());
+        (drain, self.close.unwrap_or_else(|| drain.saturating_add(CLOSE_TIME)))
+    }
 }
 
 impl Stopped {
@@ -131,21 +166,36 @@ impl Running {
     /// 2. For the time of [`notice`] the server continues to serve, including new callers, so that the change
     ///    can spread.
     /// 3. Listeners close, and every peer gets a notice to start no further calls. Calls in flight may end.
-    /// 4. After `drain` the remaining calls end with `Unavailable`, which is sent to their callers.
-    /// 5. After `hard`, counted from step 3 like `drain`, the remaining connections are closed.
+    /// 4. After the time of [`drain`](StopOptions::drain) the remaining calls end with `Unavailable`, which is sent to
+    ///    their callers.
+    /// 5. After the time of [`close`](StopOptions::close), counted from step 3 as well, the remaining connections are
+    ///    closed.
     ///
-    /// Always ends, at the latest after `notice` plus `hard`, including the hooks. Cancel safe: dropping the
-    /// future closes everything.
+    /// Always ends, at the latest after the times of `notice` and `close`, including the hooks. Cancel safe: dropping
+    /// the future closes everything.
+    ///
+    /// ```
+    /// # async fn f(running: switchboard::Running) {
+    /// use std::time::Duration;
+    /// use switchboard::StopOptions;
+    ///
+    /// let stopped = running.stop(StopOptions::new().drain(Duration::from_secs(60))).await;
+    /// if !stopped.is_clean() {
+    ///     eprintln!("{stopped:?}");
+    /// }
+    /// # }
+    /// ```
     ///
     /// [`registration_notice`]: super::Server::registration_notice
     /// [`on_stop`]: super::Server::on_stop
     /// [`notice`]: super::Server::notice
-    pub async fn stop(mut self, drain: Duration, hard: Duration) -> Stopped {
-        let (began, notice) = (crate::clock::now(), self.hooks().notice);
+    pub async fn stop(mut self, options: StopOptions) -> Stopped {
+        let (drain, close) = options.times(&self.shared.limits);
+        let (began, notice) = (switchboard_core::clock::now(), self.hooks().notice);
         self.set_phase(Phase::Stopping);
-        self.leave(crate::clock::after(began, notice.saturating_add(hard))).await;
+        self.leave(switchboard_core::clock::after(began, notice.saturating_add(close))).await;
         sleep(notice).await;
-        self.wind_down(drain, hard, began).await
+        self.wind_down(drain, close, began).await
     }
 
     /// Stops accepting, sends every peer a drain notice, lets calls end, and closes the remaining connections
@@ -155,9 +205,9 @@ impl Running {
     ///
     /// Cancel safe: dropping the future closes every connection.
     pub async fn drain(mut self, limit: Duration) -> Drained {
-        let began = crate::clock::now();
+        let began = switchboard_core::clock::now();
         self.set_phase(Phase::Stopping);
-        self.leave(crate::clock::after(began, limit)).await;
+        self.leave(switchboard_core::clock::after(began, limit)).await;
         let stopped = self.wind_down(Duration::MAX, limit, began).await;
         Drained { aborted: stopped.connections.iter().map(|aborted| aborted.connections as usize).sum() }
     }
@@ -192,8 +242,8 @@ impl Running {
         }
     }
 
-    async fn wind_down(mut self, drain: Duration, hard: Duration, began: Instant) -> Stopped {
-        let drain_start = crate::clock::now();
+    async fn wind_down(mut self, drain: Duration, close: Duration, began: Instant) -> Stopped {
+        let drain_start = switchboard_core::clock::now();
         // Dropping the sender ends the acceptors.
         self.stop = None;
         #[cfg(feature = "handover")]
@@ -204,8 +254,8 @@ impl Running {
         let mut stopped = Stopped::default();
         let mut has_ended = false;
         while !self.shared.open().is_empty() {
-            let passed = crate::clock::since(drain_start);
-            if passed >= hard {
+            let passed = switchboard_core::clock::since(drain_start);
+            if passed >= close {
                 stopped.connections = self.shared.left();
                 break;
             }
@@ -213,10 +263,10 @@ impl Running {
                 has_ended = true;
                 stopped.calls = self.shared.end_calls();
             }
-            let next = if has_ended { hard } else { hard.min(drain) };
+            let next = if has_ended { close } else { close.min(drain) };
             sleep(LOOK.min(next.saturating_sub(passed))).await;
         }
-        stopped.took = crate::clock::since(began);
+        stopped.took = switchboard_core::clock::since(began);
         stopped
     }
 }

@@ -2,13 +2,10 @@
 
 #[cfg(feature = "tls")]
 use crate::net::tls::{Acceptor, Plaintext, Tls};
-use crate::{
-    Error, Limit, Limits, Status,
-    limits::Source,
-    net::{Address, transport::Listener},
-};
+use crate::net::{Address, transport::Listener};
 use std::sync::Arc;
-use switchboard_wire::{WireSet, sniff::Protocol};
+use switchboard_core::{Error, Limit, Limits, limits::Source};
+use switchboard_wire::{Status, WireSet, sniff::Protocol};
 
 /// Unparsed settings of a listener.
 pub(super) struct Listening {

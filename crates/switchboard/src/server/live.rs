@@ -1,9 +1,9 @@
 //! State that can be changed or queried while a server runs.
 
-use super::{Running, lifecycle};
+use super::{Running, StopOptions};
 #[cfg(feature = "http")]
 use crate::Address;
-use crate::{Error, MemoryStats};
+use switchboard_core::{Error, MemoryStats};
 
 impl Running {
     /// Resolves when a successor has taken over the listeners and serves; then call [`stop`](Self::stop).
@@ -27,7 +27,7 @@ impl Running {
         self.shared.memory.stats()
     }
 
-    /// Changes a [flag](crate::Flag), as the admin page does; `by` is recorded in the audit line.
+    /// Changes a [flag](switchboard_core::Flag), as the admin page does; `by` is recorded in the audit line.
     ///
     /// # Errors
     /// Fails if the flag does not exist or the value is out of range.
@@ -51,8 +51,7 @@ impl Running {
 
     /// Stops and logs the result; calls have `drain_timeout` to end.
     pub(super) async fn stop_logged(self) {
-        let drain = self.shared.limits.drain_timeout();
-        let stopped = self.stop(drain, drain.saturating_add(lifecycle::CLOSE_TIME)).await;
+        let stopped = self.stop(StopOptions::new()).await;
         if stopped.is_clean() {
             tracing::info!("{stopped}");
         } else {

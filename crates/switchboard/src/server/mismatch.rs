@@ -2,12 +2,13 @@
 //! TLS is required, and wires that are not enabled.
 
 use super::listening::Resolved;
-use crate::{Limits, Peer, Status, guard::disabled_wire, net::Io, serving::ServerState};
+use crate::{guard::disabled_wire, net::Io, serving::ServerState};
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
-use switchboard_wire::sniff::Protocol;
+use switchboard_core::{Limits, Peer};
+use switchboard_wire::{Status, sniff::Protocol};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,

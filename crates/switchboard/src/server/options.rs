@@ -1,13 +1,14 @@
 //! Options of a server for its operation: logs, admin pages, hooks, and shutdown.
 
 use super::{Server, lifecycle::Hooks};
-use crate::{Address, Flag};
+use crate::Address;
 use std::{future::Future, sync::PoisonError, time::Duration};
+use switchboard_core::Flag;
 
 impl Server {
     /// Logs one call in `every` at its end, as a `tracing` event with the target `switchboard::access` and
     /// the level `info`: method, wire, peer, caller, code, time, bytes, trace. 0, the default, turns the log
-    /// off. The value is also a [flag](crate::Flag).
+    /// off. The value is also a [flag](switchboard_core::Flag).
     pub fn access_log(self, every: u32) -> Server {
         self.access.every.preset(every.into());
         self
@@ -48,7 +49,7 @@ impl Server {
     /// fails, the server does not start. Hooks run one after the other.
     pub fn warm_up<F>(mut self, work: impl FnOnce() -> F + Send + 'static) -> Server
     where
-        F: Future<Output = crate::Result<()>> + Send + 'static,
+        F: Future<Output = switchboard_core::Result<()>> + Send + 'static,
     {
         self.hooks().warm_up.push(Box::new(|| Box::pin(work())));
         self
@@ -58,7 +59,7 @@ impl Server {
     /// does not start. Hooks run one after the other.
     pub fn on_start<F>(mut self, hook: impl FnOnce(Vec<Address>) -> F + Send + 'static) -> Server
     where
-        F: Future<Output = crate::Result<()>> + Send + 'static,
+        F: Future<Output = switchboard_core::Result<()>> + Send + 'static,
     {
         self.hooks().start.push(Box::new(|addresses| Box::pin(hook(addresses))));
         self

@@ -1,11 +1,12 @@
 //! Registration of a server with registries, from its start to its drain.
 
 use crate::{
-    Error, Server, backoff,
+    Server,
     discover::{Instance, Lease, Registry, State},
     net::Address,
 };
 use std::{net::IpAddr, sync::Arc, time::Duration};
+use switchboard_core::{Error, backoff};
 use tokio::{
     sync::watch,
     task::JoinHandle,
@@ -121,7 +122,13 @@ impl Registrations {
         for (registry, instance) in all {
             let name = format!("{}\t{}\t{}", registry.name(), instance.service, instance.id);
             let taken = Taken { name: name.clone(), names: takes.clone() };
-            kept.push(crate::runtime::spawn(keep(registry, instance, notice, phases.clone(), taken)));
+            kept.push(switchboard_core::runtime::spawn(keep(
+                registry,
+                instance,
+                notice,
+                phases.clone(),
+                taken,
+            )));
             names.push(name);
         }
         Ok(Registrations { phase, kept, names, taken })

@@ -3,17 +3,17 @@
 #[cfg(feature = "http")]
 use super::Open;
 use super::ServerState;
-#[cfg(feature = "http")]
-use crate::metrics::ConnectionCounts;
 #[cfg(feature = "tls")]
 use crate::net::tls::Acceptor;
-use crate::{
-    Flag, Limit, Limits,
-    metrics::{ConnectionProtocol, ServerStats, TlsStats},
-};
 #[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(feature = "http")]
+use switchboard_core::metrics::ConnectionCounts;
+use switchboard_core::{
+    Flag, Limit, Limits,
+    metrics::{ConnectionProtocol, ServerStats, TlsStats},
+};
 
 /// Limits that can be changed while the server runs.
 pub(crate) struct Live {
@@ -85,25 +85,26 @@ impl ServerState {
     pub(crate) fn stats(&self) -> ServerStats {
         let metrics = &self.metrics;
         let count = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
-        ServerStats {
-            uptime: metrics.began.elapsed(),
-            accepted: count(&metrics.accepted),
-            connections: self.open().len() as u64,
-            calls_in_flight: self.parked.load(Ordering::Relaxed) as u64,
-            unknown_protocol: count(&metrics.unknown_protocol),
-            disabled_wires: count(&metrics.disabled_wires),
-            protocol_errors: count(&metrics.protocol_errors),
-            memory: self.memory.stats(),
-            tls: self.tls_stats(),
-            methods: metrics.methods(),
-            protocols: metrics.protocols(),
-            peers: metrics.peers.stats(),
-        }
+        let mut stats = ServerStats::default();
+        stats.uptime = metrics.began.elapsed();
+        stats.accepted = count(&metrics.accepted);
+        stats.connections = self.open().len() as u64;
+        stats.calls_in_flight = self.parked.load(Ordering::Relaxed) as u64;
+        stats.unknown_protocol = count(&metrics.unknown_protocol);
+        stats.disabled_wires = count(&metrics.disabled_wires);
+        stats.protocol_errors = count(&metrics.protocol_errors);
+        stats.memory = self.memory.stats();
+        stats.tls = self.tls_stats();
+        stats.methods = metrics.methods();
+        stats.protocols = metrics.protocols();
+        stats.peers = metrics.peers.stats();
+        stats
     }
 
     fn tls_stats(&self) -> TlsStats {
         let mismatches = self.metrics.tls_mismatches.load(Ordering::Relaxed);
-        let stats = TlsStats { mismatches, ..TlsStats::default() };
+        let mut stats = TlsStats::default();
+        stats.mismatches = mismatches;
         #[cfg(feature = "tls")]
         let stats = self.acceptors().iter().fold(stats, |stats, acceptor| acceptor.count(stats));
         stats

@@ -7,9 +7,10 @@ use super::{
     random::Random,
     service::{CHAT, COLLECT, LIST, POST, READ, WRITE, WorkRequest, WorkResponse},
 };
-use crate::{Code, Compression, Result, Retry, Status};
 use bytes::Bytes;
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use switchboard_core::{Compression, Result};
+use switchboard_wire::{Code, Retry, Status};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Allowed excess over a deadline: several timers with a resolution of one millisecond, one after the other.

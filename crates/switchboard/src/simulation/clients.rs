@@ -2,10 +2,11 @@
 
 use super::{journal::Journal, node::Node, random::Random, registry::SimRegistry, wires::Wire};
 use crate::{
-    Channel, Codec,
+    Channel,
     discover::{Discovery, Registry},
 };
 use std::sync::Arc;
+use switchboard_wire::Codec;
 
 /// Retry budget of each channel: percentage of the calls, and retries per second.
 pub(super) const BUDGET: (u32, u32) = (20, 5);

@@ -3,6 +3,7 @@
 use super::{
     clients::Client, journal::Journal, network::LinkState, node::Node, random::Random, registry::SimRegistry,
 };
+use crate::StopOptions;
 use std::{sync::Arc, time::Duration};
 use tokio::{
     task::JoinSet,
@@ -79,7 +80,7 @@ impl Faults<'_> {
         let (node, pause) = (node.clone(), self.random.millis(0..=500));
         let (drain, force) = (self.random.millis(0..=400), self.random.millis(400..=800));
         tasks.spawn(async move {
-            running.stop(drain, force).await;
+            running.stop(StopOptions::new().drain(drain).close(force)).await;
             node.start_after(pause).await;
         });
     }

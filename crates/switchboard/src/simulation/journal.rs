@@ -54,7 +54,7 @@ impl Journal {
             println!("{line}");
         }
         let mut state = self.state();
-        state.digest = crate::clock::mix(state.digest ^ crate::balance::fnv1a(line.as_bytes()));
+        state.digest = switchboard_core::clock::mix(state.digest ^ crate::balance::fnv1a(line.as_bytes()));
     }
 
     pub(super) fn event(&self, what: std::fmt::Arguments<'_>) {

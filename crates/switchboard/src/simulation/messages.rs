@@ -1,9 +1,10 @@
 //! Encoding of the messages between callers and servers. Where a wire has its own message format, the message has one
 //! field with postcard inside.
 
-use crate::{Codec, Result, Status, codec::serde};
 use ::serde::{Serialize, de::DeserializeOwned};
 use bytes::{BufMut, Bytes, BytesMut};
+use switchboard_core::{Result, codec::serde};
+use switchboard_wire::{Codec, Status};
 
 /// End of a Thrift struct, after the bytes.
 const STOP: u8 = 0;

@@ -9,7 +9,7 @@ use super::{
     wires::{ALIASES, WIRES},
 };
 use crate::{
-    Limit, Running, Server,
+    Running, Server,
     discover::Instance,
     guard::{Concurrency, Fair, Rate, ResultCache},
 };
@@ -20,6 +20,7 @@ use std::{
     },
     time::Duration,
 };
+use switchboard_core::Limit;
 use tokio::time::{Instant, sleep};
 
 /// Configuration that all servers of a run share.

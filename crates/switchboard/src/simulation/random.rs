@@ -1,11 +1,11 @@
 //! Pseudo-random numbers of a run.
 
-use crate::clock::mix;
 use std::{
     ops::RangeInclusive,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
+use switchboard_core::clock::mix;
 
 /// Numbers that follow from a seed.
 pub(super) struct Random(AtomicU64);

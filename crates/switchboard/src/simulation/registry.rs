@@ -1,16 +1,15 @@
 //! A registry in which servers register and which channels watch; it can fail, and lose its entries.
 
 use super::wires::Wire;
-use crate::{
-    Result, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration},
-};
+use crate::discover::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration};
 use std::{
     collections::BTreeMap,
     convert::Infallible,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
+use switchboard_core::Result;
+use switchboard_wire::Status;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},

@@ -9,7 +9,7 @@ use super::{
     wires::{ALIASES, WIRES, Wire},
 };
 use crate::{
-    Channel, Code, Codec, Result, Retry, Server,
+    Channel, Server, StopOptions,
     balance::{Balance, Endpoints, Pick},
     discover::{Fixed, Instance, State},
     guard::ResultCache,
@@ -22,6 +22,8 @@ use std::{
     thread,
     time::Duration,
 };
+use switchboard_core::Result;
+use switchboard_wire::{Code, Codec, Retry};
 use tokio::time::{Instant, advance, timeout};
 
 const SOON: Duration = Duration::from_secs(3600);
@@ -86,7 +88,7 @@ async fn abort_during_write(number: usize, wire: &Wire, keys: bool) -> (Result<u
     assert_eq!(link.abort_connections(true, &Random::new(1)), 1, "{}", wire.name());
     let outcome = timeout(SOON, call).await.expect("it ends").unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
-    running.stop(Duration::ZERO, SOON).await;
+    running.stop(StopOptions::new().drain(Duration::ZERO).close(SOON)).await;
     (outcome.map(|response| response.attempts()), journal.effects(1))
 }
 

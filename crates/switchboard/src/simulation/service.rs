@@ -4,10 +4,7 @@ use super::{
     journal::Journal,
     messages::{read, write},
 };
-use crate::{
-    Call, ClientMethod, Code, Idempotency, Kind, MethodInfo, Receiver, Reply, Result, Retry, Sender, Service,
-    ServiceInfo, Status, clock::mix, stream::stream_reply,
-};
+use crate::ClientMethod;
 use serde::{Deserialize, Serialize};
 use std::{
     sync::{
@@ -16,6 +13,8 @@ use std::{
     },
     time::Duration,
 };
+use switchboard_core::{Call, Receiver, Reply, Result, Sender, Service, clock::mix, stream::stream_reply};
+use switchboard_wire::{Code, Idempotency, Kind, MethodInfo, Retry, ServiceInfo, Status};
 
 static INFO: ServiceInfo = ServiceInfo {
     name: "sim.Work",
@@ -154,7 +153,8 @@ impl Service for Work {
 impl Work {
     /// Handles a request: records its effect first, then waits for its duration.
     async fn work(&self, request: &WorkRequest) -> Result<()> {
-        let random = mix(request.id ^ (self.incarnation.1 << 40) ^ (crate::clock::now_ns() / 1_000_000));
+        let random =
+            mix(request.id ^ (self.incarnation.1 << 40) ^ (switchboard_core::clock::now_ns() / 1_000_000));
         if random % 100 < request.fails.max(self.fail_percent.load(Ordering::Relaxed)) {
             let pause = Duration::from_millis(random % 30);
             match random >> 32 & 7 {

@@ -1,6 +1,6 @@
 //! The wires that callers of a run may use, with their limitations. WebSockets and TLS cannot run over in-memory pipes.
 
-use crate::{Code, Codec, Status};
+use switchboard_wire::{Code, Codec, Status};
 
 /// A wire, as options of an address.
 pub(super) struct Wire {

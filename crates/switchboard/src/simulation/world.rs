@@ -11,6 +11,7 @@ use super::{
     registry::SimRegistry,
     wires::WIRES,
 };
+use crate::StopOptions;
 use std::{sync::Arc, time::Duration};
 use tokio::{task::JoinSet, time::sleep};
 
@@ -81,7 +82,7 @@ impl World {
         for node in &self.nodes {
             node.check_empty();
             let running = node.take().expect("all servers run at the end");
-            let stopped = running.stop(Duration::ZERO, RECOVERY_TIME).await;
+            let stopped = running.stop(StopOptions::new().drain(Duration::ZERO).close(RECOVERY_TIME)).await;
             assert!(stopped.is_clean(), "{stopped}");
         }
         self.journal.summary()

@@ -37,7 +37,7 @@ use std::{
 };
 use strategies::Strategy;
 use support::raw::soon;
-use switchboard::Channel;
+use switchboard::{Channel, StopOptions};
 use target::{Served, show};
 use wire::Wire;
 
@@ -119,7 +119,10 @@ async fn attacked(wire: &'static Wire) {
             break;
         }
     }
-    let stopped = soon(served.running.stop(Duration::from_secs(10), Duration::from_secs(15))).await;
+    let stopped = soon(
+        served.running.stop(StopOptions::new().drain(Duration::from_secs(10)).close(Duration::from_secs(15))),
+    )
+    .await;
     if !stopped.is_clean() {
         faults.push(format!("the drain aborted {stopped:?}"));
     }

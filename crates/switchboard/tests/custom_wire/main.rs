@@ -12,7 +12,7 @@ use support::{ECHO, FAIL, Probe, memory, raw::soon};
 use switchboard::{
     Channel, Code, Codec, Limits, Result, Running, Server,
     codec::serde::{decode, encode},
-    wire::{WireId, WireSpec},
+    wire::{self, WireId, WireSpec},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -41,6 +41,16 @@ async fn said(running: &Running, text: &str) -> String {
     // Closing a connection with unread bytes resets it.
     let _ = soon(stream.read_to_string(&mut response)).await;
     response
+}
+
+#[tokio::test]
+async fn a_channel_uses_the_built_in_wire_that_its_builder_names() {
+    let (running, _) = support::start(&[]).await;
+    for spec in [&wire::NATIVE, &wire::GRPC, &wire::GRPC_WEB, &wire::CONNECT, &wire::RPCX, &wire::BAIDU_STD] {
+        let channel = Channel::builder(&running.url()).wire(spec).connect().await.unwrap();
+        let name = soon(channel.call("test.Probe/Block").json::<String>(&())).await.unwrap();
+        assert_eq!(*name, spec.name);
+    }
 }
 
 #[tokio::test]

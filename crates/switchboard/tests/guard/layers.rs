@@ -158,7 +158,9 @@ impl switchboard::Service for Handler {
 
     async fn call(&self, call: Call) -> Result<Reply> {
         let (message, cx) = call.into_one()?;
-        self.0.lock().unwrap().push(format!("{:?}", cx.extensions().get::<Tenant>()));
+        let found = cx.extensions();
+        let shared = found.get::<Shared>().map(|shared| shared.0);
+        self.0.lock().unwrap().push(format!("{:?} {shared:?}", found.get::<Tenant>()));
         Ok(Reply::one(message, cx))
     }
 }
@@ -174,7 +176,38 @@ async fn layers_hand_values_to_handlers_for_one_call() {
         let call = tenant.into_iter().fold(call, |call, tenant| call.meta("x-tenant", tenant));
         soon(call).await.unwrap();
     }
-    let none = || "None".to_owned();
-    let some = |tenant: &str| format!("Some(Tenant({tenant:?}))");
+    let none = || "None None".to_owned();
+    let some = |tenant: &str| format!("Some(Tenant({tenant:?})) None");
     assert_eq!(*log.lock().unwrap(), [none(), some("a"), none(), some("b"), none()]);
 }
+
+#[tokio::test]
+async fn servers_and_channels_hand_values_to_all_calls() {
+    let log = Log::default();
+    let server = Server::new().extension(Shared(7)).extension(Tenant("all".into())).layer(Tenants);
+    let running = server.add(Handler(log.clone())).listen("tcp://127.0.0.1:0").start().await.unwrap();
+    for wire in ["native", "connect"] {
+        let channel = Channel::connect(&format!("{}?wire={wire}", running.url())).await.unwrap();
+        // A layer of the channel sends the tenant that the channel has.
+        let named = channel.layer(layer::from_fn("tenant", |mut call, next| {
+            Box::pin(async move {
+                if let Some(Tenant(tenant)) = call.cx().extensions().get() {
+                    let tenant = tenant.clone();
+                    call.cx_mut().metadata_mut().insert("x-tenant", tenant)?;
+                }
+                next.call(call).await
+            })
+        }));
+        let (first, second) = (named.extension(Tenant("a".into())), named.extension(Tenant("b".into())));
+        let later = first.extension(Shared(8)).layer(layer::from_fn("later", |call, next| next.call(call)));
+        for channel in [&channel, &named, &first, &second, &later, &later.extension(Tenant("c".into()))] {
+            soon(channel.call("test.Probe/Echo").json::<Vec<u8>>(&[1])).await.unwrap();
+        }
+        let found = |tenant: &str| format!("Some(Tenant({tenant:?})) Some(7)");
+        let expected = ["all", "all", "a", "b", "a", "c"].map(found);
+        assert_eq!(std::mem::take(&mut *log.lock().unwrap()), expected, "{wire}");
+    }
+}
+
+/// A value of the whole server.
+struct Shared(u32);

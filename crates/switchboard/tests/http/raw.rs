@@ -3,7 +3,7 @@
 use crate::{frames::soon, service::start};
 use base64::Engine;
 use std::time::Duration;
-use switchboard::{Limit, Running};
+use switchboard::{Limit, Running, StopOptions};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -275,7 +275,7 @@ async fn incomplete_heads_are_closed_when_the_drain_begins() {
     used.write_all(b"POST /test.v1.Echo/Say HTTP/1.1\r\nhos").await.unwrap();
     settle(&running).await;
     let long = Duration::from_secs(3600);
-    let stopped = soon(running.stop(long, long)).await;
+    let stopped = soon(running.stop(StopOptions::new().drain(long).close(long))).await;
     assert!(stopped.is_clean(), "{stopped}");
 }
 
@@ -299,7 +299,7 @@ async fn incomplete_bodies_are_refused_when_calls_are_ended() {
         stream.write_all(half(path, headers).as_bytes()).await.unwrap();
         settle(&running).await;
         let long = Duration::from_secs(3600);
-        let stopping = tokio::spawn(running.stop(Duration::ZERO, long));
+        let stopping = tokio::spawn(running.stop(StopOptions::new().drain(Duration::ZERO).close(long)));
         let (head, _) = soon(answer(&mut stream)).await;
         assert!(head.starts_with(&format!("http/1.1 {status} ")), "{path} {headers}: {head}");
         let stopped = soon(stopping).await.unwrap();
@@ -317,7 +317,8 @@ async fn incomplete_bodies_on_http2_are_refused_when_calls_are_ended() {
     let (answered, mut body) = sender.send_request(request.body(()).unwrap(), false).unwrap();
     body.send_data(bytes::Bytes::from_static(b"\0\0\0\0\x20x"), false).unwrap();
     settle(&running).await;
-    let stopping = tokio::spawn(running.stop(Duration::ZERO, Duration::from_secs(3600)));
+    let stopping =
+        tokio::spawn(running.stop(StopOptions::new().drain(Duration::ZERO).close(Duration::from_secs(3600))));
     let answered = soon(answered).await.unwrap();
     assert_eq!(answered.headers()["grpc-status"], "14");
     drop((sender, body, answered));

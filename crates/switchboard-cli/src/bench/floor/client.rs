@@ -21,7 +21,7 @@ use tokio::{
 ///
 /// It stays open until the worker ends.
 #[derive(Clone)]
-pub(in crate::bench) struct Connection {
+pub struct Connection {
     state: Rc<RefCell<State>>,
 }
 
@@ -30,7 +30,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the connection is refused or its options cannot be set.
-    pub(in crate::bench) async fn open(address: &str) -> Result<Self, String> {
+    pub async fn open(address: &str) -> Result<Self, String> {
         let socket = TcpStream::connect(address)
             .await
             .and_then(|socket| socket.set_nodelay(true).map(|()| socket))
@@ -46,7 +46,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the connection is or gets closed.
-    pub(in crate::bench) async fn call(&self, payload: &[u8]) -> Result<Bytes, String> {
+    pub async fn call(&self, payload: &[u8]) -> Result<Bytes, String> {
         let id = self.state.borrow_mut().send(payload)?;
         poll_fn(|cx| self.state.borrow_mut().poll_reply(id, cx)).await
     }

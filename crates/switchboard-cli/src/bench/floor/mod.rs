@@ -11,7 +11,7 @@ mod client;
 mod server;
 pub(super) mod spin;
 
-pub(super) use client::Connection;
+pub use client::Connection;
 pub(super) use server::serve;
 
 use super::load::{Caller, Load};
@@ -19,9 +19,9 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// Echo calls of `payload` to the floor server at `address`, replies compared in full.
 #[derive(Clone, Debug)]
-pub(super) struct FloorEcho {
-    pub(super) address: String,
-    pub(super) payload: Bytes,
+pub struct FloorEcho {
+    pub address: String,
+    pub payload: Bytes,
 }
 
 impl Load for FloorEcho {
@@ -37,7 +37,7 @@ impl Load for FloorEcho {
     }
 }
 
-pub(super) struct FloorCaller {
+pub struct FloorCaller {
     connection: Connection,
     payload: Bytes,
 }
@@ -69,7 +69,7 @@ fn make_room(input: &mut BytesMut) {
 }
 
 /// Takes one whole frame off the front of `input`, or makes room for the rest of it.
-pub(super) fn take_frame(input: &mut BytesMut) -> Option<(u32, Bytes)> {
+pub fn take_frame(input: &mut BytesMut) -> Option<(u32, Bytes)> {
     let len = (&**input).try_get_u32_le().ok()? as usize;
     if input.len() < 4 + len {
         input.reserve(4 + len - input.len());
@@ -82,7 +82,7 @@ pub(super) fn take_frame(input: &mut BytesMut) -> Option<(u32, Bytes)> {
 }
 
 /// Appends one frame to `output`.
-pub(super) fn put_frame(output: &mut BytesMut, id: u32, payload: &[u8]) {
+pub fn put_frame(output: &mut BytesMut, id: u32, payload: &[u8]) {
     let len =
         u32::try_from(payload.len() + HEADER - 4).expect("payloads are limited to 64 MB by the options");
     output.put_u32_le(len);

@@ -14,7 +14,7 @@ use tokio::{
 ///
 /// # Errors
 /// When a worker cannot be started or the listener fails.
-pub(in crate::bench) fn serve(listener: &net::TcpListener, workers: usize) -> Result<Infallible, String> {
+pub(crate) fn serve(listener: &net::TcpListener, workers: usize) -> Result<Infallible, String> {
     let hands = (0..workers).map(start_worker).collect::<Result<Vec<_>, _>>()?;
     for hand in hands.iter().cycle() {
         let socket = accept(listener)?;

@@ -1,6 +1,6 @@
 //! The keys that verify tokens, from PEM files and key sets.
 
-use crate::{Error, net::tls};
+use crate::net::tls;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::{
     hmac,
@@ -8,6 +8,7 @@ use ring::{
 };
 use serde_json::Value;
 use std::path::Path;
+use switchboard_core::Error;
 
 /// Set of keys of one issuer.
 pub(super) struct Keys(Vec<Key>);

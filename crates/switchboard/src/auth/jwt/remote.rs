@@ -2,9 +2,7 @@
 
 use super::{Keys, Source, Verifier, seconds};
 use crate::{
-    Caller, Error, Result, Status,
     auth::unauthenticated,
-    layer::BoxFuture,
     web::{HttpRequest, Site},
 };
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -14,6 +12,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+use switchboard_core::{Caller, Error, Result, layer::BoxFuture};
+use switchboard_wire::Status;
 
 /// The source of a key set.
 pub(super) struct Remote {
@@ -150,7 +150,7 @@ fn refresh(verifier: &Arc<Verifier>, remote: &Remote) {
         state.refreshing = true;
     }
     let verifier = verifier.clone();
-    crate::runtime::spawn(async move {
+    switchboard_core::runtime::spawn(async move {
         let Source::Remote(remote) = &verifier.source else { return };
         remote.fetch(&verifier).await;
         remote.state().refreshing = false;

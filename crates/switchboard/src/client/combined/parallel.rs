@@ -4,7 +4,6 @@ use super::{
     super::{Begin, Channel, calls::RawResponse, fleet::with_text, unary},
     Combined,
 };
-use crate::{Codec, Metadata, Result, Status, codec::serde};
 use ::serde::{Serialize, de::DeserializeOwned};
 use bytes::Bytes;
 use std::{
@@ -14,6 +13,8 @@ use std::{
     sync::Arc,
     task::Poll,
 };
+use switchboard_core::{Result, codec::serde};
+use switchboard_wire::{Codec, Metadata, Status};
 
 type Map = dyn Fn(&Part<'_>) -> Result<Option<Bytes>> + Send + Sync;
 type Merge = dyn Fn(Codec, Vec<Bytes>) -> Result<Bytes> + Send + Sync;
@@ -195,7 +196,7 @@ impl Parallel {
     where
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let (deadline, count) = (begin.deadline(crate::clock::now()), self.channels.len());
+        let (deadline, count) = (begin.deadline(switchboard_core::clock::now()), self.channels.len());
         let mut running: Vec<(usize, Pin<Box<F>>)> = Vec::with_capacity(count);
         for (index, channel) in self.channels.iter().enumerate() {
             let part = Part { index, count, method: begin.method.path, codec: begin.codec, request };

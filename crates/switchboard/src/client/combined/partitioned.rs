@@ -4,8 +4,10 @@ use super::{
     super::{Begin, Channel},
     Combined,
 };
-use crate::{Result, Status, balance::partition_of};
+use crate::balance::partition_of;
 use std::{fmt, sync::Arc};
+use switchboard_core::Result;
+use switchboard_wire::Status;
 
 type KeyOf = dyn Fn(&str, &[u8]) -> Option<Vec<u8>> + Send + Sync;
 

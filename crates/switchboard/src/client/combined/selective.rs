@@ -11,13 +11,13 @@ use super::{
     Combined,
 };
 use crate::{
-    Code, Result, Retry, Status,
     balance::{Balance, Demand, Endpoint, Endpoints, Outcome, P2c, Pick, Probe},
     discover::Instance,
-    queue::Queue,
 };
 use bytes::Bytes;
 use std::{fmt, future::Future, sync::Arc, time::Duration};
+use switchboard_core::{Result, queue::Queue};
+use switchboard_wire::{Code, Retry, Status};
 
 /// A channel that sends each call to one of several channels, and on failure to another, see [`Channel::selective`].
 /// For calls of all kinds; streams are retried only before they have begun.
@@ -47,7 +47,7 @@ impl Channel {
             balance: Arc::new(P2c),
             retries: 3,
             set,
-            budget: Arc::new(Budget::new(10, 10, crate::clock::now_ns())),
+            budget: Arc::new(Budget::new(10, 10, switchboard_core::clock::now_ns())),
         }
     }
 }
@@ -68,7 +68,7 @@ impl Selective {
     /// Sets the retry budget: retries per 100 calls of the last seconds, and retries per second that are always
     /// allowed; the default is 10 and 10.
     pub fn retry_budget(mut self, percent: u32, floor: u32) -> Selective {
-        self.budget = Arc::new(Budget::new(percent, floor, crate::clock::now_ns()));
+        self.budget = Arc::new(Budget::new(percent, floor, switchboard_core::clock::now_ns()));
         self
     }
 
@@ -118,7 +118,7 @@ impl Selective {
     where
         F: Future<Output = Result<T>>,
     {
-        let deadline = begin.deadline(crate::clock::now());
+        let deadline = begin.deadline(switchboard_core::clock::now());
         let (mut tried, mut retries) = (Vec::new(), 0);
         loop {
             let at = self.pick(begin, request, &tried);
@@ -132,10 +132,10 @@ impl Selective {
                 return Err(status);
             }
             let calls = self.set.iter().map(Endpoint::calls).sum();
-            if !self.budget.spend(calls, crate::clock::now_ns()) {
+            if !self.budget.spend(calls, switchboard_core::clock::now_ns()) {
                 return Err(status);
             }
-            if deadline.is_some_and(|deadline| deadline <= crate::clock::now()) {
+            if deadline.is_some_and(|deadline| deadline <= switchboard_core::clock::now()) {
                 return Err(status);
             }
             retries += 1;
@@ -146,9 +146,9 @@ impl Selective {
     fn pick(&self, begin: &Begin, request: &[u8], tried: &[u64]) -> usize {
         let key = begin.options.as_ref().and_then(|options| options.hash_key.as_ref());
         let key = key.map_or(request, |key| &key[..]);
-        let now_ns = crate::clock::now_ns();
+        let now_ns = switchboard_core::clock::now_ns();
         for demand in [Demand::Healthy, Demand::Connected] {
-            let pick = Pick::new(begin.method.path, now_ns, crate::clock::random())
+            let pick = Pick::new(begin.method.path, now_ns, switchboard_core::clock::random())
                 .with_key(Some(key))
                 .tried(tried)
                 .demanding(demand, "");
@@ -174,7 +174,7 @@ struct ChannelPermit<'a> {
 
 impl<'a> ChannelPermit<'a> {
     fn new(by: &'a Selective, at: usize, method: &'static str) -> ChannelPermit<'a> {
-        let begun_ns = crate::clock::now_ns();
+        let begun_ns = switchboard_core::clock::now_ns();
         by.set[at].stats().begun();
         let probe = by.set[at].stats().breakers().begun(method, begun_ns);
         ChannelPermit { by, at, method, begun_ns, probe, code: Code::Canceled }
@@ -191,7 +191,7 @@ impl<'a> ChannelPermit<'a> {
 
 impl Drop for ChannelPermit<'_> {
     fn drop(&mut self) {
-        let now_ns = crate::clock::now_ns();
+        let now_ns = switchboard_core::clock::now_ns();
         let took = Duration::from_nanos(now_ns.saturating_sub(self.begun_ns));
         let outcome = Outcome::new(took, self.code);
         let endpoint = &self.by.set[self.at];

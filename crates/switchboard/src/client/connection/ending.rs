@@ -1,7 +1,6 @@
 //! The end of a connection, and of its calls.
 
 use super::{Connection, Task};
-use crate::{Code, Origin, Retry, Status};
 use std::{
     future::Future,
     pin::Pin,
@@ -9,6 +8,7 @@ use std::{
     task::{Context, Poll},
     time::{Duration, Instant},
 };
+use switchboard_wire::{Code, Origin, Retry, Status};
 
 /// A server that closes an unused connection within this time after it was opened counts as unreachable.
 const UNUSED: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ impl Activity {
     pub(super) fn ended(self, since: Instant, end: Status) -> ConnectionEnd {
         match self {
             Activity::Received => ConnectionEnd::Responded,
-            Activity::Nothing if crate::clock::since(since) > UNUSED => ConnectionEnd::Responded,
+            Activity::Nothing if switchboard_core::clock::since(since) > UNUSED => ConnectionEnd::Responded,
             Activity::Nothing | Activity::Sent => ConnectionEnd::Silent(end),
         }
     }

@@ -2,10 +2,7 @@
 //! in whatever order the server replies to them.
 
 use super::{Connection, Inner, Request, Task, wire::Wire};
-use crate::{
-    Code, Codec, Kind, Limits, Metadata, MethodInfo, Result, ServiceInfo,
-    client::{Channel, ChannelKind, ClientMethod, calls::ABANDONED_MAX},
-};
+use crate::client::{Channel, ChannelKind, ClientMethod, calls::ABANDONED_MAX};
 use bytes::Bytes;
 use std::{
     collections::VecDeque,
@@ -13,8 +10,9 @@ use std::{
     sync::{Arc, Weak},
     task::{Context, Poll, Waker},
 };
+use switchboard_core::{Limits, Result};
 use switchboard_wire::{
-    Encoding, Input, MethodTable, Outbox, Status,
+    Code, Codec, Encoding, Input, Kind, Metadata, MethodInfo, MethodTable, Outbox, ServiceInfo, Status,
     baidu::{self, Layout},
     erpc, kiss, native, rpcx, thrift,
     wire::{CallId, CallIds, ClientCallId, ClientWire, ServerEvent, ServerWire},

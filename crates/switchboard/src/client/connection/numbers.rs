@@ -1,8 +1,9 @@
 //! The numbers by which calls on a connection refer to their methods.
 
 use super::Inner;
-use crate::{ClientMethod, Kind, Metadata, Result, Status};
-use switchboard_wire::wire::ClientWire as _;
+use crate::ClientMethod;
+use switchboard_core::Result;
+use switchboard_wire::{Kind, Metadata, Status, wire::ClientWire as _};
 
 /// Maximum number of names in metadata that have a number at once; each costs a comparison at every call of such a
 /// name.

@@ -4,13 +4,13 @@ use super::{
     is_full,
     late_replies::{WIRES, World},
 };
-use crate::{Code, Retry};
 use bytes::Bytes;
 use std::{
     future::Future,
     pin::pin,
     task::{Context, Poll, Waker},
 };
+use switchboard_wire::{Code, Retry};
 
 /// A Thrift struct with a string of 20,000 bytes, which other wires carry as opaque bytes.
 fn large() -> Bytes {
@@ -67,6 +67,6 @@ async fn calls_that_wait_for_room_end_with_the_connection() {
     while world.send(&large()).is_ok() {}
     let mut room = pin!(world.connection.room());
     assert!(room.as_mut().poll(&mut context).is_pending());
-    super::ending::close(&world.connection, &crate::Status::unavailable("gone"));
+    super::ending::close(&world.connection, &switchboard_wire::Status::unavailable("gone"));
     assert_eq!(room.as_mut().poll(&mut context), Poll::Ready(()));
 }

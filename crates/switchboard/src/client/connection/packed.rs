@@ -1,13 +1,17 @@
 //! Compression on a client connection: the algorithms of the server, and compressed replies.
 
 use super::{Connection, Inner, State};
-use crate::{
-    ClientMethod, Compression, Kind, Metadata,
-    compression::{Message, Packing},
-};
+use crate::ClientMethod;
 use bytes::Bytes;
 use std::task::{Context, Poll, Waker};
-use switchboard_wire::wire::{ClientCallId, ClientWire};
+use switchboard_core::{
+    Compression,
+    compression::{Message, Packing},
+};
+use switchboard_wire::{
+    Kind, Metadata,
+    wire::{ClientCallId, ClientWire},
+};
 
 impl Connection {
     /// Ready once the server has sent its settings, or the connection has ended; for one waiter.

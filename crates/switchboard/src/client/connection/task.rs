@@ -2,10 +2,8 @@
 
 use super::{Connection, Inner, OUTBOX_HIGH, ending::Activity};
 use crate::{
-    Status,
     connection::CallWaker,
     net::{self, Io},
-    runtime,
 };
 use bytes::BytesMut;
 use std::{
@@ -16,7 +14,8 @@ use std::{
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
-use switchboard_wire::{Input, Outbox, wire::ClientWire};
+use switchboard_core::runtime;
+use switchboard_wire::{Input, Outbox, Status, wire::ClientWire};
 use tokio::{io::AsyncReadExt, time::Sleep};
 
 /// Maximum number of reads per turn, for fairness between the tasks of the worker.
@@ -97,13 +96,16 @@ impl Task {
             inner.task = Some(cx.waker().clone());
         }
         if self.timer.is_some() || inner.earliest.is_some() || !inner.fresh.is_empty() {
-            let now = crate::clock::now();
+            let now = switchboard_core::clock::now();
             inner.stamp(now);
             if inner.earliest.is_some_and(|earliest| earliest <= now) {
                 inner.expire(now, &mut self.wake);
             }
             silent = self.is_silent(&mut inner, now);
-            if self.held_since.is_some_and(|since| crate::clock::after(since, self.stall_timeout) <= now) {
+            if self
+                .held_since
+                .is_some_and(|since| switchboard_core::clock::after(since, self.stall_timeout) <= now)
+            {
                 inner.end_stalled(self.stall_timeout);
             }
         }
@@ -136,8 +138,10 @@ impl Task {
             self.pinged = None;
             return false;
         }
-        if crate::clock::after(self.last_read.max(self.pinged.unwrap_or(self.last_read)), self.keepalive)
-            > now
+        if switchboard_core::clock::after(
+            self.last_read.max(self.pinged.unwrap_or(self.last_read)),
+            self.keepalive,
+        ) > now
         {
             return false;
         }
@@ -188,7 +192,7 @@ impl Task {
             Err(error) => return Poll::Ready(Some(self.lost(&format!("read: {error}")))),
             Ok(_) => {}
         }
-        self.last_read = crate::clock::now();
+        self.last_read = switchboard_core::clock::now();
         self.activity = Activity::Received;
         runtime::traffic(self.last_read);
         self.handle_input()
@@ -239,9 +243,12 @@ impl Task {
             return false;
         }
         let silent = waiting.then(|| {
-            crate::clock::after(self.last_read.max(self.pinged.unwrap_or(self.last_read)), self.keepalive)
+            switchboard_core::clock::after(
+                self.last_read.max(self.pinged.unwrap_or(self.last_read)),
+                self.keepalive,
+            )
         });
-        let stalled = self.held_since.map(|since| crate::clock::after(since, self.stall_timeout));
+        let stalled = self.held_since.map(|since| switchboard_core::clock::after(since, self.stall_timeout));
         let wanted = [earliest, silent, stalled].into_iter().flatten().min();
         // A timer that fires early costs one empty poll; resetting it with every read would cost more.
         let Some(wanted) = wanted else { return true };

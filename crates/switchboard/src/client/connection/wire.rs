@@ -1,7 +1,7 @@
 //! The wire of a connection: the native one, called statically, or that of another framework.
 
-use crate::call::no_attachments;
 use bytes::Bytes;
+use switchboard_core::call::no_attachments;
 use switchboard_wire::{
     Fatal, Input, Kind, Metadata, Outbox, Outgoing, SchemaId, Status,
     native::Client,

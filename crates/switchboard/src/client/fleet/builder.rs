@@ -5,12 +5,13 @@ use super::{
     FailMode, Fleet, Policy,
 };
 use crate::{
-    Result, Status,
     balance::Balance,
     discover::{Instance, Registry},
     net::Address,
 };
 use std::{sync::Arc, time::Duration};
+use switchboard_core::Result;
+use switchboard_wire::Status;
 use tokio::runtime::Handle;
 
 /// Options of channels to several servers. Each of them makes a channel with one address a fleet, too.

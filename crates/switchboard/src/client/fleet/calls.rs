@@ -6,7 +6,6 @@ use super::{
     link::Member,
     retry_state::RetryState,
 };
-use crate::{Code, Origin, Result, Retry, Status, reserved::ATTEMPT};
 use bytes::Bytes;
 use std::{
     future::{Future, poll_fn},
@@ -15,6 +14,8 @@ use std::{
     task::Poll,
     time::{Duration, Instant},
 };
+use switchboard_core::{Result, reserved::ATTEMPT};
+use switchboard_wire::{Code, Origin, Retry, Status};
 use tokio::{runtime::Handle, time::Sleep};
 
 /// Progress of a call before this module handles it.
@@ -100,7 +101,7 @@ pub(in super::super) async fn unary(
 fn deadline_of(begin: &Begin, first: &First) -> Option<Instant> {
     let from = match first {
         First::Failed(permit, _) => clock::instant(permit.begun_ns()),
-        First::Chosen(_) | First::Nothing => crate::clock::now(),
+        First::Chosen(_) | First::Nothing => switchboard_core::clock::now(),
     };
     begin.deadline(from)
 }
@@ -142,7 +143,7 @@ async fn attempt(
         .map(|attempt_log| (attempt_log, attempt_log.begin(permit.member().endpoint.address().to_owned())));
     let called = async {
         if !permit.member().link.channel.is_ready() {
-            let deadline = begin.deadline(crate::clock::now());
+            let deadline = begin.deadline(switchboard_core::clock::now());
             permit.member().connected(deadline).await?;
             begin.end_at(deadline);
             permit.sent();
@@ -173,7 +174,7 @@ impl Member {
         if Handle::try_current().is_err() {
             return channel.open().await;
         }
-        let latest = crate::clock::after(crate::clock::now(), CONNECT_WAIT_MAX);
+        let latest = switchboard_core::clock::after(switchboard_core::clock::now(), CONNECT_WAIT_MAX);
         let until = deadline.map_or(latest, |deadline| deadline.min(latest));
         tokio::time::timeout_at(until.into(), channel.open()).await.unwrap_or_else(|_| {
             let address = self.endpoint.address();
@@ -241,8 +242,9 @@ impl Shared {
     /// Waits a little while no endpoint is connected; returns false when the call has waited enough.
     async fn waits(&self, pauses: u32, deadline: Option<Instant>) -> bool {
         let pause = super::link::pause(pauses, Duration::from_secs(1));
-        let in_time =
-            deadline.is_none_or(|deadline| crate::clock::after(crate::clock::now(), pause) < deadline);
+        let in_time = deadline.is_none_or(|deadline| {
+            switchboard_core::clock::after(switchboard_core::clock::now(), pause) < deadline
+        });
         if self.policy.fail == FailMode::Failfast || pauses >= self.policy.retries || !in_time {
             return false;
         }
@@ -292,7 +294,7 @@ impl Begin {
     /// Creates the call for this attempt; its target is set later.
     pub(super) fn again(&self, retry_state: &RetryState) -> Begin {
         let timeout = match retry_state.deadline {
-            Some(deadline) => Some(deadline.saturating_duration_since(crate::clock::now())),
+            Some(deadline) => Some(deadline.saturating_duration_since(switchboard_core::clock::now())),
             None => self.timeout,
         };
         let mut metadata = self.metadata.clone();

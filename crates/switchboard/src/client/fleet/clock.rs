@@ -1,3 +1,3 @@
 //! Clock and randomness of fleets.
 
-pub(super) use crate::clock::{instant, now_ns as now, random};
+pub(super) use switchboard_core::clock::{instant, now_ns as now, random};

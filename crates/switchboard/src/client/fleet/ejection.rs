@@ -114,11 +114,9 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        Code,
-        balance::{Outcome, testing::fleet},
-    };
+    use crate::balance::{Outcome, testing::fleet};
     use std::time::Duration;
+    use switchboard_wire::Code;
 
     const SECOND: u64 = 1_000_000_000;
 

@@ -6,16 +6,14 @@ use super::{
     Fleet, clock,
     link::Member,
 };
-use crate::{
-    Metadata, Status,
-    balance::{Demand, State},
-    reserved::LIMITS_REPORT,
-};
+use crate::balance::{Demand, State};
 use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
+use switchboard_core::reserved::LIMITS_REPORT;
+use switchboard_wire::{Metadata, Status};
 
 /// State of a channel for a call of a method, returned by [`Channel::explain`].
 #[derive(Clone, Debug)]
@@ -68,7 +66,7 @@ pub struct Explained<R> {
     /// Total duration, pauses included.
     pub took: Duration,
     /// Outcome of the call.
-    pub outcome: crate::Result<Response<R>>,
+    pub outcome: switchboard_core::Result<Response<R>>,
 }
 
 /// One attempt of a call. Times count from the beginning of the call.

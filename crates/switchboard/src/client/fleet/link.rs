@@ -4,10 +4,7 @@ use super::{
     super::{Channel, ChannelKind},
     Shared, clock,
 };
-use crate::{
-    Code, Origin, Result, Retry, Status,
-    balance::{Endpoint, Outcome, Probe, State, Stats},
-};
+use crate::balance::{Endpoint, Outcome, Probe, State, Stats};
 use std::{
     sync::{
         Arc, Mutex, PoisonError, Weak,
@@ -15,6 +12,8 @@ use std::{
     },
     time::Duration,
 };
+use switchboard_core::Result;
+use switchboard_wire::{Code, Origin, Retry, Status};
 use tokio::runtime::Handle;
 
 /// An endpoint in a set, with its channel.
@@ -133,7 +132,7 @@ async fn keep_connected(connecting: ConnectGuard, shared: Weak<Shared>, id: Stri
 /// Returns the pause, which doubles from 25 ms up to `max`, less a random part, so that callers do not synchronize.
 pub(super) fn pause(failures: u32, max: Duration) -> Duration {
     let whole = Duration::from_millis(25).saturating_mul(1 << failures.min(16)).min(max);
-    whole.mul_f64(0.5 + 0.5 * crate::clock::fraction())
+    whole.mul_f64(0.5 + 0.5 * switchboard_core::clock::fraction())
 }
 
 /// A call on an endpoint. Dropping it without a result means that the caller dropped the call.

@@ -6,11 +6,12 @@ use super::{
     link::{Link, Member},
 };
 use crate::{
-    Codec, Result, Retry, Status,
     balance::{Endpoint, Endpoints, subset},
     discover::Instance,
 };
 use std::{collections::HashMap, sync::Arc};
+use switchboard_core::Result;
+use switchboard_wire::{Codec, Retry, Status};
 
 /// The members at one time.
 pub(super) struct Set {
@@ -97,6 +98,6 @@ impl Set {
                 format!("none of {} endpoints is connected: {}{more}", members.len(), each.join("; "))
             }
         };
-        Status::unavailable(text).with_origin(crate::Origin::Connection).with_retry(Retry::Safe)
+        Status::unavailable(text).with_origin(switchboard_wire::Origin::Connection).with_retry(Retry::Safe)
     }
 }

@@ -1,13 +1,11 @@
 //! Settings of a fleet, from URLs and from code.
 
 use super::{super::Begin, ejection::Ejecting};
-use crate::{
-    Result, Status,
-    balance::{self, BALANCERS, Balance, BalancerOptions, BalancerSpec, Breaking, Endpoint, Sticky},
-    near::nearest,
-};
+use crate::balance::{self, BALANCERS, Balance, BalancerOptions, BalancerSpec, Breaking, Endpoint, Sticky};
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Duration};
+use switchboard_core::{Result, near::nearest};
+use switchboard_wire::Status;
 
 /// Handling of calls that fail or are slow. Only calls that may be repeated are retried: the server reports that it did
 /// not begin, or the method (or [call](crate::UnaryCall::idempotent)) is idempotent.

@@ -4,11 +4,12 @@ use super::{
     FailMode, Shared, clock,
     link::{Member, pause},
 };
-use crate::{Code, Idempotency, Origin, Retry, Status, client::Begin};
+use crate::client::Begin;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use switchboard_wire::{Code, Idempotency, Origin, Retry, Status};
 
 /// The failed attempts of one call.
 pub(in super::super) struct RetryState {
@@ -141,9 +142,9 @@ impl Shared {
             _ if elsewhere && status.origin() != Origin::Peer => Duration::ZERO,
             _ => pause(retry_state.counted.saturating_sub(1), BACKOFF_MAX),
         };
-        let in_time = retry_state
-            .deadline
-            .is_none_or(|deadline| crate::clock::after(crate::clock::now(), pause) < deadline);
+        let in_time = retry_state.deadline.is_none_or(|deadline| {
+            switchboard_core::clock::after(switchboard_core::clock::now(), pause) < deadline
+        });
         let can_wait = pause.is_zero() || tokio::runtime::Handle::try_current().is_ok();
         (in_time && can_wait).then_some(pause)
     }

@@ -5,7 +5,6 @@ use super::{
     EndpointPermit, clock,
     retry_state::RetryState,
 };
-use crate::{Metadata, Result, Status, compression::Message, stream::check_reply};
 use bytes::Bytes;
 use std::{
     fmt,
@@ -13,6 +12,8 @@ use std::{
     pin::Pin,
     task::Poll,
 };
+use switchboard_core::{Result, compression::Message, stream::check_reply};
+use switchboard_wire::{Metadata, Status};
 
 /// Result of one endpoint for a call that went to all.
 #[derive(Debug)]
@@ -81,7 +82,7 @@ impl<R: 'static> UnaryCall<R> {
         if let Some(early_error) = begin.early_error.take() {
             return Err(early_error);
         }
-        let retry_state = RetryState::new(begin.deadline(crate::clock::now()));
+        let retry_state = RetryState::new(begin.deadline(switchboard_core::clock::now()));
         let channel = match &begin.target {
             Target::Channel(channel) => Some(channel.clone()),
             Target::Connection(connection) => connection.channel(),
@@ -130,7 +131,7 @@ async fn receipt<R>(
         let target = match &permit {
             None => begin.target,
             Some(permit) => {
-                let deadline = begin.deadline(crate::clock::now());
+                let deadline = begin.deadline(switchboard_core::clock::now());
                 permit.member().connected(deadline).await?;
                 begin.end_at(deadline);
                 permit.member().link.channel.target()

@@ -5,7 +5,6 @@ use super::{
     EndpointPermit, Shared, clock,
     retry_state::RetryState,
 };
-use crate::{Code, Result, Status, queue::Queue, stream::Follow};
 use bytes::Bytes;
 use std::{
     future::Future,
@@ -14,10 +13,12 @@ use std::{
     task::{Context, Poll, ready},
     time::Duration,
 };
+use switchboard_core::{Result, queue::Queue, stream::Follow};
+use switchboard_wire::{Code, Status};
 
 /// Sends a one-way call; completes once it is sent.
 pub(in super::super) async fn oneway(shared: Arc<Shared>, begin: Begin, request: Bytes) -> Result<()> {
-    let mut retry_state = RetryState::new(begin.deadline(crate::clock::now()));
+    let mut retry_state = RetryState::new(begin.deadline(switchboard_core::clock::now()));
     let mut permit = shared.next(&begin, &request, &mut retry_state).await?;
     loop {
         retry_state.sent += 1;
@@ -44,7 +45,7 @@ pub(in super::super) async fn stream(
     message: Option<Bytes>,
     outbound: Option<Arc<Queue>>,
 ) -> Result<StartedStream> {
-    let mut retry_state = RetryState::new(begin.deadline(crate::clock::now()));
+    let mut retry_state = RetryState::new(begin.deadline(switchboard_core::clock::now()));
     let request = message.clone().unwrap_or_default();
     let permit = shared.next(&begin, &request, &mut retry_state).await?;
     let call = Call { shared, begin, message, outbound, retry_state };

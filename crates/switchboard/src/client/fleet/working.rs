@@ -2,11 +2,10 @@
 //! are not overloaded and recovering servers have spare capacity. Modelled after brpc's `min_working_instances`.
 
 use super::{Shared, clock};
-use crate::{
-    Result, Retry, Status,
-    balance::{Demand, Pick, State},
-};
+use crate::balance::{Demand, Pick, State};
 use std::time::Duration;
+use switchboard_core::Result;
+use switchboard_wire::{Retry, Status};
 
 /// Time after which a call that was shed may be retried.
 const RETRY_AFTER: Duration = Duration::from_millis(500);

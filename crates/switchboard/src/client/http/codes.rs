@@ -1,14 +1,13 @@
 //! Mapping of HTTP statuses and headers to codes of calls.
 
-use crate::{
-    Code, Metadata, Origin, Result, Retry, Status,
-    http_fields::{self, MetadataLimits},
-};
+use crate::http_fields::{self, MetadataLimits};
 use ::http::{
     HeaderMap, HeaderName, StatusCode,
     header::{CONTENT_TYPE, RETRY_AFTER},
 };
 use std::time::Duration;
+use switchboard_core::Result;
+use switchboard_wire::{Code, Metadata, Origin, Retry, Status};
 
 /// Returns the code for an HTTP status without an RPC status: from a proxy, or from a server that is not an RPC server.
 pub(super) fn of_status(status: StatusCode) -> Code {

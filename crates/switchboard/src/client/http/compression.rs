@@ -1,9 +1,10 @@
 //! Compressed messages: accepted algorithms, compression and decompression.
 
-use crate::{Origin, Result, Status, compression::REGISTRY};
 use ::http::HeaderValue;
 use bytes::Bytes;
 use connectrpc::ErrorCode;
+use switchboard_core::{Result, compression::REGISTRY};
+use switchboard_wire::{Origin, Status};
 
 /// Algorithms for replies that are offered when the channel enables compression.
 pub(super) static ACCEPTED: HeaderValue = HeaderValue::from_static("gzip, zstd, deflate");
@@ -65,7 +66,7 @@ impl Compression {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Code;
+    use switchboard_wire::Code;
 
     #[test]
     fn messages_round_trip_and_bombs_are_rejected() {

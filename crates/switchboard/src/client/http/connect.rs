@@ -1,14 +1,13 @@
 //! Connect: errors as JSON, the end of a stream as JSON, and calls by GET.
 
 use super::codes;
-use crate::{
-    Code, Metadata, Origin, Result, Status,
-    http_fields::{BASE64, MetadataLimits},
-};
+use crate::http_fields::{BASE64, MetadataLimits};
 use ::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
+use switchboard_core::Result;
+use switchboard_wire::{Code, Metadata, Origin, Status};
 
 pub(super) const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("connect-accept-encoding");
 pub(super) const CONTENT_ENCODING: HeaderName = HeaderName::from_static("connect-content-encoding");
@@ -153,7 +152,8 @@ pub(super) fn query(path: &str, codec: &str, compression: Option<&str>, message:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, Retry};
+    use switchboard_core::Limits;
+    use switchboard_wire::Retry;
 
     #[test]
     fn failures_are_read_or_inferred_from_http() {

@@ -1,7 +1,8 @@
 //! The five bytes before every message in a body: flags and a big-endian length.
 
-use crate::{Origin, Result, Status};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use switchboard_core::Result;
+use switchboard_wire::{Origin, Status};
 
 /// Flag of a compressed message.
 pub(super) const COMPRESSED: u8 = 1;

@@ -1,13 +1,12 @@
 //! gRPC: the end of a call, in trailers or in a trailers-only response; also used by gRPC-Web.
 
 use super::codes;
-use crate::{
-    Code, Metadata, Origin, Result, Status,
-    http_fields::{BASE64, MetadataLimits},
-};
+use crate::http_fields::{BASE64, MetadataLimits};
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine;
 use std::time::Duration;
+use switchboard_core::Result;
+use switchboard_wire::{Code, Metadata, Origin, Status};
 
 pub(super) const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 pub(super) const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
@@ -165,7 +164,8 @@ impl<'a> Fields<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, Retry};
+    use switchboard_core::Limits;
+    use switchboard_wire::Retry;
 
     fn ended(pairs: &[(&'static str, &'static str)]) -> Result<Metadata> {
         let mut trailers = HeaderMap::new();

@@ -1,8 +1,9 @@
 //! gRPC-Web: trailers as text in the last frame of the body.
 
 use super::codes;
-use crate::{Code, Result, Status};
 use ::http::{HeaderMap, HeaderName, HeaderValue};
+use switchboard_core::Result;
+use switchboard_wire::{Code, Status};
 
 /// Reads `name: value` lines; a space after the colon and the end of the last line are optional.
 ///

@@ -5,16 +5,15 @@ use super::{
     link::{self, Link},
     settings::{Dialect, Terms},
 };
-use crate::{
-    Codec, Idempotency, Kind, Metadata, Result, Status, call::no_attachments, client::ClientMethod,
-    http_fields,
-};
+use crate::{client::ClientMethod, http_fields};
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, TE, USER_AGENT},
 };
 use bytes::Bytes;
 use std::time::Duration;
+use switchboard_core::{Result, call::no_attachments};
+use switchboard_wire::{Codec, Idempotency, Kind, Metadata, Status};
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("switchboard/", env!("CARGO_PKG_VERSION")));
 const WEB: HeaderName = HeaderName::from_static("x-grpc-web");

@@ -7,7 +7,6 @@ use super::{
     upload::Upload,
 };
 use crate::{
-    Code, Limit, Result, Retry, Status,
     client::{ConnectionAborter, connection::ConnectionEnd, options::Options},
     net::{self, Address, Io},
 };
@@ -33,6 +32,8 @@ use std::{
     task::{Context, Poll, ready},
     time::Duration,
 };
+use switchboard_core::{Limit, Result};
+use switchboard_wire::{Code, Retry, Status};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Maximum number of connections of one slot; callers wait when all are in use.
@@ -173,7 +174,7 @@ impl Http1 {
         };
         // After a failure the next call goes through the pool, with its back-off.
         let (sender, connection) = dialled.await.inspect_err(|_| common.close())?;
-        let driven = crate::runtime::spawn(async move {
+        let driven = switchboard_core::runtime::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!("http connection ended: {error}");
             }

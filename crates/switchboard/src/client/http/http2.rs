@@ -10,7 +10,6 @@ use super::{
     upload::{Upload, Uploader},
 };
 use crate::{
-    Code, Limit, Result, Retry, Status,
     client::{connection::ConnectionEnd, options::Options},
     net::Io,
 };
@@ -27,6 +26,8 @@ use std::{
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
+use switchboard_core::{Limit, Result};
+use switchboard_wire::{Code, Retry, Status};
 use tokio::time::Sleep;
 
 /// Window of the connection: unlimited, because a stream without a reader must not stop the others. Each stream has its
@@ -277,14 +278,14 @@ impl Driver {
     /// Ready with `None` after a ping, with a status when the keepalive has failed.
     fn check_keepalive(&mut self, common: &Common, cx: &mut Context<'_>) -> Poll<Option<Status>> {
         let keepalive = self.keepalive.saturating_mul(self.ping_backoff.factor());
-        let busy = *self.busy.get_or_insert_with(crate::clock::now);
+        let busy = *self.busy.get_or_insert_with(switchboard_core::clock::now);
         let last = self.received.last().max(busy).max(self.pinged.unwrap_or(busy));
-        let wanted = crate::clock::after(last, keepalive);
+        let wanted = switchboard_core::clock::after(last, keepalive);
         // A timer that fires early costs one empty poll; resetting it with every read would cost more.
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(wanted.into())));
         ready!(sleep.as_mut().poll(cx));
         let mut next = wanted;
-        let now = crate::clock::now();
+        let now = switchboard_core::clock::now();
         if wanted <= now {
             if self.pinged.is_some_and(|pinged| pinged > self.received.last()) {
                 return Poll::Ready(Some(
@@ -292,7 +293,7 @@ impl Driver {
                 ));
             }
             self.pinged = Some(now);
-            next = crate::clock::after(now, keepalive);
+            next = switchboard_core::clock::after(now, keepalive);
             // The last pong must be taken before the next ping can be sent.
             let _ = self.ping.poll_pong(cx);
             // Fails while an older ping has no pong yet; that one then counts.

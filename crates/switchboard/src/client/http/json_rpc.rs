@@ -9,13 +9,11 @@ use super::{
     settings::Terms,
     unary::{ERROR_BODY_BYTES_MIN, post, read_body, with_head},
 };
-use crate::{
-    Code, Metadata, Result, Status,
-    client::{ClientMethod, calls},
-};
+use crate::client::{ClientMethod, calls};
 use ::http::header::CONTENT_ENCODING;
 use bytes::Bytes;
-use switchboard_wire::jsonrpc;
+use switchboard_core::Result;
+use switchboard_wire::{Code, Metadata, Status, jsonrpc};
 
 /// Maximum number of bytes around a result: names, an id of this client.
 pub(super) const AROUND: usize = 1 << 10;

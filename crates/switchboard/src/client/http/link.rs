@@ -7,7 +7,6 @@ use super::{
     upload::{Upload, Uploader},
 };
 use crate::{
-    Code, Limit, Metadata, Result, Retry, Status,
     client::{ChannelKind, ClientMethod, connection::ConnectionEnd, options::Options, pool},
     net::{Address, Io},
 };
@@ -22,6 +21,8 @@ use std::{
     },
     task::{Context, Poll},
 };
+use switchboard_core::{Limit, Result};
+use switchboard_wire::{Code, Metadata, Retry, Status};
 
 /// The connections of one slot: one on HTTP/2, one per concurrent call on HTTP/1.1.
 pub(super) struct Link {

@@ -1,6 +1,6 @@
 //! The transport of an HTTP connection: records when the last bytes were received.
 
-use crate::{net::Io, runtime};
+use crate::net::Io;
 use std::{
     io,
     pin::Pin,
@@ -11,6 +11,7 @@ use std::{
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
+use switchboard_core::runtime;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Time of the last received bytes, readable while the HTTP machine owns the transport.
@@ -23,7 +24,7 @@ pub(super) struct LastReceived {
 
 impl LastReceived {
     pub(super) fn new() -> Arc<LastReceived> {
-        Arc::new(LastReceived { opened: crate::clock::now(), last: AtomicU64::new(0) })
+        Arc::new(LastReceived { opened: switchboard_core::clock::now(), last: AtomicU64::new(0) })
     }
 
     /// Returns true when bytes were received.
@@ -33,7 +34,7 @@ impl LastReceived {
 
     /// The time of the last bytes, or of the opening.
     pub(super) fn last(&self) -> Instant {
-        crate::clock::after(self.opened, Duration::from_nanos(self.last.load(Ordering::Relaxed)))
+        switchboard_core::clock::after(self.opened, Duration::from_nanos(self.last.load(Ordering::Relaxed)))
     }
 
     fn note(&self, now: Instant) {
@@ -62,7 +63,7 @@ impl AsyncRead for Pipe {
         let before = into.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(cx, into))?;
         if into.filled().len() > before {
-            let now = crate::clock::now();
+            let now = switchboard_core::clock::now();
             self.received.note(now);
             // Keeps the worker awake for a caller that waits for this response.
             runtime::traffic(now);

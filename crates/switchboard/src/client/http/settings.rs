@@ -1,10 +1,11 @@
 //! The options of a channel on HTTP, and the settings of its calls.
 
 use super::{compression::Compression, http2::PingBackoff};
+use crate::http_fields::MetadataLimits;
 #[cfg(feature = "tls")]
 use crate::net::tls;
-use crate::{Codec, Limit, Limits, Result, Status, http_fields::MetadataLimits};
-use switchboard_wire::{WireId, spec::PostedMachine};
+use switchboard_core::{Limit, Limits, Result};
+use switchboard_wire::{Codec, Status, WireId, spec::PostedMachine};
 
 /// Protocol of calls over HTTP.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -100,9 +101,9 @@ impl Settings {
     pub(in crate::client) fn check(
         &self,
         over_websocket: bool,
-        compression: crate::Compression,
+        compression: switchboard_core::Compression,
     ) -> Result<()> {
-        use crate::Compression;
+        use switchboard_core::Compression;
         let config_error = |text: &str| Err(Status::invalid_argument(text));
         match self.dialect {
             _ if self.deflate && !over_websocket => config_error("deflate=true is for ws:// and wss://"),
@@ -233,16 +234,15 @@ impl Terms {
     ///
     /// # Errors
     /// `InvalidArgument` for compressions that HTTP does not support.
-    pub(super) fn compressed(self, compression: crate::Compression) -> Result<Terms> {
-        let advertise = compression != crate::Compression::None;
+    pub(super) fn compressed(self, compression: switchboard_core::Compression) -> Result<Terms> {
+        let advertise = compression != switchboard_core::Compression::None;
         let compression = match compression {
-            crate::Compression::None | crate::Compression::Replies => None,
-            crate::Compression::Deflate => Some(Compression::Deflate),
-            crate::Compression::Gzip => Some(Compression::Gzip),
-            crate::Compression::Lz4 | crate::Compression::Snappy => {
-                return Err(Status::invalid_argument(NATIVE_ALONE));
-            }
-            crate::Compression::Zstd => Some(Compression::Zstd),
+            switchboard_core::Compression::None | switchboard_core::Compression::Replies => None,
+            switchboard_core::Compression::Deflate => Some(Compression::Deflate),
+            switchboard_core::Compression::Gzip => Some(Compression::Gzip),
+            switchboard_core::Compression::Zstd => Some(Compression::Zstd),
+            // LZ4 and Snappy.
+            _ => return Err(Status::invalid_argument(NATIVE_ALONE)),
         };
         Ok(Terms { advertise, compression, ..self })
     }
@@ -259,7 +259,9 @@ mod tests {
             for (name, value) in options {
                 settings.set(name, value).unwrap();
             }
-            settings.check(false, crate::Compression::None).map_err(|status| status.message().to_owned())
+            settings
+                .check(false, switchboard_core::Compression::None)
+                .map_err(|status| status.message().to_owned())
         };
         assert_eq!(check(&[]), Ok(()));
         assert_eq!(check(&[("wire", "connect"), ("http", "1"), ("get", "true"), ("codec", "json")]), Ok(()));
@@ -272,7 +274,7 @@ mod tests {
             settings.set("deflate", if over_websocket { "true" } else { "false" }).unwrap();
             settings.check(over_websocket, compression).is_ok()
         };
-        use crate::Compression;
+        use switchboard_core::Compression;
         assert!(json_rpc(true, Compression::None) && !json_rpc(true, Compression::Deflate));
         assert!(json_rpc(false, Compression::Replies) && !json_rpc(false, Compression::Gzip));
         assert!(check(&[("deflate", "true")]).unwrap_err().contains("ws://"));

@@ -7,7 +7,6 @@ use super::{
     settings::Terms,
     upload::Uploader,
 };
-use crate::{Code, Metadata, Result, Status, queue::Queue};
 use std::{
     future::{Future, poll_fn},
     pin::pin,
@@ -15,6 +14,8 @@ use std::{
     task::Poll,
     time::Instant,
 };
+use switchboard_core::{Result, queue::Queue};
+use switchboard_wire::{Code, Metadata, Status};
 
 /// A call that was sent, in its task.
 pub(super) struct StreamCall {

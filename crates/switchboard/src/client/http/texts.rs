@@ -6,7 +6,6 @@
 
 use super::{NO_ANSWER, codes, json_rpc, needs_runtime, within};
 use crate::{
-    Code, Kind, Limit, Metadata, Origin, Result, Retry, Status,
     client::{
         Begin, ChannelKind, calls,
         connection::ConnectionEnd,
@@ -14,8 +13,6 @@ use crate::{
         pool::{Link, Pool},
     },
     net::{Address, Io},
-    queue::Queue,
-    reserved, runtime,
 };
 use bytes::Bytes;
 use std::{
@@ -25,8 +22,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::Poll,
 };
+use switchboard_core::{Limit, Result, queue::Queue, reserved, runtime};
 use switchboard_wire::{
-    Input,
+    Code, Input, Kind, Metadata, Origin, Retry, Status,
     jsonrpc::{self, Response},
 };
 use tokio::{
@@ -135,7 +133,7 @@ pub(super) async fn stream(
     let mut sent = within(deadline, NO_ANSWER, sending).await?;
     inbound.set_head(Metadata::new());
     let inbound = inbound.clone();
-    crate::runtime::spawn(async move {
+    switchboard_core::runtime::spawn(async move {
         let ended = pin!(poll_fn(|cx| {
             inbound.watch_consumer(cx.waker());
             if inbound.is_closed() {
@@ -285,7 +283,7 @@ impl Texts {
                 Ok(_) => {
                     *heard = true;
                     // Keeps the worker awake for a caller that waits for this response.
-                    runtime::traffic(crate::clock::now());
+                    runtime::traffic(switchboard_core::clock::now());
                 }
                 Err(error) => return error.to_string(),
             }

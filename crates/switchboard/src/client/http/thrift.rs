@@ -8,11 +8,12 @@ use super::{
     settings::Terms,
     unary::{ERROR_BODY_BYTES_MIN, post, read_body, with_head},
 };
-use crate::{Code, Metadata, Result, Status, client::calls, http_fields::thrift};
+use crate::{client::calls, http_fields::thrift};
 use ::http::StatusCode;
 use bytes::Bytes;
+use switchboard_core::Result;
 use switchboard_wire::{
-    Input, Limits, Outbox,
+    Code, Input, Limits, Metadata, Outbox, Status,
     wire::{ClientEvent, ClientWire, Encoding, Open},
 };
 

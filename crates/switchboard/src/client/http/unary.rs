@@ -13,13 +13,14 @@ use super::{
     thrift,
     upload::{self, Upload},
 };
-use crate::{Code, Metadata, Result, Status, client::calls};
+use crate::client::calls;
 use ::http::{
     HeaderMap, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
 use bytes::{Bytes, BytesMut};
-use switchboard_wire::jsonrpc;
+use switchboard_core::Result;
+use switchboard_wire::{Code, Metadata, Status, jsonrpc};
 
 /// Minimum size limit of an error body, which may be larger than the messages that the caller accepts.
 pub(super) const ERROR_BODY_BYTES_MIN: usize = 64 << 10;

@@ -1,7 +1,7 @@
 //! The body of a request: one message, or the messages of a stream as they are sent.
 
 use super::{envelope, settings::Terms};
-use crate::{Result, Status, http_fields::grpc_web_text, queue::Queue};
+use crate::http_fields::grpc_web_text;
 use bytes::Bytes;
 use h2::SendStream;
 use http_body::{Body, Frame, SizeHint};
@@ -11,6 +11,8 @@ use std::{
     sync::Arc,
     task::{Context, Poll, ready},
 };
+use switchboard_core::{Result, queue::Queue};
+use switchboard_wire::Status;
 
 /// The body of a request.
 pub(super) enum Upload {

@@ -2,14 +2,13 @@
 //! while memory is short.
 
 use super::{Connection, FLUSH_BYTES, Read};
-use crate::{
-    Limits, Pusher,
-    driver::calls::Stage,
-    memory::{LARGE, PAUSE, Pressure, Restrictions},
-    net,
-};
+use crate::{driver::calls::Stage, net};
 use bytes::BytesMut;
 use std::time::Instant;
+use switchboard_core::{
+    Limits, Pusher,
+    memory::{LARGE, PAUSE, Pressure, Restrictions},
+};
 use switchboard_wire::{MethodId, wire::ServerWire};
 
 /// Minimum change in bytes that is reported.
@@ -121,7 +120,8 @@ impl<W: ServerWire> Connection<W> {
     /// Returns whether to read once although the connection is paused: for keepalives, cancellations and the
     /// end of the connection. Not while the peer has replies to read.
     fn trickle(&mut self, restrictions: Restrictions) -> bool {
-        let due = self.memory.trickled.is_none_or(|last| crate::clock::after(last, PAUSE) <= self.now);
+        let due =
+            self.memory.trickled.is_none_or(|last| switchboard_core::clock::after(last, PAUSE) <= self.now);
         let trickles =
             restrictions.pressure != Pressure::Normal && self.memory.paused && self.out.is_empty() && due;
         if trickles {
@@ -170,7 +170,7 @@ impl<W: ServerWire> Connection<W> {
             self.wakes.set_paused(paused);
         }
         if paused || !self.stalled.is_empty() {
-            let again = crate::clock::after(self.now, PAUSE);
+            let again = switchboard_core::clock::after(self.now, PAUSE);
             self.alarm = Some(self.alarm.map_or(again, |alarm| alarm.min(again)));
         }
     }

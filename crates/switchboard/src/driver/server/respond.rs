@@ -1,27 +1,27 @@
 //! Life of a call from its arrival to its response: start, park, poll, end, counters.
 
 use super::{ClockBatch, Connection};
-use crate::{
-    Call, Caller, Cx, Kind, Metadata, Result, Retry, Status,
-    access::{Busy, CallerWatch, Entry},
-    call::{ReplyBody, ReplyParts, RequestBody},
-    compression::{Message, Packing},
-    context,
-    driver::calls::{Parked, Stage, Watched},
-    memory::{LARGE, Pressure},
-    metrics::Ended,
-    payload::Pieces,
-    queue::Queue,
-    trace::Trace,
-};
+use crate::driver::calls::{Parked, Stage, Watched};
 use bytes::Bytes;
 use std::{
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
     time::{Duration, Instant},
 };
+use switchboard_core::{
+    Call, Caller, Cx, Result,
+    access::{Busy, CallerWatch, Entry},
+    call::{ReplyBody, ReplyParts, RequestBody},
+    compression::{Message, Packing},
+    context,
+    memory::{LARGE, Pressure},
+    metrics::Ended,
+    payload::Pieces,
+    queue::Queue,
+    trace::Trace,
+};
 use switchboard_wire::{
-    MethodId, Outgoing,
+    Kind, Metadata, MethodId, Outgoing, Retry, Status,
     wire::{CallId, Encoding, Head, ServerWire},
 };
 
@@ -147,7 +147,7 @@ impl<W: ServerWire> Connection<W> {
             (RequestBody::One(message), _) => message.len() as u64,
             (RequestBody::Many(_), inbound) => inbound.as_ref().map_or(0, |(_, bytes)| *bytes as u64),
         };
-        let deadline = head.timeout.map(|timeout| crate::clock::after(began, timeout));
+        let deadline = head.timeout.map(|timeout| switchboard_core::clock::after(began, timeout));
         let deadline = self.shared.guarding.deadlines.cap(head.method, began, deadline);
         let service_info = self.shared.table.service(head.method);
         let metadata_bytes = if head.metadata.is_empty() { 0 } else { head.metadata.encoded_len() };
@@ -399,7 +399,7 @@ impl<W: ServerWire> Connection<W> {
         if !self.takes_reply(call.method, bytes) {
             return self.end(call, Err(&self.shared.memory.drops(bytes)));
         }
-        self.record(call, crate::Code::Ok, bytes as u64);
+        self.record(call, switchboard_wire::Code::Ok, bytes as u64);
         if let Some(counts) = &self.peer.counts {
             counts.ended(1);
             counts.sent(1, self.now);
@@ -422,7 +422,7 @@ impl<W: ServerWire> Connection<W> {
         if item.len() > LARGE && !call.oneway && !self.takes_reply(call.method, item.len()) {
             return self.end(call, Err(&self.shared.memory.drops(item.len())));
         }
-        self.record(call, crate::Code::Ok, item.len() as u64);
+        self.record(call, switchboard_wire::Code::Ok, item.len() as u64);
         if let Some(counts) = &self.peer.counts {
             counts.ended(1);
         }
@@ -435,7 +435,7 @@ impl<W: ServerWire> Connection<W> {
     /// Drops a parked call without a response: its caller is gone.
     pub(super) fn forget(&mut self, index: u32) {
         if let Some(parked) = self.take(index) {
-            self.record(&parked, crate::Code::Canceled, 0);
+            self.record(&parked, switchboard_wire::Code::Canceled, 0);
             if let Some(counts) = &self.peer.counts {
                 counts.lost();
             }
@@ -486,7 +486,7 @@ impl<W: ServerWire> Connection<W> {
     }
 
     pub(super) fn end(&mut self, call: &Parked, end: Result<&Metadata, &Status>) {
-        let code = end.map_or_else(Status::code, |_| crate::Code::Ok);
+        let code = end.map_or_else(Status::code, |_| switchboard_wire::Code::Ok);
         self.record(call, code, 0);
         if let Some(counts) = &self.peer.counts {
             counts.ended(1);
@@ -513,7 +513,7 @@ impl<W: ServerWire> Connection<W> {
     }
 
     /// Counts the end of a call that was not ready at once; `sent` is the size of its last message in bytes.
-    fn record(&mut self, call: &Parked, code: crate::Code, sent: u64) {
+    fn record(&mut self, call: &Parked, code: switchboard_wire::Code, sent: u64) {
         let took = self.now.saturating_duration_since(call.began);
         let ended = Ended { calls: 1, code, took, received: call.received, sent: call.sent + sent };
         self.count(call.method, &ended);
@@ -559,7 +559,7 @@ impl<W: ServerWire> Connection<W> {
         let began = self.now;
         self.close_clock_batch();
         let took = self.now.saturating_duration_since(began);
-        let ended = Ended { calls: 1, code: crate::Code::Ok, took, received, sent };
+        let ended = Ended { calls: 1, code: switchboard_wire::Code::Ok, took, received, sent };
         self.log(is_picked, names, &ended, Busy::Call(took), trace, caller);
     }
 
@@ -589,7 +589,7 @@ impl<W: ServerWire> Connection<W> {
         self.shared.metrics.record(self.shard, self.counted.0, method, ended);
         let tally = &mut self.tally;
         tally.calls += ended.calls;
-        tally.failed += if ended.code == crate::Code::Ok { 0 } else { ended.calls };
+        tally.failed += if ended.code == switchboard_wire::Code::Ok { 0 } else { ended.calls };
         tally.received += ended.received;
         tally.sent += ended.sent;
         if tally.calls >= TALLY_MAX {
@@ -609,14 +609,14 @@ impl<W: ServerWire> Connection<W> {
                 counts.started(calls, began);
                 counts.ended(calls);
             }
-            self.count(method, &Ended { calls, code: crate::Code::Ok, took, received, sent });
+            self.count(method, &Ended { calls, code: switchboard_wire::Code::Ok, took, received, sent });
         }
     }
 
     /// Reads the clock after handlers ran, and reports a method that held the turn too long.
     #[inline]
     pub(super) fn clock(&mut self, began: Instant, method: MethodId) {
-        self.now = crate::clock::now();
+        self.now = switchboard_core::clock::now();
         let took = self.now.saturating_duration_since(began);
         if took > SLOW_HANDLER {
             self.slow(took, method);

@@ -1,21 +1,24 @@
 //! Streams of a server connection: flow control in both directions, and outbox space.
 
 use super::Connection;
-use crate::{
-    Metadata, Result, Status,
-    compression::Message,
-    context,
-    driver::calls::Stage,
-    memory::Pressure,
-    queue::{self, Items, Queue, guarded_next},
-};
+use crate::driver::calls::Stage;
 use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Instant,
 };
-use switchboard_wire::wire::{CallId, ServerWire};
+use switchboard_core::{
+    Result,
+    compression::Message,
+    context,
+    memory::Pressure,
+    queue::{self, Items, Queue, guarded_next},
+};
+use switchboard_wire::{
+    Metadata, Status,
+    wire::{CallId, ServerWire},
+};
 
 /// Maximum number of windows of messages queued for a handler that itself waits for credit, on wires without
 /// a window.
@@ -86,7 +89,7 @@ impl<W: ServerWire> Connection<W> {
     pub(super) fn end_stalled(&mut self) {
         let timeout = self.settings.stream_stall_timeout();
         let Some((index, since)) = self.memory.read_paused_by else { return };
-        if crate::clock::after(since, timeout) > self.now {
+        if switchboard_core::clock::after(since, timeout) > self.now {
             return;
         }
         let window = self.limits.stream_window_bytes;

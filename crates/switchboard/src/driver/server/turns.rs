@@ -2,12 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
 
 use super::*;
-use crate::{Call, Reply, Running, Server, Service, compression::Message, queue::Items};
+use crate::{Running, Server};
 use bytes::Bytes;
 use std::{
     io,
     sync::atomic::{AtomicBool, AtomicU64},
 };
+use switchboard_core::{Call, Reply, Service, compression::Message, queue::Items};
 use switchboard_wire::{
     Kind, MethodInfo, Outgoing, ServiceInfo,
     native::{self, Client},

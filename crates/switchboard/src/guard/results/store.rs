@@ -1,12 +1,12 @@
 //! Store of responses by key, bounded in number, bytes and age.
 
 use super::StoredResponse;
-use crate::{Retry, Status};
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+use switchboard_wire::{Retry, Status};
 use tokio::sync::watch;
 
 /// Approximate size of an entry without its key and response.
@@ -165,7 +165,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.store.end(&self.key, self.kept.take(), crate::clock::now());
+        self.store.end(&self.key, self.kept.take(), switchboard_core::clock::now());
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
     }
 
     fn run(store: &Arc<Store>, number: u32, bytes: usize) {
-        let now = crate::clock::now();
+        let now = switchboard_core::clock::now();
         let KeyLookup::First(running) = store.begin(&key(number), 0, now) else {
             panic!("{number} is known")
         };
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn is_known(store: &Arc<Store>, number: u32) -> bool {
-        matches!(store.begin(&key(number), 0, crate::clock::now()), KeyLookup::Ended(_))
+        matches!(store.begin(&key(number), 0, switchboard_core::clock::now()), KeyLookup::Ended(_))
     }
 
     fn is_consistent(store: &Store) {
@@ -210,17 +210,19 @@ mod tests {
     #[test]
     fn oldest_go_first_and_those_that_run_never() {
         let store = store(3, 1 << 20, false);
-        let KeyLookup::First(held) = store.begin(&key(0), 0, crate::clock::now()) else { panic!() };
+        let KeyLookup::First(held) = store.begin(&key(0), 0, switchboard_core::clock::now()) else {
+            panic!()
+        };
         for number in 1..=4 {
             run(&store, number, 10);
             is_consistent(&store);
         }
         assert!(!is_known(&store, 1) && is_known(&store, 4));
-        assert!(matches!(store.begin(&key(0), 0, crate::clock::now()), KeyLookup::Runs(_)));
-        assert!(matches!(store.begin(&key(0), 1, crate::clock::now()), KeyLookup::Another));
+        assert!(matches!(store.begin(&key(0), 0, switchboard_core::clock::now()), KeyLookup::Runs(_)));
+        assert!(matches!(store.begin(&key(0), 1, switchboard_core::clock::now()), KeyLookup::Another));
         held.not_begun();
         is_consistent(&store);
-        assert!(matches!(store.begin(&key(0), 0, crate::clock::now()), KeyLookup::First(_)));
+        assert!(matches!(store.begin(&key(0), 0, switchboard_core::clock::now()), KeyLookup::First(_)));
         is_consistent(&store);
     }
 
@@ -233,7 +235,9 @@ mod tests {
             assert!(store.state().bytes <= 10_000);
         }
         run(&store, 50, 2501);
-        let KeyLookup::Ended(kept) = store.begin(&key(50), 0, crate::clock::now()) else { panic!() };
+        let KeyLookup::Ended(kept) = store.begin(&key(50), 0, switchboard_core::clock::now()) else {
+            panic!()
+        };
         assert!(matches!(&*kept, StoredResponse::Bytes(2501)));
         assert!(is_known(&store, 49), "for which nothing else had to go");
     }
@@ -244,7 +248,9 @@ mod tests {
         run(&store, 1, 10);
         tokio::time::advance(AGE / 2).await;
         run(&store, 2, 10);
-        let KeyLookup::Full(pause) = store.begin(&key(3), 0, crate::clock::now()) else { panic!() };
+        let KeyLookup::Full(pause) = store.begin(&key(3), 0, switchboard_core::clock::now()) else {
+            panic!()
+        };
         assert_eq!(pause, AGE / 2);
         tokio::time::advance(pause).await;
         run(&store, 3, 10);
@@ -258,15 +264,19 @@ mod tests {
         run(&store, 1, 10);
         run(&store, 2, 10);
         assert!(is_known(&store, 1));
-        assert!(matches!(store.begin(&key(3), 0, crate::clock::now()), KeyLookup::Full(_)));
+        assert!(matches!(store.begin(&key(3), 0, switchboard_core::clock::now()), KeyLookup::Full(_)));
     }
 
     #[test]
     fn panic_counts_as_a_failure() {
         let store = store(2, 1 << 20, false);
-        let KeyLookup::First(running) = store.begin(&key(1), 0, crate::clock::now()) else { panic!() };
+        let KeyLookup::First(running) = store.begin(&key(1), 0, switchboard_core::clock::now()) else {
+            panic!()
+        };
         drop(running);
-        let KeyLookup::Ended(kept) = store.begin(&key(1), 0, crate::clock::now()) else { panic!() };
+        let KeyLookup::Ended(kept) = store.begin(&key(1), 0, switchboard_core::clock::now()) else {
+            panic!()
+        };
         assert!(
             matches!(&*kept, StoredResponse::Failure(status) if status.code() == Status::internal("").code())
         );

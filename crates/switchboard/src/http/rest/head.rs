@@ -1,13 +1,13 @@
 //! Reads the head of a request, except its path.
 
 use super::{super::metered_body::MeteredBody, reply::Failure};
-use crate::Status;
 use ::http::{
     HeaderMap, HeaderName, Request, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
 use connectrpc::CompressionRegistry;
 use std::borrow::Cow;
+use switchboard_wire::Status;
 
 /// Prefix of headers that are metadata under the rest of their name.
 const METADATA_PREFIX: &str = "grpc-metadata-";

@@ -1,12 +1,13 @@
 //! JSON of a request: nested as deep as protobuf allows, without duplicate keys.
 
-use crate::{Result, Status};
 use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Value};
 use std::fmt;
+use switchboard_core::Result;
+use switchboard_wire::Status;
 
 /// Deepest nesting of JSON, as in protobuf JSON.
 pub(super) const DEPTH_MAX: usize = 100;

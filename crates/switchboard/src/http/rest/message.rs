@@ -5,11 +5,12 @@ use super::{
     json, percent,
     routes::{Body, Route},
 };
-use crate::{Result, Status};
 use base64::Engine as _;
 use buffa_descriptor::SingularKind;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use switchboard_core::Result;
+use switchboard_wire::Status;
 
 /// The parts of a request besides its verb.
 pub(super) struct Parts<'a> {

@@ -12,17 +12,14 @@ use super::{
     fields::{Schema, text_kind},
     routes::{Body, Route},
 };
-use crate::{
-    Kind, MethodInfo,
-    guard::{Guarding, Visible},
-};
+use crate::guard::{Guarding, Visible};
 use buffa::editions::FieldPresence;
 use buffa_descriptor::{FieldKind, MessageIndex, SingularKind};
 use comments::Comments;
 use schemas::Schemas;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use switchboard_wire::{MethodId, MethodTable, ServiceInfo, http_rule::Segment};
+use switchboard_wire::{Kind, MethodId, MethodInfo, MethodTable, ServiceInfo, http_rule::Segment};
 
 const VERSION: &str = "3.1.0";
 const VERBS: [&str; 8] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];

@@ -1,6 +1,7 @@
 //! Percent-encoding in paths and queries.
 
-use crate::{Result, Status};
+use switchboard_core::Result;
+use switchboard_wire::Status;
 
 /// Most parameters of one query; a query with more is malformed or an attack.
 const PARAMETERS_MAX: usize = 256;
@@ -57,7 +58,7 @@ fn digit(byte: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Code;
+    use switchboard_wire::Code;
 
     #[test]
     fn escapes_are_decoded_once() {

@@ -5,7 +5,6 @@ use super::{
     fields::BASE64,
     shape::Shape,
 };
-use crate::{Metadata, Status};
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
     header::{ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, TRAILER, VARY},
@@ -20,6 +19,7 @@ use std::{
     pin::Pin,
     task::{Context, Poll},
 };
+use switchboard_wire::{Metadata, Status};
 
 const JSON: &str = "application/json";
 /// Smaller bodies are sent uncompressed, as in the other protocols.
@@ -239,7 +239,7 @@ fn declare_trailers(headers: &mut HeaderMap, trailers: &HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Code;
+    use switchboard_wire::Code;
 
     #[test]
     fn every_code_has_its_http_status() {

@@ -17,7 +17,7 @@ use super::{
     shape::Shape,
     streamed::Lines,
 };
-use crate::{Kind, Status, http::HttpState};
+use crate::http::HttpState;
 use ::http::{
     Response, StatusCode,
     header::{ACCEPT_ENCODING, CONTENT_TYPE, TE},
@@ -28,7 +28,7 @@ use connectrpc::{CodecFormat, ConnectError, Dispatcher, ErrorCode, Payload, Requ
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::{sync::Arc, time::Instant};
-use switchboard_wire::MethodId;
+use switchboard_wire::{Kind, MethodId, Status};
 
 /// A request whose method is known.
 pub(super) struct Routed {
@@ -52,7 +52,7 @@ impl Routed {
             Err(status) => Err(Failure::new(&status)),
             Ok(None) => self.run(None, style).await,
             Ok(Some(timeout)) => {
-                let deadline = crate::clock::after(crate::clock::now(), timeout);
+                let deadline = switchboard_core::clock::after(switchboard_core::clock::now(), timeout);
                 match tokio::time::timeout(timeout, self.run(Some(deadline), style)).await {
                     Ok(result) => result,
                     Err(_) => Err(Failure::new(&Status::deadline_exceeded("the deadline has passed"))),

@@ -9,12 +9,12 @@ use super::{
     percent,
     shape::default_json,
 };
-use crate::{Kind, Result};
 use ::http::Method;
 use buffa_descriptor::{FieldDescriptor, FieldKind, MessageIndex, SingularKind};
 use std::collections::BTreeMap;
+use switchboard_core::Result;
 use switchboard_wire::{
-    HttpRule, MethodId, MethodTable,
+    HttpRule, Kind, MethodId, MethodTable,
     http_rule::{Segment, Template},
 };
 

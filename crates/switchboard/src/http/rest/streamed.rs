@@ -80,7 +80,9 @@ impl Lines {
     /// Restarts the timer of the pause.
     fn rest(&mut self) {
         if let Some(pause) = &mut self.pause {
-            pause.as_mut().reset(crate::clock::after(crate::clock::now(), PAUSE_MAX).into());
+            pause
+                .as_mut()
+                .reset(switchboard_core::clock::after(switchboard_core::clock::now(), PAUSE_MAX).into());
         }
     }
 

@@ -8,11 +8,7 @@ use super::{
     verify::RecordingVerifier,
     x509::{self, Summary},
 };
-use crate::{
-    Error, Identity,
-    metrics::{CertificateStats, TlsStats},
-    net::Io,
-};
+use crate::net::Io;
 use bytes::BytesMut;
 use rustls::{ServerConfig, ServerConnection, server::WebPkiClientVerifier};
 use std::{
@@ -22,6 +18,10 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, SystemTime},
+};
+use switchboard_core::{
+    Error, Identity,
+    metrics::{CertificateStats, TlsStats},
 };
 use switchboard_wire::WireId;
 use tokio::sync::watch;
@@ -186,11 +186,13 @@ impl Acceptor {
         stats.reloads += self.reloads.load(Ordering::Relaxed);
         stats.reload_failures += self.reload_failures.load(Ordering::Relaxed);
         let now = unix_now();
-        let certificate = |certificate: &Certificate| CertificateStats {
-            file: certificate.file.clone(),
-            subject: certificate.summary.subject.clone(),
-            names: certificate.summary.names.clone(),
-            expires_in_seconds: certificate.summary.not_after - now,
+        let certificate = |certificate: &Certificate| {
+            let mut stats = CertificateStats::default();
+            stats.file.clone_from(&certificate.file);
+            stats.subject.clone_from(&certificate.summary.subject);
+            stats.names.clone_from(&certificate.summary.names);
+            stats.expires_in_seconds = certificate.summary.not_after - now;
+            stats
         };
         stats.certificates.extend(self.current().certificates.iter().map(certificate));
         stats
@@ -265,6 +267,10 @@ fn unix_now() -> i64 {
 
 impl From<Summary> for Identity {
     fn from(summary: Summary) -> Identity {
-        Identity { subject: summary.subject, issuer: summary.issuer, names: summary.names }
+        let mut identity = Identity::default();
+        identity.subject = summary.subject;
+        identity.issuer = summary.issuer;
+        identity.names = summary.names;
+        identity
     }
 }

@@ -6,7 +6,7 @@ use super::{
     stream::{Failed, Stream},
     verify::RecordingVerifier,
 };
-use crate::{Result, Status, net::Io};
+use crate::net::Io;
 use bytes::BytesMut;
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore,
@@ -19,6 +19,8 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use switchboard_core::Result;
+use switchboard_wire::Status;
 
 /// TLS options of a channel.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

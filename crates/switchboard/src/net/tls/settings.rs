@@ -65,7 +65,7 @@ impl Tls {
     }
 
     /// Requires from every client a certificate that one of these roots issued; handlers see it as
-    /// [`Peer::identity`](crate::Peer::identity).
+    /// [`Peer::identity`](switchboard_core::Peer::identity).
     pub fn client_roots(mut self, roots: impl AsRef<Path>) -> Tls {
         self.client_roots = Some(roots.as_ref().into());
         self

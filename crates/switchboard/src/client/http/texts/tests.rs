@@ -1,12 +1,12 @@
 //! Limit of the bytes that wait for a server that does not read.
 
 use super::*;
-use crate::Limits;
 use std::{
     pin::pin,
     task::{Context, Waker},
     time::Duration,
 };
+use switchboard_core::Limits;
 use tokio::io::DuplexStream;
 
 /// The least that `outbox_bytes_max` may be.

@@ -1,0 +1,98 @@
+//! The benchmark message as a plain Rust struct, as a trait service would have it.
+
+use serde::{Deserialize, Serialize};
+use switchboard_cli::services::benchmark_message;
+
+/// The fields and values of the protobuf message.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(super) struct Message {
+    field1: String,
+    field9: Option<String>,
+    field18: Option<String>,
+    field80: Option<bool>,
+    field81: Option<bool>,
+    field2: i32,
+    field3: i32,
+    field280: Option<i32>,
+    field6: Option<i32>,
+    field22: Option<i64>,
+    field4: Option<String>,
+    field5: Vec<u64>,
+    field59: Option<bool>,
+    field7: Option<String>,
+    field16: Option<i32>,
+    field130: Option<i32>,
+    field12: Option<bool>,
+    field17: Option<bool>,
+    field13: Option<bool>,
+    field14: Option<bool>,
+    field104: Option<i32>,
+    field100: Option<i32>,
+    field101: Option<i32>,
+    field102: Option<String>,
+    field103: Option<String>,
+    field29: Option<i32>,
+    field30: Option<bool>,
+    field60: Option<i32>,
+    field271: Option<i32>,
+    field272: Option<i32>,
+    field150: Option<i32>,
+    field23: Option<i32>,
+    field24: Option<bool>,
+    field25: Option<i32>,
+    field78: Option<bool>,
+    field67: Option<i32>,
+    field68: Option<i32>,
+    field128: Option<i32>,
+    field129: Option<String>,
+    field131: Option<i32>,
+}
+
+impl Message {
+    /// Filled in as [`benchmark_message`].
+    pub(super) fn new() -> Self {
+        let message = benchmark_message();
+        Self {
+            field1: message.field1,
+            field9: message.field9,
+            field18: message.field18,
+            field80: message.field80,
+            field81: message.field81,
+            field2: message.field2,
+            field3: message.field3,
+            field280: message.field280,
+            field6: message.field6,
+            field22: message.field22,
+            field4: message.field4,
+            field5: message.field5,
+            field59: message.field59,
+            field7: message.field7,
+            field16: message.field16,
+            field130: message.field130,
+            field12: message.field12,
+            field17: message.field17,
+            field13: message.field13,
+            field14: message.field14,
+            field104: message.field104,
+            field100: message.field100,
+            field101: message.field101,
+            field102: message.field102,
+            field103: message.field103,
+            field29: message.field29,
+            field30: message.field30,
+            field60: message.field60,
+            field271: message.field271,
+            field272: message.field272,
+            field150: message.field150,
+            field23: message.field23,
+            field24: message.field24,
+            field25: message.field25,
+            field78: message.field78,
+            field67: message.field67,
+            field68: message.field68,
+            field128: message.field128,
+            field129: message.field129,
+            field131: message.field131,
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Messages of requests for generated code: read as the codec says, and strictly where that was chosen.
+
+use crate::{Cx, Receiver, Result, queue::RawReceiver};
+use bytes::Bytes;
+use switchboard_wire::{Codec, Params};
+
+/// Reads the message of a request: with `strict`, which is given the names of the fields, where the server or the call
+/// refuses unknown fields, else with `read`.
+///
+/// # Errors
+/// Theirs, and `InvalidArgument` if the call does not say what it wants.
+#[inline]
+pub fn read_request<T>(
+    cx: &Cx,
+    codec: Codec,
+    bytes: Bytes,
+    read: impl FnOnce(Codec, Bytes) -> Result<T>,
+    strict: impl FnOnce(Codec, Bytes, &'static [&'static str]) -> Result<T>,
+) -> Result<T> {
+    if cx.refuses_unknown_fields()? {
+        return strict(codec, bytes, names(cx));
+    }
+    read(codec, bytes)
+}
+
+/// Decodes a stream of messages as [`read_request`] decodes one.
+///
+/// # Errors
+/// `InvalidArgument` if the call does not say what it wants.
+pub fn receive_request<T>(
+    cx: &Cx,
+    codec: Codec,
+    raw: RawReceiver,
+    read: fn(Codec, Bytes) -> Result<T>,
+    strict: fn(Codec, Bytes) -> Result<T>,
+) -> Result<Receiver<T>> {
+    let decode = if cx.refuses_unknown_fields()? { strict } else { read };
+    Ok(Receiver::of_request(raw, codec, decode))
+}
+
+/// The fields of the request message, as far as they are known.
+fn names(cx: &Cx) -> &'static [&'static str] {
+    match cx.method().params {
+        Params::Arguments(names) | Params::Fields(names) => names,
+        Params::Unknown | Params::AsSent => &[],
+    }
+}

@@ -1,0 +1,166 @@
+//! Handshake: the commands of a mechanism between the greeting and the first message.
+//!
+//! ```text
+//! NULL    both   ── READY ─►
+//! PLAIN   client ── HELLO ─► server ── WELCOME ─► client ── INITIATE ─► server ── READY ─► client
+//! ```
+//!
+//! READY and INITIATE have the metadata of their sender. Either side may send ERROR at any time instead.
+
+use super::{
+    Credentials, ErrorKind, Mechanism, Peer, Properties, ProtocolError, Settings, SocketType, Version,
+    command::{self, Command, Name},
+    properties::{self, IDENTITY, SOCKET_TYPE},
+    settings::check_identity,
+};
+use crate::Outbox;
+use bytes::{Bytes, BytesMut};
+
+/// The step that completes next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Handshake {
+    /// A server of PLAIN waits for HELLO.
+    Hello,
+    /// A server of PLAIN waits for INITIATE.
+    Initiate,
+    /// Waits for READY of the other side.
+    Ready,
+    /// A server of PLAIN waits for the verdict of its driver on the credentials.
+    Verdict,
+    /// A client of PLAIN waits for WELCOME.
+    Welcome,
+}
+
+/// Result of a command.
+#[derive(Debug)]
+pub(super) enum Progress {
+    Credentials(Credentials),
+    /// The handshake is complete.
+    Done(Box<Peer>),
+    More,
+}
+
+impl Handshake {
+    /// Begins the handshake once the greeting of the peer was accepted.
+    pub(super) fn begin(settings: &Settings, out: &mut Outbox) -> Handshake {
+        match &settings.mechanism {
+            Mechanism::Null => {
+                write_metadata(Name::Ready, settings, out);
+                Handshake::Ready
+            }
+            Mechanism::PlainClient(credentials) => {
+                let (username, password) = (credentials.username(), credentials.password());
+                let lens = [username, password].map(|text| [text.len() as u8]);
+                command::write(Name::Hello, &[&lens[0], username, &lens[1], password], out);
+                Handshake::Welcome
+            }
+            Mechanism::PlainServer => Handshake::Hello,
+        }
+    }
+
+    /// Processes a command of the peer.
+    pub(super) fn command(
+        &mut self,
+        command: &Command,
+        version: Version,
+        settings: &Settings,
+        out: &mut Outbox,
+    ) -> Result<Progress, ProtocolError> {
+        let data = &command.data[..];
+        match (*self, command.name) {
+            (_, Name::Error) => {
+                let reason = command::read_error(data)?;
+                Err(ProtocolError::new(ErrorKind::Refused, format!("peer sent ERROR \"{reason}\"")))
+            }
+            (Handshake::Hello, Name::Hello) => {
+                let credentials = read_hello(data)?;
+                *self = Handshake::Verdict;
+                Ok(Progress::Credentials(credentials))
+            }
+            (Handshake::Initiate, Name::Initiate) => {
+                let peer = read_peer(data, "INITIATE", version, settings)?;
+                write_metadata(Name::Ready, settings, out);
+                Ok(Progress::Done(peer))
+            }
+            (Handshake::Ready, Name::Ready) => {
+                Ok(Progress::Done(read_peer(data, "READY", version, settings)?))
+            }
+            (Handshake::Welcome, Name::Welcome) if !data.is_empty() => Err(ProtocolError::new(
+                ErrorKind::Command,
+                format!("WELCOME has {} bytes of data; it has none in PLAIN", data.len()),
+            )),
+            (Handshake::Welcome, Name::Welcome) => {
+                write_metadata(Name::Initiate, settings, out);
+                *self = Handshake::Ready;
+                Ok(Progress::More)
+            }
+            (_, name) => Err(self.unexpected(name.text())),
+        }
+    }
+
+    /// Returns the error for something else than the command that completes this step.
+    pub(super) fn unexpected(self, arrived: &str) -> ProtocolError {
+        let expected = match self {
+            Handshake::Hello => "HELLO",
+            Handshake::Initiate => "INITIATE",
+            Handshake::Ready => "READY",
+            Handshake::Verdict => "nothing before WELCOME",
+            Handshake::Welcome => "WELCOME",
+        };
+        let message = format!("handshake: {arrived} arrived, expected {expected}");
+        ProtocolError::new(ErrorKind::Command, message)
+    }
+}
+
+/// Appends a command with the metadata of this side. The names have the case that libzmq compares.
+fn write_metadata(name: Name, settings: &Settings, out: &mut Outbox) {
+    let mut metadata = BytesMut::new();
+    Properties::write(SOCKET_TYPE, settings.socket.name().as_bytes(), &mut metadata);
+    if settings.socket.has_identity() {
+        Properties::write(IDENTITY, &settings.identity, &mut metadata);
+    }
+    for (name, value) in settings.properties.iter() {
+        Properties::write(name, value, &mut metadata);
+    }
+    command::write(name, &[&metadata], out);
+}
+
+fn read_hello(data: &[u8]) -> Result<Credentials, ProtocolError> {
+    let malformed = |why: &str| ProtocolError::new(ErrorKind::Command, format!("HELLO of PLAIN {why}"));
+    let (username, rest) =
+        properties::split(data, 1).ok_or_else(|| malformed("has an incomplete username"))?;
+    let (password, rest) =
+        properties::split(rest, 1).ok_or_else(|| malformed("has an incomplete password"))?;
+    if !rest.is_empty() {
+        return Err(malformed(&format!("has {} bytes after the password", rest.len())));
+    }
+    let [username, password] = [username, password].map(Bytes::copy_from_slice);
+    Credentials::new(username, password).map_err(|why| malformed(&why))
+}
+
+/// Reads the metadata of the peer and checks that the two sockets may talk.
+fn read_peer(
+    data: &[u8],
+    command: &str,
+    version: Version,
+    settings: &Settings,
+) -> Result<Box<Peer>, ProtocolError> {
+    let mut properties = Properties::read(data, command, &settings.limits)?;
+    let invalid =
+        |why: String| ProtocolError::new(ErrorKind::Metadata, format!("metadata of {command}: {why}"));
+    let Some(name) = properties.take(SOCKET_TYPE) else {
+        return Err(invalid(format!("property \"{SOCKET_TYPE}\" is missing")));
+    };
+    let Some(socket) = SocketType::from_name(&name) else {
+        let name = &name[..name.len().min(40)];
+        return Err(invalid(format!("socket type \"{}\" is unknown", name.escape_ascii())));
+    };
+    let ours = settings.socket;
+    if !ours.talks_to(socket) {
+        let message = format!("socket type {socket} does not talk to {ours}");
+        return Err(ProtocolError::new(ErrorKind::SocketType, message));
+    }
+    let identity = properties.take(IDENTITY).unwrap_or_default();
+    check_identity(&identity).map_err(invalid)?;
+    Ok(Box::new(Peer { socket, identity, version, properties }))
+}

@@ -1,0 +1,79 @@
+//! Messages and commands of this side, after the handshake.
+
+use super::{
+    Connection, Version,
+    command::{self, Name},
+    frame,
+    subscription::{CANCEL, SUBSCRIBE},
+};
+use crate::{Outbox, Outgoing};
+use std::time::Duration;
+
+impl Connection {
+    /// Sends a message of these frames. Returns false, and sends nothing, unless the connection is open.
+    #[must_use]
+    pub fn send<'a, I>(&self, frames: I, out: &mut Outbox) -> bool
+    where
+        I: IntoIterator,
+        I::Item: Into<Outgoing<'a>>,
+    {
+        if self.is_open() {
+            frame::write_message(frames, out);
+        }
+        self.is_open()
+    }
+
+    /// Subscribes to messages whose first frame begins with `topic`: as a command, or as a message where a side has
+    /// 3.0. Returns false, and sends nothing, unless the connection is open.
+    #[must_use]
+    pub fn subscribe(&self, topic: &[u8], out: &mut Outbox) -> bool {
+        self.write_subscription(Name::Subscribe, SUBSCRIBE, topic, out)
+    }
+
+    /// Ends one subscription to `topic`. Returns false, and sends nothing, unless the connection is open.
+    #[must_use]
+    pub fn cancel(&self, topic: &[u8], out: &mut Outbox) -> bool {
+        self.write_subscription(Name::Cancel, CANCEL, topic, out)
+    }
+
+    fn write_subscription(&self, name: Name, first: u8, topic: &[u8], out: &mut Outbox) -> bool {
+        if self.is_open() {
+            match self.version {
+                Version::V3_0 => frame::write_frame(Outgoing::Lent(&[&[first], topic].concat()), false, out),
+                Version::V3_1 => command::write(name, &[topic], out),
+            }
+        }
+        self.is_open()
+    }
+
+    /// Joins a group, as a DISH. Returns false, and sends nothing, unless the connection is open.
+    #[must_use]
+    pub fn join(&self, group: &[u8], out: &mut Outbox) -> bool {
+        self.write_command(Name::Join, group, out)
+    }
+
+    /// Leaves a group, as a DISH. Returns false, and sends nothing, unless the connection is open.
+    #[must_use]
+    pub fn leave(&self, group: &[u8], out: &mut Outbox) -> bool {
+        self.write_command(Name::Leave, group, out)
+    }
+
+    fn write_command(&self, name: Name, data: &[u8], out: &mut Outbox) -> bool {
+        if self.is_open() {
+            command::write(name, &[data], out);
+        }
+        self.is_open()
+    }
+
+    /// Sends a PING. `ttl` requests that the peer close the connection if nothing arrives for that time; it is rounded
+    /// up to tenths of a second. The peer returns up to 16 bytes of `context`. Returns false, and sends nothing, unless
+    /// the connection is open and both sides have 3.1.
+    #[must_use]
+    pub fn ping(&self, ttl: Option<Duration>, context: &[u8], out: &mut Outbox) -> bool {
+        let can_ping = self.is_open() && self.version >= Version::V3_1;
+        if can_ping {
+            command::write_ping(ttl, context, out);
+        }
+        can_ping
+    }
+}

@@ -1,0 +1,152 @@
+//! Settings of one side of a connection.
+
+use super::{Limits, Properties, SocketType, Version};
+use bytes::Bytes;
+use std::fmt;
+
+/// Largest identity in bytes.
+pub const IDENTITY_BYTES_MAX: usize = 255;
+
+/// Settings of one side of a connection.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub(super) socket: SocketType,
+    pub(super) mechanism: Mechanism,
+    pub(super) identity: Bytes,
+    pub(super) version: Version,
+    pub(super) properties: Properties,
+    pub(super) limits: Limits,
+}
+
+/// Security mechanism, which must be equal on both sides.
+#[derive(Clone, Debug)]
+pub enum Mechanism {
+    /// No authentication.
+    Null,
+    /// Sends a username and a password in plaintext.
+    PlainClient(Credentials),
+    /// Verifies a username and a password, see [`Event::Credentials`](super::Event::Credentials).
+    PlainServer,
+}
+
+/// Username and password of PLAIN.
+#[derive(Clone, Eq, PartialEq)]
+pub struct Credentials {
+    username: Bytes,
+    password: Bytes,
+}
+
+impl Settings {
+    /// Creates settings of a socket of this type: version 3.1, NULL, no identity, no further properties, the default
+    /// limits.
+    pub fn new(socket: SocketType) -> Settings {
+        Settings {
+            socket,
+            mechanism: Mechanism::Null,
+            identity: Bytes::new(),
+            version: Version::V3_1,
+            properties: Properties::default(),
+            limits: Limits::default(),
+        }
+    }
+
+    /// Sets the identity by which a peer's ROUTER addresses this side. DEALER, REQ and ROUTER send it.
+    ///
+    /// # Errors
+    /// Fails on more than [`IDENTITY_BYTES_MAX`] bytes, and on a first byte of zero: such identities are generated.
+    pub fn with_identity(mut self, identity: impl Into<Bytes>) -> Result<Settings, String> {
+        self.identity = identity.into();
+        check_identity(&self.identity).map(|()| self)
+    }
+
+    /// Sets the limits on the input.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Settings {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets the mechanism.
+    #[must_use]
+    pub fn with_mechanism(mut self, mechanism: Mechanism) -> Settings {
+        self.mechanism = mechanism;
+        self
+    }
+
+    /// Sets further properties for the peer. The names of an application begin with `X-`.
+    #[must_use]
+    pub fn with_properties(mut self, properties: Properties) -> Settings {
+        self.properties = properties;
+        self
+    }
+
+    /// Sets the version. With 3.0 the peer sees a side without heartbeats, and subscriptions are messages.
+    #[must_use]
+    pub fn with_version(mut self, version: Version) -> Settings {
+        self.version = version;
+        self
+    }
+
+    /// Returns the socket type.
+    pub fn socket(&self) -> SocketType {
+        self.socket
+    }
+}
+
+/// Checks an identity of either side.
+pub(super) fn check_identity(identity: &[u8]) -> Result<(), String> {
+    if identity.len() > IDENTITY_BYTES_MAX {
+        return Err(format!("identity has {} bytes; the limit is {IDENTITY_BYTES_MAX}", identity.len()));
+    }
+    if identity.first() == Some(&0) {
+        return Err("identity begins with a zero byte, which marks generated identities".to_owned());
+    }
+    Ok(())
+}
+
+impl Mechanism {
+    /// Returns the name in the greeting.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Mechanism::Null => "NULL",
+            Mechanism::PlainClient(_) | Mechanism::PlainServer => "PLAIN",
+        }
+    }
+
+    pub(super) fn is_server(&self) -> bool {
+        matches!(self, Mechanism::PlainServer)
+    }
+}
+
+impl Credentials {
+    /// Creates credentials.
+    ///
+    /// # Errors
+    /// Fails if one of the two has more than 255 bytes.
+    pub fn new(username: impl Into<Bytes>, password: impl Into<Bytes>) -> Result<Credentials, String> {
+        let (username, password) = (username.into(), password.into());
+        for (what, text) in [("username", &username), ("password", &password)] {
+            if text.len() > usize::from(u8::MAX) {
+                return Err(format!("{what} of PLAIN has {} bytes; the limit is 255", text.len()));
+            }
+        }
+        Ok(Credentials { username, password })
+    }
+
+    /// Returns the username, which may be any bytes.
+    pub fn username(&self) -> &[u8] {
+        &self.username
+    }
+
+    /// Returns the password. Compare it in constant time.
+    pub fn password(&self) -> &[u8] {
+        &self.password
+    }
+}
+
+/// Writes the username only.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Credentials {{ username: \"{}\", .. }}", self.username.escape_ascii())
+    }
+}
