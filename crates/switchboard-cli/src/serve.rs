@@ -85,7 +85,7 @@ pub(crate) struct ServeArgs {
     /// Threads that serve [default: one for each core]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
-    /// Microseconds that a thread polls on after traffic before it sleeps; 0 sleeps at once [default: 50]
+    /// Microseconds that a thread polls on after traffic before it sleeps; 0 sleeps at once [default: 100]
     #[arg(long, value_name = "N", value_parser = microseconds())]
     spin_us: Option<u32>,
     /// Log events of this level and above on standard error [default: info]
@@ -108,7 +108,10 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
     }
     let level = config.text("log").and_then(|level| Level::from_str(&level, false).ok());
     log::install(level.unwrap_or(Level::Info));
-    let mut runtime = Runtime::new().spin(Duration::from_micros(config.count("spin_us").unwrap_or(50)));
+    let mut runtime = Runtime::new();
+    if let Some(spin) = config.count("spin_us") {
+        runtime = runtime.spin(Duration::from_micros(spin));
+    }
     if let Some(workers) = config.count("workers") {
         runtime = runtime.workers(workers as usize);
     }

@@ -225,7 +225,7 @@ fn of_serve() -> Vec<Key> {
         key(
             "spin_us",
             Kind::Count(0..=1_000_000),
-            Some("50"),
+            Some("100"),
             "0",
             "microseconds that a thread polls on after traffic",
         ),

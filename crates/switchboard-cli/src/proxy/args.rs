@@ -94,7 +94,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024), help_heading = "Running")]
     pub(super) workers: Option<u16>,
     /// Microseconds that a thread polls on after traffic before it sleeps; 0 sleeps at once
-    #[arg(long, value_name = "N", value_parser = microseconds(), default_value = "50", help_heading = "Running")]
+    #[arg(long, value_name = "N", value_parser = microseconds(), default_value = "100", help_heading = "Running")]
     pub(super) spin_us: u32,
     /// Log events of this level and above on standard error
     #[arg(long, value_name = "LEVEL", value_enum, default_value = "info", help_heading = "Running")]
