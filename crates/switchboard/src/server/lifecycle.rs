@@ -140,7 +140,16 @@ impl Running {
     /// [`registration_notice`]: super::Server::registration_notice
     /// [`on_stop`]: super::Server::on_stop
     /// [`notice`]: super::Server::notice
-    pub async fn stop(mut self, drain: Duration, hard: Duration) -> Stopped {
+    pub async fn stop(self, drain: Duration, hard: Duration) -> Stopped {
+        self.stop_boxed(drain, hard).await
+    }
+
+    /// Boxes the future, so that this crate has its code, as for the start.
+    fn stop_boxed(self, drain: Duration, hard: Duration) -> crate::layer::BoxFuture<'static, Stopped> {
+        Box::pin(self.stop_in_steps(drain, hard))
+    }
+
+    async fn stop_in_steps(mut self, drain: Duration, hard: Duration) -> Stopped {
         let (began, notice) = (crate::clock::now(), self.hooks().notice);
         self.set_phase(Phase::Stopping);
         self.leave(crate::clock::after(began, notice.saturating_add(hard))).await;
@@ -154,7 +163,16 @@ impl Running {
     /// as well. Always ends.
     ///
     /// Cancel safe: dropping the future closes every connection.
-    pub async fn drain(mut self, limit: Duration) -> Drained {
+    pub async fn drain(self, limit: Duration) -> Drained {
+        self.drain_boxed(limit).await
+    }
+
+    /// Boxes the future, so that this crate has its code, as for the start.
+    fn drain_boxed(self, limit: Duration) -> crate::layer::BoxFuture<'static, Drained> {
+        Box::pin(self.drain_in_steps(limit))
+    }
+
+    async fn drain_in_steps(mut self, limit: Duration) -> Drained {
         let began = crate::clock::now();
         self.set_phase(Phase::Stopping);
         self.leave(crate::clock::after(began, limit)).await;
