@@ -120,6 +120,20 @@ impl Channel {
         Channel::builder(url).connect().await
     }
 
+    /// Waits for the first connection. The future is boxed, so that this crate has its code: that of an async function
+    /// is compiled by each crate that polls it.
+    fn connected(&self) -> crate::layer::BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            match &*self.0 {
+                #[cfg(feature = "http")]
+                ChannelKind::Http(http) => http.connect().await,
+                ChannelKind::Fleet(fleet) => fleet.connect().await,
+                ChannelKind::Remote(pool) => pool.connect().await,
+                ChannelKind::Combined(_) | ChannelKind::Local(_) => Ok(()),
+            }
+        })
+    }
+
     /// Creates a builder of a channel to `url`.
     pub fn builder(url: &str) -> ChannelBuilder {
         ChannelBuilder::new(url)

@@ -393,7 +393,17 @@ impl Server {
     /// # Errors
     /// Fails without a listener or a service, on two services with one name, on HTTP paths that do not fit
     /// their methods or belong to two methods, on an invalid address, and on an address that cannot be bound.
-    pub async fn start(mut self) -> Result<Running, Error> {
+    pub async fn start(self) -> Result<Running, Error> {
+        self.start_boxed().await
+    }
+
+    /// Boxes the future, so that this crate has its code. The code of an async function is compiled by each crate that
+    /// polls it, and this one reaches all connections and protocols.
+    fn start_boxed(self) -> crate::layer::BoxFuture<'static, Result<Running, Error>> {
+        Box::pin(self.bind_and_serve())
+    }
+
+    async fn bind_and_serve(mut self) -> Result<Running, Error> {
         if let Some(error) = self.config_errors.pop() {
             return Err(error);
         }

@@ -166,7 +166,13 @@ impl Site {
         Ok(Streamed { name: self.name.clone(), body, read, line_max: request.bytes_max, _driver })
     }
 
-    async fn begin(&self, request: HttpRequest<'_>) -> Result<(StatusCode, HeaderMap, Incoming, Driver)> {
+    /// Boxes the future, so that this crate has its code and that of hyper's client: the code of an async function is
+    /// compiled by each crate that polls it.
+    fn begin<'a>(&'a self, request: HttpRequest<'a>) -> crate::layer::BoxFuture<'a, Result<Begun>> {
+        Box::pin(self.send(request))
+    }
+
+    async fn send(&self, request: HttpRequest<'_>) -> Result<Begun> {
         let failed = |error: &dyn Display| self.failed(&format!("{}: {error}", bare(request.path)));
         let io = net::dial(&self.address, &self.dialling, request.limit).await?;
         let opened = http1::handshake(TokioIo::new(io)).await;
@@ -288,6 +294,9 @@ fn bare(path: &str) -> &str {
 /// Aborts the task of a connection on drop.
 #[derive(Debug)]
 struct Driver(AbortHandle);
+
+/// The head of a response, its body, and the task that reads it.
+type Begun = (StatusCode, HeaderMap, Incoming, Driver);
 
 impl Drop for Driver {
     fn drop(&mut self) {

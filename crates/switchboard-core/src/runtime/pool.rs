@@ -20,6 +20,13 @@ use tokio::{runtime::Runtime, task::JoinHandle};
 pub async fn spawn_cpu<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
+    spawn_boxed(Box::pin(work)).await
+}
+
+type Work<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
+
+/// Runs boxed work: this code is compiled for each type of result, not for each method.
+async fn spawn_boxed<T: Send + 'static>(work: Work<T>) -> Result<T> {
     static POOL: OnceLock<Option<Runtime>> = OnceLock::new();
     let pool = POOL.get_or_init(|| {
         tokio::runtime::Builder::new_multi_thread().thread_name("switchboard-cpu").enable_all().build().ok()
@@ -27,7 +34,6 @@ pub async fn spawn_cpu<T: Send + 'static>(
     let Some(pool) = pool else {
         return Err(Status::unavailable("the operating system gives no threads for spawned methods"));
     };
-    let work: Pin<Box<dyn Future<Output = Result<T>> + Send>> = Box::pin(work);
     Spawned(pool.spawn(work)).await
 }
 

@@ -348,13 +348,7 @@ impl ChannelBuilder {
     /// [`connect_timeout`](Self::connect_timeout) or the TLS handshake fails.
     pub async fn connect(self) -> Result<Channel> {
         let channel = self.lazy()?;
-        match &*channel.0 {
-            #[cfg(feature = "http")]
-            ChannelKind::Http(http) => http.connect().await?,
-            ChannelKind::Fleet(fleet) => fleet.connect().await?,
-            ChannelKind::Remote(pool) => pool.connect().await?,
-            ChannelKind::Combined(_) | ChannelKind::Local(_) => {}
-        }
+        channel.connected().await?;
         Ok(channel)
     }
 

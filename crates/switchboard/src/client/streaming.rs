@@ -37,7 +37,18 @@ impl Begin {
     }
 
     /// Sends the call with its queues; returns the queue of replies and the compression of requests.
-    pub(super) async fn stream(
+    ///
+    /// The future is boxed, so that this crate has its code: that of an async function is compiled by each crate that
+    /// polls it, here once for each type of message.
+    pub(super) fn stream(
+        self,
+        message: Option<Bytes>,
+        outbound: Option<Arc<Queue>>,
+    ) -> BoxFuture<Result<StartedStream>> {
+        Box::pin(self.start_stream(message, outbound))
+    }
+
+    async fn start_stream(
         mut self,
         message: Option<Bytes>,
         outbound: Option<Arc<Queue>>,

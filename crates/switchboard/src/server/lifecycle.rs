@@ -17,7 +17,7 @@ use std::{
     sync::{PoisonError, atomic::Ordering},
     time::{Duration, Instant},
 };
-use switchboard_core::{Error, Limits, Result, metrics::ConnectionProtocol};
+use switchboard_core::{Error, Limits, Result, layer::BoxFuture, metrics::ConnectionProtocol};
 use switchboard_wire::Status;
 use tokio::time::{sleep, timeout_at};
 
@@ -189,7 +189,16 @@ impl Running {
     /// [`registration_notice`]: super::Server::registration_notice
     /// [`on_stop`]: super::Server::on_stop
     /// [`notice`]: super::Server::notice
-    pub async fn stop(mut self, options: StopOptions) -> Stopped {
+    pub async fn stop(self, options: StopOptions) -> Stopped {
+        self.stop_boxed(options).await
+    }
+
+    /// Boxes the future, so that this crate has its code, as for the start.
+    fn stop_boxed(self, options: StopOptions) -> BoxFuture<'static, Stopped> {
+        Box::pin(self.stop_in_steps(options))
+    }
+
+    async fn stop_in_steps(mut self, options: StopOptions) -> Stopped {
         let (drain, close) = options.times(&self.shared.limits);
         let (began, notice) = (switchboard_core::clock::now(), self.hooks().notice);
         self.set_phase(Phase::Stopping);
@@ -204,7 +213,16 @@ impl Running {
     /// as well. Always ends.
     ///
     /// Cancel safe: dropping the future closes every connection.
-    pub async fn drain(mut self, limit: Duration) -> Drained {
+    pub async fn drain(self, limit: Duration) -> Drained {
+        self.drain_boxed(limit).await
+    }
+
+    /// Boxes the future, so that this crate has its code, as for the start.
+    fn drain_boxed(self, limit: Duration) -> BoxFuture<'static, Drained> {
+        Box::pin(self.drain_in_steps(limit))
+    }
+
+    async fn drain_in_steps(mut self, limit: Duration) -> Drained {
         let began = switchboard_core::clock::now();
         self.set_phase(Phase::Stopping);
         self.leave(switchboard_core::clock::after(began, limit)).await;

@@ -103,7 +103,7 @@ impl Selective {
         let request = message.clone().unwrap_or_default();
         // Requests that were taken from their queue cannot be sent again.
         let again = outbound.is_none();
-        let send = |part: Begin| Box::pin(part.stream(message.clone(), outbound.clone()));
+        let send = |part: Begin| part.stream(message.clone(), outbound.clone());
         self.tried(begin, &request, again, send).await
     }
 

@@ -74,7 +74,7 @@ impl Call {
                 }
                 let target = permit.member().link.channel.target();
                 let begin = Begin { target, ..self.begin.again(&self.retry_state) };
-                Box::pin(begin.stream(self.message.clone(), self.outbound.clone())).await
+                begin.stream(self.message.clone(), self.outbound.clone()).await
             };
             match sent.await {
                 Ok(started) => {
