@@ -28,7 +28,6 @@ pub use options::ChannelBuilder;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
 pub use unary::{OnewayCall, Response, UnaryCall};
 
-use crate::discover::Registry;
 use bytes::Bytes;
 use std::{
     fmt,
@@ -41,6 +40,7 @@ use switchboard_core::{
     reserved::IDEMPOTENCY_KEY,
     trace::{TRACEPARENT, TRACESTATE},
 };
+use switchboard_discovery::discover::Registry;
 use switchboard_wire::{Codec, Kind, Metadata, SchemaId, ServiceInfo, Status};
 
 /// A method as a client describes it. Generated code has one per method, in a static; [`intern`](Self::intern) creates
@@ -512,7 +512,7 @@ macro_rules! call_options {
             }
 
             /// Sets the key that this call shares with related calls, which go to the same server when the channel's
-            /// balancer [hashes](crate::balance::Ketama).
+            /// balancer [hashes](switchboard_discovery::balance::Ketama).
             #[must_use = "a call does nothing until it is awaited"]
             pub fn hash_key(mut self, key: impl Into<bytes::Bytes>) -> Self {
                 self.$($begin).+.options().hash_key = Some(key.into());

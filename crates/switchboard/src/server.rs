@@ -13,16 +13,9 @@ mod mismatch;
 mod options;
 mod registration;
 
-#[cfg(feature = "tls")]
-use crate::net::tls::Tls;
 #[cfg(feature = "http")]
 use crate::serving::{Drain, Flights};
-use crate::{
-    dispatch::{Erased, ErasedService},
-    guard::{Guards, Unknown},
-    net::{Address, Listener},
-    serving::{Live, Phase, ServerState},
-};
+use crate::serving::{Live, Phase, ServerState};
 use lifecycle::Hooks;
 pub use lifecycle::{AbortedCalls, AbortedConnections, Stopped};
 use listening::Listening;
@@ -45,6 +38,13 @@ use switchboard_core::{
     metrics::{self, Metrics, ServerStats},
     runtime,
 };
+use switchboard_guard::{
+    dispatch::{Erased, ErasedService},
+    guard::{Guards, Unknown},
+};
+#[cfg(feature = "tls")]
+use switchboard_net::net::tls::Tls;
+use switchboard_net::net::{Address, Listener};
 use switchboard_wire::{MethodTable, WireId, WireSet};
 use tokio::sync::watch;
 
@@ -192,7 +192,7 @@ impl Server {
     pub fn listen_on(
         mut self,
         address: impl Into<String>,
-        listener: impl crate::transport::Listener,
+        listener: impl switchboard_net::transport::Listener,
     ) -> Server {
         self.listeners.push(Listening::new(address.into(), Vec::new()).on(Box::new(listener)));
         self

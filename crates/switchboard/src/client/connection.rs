@@ -23,10 +23,6 @@ use super::{
     calls::{ABANDONED_MAX, Calls, RawResponse, State, Stream},
     options::Options,
 };
-use crate::{
-    connection::{CallWaker, Wakes},
-    net::{self, Io},
-};
 use bytes::{Bytes, BytesMut};
 use ending::Activity;
 use numbers::NumberedMethod;
@@ -44,6 +40,10 @@ use switchboard_core::{
     Pushes, Result,
     compression::Message,
     queue::{self, MessageBatch, Queue},
+};
+use switchboard_net::{
+    connection::{CallWaker, Wakes},
+    net::{self, Io},
 };
 use switchboard_wire::{
     Code, Codec, Encoding, Fatal, Input, Metadata, Outbox, Outgoing, Retry, Status,

@@ -40,10 +40,6 @@ pub use stats::EndpointStats;
 pub(super) use streams::{oneway, stream};
 
 use super::{Begin, Channel, ChannelBuilder, ChannelKind, RequiredCallShape, connection::Connection};
-use crate::{
-    balance::{Balance, Demand, Pick, State},
-    discover::{Instance, Watch},
-};
 use ejection::Ejection;
 use hedging::Latencies;
 use members::Set;
@@ -56,6 +52,10 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_core::{Compression, Result};
+use switchboard_discovery::{
+    balance::{Balance, Demand, Pick, State},
+    discover::{Instance, Watch},
+};
 use switchboard_wire::{Codec, Status};
 use tokio::{sync::Notify, task::AbortHandle};
 

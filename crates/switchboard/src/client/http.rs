@@ -39,7 +39,6 @@ mod upload;
 pub(super) use settings::{Dialect, Settings};
 
 use super::{Begin, ChannelKind, RequiredCallShape, calls, options::Options, pool::Pool};
-use crate::net::{Address, Carries};
 use bytes::Bytes;
 use head::OutgoingRequest;
 use link::{InFlight, Link};
@@ -53,6 +52,7 @@ use std::{
 };
 use streaming::{Queues, StreamCall};
 use switchboard_core::{Result, queue::Queue};
+use switchboard_net::net::{Address, Carries};
 use switchboard_wire::{Code, Codec, Origin, Retry, Status};
 use texts::Texts;
 use tokio::runtime::Handle;

@@ -1,7 +1,6 @@
 //! Direct calls: to a service of this process without a connection, or to the layers of a channel.
 
 use super::{Begin, Channel, layered::Layered};
-use crate::dispatch::{Erased, ErasedService};
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Instant};
 use switchboard_core::{
     Call, Cx, Layer, Limit, Limits, Peer, Reply, Result, Service,
@@ -9,6 +8,7 @@ use switchboard_core::{
     context,
     queue::{Items, Queue, guarded_next, too_large},
 };
+use switchboard_guard::dispatch::{Erased, ErasedService};
 use switchboard_wire::{Metadata, Status};
 
 pub(super) struct Local {

@@ -9,15 +9,8 @@ use super::{
     pool::Pool,
     wires::{self, ClientWireSetup},
 };
-#[cfg(feature = "tls")]
-use crate::net::tls::{Connector, TlsOptions};
-use crate::{
-    discover::Registry,
-    net::{
-        Address, Carries, Dialling,
-        transport::{self, ConnectorHandle},
-    },
-};
+#[cfg(feature = "auth")]
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 #[cfg(feature = "tls")]
 use std::path::Path;
 #[cfg(feature = "http")]
@@ -25,6 +18,13 @@ use std::sync::Weak;
 use std::{fmt, sync::Arc, time::Duration};
 use switchboard_core::{
     Compression, Limit, Limits, Pushes, Result, compression::Calling, limits::Source, near::nearest, runtime,
+};
+use switchboard_discovery::discover::Registry;
+#[cfg(feature = "tls")]
+use switchboard_net::net::tls::{Connector, TlsOptions};
+use switchboard_net::net::{
+    Address, Carries, Dialling,
+    transport::{self, ConnectorHandle},
 };
 use switchboard_wire::{Codec, Metadata, Status, WireId, WireSpec};
 
@@ -100,7 +100,7 @@ impl Options {
         if self.http.dialect.is_some() {
             return self.http.alpn();
         }
-        crate::net::tls::ALPN_NATIVE
+        switchboard_net::net::tls::ALPN_NATIVE
     }
 }
 
@@ -246,7 +246,7 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sends this token with every call, as `authorization: Bearer TOKEN`; see [`auth`](crate::auth) for servers.
+    /// Sends this token with every call, as `authorization: Bearer TOKEN`; see the module `auth` for servers.
     pub fn token(self, token: &str) -> ChannelBuilder {
         self.meta("authorization", format!("Bearer {token}"))
     }
@@ -254,7 +254,8 @@ impl ChannelBuilder {
     /// Sends this name and password with every call, as `authorization: Basic …` (RFC 7617). A name has no colon.
     #[cfg(feature = "auth")]
     pub fn basic(self, name: &str, password: &str) -> ChannelBuilder {
-        self.meta("authorization", crate::auth::authorization(name, password))
+        let credentials = STANDARD.encode(format!("{name}:{password}"));
+        self.meta("authorization", format!("Basic {credentials}"))
     }
 
     /// Sets the compression of calls; by default none. On the native wire, servers advertise the algorithms that they
@@ -431,7 +432,7 @@ impl ChannelBuilder {
                     return Err(Status::invalid_argument(text));
                 }
                 // The ALPN applies to the handshake of the WebSocket, which is HTTP/1.1.
-                (true, _) => crate::net::tls::ALPN_HTTP1,
+                (true, _) => switchboard_net::net::tls::ALPN_HTTP1,
                 (false, _) => self.options.alpn(),
             };
             // Other frameworks have no ALPN name.

@@ -9,7 +9,6 @@ use super::{
     connection::{Connection, ConnectionEnd, Task},
     options::Options,
 };
-use crate::net::{self, Address, Io};
 use std::{
     cell::{Cell, RefCell},
     fmt,
@@ -22,6 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_core::{Compression, Result, runtime};
+use switchboard_net::net::{self, Address, Io};
 use switchboard_wire::{Retry, Status};
 use tokio::{runtime::Handle, sync::OwnedMutexGuard, task::JoinHandle};
 
@@ -186,8 +186,8 @@ impl<C: Link> Pool<C> {
             | Address::Tls(host, _)
             | Address::WebSocket(host, ..)
             | Address::WebSocketTls(host, ..) => host.clone(),
-            // Both are on this machine.
-            Address::Memory(_) | Address::Unix(_) => "localhost".to_owned(),
+            // Memory and Unix sockets are on this machine.
+            _ => "localhost".to_owned(),
         }));
         hosts.extend(self.options.file_hosts.iter().cloned());
     }

@@ -1,12 +1,12 @@
 //! Guards and layers of a server.
 
 use super::{Running, Server};
-use crate::{
-    auth::Auth,
-    guard::{Concurrency, Fair, Network, Rate, ResultCache, Rule, concurrency::ConcurrencyStats},
-};
 use std::{sync::Arc, time::Duration};
+use switchboard_auth::auth::Auth;
 use switchboard_core::{Error, Flag, Layer, Peer, Result};
+use switchboard_guard::guard::{
+    Concurrency, Fair, Network, Rate, ResultCache, Rule, concurrency::ConcurrencyStats,
+};
 use switchboard_wire::{WireId, WireSet, WireSpec};
 
 impl Server {

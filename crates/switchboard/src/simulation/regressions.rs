@@ -8,13 +8,7 @@ use super::{
     service::{READ, WRITE, Work, WorkRequest, WorkResponse},
     wires::{ALIASES, WIRES, Wire},
 };
-use crate::{
-    Channel, Server,
-    balance::{Balance, Endpoints, Pick},
-    discover::{Fixed, Instance, State},
-    guard::ResultCache,
-    net::memory,
-};
+use crate::{Channel, Server};
 use bytes::Bytes;
 use std::{
     future::IntoFuture,
@@ -23,6 +17,12 @@ use std::{
     time::Duration,
 };
 use switchboard_core::Result;
+use switchboard_discovery::{
+    balance::{Balance, Endpoints, Pick},
+    discover::{Fixed, Instance, State},
+};
+use switchboard_guard::guard::ResultCache;
+use switchboard_net::net::memory;
 use switchboard_wire::{Code, Codec, Retry};
 use tokio::time::{Instant, advance, timeout};
 

@@ -4,9 +4,9 @@ use super::{
     super::{Begin, Channel},
     Combined,
 };
-use crate::balance::partition_of;
 use std::{fmt, sync::Arc};
 use switchboard_core::Result;
+use switchboard_discovery::balance::partition_of;
 use switchboard_wire::Status;
 
 type KeyOf = dyn Fn(&str, &[u8]) -> Option<Vec<u8>> + Send + Sync;

@@ -10,13 +10,13 @@ use super::{
     },
     Combined,
 };
-use crate::{
-    balance::{Balance, Demand, Endpoint, Endpoints, Outcome, P2c, Pick, Probe},
-    discover::Instance,
-};
 use bytes::Bytes;
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 use switchboard_core::{Result, queue::Queue};
+use switchboard_discovery::{
+    balance::{Balance, Demand, Endpoint, Endpoints, Outcome, P2c, Pick, Probe},
+    discover::Instance,
+};
 use switchboard_wire::{Code, Retry, Status};
 
 /// A channel that sends each call to one of several channels, and on failure to another, see [`Channel::selective`].
@@ -197,7 +197,7 @@ impl Drop for ChannelPermit<'_> {
         let endpoint = &self.by.set[self.at];
         endpoint.stats().ended(&outcome, now_ns);
         let failed = (self.code != Code::Canceled).then(|| outcome.is_fault());
-        let breaking = crate::balance::Breaking::default();
+        let breaking = switchboard_discovery::balance::Breaking::default();
         endpoint.stats().breakers().ended(&breaking, self.method, self.probe, failed, now_ns);
         self.by.balance.done(endpoint, &outcome);
     }

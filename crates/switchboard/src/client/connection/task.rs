@@ -1,10 +1,6 @@
 //! The task that drives a connection: writes requests, reads replies, and wakes callers.
 
 use super::{Connection, Inner, OUTBOX_HIGH, ending::Activity};
-use crate::{
-    connection::CallWaker,
-    net::{self, Io},
-};
 use bytes::BytesMut;
 use std::{
     future::Future,
@@ -15,6 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_core::runtime;
+use switchboard_net::{
+    connection::CallWaker,
+    net::{self, Io},
+};
 use switchboard_wire::{Input, Outbox, Status, wire::ClientWire};
 use tokio::{io::AsyncReadExt, time::Sleep};
 

@@ -4,13 +4,13 @@ use super::{
     super::{Channel, ChannelBuilder, ChannelKind, options::Options},
     FailMode, Fleet, Policy,
 };
-use crate::{
-    balance::Balance,
-    discover::{Instance, Registry},
-    net::Address,
-};
 use std::{sync::Arc, time::Duration};
 use switchboard_core::Result;
+use switchboard_discovery::{
+    balance::Balance,
+    discover::{Instance, Registry},
+};
+use switchboard_net::net::Address;
 use switchboard_wire::Status;
 use tokio::runtime::Handle;
 
@@ -20,7 +20,7 @@ impl ChannelBuilder {
         self.fleet.get_or_insert_default()
     }
 
-    /// Sets the balancer, by default [`P2c`](crate::balance::P2c); `balance=` in URLs.
+    /// Sets the balancer, by default [`P2c`](switchboard_discovery::balance::P2c); `balance=` in URLs.
     pub fn balance(mut self, balance: impl Balance) -> ChannelBuilder {
         self.policy().set_balancer(Arc::new(balance));
         self
@@ -159,7 +159,7 @@ impl ChannelBuilder {
         builder.options.backoff_max = self.redial_max() / 2;
         #[cfg(feature = "tls")]
         if !["tls://", "https://", "wss://"].iter().any(|scheme| address.starts_with(scheme)) {
-            builder.tls = crate::net::tls::TlsOptions::default();
+            builder.tls = switchboard_net::net::tls::TlsOptions::default();
         }
         builder.lazy()
     }

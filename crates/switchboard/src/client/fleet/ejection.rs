@@ -1,11 +1,11 @@
 //! Outlier ejection: endpoints that fail more than the rest of their fleet get no calls for a while, up to a maximum
 //! percentage of the fleet.
 
-use crate::balance::Endpoints;
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
 };
+use switchboard_discovery::balance::Endpoints;
 
 /// Thresholds and durations of ejection.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,7 @@ impl Memory {
             .collect();
         if self.of.len() > 2 * set.len() {
             let numbers: std::collections::HashSet<_> =
-                set.iter().map(crate::balance::Endpoint::number).collect();
+                set.iter().map(switchboard_discovery::balance::Endpoint::number).collect();
             self.of.retain(|number, _| numbers.contains(number));
         }
         let (calls, failures) =
@@ -114,11 +114,21 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::balance::{Outcome, testing::fleet};
     use std::time::Duration;
+    use switchboard_discovery::{
+        balance::{Endpoint, Outcome},
+        discover::Instance,
+    };
     use switchboard_wire::Code;
 
     const SECOND: u64 = 1_000_000_000;
+
+    fn fleet(weights: &[u32]) -> Endpoints {
+        let endpoint = |(at, weight): (usize, &u32)| {
+            Endpoint::new(Instance::new("a.B", format!("tcp://10.0.0.{at}:1")).weight(*weight))
+        };
+        Endpoints::new(weights.iter().enumerate().map(endpoint).collect())
+    }
 
     fn calls(set: &Endpoints, at: usize, count: usize, code: Code) {
         for _ in 0..count {

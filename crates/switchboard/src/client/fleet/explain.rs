@@ -6,13 +6,13 @@ use super::{
     Fleet, clock,
     link::Member,
 };
-use crate::balance::{Demand, State};
 use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 use switchboard_core::reserved::LIMITS_REPORT;
+use switchboard_discovery::balance::{Demand, State};
 use switchboard_wire::{Metadata, Status};
 
 /// State of a channel for a call of a method, returned by [`Channel::explain`].
@@ -234,7 +234,7 @@ impl Fleet {
         let instance = endpoint.instance();
         if endpoint.weight() == 0 {
             return Some(match instance.state {
-                crate::discover::State::Up => "its weight is 0".to_owned(),
+                switchboard_discovery::discover::State::Up => "its weight is 0".to_owned(),
                 state => format!("{state} in the registry"),
             });
         }

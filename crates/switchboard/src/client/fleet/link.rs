@@ -4,7 +4,6 @@ use super::{
     super::{Channel, ChannelKind},
     Shared, clock,
 };
-use crate::balance::{Endpoint, Outcome, Probe, State, Stats};
 use std::{
     sync::{
         Arc, Mutex, PoisonError, Weak,
@@ -13,6 +12,7 @@ use std::{
     time::Duration,
 };
 use switchboard_core::Result;
+use switchboard_discovery::balance::{Endpoint, Outcome, Probe, State, Stats};
 use switchboard_wire::{Code, Origin, Retry, Status};
 use tokio::runtime::Handle;
 
@@ -186,7 +186,9 @@ impl EndpointPermit {
                 || member.link.stats.is_up_since(self.begun_ns));
         let now_ns = clock::now();
         let took = Duration::from_nanos(now_ns.saturating_sub(self.begun_ns));
-        self.end_as(Outcome { lost, ..Outcome::new(took, status.code()) }, now_ns);
+        let mut outcome = Outcome::new(took, status.code());
+        outcome.lost = lost;
+        self.end_as(outcome, now_ns);
         if lost && !is_ready {
             let refused = status.retry() == Retry::Safe;
             member.lost(status, if refused { State::Down } else { State::Connecting });

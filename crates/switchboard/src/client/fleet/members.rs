@@ -5,12 +5,12 @@ use super::{
     Shared,
     link::{Link, Member},
 };
-use crate::{
+use std::{collections::HashMap, sync::Arc};
+use switchboard_core::Result;
+use switchboard_discovery::{
     balance::{Endpoint, Endpoints, subset},
     discover::Instance,
 };
-use std::{collections::HashMap, sync::Arc};
-use switchboard_core::Result;
 use switchboard_wire::{Codec, Retry, Status};
 
 /// The members at one time.

@@ -1,10 +1,12 @@
 //! Settings of a fleet, from URLs and from code.
 
 use super::{super::Begin, ejection::Ejecting};
-use crate::balance::{self, BALANCERS, Balance, BalancerOptions, BalancerSpec, Breaking, Endpoint, Sticky};
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Duration};
 use switchboard_core::{Result, near::nearest};
+use switchboard_discovery::balance::{
+    self, BALANCERS, Balance, BalancerOptions, BalancerSpec, Breaking, Endpoint, Sticky,
+};
 use switchboard_wire::Status;
 
 /// Handling of calls that fail or are slow. Only calls that may be repeated are retried: the server reports that it did
@@ -351,7 +353,7 @@ mod tests {
             assert_eq!(policy.set(name, right), Ok(true), "{name}={right}");
         }
         assert_eq!((policy.fail, policy.subset), (FailMode::Failbackup, Some((20, 7))));
-        let instance = crate::discover::Instance::new("a.B", "tcp://a:1");
+        let instance = switchboard_discovery::discover::Instance::new("a.B", "tcp://a:1");
         assert!(!policy.wants(&Endpoint::new(instance.clone())));
         assert!(policy.wants(&Endpoint::new(instance.tag("color", "blue"))));
     }

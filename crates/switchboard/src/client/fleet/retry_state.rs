@@ -153,7 +153,7 @@ impl Shared {
     fn has_untried(&self, tried: &[u64]) -> bool {
         let set = self.set();
         set.members.iter().any(|member| {
-            member.state() == crate::balance::State::Up
+            member.state() == switchboard_discovery::balance::State::Up
                 && member.endpoint.weight() > 0
                 && !tried.contains(&member.endpoint.number())
         })
@@ -161,7 +161,7 @@ impl Shared {
 
     /// Total number of calls of all endpoints so far.
     pub(super) fn calls(&self) -> u64 {
-        self.set().endpoints.iter().map(crate::balance::Endpoint::calls).sum()
+        self.set().endpoints.iter().map(switchboard_discovery::balance::Endpoint::calls).sum()
     }
 }
 

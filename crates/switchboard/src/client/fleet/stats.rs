@@ -1,8 +1,8 @@
 //! Statistics of a fleet, for humans.
 
 use super::{Fleet, clock};
-use crate::balance::State;
 use std::time::Duration;
+use switchboard_discovery::balance::State;
 
 /// Statistics of one endpoint of a channel.
 #[derive(Clone, Debug)]

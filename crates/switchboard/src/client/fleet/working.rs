@@ -2,9 +2,9 @@
 //! are not overloaded and recovering servers have spare capacity. Modelled after brpc's `min_working_instances`.
 
 use super::{Shared, clock};
-use crate::balance::{Demand, Pick, State};
 use std::time::Duration;
 use switchboard_core::Result;
+use switchboard_discovery::balance::{Demand, Pick, State};
 use switchboard_wire::{Retry, Status};
 
 /// Time after which a call that was shed may be retried.

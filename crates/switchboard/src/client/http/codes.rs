@@ -1,12 +1,12 @@
 //! Mapping of HTTP statuses and headers to codes of calls.
 
-use crate::http_fields::{self, MetadataLimits};
 use ::http::{
     HeaderMap, HeaderName, StatusCode,
     header::{CONTENT_TYPE, RETRY_AFTER},
 };
 use std::time::Duration;
 use switchboard_core::Result;
+use switchboard_net::http_fields::{self, MetadataLimits};
 use switchboard_wire::{Code, Metadata, Origin, Retry, Status};
 
 /// Returns the code for an HTTP status without an RPC status: from a proxy, or from a server that is not an RPC server.

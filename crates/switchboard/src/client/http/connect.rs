@@ -1,12 +1,12 @@
 //! Connect: errors as JSON, the end of a stream as JSON, and calls by GET.
 
 use super::codes;
-use crate::http_fields::{BASE64, MetadataLimits};
 use ::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 use switchboard_core::Result;
+use switchboard_net::http_fields::{BASE64, MetadataLimits};
 use switchboard_wire::{Code, Metadata, Origin, Status};
 
 pub(super) const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("connect-accept-encoding");

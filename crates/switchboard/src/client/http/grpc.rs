@@ -1,11 +1,11 @@
 //! gRPC: the end of a call, in trailers or in a trailers-only response; also used by gRPC-Web.
 
 use super::codes;
-use crate::http_fields::{BASE64, MetadataLimits};
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine;
 use std::time::Duration;
 use switchboard_core::Result;
+use switchboard_net::http_fields::{BASE64, MetadataLimits};
 use switchboard_wire::{Code, Metadata, Origin, Status};
 
 pub(super) const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");

@@ -5,7 +5,7 @@ use super::{
     link::{self, Link},
     settings::{Dialect, Terms},
 };
-use crate::{client::ClientMethod, http_fields};
+use crate::client::ClientMethod;
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, TE, USER_AGENT},
@@ -13,6 +13,7 @@ use ::http::{
 use bytes::Bytes;
 use std::time::Duration;
 use switchboard_core::{Result, call::no_attachments};
+use switchboard_net::http_fields;
 use switchboard_wire::{Codec, Idempotency, Kind, Metadata, Status};
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("switchboard/", env!("CARGO_PKG_VERSION")));

@@ -6,10 +6,7 @@ use super::{
     pipe::{LastReceived, Pipe},
     upload::Upload,
 };
-use crate::{
-    client::{ConnectionAborter, connection::ConnectionEnd, options::Options},
-    net::{self, Address, Io},
-};
+use crate::client::{ConnectionAborter, connection::ConnectionEnd, options::Options};
 use ::http::{HeaderMap, HeaderValue, Request, header::HOST, uri::Authority};
 use bytes::Bytes;
 use http_body::Body as _;
@@ -33,6 +30,7 @@ use std::{
     time::Duration,
 };
 use switchboard_core::{Limit, Result};
+use switchboard_net::net::{self, Address, Io};
 use switchboard_wire::{Code, Retry, Status};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 

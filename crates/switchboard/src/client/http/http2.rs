@@ -9,10 +9,7 @@ use super::{
     pipe::{LastReceived, Pipe},
     upload::{Upload, Uploader},
 };
-use crate::{
-    client::{connection::ConnectionEnd, options::Options},
-    net::Io,
-};
+use crate::client::{connection::ConnectionEnd, options::Options};
 use ::http::{HeaderMap, Request};
 use bytes::Bytes;
 use h2::{Ping, PingPong, Reason, RecvStream, client};
@@ -27,6 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_core::{Limit, Result};
+use switchboard_net::net::Io;
 use switchboard_wire::{Code, Retry, Status};
 use tokio::time::Sleep;
 

@@ -6,10 +6,7 @@ use super::{
     http2::{self, Http2},
     upload::{Upload, Uploader},
 };
-use crate::{
-    client::{ChannelKind, ClientMethod, connection::ConnectionEnd, options::Options, pool},
-    net::{Address, Io},
-};
+use crate::client::{ChannelKind, ClientMethod, connection::ConnectionEnd, options::Options, pool};
 use ::http::{HeaderMap, Method, Request, StatusCode, Uri, uri};
 use bytes::Bytes;
 use std::{
@@ -22,6 +19,7 @@ use std::{
     task::{Context, Poll},
 };
 use switchboard_core::{Limit, Result};
+use switchboard_net::net::{Address, Io};
 use switchboard_wire::{Code, Metadata, Retry, Status};
 
 /// The connections of one slot: one on HTTP/2, one per concurrent call on HTTP/1.1.

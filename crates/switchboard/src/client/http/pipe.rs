@@ -1,6 +1,5 @@
 //! The transport of an HTTP connection: records when the last bytes were received.
 
-use crate::net::Io;
 use std::{
     io,
     pin::Pin,
@@ -12,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_core::runtime;
+use switchboard_net::net::Io;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Time of the last received bytes, readable while the HTTP machine owns the transport.

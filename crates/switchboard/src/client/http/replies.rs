@@ -9,10 +9,10 @@ use super::{
     link::{Body, HttpResponse, Link},
     settings::{Dialect, Terms},
 };
-use crate::http_fields::grpc_web_text;
 use ::http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use bytes::{Bytes, BytesMut};
 use switchboard_core::Result;
+use switchboard_net::http_fields::grpc_web_text;
 use switchboard_wire::{Code, Metadata, Status};
 
 /// Reads a response to its end.

@@ -1,10 +1,10 @@
 //! The options of a channel on HTTP, and the settings of its calls.
 
 use super::{compression::Compression, http2::PingBackoff};
-use crate::http_fields::MetadataLimits;
-#[cfg(feature = "tls")]
-use crate::net::tls;
 use switchboard_core::{Limit, Limits, Result};
+use switchboard_net::http_fields::MetadataLimits;
+#[cfg(feature = "tls")]
+use switchboard_net::net::tls;
 use switchboard_wire::{Codec, Status, WireId, spec::PostedMachine};
 
 /// Protocol of calls over HTTP.

@@ -5,14 +5,11 @@
 //! server is detected only by the deadlines of calls.
 
 use super::{NO_ANSWER, codes, json_rpc, needs_runtime, within};
-use crate::{
-    client::{
-        Begin, ChannelKind, calls,
-        connection::ConnectionEnd,
-        options::Options,
-        pool::{Link, Pool},
-    },
-    net::{Address, Io},
+use crate::client::{
+    Begin, ChannelKind, calls,
+    connection::ConnectionEnd,
+    options::Options,
+    pool::{Link, Pool},
 };
 use bytes::Bytes;
 use std::{
@@ -23,6 +20,7 @@ use std::{
     task::Poll,
 };
 use switchboard_core::{Limit, Result, queue::Queue, reserved, runtime};
+use switchboard_net::net::{Address, Io};
 use switchboard_wire::{
     Code, Input, Kind, Metadata, Origin, Retry, Status,
     jsonrpc::{self, Response},

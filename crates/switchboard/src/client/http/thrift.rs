@@ -8,10 +8,11 @@ use super::{
     settings::Terms,
     unary::{ERROR_BODY_BYTES_MIN, post, read_body, with_head},
 };
-use crate::{client::calls, http_fields::thrift};
+use crate::client::calls;
 use ::http::StatusCode;
 use bytes::Bytes;
 use switchboard_core::Result;
+use switchboard_net::http_fields::thrift;
 use switchboard_wire::{
     Code, Input, Limits, Metadata, Outbox, Status,
     wire::{ClientEvent, ClientWire, Encoding, Open},

@@ -1,7 +1,6 @@
 //! The body of a request: one message, or the messages of a stream as they are sent.
 
 use super::{envelope, settings::Terms};
-use crate::http_fields::grpc_web_text;
 use bytes::Bytes;
 use h2::SendStream;
 use http_body::{Body, Frame, SizeHint};
@@ -12,6 +11,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 use switchboard_core::{Result, queue::Queue};
+use switchboard_net::http_fields::grpc_web_text;
 use switchboard_wire::Status;
 
 /// The body of a request.
