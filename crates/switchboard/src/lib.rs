@@ -15,7 +15,6 @@ extern crate self as switchboard;
 #[cfg(feature = "http")]
 pub mod admin;
 pub mod blocking;
-pub mod client;
 mod driver;
 #[cfg(doctest)]
 mod guides;
@@ -32,16 +31,17 @@ mod serving;
 #[cfg(feature = "wires")]
 mod simulation;
 
-pub use client::{
-    Attempt, BidiCall, Candidate, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats,
-    Explained, Explanation, FailMode, OnewayCall, Parallel, Part, Partitioned, Receipt, Response, Selective,
-    ServerStreamCall, UnaryCall, Upload,
-};
 #[cfg(feature = "http")]
 pub use http::{Cors, HttpJson};
 pub use server::{AbortedCalls, AbortedConnections, Drained, Running, Server, Stopped};
 #[doc(inline)]
 pub use switchboard_auth::auth;
+#[doc(inline)]
+pub use switchboard_client::{
+    Attempt, BidiCall, Candidate, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats,
+    Explained, Explanation, FailMode, OnewayCall, Parallel, Part, Partitioned, Receipt, Response, Selective,
+    ServerStreamCall, UnaryCall, Upload, client,
+};
 #[cfg(feature = "proto")]
 #[doc(inline)]
 pub use switchboard_core::Encoded;

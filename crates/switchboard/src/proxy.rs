@@ -27,9 +27,9 @@
 //!
 //! A forwarded call costs the same as a handler that makes one call through a channel, and takes no lock.
 
-use crate::{Channel, ClientMethod, client::RequiredCallShape};
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Duration};
+use switchboard_client::{Channel, ClientMethod, client::RequiredCallShape};
 use switchboard_core::{
     Call, Reply, Result, Service,
     call::{ReplyBody, ReplyParts, RequestBody},
@@ -144,7 +144,7 @@ impl Forward {
     ///
     /// Running calls end on the channel on which they began. That channel closes its connections when the last
     /// `Forward` with it is dropped and the last call has ended. A
-    /// [`ConnectionAborter`](crate::client::ConnectionAborter) aborts calls that take longer.
+    /// [`ConnectionAborter`](switchboard_client::client::ConnectionAborter) aborts calls that take longer.
     #[must_use]
     pub fn over(&self, channel: Channel) -> Forward {
         Forward {

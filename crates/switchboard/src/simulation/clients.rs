@@ -1,8 +1,8 @@
 //! Clients of the callers: channels on any wire, to a list of servers, to those of a registry, or to one server.
 
 use super::{journal::Journal, node::Node, random::Random, registry::SimRegistry, wires::Wire};
-use crate::Channel;
 use std::sync::Arc;
+use switchboard_client::Channel;
 use switchboard_discovery::discover::{Discovery, Registry};
 use switchboard_wire::Codec;
 

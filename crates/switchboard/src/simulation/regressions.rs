@@ -8,7 +8,7 @@ use super::{
     service::{READ, WRITE, Work, WorkRequest, WorkResponse},
     wires::{ALIASES, WIRES, Wire},
 };
-use crate::{Channel, Server};
+use crate::Server;
 use bytes::Bytes;
 use std::{
     future::IntoFuture,
@@ -16,6 +16,7 @@ use std::{
     thread,
     time::Duration,
 };
+use switchboard_client::Channel;
 use switchboard_core::Result;
 use switchboard_discovery::{
     balance::{Balance, Endpoints, Pick},
@@ -139,7 +140,7 @@ async fn read(channel: &Channel) -> Result<Bytes> {
     timeout(SOON, call.timeout(Duration::from_millis(500)).into_future())
         .await
         .expect("it ends")
-        .map(crate::Response::into_inner)
+        .map(switchboard_client::Response::into_inner)
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl ChannelBuilder {
 
     /// Sets a random [key](crate::UnaryCall::idempotency_key) on each unary call of a method that is not declared
     /// idempotent, so that the call is retried on its server when its connection breaks; `idempotency_keys=true` in
-    /// URLs. Only for servers that [cache results](crate::Server::result_cache) of the called methods.
+    /// URLs. Only for servers that cache results of the called methods.
     pub fn idempotency_keys(mut self, on: bool) -> ChannelBuilder {
         self.policy().gives_keys = on;
         self

@@ -298,7 +298,7 @@ impl ChannelBuilder {
         self
     }
 
-    /// Allows rpcx servers to name these hosts, IP addresses or names, for [files and streams](crate::rpcx). Without
+    /// Allows rpcx servers to name these hosts, IP addresses or names, for files and streams. Without
     /// it they may name only the hosts of this channel, because the address comes from the server, and this process
     /// connects to it from inside its own network.
     pub fn file_hosts<H: Into<String>>(mut self, hosts: impl IntoIterator<Item = H>) -> ChannelBuilder {

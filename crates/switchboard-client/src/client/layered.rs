@@ -44,7 +44,7 @@ impl Layered {
 
 /// Properties of a call that a channel's wire must know before its first message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum RequiredCallShape {
+pub enum RequiredCallShape {
     /// None: every kind of call looks the same.
     None,
     /// The kind of requests: one or a stream.
@@ -56,7 +56,8 @@ pub(crate) enum RequiredCallShape {
 impl Channel {
     /// Forwards a call as a call of `method`, encoded with `codec`, with the metadata and options of the channel.
     /// `ahead` holds requests that were already taken from its stream.
-    pub(crate) async fn forward(
+    #[doc(hidden)]
+    pub async fn forward(
         &self,
         method: &'static ClientMethod,
         codec: Codec,
@@ -80,7 +81,8 @@ impl Channel {
     #[cfg(feature = "auth")]
     /// The hosts that its servers may name for second connections: their own, and those set with
     /// [`file_hosts`](super::ChannelBuilder::file_hosts).
-    pub(crate) fn hosts(&self) -> Vec<String> {
+    #[doc(hidden)]
+    pub fn hosts(&self) -> Vec<String> {
         let mut hosts = Vec::new();
         self.add_hosts(&mut hosts);
         hosts.sort();
@@ -109,7 +111,8 @@ impl Channel {
     }
 
     /// Properties that must be known of a call through this channel.
-    pub(crate) fn required_shape(&self) -> RequiredCallShape {
+    #[doc(hidden)]
+    pub fn required_shape(&self) -> RequiredCallShape {
         match &*self.0 {
             ChannelKind::Combined(_) => RequiredCallShape::Kind,
             #[cfg(feature = "http")]

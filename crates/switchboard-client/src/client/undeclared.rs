@@ -21,7 +21,8 @@ static METHODS: [ClientMethod; 3] = [
 
 impl ClientMethod {
     /// Returns the method of this kind whose name is in the [metadata](Metadata::undeclared_name) of the call.
-    pub(crate) fn undeclared(kind: Kind) -> &'static ClientMethod {
+    #[doc(hidden)]
+    pub fn undeclared(kind: Kind) -> &'static ClientMethod {
         &METHODS[match kind {
             Kind::Unary => 0,
             Kind::ServerStream => 1,

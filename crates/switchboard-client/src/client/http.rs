@@ -89,7 +89,7 @@ impl Http {
     }
 
     /// Resources held for calls.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
         self.pool.usable().map(|link| ("calls", link.in_flight())).collect()
     }

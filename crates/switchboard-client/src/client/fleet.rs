@@ -175,7 +175,7 @@ impl Fleet {
         &self.shared
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
         self.shared.set().members.iter().flat_map(|member| member.link.channel.left()).collect()
     }

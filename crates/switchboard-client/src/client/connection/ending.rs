@@ -136,7 +136,7 @@ impl Drop for Task {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "simulation"))]
 impl Connection {
     /// Resources held for calls.
     pub(in super::super) fn left(&self) -> [(&'static str, usize); 4] {

@@ -67,7 +67,7 @@ impl Drop for InFlight {
 
 impl Link {
     /// Number of calls in flight.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(super) fn in_flight(&self) -> usize {
         self.common.calls.load(Ordering::Relaxed)
     }

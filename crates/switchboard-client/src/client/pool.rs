@@ -331,7 +331,7 @@ impl<C: Link> Pool<C> {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "simulation"))]
 impl<C: Link> Pool<C> {
     /// The connections that take calls now.
     pub(super) fn usable(&self) -> impl Iterator<Item = Arc<C>> {
@@ -339,7 +339,7 @@ impl<C: Link> Pool<C> {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "simulation"))]
 impl Pool {
     pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
         self.usable().flat_map(|connection| connection.left()).collect()

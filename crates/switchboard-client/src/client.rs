@@ -22,7 +22,8 @@ mod wires;
 pub use aborter::ConnectionAborter;
 pub use combined::{Parallel, Part, Partitioned, Selective};
 pub use fleet::{Attempt, Candidate, EndpointStats, Explained, Explanation, FailMode, Receipt};
-pub(crate) use layered::RequiredCallShape;
+#[doc(hidden)]
+pub use layered::RequiredCallShape;
 pub use mirror::Mirror;
 pub use options::ChannelBuilder;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
@@ -216,8 +217,9 @@ impl Channel {
     }
 
     /// Resources held for calls; all counts are zero when there are no calls.
-    #[cfg(test)]
-    pub(crate) fn left(&self) -> Vec<(&'static str, usize)> {
+    #[cfg(any(test, feature = "simulation"))]
+    #[doc(hidden)]
+    pub fn left(&self) -> Vec<(&'static str, usize)> {
         match &*self.0 {
             ChannelKind::Fleet(fleet) => fleet.left(),
             #[cfg(feature = "http")]

@@ -44,7 +44,7 @@ call_options!(UnaryCall<R>, raw.begin);
 
 impl<R> UnaryCall<R> {
     /// Sets an idempotency key, the metadata `idempotency-key`. Servers that
-    /// [cache results](crate::Server::result_cache) of the method recognize a repeated call by it, so that the call
+    /// cache results of the method recognize a repeated call by it, so that the call
     /// runs once however often it is sent. A key has 1 to 128 bytes and is unique to the call. A channel to several
     /// servers retries the call, on the same server, when it cannot know whether the call ran; not on kiss, sofa and
     /// Thrift without THeader, which cannot carry the key. Set it only where the servers cache results.
