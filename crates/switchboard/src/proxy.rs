@@ -6,7 +6,8 @@
 //! of each other. If they encode messages in different codecs, a [`Translate`] converts the messages.
 //!
 //! Callers on Thrift can call a service that has a descriptor without a [`Translate`]: its messages are converted to
-//! protobuf before. If the upstream server uses Thrift, [`Messages`](switchboard_core::codec::thrift::Messages) converts protobuf
+//! protobuf before. If the upstream server uses Thrift, [`Messages`](switchboard_core::codec::thrift::Messages)
+//! converts protobuf
 //! messages.
 //!
 //! ```

@@ -156,7 +156,8 @@ impl Server {
     /// Routes calls of services that were not added to this service, such as
     /// [`Forward`](crate::proxy::Forward): calls of `services`, or of any service if the list is empty. It
     /// receives messages as bytes, and the called name in [`Call::full_name`](switchboard_core::Call::full_name),
-    /// [`Cx::service_name`](switchboard_core::Cx::service_name) and [`Cx::method_name`](switchboard_core::Cx::method_name).
+    /// [`Cx::service_name`](switchboard_core::Cx::service_name) and
+    /// [`Cx::method_name`](switchboard_core::Cx::method_name).
     ///
     /// Names are not stored beyond their calls: callers cannot exhaust a table with them. Settings and
     /// counters by method apply to all these methods together, under the name `*`.

@@ -39,6 +39,7 @@ pub struct Accepted {
 }
 
 impl Accepted {
+    /// Collects the credentials that these checks accept.
     pub fn by(auth: &[Box<dyn Auth>]) -> Accepted {
         let mut credentials: Vec<Credential> = Vec::new();
         for credential in auth.iter().filter_map(|auth| auth.credential()) {

@@ -314,7 +314,8 @@ impl ChannelBuilder {
     }
 
     /// Uses this wire unless the URL selects one, and registers it in this process if it is not one of
-    /// [`WIRES`](switchboard_core::wire::WIRES); options of the URL apply to it. A wire that cannot be registered is an error of
+    /// [`WIRES`](switchboard_core::wire::WIRES); options of the URL apply to it. A wire that cannot be registered is
+    /// an error of
     /// [`connect`](Self::connect).
     pub fn wire(mut self, spec: &'static WireSpec) -> ChannelBuilder {
         match WireId::register(spec) {

@@ -119,7 +119,8 @@ impl<R> UnaryCall<R>
 where
     R: buffa::Message + buffa::HasMessageView + serde::Serialize + serde::de::DeserializeOwned,
 {
-    /// Leaves the reply encoded, to be [viewed](switchboard_core::Encoded::view) in place: a message with many strings is then
+    /// Leaves the reply encoded, to be [viewed](switchboard_core::Encoded::view) in place: a message with many strings
+    /// is then
     /// read without an allocation.
     ///
     /// ```ignore

@@ -266,6 +266,7 @@ impl Stats {
         }
     }
 
+    /// Returns the state of the connection.
     pub fn state(&self) -> State {
         match self.state.load(Relaxed) {
             2 => State::Up,
@@ -307,6 +308,7 @@ impl Stats {
         self.up_since.load(Relaxed) > ns
     }
 
+    /// Returns whether the endpoint is ejected at this time.
     pub fn is_ejected(&self, now_ns: u64) -> bool {
         self.ejected_until.load(Relaxed) > now_ns
     }
@@ -322,6 +324,7 @@ impl Stats {
         self.is_healthy(now_ns) && self.breakers.admit(method, now_ns)
     }
 
+    /// Returns the circuit breakers.
     pub fn breakers(&self) -> &Breakers {
         &self.breakers
     }

@@ -22,6 +22,7 @@ thread_local! {
 pub struct BatchScope(());
 
 impl BatchScope {
+    /// Begins a batch on this thread, which ends when the scope is dropped.
     #[inline]
     pub fn begin() -> BatchScope {
         IS_ON.set(true);

@@ -31,7 +31,8 @@ pub enum Concurrency {
     Auto(AutoLimit),
     /// A fixed limit of at least one.
     Fixed(u32),
-    /// Reads the limit from a [flag](switchboard_core::Flag) on each call; 0 is no limit. Calls are counted in any case,
+    /// Reads the limit from a [flag](switchboard_core::Flag) on each call; 0 is no limit. Calls are counted in any
+    /// case,
     /// so that a limit set while they run takes effect at once.
     Flag(Flag),
     /// Adapts so that latency stays near its lowest value.

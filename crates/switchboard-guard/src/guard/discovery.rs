@@ -7,9 +7,9 @@
 use super::{Guarding, Later, access::Check, admit_wire, hinted, unknown::UnknownRules};
 use bytes::Bytes;
 use std::sync::Arc;
-pub use switchboard_auth::auth::{Checked, Credentials, unauthenticated};
+use switchboard_auth::auth::{Checked, Credentials, unauthenticated};
 use switchboard_core::{Call, Caller, Cx, Peer, Result, call::RequestBody};
-pub use switchboard_wire::{Codec, Kind, Metadata, MethodId, MethodInfo, MethodTable, ServiceInfo, Status};
+use switchboard_wire::{Codec, Kind, Metadata, MethodId, MethodInfo, MethodTable, ServiceInfo, Status};
 
 /// Pseudo service of the descriptions, for authentication.
 static DISCOVERY: ServiceInfo = ServiceInfo {
@@ -28,10 +28,12 @@ pub struct Visible {
 impl Visible {
     pub(crate) const ALL: Visible = Visible { shown: None };
 
+    /// Returns whether the caller may see the method.
     pub fn has(&self, id: MethodId) -> bool {
         self.shown.as_ref().is_none_or(|shown| shown.get(usize::from(id.0)).copied().unwrap_or(false))
     }
 
+    /// Returns whether the caller may see every method.
     pub fn is_all(&self) -> bool {
         self.shown.is_none()
     }

@@ -13,9 +13,9 @@ use super::{
     unknown::UnknownRules,
 };
 use std::{net::IpAddr, sync::Arc, time::Duration};
-pub use switchboard_auth::auth::{Accepted, Auth};
+use switchboard_auth::auth::{Accepted, Auth};
 use switchboard_core::{Error, Flag, Peer, Result, layer::Layer, pattern};
-pub use switchboard_wire::{MethodId, MethodTable, WireSet};
+use switchboard_wire::{MethodId, MethodTable, WireSet};
 
 /// Name in rules for the response to `switchboard-explain`.
 const EXPLAIN: &str = "switchboard.Limits/Explain";
@@ -23,26 +23,43 @@ const EXPLAIN: &str = "switchboard.Limits/Explain";
 /// Guard configuration until the server starts.
 #[derive(Default)]
 pub struct Guards {
+    /// Layers, the outermost first.
     pub layers: Vec<Arc<dyn Layer>>,
+    /// Limit of concurrency of the server.
     pub concurrency: Option<Concurrency>,
+    /// Fair queue before this limit.
     pub fair: Option<Fair>,
+    /// Limits of concurrency by service.
     pub services: Vec<(String, Concurrency)>,
+    /// Limits of concurrency by method.
     pub methods: Vec<(String, Concurrency)>,
+    /// Rates of calls.
     pub rates: Vec<Rate>,
+    /// Checks of credentials, in their order.
     pub auth: Vec<Box<dyn Auth>>,
+    /// Access rules.
     pub rules: Vec<Rule>,
+    /// Address ranges whose connections are accepted.
     pub addresses: Addresses,
     /// Wires that the server is limited to.
     pub wires: Option<WireSet>,
     /// Wires in addition to those.
     pub added_wires: WireSet,
+    /// Longest deadline of calls.
     pub deadline: Option<Duration>,
+    /// Flag that changes it.
     pub deadline_flag: Option<Flag>,
+    /// Longest deadlines by method.
     pub deadlines: Vec<(String, Duration)>,
+    /// Further names of methods.
     pub aliases: Vec<(String, String)>,
+    /// Methods that every caller may see.
     pub exposed: Vec<String>,
+    /// Methods that no caller may see.
     pub hidden: Vec<String>,
+    /// Caches of results.
     pub caches: Vec<ResultCache>,
+    /// Functions that observe calls.
     pub hooks: Hooks,
 }
 
@@ -53,6 +70,7 @@ pub struct Guarding {
     chains: Vec<Arc<Chain>>,
     limiters: Vec<Arc<Limiter>>,
     addresses: Addresses,
+    /// Deadlines by method.
     pub deadlines: Deadlines,
     hooks: Option<Arc<Hooks>>,
     /// The configured authentication.
@@ -290,6 +308,7 @@ impl Guarding {
         self.chains
     }
 
+    /// Returns the state of every limit of concurrency.
     pub fn concurrency(&self) -> Vec<ConcurrencyStats> {
         self.limiters.iter().map(|limiter| limiter.stats()).collect()
     }

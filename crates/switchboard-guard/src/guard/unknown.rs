@@ -22,6 +22,7 @@ pub struct Unknown {
 }
 
 impl Unknown {
+    /// Creates the service with the access rules of all methods.
     pub fn new(table: &Arc<MethodTable>, guarding: &Guarding) -> Unknown {
         let check = |at| guarding.check(table, MethodId(at as u16)).cloned().unwrap_or_default();
         Unknown { table: table.clone(), checks: (0..table.len()).map(check).collect() }

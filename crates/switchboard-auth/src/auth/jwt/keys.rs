@@ -8,7 +8,7 @@ use ring::{
 use serde_json::Value;
 use std::path::Path;
 use switchboard_core::Error;
-pub use switchboard_net::net::tls;
+use switchboard_net::net::tls;
 
 /// Set of keys of one issuer.
 pub(super) struct Keys(Vec<Key>);

@@ -47,8 +47,7 @@ impl Line {
     }
 
     /// Removes the call at `at`, which has taken a permit; returns its number.
-    #[doc(hidden)]
-    pub fn admit(&mut self, at: usize, limit: u32) -> Option<u32> {
+    pub(super) fn admit(&mut self, at: usize, limit: u32) -> Option<u32> {
         let (tenant, share) = self.turns.order().nth(at)?;
         let number = self.turns.pop_at(at)?;
         self.permits.take(tenant, share, limit);
