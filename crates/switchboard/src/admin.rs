@@ -16,9 +16,9 @@ mod recent;
 pub(crate) use listener::start;
 pub use page::{Cell, Page, Table};
 
-use crate::Address;
 use std::{fmt, sync::Arc};
 use switchboard_core::Error;
+use switchboard_net::Address;
 
 /// Address and access rules of the admin listener; see [`Server::admin`](crate::Server::admin).
 #[derive(Clone)]

@@ -16,8 +16,8 @@
 //! Streams work alike: `run(stream.next())` waits for one message. Connections live on one thread, which the
 //! first use starts and which ends with the process. Any number of threads may call concurrently.
 
-use crate::Channel;
 use std::{future::IntoFuture, pin::pin, sync::OnceLock, thread};
+use switchboard_client::Channel;
 use switchboard_core::Result;
 use switchboard_wire::Status;
 use tokio::runtime::{Builder, Handle};

@@ -14,22 +14,12 @@ extern crate self as switchboard;
 
 #[cfg(feature = "http")]
 pub mod admin;
-pub mod auth;
-pub mod balance;
 pub mod blocking;
-pub mod client;
-mod connection;
-pub mod discover;
-mod dispatch;
 mod driver;
-pub mod guard;
 #[cfg(doctest)]
 mod guides;
 #[cfg(feature = "http")]
 mod http;
-#[cfg(feature = "http")]
-mod http_fields;
-mod net;
 #[cfg(feature = "otlp")]
 pub mod otlp;
 pub mod proxy;
@@ -40,21 +30,18 @@ mod serving;
 #[cfg(test)]
 #[cfg(feature = "wires")]
 mod simulation;
-#[cfg(feature = "web")]
-#[doc(hidden)]
-pub mod web;
 
-pub use client::{
-    Attempt, BidiCall, Candidate, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats,
-    Explained, Explanation, FailMode, NamedCall, OnewayCall, Parallel, Part, Partitioned, Receipt, Response,
-    Selective, ServerStreamCall, UnaryCall, Upload,
-};
 #[cfg(feature = "http")]
 pub use http::{Cors, HttpJson};
-#[cfg(feature = "tls")]
-pub use net::tls::Tls;
-pub use net::{Address, transport};
 pub use server::{AbortedCalls, AbortedConnections, Drained, Running, Server, StopOptions, Stopped};
+#[doc(inline)]
+pub use switchboard_auth::auth;
+#[doc(inline)]
+pub use switchboard_client::{
+    Attempt, BidiCall, Candidate, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats,
+    Explained, Explanation, FailMode, NamedCall, OnewayCall, Parallel, Part, Partitioned, Receipt, Response,
+    Selective, ServerStreamCall, UnaryCall, Upload, client,
+};
 #[cfg(feature = "proto")]
 #[doc(inline)]
 pub use switchboard_core::Encoded;
@@ -65,8 +52,20 @@ pub use switchboard_core::{
     Pusher, Pushes, Receiver, Reply, Result, Runtime, Sender, ServerStats, Service, TlsStats, Trace,
     WireStats, call, codec, layer, limits, run, runtime, service, stream, wire,
 };
+#[doc(inline)]
+pub use switchboard_discovery::{balance, discover};
+#[doc(inline)]
+pub use switchboard_guard::guard;
 #[cfg(feature = "macros")]
 pub use switchboard_macros::{main, service};
+#[cfg(feature = "tls")]
+#[doc(inline)]
+pub use switchboard_net::Tls;
+#[cfg(feature = "web")]
+#[doc(hidden)]
+pub use switchboard_net::web;
+#[doc(inline)]
+pub use switchboard_net::{Address, transport};
 pub use switchboard_wire::{
     Code, Codec, Detail, HttpRule, HttpText, Idempotency, Kind, Metadata, MethodInfo, OrStatus, Origin,
     Params, Retry, SchemaId, ServiceInfo, Status, TextKind, TextParam,

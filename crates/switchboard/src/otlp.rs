@@ -11,7 +11,6 @@ mod spans;
 
 pub use spans::Calls;
 
-use crate::web::Site;
 use export::{Exporter, Order};
 use spans::Span;
 use std::{
@@ -24,6 +23,7 @@ use std::{
     time::Duration,
 };
 use switchboard_core::{Result, ServerStats};
+use switchboard_net::web::Site;
 use switchboard_wire::Status;
 use tokio::{
     sync::{mpsc, oneshot},

@@ -6,7 +6,8 @@
 //! of each other. If they encode messages in different codecs, a [`Translate`] converts the messages.
 //!
 //! Callers on Thrift can call a service that has a descriptor without a [`Translate`]: its messages are converted to
-//! protobuf before. If the upstream server uses Thrift, [`Messages`](switchboard_core::codec::thrift::Messages) converts protobuf
+//! protobuf before. If the upstream server uses Thrift, [`Messages`](switchboard_core::codec::thrift::Messages)
+//! converts protobuf
 //! messages.
 //!
 //! ```
@@ -27,9 +28,9 @@
 //!
 //! A forwarded call costs the same as a handler that makes one call through a channel, and takes no lock.
 
-use crate::{Channel, ClientMethod, client::RequiredCallShape};
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Duration};
+use switchboard_client::{Channel, ClientMethod, client::RequiredCallShape};
 use switchboard_core::{
     Call, Reply, Result, Service,
     call::{ReplyBody, ReplyParts, RequestBody},
@@ -144,7 +145,7 @@ impl Forward {
     ///
     /// Running calls end on the channel on which they began. That channel closes its connections when the last
     /// `Forward` with it is dropped and the last call has ended. A
-    /// [`ConnectionAborter`](crate::client::ConnectionAborter) aborts calls that take longer.
+    /// [`ConnectionAborter`](switchboard_client::client::ConnectionAborter) aborts calls that take longer.
     #[must_use]
     pub fn over(&self, channel: Channel) -> Forward {
         Forward {

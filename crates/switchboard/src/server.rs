@@ -13,16 +13,9 @@ mod mismatch;
 mod options;
 mod registration;
 
-#[cfg(feature = "tls")]
-use crate::net::tls::Tls;
 #[cfg(feature = "http")]
 use crate::serving::{Drain, Flights};
-use crate::{
-    dispatch::{Erased, ErasedService},
-    guard::{Guards, Unknown},
-    net::{Address, Listener},
-    serving::{Live, Phase, ServerState},
-};
+use crate::serving::{Live, Phase, ServerState};
 use lifecycle::Hooks;
 pub use lifecycle::{AbortedCalls, AbortedConnections, StopOptions, Stopped};
 use listening::Listening;
@@ -45,6 +38,13 @@ use switchboard_core::{
     metrics::{self, Metrics, ServerStats},
     runtime,
 };
+use switchboard_guard::{
+    dispatch::{Erased, ErasedService},
+    guard::{Guards, Unknown},
+};
+#[cfg(feature = "tls")]
+use switchboard_net::net::tls::Tls;
+use switchboard_net::net::{Address, Listener};
 use switchboard_wire::{MethodTable, WireId, WireSet};
 use tokio::sync::watch;
 
@@ -159,7 +159,8 @@ impl Server {
     /// Routes calls of services that were not added to this service, such as
     /// [`Forward`](crate::proxy::Forward): calls of `services`, or of any service if the list is empty. It
     /// receives messages as bytes, and the called name in [`Call::full_name`](switchboard_core::Call::full_name),
-    /// [`Cx::service_name`](switchboard_core::Cx::service_name) and [`Cx::method_name`](switchboard_core::Cx::method_name).
+    /// [`Cx::service_name`](switchboard_core::Cx::service_name) and
+    /// [`Cx::method_name`](switchboard_core::Cx::method_name).
     ///
     /// Names are not stored beyond their calls: callers cannot exhaust a table with them. Settings and
     /// counters by method apply to all these methods together, under the name `*`.
@@ -195,7 +196,7 @@ impl Server {
     pub fn listen_on(
         mut self,
         address: impl Into<String>,
-        listener: impl crate::transport::Listener,
+        listener: impl switchboard_net::transport::Listener,
     ) -> Server {
         self.listeners.push(Listening::new(address.into(), Vec::new()).on(Box::new(listener)));
         self
@@ -399,7 +400,7 @@ impl Server {
 
     /// Boxes the future, so that this crate has its code. The code of an async function is compiled by each crate that
     /// polls it, and this one reaches all connections and protocols.
-    fn start_boxed(self) -> crate::layer::BoxFuture<'static, Result<Running, Error>> {
+    fn start_boxed(self) -> switchboard_core::layer::BoxFuture<'static, Result<Running, Error>> {
         Box::pin(self.bind_and_serve())
     }
 

@@ -4,9 +4,6 @@
 mod flights;
 mod live;
 
-#[cfg(feature = "tls")]
-use crate::net::tls::Acceptor;
-use crate::{connection::Wakes, dispatch::ErasedService, guard::Guarding, net::Address};
 #[cfg(feature = "http")]
 pub(crate) use flights::Flights;
 pub(crate) use live::Live;
@@ -26,6 +23,10 @@ use switchboard_core::{
     memory::MemoryBudget,
     metrics::{ConnectionCounters, ConnectionProtocol, Metrics, Moment},
 };
+use switchboard_guard::{dispatch::ErasedService, guard::Guarding};
+#[cfg(feature = "tls")]
+use switchboard_net::net::tls::Acceptor;
+use switchboard_net::{connection::Wakes, net::Address};
 use switchboard_wire::{MethodTable, Status};
 use tokio::sync::watch;
 

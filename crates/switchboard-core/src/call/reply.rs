@@ -29,8 +29,11 @@ enum ReplyStorage {
 
 /// The parts of a reply.
 pub struct ReplyParts {
+    /// Metadata before the messages.
     pub metadata: Metadata,
+    /// Metadata after the messages.
     pub trailers: Metadata,
+    /// The messages.
     pub body: ReplyBody,
 }
 

@@ -24,6 +24,7 @@ impl Default for Sample {
 }
 
 impl Sample {
+    /// Sets the share of the calls that are selected, from 0 to 1.
     pub fn set_share(&mut self, share: f64) {
         self.share = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
     }

@@ -76,8 +76,7 @@ impl Shard {
     }
 
     #[inline]
-    #[doc(hidden)]
-    pub fn traffic(&self, protocol: ConnectionProtocol) -> &Traffic {
+    pub(crate) fn traffic(&self, protocol: ConnectionProtocol) -> &Traffic {
         &self.traffic[protocol.index()]
     }
 }

@@ -25,7 +25,6 @@ pub fn next_id() -> u64 {
 
 /// Counters of one connection.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "channelz"), expect(dead_code, reason = "only Channelz uses it"))]
 pub struct ConnectionCounters {
     pub local: Option<SocketAddr>,
     pub remote: Option<SocketAddr>,
@@ -118,10 +117,7 @@ impl Moment {
         self.0.fetch_max(other.0.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    #[cfg_attr(
-        not(any(feature = "channelz", feature = "http")),
-        expect(dead_code, reason = "only Channelz and the admin page use it")
-    )]
+    /// Returns the time of the last call; `None` before the first.
     pub fn time(&self) -> Option<SystemTime> {
         let since = self.0.load(Ordering::Relaxed);
         (since > 0).then(|| EPOCH.1.checked_add(Duration::from_nanos(since)).unwrap_or(EPOCH.1))

@@ -13,7 +13,6 @@ impl ConnectionProtocol {
     pub const HTTP1: ConnectionProtocol = ConnectionProtocol(WireId::COUNT_MAX as u8);
     pub const HTTP2: ConnectionProtocol = ConnectionProtocol(WireId::COUNT_MAX as u8 + 1);
     /// An HTTP connection after its upgrade.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP connections are upgraded"))]
     pub const WEBSOCKET: ConnectionProtocol = ConnectionProtocol::of(WireId::WEBSOCKET);
 
     /// Returns the protocol of connections of one wire.

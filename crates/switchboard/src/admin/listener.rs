@@ -5,11 +5,7 @@ use super::{
     page::Form,
     pages::{self, PageResponse},
 };
-use crate::{
-    Address,
-    net::{Listener, Pipe},
-    serving::ServerState,
-};
+use crate::serving::ServerState;
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{
@@ -23,6 +19,10 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 use switchboard_core::Error;
+use switchboard_net::{
+    Address,
+    net::{Listener, Pipe},
+};
 use tokio::{
     sync::Semaphore,
     task::{AbortHandle, JoinSet},

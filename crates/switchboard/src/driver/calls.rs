@@ -1,6 +1,5 @@
 //! Table of the calls of one connection that did not finish in the turn that started them.
 
-use crate::connection::{CallWaker, Wakes};
 use std::{
     collections::HashMap,
     pin::Pin,
@@ -13,6 +12,7 @@ use switchboard_core::{
     queue::{Items, Queue},
     trace::Trace,
 };
+use switchboard_net::connection::{CallWaker, Wakes};
 use switchboard_wire::{MethodId, wire::CallId};
 
 /// Table of parked calls, indexed by slot for wakers and by call number for the wire.

@@ -11,13 +11,7 @@ mod streams;
 mod turns;
 
 use super::calls::{Calls, Stage};
-use crate::{
-    connection::{Flight, Pause, SHOWN_MAX, Wakes},
-    dispatch::Dispatch,
-    guard::BatchScope,
-    net::{self, Io},
-    serving::{ServerState, going_away},
-};
+use crate::serving::{ServerState, going_away};
 use bytes::BytesMut;
 use memory::ConnectionMemory;
 use std::{
@@ -35,6 +29,11 @@ use switchboard_core::{
     compression::Message,
     metrics::{ConnectionProtocol, Tally},
     runtime,
+};
+use switchboard_guard::{dispatch::Dispatch, guard::BatchScope};
+use switchboard_net::{
+    connection::{Flight, Pause, SHOWN_MAX, Wakes},
+    net::{self, Io},
 };
 use switchboard_wire::{
     Input, Limits, Metadata, MethodId, Outbox, Status, WireId,

@@ -9,7 +9,6 @@ use super::{
     status_text::{GRPC_STATUS_DETAILS, reword, reword_frame},
     trailers::{Late, Trailers},
 };
-use crate::http_fields::grpc_web_text;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use connectrpc::ConnectRpcBody;
@@ -21,6 +20,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll, Waker, ready},
 };
+use switchboard_net::http_fields::grpc_web_text;
 
 pub(super) const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");

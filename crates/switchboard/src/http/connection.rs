@@ -21,10 +21,7 @@ use super::{
     turn::Turn,
     websocket::{self, Upgrades},
 };
-use crate::{
-    connection::Aging, driver::Accepted, guard::admit_wire, http::HttpState,
-    http_fields::grpc_web_text::Text, net::Io, serving::Drain,
-};
+use crate::{driver::Accepted, http::HttpState, serving::Drain};
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_TYPE, ORIGIN, VARY, WWW_AUTHENTICATE},
@@ -46,6 +43,8 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_core::{Limit, Limits, Peer, clock, metrics::ConnectionProtocol, runtime};
+use switchboard_guard::guard::admit_wire;
+use switchboard_net::{connection::Aging, http_fields::grpc_web_text::Text, net::Io};
 use switchboard_wire::{Code, Kind, WireId, WireSet};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},

@@ -1,10 +1,10 @@
 //! Converts statuses to and from `connectrpc` errors.
 
 use super::status_text::reword;
-pub(super) use crate::http_fields::{BASE64, MetadataLimits, headers, metadata};
 use ::http::{HeaderName, HeaderValue};
 use base64::Engine;
 use connectrpc::{ConnectError, ErrorCode, ErrorDetail};
+pub(super) use switchboard_net::http_fields::{BASE64, MetadataLimits, headers, metadata};
 use switchboard_wire::{Code, Metadata, Retry, Status};
 
 /// Milliseconds after which a caller may retry, as gRPC defines it (gRFC A6).

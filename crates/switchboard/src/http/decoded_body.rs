@@ -4,7 +4,6 @@
 //! that stops arriving is aborted, because otherwise the peer could hold its connection and its call forever.
 
 use super::{envelopes::Envelopes, metered_body::MeteredBody};
-use crate::http_fields::grpc_web_text::{Text, Unreadable, decode};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use std::{
@@ -14,6 +13,7 @@ use std::{
     task::{Context, Poll, ready},
     time::Duration,
 };
+use switchboard_net::http_fields::grpc_web_text::{Text, Unreadable, decode};
 use tokio::time::Sleep;
 
 /// The body of a request, decoded from base64 if it is text.

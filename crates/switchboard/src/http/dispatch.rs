@@ -12,7 +12,7 @@ use super::{
     requests::Requests,
     trailers::Trailers,
 };
-use crate::{guard::Visible, http::HttpState};
+use crate::http::HttpState;
 use ::http::HeaderMap;
 use bytes::Bytes;
 use connectrpc::{
@@ -30,6 +30,7 @@ use switchboard_core::{
     Call, Cx, Limit, Limits, Peer, Reply, Result,
     call::{ReplyBody, ReplyMetadata, ReplyParts, RequestBody},
 };
+use switchboard_guard::guard::Visible;
 use switchboard_wire::{Code, Codec, Found, Idempotency, Kind, Metadata, MethodId, Status, WireId};
 
 /// The services of a server as one connection calls them.
@@ -173,7 +174,7 @@ impl Dispatch {
     /// Finds the methods that the sender of these headers may see through the description `name`.
     ///
     /// # Errors
-    /// The errors of [`Guarding::describe`](crate::guard::Guarding), and of metadata that cannot be parsed.
+    /// The errors of [`Guarding::describe`](switchboard_guard::guard::Guarding), and of metadata that cannot be parsed.
     async fn describe(&self, peer: &Arc<Peer>, headers: &HeaderMap, name: &str) -> Result<Visible> {
         let metadata = convert::metadata(headers, &self.metadata)?;
         self.shared.guarding.describe(&self.shared.table, peer, metadata, name).await

@@ -10,7 +10,7 @@ use super::{
     timeout,
     unary_call::{self, Handler, UnaryCall, notify},
 };
-use crate::{guard::admit_wire, http::HttpState};
+use crate::http::HttpState;
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE},
@@ -18,6 +18,7 @@ use ::http::{
 use bytes::Bytes;
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
 use switchboard_core::{Limit, Limits, Peer, Result};
+use switchboard_guard::guard::admit_wire;
 use switchboard_wire::{
     Codec, Kind, Metadata, Status,
     jsonrpc::{self, BatchResponse, Body, ErrorObject},

@@ -8,7 +8,6 @@
 //! hyper does not report pings and cannot send such a GOAWAY. So this module inspects the bytes as they pass: nine
 //! bytes of each frame.
 
-use crate::net::Io;
 use bytes::{Buf, Bytes, BytesMut};
 use std::{
     io, mem,
@@ -16,6 +15,7 @@ use std::{
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
+use switchboard_net::net::Io;
 use tokio::io::AsyncWrite;
 
 /// `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`.

@@ -32,10 +32,7 @@ mod streamed;
 use super::{
     body::Reply, connection::ResponseFuture, cross_site, dispatch::Dispatch, metered_body::MeteredBody,
 };
-use crate::{
-    guard::{OPENAPI as OPENAPI_NAME, Visible},
-    http::HttpState,
-};
+use crate::http::HttpState;
 use ::http::{
     HeaderValue, Method, Request, Response, StatusCode, Uri,
     header::{CACHE_CONTROL, CONTENT_TYPE},
@@ -50,6 +47,7 @@ use reply::Style;
 use routed::Routed;
 use routes::{Found, Routes};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use switchboard_guard::guard::{OPENAPI as OPENAPI_NAME, Visible};
 use switchboard_wire::{Code, Idempotency, Kind, MethodId, MethodTable, Status};
 
 /// Largest path and largest query, in bytes.

@@ -10,10 +10,7 @@ use super::{
     timeout,
     unary_call::{self, UnaryCall},
 };
-use crate::{
-    http::HttpState,
-    http_fields::thrift::{KINDS, kind},
-};
+use crate::http::HttpState;
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
@@ -21,6 +18,7 @@ use ::http::{
 use bytes::Bytes;
 use std::sync::Arc;
 use switchboard_core::{Limits, Peer, Result};
+use switchboard_net::http_fields::thrift::{KINDS, kind};
 use switchboard_wire::{
     Found, Input, Metadata, Outbox,
     thrift::{NAME_MAX, Server},

@@ -4,11 +4,11 @@
 //! whose sockets are: a runtime polls its sockets when no task is ready, or after many tasks. A peer that sends without
 //! a pause would delay the other connections of the worker for that long.
 
-use crate::connection::Pause;
 use std::{
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
+use switchboard_net::connection::Pause;
 
 /// Time since which a connection has had data to read, and the pause that follows.
 pub(super) struct Turn {

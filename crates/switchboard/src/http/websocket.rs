@@ -11,7 +11,6 @@ use super::{
 use crate::{
     driver::{Accepted, Connection, DynWire},
     http::HttpState,
-    net::{JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo},
 };
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -25,6 +24,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::sync::{Arc, Mutex, PoisonError};
 use switchboard_core::metrics::ConnectionProtocol;
+use switchboard_net::net::{JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo};
 use switchboard_wire::{
     Metadata, WireId, WireSet, jsonrpc, native, rpcx,
     spec::ServerSetup,
@@ -132,7 +132,10 @@ impl Upgrades {
 
 impl Upgrade {
     /// Runs the connection after the handshake to its end; `accepted` creates the connection state from its bytes.
-    pub(super) async fn run(self, accepted: impl FnOnce(Box<dyn crate::net::Io>, BytesMut) -> Accepted) {
+    pub(super) async fn run(
+        self,
+        accepted: impl FnOnce(Box<dyn switchboard_net::net::Io>, BytesMut) -> Accepted,
+    ) {
         let parts = match self.on.await {
             Ok(upgraded) => match upgraded.downcast::<TokioIo<Prefixed>>() {
                 Ok(parts) => parts,

@@ -2,12 +2,12 @@
 //! them.
 
 use super::{Counts, Settings, json, spans::Span};
-use crate::web::{HttpRequest, Site};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime},
 };
 use switchboard_core::{Result, ServerStats};
+use switchboard_net::web::{HttpRequest, Site};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{MissedTickBehavior, interval},

@@ -6,8 +6,8 @@ use super::{
     side::Side,
     ticket::{Ticket, TicketRequest},
 };
-use crate::{Channel, ClientMethod};
 use std::{future, io, sync::Arc};
+use switchboard_client::{Channel, ClientMethod};
 use switchboard_core::{Call, Cx, Error, Reply, Result, Service, codec::serde::decode};
 use switchboard_wire::{Kind, MethodInfo, ServiceInfo, Status};
 
@@ -149,7 +149,7 @@ impl<F: Files> Service for FileTransfer<F> {
 /// # Errors
 /// Returns the errors of the call; `Unavailable` if the second connection fails; `PermissionDenied` if the
 /// server names a host that is neither one of the channel nor one of
-/// [`file_hosts`](crate::ChannelBuilder::file_hosts).
+/// [`file_hosts`](switchboard_client::ChannelBuilder::file_hosts).
 pub async fn upload(channel: &Channel, file: &File) -> Result<Pipe> {
     Ticket::of(channel, &UPLOAD, &file.request()?).await
 }

@@ -6,8 +6,8 @@ use super::{
     side::Side,
     ticket::{Ticket, TicketRequest},
 };
-use crate::{Channel, ClientMethod};
 use std::{io, sync::Arc};
+use switchboard_client::{Channel, ClientMethod};
 use switchboard_core::{Call, Cx, Error, Reply, Result, Service, codec::serde::decode};
 use switchboard_wire::{Kind, MethodInfo, ServiceInfo};
 

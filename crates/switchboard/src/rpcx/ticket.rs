@@ -1,7 +1,6 @@
 //! Messages of the calls for files and streams, for both sides.
 
 use super::{Meta, Pipe};
-use crate::{Channel, ClientMethod};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -10,6 +9,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
+use switchboard_client::{Channel, ClientMethod};
 use switchboard_core::{
     Result,
     codec::serde::{decode, encode},

@@ -1,12 +1,8 @@
 //! Accepting connections, detecting their protocol, and starting their drivers.
 
 use super::{listening::Resolved, mismatch};
-#[cfg(feature = "tls")]
-use crate::net::tls::{self, Acceptor, Plaintext};
 use crate::{
-    connection::{Aging, Wakes},
     driver::{Accepted, Connection, DynWire, LINGER},
-    net::{Io, Listener, Pipe},
     serving::{Open, ServerState},
 };
 use bytes::BytesMut;
@@ -23,6 +19,12 @@ use switchboard_core::{
     Peer, clock,
     metrics::{ConnectionCounters, ConnectionProtocol, PeerCount, next_id},
     runtime,
+};
+#[cfg(feature = "tls")]
+use switchboard_net::net::tls::{self, Acceptor, Plaintext};
+use switchboard_net::{
+    connection::{Aging, Wakes},
+    net::{Io, Listener, Pipe},
 };
 use switchboard_wire::{
     WireId, WireSet, native,

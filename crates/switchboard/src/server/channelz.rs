@@ -2,7 +2,7 @@
 //!
 //! It shows the server that it runs on, and no other server of the process; it shows no channels.
 
-use crate::{net::Address as Listening, serving::ServerState};
+use crate::serving::ServerState;
 use buffa::MessageField;
 use buffa_types::google::protobuf::Timestamp;
 use proto::{
@@ -22,6 +22,7 @@ use std::{
     time::SystemTime,
 };
 use switchboard_core::{Cx, Result, metrics::ConnectionCounters};
+use switchboard_net::net::Address as Listening;
 use switchboard_wire::{ServiceInfo, Status};
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_imports, reason = "generated")]

@@ -1,12 +1,12 @@
 //! Guards and layers of a server.
 
 use super::{Running, Server};
-use crate::{
-    auth::Auth,
-    guard::{Concurrency, Fair, Network, Rate, ResultCache, Rule, concurrency::ConcurrencyStats},
-};
 use std::{sync::Arc, time::Duration};
+use switchboard_auth::auth::Auth;
 use switchboard_core::{Error, Flag, Layer, Peer, Result};
+use switchboard_guard::guard::{
+    Concurrency, Fair, Network, Rate, ResultCache, Rule, concurrency::ConcurrencyStats,
+};
 use switchboard_wire::{WireId, WireSet, WireSpec};
 
 impl Server {
@@ -201,7 +201,8 @@ impl Server {
         self
     }
 
-    /// Accepts calls only on these wires, by their names in [`WIRES`](switchboard_core::wire::WIRES). A listener can restrict
+    /// Accepts calls only on these wires, by their names in [`WIRES`](switchboard_core::wire::WIRES). A listener can
+    /// restrict
     /// them further, `tcp://0.0.0.0:8080?wires=grpc,native`. The server closes connections of other wires as soon
     /// as it has detected them. Wires that were added before with [`wire`](Self::wire) are included only by name.
     pub fn wires<'a>(mut self, wires: impl IntoIterator<Item = &'a str>) -> Server {
@@ -215,7 +216,8 @@ impl Server {
         self
     }
 
-    /// Adds a wire to those that the server accepts: one of [`WIRES`](switchboard_core::wire::WIRES), or one of the application,
+    /// Adds a wire to those that the server accepts: one of [`WIRES`](switchboard_core::wire::WIRES), or one of the
+    /// application,
     /// which is registered in this process. [`start`](Server::start) fails on a wire that cannot be registered, and on
     /// one that has no server.
     pub fn wire(mut self, spec: &'static WireSpec) -> Server {

@@ -10,7 +10,6 @@
 //! Only processes of the same user, and of root, are served. If a successor never becomes ready, closing its
 //! connection releases the sockets it received, and the old server continues.
 
-use crate::Address;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -27,6 +26,7 @@ use std::{
     time::Duration,
 };
 use switchboard_core::Error;
+use switchboard_net::Address;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, Interest},
     net::{UnixListener, UnixStream},

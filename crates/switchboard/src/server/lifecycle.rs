@@ -6,10 +6,7 @@ use super::{
 };
 #[cfg(feature = "http")]
 use crate::serving::Drain;
-use crate::{
-    Address,
-    serving::{Phase, ServerState},
-};
+use crate::serving::{Phase, ServerState};
 use std::{
     fmt,
     future::Future,
@@ -18,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_core::{Error, Limits, Result, layer::BoxFuture, metrics::ConnectionProtocol};
+use switchboard_net::Address;
 use switchboard_wire::Status;
 use tokio::time::{sleep, timeout_at};
 

@@ -1,10 +1,10 @@
 //! A listener before it is bound: address, limits and TLS settings.
 
-#[cfg(feature = "tls")]
-use crate::net::tls::{Acceptor, Plaintext, Tls};
-use crate::net::{Address, transport::Listener};
 use std::sync::Arc;
 use switchboard_core::{Error, Limit, Limits, limits::Source};
+#[cfg(feature = "tls")]
+use switchboard_net::net::tls::{Acceptor, Plaintext, Tls};
+use switchboard_net::net::{Address, transport::Listener};
 use switchboard_wire::{Status, WireSet, sniff::Protocol};
 
 /// Unparsed settings of a listener.

@@ -1,9 +1,9 @@
 //! State that can be changed or queried while a server runs.
 
 use super::{Running, StopOptions};
-#[cfg(feature = "http")]
-use crate::Address;
 use switchboard_core::{Error, MemoryStats};
+#[cfg(feature = "http")]
+use switchboard_net::Address;
 
 impl Running {
     /// Resolves when a successor has taken over the listeners and serves; then call [`stop`](Self::stop).

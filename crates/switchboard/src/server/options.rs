@@ -1,9 +1,9 @@
 //! Options of a server for its operation: logs, admin pages, hooks, and shutdown.
 
 use super::{Server, lifecycle::Hooks};
-use crate::Address;
 use std::{future::Future, sync::PoisonError, time::Duration};
 use switchboard_core::Flag;
+use switchboard_net::Address;
 
 impl Server {
     /// Logs one call in `every` at its end, as a `tracing` event with the target `switchboard::access` and

@@ -1,12 +1,10 @@
 //! Registration of a server with registries, from its start to its drain.
 
-use crate::{
-    Server,
-    discover::{Instance, Lease, Registry, State},
-    net::Address,
-};
+use crate::Server;
 use std::{net::IpAddr, sync::Arc, time::Duration};
 use switchboard_core::{Error, backoff};
+use switchboard_discovery::discover::{Instance, Lease, Registry, State};
+use switchboard_net::net::Address;
 use tokio::{
     sync::watch,
     task::JoinHandle,
@@ -74,7 +72,11 @@ impl RegistrationTemplate {
         }
         let named = [template.service.as_str()];
         let services = if template.service.is_empty() { services } else { &named[..] };
-        let of_service = |service: &&str| Instance { service: (*service).to_owned(), ..template.clone() };
+        let of_service = |service: &&str| {
+            let mut instance = template.clone();
+            (*service).clone_into(&mut instance.service);
+            instance
+        };
         Ok(services.iter().map(of_service).collect())
     }
 }

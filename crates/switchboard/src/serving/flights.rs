@@ -4,11 +4,11 @@
 //! request this costs nothing. Calls on HTTP have no such task, so each waiting call is listed, by worker.
 
 use super::ServerState;
-use crate::connection::{Flight, SHOWN_MAX};
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     task::Waker,
 };
+use switchboard_net::connection::{Flight, SHOWN_MAX};
 
 /// Waiting calls on HTTP, by worker.
 pub(crate) struct Flights(Vec<Mutex<Listed>>);

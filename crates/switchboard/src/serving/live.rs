@@ -4,8 +4,6 @@
 use super::Open;
 use super::ServerState;
 #[cfg(feature = "tls")]
-use crate::net::tls::Acceptor;
-#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(feature = "http")]
@@ -14,6 +12,8 @@ use switchboard_core::{
     Flag, Limit, Limits,
     metrics::{ConnectionProtocol, ServerStats, TlsStats},
 };
+#[cfg(feature = "tls")]
+use switchboard_net::net::tls::Acceptor;
 
 /// Limits that can be changed while the server runs.
 pub(crate) struct Live {

@@ -273,11 +273,11 @@ macro_rules! options {
 }
 
 options!(
-    crate::UnaryCall<WorkResponse>,
-    crate::OnewayCall,
-    crate::ServerStreamCall<WorkResponse>,
-    crate::ClientStreamCall<WorkRequest, WorkResponse>,
-    crate::BidiCall<WorkRequest, WorkResponse>
+    switchboard_client::UnaryCall<WorkResponse>,
+    switchboard_client::OnewayCall,
+    switchboard_client::ServerStreamCall<WorkResponse>,
+    switchboard_client::ClientStreamCall<WorkRequest, WorkResponse>,
+    switchboard_client::BidiCall<WorkRequest, WorkResponse>
 );
 
 impl Plan {

@@ -1,11 +1,9 @@
 //! Clients of the callers: channels on any wire, to a list of servers, to those of a registry, or to one server.
 
 use super::{journal::Journal, node::Node, random::Random, registry::SimRegistry, wires::Wire};
-use crate::{
-    Channel,
-    discover::{Discovery, Registry},
-};
 use std::sync::Arc;
+use switchboard_client::Channel;
+use switchboard_discovery::discover::{Discovery, Registry};
 use switchboard_wire::Codec;
 
 /// Retry budget of each channel: percentage of the calls, and retries per second.
@@ -123,7 +121,7 @@ fn options(wire: &Wire, random: &Random) -> String {
 
 #[test]
 fn every_balancer_is_simulated() {
-    let names = crate::balance::BALANCERS.map(|spec| spec.name);
+    let names = switchboard_discovery::balance::BALANCERS.map(|spec| spec.name);
     // It needs a location.
     for name in names.into_iter().filter(|name| *name != "closest") {
         assert!(BALANCERS.contains(&name), "{name}");

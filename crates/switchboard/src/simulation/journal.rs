@@ -54,7 +54,9 @@ impl Journal {
             println!("{line}");
         }
         let mut state = self.state();
-        state.digest = switchboard_core::clock::mix(state.digest ^ crate::balance::fnv1a(line.as_bytes()));
+        state.digest = switchboard_core::clock::mix(
+            state.digest ^ switchboard_discovery::balance::fnv1a(line.as_bytes()),
+        );
     }
 
     pub(super) fn event(&self, what: std::fmt::Arguments<'_>) {

@@ -4,7 +4,6 @@
 //! within a connection, as in TCP; there is no order between two connections.
 
 use super::random::Random;
-use crate::net::memory;
 use std::{
     collections::BTreeMap,
     future::poll_fn,
@@ -12,6 +11,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
+use switchboard_net::net::memory;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, split},
     sync::{mpsc, watch},

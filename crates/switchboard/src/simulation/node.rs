@@ -8,11 +8,7 @@ use super::{
     service::Work,
     wires::{ALIASES, WIRES},
 };
-use crate::{
-    Running, Server,
-    discover::Instance,
-    guard::{Concurrency, Fair, Rate, ResultCache},
-};
+use crate::{Running, Server};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard,
@@ -21,6 +17,8 @@ use std::{
     time::Duration,
 };
 use switchboard_core::Limit;
+use switchboard_discovery::discover::Instance;
+use switchboard_guard::guard::{Concurrency, Fair, Rate, ResultCache};
 use tokio::time::{Instant, sleep};
 
 /// Configuration that all servers of a run share.

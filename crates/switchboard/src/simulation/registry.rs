@@ -1,7 +1,6 @@
 //! A registry in which servers register and which channels watch; it can fail, and lose its entries.
 
 use super::wires::Wire;
-use crate::discover::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration};
 use std::{
     collections::BTreeMap,
     convert::Infallible,
@@ -9,6 +8,7 @@ use std::{
     time::Duration,
 };
 use switchboard_core::Result;
+use switchboard_discovery::discover::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration};
 use switchboard_wire::Status;
 use tokio::{
     sync::watch,
@@ -89,7 +89,9 @@ impl Backend for WireBackend {
                     state.held.retain(|_, (_, until)| *until > now);
                     let of_service = state.held.values().filter(|(instance, _)| instance.service == service);
                     let called = |(instance, _): &(Instance, Instant)| {
-                        Ok(Instance { address: self.wire.at(&instance.address), ..instance.clone() })
+                        let mut instance = instance.clone();
+                        instance.address = self.wire.at(&instance.address);
+                        Ok(instance)
                     };
                     (of_service.map(called).collect(), state.held.values().map(|(_, until)| *until).min())
                 };

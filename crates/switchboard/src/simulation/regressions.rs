@@ -8,13 +8,7 @@ use super::{
     service::{READ, WRITE, Work, WorkRequest, WorkResponse},
     wires::{ALIASES, WIRES, Wire},
 };
-use crate::{
-    Channel, Server, StopOptions,
-    balance::{Balance, Endpoints, Pick},
-    discover::{Fixed, Instance, State},
-    guard::ResultCache,
-    net::memory,
-};
+use crate::{Server, StopOptions};
 use bytes::Bytes;
 use std::{
     future::IntoFuture,
@@ -22,7 +16,14 @@ use std::{
     thread,
     time::Duration,
 };
+use switchboard_client::Channel;
 use switchboard_core::Result;
+use switchboard_discovery::{
+    balance::{Balance, Endpoints, Pick},
+    discover::{Fixed, Instance, State},
+};
+use switchboard_guard::guard::ResultCache;
+use switchboard_net::net::memory;
 use switchboard_wire::{Code, Codec, Retry};
 use tokio::time::{Instant, advance, timeout};
 
@@ -139,7 +140,7 @@ async fn read(channel: &Channel) -> Result<Bytes> {
     timeout(SOON, call.timeout(Duration::from_millis(500)).into_future())
         .await
         .expect("it ends")
-        .map(crate::Response::into_inner)
+        .map(switchboard_client::Response::into_inner)
 }
 
 #[test]

@@ -4,7 +4,6 @@ use super::{
     journal::Journal,
     messages::{read, write},
 };
-use crate::ClientMethod;
 use serde::{Deserialize, Serialize};
 use std::{
     sync::{
@@ -13,6 +12,7 @@ use std::{
     },
     time::Duration,
 };
+use switchboard_client::ClientMethod;
 use switchboard_core::{Call, Receiver, Reply, Result, Sender, Service, clock::mix, stream::stream_reply};
 use switchboard_wire::{Code, Idempotency, Kind, MethodInfo, Retry, ServiceInfo, Status};
 

@@ -61,7 +61,8 @@ enum Side {
 }
 
 impl Messages {
-    /// Reads an encoded `google.protobuf.FileDescriptorSet`, such as [`ServiceInfo`](switchboard_wire::ServiceInfo::descriptor)
+    /// Reads an encoded `google.protobuf.FileDescriptorSet`, such as
+    /// [`ServiceInfo`](switchboard_wire::ServiceInfo::descriptor)
     /// has.
     ///
     /// # Errors

@@ -2,13 +2,14 @@
 //! while memory is short.
 
 use super::{Connection, FLUSH_BYTES, Read};
-use crate::{driver::calls::Stage, net};
+use crate::driver::calls::Stage;
 use bytes::BytesMut;
 use std::time::Instant;
 use switchboard_core::{
     Limits, Pusher,
     memory::{LARGE, PAUSE, Pressure, Restrictions},
 };
+use switchboard_net::net;
 use switchboard_wire::{MethodId, wire::ServerWire};
 
 /// Minimum change in bytes that is reported.

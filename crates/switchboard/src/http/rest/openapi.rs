@@ -12,13 +12,13 @@ use super::{
     fields::{Schema, text_kind},
     routes::{Body, Route},
 };
-use crate::guard::{Guarding, Visible};
 use buffa::editions::FieldPresence;
 use buffa_descriptor::{FieldKind, MessageIndex, SingularKind};
 use comments::Comments;
 use schemas::Schemas;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use switchboard_guard::guard::{Guarding, Visible};
 use switchboard_wire::{Kind, MethodId, MethodInfo, MethodTable, ServiceInfo, http_rule::Segment};
 
 const VERSION: &str = "3.1.0";

@@ -1,0 +1,602 @@
+//! Options of a channel: a builder for code and a URL for configuration, both of which set the same struct.
+
+#[cfg(feature = "http")]
+use super::http::{Dialect, Http};
+use super::{
+    Channel, ChannelKind, ConnectionAborter, address_list,
+    fleet::Policy,
+    layered::RequiredCallShape,
+    pool::Pool,
+    wires::{self, ClientWireSetup},
+};
+#[cfg(feature = "auth")]
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+#[cfg(feature = "tls")]
+use std::path::Path;
+#[cfg(feature = "http")]
+use std::sync::Weak;
+use std::{fmt, sync::Arc, time::Duration};
+use switchboard_core::{
+    Compression, Limit, Limits, Pushes, Result, compression::Calling, limits::Source, near::nearest, runtime,
+};
+use switchboard_discovery::discover::Registry;
+#[cfg(feature = "tls")]
+use switchboard_net::net::tls::{Connector, TlsOptions};
+use switchboard_net::net::{
+    Address, Carries, Dialling,
+    transport::{self, ConnectorHandle},
+};
+use switchboard_wire::{Codec, Metadata, Status, WireId, WireSpec};
+
+/// Sets the options of a [`Channel`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `connect` or `lazy`"]
+pub struct ChannelBuilder {
+    pub(super) url: String,
+    pub(super) options: Options,
+    #[cfg(feature = "tls")]
+    pub(super) tls: TlsOptions,
+    config_error: Option<Status>,
+    /// The wire unless the URL selects one.
+    wire: Option<WireId>,
+    /// Options of fleets; for a single server `None` unless one of them was set.
+    pub(super) fleet: Option<Box<Policy>>,
+    /// The registry of the servers; the URL is then the name of the service.
+    pub(super) registry: Option<RegistryHandle>,
+}
+
+/// The registry of a fleet.
+#[derive(Clone)]
+pub(super) struct RegistryHandle(pub(super) Arc<dyn Registry>);
+
+impl fmt::Debug for RegistryHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name())
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    pub(super) connections: usize,
+    pub(super) connect_timeout: Duration,
+    pub(super) backoff_max: Duration,
+    pub(super) keepalive: Duration,
+    pub(super) timeout: Option<Duration>,
+    pub(super) limits: Limits,
+    pub(super) compression: Calling,
+    pub(super) metadata: DefaultMetadata,
+    /// Queue for the pushes of servers.
+    pub(super) pushes: Option<Pushes>,
+    /// Hosts beside its own to which rpcx servers may direct their callers.
+    #[cfg_attr(
+        not(feature = "auth"),
+        allow(dead_code, reason = "rpcx files and streams need the feature auth")
+    )]
+    pub(super) file_hosts: Vec<String>,
+    /// Aborts its connections on request.
+    pub(super) aborter: Option<ConnectionAborter>,
+    /// The wire, if it is a state machine; `None` for the native one and those on HTTP.
+    pub(super) wire_config: Option<ClientWireSetup>,
+    #[cfg(feature = "http")]
+    pub(super) http: super::http::Settings,
+    pub(super) dialling: Dialling,
+}
+
+/// Metadata of every call; its values may be secret and are not printed.
+#[derive(Clone, Default)]
+pub(super) struct DefaultMetadata(pub(super) Metadata);
+
+impl fmt::Debug for DefaultMetadata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Options {
+    /// Protocol names for ALPN.
+    fn alpn(&self) -> &'static [u8] {
+        #[cfg(feature = "http")]
+        if self.http.dialect.is_some() {
+            return self.http.alpn();
+        }
+        switchboard_net::net::tls::ALPN_NATIVE
+    }
+}
+
+impl Options {
+    /// Properties of calls that the wire must know.
+    pub(super) fn required_shape(&self) -> RequiredCallShape {
+        if self.wire_config.is_some() {
+            return RequiredCallShape::Kind;
+        }
+        #[cfg(feature = "http")]
+        if let Some(dialect) = self.http.dialect {
+            return match dialect {
+                Dialect::Grpc | Dialect::GrpcWeb => RequiredCallShape::None,
+                Dialect::Connect | Dialect::JsonRpc | Dialect::Thrift => RequiredCallShape::Kind,
+            };
+        }
+        RequiredCallShape::Requests
+    }
+
+    /// The codec that calls use where generated code prefers `preferred`.
+    pub(super) fn codec(&self, preferred: Codec) -> Codec {
+        if let Some(wire_config) = &self.wire_config {
+            return wire_config.setup.codec(preferred);
+        }
+        #[cfg(feature = "http")]
+        if self.http.dialect.is_some() {
+            return self.http.codec(preferred);
+        }
+        preferred
+    }
+}
+
+impl ChannelBuilder {
+    pub(super) fn new(url: &str) -> ChannelBuilder {
+        ChannelBuilder {
+            url: url.to_owned(),
+            options: Options {
+                connections: runtime::worker_count(),
+                connect_timeout: Duration::from_secs(5),
+                backoff_max: Duration::from_secs(5),
+                keepalive: Duration::from_secs(20),
+                timeout: None,
+                limits: Limits::default(),
+                compression: Calling::default(),
+                metadata: DefaultMetadata::default(),
+                pushes: None,
+                file_hosts: Vec::new(),
+                aborter: None,
+                wire_config: None,
+                #[cfg(feature = "http")]
+                http: super::http::Settings::default(),
+                dialling: Dialling::default(),
+            },
+            #[cfg(feature = "tls")]
+            tls: TlsOptions::default(),
+            config_error: None,
+            wire: None,
+            fleet: None,
+            registry: None,
+        }
+    }
+
+    pub(super) fn of_registry(registry: Arc<dyn Registry>, service: &str) -> ChannelBuilder {
+        ChannelBuilder { registry: Some(RegistryHandle(registry)), ..ChannelBuilder::new(service) }
+    }
+
+    #[cfg(all(test, feature = "http"))]
+    pub(super) fn into_options(self) -> Options {
+        self.options
+    }
+
+    /// Sets the number of connections to each address, shared by all callers; 1 to 1024, by default one per worker
+    /// thread.
+    pub fn connections(mut self, connections: usize) -> ChannelBuilder {
+        self.options.connections = connections.clamp(1, 1024);
+        self
+    }
+
+    /// Sets the time limit for opening a connection; the default is 5 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> ChannelBuilder {
+        self.options.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets the longest pause between attempts to reconnect. Pauses begin at 50 ms and double, less a random part; the
+    /// default is 5 s.
+    pub fn backoff_max(mut self, pause: Duration) -> ChannelBuilder {
+        self.options.backoff_max = pause;
+        self
+    }
+
+    /// Sets the keepalive time: with calls in flight and no data received for this time, the client pings the server,
+    /// and closes the connection when no data arrives within the same time again; the default is 20 s.
+    pub fn keepalive(mut self, silence: Duration) -> ChannelBuilder {
+        self.options.keepalive = silence.max(Duration::from_millis(10));
+        self
+    }
+
+    /// Sets the timeout of calls that do not set their own; by default there is none.
+    pub fn timeout(mut self, timeout: Duration) -> ChannelBuilder {
+        self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// Trusts only servers with a certificate issued by one of those in this PEM file; by default those of the system's
+    /// roots. This file and those of [`identity`](Self::identity) are read again before a new connection when they have
+    /// changed.
+    #[cfg(feature = "tls")]
+    pub fn ca(mut self, roots: impl AsRef<Path>) -> ChannelBuilder {
+        self.tls.ca = Some(roots.as_ref().into());
+        self
+    }
+
+    /// Presents this certificate to servers that request one; PEM files.
+    #[cfg(feature = "tls")]
+    pub fn identity(mut self, certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> ChannelBuilder {
+        self.tls.certificate = Some(certificate.as_ref().into());
+        self.tls.key = Some(key.as_ref().into());
+        self
+    }
+
+    /// Sets the name that the servers' certificates must have, which is also sent to the servers (SNI); by default the
+    /// host of each address.
+    #[cfg(feature = "tls")]
+    pub fn server_name(mut self, name: impl Into<String>) -> ChannelBuilder {
+        self.tls.server_name = Some(name.into());
+        self
+    }
+
+    /// Sets a limit, in its [unit](Limit::unit).
+    pub fn limit(mut self, limit: Limit, value: u64) -> ChannelBuilder {
+        if let Err(error) = self.options.limits.set(limit, value, Source::Channel) {
+            self.config_error.get_or_insert(error.into());
+        }
+        self
+    }
+
+    /// Adds metadata to every call. A rejected name or value is an error of [`connect`](Self::connect).
+    pub fn meta(mut self, name: &str, value: impl Into<bytes::Bytes>) -> ChannelBuilder {
+        if let Err(refused) = self.options.metadata.0.insert(name, value) {
+            self.config_error.get_or_insert(refused.into());
+        }
+        self
+    }
+
+    /// Sends this token with every call, as `authorization: Bearer TOKEN`; see the module `auth` for servers.
+    pub fn token(self, token: &str) -> ChannelBuilder {
+        self.meta("authorization", format!("Bearer {token}"))
+    }
+
+    /// Sends this name and password with every call, as `authorization: Basic …` (RFC 7617). A name has no colon.
+    #[cfg(feature = "auth")]
+    pub fn basic(self, name: &str, password: &str) -> ChannelBuilder {
+        let credentials = STANDARD.encode(format!("{name}:{password}"));
+        self.meta("authorization", format!("Basic {credentials}"))
+    }
+
+    /// Sets the compression of calls; by default none. On the native wire, servers advertise the algorithms that they
+    /// support; messages to a server without this one go uncompressed. On HTTP the caller must know, and
+    /// [`Lz4`](Compression::Lz4) and [`Snappy`](Compression::Snappy) are rejected: no wire on HTTP has them.
+    ///
+    /// A connection of such a channel waits for the settings of its server before its first call.
+    pub fn compression(mut self, compression: Compression) -> ChannelBuilder {
+        self.options.compression.compression = compression;
+        self
+    }
+
+    /// Sets the compression of one method, `package.Service/Method`, instead of that of the channel.
+    pub fn method_compression(
+        mut self,
+        method: impl Into<String>,
+        compression: Compression,
+    ) -> ChannelBuilder {
+        self.options.compression.methods.push((method.into(), compression));
+        self
+    }
+
+    /// Sets the minimum size of a compressed request in bytes on the native wire; the default is 512.
+    pub fn compression_bytes_min(mut self, bytes: u32) -> ChannelBuilder {
+        self.options.compression.bytes_min = bytes;
+        self
+    }
+
+    /// Lets `aborter` abort the connections, at any time and also after the channel was dropped.
+    pub fn aborted_by(mut self, aborter: &ConnectionAborter) -> ChannelBuilder {
+        self.options.aborter = Some(aborter.clone());
+        self
+    }
+
+    /// Delivers pushes of servers, messages without a request, into `pushes`; they are dropped otherwise. Only servers
+    /// of rpcx and eRPC, and Switchboard to such clients, send pushes: for other wires this is an error of
+    /// [`connect`](Self::connect).
+    pub fn pushes(mut self, pushes: &Pushes) -> ChannelBuilder {
+        self.options.pushes = Some(pushes.clone());
+        self
+    }
+
+    /// Allows rpcx servers to name these hosts, IP addresses or names, for files and streams. Without
+    /// it they may name only the hosts of this channel, because the address comes from the server, and this process
+    /// connects to it from inside its own network.
+    pub fn file_hosts<H: Into<String>>(mut self, hosts: impl IntoIterator<Item = H>) -> ChannelBuilder {
+        self.options.file_hosts = hosts.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Opens the pipes of this channel with `connector`, a transport of the application, to the addresses of the URL.
+    /// TLS and WebSockets run inside them, if the address says so.
+    pub fn connector(mut self, connector: impl transport::Connector) -> ChannelBuilder {
+        self.options.dialling.connector = Some(ConnectorHandle(Arc::new(connector)));
+        self
+    }
+
+    /// Uses this wire, such as [`GRPC`](switchboard_core::wire::GRPC), unless the URL selects one, and registers it in
+    /// this process if it is not one of [`WIRES`](switchboard_core::wire::WIRES); options of the URL apply to it. A
+    /// wire that cannot be registered is an error of [`connect`](Self::connect).
+    pub fn wire(mut self, spec: &'static WireSpec) -> ChannelBuilder {
+        match WireId::register(spec) {
+            Ok(wire) if spec.is_callable() => self.wire = Some(wire),
+            Ok(wire) => {
+                let text = format!("channels cannot use the wire {wire}: it has no client");
+                self.config_error.get_or_insert(Status::invalid_argument(text));
+            }
+            Err(why) => {
+                self.config_error.get_or_insert(Status::invalid_argument(why));
+            }
+        }
+        self
+    }
+
+    /// Sets options in the syntax after the `?` of a URL: `balance=round_robin&timeout=1s`. For channels without a URL,
+    /// such as a [fleet](Channel::fleet).
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an unknown option or an invalid value.
+    pub fn url_options(mut self, options: &str) -> Result<ChannelBuilder> {
+        for (name, value) in address_list::options(options, options)? {
+            self.option(name, value)?;
+        }
+        Ok(self)
+    }
+
+    /// Builds the channel and waits for its first connection.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an invalid URL or unusable TLS files, `Unavailable` when no address responds within
+    /// [`connect_timeout`](Self::connect_timeout) or the TLS handshake fails.
+    pub async fn connect(self) -> Result<Channel> {
+        let channel = self.lazy()?;
+        channel.connected().await?;
+        Ok(channel)
+    }
+
+    /// Builds the channel; its first call connects.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an invalid URL or unusable TLS files.
+    pub fn lazy(mut self) -> Result<Channel> {
+        if let Some(RegistryHandle(registry)) = self.registry.take() {
+            return match self.config_error.take() {
+                Some(config_error) => Err(config_error),
+                None => self.into_followed(&*registry),
+            };
+        }
+        let url = self.url.clone();
+        let (addresses, options) = address_list::split(&url)?;
+        #[cfg(feature = "http")]
+        if url.starts_with("http://") {
+            self.options.http.dialect = Some(Dialect::Connect);
+        }
+        let mut rest = Vec::new();
+        let wire_config = wires::of_options(&url, self.wire, &options, &mut rest)?;
+        if let Some(wire) = self.wire.filter(|_| wire_config.is_none())
+            && options.iter().all(|(name, _)| *name != "wire")
+        {
+            rest.push(("wire", wire.name()));
+        }
+        #[cfg(feature = "http")]
+        let wire_config = match wire_config.as_ref().and_then(|wire_config| wire_config.setup.posted()) {
+            Some(machine) => {
+                self.options.http.post_thrift(machine);
+                None
+            }
+            None => wire_config,
+        };
+        if wire_config.is_some() {
+            self.options.wire_config = wire_config;
+        }
+        for (name, value) in rest {
+            self.option(name, value)?;
+        }
+        if let Some(config_error) = self.config_error.take() {
+            return Err(config_error);
+        }
+        if let Some(missing) = self.options.compression.all().find(|compression| !compression.is_here()) {
+            let text =
+                format!("compression {missing} needs the feature http, which is off; use lz4 or snappy");
+            return Err(Status::invalid_argument(text));
+        }
+        let mut addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
+        if let Some(wire_config) = &self.options.wire_config
+            && addresses.iter().any(Address::is_websocket)
+        {
+            let invalid = |why: &str| Status::invalid_argument(format!("the wire of {url:?} {why}"));
+            let usual_path = wire_config.setup.websocket_path().map_err(invalid)?;
+            self.options.dialling.carries = Carries::Bytes;
+            for address in &mut addresses {
+                address.or_path(usual_path);
+            }
+        }
+        let receives_pushes =
+            self.options.wire_config.as_ref().is_some_and(|wire_config| wire_config.spec.capabilities.push);
+        if self.options.pushes.is_some() && !receives_pushes {
+            let with_push = wires::names(|spec| spec.capabilities.push);
+            let text = format!("the wire of {url:?} does not support pushes; those that do: {with_push}");
+            return Err(Status::invalid_argument(text));
+        }
+        #[cfg(feature = "tls")]
+        if addresses.iter().any(Address::is_tls) {
+            let (inside, bare) = (Address::is_websocket, |address: &Address| !address.is_websocket());
+            let alpn = match (addresses.iter().any(inside), addresses.iter().any(bare)) {
+                (true, true) if self.options.wire_config.is_none() => {
+                    let text = format!("{url:?} mixes wss:// with others: use a channel for each kind");
+                    return Err(Status::invalid_argument(text));
+                }
+                // The ALPN applies to the handshake of the WebSocket, which is HTTP/1.1.
+                (true, _) => switchboard_net::net::tls::ALPN_HTTP1,
+                (false, _) => self.options.alpn(),
+            };
+            // Other frameworks have no ALPN name.
+            let alpn = if self.options.wire_config.is_some() { &[][..] } else { &[alpn][..] };
+            // A fleet shares one connector among all listed members.
+            if self.options.dialling.tls.is_none() {
+                self.options.dialling.tls = Some(Arc::new(Connector::new(self.tls.clone(), alpn)?));
+            }
+        } else if self.tls != TlsOptions::default() {
+            let text = format!(
+                "ca, cert, key and server_name are for tls://HOST:PORT and wss://HOST:PORT, not for {url:?}"
+            );
+            return Err(Status::invalid_argument(text));
+        }
+        if addresses.len() > 1 || self.fleet.is_some() {
+            return self.into_fleet(addresses);
+        }
+        #[cfg(feature = "http")]
+        {
+            let over_websocket = addresses.iter().all(Address::is_websocket);
+            for compression in self.options.compression.all() {
+                self.options.http.check(over_websocket, compression)?;
+            }
+            self.options.dialling.deflate = self.options.http.deflates();
+            if let Some(dialect) = self.options.http.dialect {
+                if over_websocket {
+                    self.options.dialling.carries = Carries::JsonRpc;
+                }
+                let make = |owner: &Weak<ChannelKind>| {
+                    ChannelKind::Http(Http::new(addresses, dialect, self.options, owner.clone()))
+                };
+                return Ok(Channel(Arc::new_cyclic(make)));
+            }
+        }
+        Ok(Channel(Arc::new_cyclic(|owner| {
+            ChannelKind::Remote(Pool::new(addresses, self.options, owner.clone()))
+        })))
+    }
+
+    /// Applies an option of fleets; returns false for other options.
+    fn fleet_option(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        let mut policy = self.fleet.clone().unwrap_or_default();
+        let applied = policy.set(name, value)?;
+        // Other options do not make the channel a fleet.
+        if applied {
+            self.fleet = Some(policy);
+        }
+        Ok(applied)
+    }
+
+    fn option(&mut self, name: &str, value: &str) -> Result<()> {
+        let url = self.url.clone();
+        let invalid = |expected: &str| {
+            Status::invalid_argument(format!("{name}={value} in {url:?}: expected {expected}"))
+        };
+        if self.fleet_option(name, value).map_err(|expected| invalid(&expected))? {
+            return Ok(());
+        }
+        match name {
+            "connections" => {
+                let count = value.parse().ok().filter(|count| (1..=1024).contains(count));
+                self.options.connections = count.ok_or_else(|| invalid("1 to 1024"))?;
+            }
+            "timeout" | "connect_timeout" | "backoff_max" | "keepalive" => {
+                let span = duration(value).ok_or_else(|| invalid("a number with ms or s"))?;
+                match name {
+                    "timeout" => self.options.timeout = Some(span),
+                    "connect_timeout" => self.options.connect_timeout = span,
+                    "backoff_max" => self.options.backoff_max = span,
+                    _ => self.options.keepalive = span,
+                }
+            }
+            #[cfg(feature = "tls")]
+            "ca" => self.tls.ca = Some(value.into()),
+            #[cfg(feature = "tls")]
+            "cert" => self.tls.certificate = Some(value.into()),
+            #[cfg(feature = "tls")]
+            "key" => self.tls.key = Some(value.into()),
+            #[cfg(feature = "tls")]
+            "server_name" => self.tls.server_name = Some(value.into()),
+            "compression" => self.options.compression.compression = value.parse()?,
+            "compression_bytes_min" => {
+                let bytes = value.parse().ok();
+                self.options.compression.bytes_min = bytes.ok_or_else(|| invalid("a number of bytes"))?;
+            }
+            #[cfg(feature = "http")]
+            "codec" | "deflate" | "get" | "http" | "path" | "wire" => {
+                self.options.http.set(name, value).map_err(|expected| match name {
+                    "wire" => invalid(&format!("one of {}", wires::names(|_| true))),
+                    _ => invalid(expected),
+                })?;
+            }
+            #[cfg(not(feature = "http"))]
+            "deflate" => match value {
+                "true" | "false" => self.options.dialling.deflate = value == "true",
+                _ => return Err(invalid("true or false")),
+            },
+            #[cfg(not(feature = "http"))]
+            "wire" if value == "native" => {}
+            #[cfg(not(feature = "http"))]
+            "wire" => {
+                let usable =
+                    |spec: &WireSpec| std::ptr::eq(spec, WireId::NATIVE.spec()) || spec.server.is_some();
+                let usable = wires::names(usable);
+                return Err(invalid(&format!("one of {usable}, since the feature http is off")));
+            }
+            _ if !Limit::ALL.iter().any(|limit| limit.name() == name) => {
+                return Err(unknown_option(name, &url));
+            }
+            _ => self.options.limits.parse(&format!("{name}={value}"), Source::Channel)?,
+        }
+        Ok(())
+    }
+}
+
+/// Options of every channel and of fleets, beside those of one wire and the limits.
+const OPTIONS: [&str; 36] = [
+    "backoff_max",
+    "balance",
+    "breaker",
+    "budget",
+    "ca",
+    "cert",
+    "codec",
+    "compression",
+    "compression_bytes_min",
+    "connect_timeout",
+    "connections",
+    "deflate",
+    "eject",
+    "fail",
+    "get",
+    "group",
+    "hash",
+    "hedge",
+    "http",
+    "idempotency_keys",
+    "keepalive",
+    "key",
+    "latitude",
+    "longitude",
+    "min_working",
+    "path",
+    "points",
+    "retries",
+    "server_name",
+    "slow_start",
+    "sticky",
+    "subset",
+    "tag",
+    "timeout",
+    "wire",
+    "zone",
+];
+
+/// The status for an unknown option, with the most similar known one.
+fn unknown_option(name: &str, url: &str) -> Status {
+    let limits = Limit::ALL.iter().map(|limit| limit.name());
+    let hint = match nearest(name, OPTIONS.into_iter().chain(limits)) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("options are {}, and the limits", OPTIONS.join(", ")),
+    };
+    Status::invalid_argument(format!("{name:?} in {url:?} is not a channel option or limit; {hint}"))
+}
+
+/// Parses `250ms` or `2s`.
+pub(super) fn duration(text: &str) -> Option<Duration> {
+    let (digits, factor) = match text.strip_suffix("ms") {
+        Some(digits) => (digits, 1),
+        None => (text.strip_suffix('s')?, 1000),
+    };
+    digits.parse::<u64>().ok().map(|value| Duration::from_millis(value.saturating_mul(factor)))
+}

@@ -1,0 +1,12 @@
+//! Channels of [Switchboard](https://docs.rs/switchboard): calls to one server or a fleet of them, on every wire.
+//! Applications use the crate `switchboard`, which re-exports the public items of this one.
+// Set for arithmetic on times, see clippy.toml: a peer must not be able to choose a time that causes a panic.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+pub mod client;
+
+pub use client::{
+    Attempt, BidiCall, Candidate, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats,
+    Explained, Explanation, FailMode, NamedCall, OnewayCall, Parallel, Part, Partitioned, Receipt, Response,
+    Selective, ServerStreamCall, UnaryCall, Upload,
+};

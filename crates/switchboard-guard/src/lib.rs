@@ -1,0 +1,8 @@
+//! Guards of the calls that servers of [Switchboard](https://docs.rs/switchboard) take, and the call of a guarded service.
+//! Applications use the crate `switchboard`, which re-exports the public items of this one.
+// Set for arithmetic on times, see clippy.toml: a peer must not be able to choose a time that causes a panic.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+#[doc(hidden)]
+pub mod dispatch;
+pub mod guard;
