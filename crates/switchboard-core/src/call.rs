@@ -19,7 +19,6 @@ use crate::payload::PARTS_FROM;
 use crate::{
     Pusher, Result,
     compression::{Message, Packing},
-    metrics::PeerCount,
     queue::{Queue, RawReceiver},
     trace::{self, Trace},
 };
@@ -27,7 +26,6 @@ use bytes::Bytes;
 use std::{
     cell::{Cell, RefCell},
     fmt,
-    net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},

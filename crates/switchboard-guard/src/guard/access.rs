@@ -5,7 +5,7 @@ use switchboard_core::{Caller, Error, Peer, Result, pattern};
 use switchboard_wire::Status;
 
 /// Name of the OpenAPI document in rules and signatures.
-pub(crate) const OPENAPI: &str = "openapi.json";
+pub const OPENAPI: &str = "openapi.json";
 
 /// An address range: `10.0.0.0/8`, `2001:db8::/32`, `192.0.2.7`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
