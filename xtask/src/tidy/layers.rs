@@ -2,8 +2,7 @@
 //!
 //! A module that can be read, tested and moved without the rest of its crate imports only modules below it. The rule
 //! reads `crate::…` paths and the re-exports of `lib.rs`, so that `crate::Call` counts as an import of `call`. The
-//! order
-//! of the crates is that of their dependencies.
+//! order of the crates is that of their dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
