@@ -29,7 +29,6 @@ mod settings;
 mod unknown;
 mod wires;
 
-#[cfg(feature = "http")]
 #[doc(hidden)]
 pub use access::OPENAPI;
 pub use access::{Network, Rule};

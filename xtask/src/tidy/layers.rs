@@ -1,56 +1,51 @@
 //! Layers: the top-level modules of a crate import each other in one direction only.
 //!
 //! A module that can be read, tested and moved without the rest of its crate imports only modules below it. The rule
-//! reads `crate::…` paths and the re-exports of `lib.rs`, so that `crate::Call` counts as an import of `call`.
+//! reads `crate::…` paths and the re-exports of `lib.rs`, so that `crate::Call` counts as an import of `call`. The
+//! order of the crates is that of their dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Complaint, File};
 
-/// Crates whose modules are checked.
-const CRATES: [&str; 3] = ["switchboard", "switchboard-registry", "switchboard-wire"];
-
-/// Groups of modules of the crate `switchboard`, the lowest first. A module imports its own group and those before it.
-const GROUPS: [(&str, &[&str]); 7] = [
-    (
-        "core",
-        &[
-            "access",
-            "backoff",
-            "call",
-            "clock",
-            "codec",
-            "compression",
-            "context",
-            "error",
-            "flags",
-            "layer",
-            "limits",
-            "memory",
-            "metrics",
-            "near",
-            "pattern",
-            "payload",
-            "push",
-            "queue",
-            "reserved",
-            "runtime",
-            "service",
-            "stream",
-            "trace",
-            "wire",
-        ],
-    ),
-    ("net", &["connection", "http_fields", "net", "web"]),
-    ("discovery", &["balance", "discover"]),
-    ("guards", &["auth", "dispatch", "guard"]),
-    ("server", &["admin", "driver", "http", "server", "serving"]),
-    ("client", &["client"]),
-    ("top", &["blocking", "guides", "otlp", "proxy", "rpcx", "simulation"]),
+/// Crates whose modules are checked for circles.
+const CRATES: [&str; 9] = [
+    "switchboard",
+    "switchboard-auth",
+    "switchboard-client",
+    "switchboard-core",
+    "switchboard-discovery",
+    "switchboard-guard",
+    "switchboard-net",
+    "switchboard-registry",
+    "switchboard-wire",
 ];
 
-/// Groups that must not import each other although one stands above the other.
-const APART: [(&str, &str); 1] = [("client", "server")];
+/// Crates of the product with those of its crates that each may depend on: a crate depends on lower ones only.
+const DEPENDENCIES: [(&str, &[&str]); 7] = [
+    ("switchboard-wire", &[]),
+    ("switchboard-core", &["switchboard-wire"]),
+    ("switchboard-net", &["switchboard-core", "switchboard-wire"]),
+    ("switchboard-discovery", &["switchboard-core", "switchboard-wire"]),
+    ("switchboard-auth", &["switchboard-core", "switchboard-net", "switchboard-wire"]),
+    ("switchboard-guard", &["switchboard-auth", "switchboard-core", "switchboard-wire"]),
+    (
+        "switchboard-client",
+        &[
+            "switchboard-core",
+            "switchboard-discovery",
+            "switchboard-guard",
+            "switchboard-net",
+            "switchboard-wire",
+        ],
+    ),
+];
+
+/// Groups of modules of the crate `switchboard`, the lowest first. A module imports its own group and those before it.
+const GROUPS: [(&str, &[&str]); 2] = [
+    ("server", &["admin", "driver", "http", "server", "serving"]),
+    ("top", &["blocking", "guides", "otlp", "proxy", "rpcx", "simulation"]),
+];
 
 /// Circles that stay, with the reason.
 const CIRCLES: [(&str, &[&str]); 1] = [
@@ -75,6 +70,27 @@ pub(super) fn upward_imports(files: &[File]) -> Vec<Complaint> {
         complaints.extend(circles.map(|circle| complain(name, &imports, &circle)));
         if name == "switchboard" {
             complaints.extend(across_groups(&imports));
+        }
+    }
+    complaints.extend(files.iter().flat_map(dependencies_on_higher_crates));
+    complaints
+}
+
+/// Dependencies of a manifest, but those of its tests, that DEPENDENCIES does not list; and the runtime in the wires.
+fn dependencies_on_higher_crates(file: &File) -> Vec<Complaint> {
+    let known = DEPENDENCIES.iter().find(|(name, _)| file.path == format!("crates/{name}/Cargo.toml"));
+    let Some((name, allowed)) = known else { return Vec::new() };
+    let (mut complaints, mut is_checked) = (Vec::new(), false);
+    for (number, line) in (1..).zip(file.text.lines()) {
+        if line.starts_with('[') {
+            is_checked = line == "[dependencies]";
+        }
+        let dependency = line.split(['.', ' ', '=']).next().unwrap_or_default();
+        let is_ours = dependency == "switchboard" || dependency.starts_with("switchboard-");
+        let is_runtime = *name == "switchboard-wire" && dependency == "tokio";
+        if is_checked && (is_runtime || is_ours && !allowed.contains(&dependency)) {
+            let message = format!("`{name}` depends on `{dependency}`, which is not below it");
+            complaints.push(Complaint { path: file.path.clone(), line: number, message });
         }
     }
     complaints
@@ -237,7 +253,7 @@ fn across_groups(imports: &Imports) -> Vec<Complaint> {
         for (target, (path, line)) in targets {
             let Some(other) = group(target) else { continue };
             let (from, to) = (GROUPS[own].0, GROUPS[other].0);
-            if other > own || APART.contains(&(from, to)) {
+            if other > own {
                 let message = format!("`{module}` ({from}) imports `{target}` ({to}), which is not below it");
                 complaints.push(Complaint { path: path.clone(), line: *line, message });
             }
@@ -279,21 +295,38 @@ mod tests {
     #[test]
     fn groups_are_imported_from_above_only() {
         let files = [
-            file("crates/switchboard/src/lib.rs", "pub use client::Channel;\n"),
-            file("crates/switchboard/src/call.rs", "\nuse crate::server::Server;\n"),
-            file("crates/switchboard/src/server.rs", "use crate::call::Call;\n"),
-            file("crates/switchboard/src/client.rs", "use crate::{call::Call, driver};\n"),
-            file("crates/switchboard/src/driver.rs", "#[cfg(test)]\nmod turns;\n"),
-            file("crates/switchboard/src/driver/turns.rs", "use crate::Channel;\n"),
+            file("crates/switchboard/src/lib.rs", "pub use server::Server;\n"),
+            file(
+                "crates/switchboard/src/driver.rs",
+                "\nuse crate::proxy::Forward;\n#[cfg(test)]\nmod turns;\n",
+            ),
+            file("crates/switchboard/src/driver/turns.rs", "use crate::Server;\n"),
+            file("crates/switchboard/src/proxy.rs", "use crate::Server;\n"),
+            file("crates/switchboard/src/server.rs", "use crate::driver::Driver;\n"),
             file("crates/switchboard/src/unlisted.rs", ""),
         ];
-        let mut messages: Vec<_> =
+        let messages: Vec<_> =
             upward_imports(&files).into_iter().map(|complaint| complaint.to_string()).collect();
-        messages.sort();
-        assert_eq!(messages.len(), 4, "{messages:#?}");
+        assert_eq!(messages.len(), 3, "{messages:#?}");
         assert!(messages.iter().any(|text| text.contains("circle")), "{messages:#?}");
-        assert!(messages.iter().any(|text| text.contains("call.rs:2") && text.contains("not below")));
-        assert!(messages.iter().any(|text| text.contains("`client` (client) imports `driver` (server)")));
+        assert!(messages.iter().any(|text| text.contains("driver.rs:2") && text.contains("not below")));
         assert!(messages.iter().any(|text| text.contains("`unlisted` is in no group")));
+    }
+
+    #[test]
+    fn crates_depend_on_lower_ones_only() {
+        let client = "[dependencies]\nswitchboard-core.workspace = true\nswitchboard-auth.workspace = true\n\
+                      [dev-dependencies]\nswitchboard.workspace = true\n";
+        let files = [
+            file("crates/switchboard-client/Cargo.toml", client),
+            file("crates/switchboard-wire/Cargo.toml", "[dependencies]\ntokio = { workspace = true }\n"),
+        ];
+        let messages: Vec<_> =
+            upward_imports(&files).into_iter().map(|complaint| complaint.to_string()).collect();
+        assert_eq!(messages.len(), 2, "{messages:#?}");
+        assert!(
+            messages.iter().any(|text| text.contains("Cargo.toml:3") && text.contains("`switchboard-auth`"))
+        );
+        assert!(messages.iter().any(|text| text.contains("depends on `tokio`")));
     }
 }

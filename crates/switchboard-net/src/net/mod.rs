@@ -12,6 +12,7 @@ mod websocket;
 pub use address::Address;
 pub use buffer::{BUFFER_BYTES, Sharing, lend, take_back};
 pub use stream::{Dialling, Io, Listener, Pipe, dial, poll_write_parts};
-pub use websocket::{Carries, WebSocketIo};
 #[cfg(feature = "http")]
-pub use websocket::{JSONRPC_PROTOCOL, PROTOCOL as WEBSOCKET_PROTOCOL};
+pub use websocket::JSONRPC_PROTOCOL;
+pub use websocket::PROTOCOL as WEBSOCKET_PROTOCOL;
+pub use websocket::{Carries, WebSocketIo};
