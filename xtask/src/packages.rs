@@ -11,10 +11,12 @@ use crate::steps::{Outcome, Run};
 struct Package {
     name: String,
     features: Vec<String>,
-    has_library: bool,
     /// The oldest compiler that its manifest promises.
     rust_version: String,
 }
+
+/// The libraries that programs name; their features enable those of the crates below them.
+const NAMED_BY_PROGRAMS: [&str; 3] = ["switchboard", "switchboard-build", "switchboard-registry"];
 
 /// Packs every product crate, in an order in which each finds those that it depends on.
 ///
@@ -29,12 +31,14 @@ pub(crate) fn pack(run: &Run<'_>) -> Result<(), Failure> {
     process::run(&mut command)
 }
 
-/// Compiles each library without features, with each of its features alone, and with all.
+/// Compiles each library of programs without features, with each of its features alone, and with all.
 ///
 /// Users choose features, and a build of the workspace enables nearly all of them in all crates.
 pub(crate) fn features(run: &Run<'_>) -> Result<(), Failure> {
     let mut failures = Vec::new();
-    for package in product(run.workspace)?.iter().filter(|package| package.has_library) {
+    for package in
+        product(run.workspace)?.iter().filter(|package| NAMED_BY_PROGRAMS.contains(&package.name.as_str()))
+    {
         let alone = package
             .features
             .iter()
@@ -100,20 +104,15 @@ fn product(workspace: &Workspace) -> Result<Vec<Package>, Failure> {
         .filter(|package| package.get("publish") == Some(&Value::Null))
         .map(Package::read)
         .collect();
-    packages.ok_or_else(|| {
-        Failure::new("cargo metadata: a package lacks its name, features, targets or rust-version")
-    })
+    packages.ok_or_else(|| Failure::new("cargo metadata: a package lacks its name, features or rust-version"))
 }
 
 impl Package {
     fn read(package: &Value) -> Option<Self> {
         let Value::Object(features) = package.get("features")? else { return None };
-        let kinds =
-            package.get("targets")?.elements()?.iter().filter_map(|target| target.get("kind")?.texts());
         Some(Self {
             name: package.get("name")?.text()?.to_owned(),
             features: features.keys().cloned().collect(),
-            has_library: kinds.flatten().any(|kind| kind == "lib"),
             rust_version: package.get("rust_version")?.text()?.to_owned(),
         })
     }
@@ -125,11 +124,9 @@ mod tests {
 
     #[test]
     fn a_package_is_read_from_metadata() {
-        let text = r#"{"name": "a", "features": {"tls": [], "default": ["tls"]}, "rust_version": "1.92",
-            "targets": [{"kind": ["lib"]}, {"kind": ["test"]}]}"#;
+        let text = r#"{"name": "a", "features": {"tls": [], "default": ["tls"]}, "rust_version": "1.92"}"#;
         let package = Package::read(&Value::read(text).unwrap()).unwrap();
         assert_eq!((package.name.as_str(), package.rust_version.as_str()), ("a", "1.92"));
         assert_eq!(package.features, ["default", "tls"]);
-        assert!(package.has_library);
     }
 }

@@ -93,7 +93,7 @@ pub(crate) const ALL: &[Step] = &[
     },
     Step {
         name: "features",
-        about: "each library without features, with each feature alone, and with all",
+        about: "each library of programs without features, with each feature alone, and with all",
         check: |run| packages::features(run).into(),
     },
     Step {
