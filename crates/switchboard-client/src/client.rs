@@ -213,9 +213,8 @@ impl Channel {
     }
 
     /// Returns this channel with a value that all its [layers](Self::layer) find in the
-    /// [extensions](switchboard_core::Cx::extensions) of their calls, those that are added later as well. A value of the
-    /// same type
-    /// replaces the earlier one; earlier clones of the channel stay without it.
+    /// [extensions](switchboard_core::Cx::extensions) of their calls, those that are added later as well. A value of
+    /// the same type replaces the earlier one; earlier clones of the channel stay without it.
     ///
     /// ```
     /// use switchboard::{Channel, Status, layer};

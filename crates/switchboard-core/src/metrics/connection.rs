@@ -126,7 +126,6 @@ impl Moment {
 
 /// Snapshot of the counters of a connection.
 #[cfg(any(feature = "channelz", feature = "http"))]
-#[cfg_attr(not(feature = "channelz"), expect(dead_code, reason = "the admin page shows some of them"))]
 pub struct ConnectionCounts {
     pub started: u64,
     pub ended: u64,

@@ -27,7 +27,16 @@ pub fn websocket_input(data: &[u8]) {
     let deflate = deflate(&mut choices);
     let bytes = frames(role, deflate.is_some(), &mut choices);
     let machine = || WebSocket::new(role, limits).with_deflate(deflate);
-    assert_eq!(run(machine(), limits, &bytes, &[]), run(machine(), limits, &bytes, &steps));
+    let (whole, split) = (run(machine(), limits, &bytes, &[]), run(machine(), limits, &bytes, &steps));
+    // A compressed text may be invalid in two ways, and the split selects the one that is found first.
+    let not_text = [&whole, &split].iter().any(|outcome| outcome.3.ends_with("is not UTF-8"));
+    if deflate.is_some() && not_text {
+        assert_eq!(whole.0, split.0);
+        let failed = |outcome: &Outcome| outcome.3.starts_with("websocket: ");
+        assert!(failed(&whole) && failed(&split), "{} and {}", whole.3, split.3);
+    } else {
+        assert_eq!(whole, split);
+    }
 }
 
 /// Checks that each role receives what the other sends, for any split of the bytes.
