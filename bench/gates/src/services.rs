@@ -1,4 +1,8 @@
 //! The services and messages of `switchboard bench`, from the same sources.
+#![allow(
+    unreachable_pub,
+    reason = "the library of the binary shows these files to the comparison of frameworks"
+)]
 
 #[path = "../../../crates/switchboard-cli/src/services/bench.rs"]
 mod bench;

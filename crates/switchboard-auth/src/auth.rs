@@ -3,7 +3,7 @@
 //!
 //! On every call, a server runs each configured `Auth` in order. The first one that
 //! finds credentials of its kind identifies the caller or rejects the call. Handlers read the caller with
-//! [`Cx::caller`](switchboard_core::Cx::caller); [rules](switchboard_guard::guard::Rule) define what callers may do.
+//! [`Cx::caller`](switchboard_core::Cx::caller); rules define what callers may do.
 //! Every rejection
 //! is logged to the target `switchboard::audit`. Secrets are compared in constant time and never logged or
 //! sent.

@@ -162,7 +162,7 @@ impl fmt::Debug for Pusher {
     }
 }
 
-/// Receives the push messages of a channel's servers; [`ChannelBuilder::pushes`] connects it.
+/// Receives the push messages of a channel's servers; `ChannelBuilder::pushes` connects it.
 ///
 /// Clones read from the same queue; each message is delivered once. A channel that has lost its connection
 /// opens a new one only with its next call, so servers can push only to clients that are connected.

@@ -3,7 +3,7 @@
 //! This is the only type-erased boundary: one `Dispatch` per connection and service. A slot is a future that
 //! serves one call after the other and is created once: the state of a handler can have kilobytes, and
 //! building it in place saves the copy into the slot. Input and output of a slot pass through thread-locals
-//! ([`CALL`], [`REPLY`]) within one poll, so no lock is needed.
+//! (`CALL`, `REPLY`) within one poll, so no lock is needed.
 
 #[cfg(feature = "http")]
 mod thrift;

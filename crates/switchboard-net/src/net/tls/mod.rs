@@ -1,6 +1,6 @@
 //! TLS for listeners and channels, by rustls with the algorithms of ring.
 //!
-//! [`Stream`] wraps a pipe and is itself a pipe: protocols inside do not depend on TLS. [`Acceptor`] is the
+//! `Stream` wraps a pipe and is itself a pipe: protocols inside do not depend on TLS. [`Acceptor`] is the
 //! server side of a listener with its certificates, [`Connector`] the client side of a channel.
 
 mod acceptor;
