@@ -63,6 +63,7 @@ fn check_files(files: &[File]) -> Vec<Complaint> {
         .chain(layers::upward_imports(files))
         .chain(packages::incomplete_packages(files))
         .chain(pages::unlisted_pages(files))
+        .chain(pages::unreviewed_items(files))
         .collect()
 }
 

@@ -73,7 +73,20 @@ pub(super) fn upward_imports(files: &[File]) -> Vec<Complaint> {
         }
     }
     complaints.extend(files.iter().flat_map(dependencies_on_higher_crates));
+    complaints.extend(files.iter().flat_map(channels_in_servers));
     complaints
+}
+
+/// Channels in the modules of servers: only what stands above both uses them.
+fn channels_in_servers(file: &File) -> Vec<Complaint> {
+    let module =
+        file.path.strip_prefix("crates/switchboard/src/").and_then(|path| path.split(['/', '.']).next());
+    if !module.is_some_and(|module| GROUPS[0].1.contains(&module)) {
+        return Vec::new();
+    }
+    let lines = (1..).zip(file.text.lines()).filter(|(_, line)| line.contains("switchboard_client"));
+    let message = "a module of servers uses `switchboard_client`, which servers do not know";
+    lines.map(|(line, _)| Complaint { path: file.path.clone(), line, message: message.to_owned() }).collect()
 }
 
 /// Dependencies of a manifest, but those of its tests, that DEPENDENCIES does not list; and the runtime in the wires.
@@ -302,12 +315,18 @@ mod tests {
             ),
             file("crates/switchboard/src/driver/turns.rs", "use crate::Server;\n"),
             file("crates/switchboard/src/proxy.rs", "use crate::Server;\n"),
-            file("crates/switchboard/src/server.rs", "use crate::driver::Driver;\n"),
+            file(
+                "crates/switchboard/src/server.rs",
+                "use crate::driver::Driver;\nuse switchboard_client::Channel;\n",
+            ),
             file("crates/switchboard/src/unlisted.rs", ""),
         ];
         let messages: Vec<_> =
             upward_imports(&files).into_iter().map(|complaint| complaint.to_string()).collect();
-        assert_eq!(messages.len(), 3, "{messages:#?}");
+        assert_eq!(messages.len(), 4, "{messages:#?}");
+        assert!(
+            messages.iter().any(|text| text.contains("server.rs:2") && text.contains("switchboard_client"))
+        );
         assert!(messages.iter().any(|text| text.contains("circle")), "{messages:#?}");
         assert!(messages.iter().any(|text| text.contains("driver.rs:2") && text.contains("not below")));
         assert!(messages.iter().any(|text| text.contains("`unlisted` is in no group")));

@@ -22,6 +22,28 @@ pub(super) fn unlisted_pages(files: &[File]) -> Vec<Complaint> {
     complaints
 }
 
+/// Items at the root of the crate `switchboard` that the page with their review does not name.
+pub(super) fn unreviewed_items(files: &[File]) -> Vec<Complaint> {
+    let file = |path: &str| files.iter().find(|file| file.path == path);
+    let (Some(library), Some(page)) = (file("crates/switchboard/src/lib.rs"), file("docs/api-review.md"))
+    else {
+        return Vec::new();
+    };
+    // A table has the names between backticks, several of them in one cell.
+    let named: Vec<&str> = page.text.split('`').skip(1).step_by(2).collect();
+    let mut complaints = Vec::new();
+    let public = library.text.split("pub mod codegen").next().unwrap_or_default();
+    for statement in public.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next()) {
+        let names = statement.rsplit("::").next().unwrap_or_default();
+        let names = names.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        for name in names.filter(|name| !name.is_empty() && *name != "web" && !named.contains(name)) {
+            complaints
+                .push(page.complaint(1, format!("`{name}` is exported by `switchboard` and not named here")));
+        }
+    }
+    complaints
+}
+
 /// Rows of tables that have more or fewer cells than the heading, and rows without a heading.
 pub(super) fn broken_tables(file: &File) -> Vec<Complaint> {
     if !file.path.ends_with(".md") {
@@ -80,6 +102,16 @@ mod tests {
             complaints,
             [files[3].complaint(1, "docs/SUMMARY.md has no entry `[The wire](wires/a.md)`")]
         );
+    }
+
+    #[test]
+    fn exported_items_are_reviewed() {
+        let library = "pub use a::{First, Second};\n#[doc(inline)]\npub use b::Third;\npub mod codegen {\n    pub use c::D;\n}\n";
+        let page = "| `First`, `Third` | for |\n";
+        let files =
+            [File::new("crates/switchboard/src/lib.rs", library), File::new("docs/api-review.md", page)];
+        let expected = files[1].complaint(1, "`Second` is exported by `switchboard` and not named here");
+        assert_eq!(unreviewed_items(&files), [expected]);
     }
 
     #[test]
