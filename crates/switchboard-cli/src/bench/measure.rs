@@ -22,7 +22,7 @@ pub struct Measured {
     pub elapsed: Duration,
     /// Resident memory of the server for each idle connection.
     pub bytes_per_connection: Option<f64>,
-    /// Resident memory of the server after the [first](super::memory::FIRST) replies and at the end.
+    /// Resident memory of the server after the first replies and at the end.
     pub server_rss: Option<(u64, u64)>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`options`] convert the command line to runs. Each run is measured in rounds, alternating with the floor if
 //! requested, against a separate server process ([`process`], [`subject`]). The load comes from [`engine`] on
-//! [`worker`]s; [`record`]s of the results go to [`report`], [`json`] and [`html`]. `bench/compare` of the workspace
+//! [`worker`]s; `record`s of the results go to `report`, `json` and `html`. `bench/compare` of the workspace
 //! measures rivals with the same load; the modules that it needs are public.
 
 mod alarm;
