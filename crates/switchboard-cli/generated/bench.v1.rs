@@ -299,14 +299,25 @@ impl BenchClient {
     }
 }
 
-/// Methods of `bench.v1.Bench` for callers: implement it with a fake in tests.
+/// Methods of `bench.v1.Bench` for callers: implement it with a fake in tests. A method that a fake lacks fails with `Unimplemented`.
 #[allow(dead_code, unreachable_pub)]
 pub trait BenchApi: Send + Sync {
     /// Answers with the payload of the request.
     fn echo(
         &self,
         request: EchoMessage,
-    ) -> impl ::core::future::Future<Output = ::switchboard::Result<EchoMessage>> + Send;
+    ) -> impl ::core::future::Future<
+        Output = ::switchboard::Result<EchoMessage>,
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no bench.v1.Bench/Echo",
+                ),
+            )
+        }
+    }
 
     /// Answers with the request after setting field1 to "OK" and field2 to 100.
     fn message(
@@ -314,7 +325,16 @@ pub trait BenchApi: Send + Sync {
         request: BenchmarkMessage,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<BenchmarkMessage>,
-    > + Send;
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no bench.v1.Bench/Message",
+                ),
+            )
+        }
+    }
 
     /// Answers each message with itself, in order.
     fn stream(
@@ -323,7 +343,15 @@ pub trait BenchApi: Send + Sync {
         Output = ::switchboard::Result<
             (::switchboard::Sender<EchoMessage>, ::switchboard::Receiver<EchoMessage>),
         >,
-    > + Send;
+    > + Send {
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no bench.v1.Bench/Stream",
+                ),
+            )
+        }
+    }
 }
 
 impl BenchApi for BenchClient {

@@ -325,14 +325,23 @@ impl GreeterClient {
     }
 }
 
-/// Methods of `demo.v1.Greeter` for callers: implement it with a fake in tests.
+/// Methods of `demo.v1.Greeter` for callers: implement it with a fake in tests. A method that a fake lacks fails with `Unimplemented`.
 #[allow(dead_code, unreachable_pub)]
 pub trait GreeterApi: Send + Sync {
     /// Unary: one greeting.
     fn greet(
         &self,
         request: GreetRequest,
-    ) -> impl ::core::future::Future<Output = ::switchboard::Result<GreetReply>> + Send;
+    ) -> impl ::core::future::Future<Output = ::switchboard::Result<GreetReply>> + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no demo.v1.Greeter/Greet",
+                ),
+            )
+        }
+    }
 
     /// Server stream: `count` ticks, `interval_ms` apart.
     fn watch(
@@ -340,14 +349,31 @@ pub trait GreeterApi: Send + Sync {
         request: WatchRequest,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<::switchboard::Receiver<Tick>>,
-    > + Send;
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no demo.v1.Greeter/Watch",
+                ),
+            )
+        }
+    }
 
     /// Client stream: the sum of all numbers.
     fn sum(
         &self,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<::switchboard::Upload<Number, Total>>,
-    > + Send;
+    > + Send {
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no demo.v1.Greeter/Sum",
+                ),
+            )
+        }
+    }
 
     /// Bidirectional: each note comes back with its text in upper case.
     fn chat(
@@ -356,7 +382,15 @@ pub trait GreeterApi: Send + Sync {
         Output = ::switchboard::Result<
             (::switchboard::Sender<Note>, ::switchboard::Receiver<Note>),
         >,
-    > + Send;
+    > + Send {
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no demo.v1.Greeter/Chat",
+                ),
+            )
+        }
+    }
 }
 
 impl GreeterApi for GreeterClient {
@@ -547,14 +581,23 @@ impl PostsClient {
     }
 }
 
-/// Methods of `demo.v1.Posts` for callers: implement it with a fake in tests.
+/// Methods of `demo.v1.Posts` for callers: implement it with a fake in tests. A method that a fake lacks fails with `Unimplemented`.
 #[allow(dead_code, unreachable_pub)]
 pub trait PostsApi: Send + Sync {
     /// The posts with the tag, or all; the hottest first.
     fn query(
         &self,
         request: QueryRequest,
-    ) -> impl ::core::future::Future<Output = ::switchboard::Result<QueryReply>> + Send;
+    ) -> impl ::core::future::Future<Output = ::switchboard::Result<QueryReply>> + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no demo.v1.Posts/Query",
+                ),
+            )
+        }
+    }
 }
 
 impl PostsApi for PostsClient {

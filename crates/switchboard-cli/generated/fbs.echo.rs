@@ -409,7 +409,7 @@ impl EchoClient {
     }
 }
 
-/// Methods of `fbs.echo.Echo` for callers: implement it with a fake in tests.
+/// Methods of `fbs.echo.Echo` for callers: implement it with a fake in tests. A method that a fake lacks fails with `Unimplemented`.
 #[allow(dead_code, unreachable_pub)]
 #[allow(clippy::too_many_arguments, clippy::type_complexity, clippy::unit_arg)]
 pub trait EchoApi: Send + Sync {
@@ -417,7 +417,14 @@ pub trait EchoApi: Send + Sync {
     fn say(
         &self,
         request: Message,
-    ) -> impl ::core::future::Future<Output = ::switchboard::Result<Message>> + Send;
+    ) -> impl ::core::future::Future<Output = ::switchboard::Result<Message>> + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented("the fake has no fbs.echo.Echo/Say"),
+            )
+        }
+    }
 
     /// The number counts how often.
     fn count(
@@ -425,14 +432,31 @@ pub trait EchoApi: Send + Sync {
         request: Message,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<::switchboard::Receiver<Message>>,
-    > + Send;
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no fbs.echo.Echo/Count",
+                ),
+            )
+        }
+    }
 
     /// What their texts are in a row.
     fn join(
         &self,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<::switchboard::Upload<Message, Message>>,
-    > + Send;
+    > + Send {
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no fbs.echo.Echo/Join",
+                ),
+            )
+        }
+    }
 
     /// Calls `fbs.echo.Echo/Chat`.
     fn chat(
@@ -441,13 +465,30 @@ pub trait EchoApi: Send + Sync {
         Output = ::switchboard::Result<
             (::switchboard::Sender<Message>, ::switchboard::Receiver<Message>),
         >,
-    > + Send;
+    > + Send {
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no fbs.echo.Echo/Chat",
+                ),
+            )
+        }
+    }
 
     /// Calls `fbs.echo.Echo/Note`.
     fn note(
         &self,
         request: Message,
-    ) -> impl ::core::future::Future<Output = ::switchboard::Result<()>> + Send;
+    ) -> impl ::core::future::Future<Output = ::switchboard::Result<()>> + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no fbs.echo.Echo/Note",
+                ),
+            )
+        }
+    }
 }
 
 #[allow(clippy::too_many_arguments, clippy::type_complexity, clippy::unit_arg)]

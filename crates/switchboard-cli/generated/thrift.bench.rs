@@ -221,7 +221,7 @@ impl BenchClient {
     }
 }
 
-/// Methods of `thrift.bench.Bench` for callers: implement it with a fake in tests.
+/// Methods of `thrift.bench.Bench` for callers: implement it with a fake in tests. A method that a fake lacks fails with `Unimplemented`.
 #[allow(dead_code, unreachable_pub)]
 #[allow(clippy::too_many_arguments, clippy::type_complexity, clippy::unit_arg)]
 pub trait BenchApi: ::core::marker::Send + ::core::marker::Sync {
@@ -231,7 +231,16 @@ pub trait BenchApi: ::core::marker::Send + ::core::marker::Sync {
         message: EchoMessage,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<EchoMessage>,
-    > + ::core::marker::Send;
+    > + ::core::marker::Send {
+        let _ = message;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no thrift.bench.Bench/echo",
+                ),
+            )
+        }
+    }
 
     /// Calls `thrift.bench.Bench/message`.
     fn message(
@@ -239,7 +248,16 @@ pub trait BenchApi: ::core::marker::Send + ::core::marker::Sync {
         message: BenchmarkMessage,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<BenchmarkMessage>,
-    > + ::core::marker::Send;
+    > + ::core::marker::Send {
+        let _ = message;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no thrift.bench.Bench/message",
+                ),
+            )
+        }
+    }
 }
 
 #[allow(clippy::too_many_arguments, clippy::type_complexity, clippy::unit_arg)]

@@ -180,7 +180,7 @@ impl ThriftGreeterClient {
     }
 }
 
-/// Methods of `thrift.demo.ThriftGreeter` for callers: implement it with a fake in tests.
+/// Methods of `thrift.demo.ThriftGreeter` for callers: implement it with a fake in tests. A method that a fake lacks fails with `Unimplemented`.
 #[allow(dead_code, unreachable_pub)]
 #[allow(clippy::too_many_arguments, clippy::type_complexity, clippy::unit_arg)]
 pub trait ThriftGreeterApi: ::core::marker::Send + ::core::marker::Sync {
@@ -190,7 +190,16 @@ pub trait ThriftGreeterApi: ::core::marker::Send + ::core::marker::Sync {
         name: ::std::string::String,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<::std::string::String>,
-    > + ::core::marker::Send;
+    > + ::core::marker::Send {
+        let _ = name;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no thrift.demo.ThriftGreeter/greet",
+                ),
+            )
+        }
+    }
 }
 
 #[allow(clippy::too_many_arguments, clippy::type_complexity, clippy::unit_arg)]

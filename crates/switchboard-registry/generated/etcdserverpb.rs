@@ -202,7 +202,7 @@ impl KVClient {
     }
 }
 
-/// Methods of `etcdserverpb.KV` for callers: implement it with a fake in tests.
+/// Methods of `etcdserverpb.KV` for callers: implement it with a fake in tests. A method that a fake lacks fails with `Unimplemented`.
 #[allow(dead_code, unreachable_pub)]
 pub trait KVApi: Send + Sync {
     /// Calls `etcdserverpb.KV/Range`.
@@ -211,13 +211,33 @@ pub trait KVApi: Send + Sync {
         request: RangeRequest,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<RangeResponse>,
-    > + Send;
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no etcdserverpb.KV/Range",
+                ),
+            )
+        }
+    }
 
     /// Calls `etcdserverpb.KV/Put`.
     fn put(
         &self,
         request: PutRequest,
-    ) -> impl ::core::future::Future<Output = ::switchboard::Result<PutResponse>> + Send;
+    ) -> impl ::core::future::Future<
+        Output = ::switchboard::Result<PutResponse>,
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no etcdserverpb.KV/Put",
+                ),
+            )
+        }
+    }
 }
 
 impl KVApi for KVClient {
@@ -490,7 +510,7 @@ impl LeaseClient {
     }
 }
 
-/// Methods of `etcdserverpb.Lease` for callers: implement it with a fake in tests.
+/// Methods of `etcdserverpb.Lease` for callers: implement it with a fake in tests. A method that a fake lacks fails with `Unimplemented`.
 #[allow(dead_code, unreachable_pub)]
 pub trait LeaseApi: Send + Sync {
     /// Calls `etcdserverpb.Lease/LeaseGrant`.
@@ -499,7 +519,16 @@ pub trait LeaseApi: Send + Sync {
         request: LeaseGrantRequest,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<LeaseGrantResponse>,
-    > + Send;
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no etcdserverpb.Lease/LeaseGrant",
+                ),
+            )
+        }
+    }
 
     /// Calls `etcdserverpb.Lease/LeaseRevoke`.
     fn lease_revoke(
@@ -507,7 +536,16 @@ pub trait LeaseApi: Send + Sync {
         request: LeaseRevokeRequest,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<LeaseRevokeResponse>,
-    > + Send;
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no etcdserverpb.Lease/LeaseRevoke",
+                ),
+            )
+        }
+    }
 
     /// Calls `etcdserverpb.Lease/LeaseKeepAlive`.
     fn lease_keep_alive(
@@ -519,7 +557,15 @@ pub trait LeaseApi: Send + Sync {
                 ::switchboard::Receiver<LeaseKeepAliveResponse>,
             ),
         >,
-    > + Send;
+    > + Send {
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no etcdserverpb.Lease/LeaseKeepAlive",
+                ),
+            )
+        }
+    }
 }
 
 impl LeaseApi for LeaseClient {
@@ -699,7 +745,7 @@ impl WatchClient {
     }
 }
 
-/// Methods of `etcdserverpb.Watch` for callers: implement it with a fake in tests.
+/// Methods of `etcdserverpb.Watch` for callers: implement it with a fake in tests. A method that a fake lacks fails with `Unimplemented`.
 #[allow(dead_code, unreachable_pub)]
 pub trait WatchApi: Send + Sync {
     /// Calls `etcdserverpb.Watch/Watch`.
@@ -709,7 +755,15 @@ pub trait WatchApi: Send + Sync {
         Output = ::switchboard::Result<
             (::switchboard::Sender<WatchRequest>, ::switchboard::Receiver<WatchResponse>),
         >,
-    > + Send;
+    > + Send {
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no etcdserverpb.Watch/Watch",
+                ),
+            )
+        }
+    }
 }
 
 impl WatchApi for WatchClient {

@@ -465,7 +465,7 @@ impl ChannelzClient {
     }
 }
 
-/// Methods of `grpc.channelz.v1.Channelz` for callers: implement it with a fake in tests.
+/// Methods of `grpc.channelz.v1.Channelz` for callers: implement it with a fake in tests. A method that a fake lacks fails with `Unimplemented`.
 #[allow(dead_code, unreachable_pub)]
 pub trait ChannelzApi: Send + Sync {
     /// Calls `grpc.channelz.v1.Channelz/GetTopChannels`.
@@ -474,7 +474,16 @@ pub trait ChannelzApi: Send + Sync {
         request: GetTopChannelsRequest,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<GetTopChannelsResponse>,
-    > + Send;
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no grpc.channelz.v1.Channelz/GetTopChannels",
+                ),
+            )
+        }
+    }
 
     /// Calls `grpc.channelz.v1.Channelz/GetServers`.
     fn get_servers(
@@ -482,7 +491,16 @@ pub trait ChannelzApi: Send + Sync {
         request: GetServersRequest,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<GetServersResponse>,
-    > + Send;
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no grpc.channelz.v1.Channelz/GetServers",
+                ),
+            )
+        }
+    }
 
     /// Calls `grpc.channelz.v1.Channelz/GetServer`.
     fn get_server(
@@ -490,7 +508,16 @@ pub trait ChannelzApi: Send + Sync {
         request: GetServerRequest,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<GetServerResponse>,
-    > + Send;
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no grpc.channelz.v1.Channelz/GetServer",
+                ),
+            )
+        }
+    }
 
     /// Calls `grpc.channelz.v1.Channelz/GetServerSockets`.
     fn get_server_sockets(
@@ -498,7 +525,16 @@ pub trait ChannelzApi: Send + Sync {
         request: GetServerSocketsRequest,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<GetServerSocketsResponse>,
-    > + Send;
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no grpc.channelz.v1.Channelz/GetServerSockets",
+                ),
+            )
+        }
+    }
 
     /// Calls `grpc.channelz.v1.Channelz/GetChannel`.
     fn get_channel(
@@ -506,7 +542,16 @@ pub trait ChannelzApi: Send + Sync {
         request: GetChannelRequest,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<GetChannelResponse>,
-    > + Send;
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no grpc.channelz.v1.Channelz/GetChannel",
+                ),
+            )
+        }
+    }
 
     /// Calls `grpc.channelz.v1.Channelz/GetSubchannel`.
     fn get_subchannel(
@@ -514,7 +559,16 @@ pub trait ChannelzApi: Send + Sync {
         request: GetSubchannelRequest,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<GetSubchannelResponse>,
-    > + Send;
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no grpc.channelz.v1.Channelz/GetSubchannel",
+                ),
+            )
+        }
+    }
 
     /// Calls `grpc.channelz.v1.Channelz/GetSocket`.
     fn get_socket(
@@ -522,7 +576,16 @@ pub trait ChannelzApi: Send + Sync {
         request: GetSocketRequest,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<GetSocketResponse>,
-    > + Send;
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no grpc.channelz.v1.Channelz/GetSocket",
+                ),
+            )
+        }
+    }
 }
 
 impl ChannelzApi for ChannelzClient {
