@@ -249,12 +249,12 @@ impl Channel {
 
     /// The channel behind the layers, the layers, and the values that they share.
     fn layered_parts(&self) -> (Channel, Vec<Arc<dyn Layer>>, Option<Arc<Extensions>>) {
-        match &*self.0 {
-            ChannelKind::Local(local) if let Some(layered) = local.behind() => {
-                (layered.channel.clone(), layered.layers.clone(), local.extensions())
-            }
-            _ => (self.clone(), Vec::new(), None),
+        if let ChannelKind::Local(local) = &*self.0
+            && let Some(layered) = local.behind()
+        {
+            return (layered.channel.clone(), layered.layers.clone(), local.extensions());
         }
+        (self.clone(), Vec::new(), None)
     }
 
     /// Statistics of the endpoints of a channel to several servers, by id; empty for other channels.

@@ -35,7 +35,7 @@ async fn flood(peer: &mut Http2, bytes: &[u8], count: usize) {
 }
 
 #[tokio::test]
-async fn rapid_resets_end_the_connection() {
+async fn rapid_resets_end_the_connection_or_their_calls() {
     let (_, running) = start(&[]).await;
     let mut peer = Http2::open(&running, &[]).await;
     let mut attack = Vec::new();
@@ -43,9 +43,19 @@ async fn rapid_resets_end_the_connection() {
         attack.extend(whole_call(stream, SAY, JSON, b"\"hang\""));
         attack.extend(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
     }
+    attack.extend(frame(PING, 0, 0, &[1; 8]));
     // The connection may end while there is more to write.
     let _ = soon(peer.send(&attack)).await;
-    assert_eq!(soon(peer.end()).await.unwrap_or(ENHANCE_YOUR_CALM), ENHANCE_YOUR_CALM);
+    // A slow machine takes the calls in small groups, in which the resets are not too many: then all of them have
+    // ended when the PING is answered.
+    while let Some(frame) = soon(peer.next()).await {
+        match frame.kind {
+            GO_AWAY => assert_eq!(frame.reason(), ENHANCE_YOUR_CALM),
+            PING => break,
+            _ => {}
+        }
+    }
+    drop(peer);
     serves(&running).await;
     until_closed(&running).await;
     assert_eq!(running.stats().calls_in_flight, 0);
