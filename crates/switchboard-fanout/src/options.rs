@@ -1,0 +1,27 @@
+//! Limits of an engine.
+
+/// Limits of each engine.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Commands that wait in the mailbox of one engine; default 65,536. Senders wait, or get their command back.
+    pub mailbox_commands_max: usize,
+    /// Subscribers of one engine; default 1,000,000. Further connections are closed.
+    pub subscribers_max: usize,
+    /// Bytes that wait for one subscriber alone; default 1 MiB. It is closed as lagged at the limit.
+    pub outbox_bytes_max: usize,
+    /// Bytes of one broadcast buffer that its subscribers have not read; default 1 MiB. The oldest are dropped, and a
+    /// subscriber that has not read them has lagged.
+    pub broadcast_buffer_bytes_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            mailbox_commands_max: 65_536,
+            subscribers_max: 1_000_000,
+            outbox_bytes_max: 1 << 20,
+            broadcast_buffer_bytes_max: 1 << 20,
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! Engines with real sockets: lines that are published reach all subscribers.
+#![allow(clippy::unwrap_used)]
+
+use bytes::{Bytes, BytesMut};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use switchboard_fanout::{
+    Adapter, BufferId, CloseReason, Connected, Engine, Handle, Handoff, Options, State, SubscriberId,
+    Subscribers,
+};
+use switchboard_net::net::Pipe;
+use switchboard_wire::Input;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
+
+/// A protocol of lines: `+topic` and `-topic` subscribe and unsubscribe, `=text` is answered, `!` is refused.
+struct Lines {
+    topics: HashMap<String, BufferId>,
+    gone: mpsc::UnboundedSender<(SubscriberId, CloseReason)>,
+    drained: Arc<AtomicUsize>,
+}
+
+struct Publish {
+    topic: String,
+    line: Bytes,
+}
+
+impl Lines {
+    fn line(
+        &mut self,
+        id: SubscriberId,
+        line: &str,
+        subscribers: &mut Subscribers,
+    ) -> Result<(), CloseReason> {
+        match line.split_at_checked(1) {
+            Some(("+", topic)) => {
+                let topics = &mut self.topics;
+                let buffer = *topics.entry(topic.to_owned()).or_insert_with(|| subscribers.open_buffer());
+                subscribers.attach(id, buffer);
+                subscribers.send(id, |out| out.tail().extend_from_slice(b"subscribed\n"));
+            }
+            Some(("-", topic)) => {
+                if let Some(buffer) = self.topics.get(topic) {
+                    subscribers.detach(id, *buffer);
+                }
+                subscribers.send(id, |out| out.tail().extend_from_slice(b"unsubscribed\n"));
+            }
+            Some(("=", text)) => {
+                subscribers.send(id, |out| out.tail().extend_from_slice(format!("={text}\n").as_bytes()));
+            }
+            Some(("@", seconds)) => {
+                subscribers.set_timer(id, Duration::from_secs(seconds.parse().unwrap_or(0)));
+            }
+            _ => {
+                subscribers.send(id, |out| out.tail().extend_from_slice(b"refused\n"));
+                return Err(CloseReason::Violation { name: "line", text: "an unknown line".into() });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Adapter for Lines {
+    type Command = Publish;
+    type Connection = ();
+
+    fn connected(&mut self, connected: Connected<()>, subscribers: &mut Subscribers) {
+        subscribers.send(connected.id, |out| out.tail().extend_from_slice(b"hello\n"));
+    }
+
+    fn received(
+        &mut self,
+        id: SubscriberId,
+        input: &mut Input,
+        subscribers: &mut Subscribers,
+    ) -> Result<(), CloseReason> {
+        while let Some(end) = input.rest().iter().position(|byte| *byte == b'\n') {
+            let line = String::from_utf8_lossy(&input.rest()[..end]).into_owned();
+            input.skip(end + 1);
+            self.line(id, &line, subscribers)?;
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, command: Publish, subscribers: &mut Subscribers) {
+        if let Some(buffer) = self.topics.get(&command.topic) {
+            subscribers.append(*buffer, b"> ", &command.line);
+        }
+    }
+
+    fn due(&mut self, id: SubscriberId, subscribers: &mut Subscribers) {
+        subscribers.send(id, |out| out.tail().extend_from_slice(b"due\n"));
+    }
+
+    fn lagged(&mut self, id: SubscriberId, _buffer: BufferId, lost: u64, subscribers: &mut Subscribers) {
+        subscribers.send(id, |out| out.tail().extend_from_slice(format!("lost {lost}\n").as_bytes()));
+    }
+
+    fn drained(&mut self, _id: SubscriberId, _subscribers: &mut Subscribers) {
+        self.drained.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn disconnected(&mut self, id: SubscriberId, reason: &CloseReason, _state: State, _: &mut Subscribers) {
+        // A test that does not look at it has dropped the receiver.
+        let _ = self.gone.send((id, reason.clone()));
+    }
+
+    fn draining(&mut self, subscribers: &mut Subscribers) {
+        let (all, _) = subscribers.list(0, usize::MAX);
+        for id in all {
+            subscribers.send(id, |out| out.tail().extend_from_slice(b"bye\n"));
+        }
+    }
+}
+
+struct Fixture {
+    handle: Handle<Lines>,
+    listener: TcpListener,
+    gone: mpsc::UnboundedReceiver<(SubscriberId, CloseReason)>,
+    engine: tokio::task::JoinHandle<()>,
+}
+
+type Client = BufReader<TcpStream>;
+
+impl Fixture {
+    async fn new(options: Options) -> Fixture {
+        let (send, gone) = mpsc::unbounded_channel();
+        let adapter = Lines { topics: HashMap::new(), gone: send, drained: Arc::default() };
+        let (engine, handle) = Engine::new(adapter, options, None).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Fixture { handle, listener, gone, engine: tokio::spawn(engine.run()) }
+    }
+
+    /// A connection whose socket the engine owns.
+    async fn connect(&self) -> Client {
+        let (client, accepted) =
+            tokio::join!(TcpStream::connect(self.listener.local_addr().unwrap()), self.listener.accept());
+        let handoff = Handoff::new(Box::new(accepted.unwrap().0), BytesMut::new(), ()).unwrap();
+        self.handle.hand_over(handoff).unwrap();
+        let mut client = BufReader::new(client.unwrap());
+        assert_eq!(line(&mut client).await, "hello");
+        client
+    }
+
+    async fn subscribed(&self, topic: &str) -> Client {
+        let mut client = self.connect().await;
+        subscribe(&mut client, topic).await;
+        client
+    }
+
+    async fn publish(&self, topic: &str, text: impl Into<String>) {
+        let line = Bytes::from(text.into() + "\n");
+        self.handle.send(Publish { topic: topic.to_owned(), line }).await.ok().unwrap();
+    }
+}
+
+async fn line(client: &mut Client) -> String {
+    let mut line = String::new();
+    client.read_line(&mut line).await.unwrap();
+    line.trim_end().to_owned()
+}
+
+async fn subscribe(client: &mut Client, topic: &str) {
+    client.write_all(format!("+{topic}\n").as_bytes()).await.unwrap();
+    assert_eq!(line(client).await, "subscribed");
+}
+
+#[tokio::test]
+async fn all_subscribers_of_a_topic_get_its_entries_in_order() {
+    let fixture = Fixture::new(Options::default()).await;
+    let mut clients = Vec::new();
+    for _ in 0..50 {
+        clients.push(fixture.subscribed("a").await);
+    }
+    let mut other = fixture.subscribed("b").await;
+    for number in 0..100 {
+        fixture.publish("a", format!("entry {number}")).await;
+    }
+    fixture.publish("b", "for b").await;
+    for client in &mut clients {
+        for number in 0..100 {
+            assert_eq!(line(client).await, format!("> entry {number}"));
+        }
+    }
+    assert_eq!(line(&mut other).await, "> for b");
+}
+
+#[tokio::test]
+async fn one_subscriber_reads_several_topics_and_leaves_one() {
+    let fixture = Fixture::new(Options::default()).await;
+    let mut client = fixture.subscribed("a").await;
+    for topic in ["b", "c", "d"] {
+        subscribe(&mut client, topic).await;
+    }
+    for topic in ["a", "b", "c", "d"] {
+        fixture.publish(topic, topic).await;
+        assert_eq!(line(&mut client).await, format!("> {topic}"));
+    }
+    client.write_all(b"-b\n").await.unwrap();
+    assert_eq!(line(&mut client).await, "unsubscribed");
+    for topic in ["b", "d"] {
+        fixture.publish(topic, topic).await;
+    }
+    assert_eq!(line(&mut client).await, "> d");
+}
+
+/// A subscriber that does not read loses entries, gets their number, and goes on between two frames. Another one
+/// gets every entry meanwhile.
+#[tokio::test]
+async fn a_slow_subscriber_lags_and_another_does_not() {
+    let fixture = Fixture::new(Options::default()).await;
+    let mut slow = fixture.subscribed("a").await;
+    let mut fast = fixture.subscribed("a").await;
+    let text = "x".repeat(1000);
+    const ENTRIES: usize = 20_000;
+    const BATCH: usize = 200;
+    let (batch_read, mut batches) = mpsc::unbounded_channel();
+    let reader = tokio::spawn(async move {
+        for number in 0..ENTRIES {
+            let line = line(&mut fast).await;
+            assert!(line.starts_with(&format!("> {number} ")), "{number}: {}", &line[..line.len().min(20)]);
+            if (number + 1) % BATCH == 0 {
+                batch_read.send(()).unwrap();
+            }
+        }
+        fast
+    });
+    for number in 0..ENTRIES {
+        fixture.publish("a", format!("{number} {text}")).await;
+        if (number + 1) % BATCH == 0 {
+            // The fast one keeps up.
+            batches.recv().await.unwrap();
+        }
+    }
+    let mut fast = reader.await.unwrap();
+    // Now the slow one reads: everything is a whole line, numbers increase, and a gap is reported.
+    let (mut last, mut gaps, mut got) = (None, 0, 0);
+    loop {
+        let line = line(&mut slow).await;
+        if let Some(lost) = line.strip_prefix("lost ") {
+            assert!(lost.parse::<u64>().unwrap() > 0);
+            gaps += 1;
+            continue;
+        }
+        let number: usize = line.strip_prefix("> ").unwrap().split(' ').next().unwrap().parse().unwrap();
+        if let Some(last) = last {
+            assert!(number > last);
+            assert!(number == last + 1 || gaps > 0, "{number} after {last} without a gap");
+        }
+        (last, got) = (Some(number), got + 1);
+        if number == ENTRIES - 1 {
+            break;
+        }
+    }
+    assert!(gaps > 0 && got < ENTRIES, "{gaps} gaps, {got} entries");
+    fixture.publish("a", "after").await;
+    assert_eq!(line(&mut slow).await, "> after");
+    assert_eq!(line(&mut fast).await, "> after");
+}
+
+/// Replies wait for the end of a frame, however small the pieces that the socket takes.
+#[tokio::test]
+async fn replies_and_large_frames_are_not_mixed() {
+    let fixture = Fixture::new(Options::default()).await;
+    let mut client = fixture.subscribed("a").await;
+    subscribe(&mut client, "b").await;
+    let large = "y".repeat(300_000);
+    for round in 0..20 {
+        fixture.publish("a", format!("a{round} {large}")).await;
+        fixture.publish("b", format!("b{round} {large}")).await;
+        client.write_all(format!("={round}\n").as_bytes()).await.unwrap();
+        let (mut seen, mut length) = (Vec::new(), 0);
+        for _ in 0..3 {
+            let line = line(&mut client).await;
+            length += line.len();
+            seen.push(
+                line.split(' ').take(2).collect::<Vec<_>>().join(" ").chars().take(5).collect::<String>(),
+            );
+        }
+        seen.sort();
+        let mut expected = vec![format!("={round}"), format!("> a{round}"), format!("> b{round}")];
+        expected.iter_mut().for_each(|text| text.truncate(5));
+        expected.sort();
+        assert_eq!(seen, expected);
+        assert!(length >= 2 * large.len());
+    }
+}
+
+#[tokio::test]
+async fn a_violation_is_answered_and_the_connection_closed() {
+    let mut fixture = Fixture::new(Options::default()).await;
+    let mut client = fixture.connect().await;
+    client.write_all(b"!\n+a\n").await.unwrap();
+    assert_eq!(line(&mut client).await, "refused");
+    assert_eq!(client.read(&mut [0; 8]).await.unwrap(), 0);
+    let (_, reason) = fixture.gone.recv().await.unwrap();
+    assert_eq!(reason.name(), "line");
+}
+
+#[tokio::test]
+async fn the_adapter_is_notified_once_of_a_peer_that_closes() {
+    let mut fixture = Fixture::new(Options::default()).await;
+    let client = fixture.subscribed("a").await;
+    drop(client);
+    assert_eq!(fixture.gone.recv().await.unwrap().1, CloseReason::Peer);
+    fixture.publish("a", "unread").await;
+    let (count, members) = fixture
+        .handle
+        .query(|adapter, subscribers| (subscribers.count(), subscribers.members(adapter.topics["a"])))
+        .await
+        .unwrap();
+    assert_eq!((count, members), (0, 0));
+    assert!(fixture.gone.try_recv().is_err());
+}
+
+/// A peer that sends and never reads holds no more than the limit, and is closed there.
+#[tokio::test]
+async fn a_peer_that_never_reads_is_bounded() {
+    let fixture = Fixture::new(Options::default()).await;
+    let client = fixture.connect().await;
+    let (read, mut write) = client.into_inner().into_split();
+    let flood = format!("={}\n", "z".repeat(1000)).repeat(100);
+    let flooding = tokio::spawn(async move {
+        for _ in 0..1000 {
+            if write.write_all(flood.as_bytes()).await.is_err() {
+                break;
+            }
+        }
+    });
+    for _ in 0..1000 {
+        let count = fixture.handle.query(|_, subscribers| subscribers.count()).await.unwrap();
+        assert!(count <= 1);
+        tokio::task::yield_now().await;
+    }
+    // It is either closed, or not read any more; a well-behaved one is served.
+    let mut other = fixture.subscribed("a").await;
+    fixture.publish("a", "served").await;
+    assert_eq!(line(&mut other).await, "> served");
+    flooding.abort();
+    drop(read);
+}
+
+#[tokio::test]
+async fn pipes_without_a_descriptor_are_driven() {
+    let fixture = Fixture::new(Options::default()).await;
+    let (near, far) = tokio::io::duplex(64);
+    fixture.handle.hand_over(Handoff::from_pipe(Pipe::Memory(far), ()).unwrap()).unwrap();
+    let mut near = BufReader::new(near);
+    let mut text = String::new();
+    near.read_line(&mut text).await.unwrap();
+    near.write_all(b"+a\n").await.unwrap();
+    near.read_line(&mut text).await.unwrap();
+    assert_eq!(text, "hello\nsubscribed\n");
+    let long = "w".repeat(10_000);
+    for _ in 0..10 {
+        fixture.publish("a", long.clone()).await;
+    }
+    for _ in 0..10 {
+        text.clear();
+        near.read_line(&mut text).await.unwrap();
+        assert_eq!(text, format!("> {long}\n"));
+    }
+}
+
+#[tokio::test]
+async fn a_drain_notifies_closes_and_ends() {
+    let fixture = Fixture::new(Options::default()).await;
+    let mut first = fixture.subscribed("a").await;
+    let mut second = fixture.subscribed("a").await;
+    fixture.handle.drain(Duration::ZERO).await;
+    for client in [&mut first, &mut second] {
+        assert_eq!(line(client).await, "bye");
+        assert_eq!(client.read(&mut [0; 8]).await.unwrap(), 0);
+    }
+    drop((first, second));
+    fixture.engine.await.unwrap();
+    assert!(fixture.handle.query(|_, _| ()).await.is_none());
+}
+
+#[tokio::test]
+async fn timers_of_subscribers_fire() {
+    let fixture = Fixture::new(Options::default()).await;
+    let mut client = fixture.connect().await;
+    client.write_all(b"@0\n").await.unwrap();
+    assert_eq!(line(&mut client).await, "due");
+}
+
+#[tokio::test]
+async fn an_engine_has_at_most_so_many_subscribers() {
+    let mut options = Options::default();
+    options.subscribers_max = 1;
+    let fixture = Fixture::new(options).await;
+    let mut first = fixture.subscribed("a").await;
+    let (client, accepted) =
+        tokio::join!(TcpStream::connect(fixture.listener.local_addr().unwrap()), fixture.listener.accept());
+    let handoff = Handoff::new(Box::new(accepted.unwrap().0), BytesMut::new(), ()).unwrap();
+    fixture.handle.hand_over(handoff).unwrap();
+    assert_eq!(client.unwrap().read(&mut [0; 8]).await.unwrap(), 0);
+    fixture.publish("a", "still").await;
+    assert_eq!(line(&mut first).await, "> still");
+}
