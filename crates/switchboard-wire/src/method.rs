@@ -317,21 +317,6 @@ impl MethodTable {
         Ok(())
     }
 
-    /// Refuses the unknown method `name`: with the method to call instead if calls of unknown methods
-    /// [pass the guards](Self::guard_unknown), whose result is `status`.
-    ///
-    /// # Errors
-    /// Returns `status` if they do not.
-    #[cold]
-    pub fn refuse(&self, name: &str, kind: Kind, status: crate::Status) -> Result<Found, crate::Status> {
-        if !self.guards_unknown {
-            return Err(status);
-        }
-        let of_kind = if kind == Kind::Unary { 3 } else { 4 };
-        let method = MethodId(self.entries.len() as u16 + of_kind);
-        Ok(Found { method, undeclared_name: Some(UndeclaredName::refused(name, status)) })
-    }
-
     /// Returns true if calls of unknown methods [pass the guards](Self::guard_unknown).
     #[inline]
     pub fn guards_unknown(&self) -> bool {
@@ -643,9 +628,9 @@ impl MethodTable {
     pub fn relist(&self, status: &crate::Status, shows: impl Fn(MethodId) -> bool) -> crate::Status {
         let text = status.message();
         let name = text.strip_prefix(UNKNOWN).and_then(|text| text.strip_suffix(UNLISTED));
-        let listed = name.map(|name| self.unknown_where(name, shows));
-        let text = listed.as_ref().map_or(text, |listed| listed.message());
-        let mut relisted = crate::Status::new(status.code(), text);
+        let Some(name) = name else { return status.clone() };
+        let listed = self.unknown_where(name, shows);
+        let mut relisted = crate::Status::new(status.code(), listed.message());
         *relisted.metadata_mut() = status.metadata().clone();
         relisted
     }

@@ -63,7 +63,8 @@ impl Outbox {
         }
     }
 
-    fn chain(&mut self, payload: Bytes) {
+    /// Appends a payload by reference, whatever its size.
+    pub fn chain(&mut self, payload: Bytes) {
         if !self.tail.is_empty() {
             let part = self.tail.split().freeze();
             self.parts_bytes += part.len();

@@ -74,6 +74,7 @@ mod traits;
 mod turn;
 mod unary_call;
 mod unpack;
+mod unscreened;
 pub(crate) mod websocket;
 
 pub(crate) use connection::serve;

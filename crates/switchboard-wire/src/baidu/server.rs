@@ -77,6 +77,26 @@ struct CheckedRequest {
     encoding: Encoding,
     timeout: Option<Duration>,
     attachment: usize,
+    /// The message is skipped: the call ends with an error after the guards.
+    skipped: bool,
+}
+
+impl CheckedRequest {
+    /// A request whose call ends with an error after the guards.
+    fn refused(found: Found) -> CheckedRequest {
+        let Found { method, undeclared_name } = found;
+        let (kind, codec, encoding) = (Kind::Unary, Codec::Raw, Encoding::Identity);
+        CheckedRequest {
+            method,
+            undeclared_name,
+            kind,
+            codec,
+            encoding,
+            timeout: None,
+            attachment: 0,
+            skipped: true,
+        }
+    }
 }
 
 impl Server {
@@ -121,7 +141,22 @@ impl Server {
         if self.refusing {
             return Err(Status::unavailable("the server is going away").with_retry(Retry::Safe));
         }
-        let Found { method, undeclared_name } = self.method(request)?;
+        let found = self.method(request)?;
+        self.check_call(frame, meta, request, &found).or_else(|status| {
+            self.table.refuse_call(&found, Kind::Unary, status).map(CheckedRequest::refused)
+        })
+    }
+
+    /// Checks a request to a method that was found.
+    #[inline]
+    fn check_call(
+        &self,
+        frame: Frame,
+        meta: &Meta<'_>,
+        request: &Request<'_>,
+        found: &Found,
+    ) -> Result<CheckedRequest, Status> {
+        let (method, undeclared_name) = (found.method, found.undeclared_name.clone());
         let kind = self.table.info(method).kind;
         if kind != Kind::Unary {
             self.check_stream(method, meta)?;
@@ -163,7 +198,8 @@ impl Server {
         // The timeout of a streaming call applies to its response only, which never waits for long.
         let timeout = timeout.map(Duration::from_millis).filter(|_| kind == Kind::Unary);
         let attachment = meta.attachment_size as usize;
-        Ok(CheckedRequest { method, undeclared_name, kind, codec, encoding, timeout, attachment })
+        let skipped = false;
+        Ok(CheckedRequest { method, undeclared_name, kind, codec, encoding, timeout, attachment, skipped })
     }
 
     /// Finds the called method.
@@ -265,22 +301,26 @@ impl Server {
             true => Err(foreign::metadata_too_large(credentials, &self.limits)),
             false => self.check(frame, &meta, &request),
         };
-        if passed.is_ok() && !frame.is_whole(input) {
+        if passed.as_ref().is_ok_and(|passed| !passed.skipped) && !frame.is_whole(input) {
             self.framer.wait(frame, input);
             return Ok(None);
         }
         let head = passed.and_then(|passed| {
             let mut metadata = fields::of_request(&meta, &self.limits)?;
             foreign::add_credentials(&mut metadata, &self.credentials);
-            let CheckedRequest { method, undeclared_name, kind, codec, encoding, timeout, attachment } =
-                passed;
+            let CheckedRequest { method, undeclared_name, codec, encoding, timeout, .. } = passed;
             let head = Head { method, undeclared_name, codec, encoding, timeout, metadata, oneway: false };
-            Ok((head, kind, attachment))
+            Ok((head, passed.kind, passed.attachment, passed.skipped))
         });
         let sum = (meta.checksum_type == 1).then(|| <[u8; 4]>::try_from(meta.checksum_value).ok());
         let id = self.calls.enter(pending);
         let (mut head, kind, attachment) = match head {
-            Ok(head) => head,
+            Ok((head, _, _, true)) => {
+                self.framer.refuse(frame, input);
+                let first = Some(Bytes::new());
+                return Ok(Some(ServerEvent::Open { id, head, first, compressed: false, more: false }));
+            }
+            Ok((head, kind, attachment, false)) => (head, kind, attachment),
             Err(status) => {
                 self.framer.refuse(frame, input);
                 return Ok(Some(ServerEvent::Refused { id, status }));
@@ -293,7 +333,16 @@ impl Server {
         {
             let status =
                 bad_request("the checksum of the request does not match: the request was damaged in transit");
-            return Ok(Some(ServerEvent::Refused { id, status }));
+            let found = Found { method: head.method, undeclared_name: head.undeclared_name.clone() };
+            let Found { method, undeclared_name } = match self.table.refuse_call(&found, Kind::Unary, status)
+            {
+                Ok(refused) => refused,
+                Err(status) => return Ok(Some(ServerEvent::Refused { id, status })),
+            };
+            (head.method, head.undeclared_name, head.encoding) =
+                (method, undeclared_name, Encoding::Identity);
+            let first = Some(Bytes::new());
+            return Ok(Some(ServerEvent::Open { id, head, first, compressed: false, more: false }));
         }
         head.metadata.set_attachment(attachment);
         if kind != Kind::Unary {

@@ -1,6 +1,10 @@
 //! Query strings: `name=value&name=value` with `%` escapes.
 
 use bytes::{BufMut, BytesMut};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
+
+/// Bytes that are escaped: all but those that erpc for Go leaves.
+const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 
 /// Reads the names and values of a query string, in order. Invalid escapes are kept unchanged, as in erpc for Go.
 pub(super) fn pairs(query: &[u8]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
@@ -22,34 +26,14 @@ pub(super) fn put(into: &mut BytesMut, name: &[u8], value: &[u8]) {
 }
 
 fn put_escaped(into: &mut BytesMut, text: &[u8]) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in text {
-        match byte {
-            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'*' | b'-' | b'.' | b'_' => into.put_u8(byte),
-            _ => into.put_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]),
-        }
+    for part in percent_encode(text, &ESCAPED) {
+        into.put_slice(part.as_bytes());
     }
 }
 
 fn unescaped(text: &[u8]) -> Vec<u8> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let mut plain = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let [first, after @ ..] = rest {
-        rest = after;
-        match (first, after) {
-            (b'+', _) => plain.push(b' '),
-            (b'%', [high, low, behind @ ..]) => match (digit(high), digit(low)) {
-                (Some(high), Some(low)) => {
-                    plain.push((high << 4 | low) as u8);
-                    rest = behind;
-                }
-                _ => plain.push(b'%'),
-            },
-            (byte, _) => plain.push(*byte),
-        }
-    }
-    plain
+    let with_spaces: Vec<u8> = text.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+    percent_decode(&with_spaces).collect()
 }
 
 #[cfg(test)]

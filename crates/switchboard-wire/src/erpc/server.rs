@@ -123,7 +123,7 @@ impl Server {
     fn begin(&mut self, message: &Message<'_>, oneway: bool) -> Result<Option<(Head, Bytes)>, Status> {
         let (name, behind) = message.names();
         let mut metadata = metadata::read(&[&message.metadata, behind], &self.limits)?;
-        if name == HEARTBEAT && self.find(name).is_err() {
+        if name == HEARTBEAT && self.find(name).map_or(true, |found| found.is_refused()) {
             let rate = metadata.text(RATE).unwrap_or("0");
             return match rate.parse::<u32>() {
                 Ok(_) => Ok(None),
@@ -134,7 +134,26 @@ impl Server {
             let status = Status::unavailable("the server is going away");
             return Err(status.with_retry(Retry::Safe));
         }
-        let Found { method, undeclared_name } = self.find(name)?;
+        let found = self.find(name)?;
+        let (found, codec, first) = match self.check(message, found.method) {
+            Ok((codec, first)) => (found, codec, first),
+            Err(status) => {
+                let refused = self.table.refuse_call(&found, Kind::Unary, status)?;
+                (refused, Codec::Raw, message.body.clone())
+            }
+        };
+        let Found { method, undeclared_name } = found;
+        let timeout = metadata::take_timeout(&mut metadata);
+        foreign::add_credentials(&mut metadata, &self.credentials);
+        foreign::check_count(&metadata, &self.limits)?;
+        foreign::check_size(&metadata, &self.limits)?;
+        let encoding = Encoding::Identity;
+        let head = Head { method, undeclared_name, codec, encoding, timeout, metadata, oneway };
+        Ok(Some((head, first)))
+    }
+
+    /// Checks kind, size and codec of a call; returns the codec and the bytes of its message.
+    fn check(&self, message: &Message<'_>, method: MethodId) -> Result<(Codec, Bytes), Status> {
         if self.table.info(method).kind != Kind::Unary {
             let full = self.table.full_name(method);
             let text = format!("{full} has a stream, which erpc cannot carry; native, gRPC and Connect can");
@@ -144,14 +163,7 @@ impl Server {
         if message.body.len() > self.table.message_bytes_max(method, general) as usize {
             return Err(self.table.too_large(method, length(message.body.len()), general));
         }
-        let (codec, first) = self.body(message, method)?;
-        let timeout = metadata::take_timeout(&mut metadata);
-        foreign::add_credentials(&mut metadata, &self.credentials);
-        foreign::check_count(&metadata, &self.limits)?;
-        foreign::check_size(&metadata, &self.limits)?;
-        let encoding = Encoding::Identity;
-        let head = Head { method, undeclared_name, codec, encoding, timeout, metadata, oneway };
-        Ok(Some((head, first)))
+        self.body(message, method)
     }
 
     /// Returns the codec and the bytes of the message.
@@ -212,8 +224,16 @@ impl Server {
         if glance.kind != kind::CALL {
             return;
         }
+        let general = self.limits.message_bytes_max;
         let status = match self.find(&glance.name) {
-            Ok(found) => self.table.too_large(found.method, length(bytes), self.limits.message_bytes_max),
+            // Without its metadata, which was not read, the caller may be a stranger to the method.
+            _ if self.table.guards_unknown() => {
+                let max = self.table.largest_message(general);
+                Status::resource_exhausted(format!(
+                    "a request of {bytes} bytes is over the limit of {max} bytes (message_bytes_max of the receiver)"
+                ))
+            }
+            Ok(found) => self.table.too_large(found.method, length(bytes), general),
             Err(status) => status,
         };
         Address { framing, sequence: glance.sequence, gzip }.fail(&status, out);

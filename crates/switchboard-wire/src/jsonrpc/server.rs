@@ -6,7 +6,7 @@ use super::{
     transport::{Lines, Next, Transport},
 };
 use crate::{
-    Codec, Fatal, Found, Input, Kind, Limits, Metadata, MethodTable, Outbox, Outgoing, Status,
+    Codec, Fatal, Found, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Status,
     websocket::{Deflate, close},
     wire::{CallId, Encoding, Head, MachineMemory, ServerEvent, ServerWire},
 };
@@ -147,19 +147,11 @@ impl Server {
             let status = Status::unavailable("the server is going away");
             return Err(status.with_retry(crate::Retry::Safe));
         }
-        let Found { method, undeclared_name } = find(&self.table, &request.method)?;
-        let info = self.table.info(method);
-        if matches!(info.kind, Kind::Bidi | Kind::ClientStream) {
-            return Err(Status::unimplemented(format!(
-                "{} takes a stream, which JSON-RPC cannot carry; native, gRPC and Connect can",
-                self.table.full_name(method)
-            )));
-        }
-        let first = message(info, request.params.as_ref())?;
-        let max = self.table.message_bytes_max(method, self.limits.message_bytes_max);
-        if first.len() > max as usize {
-            return Err(self.table.too_large(method, first.len() as u32, self.limits.message_bytes_max));
-        }
+        let found = find(&self.table, &request.method)?;
+        let (Found { method, undeclared_name }, first) = match self.message(request, found.method) {
+            Ok(first) => (found, first),
+            Err(status) => (self.table.refuse_call(&found, Kind::Unary, status)?, Bytes::from_static(b"{}")),
+        };
         loop {
             self.last_call = self.last_call.wrapping_add(1);
             if !self.calls.contains_key(&self.last_call) {
@@ -187,6 +179,23 @@ impl Server {
         };
         let (id, first) = (self.last_call, Some(first));
         Ok(ServerEvent::Open { id, head, first, compressed: false, more: false })
+    }
+
+    /// Returns the message of a call.
+    fn message(&self, request: &Request, method: MethodId) -> Result<Bytes, Status> {
+        let info = self.table.info(method);
+        if matches!(info.kind, Kind::Bidi | Kind::ClientStream) {
+            return Err(Status::unimplemented(format!(
+                "{} takes a stream, which JSON-RPC cannot carry; native, gRPC and Connect can",
+                self.table.full_name(method)
+            )));
+        }
+        let first = message(info, request.params.as_ref())?;
+        let general = self.limits.message_bytes_max;
+        if first.len() > self.table.message_bytes_max(method, general) as usize {
+            return Err(self.table.too_large(method, first.len() as u32, general));
+        }
+        Ok(first)
     }
 
     /// Ends the call that the parameters identify; a notification that identifies none is ignored.

@@ -3,7 +3,8 @@
 //! The server stores nothing for them beyond their calls, so callers cannot exhaust its memory: each call carries the
 //! name, in [`Head::undeclared_name`](crate::wire::Head::undeclared_name), and is counted under `*`.
 
-use super::{Kind, MethodInfo, Params, ServiceInfo};
+use super::{Found, Kind, MethodId, MethodInfo, MethodTable, Params, ServiceInfo, UndeclaredName};
+use crate::Status;
 
 /// Longest method name, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
@@ -41,6 +42,38 @@ impl UndeclaredNames {
             && path
                 .split_once('/')
                 .is_some_and(|(service, method)| is_name(service) && is_name(method) && is_taken(service))
+    }
+}
+
+impl MethodTable {
+    /// Refuses the unknown method `name`: with the method to call instead if calls of unknown methods
+    /// [pass the guards](Self::guard_unknown), whose result is `status`.
+    ///
+    /// # Errors
+    /// Returns `status` if they do not.
+    #[cold]
+    pub fn refuse(&self, name: &str, kind: Kind, status: Status) -> Result<Found, Status> {
+        if !self.guards_unknown {
+            return Err(status);
+        }
+        let of_kind = if kind == Kind::Unary { 3 } else { 4 };
+        let method = MethodId(self.entries.len() as u16 + of_kind);
+        Ok(Found { method, undeclared_name: Some(UndeclaredName::refused(name, status)) })
+    }
+
+    /// Refuses a call of the method `found`, whose request has a fault: with the method to call instead if calls of
+    /// unknown methods [pass the guards](Self::guard_unknown), so that callers without credentials get the same status
+    /// for every name. An unknown method keeps its own status.
+    ///
+    /// # Errors
+    /// Returns `status` if they do not.
+    #[cold]
+    pub fn refuse_call(&self, found: &Found, kind: Kind, status: Status) -> Result<Found, Status> {
+        match &found.undeclared_name {
+            Some(name) if name.refusal().is_some() => Ok(found.clone()),
+            Some(name) => self.refuse(name, kind, status),
+            None => self.refuse(&self.full_name(found.method), kind, status),
+        }
     }
 }
 

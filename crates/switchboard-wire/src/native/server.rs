@@ -100,26 +100,32 @@ impl Server {
         if CALL_FIXED + metadata_len > body_len {
             return Err(Fatal("CALL is shorter than its metadata".into()));
         }
-        let head = self.head_of(header, fixed, &input.rest()[CALL_FIXED..CALL_FIXED + metadata_len]);
+        let metadata = &input.rest()[CALL_FIXED..CALL_FIXED + metadata_len];
         let message_len = body_len - CALL_FIXED - metadata_len;
+        let head = self.head_of(header, fixed, metadata, message_len as u32);
         let head = match head {
-            Ok(head)
-                if message_len
-                    <= self.table.message_bytes_max(head.method, self.limits.message_bytes_max) as usize =>
-            {
-                head
-            }
-            Ok(_) => {
-                input.skip(body_len);
-                let status = self.too_large(header, message_len as u32);
-                return Ok(ServerEvent::Refused { id, status });
-            }
+            Ok(head) => head,
             Err(status) => {
                 input.skip(body_len);
                 return Ok(ServerEvent::Refused { id, status });
             }
         };
         input.skip(CALL_FIXED + metadata_len);
+        let is_refused = head.undeclared_name.as_ref().is_some_and(|name| name.refusal().is_some());
+        if is_refused {
+            // Signatures of callers cover the message. One that cannot be read is left out.
+            let is_packed = header.has(flag::COMPRESSED);
+            let is_readable = !is_packed || head.encoding != Encoding::Identity;
+            let first = match is_readable && message_len <= self.largest_message() as usize {
+                true => input.take(message_len),
+                false => {
+                    input.skip(message_len);
+                    Bytes::new()
+                }
+            };
+            let compressed = is_packed && !first.is_empty();
+            return Ok(ServerEvent::Open { id, head, first: Some(first), compressed, more: false });
+        }
         let first = header.has(flag::MESSAGE).then(|| input.take(message_len));
         if first.is_none() {
             input.skip(message_len);
@@ -154,6 +160,10 @@ impl Server {
                 );
                 Status::resource_exhausted(text).with_retry(retry)
             }
+            // Without its head, which was not read, the caller may be a stranger to the method.
+            _ if bytes > self.largest_message() && self.table.guards_unknown() => {
+                frame::too_large("a request", bytes, self.largest_message())
+            }
             Some(Named::Method(method) | Named::Undeclared(method, _)) if header.kind == kind::CALL => {
                 self.table.too_large(*method, bytes, general)
             }
@@ -162,54 +172,92 @@ impl Server {
     }
 
     #[inline]
-    fn head_of(&self, header: Header, fixed: [u8; CALL_FIXED], metadata: &[u8]) -> Result<Head, Status> {
+    fn head_of(
+        &self,
+        header: Header,
+        fixed: [u8; CALL_FIXED],
+        metadata: &[u8],
+        message_len: u32,
+    ) -> Result<Head, Status> {
         if self.refusing {
             return Err(Status::unavailable("the server is going away").with_retry(Retry::Safe));
         }
-        let mut undeclared_name = None;
-        let (method, theirs) = match self.methods.get(usize::from(header.aux)) {
-            Some(Named::Method(method)) => (*method, None),
-            Some(Named::Undeclared(method, name)) => {
-                undeclared_name = Some(name.clone());
-                (*method, None)
-            }
-            Some(Named::OtherSchema(method, theirs)) => (*method, Some(*theirs)),
-            Some(Named::Unknown(name)) => {
-                let found = self.table.refuse(name, Kind::Bidi, self.table.unknown(name))?;
-                undeclared_name = found.undeclared_name;
-                (found.method, None)
-            }
-            Some(Named::Nothing) | None => {
-                return Err(Status::internal(format!("method number {} has no name", header.aux)));
+        // Metadata is read first: it has the credentials, without which the caller learns nothing of the method.
+        let metadata = self.metadata(metadata)?;
+        let (found, theirs) = self.method(header.aux)?;
+        let (found, codec, encoding) = match self.check(header, fixed, &found, theirs, message_len) {
+            Ok((codec, encoding)) => (found, codec, encoding),
+            Err(status) => {
+                let refused = self.table.refuse_call(&found, Kind::Bidi, status)?;
+                (refused, Codec::Raw, Encoding::Identity)
             }
         };
-        let codec = Codec::from_number(fixed[4])
-            .ok_or_else(|| Status::unimplemented(format!("codec number {} is not supported", fixed[4])))?;
-        if theirs.is_some() {
-            self.table.info(method).check_schema(&self.table.full_name(method), codec, theirs)?;
-        }
-        let encoding = self.encoding(header, fixed[5])?;
         let timeout_ms = u32::from_le_bytes([fixed[0], fixed[1], fixed[2], fixed[3]]);
-        let metadata = if metadata.is_empty() {
-            Metadata::new()
-        } else if metadata.len() > self.limits.metadata_bytes_max as usize {
-            return Err(Status::resource_exhausted(format!(
-                "request metadata of {} bytes is over the limit of {} bytes (metadata_bytes_max)",
-                metadata.len(),
-                self.limits.metadata_bytes_max
-            )));
-        } else {
-            Metadata::decode(metadata, self.limits.metadata_entries_max as usize)?
-        };
         Ok(Head {
-            method,
-            undeclared_name,
+            method: found.method,
+            undeclared_name: found.undeclared_name,
             codec,
             encoding,
             timeout: (timeout_ms != 0).then(|| Duration::from_millis(u64::from(timeout_ms))),
             metadata,
             oneway: header.has(flag::ONEWAY),
         })
+    }
+
+    #[inline]
+    fn metadata(&self, bytes: &[u8]) -> Result<Metadata, Status> {
+        if bytes.is_empty() {
+            return Ok(Metadata::new());
+        }
+        if bytes.len() > self.limits.metadata_bytes_max as usize {
+            return Err(Status::resource_exhausted(format!(
+                "request metadata of {} bytes is over the limit of {} bytes (metadata_bytes_max)",
+                bytes.len(),
+                self.limits.metadata_bytes_max
+            )));
+        }
+        Ok(Metadata::decode(bytes, self.limits.metadata_entries_max as usize)?)
+    }
+
+    /// Returns the method with the client's number, and the schema of the client if it is another one.
+    #[inline]
+    fn method(&self, number: u16) -> Result<(Found, Option<SchemaId>), Status> {
+        match self.methods.get(usize::from(number)) {
+            Some(Named::Method(method)) => Ok((Found::from(*method), None)),
+            Some(Named::Undeclared(method, name)) => {
+                Ok((Found { method: *method, undeclared_name: Some(name.clone()) }, None))
+            }
+            Some(Named::OtherSchema(method, theirs)) => Ok((Found::from(*method), Some(*theirs))),
+            Some(Named::Unknown(name)) => {
+                Ok((self.table.refuse(name, Kind::Bidi, self.table.unknown(name))?, None))
+            }
+            Some(Named::Nothing) | None => {
+                Err(Status::internal(format!("method number {number} has no name")))
+            }
+        }
+    }
+
+    /// Checks codec, schema, encoding and size of a call.
+    #[inline]
+    fn check(
+        &self,
+        header: Header,
+        fixed: [u8; CALL_FIXED],
+        found: &Found,
+        theirs: Option<SchemaId>,
+        message_len: u32,
+    ) -> Result<(Codec, Encoding), Status> {
+        let codec = Codec::from_number(fixed[4])
+            .ok_or_else(|| Status::unimplemented(format!("codec number {} is not supported", fixed[4])))?;
+        if theirs.is_some() {
+            let info = self.table.info(found.method);
+            info.check_schema(&self.table.full_name(found.method), codec, theirs)?;
+        }
+        let encoding = self.encoding(header, fixed[5])?;
+        if message_len > self.table.message_bytes_max(found.method, self.limits.message_bytes_max) {
+            return Err(self.too_large(header, message_len));
+        }
+        Ok((codec, encoding))
     }
 
     /// Returns the encoding of a call, which must be an accepted one.
@@ -335,6 +383,8 @@ impl ServerWire for Server {
         let message_max = |header: Header| {
             let max = match methods.get(usize::from(header.aux)) {
                 _ if !table.has_limits() => limits.message_bytes_max,
+                // The head is read before the limit of the method counts.
+                _ if table.guards_unknown() => table.largest_message(limits.message_bytes_max),
                 Some(Named::Method(method) | Named::Undeclared(method, _)) if header.kind == kind::CALL => {
                     table.message_bytes_max(*method, limits.message_bytes_max)
                 }

@@ -98,13 +98,8 @@ impl Server {
         match self.begin(head, input.rest())? {
             Ok((cached, call)) => {
                 input.skip(head.payload.start);
-                let first = Some(input.take(head.payload.len()));
-                let compressed = call.encoding != Encoding::Identity;
-                let id = match call.oneway {
-                    true => self.calls.unanswered(),
-                    false => self.calls.enter(Pending::of(header, cached.names)),
-                };
-                Ok(ServerEvent::Open { id, head: call, first, compressed, more: false })
+                let first = input.take(head.payload.len());
+                Ok(self.open(head, cached, call, first))
             }
             Err(status) => {
                 self.refuse_call(head, input.rest(), &status, out);
@@ -123,7 +118,6 @@ impl Server {
         head: &Head,
         frame: &[u8],
     ) -> Result<Result<(CachedMethod, CallHead), Status>, Fatal> {
-        let header = head.header;
         let request = match metadata::request(&frame[head.metadata.clone()], &self.limits) {
             Ok(request) => request,
             Err(Unreadable::Refused(status)) => return Ok(Err(status)),
@@ -131,30 +125,58 @@ impl Server {
                 return Err(Fatal("a metadata block of rpcx is cut short".to_owned()));
             }
         };
-        Ok(self.cached_method(head, frame).and_then(|cached| {
-            if self.refusing {
-                let status = Status::unavailable("the server is going away");
-                return Err(status.with_retry(Retry::Safe));
+        Ok(self.call(head, frame, request))
+    }
+
+    /// Finds the method of a call and checks its message.
+    fn call(
+        &mut self,
+        head: &Head,
+        frame: &[u8],
+        request: metadata::Request,
+    ) -> Result<(CachedMethod, CallHead), Status> {
+        let header = head.header;
+        let mut cached = self.cached_method(head, frame)?;
+        if self.refusing {
+            let status = Status::unavailable("the server is going away");
+            return Err(status.with_retry(Retry::Safe));
+        }
+        let (encoding, codec) = match self.check(head, cached.method) {
+            Ok(checked) => checked,
+            Err(status) => {
+                let CachedMethod { names, method, undeclared_name } = cached;
+                let found = Found { method, undeclared_name };
+                let Found { method, undeclared_name } =
+                    self.table.refuse_call(&found, Kind::Unary, status)?;
+                cached = CachedMethod { names, method, undeclared_name };
+                (Encoding::Identity, Codec::Raw)
             }
-            let encoding = match header.bits & bit::COMPRESSION {
-                0 => Encoding::Identity,
-                bit::GZIP if self.encodings.has(Encoding::Gzip) => Encoding::Gzip,
-                bits => {
-                    let text = format!("compression {} is not accepted", bits >> 2);
-                    return Err(Status::unimplemented(text));
-                }
-            };
-            let head = CallHead {
-                method: cached.method,
-                undeclared_name: cached.undeclared_name.clone(),
-                codec: codec(&self.table, header.codec >> 4, cached.method)?,
-                encoding,
-                timeout: request.timeout,
-                metadata: request.metadata,
-                oneway: header.has(bit::ONEWAY),
-            };
-            Ok((cached, head))
-        }))
+        };
+        let head = CallHead {
+            method: cached.method,
+            undeclared_name: cached.undeclared_name.clone(),
+            codec,
+            encoding,
+            timeout: request.timeout,
+            metadata: request.metadata,
+            oneway: header.has(bit::ONEWAY),
+        };
+        Ok((cached, head))
+    }
+
+    /// Checks compression, codec and size of a call.
+    fn check(&self, head: &Head, method: MethodId) -> Result<(Encoding, Codec), Status> {
+        let encoding = match head.header.bits & bit::COMPRESSION {
+            0 => Encoding::Identity,
+            bit::GZIP if self.encodings.has(Encoding::Gzip) => Encoding::Gzip,
+            bits => return Err(Status::unimplemented(format!("compression {} is not accepted", bits >> 2))),
+        };
+        let codec = codec(&self.table, head.header.codec >> 4, method)?;
+        if head.payload.len() > self.table.message_bytes_max(method, self.limits.message_bytes_max) as usize {
+            let bytes = u32::try_from(head.payload.len()).unwrap_or(u32::MAX);
+            return Err(self.table.too_large(method, bytes, self.limits.message_bytes_max));
+        }
+        Ok((encoding, codec))
     }
 
     /// Finds the method with this path and method name.
@@ -167,15 +189,14 @@ impl Server {
         let name =
             |range: &std::ops::Range<usize>| String::from_utf8_lossy(&frame[range.clone()]).into_owned();
         let (path, name) = (name(&head.path), name(&head.method));
-        let found = find(&self.table, &path, &name)?;
+        let mut found = find(&self.table, &path, &name)?;
+        if self.table.info(found.method).kind != Kind::Unary {
+            let full = self.table.full_name(found.method);
+            let text = format!("{full} has a stream, which rpcx cannot carry; native, gRPC and Connect can");
+            found = self.table.refuse_call(&found, Kind::Unary, Status::unimplemented(text))?;
+        }
         let is_refused = found.is_refused();
         let Found { method, undeclared_name } = found;
-        let kind = self.table.info(method).kind;
-        if kind != Kind::Unary {
-            let full = self.table.full_name(method);
-            let text = format!("{full} has a stream, which rpcx cannot carry; native, gRPC and Connect can");
-            return Err(Status::unimplemented(text));
-        }
         let cached = CachedMethod { names: Bytes::copy_from_slice(names), method, undeclared_name };
         if !is_refused && self.cached.len() < CACHED_METHODS_MAX {
             self.last = self.cached.len();
@@ -198,9 +219,20 @@ impl Server {
     }
 
     /// Rejects a frame with a part that is too large, before that part has arrived.
-    fn too_large(&mut self, head: &Head, part: Part, frame: &[u8], out: &mut Outbox) {
+    fn too_large(
+        &mut self,
+        head: &Head,
+        part: Part,
+        frame: &[u8],
+        out: &mut Outbox,
+    ) -> Result<ServerEvent, Fatal> {
         let status = match part {
             Part::Metadata => foreign::metadata_too_large(head.metadata.len(), &self.limits),
+            // Callers without credentials get the same status for every method.
+            Part::Payload if self.table.guards_unknown() => match self.begin(head, frame)? {
+                Ok((cached, call)) => return Ok(self.open(head, cached, call, Bytes::new())),
+                Err(status) => status,
+            },
             Part::Payload => match self.cached_method(head, frame) {
                 Err(status) => status,
                 Ok(cached) => {
@@ -210,6 +242,17 @@ impl Server {
             },
         };
         self.refuse_call(head, frame, &status, out);
+        Ok(ServerEvent::Handled)
+    }
+
+    /// Starts a call with its message.
+    fn open(&mut self, head: &Head, cached: CachedMethod, call: CallHead, first: Bytes) -> ServerEvent {
+        let compressed = call.encoding != Encoding::Identity;
+        let id = match call.oneway {
+            true => self.calls.unanswered(),
+            false => self.calls.enter(Pending::of(head.header, cached.names)),
+        };
+        ServerEvent::Open { id, head: call, first: Some(first), compressed, more: false }
     }
 
     /// Responds to a request that starts no call.
@@ -349,9 +392,9 @@ impl ServerWire for Server {
             Next::Wait => return Ok(None),
             Next::Frame(head) => self.frame(&head, input, out)?,
             Next::TooLarge(head, part) => {
-                self.too_large(&head, part, input.rest(), out);
+                let event = self.too_large(&head, part, input.rest(), out)?;
                 self.framer.step_over(&head, input);
-                ServerEvent::Handled
+                event
             }
         }))
     }

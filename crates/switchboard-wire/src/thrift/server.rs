@@ -224,30 +224,47 @@ impl Server {
     fn begin(&mut self, head: &Head<'_>, body: &Bytes, max: usize) -> Result<(Found, Bytes), Rejection> {
         let found = self.find(head.name).map_err(|status| Rejection::Refused(None, status))?;
         let method = found.method;
-        let refused = |status| Rejection::Refused(Some(method), status);
         if self.refusing {
             let status = Status::unavailable("the server is going away");
-            return Err(refused(status.with_retry(crate::Retry::Safe)));
+            return Err(Rejection::Refused(Some(method), status.with_retry(crate::Retry::Safe)));
         }
-        let info = self.table.info(method);
-        if info.kind != method::Kind::Unary {
-            return Err(refused(Status::unimplemented(format!(
+        match self.arguments(head, body, max, method) {
+            Ok(body) => Ok((found, body)),
+            Err(status) => match self.table.refuse_call(&found, method::Kind::Unary, status) {
+                // An empty struct.
+                Ok(refused) => Ok((refused, Bytes::from_static(&[0]))),
+                Err(status) => Err(Rejection::Refused(Some(method), status)),
+            },
+        }
+    }
+
+    /// Returns the arguments of a call in the binary protocol.
+    fn arguments(
+        &self,
+        head: &Head<'_>,
+        body: &Bytes,
+        max: usize,
+        method: MethodId,
+    ) -> Result<Bytes, Status> {
+        if self.table.info(method).kind != method::Kind::Unary {
+            return Err(Status::unimplemented(format!(
                 "{} streams, which Thrift cannot carry; native, gRPC and Connect can",
                 self.table.full_name(method)
-            ))));
+            )));
         }
-        let body = match head.form.encoded() {
+        let body: Bytes = match head.form.encoded() {
             Encoded::Binary => body.clone(),
             Encoded::Compact => transcode::to_binary(body, max)
-                .map_err(|malformed| refused(Status::invalid_argument(malformed.to_string())))?
+                .map_err(|malformed| Status::invalid_argument(malformed.to_string()))?
                 .0
                 .into(),
         };
-        if body.len() > self.table.message_bytes_max(method, self.limits.message_bytes_max) as usize {
+        let general = self.limits.message_bytes_max;
+        if body.len() > self.table.message_bytes_max(method, general) as usize {
             let bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
-            return Err(refused(self.table.too_large(method, bytes, self.limits.message_bytes_max)));
+            return Err(self.table.too_large(method, bytes, general));
         }
-        Ok((found, body))
+        Ok(body)
     }
 
     fn find(&mut self, name: &[u8]) -> Result<Found, Status> {

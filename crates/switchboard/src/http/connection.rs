@@ -7,7 +7,7 @@ use super::{
     convert::MetadataLimits,
     cross_site,
     decoded_body::DecodedBody,
-    dispatch::{self, Dispatch},
+    dispatch::{self, Begun, Dispatch},
     envelopes::Envelopes,
     field_values, flatbuffers, hosts,
     jsonrpc::{self, JsonRpc},
@@ -19,6 +19,7 @@ use super::{
     thrift::{self, Thrift},
     trailers::Trailers,
     turn::Turn,
+    unscreened::Unscreened,
     websocket::{self, Upgrades},
 };
 use crate::{driver::Accepted, http::HttpState, serving::Drain};
@@ -398,31 +399,46 @@ impl RequestRouter {
         };
         let undeclared = || dispatch::undeclared(&self.shared, path, kind_from_request?);
         let method = declared.or_else(|| undeclared().map(|found| found.method));
+        let is_rest = request.method() != Method::POST && !rest::is_of_other_dialect(&request);
+        let is_standard = declared.is_none() && Standard::of(&self.shared).router().lookup(path).is_some();
+        // Callers without credentials get the same response whether the method exists or not.
+        let unscreened = Begun::of(table).filter(|_| !is_standard).map(|begun| Unscreened {
+            begun,
+            dispatch: self.dispatch.clone(),
+            method: declared,
+            path: path.to_owned(),
+            headers: request.headers().clone(),
+            is_rest,
+        });
         if let Some(refused) =
             refusal::refuse(&self.shared, method, request.method(), path, request.headers())
         {
-            let names = method.is_none() && !self.shared.guarding.is_open();
+            let names = method.is_none() && !is_standard && !self.shared.guarding.is_open();
             let unknown = names.then(|| (self.dispatch.clone(), path.to_owned()));
             return Box::pin(async move {
-                let refused = match unknown {
-                    None => refused,
+                let denied = match unscreened {
+                    Some(unscreened) => unscreened.denied().await,
+                    None => None,
+                };
+                let reply = match (denied, unknown) {
+                    (Some(denied), _) => denied.response(|response| finished(response, None, text, kind)),
                     // The status lists the methods that the caller may call.
-                    Some((dispatch, path))
-                        if Standard::of(dispatch.shared()).router().lookup(&path).is_none() =>
-                    {
+                    (None, Some((dispatch, path))) => {
                         let status = dispatch.unknown(request.headers(), &path).await;
                         let is_unknown = status.code() == Code::Unimplemented;
                         let http = is_unknown.then_some(StatusCode::NOT_FOUND);
-                        refusal::response(&status, http, request.headers())
+                        finished(refusal::response(&status, http, request.headers()), None, text, kind)
                     }
-                    Some(_) => refused,
+                    (None, None) => finished(refused, None, text, kind),
                 };
-                let reply = finished(refused, None, text, kind);
                 if request.version() < Version::HTTP_2 {
                     refusal::drain(DecodedBody::new(request.into_body(), Text::default(), silence)).await;
                 }
                 Ok(reply)
             });
+        }
+        if let Some(unscreened) = &unscreened {
+            request.extensions_mut().insert(unscreened.begun.clone());
         }
         let replies_stream =
             method.is_some_and(|method| matches!(table.info(method).kind, Kind::Bidi | Kind::ServerStream));
@@ -451,6 +467,11 @@ impl RequestRouter {
             if let Some(status) = connection_memory.take_abort(number) {
                 let headers = sent_as.map(|kind| (CONTENT_TYPE, kind)).into_iter().collect();
                 response = refusal::response(&status, None, &headers);
+            }
+            if let Some(unscreened) = unscreened.filter(|unscreened| !unscreened.begun.has_begun())
+                && let Some(denied) = unscreened.denied().await
+            {
+                return Ok(denied.response(|response| finished(response, None, text, kind)));
             }
             if is_get {
                 // Caches store responses to GET, and other callers may not support the coding of this one.

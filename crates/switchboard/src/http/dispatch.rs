@@ -22,7 +22,10 @@ use connectrpc::{
 };
 use std::{
     future::{Future, poll_fn},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::Poll,
     time::Duration,
 };
@@ -31,7 +34,9 @@ use switchboard_core::{
     call::{ReplyBody, ReplyMetadata, ReplyParts, RequestBody},
 };
 use switchboard_guard::guard::Visible;
-use switchboard_wire::{Code, Codec, Found, Idempotency, Kind, Metadata, MethodId, Status, WireId};
+use switchboard_wire::{
+    Code, Codec, Found, Idempotency, Kind, Metadata, MethodId, MethodTable, Status, WireId,
+};
 
 /// The services of a server as one connection calls them.
 #[derive(Clone)]
@@ -62,6 +67,21 @@ struct PreparedCall {
     protocol: Protocol,
 }
 
+/// Records, in the extensions of a request, that its call began and passes the guards.
+#[derive(Clone, Default)]
+pub(super) struct Begun(Arc<AtomicBool>);
+
+impl Begun {
+    /// Returns the mark for a request, if callers without credentials must not learn which methods exist.
+    pub(super) fn of(table: &MethodTable) -> Option<Begun> {
+        table.guards_unknown().then(Begun::default)
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 impl Dispatch {
     pub(super) fn new(
         peer: &Peer,
@@ -84,10 +104,6 @@ impl Dispatch {
             connect: speaks(WireId::CONNECT),
             http_json: speaks(WireId::HTTP_JSON),
         }
-    }
-
-    pub(super) fn shared(&self) -> &Arc<HttpState> {
-        &self.shared
     }
 
     /// Returns a copy that calls undeclared methods as methods of this kind.
@@ -123,6 +139,9 @@ impl Dispatch {
         metadata.set_undeclared_name(undeclared_name);
         let cx = Cx::new(peer, service_info, info, deadline, metadata);
         call_guard.set_trace(cx.shared_trace());
+        if let Some(begun) = context.extensions().get::<Begun>() {
+            begun.0.store(true, Ordering::Relaxed);
+        }
         Ok(PreparedCall {
             service,
             method: index,
@@ -189,19 +208,41 @@ impl Dispatch {
     /// that lists the methods that the sender of these headers may call.
     pub(super) async fn unknown(&self, headers: &HeaderMap, name: &str) -> Status {
         let table = &self.shared.table;
-        let peer = match Protocol::detect(headers).map(|detected| detected.protocol) {
-            Some(Protocol::Grpc) => &self.grpc,
-            Some(Protocol::GrpcWeb) => &self.grpc_web,
-            Some(_) => &self.connect,
-            None => &self.http_json,
-        };
         let checked = async {
             let metadata = convert::metadata(headers, &self.metadata)?;
-            self.shared.guarding.may_miss(table, peer, metadata, name).await
+            self.shared.guarding.may_miss(table, self.detected(headers), metadata, name).await
         };
         match checked.await {
             Ok(visible) => table.unknown_where(name, |id| visible.has(id)),
             Err(status) => status,
+        }
+    }
+
+    /// Returns the peer with the protocol of these headers.
+    fn detected(&self, headers: &HeaderMap) -> &Arc<Peer> {
+        match Protocol::detect(headers).map(|detected| detected.protocol) {
+            Some(Protocol::Grpc) => &self.grpc,
+            Some(Protocol::GrpcWeb) => &self.grpc_web,
+            Some(_) => &self.connect,
+            None => &self.http_json,
+        }
+    }
+
+    /// Checks whether the sender of a request that no guard has seen may find out whether this path has a method.
+    ///
+    /// # Errors
+    /// The error with which a call would end.
+    pub(super) async fn screen(
+        &self,
+        headers: &HeaderMap,
+        method: Option<MethodId>,
+        path: &str,
+    ) -> Result<()> {
+        let (table, peer) = (&self.shared.table, self.detected(headers));
+        let metadata = convert::metadata(headers, &self.metadata)?;
+        match method {
+            Some(method) => self.shared.guarding.may_call(table, peer, metadata, method).await,
+            None => self.shared.guarding.may_miss(table, peer, metadata, path).await.map(drop),
         }
     }
 
@@ -212,6 +253,16 @@ impl Dispatch {
     pub(super) async fn may_call(&self, headers: &HeaderMap, method: MethodId) -> Result<()> {
         let metadata = convert::metadata(headers, &self.metadata)?;
         self.shared.guarding.may_call(&self.shared.table, &self.http_json, metadata, method).await
+    }
+
+    /// Checks whether the sender of these headers may find out that nothing is at an HTTP/JSON path.
+    ///
+    /// # Errors
+    /// The error with which a call would end.
+    pub(super) async fn may_miss(&self, headers: &HeaderMap, name: &str) -> Result<()> {
+        let metadata = convert::metadata(headers, &self.metadata)?;
+        let guarding = &self.shared.guarding;
+        guarding.may_miss(&self.shared.table, &self.http_json, metadata, name).await.map(drop)
     }
 
     /// Starts the handler and returns its future.

@@ -20,7 +20,7 @@ use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
 use switchboard_core::{Limit, Limits, Peer, Result};
 use switchboard_guard::guard::admit_wire;
 use switchboard_wire::{
-    Codec, Kind, Metadata, Status,
+    Codec, Kind, Metadata, MethodId, Status,
     jsonrpc::{self, BatchResponse, Body, ErrorObject},
 };
 
@@ -201,18 +201,11 @@ impl JsonRpc {
     fn call(&self, request: &jsonrpc::Request, common: &Common) -> Result<Handler> {
         let table = &self.shared.table;
         let found = jsonrpc::find(table, &request.method)?;
-        let method = found.method;
-        let info = table.info(method);
-        if info.kind != Kind::Unary {
-            return Err(Status::unimplemented(format!(
-                "{} streams, which JSON-RPC over HTTP cannot carry; replies stream over WebSocket and TCP",
-                table.full_name(method)
-            )));
-        }
-        let message = jsonrpc::message(info, request.params.as_ref())?;
-        if message.len() > table.message_bytes_max(method, self.message_bytes_max) as usize {
-            return Err(table.too_large(method, message.len() as u32, self.message_bytes_max));
-        }
+        let (found, message) = match self.message(request, found.method) {
+            Ok(message) => (found, message),
+            // Callers without credentials get the same status for every method.
+            Err(status) => (table.refuse_call(&found, Kind::Unary, status)?, Bytes::from_static(b"{}")),
+        };
         let Common { metadata, deadline } = common;
         UnaryCall {
             connection_memory: &self.connection_memory,
@@ -225,6 +218,23 @@ impl JsonRpc {
             deadline: *deadline,
         }
         .begin()
+    }
+
+    /// Returns the message of a call.
+    fn message(&self, request: &jsonrpc::Request, method: MethodId) -> Result<Bytes> {
+        let table = &self.shared.table;
+        let info = table.info(method);
+        if info.kind != Kind::Unary {
+            return Err(Status::unimplemented(format!(
+                "{} streams, which JSON-RPC over HTTP cannot carry; replies stream over WebSocket and TCP",
+                table.full_name(method)
+            )));
+        }
+        let message = jsonrpc::message(info, request.params.as_ref())?;
+        if message.len() > table.message_bytes_max(method, self.message_bytes_max) as usize {
+            return Err(table.too_large(method, message.len() as u32, self.message_bytes_max));
+        }
+        Ok(message)
     }
 }
 

@@ -39,11 +39,12 @@ use ::http::{
 };
 use bytes::Bytes;
 use connectrpc::Dispatcher;
-use head::{content_type, is_of_other_dialect};
+use head::content_type;
+pub(super) use head::is_of_other_dialect;
 use http_body::Body as _;
 pub use options::HttpJson;
 pub(super) use reply::Failure;
-use reply::Style;
+pub(super) use reply::Style;
 use routed::Routed;
 use routes::{Found, Routes};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -134,8 +135,12 @@ impl Caller {
 
     /// Creates the response to a request that was refused before its method was looked up.
     pub(super) fn refused(&self, failure: Failure, uri: &Uri) -> ResponseFuture {
-        let method = self.shared.table.find(name(uri));
-        let is_unary = method.is_some_and(|method| self.shared.table.info(method).kind == Kind::Unary);
+        let table = &self.shared.table;
+        let is_unary = match table.guards_unknown() {
+            // The response does not depend on whether the method exists.
+            true => is_name(name(uri)),
+            false => table.find(name(uri)).is_some_and(|method| table.info(method).kind == Kind::Unary),
+        };
         ready(failure.response(if is_unary { Style::Connect } else { Style::Rest }))
     }
 
@@ -169,11 +174,11 @@ impl Caller {
                 if !reads(&self.shared.table, route.method)
                     && let Some(refused) = cross_site::refuse_read(&request, cors, &route.name)
                 {
-                    return Ok(ready(refused.response(Style::Rest)));
+                    return Ok(self.refused_path(request, Some(route.method), refused));
                 }
                 match route.texts(&segments) {
                     Ok(variables) => Ok(self.routed(request, route.method, Some(index), variables)),
-                    Err(status) => Ok(ready(Failure::new(&status).response(Style::Rest))),
+                    Err(status) => Ok(self.refused_path(request, Some(route.method), Failure::new(&status))),
                 }
             }
             Found::Verbs(_) if is_method => Err(request),
@@ -182,7 +187,7 @@ impl Caller {
                 let text = format!("{verb} {}: this path has {verbs}", uri.path());
                 let failure =
                     Failure::new(&Status::unimplemented(text)).with_http(StatusCode::METHOD_NOT_ALLOWED);
-                Ok(ready(failure.with_allow(&verbs).response(Style::Rest)))
+                Ok(self.refused_path(request, None, failure.with_allow(&verbs)))
             }
             Found::Nothing => self.plain(request),
         }
@@ -221,7 +226,7 @@ impl Caller {
                 return self.plain(request);
             }
             // Standard services, and calls of a method by its name, which Connect serves.
-            let by_name = request.method() == Method::POST && name.split('/').count() == 2;
+            let by_name = request.method() == Method::POST && is_name(name);
             if by_name && kind.starts_with("application/") && self.shared.table.accepts_undeclared() {
                 return Err(request);
             }
@@ -302,12 +307,43 @@ impl Caller {
         Box::pin(async move { Ok(routed.respond().await) })
     }
 
+    /// Refuses a request to a path of a rule; callers without credentials get the response for an unknown path.
+    fn refused_path(
+        &self,
+        request: Request<MeteredBody>,
+        method: Option<MethodId>,
+        failure: Failure,
+    ) -> ResponseFuture {
+        if !self.shared.table.guards_unknown() {
+            return ready(failure.response(Style::Rest));
+        }
+        let dispatch = self.dispatch.clone();
+        let (head, _) = request.into_parts();
+        Box::pin(async move {
+            let headers = head::metadata_headers(&head.headers);
+            let checked = match method {
+                Some(method) => dispatch.may_call(&headers, method).await,
+                None => dispatch.may_miss(&headers, name(&head.uri)).await,
+            };
+            let failure = checked.map_or_else(|status| Failure::new(&status), |()| failure);
+            Ok(failure.response(Style::Rest))
+        })
+    }
+
     /// Creates the response for an unknown path. It lists the paths that the caller may call.
     fn nothing(&self, request: Request<MeteredBody>) -> ResponseFuture {
         let (shared, dispatch) = (self.shared.clone(), self.dispatch.clone());
         let (head, _) = request.into_parts();
         Box::pin(async move {
             let headers = head::metadata_headers(&head.headers);
+            if shared.table.guards_unknown()
+                && head.uri.path() != "/"
+                && let Err(status) = dispatch.may_miss(&headers, name(&head.uri)).await
+            {
+                let by_name = head.method == Method::POST && is_name(name(&head.uri));
+                let style = if by_name { Style::Connect } else { Style::Rest };
+                return Ok(Failure::new(&status).response(style));
+            }
             let visible = dispatch.describe_page(&headers, name(&head.uri)).await;
             let path = format!("{} {}", head.method, head.uri.path());
             let mut text = match visible {
@@ -352,6 +388,11 @@ fn paths(shared: &HttpState, visible: &Visible) -> String {
 /// Returns the path as the full name of a method.
 fn name(uri: &Uri) -> &str {
     uri.path().strip_prefix('/').unwrap_or_default()
+}
+
+/// Returns whether a path has the form of a method's full name.
+fn is_name(name: &str) -> bool {
+    name.split('/').count() == 2
 }
 
 fn ready(response: Response<Reply>) -> ResponseFuture {

@@ -29,7 +29,7 @@ use ::http::{
 use bytes::Bytes;
 use std::{fmt::Write, sync::Arc};
 use switchboard_core::{Limits, Peer, Result};
-use switchboard_wire::{Code, Kind, Metadata, Status, rpcx};
+use switchboard_wire::{Code, Codec, Kind, Metadata, MethodId, Status, rpcx};
 
 const ERROR_MESSAGE: HeaderName = HeaderName::from_static("x-rpcx-errormessage");
 const MESSAGE_ID: HeaderName = HeaderName::from_static("x-rpcx-messageid");
@@ -147,26 +147,36 @@ impl Gateway {
         let (metadata, timeout) = rpcx::request_metadata(&pairs, &self.limits)?;
         let table = &self.shared.table;
         let found = rpcx::find(table, path, method)?;
-        let method = found.method;
-        if table.info(method).kind != Kind::Unary {
-            let text = format!("{} has a stream, which rpcx cannot carry", table.full_name(method));
-            return Err(Status::unimplemented(text));
-        }
-        if message.len() > table.message_bytes_max(method, self.limits.message_bytes_max) as usize {
-            return Err(table.too_large(method, message.len() as u32, self.limits.message_bytes_max));
-        }
+        let (found, codec) = match self.check(number, message.len(), found.method) {
+            Ok(codec) => (found, codec),
+            // Callers without credentials get the same status for every method.
+            Err(status) => (table.refuse_call(&found, Kind::Unary, status)?, Codec::Raw),
+        };
         UnaryCall {
             connection_memory: &self.connection_memory,
             shard: self.shard,
             peer: &self.peer,
             method: found,
-            codec: rpcx::codec(table, number, method)?,
+            codec,
             message,
             metadata,
             deadline: timeout
                 .map(|timeout| switchboard_core::clock::after(switchboard_core::clock::now(), timeout)),
         }
         .begin()
+    }
+
+    /// Checks kind, size and codec of a call.
+    fn check(&self, number: u8, bytes: usize, method: MethodId) -> Result<Codec> {
+        let table = &self.shared.table;
+        if table.info(method).kind != Kind::Unary {
+            let text = format!("{} has a stream, which rpcx cannot carry", table.full_name(method));
+            return Err(Status::unimplemented(text));
+        }
+        if bytes > table.message_bytes_max(method, self.limits.message_bytes_max) as usize {
+            return Err(table.too_large(method, bytes as u32, self.limits.message_bytes_max));
+        }
+        rpcx::codec(table, number, method)
     }
 }
 

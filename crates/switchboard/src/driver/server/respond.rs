@@ -21,7 +21,7 @@ use switchboard_core::{
     trace::Trace,
 };
 use switchboard_wire::{
-    Kind, Metadata, MethodId, Outgoing, Retry, Status,
+    Found, Kind, Metadata, MethodId, Outgoing, Retry, Status,
     wire::{CallId, Encoding, Head, ServerWire},
 };
 
@@ -106,7 +106,20 @@ impl<W: ServerWire> Connection<W> {
             }
         };
         let text = format!("{} {refused}", self.shared.table.full_name(head.method));
-        self.wire.end(id, Err(&Status::unimplemented(text)), &mut self.out);
+        self.refuse_call(id, head, Status::unimplemented(text));
+    }
+
+    /// Ends a call that its method does not accept; callers without credentials get the status of the guards.
+    #[cold]
+    fn refuse_call(&mut self, id: CallId, mut head: Head, status: Status) {
+        let found = Found { method: head.method, undeclared_name: head.undeclared_name.take() };
+        match self.shared.table.refuse_call(&found, Kind::Unary, status) {
+            Ok(Found { method, undeclared_name }) => {
+                let head = Head { method, undeclared_name, encoding: Encoding::Identity, ..head };
+                self.begin(id, head, RequestBody::One(Bytes::new()), None, false);
+            }
+            Err(status) => self.wire.end(id, Err(&status), &mut self.out),
+        }
     }
 
     fn begin(

@@ -13,7 +13,7 @@ use switchboard_wire::Status;
 const METADATA_PREFIX: &str = "grpc-metadata-";
 
 /// Returns whether the headers identify the request as gRPC, gRPC-Web or Connect.
-pub(super) fn is_of_other_dialect(request: &Request<MeteredBody>) -> bool {
+pub(in crate::http) fn is_of_other_dialect(request: &Request<MeteredBody>) -> bool {
     let kind = content_type(request.headers());
     kind.starts_with("application/grpc")
         || kind.starts_with("application/connect+")

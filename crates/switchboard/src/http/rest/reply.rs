@@ -11,7 +11,7 @@ use ::http::{
 };
 use base64::Engine as _;
 use bytes::Bytes;
-use connectrpc::{CompressionRegistry, ConnectError, EncodedResponse};
+use connectrpc::{CompressionRegistry, ConnectError, EncodedResponse, ErrorCode};
 use http_body::{Body, Frame};
 use serde_json::{Value, json};
 use std::{
@@ -27,7 +27,7 @@ const PACKED_LEAST: usize = 1 << 10;
 
 /// The form of errors and metadata.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Style {
+pub(in crate::http) enum Style {
     /// As in Connect: code by name, metadata under its own name.
     Connect,
     /// As in grpc-gateway: code by number, metadata with a prefix.
@@ -82,7 +82,12 @@ impl Failure {
         self
     }
 
-    pub(super) fn response(self, style: Style) -> Response<Reply> {
+    /// Returns true if the guards did not admit the caller.
+    pub(super) fn is_denial(&self) -> bool {
+        matches!(self.error.code, ErrorCode::PermissionDenied | ErrorCode::Unauthenticated)
+    }
+
+    pub(in crate::http) fn response(self, style: Style) -> Response<Reply> {
         let Failure { mut error, http, allow } = self;
         error.response_headers_mut().remove(convert::OWN_TEXT);
         let (status, body) = match style {

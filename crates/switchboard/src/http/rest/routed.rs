@@ -4,7 +4,7 @@ use super::{
     super::{
         Standard,
         body::Reply,
-        dispatch::Dispatch,
+        dispatch::{Begun, Dispatch},
         metered_body::{Broken, MeteredBody},
         timeout,
         trailers::Trailers,
@@ -46,23 +46,45 @@ pub(super) struct Routed {
 impl Routed {
     /// Calls the method and converts its reply to a response.
     pub(super) async fn respond(self) -> Response<Reply> {
-        let kind = self.shared.table.info(self.method).kind;
-        let style = if self.route.is_none() && kind == Kind::Unary { Style::Connect } else { Style::Rest };
+        let (method, is_by_name) = (self.method, self.route.is_none());
+        let kind = self.shared.table.info(method).kind;
+        let style = if is_by_name && kind == Kind::Unary { Style::Connect } else { Style::Rest };
+        let begun = Begun::of(&self.shared.table);
+        let unscreened =
+            begun.clone().map(|begun| (begun, self.dispatch.clone(), metadata_headers(&self.head.headers)));
         let result = match timeout::read(&self.head.headers) {
             Err(status) => Err(Failure::new(&status)),
-            Ok(None) => self.run(None, style).await,
+            Ok(None) => self.run(None, style, begun).await,
             Ok(Some(timeout)) => {
                 let deadline = switchboard_core::clock::after(switchboard_core::clock::now(), timeout);
-                match tokio::time::timeout(timeout, self.run(Some(deadline), style)).await {
+                match tokio::time::timeout(timeout, self.run(Some(deadline), style, begun)).await {
                     Ok(result) => result,
                     Err(_) => Err(Failure::new(&Status::deadline_exceeded("the deadline has passed"))),
                 }
             }
         };
-        result.unwrap_or_else(|failure| failure.response(style))
+        let failure = match result {
+            Ok(response) => return response,
+            Err(failure) => failure,
+        };
+        let Some((begun, dispatch, headers)) = unscreened else { return failure.response(style) };
+        // The guards have not seen the call: callers without credentials learn nothing of the method.
+        let denied = match begun.has_begun() {
+            true => None,
+            false => dispatch.may_call(&headers, method).await.err(),
+        };
+        let failure = denied.map_or(failure, |status| Failure::new(&status));
+        // An unknown method has no kind: its refusals have this style.
+        let style = if is_by_name && failure.is_denial() { Style::Connect } else { style };
+        failure.response(style)
     }
 
-    async fn run(self, deadline: Option<Instant>, style: Style) -> Result<Response<Reply>, Failure> {
+    async fn run(
+        self,
+        deadline: Option<Instant>,
+        style: Style,
+        begun: Option<Begun>,
+    ) -> Result<Response<Reply>, Failure> {
         let Routed { shared, dispatch, method, route, variables, message_bytes_max, head, body } = self;
         let Rest { routes, schema, options, .. } = &shared.config.rest;
         let shape = Shape::of(&shared, route, method).filter(|_| style == Style::Rest);
@@ -93,6 +115,9 @@ impl Routed {
         let trailers = Arc::<Trailers>::default();
         let mut context = RequestContext::new(metadata_headers(&head.headers)).with_deadline(deadline);
         context.extensions_mut().insert(trailers.clone());
+        if let Some(begun) = begun {
+            context.extensions_mut().insert(begun);
+        }
         let trailers = wanted.trailers.then_some(trailers);
         let json = CodecFormat::Json;
         match kind {
