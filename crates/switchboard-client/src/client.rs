@@ -5,16 +5,19 @@ mod address_list;
 mod calls;
 mod combined;
 mod connection;
+mod direct;
 mod fleet;
 #[cfg(feature = "http")]
 mod http;
 mod interned;
+mod kind;
 mod layered;
 mod local;
 mod mirror;
 mod named;
 mod options;
 mod pool;
+mod remote;
 mod streaming;
 mod unary;
 mod undeclared;
@@ -32,13 +35,15 @@ pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
 pub use unary::{OnewayCall, Response, UnaryCall};
 
 use bytes::Bytes;
+use kind::ChannelKind;
+use local::Local;
 use std::{
     fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
 use switchboard_core::{
-    Compression, Extensions, Layer, Limit, Limits, Payload, Result, Service, context,
+    Compression, Limit, Limits, Payload, Result, Service, context,
     limits::Source,
     reserved::IDEMPOTENCY_KEY,
     trace::{TRACEPARENT, TRACESTATE},
@@ -79,20 +84,7 @@ impl ClientMethod {
 ///
 /// Cheap to clone; all clones share the connections. Thousands of callers may use one channel at once.
 #[derive(Clone)]
-pub struct Channel(Arc<ChannelKind>);
-
-#[cfg_attr(
-    not(feature = "http"),
-    expect(clippy::large_enum_variant, reason = "one per channel, behind an Arc")
-)]
-enum ChannelKind {
-    Combined(combined::Combined),
-    Fleet(fleet::Fleet),
-    #[cfg(feature = "http")]
-    Http(http::Http),
-    Local(local::Local),
-    Remote(pool::Pool),
-}
+pub struct Channel(Arc<dyn ChannelKind>);
 
 impl Channel {
     /// Opens a channel to `url` and waits for its first connection, for at most [`connect_timeout`].
@@ -121,20 +113,6 @@ impl Channel {
         Channel::builder(url).connect().await
     }
 
-    /// Waits for the first connection. The future is boxed, so that this crate has its code: that of an async function
-    /// is compiled by each crate that polls it.
-    fn connected(&self) -> switchboard_core::layer::BoxFuture<'_, Result<()>> {
-        Box::pin(async {
-            match &*self.0 {
-                #[cfg(feature = "http")]
-                ChannelKind::Http(http) => http.connect().await,
-                ChannelKind::Fleet(fleet) => fleet.connect().await,
-                ChannelKind::Remote(pool) => pool.connect().await,
-                ChannelKind::Combined(_) | ChannelKind::Local(_) => Ok(()),
-            }
-        })
-    }
-
     /// Creates a builder of a channel to `url`.
     pub fn builder(url: &str) -> ChannelBuilder {
         ChannelBuilder::new(url)
@@ -160,7 +138,7 @@ impl Channel {
     /// Creates a channel to a service of this process: no bytes are framed, no connection is made. Messages are encoded
     /// and decoded once, so that both sides own their data. Messages have at most 4 MiB, as elsewhere.
     pub fn local(service: impl Service) -> Channel {
-        Channel(Arc::new(ChannelKind::Local(local::Local::new(service, &Limits::default()))))
+        Channel(Arc::new(Local::new(service, &Limits::default())))
     }
 
     /// Creates a [local](Self::local) channel with another [`Limit::MessageBytesMax`] for requests and replies; no
@@ -180,119 +158,24 @@ impl Channel {
             }
             set.set(*limit, *value, Source::Channel)?;
         }
-        Ok(Channel(Arc::new(ChannelKind::Local(local::Local::new(service, &set)))))
-    }
-
-    /// Returns this channel with a [layer](Layer) around its calls, of every kind. The layer added first is outermost,
-    /// as on servers; earlier clones of the channel stay without it.
-    ///
-    /// A layer sees the call with the metadata that the channel adds, before an endpoint is selected. It may change or
-    /// reject the call, reply to it, or [try it again](switchboard_core::Call::again). The timeout of the call
-    /// includes the time
-    /// in its layers. Each call costs some further allocations.
-    ///
-    /// ```
-    /// use switchboard::{Channel, layer};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> switchboard::Result<()> {
-    /// let named = layer::from_fn("tenant", |mut call, next| {
-    ///     Box::pin(async move {
-    ///         call.cx_mut().metadata_mut().insert("tenant", "acme")?;
-    ///         next.call(call).await
-    ///     })
-    /// });
-    /// let channel = Channel::builder("tcp://127.0.0.1:8080").lazy()?.layer(named);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn layer(&self, layer: impl Layer) -> Channel {
-        let (channel, mut layers, extensions) = self.layered_parts();
-        layers.push(Arc::new(layer));
-        Channel(Arc::new(ChannelKind::Local(local::Local::layered(channel, layers, extensions))))
-    }
-
-    /// Returns this channel with a value that all its [layers](Self::layer) find in the
-    /// [extensions](switchboard_core::Cx::extensions) of their calls, those that are added later as well. A value of
-    /// the same type replaces the earlier one; earlier clones of the channel stay without it.
-    ///
-    /// ```
-    /// use switchboard::{Channel, Status, layer};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> switchboard::Result<()> {
-    ///
-    /// struct Tenant(&'static str);
-    ///
-    /// let named = layer::from_fn("tenant", |mut call, next| {
-    ///     Box::pin(async move {
-    ///         let tenant = call.cx().extensions().get::<Tenant>().map_or("public", |tenant| tenant.0);
-    ///         call.cx_mut().metadata_mut().insert("tenant", tenant)?;
-    ///         next.call(call).await
-    ///     })
-    /// });
-    /// let channel = Channel::builder("tcp://127.0.0.1:8080").lazy()?.layer(named);
-    /// let acme = channel.extension(Tenant("acme"));
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn extension<T: Send + Sync + 'static>(&self, value: T) -> Channel {
-        let (channel, layers, shared) = self.layered_parts();
-        let mut extensions = Extensions::with_shared(shared);
-        extensions.insert(value);
-        Channel(Arc::new(ChannelKind::Local(local::Local::layered(
-            channel,
-            layers,
-            Some(Arc::new(extensions)),
-        ))))
-    }
-
-    /// The channel behind the layers, the layers, and the values that they share.
-    fn layered_parts(&self) -> (Channel, Vec<Arc<dyn Layer>>, Option<Arc<Extensions>>) {
-        if let ChannelKind::Local(local) = &*self.0
-            && let Some(layered) = local.behind()
-        {
-            return (layered.channel.clone(), layered.layers.clone(), local.extensions());
-        }
-        (self.clone(), Vec::new(), None)
+        Ok(Channel(Arc::new(Local::new(service, &set))))
     }
 
     /// Statistics of the endpoints of a channel to several servers, by id; empty for other channels.
     pub fn endpoints(&self) -> Vec<EndpointStats> {
-        match &*self.0 {
-            ChannelKind::Fleet(fleet) => fleet.stats(),
-            ChannelKind::Local(local) => {
-                local.behind().map_or_else(Vec::new, |layered| layered.channel.endpoints())
-            }
-            _ => Vec::new(),
-        }
+        self.0.endpoints()
     }
 
     /// Resources held for calls; all counts are zero when there are no calls.
     #[cfg(any(test, feature = "simulation"))]
     #[doc(hidden)]
     pub fn left(&self) -> Vec<(&'static str, usize)> {
-        match &*self.0 {
-            ChannelKind::Fleet(fleet) => fleet.left(),
-            #[cfg(feature = "http")]
-            ChannelKind::Http(http) => http.left(),
-            ChannelKind::Remote(pool) => pool.left(),
-            _ => Vec::new(),
-        }
+        self.0.left()
     }
 
     /// The codec that calls use for a client that prefers `preferred`: HTTP has no Postcard, and a URL may select JSON.
     pub fn codec(&self, preferred: Codec) -> Codec {
-        match &*self.0 {
-            ChannelKind::Combined(combined) => combined.codec(preferred),
-            #[cfg(feature = "http")]
-            ChannelKind::Http(http) => http.codec(preferred),
-            ChannelKind::Fleet(fleet) => fleet.codec(preferred),
-            ChannelKind::Local(local) => {
-                local.behind().map_or(preferred, |layered| layered.channel.codec(preferred))
-            }
-            ChannelKind::Remote(pool) => pool.options().codec(preferred),
-        }
+        self.0.codec(preferred)
     }
 
     /// Begins a call of the method with this full name, `package.Service/Method`, without generated code.
@@ -362,97 +245,41 @@ impl Channel {
         BidiCall::new(self.begin(method, codec), encode, decode)
     }
 
-    /// Metadata that every call has.
-    #[inline]
-    fn metadata(&self) -> Metadata {
-        match &*self.0 {
-            #[cfg(feature = "http")]
-            ChannelKind::Http(http) => http.metadata(),
-            ChannelKind::Fleet(fleet) => fleet.metadata(),
-            ChannelKind::Combined(_) | ChannelKind::Local(_) => Metadata::new(),
-            ChannelKind::Remote(pool) => pool.metadata(),
-        }
-    }
-
     #[inline]
     fn begin(&self, method: &'static ClientMethod, codec: Codec) -> Begin {
-        let (target, timeout, compression) = match &*self.0 {
-            #[cfg(feature = "http")]
-            ChannelKind::Http(http) => {
-                (Target::Channel(self.clone()), http.timeout(), http.compression(method.path))
-            }
-            ChannelKind::Fleet(fleet) => {
-                (Target::Channel(self.clone()), fleet.timeout(), fleet.compression(method.path))
-            }
-            ChannelKind::Combined(_) => (Target::Channel(self.clone()), None, Compression::None),
-            ChannelKind::Local(local) => match local.behind() {
-                // Layers see the metadata that the channel adds.
-                Some(layered) => {
-                    let target = Target::Channel(self.clone());
-                    return Begin { target, ..layered.channel.begin(method, codec) };
-                }
-                None => (Target::Channel(self.clone()), None, Compression::None),
-            },
-            ChannelKind::Remote(pool) => {
-                let compression = pool.compression(method.path);
-                match pool.ready() {
-                    Some(connection) => (Target::Connection(connection), pool.timeout(), compression),
-                    None => (Target::Channel(self.clone()), pool.timeout(), compression),
-                }
-            }
-        };
-        let mut metadata = self.metadata();
-        if let Some(trace) = context::trace() {
-            trace.add_to(&mut metadata);
-        }
         let mut begin = Begin {
-            target,
+            target: Target::Nowhere,
             method,
             codec,
-            compression,
-            timeout,
+            compression: Compression::None,
+            timeout: None,
             reply_bytes_max: usize::MAX,
-            metadata,
+            metadata: Metadata::new(),
             early_error: None,
             options: None,
         };
-        if let ChannelKind::Fleet(fleet) = &*self.0
-            && fleet.gives_keys()
-            && method.kind() == Kind::Unary
-            && !begin.is_idempotent()
-        {
-            begin.set_key(format!(
-                "{:016x}{:016x}",
-                switchboard_core::clock::random(),
-                switchboard_core::clock::random()
-            ));
+        begin.target = match self.0.prepare(&mut begin) {
+            Some(connection) => Target::Connection(connection),
+            None => Target::Channel(self.clone()),
+        };
+        if let Some(trace) = context::trace() {
+            trace.add_to(&mut begin.metadata);
         }
         begin
     }
 
     /// The target of a call that is sent now.
     fn target(&self) -> Target {
-        let ready = match &*self.0 {
-            ChannelKind::Remote(pool) => pool.ready(),
-            _ => None,
-        };
+        let ready = self.0.pool().and_then(pool::Pool::ready);
         ready.map_or_else(|| Target::Channel(self.clone()), Target::Connection)
     }
 }
 
 impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
-            #[cfg(feature = "http")]
-            ChannelKind::Http(http) => write!(f, "Channel({http})"),
-            ChannelKind::Combined(combined) => write!(f, "Channel({combined})"),
-            ChannelKind::Fleet(fleet) => write!(f, "Channel({fleet})"),
-            ChannelKind::Local(local) if local.behind().is_some() => {
-                write!(f, "{} behind layers", local.name())
-            }
-            ChannelKind::Local(local) => write!(f, "Channel(local {})", local.name()),
-            ChannelKind::Remote(pool) => write!(f, "Channel({pool})"),
-        }
+        f.write_str("Channel(")?;
+        self.0.write_target(f)?;
+        f.write_str(")")
     }
 }
 

@@ -15,6 +15,8 @@ pub mod codec;
 pub mod compression;
 #[doc(hidden)]
 pub mod context;
+#[doc(hidden)]
+pub mod erased;
 mod error;
 #[doc(hidden)]
 pub mod flags;

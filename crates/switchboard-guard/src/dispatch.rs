@@ -5,16 +5,11 @@
 //! building it in place saves the copy into the slot. Input and output of a slot pass through thread-locals
 //! (`CALL`, `REPLY`) within one poll, so no lock is needed.
 
-#[cfg(feature = "http")]
-mod thrift;
-
 use crate::guard::{Admission, Chain};
-use futures::BoxFuture;
 use std::{
     cell::Cell,
     convert::Infallible,
     future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -22,10 +17,10 @@ use std::{
 use switchboard_core::{
     Call, Reply, Result, Service,
     call::with_left,
-    layer::{self, End},
-    runtime,
+    erased::{Erased, ErasedService, catch, catching, handle},
+    layer::{BoxFuture, End},
 };
-use switchboard_wire::{ServiceInfo, Status};
+use switchboard_wire::ServiceInfo;
 
 /// Starts and polls the calls of one service on one connection.
 pub trait Dispatch: Send {
@@ -39,101 +34,73 @@ pub trait Dispatch: Send {
     fn shrink(&mut self);
 }
 
-/// A service with its type erased.
-pub trait ErasedService: Send + Sync {
-    fn info(&self) -> &'static ServiceInfo;
+/// A service with its type erased, whose calls pass guards and layers.
+pub trait GuardedService: ErasedService {
     /// Creates a dispatcher for a connection that this driver runs.
     fn dispatch(&self) -> Box<dyn Dispatch>;
-    /// Starts a call as a boxed future, for wires that bring their own tasks and for calls inside the
-    /// process.
-    fn call(&self, call: Call) -> BoxFuture<Result<Reply>>;
     /// Wraps the service with these guards and layers.
-    fn guarded(&self, chain: Option<Arc<Chain>>) -> Arc<dyn ErasedService>;
+    fn guarded(&self, chain: Option<Arc<Chain>>) -> Arc<dyn GuardedService>;
 }
 
 /// A service with the guards and layers that its calls pass first.
-pub struct Erased<S> {
-    service: Arc<S>,
+pub struct Guarded<S> {
+    erased: Erased<S>,
     chain: Option<Arc<Chain>>,
-    #[cfg(feature = "http")]
-    thrift: thrift::Schema,
 }
 
-impl<S> Erased<S> {
-    fn unguarded(&self) -> Erased<S> {
-        Erased {
-            service: self.service.clone(),
-            chain: None,
-            #[cfg(feature = "http")]
-            thrift: self.thrift.clone(),
-        }
+impl<S: Service> Guarded<S> {
+    /// Wraps a service without guards and layers.
+    pub fn new(service: S) -> Guarded<S> {
+        Guarded { erased: Erased::new(service), chain: None }
     }
 }
 
-impl<S: Service> Erased<S> {
-    pub fn new(service: S) -> Erased<S> {
-        Erased {
-            service: Arc::new(service),
-            chain: None,
-            #[cfg(feature = "http")]
-            thrift: thrift::Schema::default(),
-        }
+impl<S> Clone for Guarded<S> {
+    fn clone(&self) -> Guarded<S> {
+        Guarded { erased: self.erased.clone(), chain: self.chain.clone() }
     }
 }
 
-impl<S> Clone for Erased<S> {
-    fn clone(&self) -> Erased<S> {
-        Erased { chain: self.chain.clone(), ..self.unguarded() }
-    }
-}
-
-/// `BoxFuture` as in the `futures` crate, without the dependency.
-pub(crate) mod futures {
-    pub(crate) type BoxFuture<T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send>>;
-}
-
-impl<S: Service> ErasedService for Erased<S> {
+impl<S: Service> ErasedService for Guarded<S> {
     fn info(&self) -> &'static ServiceInfo {
-        self.service.info()
+        self.erased.info()
     }
 
+    fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply>> {
+        let service = self.clone();
+        catching(async move { respond(&service, call).await })
+    }
+}
+
+impl<S: Service> GuardedService for Guarded<S> {
     fn dispatch(&self) -> Box<dyn Dispatch> {
         // A reference count of this connection: cloning it for a slot touches no cache line of another core.
         let service = Arc::new(self.clone());
         Box::new(Slots { make: move || serve(service.clone()), slots: Vec::new(), free: Vec::new() })
     }
 
-    fn call(&self, call: Call) -> BoxFuture<Result<Reply>> {
-        let service = self.clone();
-        let mut future = Box::pin(async move { respond(&service, call).await });
-        Box::pin(poll_fn(move |cx| match catch(|| future.as_mut().poll(cx)) {
-            Ok(poll) => poll,
-            Err(status) => Poll::Ready(Err(status)),
-        }))
-    }
-
-    fn guarded(&self, chain: Option<Arc<Chain>>) -> Arc<dyn ErasedService> {
-        Arc::new(Erased { chain, ..self.unguarded() })
+    fn guarded(&self, chain: Option<Arc<Chain>>) -> Arc<dyn GuardedService> {
+        Arc::new(Guarded { erased: self.erased.clone(), chain })
     }
 }
 
 /// Passes a call through its guards and layers to its handler.
 #[inline]
-async fn respond<S: Service>(erased: &Erased<S>, mut call: Call) -> Result<Reply> {
+async fn respond<S: Service>(guarded: &Guarded<S>, mut call: Call) -> Result<Reply> {
     #[cfg(feature = "http")]
-    if thrift::is_of_messages(&call) && !erased.service.takes_thrift() {
-        return thrift::respond(erased, &erased.thrift, call).await;
+    if guarded.erased.is_transcoded(&call) {
+        return guarded.erased.transcoded(guarded, call).await;
     }
-    let Some(chain) = &erased.chain else {
+    let Some(chain) = &guarded.chain else {
         if call.cx().method().spawn {
-            return handle(&erased.service, call).await;
+            return handle(guarded.erased.service(), call).await;
         }
         // The common case of `handle`, repeated here because each nested future moves the reply once more.
         let number = call.cx_mut().keep_reply();
-        return erased.service.call(call).await.map_err(|status| with_left(status, number));
+        return guarded.erased.service().call(call).await.map_err(|status| with_left(status, number));
     };
     if chain.wants_report(call.cx()) {
-        return Box::pin(respond_with_report(erased, chain, call)).await;
+        return Box::pin(respond_with_report(guarded, chain, call)).await;
     }
     let permit = match chain.begin(&mut call) {
         Admission::Admitted(permit) => permit,
@@ -141,15 +108,15 @@ async fn respond<S: Service>(erased: &Erased<S>, mut call: Call) -> Result<Reply
         Admission::Queued(waiting) => waiting.await?,
     };
     if chain.has_layers() {
-        return chain.layered(call, erased, permit).await;
+        return chain.layered(call, guarded, permit).await;
     }
-    permit.end(handle(&erased.service, call).await)
+    permit.end(handle(guarded.erased.service(), call).await)
 }
 
 /// Like [`respond`], for a caller that requests a report on the limits.
 #[cold]
 async fn respond_with_report<S: Service>(
-    erased: &Erased<S>,
+    guarded: &Guarded<S>,
     chain: &Arc<Chain>,
     mut call: Call,
 ) -> Result<Reply> {
@@ -162,40 +129,20 @@ async fn respond_with_report<S: Service>(
     report.decided(chain, call.cx(), &admitted);
     let result = match admitted {
         // This path is rare, so it always uses the future of the layers.
-        Ok(permit) => chain.layered(call, erased, permit).await,
+        Ok(permit) => chain.layered(call, guarded, permit).await,
         Err(status) => Err(status),
     };
     report.add_to(result)
 }
 
-impl<S: Service> End for Erased<S> {
-    fn call(&self, call: Call) -> layer::BoxFuture<'_, Result<Reply>> {
-        Box::pin(handle(&self.service, call))
+impl<S: Service> End for Guarded<S> {
+    fn call(&self, call: Call) -> BoxFuture<'_, Result<Reply>> {
+        Box::pin(handle(self.erased.service(), call))
     }
 
     fn shared(&self) -> Arc<dyn End> {
         Arc::new(self.clone())
     }
-}
-
-#[inline]
-async fn handle<S: Service>(service: &Arc<S>, mut call: Call) -> Result<Reply> {
-    if call.cx().method().spawn {
-        let service = service.clone();
-        return runtime::spawn_cpu(async move {
-            let number = call.cx_mut().keep_reply();
-            service.call(call).await.map_err(|status| with_left(status, number))
-        })
-        .await;
-    }
-    let number = call.cx_mut().keep_reply();
-    service.call(call).await.map_err(|status| with_left(status, number))
-}
-
-/// Turns a panic into an error: it ends the call, not the connection, and its text is not sent to the peer.
-#[inline]
-fn catch<T>(poll: impl FnOnce() -> T) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(poll)).map_err(|_| Status::internal("handler panicked"))
 }
 
 thread_local! {
@@ -206,7 +153,7 @@ thread_local! {
 }
 
 /// Runs one slot, which serves calls one after the other. The reference count belongs to one connection.
-async fn serve<S: Service>(service: Arc<Erased<S>>) -> Infallible {
+async fn serve<S: Service>(service: Arc<Guarded<S>>) -> Infallible {
     loop {
         let call = poll_fn(|_| CALL.take().map_or(Poll::Pending, Poll::Ready)).await;
         let reply = respond(&service, call).await;

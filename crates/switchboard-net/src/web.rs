@@ -11,6 +11,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::{HeaderMap, Request, StatusCode, body::Incoming, client::conn::http1, header::HOST};
 use hyper_util::rt::TokioIo;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use std::{fmt::Display, path::Path, time::Duration};
 use switchboard_core::Result;
 use switchboard_wire::{Code, Origin, Retry, Status};
@@ -326,37 +327,22 @@ fn dialling(secure: bool, _ca: Option<&Path>) -> Result<Dialling> {
     }
 }
 
+/// Bytes that [`encode`] escapes: all but the unreserved characters of RFC 3986.
+const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// Percent-encodes text for a query or path: letters, digits and `- . _ ~` stay, other bytes become `%XX`.
 pub fn encode(text: &str) -> String {
-    use std::fmt::Write as _;
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
+    utf8_percent_encode(text, &ESCAPED).to_string()
 }
 
 /// Decodes `%XX`; invalid sequences stay, and invalid UTF-8 becomes the replacement character.
 pub fn decode(text: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let Some((first, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|hex| u8::from_str_radix(str::from_utf8(hex).ok()?, 16).ok());
-        match hex {
-            Some(byte) if *first == b'%' => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+/// Decodes a name or value of a query as HTML forms and Go write it: [`decode`], and `+` is a space.
+pub fn decode_query(text: &str) -> String {
+    decode(&text.replace('+', " "))
 }
 
 #[cfg(test)]
@@ -386,7 +372,15 @@ mod tests {
             let error = Site::new("site", url, None).unwrap_err();
             assert!(error.message().contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn escapes_are_those_of_urls() {
+        assert_eq!(encode("aZ0-._~ b/%*\u{e4}\n"), "aZ0-._~%20b%2F%25%2A%C3%A4%0A");
         assert_eq!(decode(&encode("a b/%\u{e4}")), "a b/%\u{e4}");
+        assert_eq!(decode("%41+%c3%a4%zz%4%+1%"), "A+\u{e4}%zz%4%+1%");
+        assert_eq!(decode("%ff%25%"), "\u{fffd}%%");
+        assert_eq!(decode_query("a+b%2B%20%+1"), "a b+ % 1");
     }
 
     /// Starts a server that sends these bytes for every request and then closes.

@@ -39,7 +39,7 @@ use switchboard_core::{
     runtime,
 };
 use switchboard_guard::{
-    dispatch::{Erased, ErasedService},
+    dispatch::{Guarded, GuardedService},
     guard::{Guards, Unknown},
 };
 #[cfg(feature = "tls")]
@@ -58,9 +58,9 @@ use tokio::sync::watch;
 /// ```
 #[must_use = "a server does nothing until `serve` or `start`"]
 pub struct Server {
-    services: Vec<Arc<dyn ErasedService>>,
+    services: Vec<Arc<dyn GuardedService>>,
     /// Service for undeclared methods: of these services, or of all services if the list is empty.
-    fallback: Option<(Arc<dyn ErasedService>, Vec<String>)>,
+    fallback: Option<(Arc<dyn GuardedService>, Vec<String>)>,
     listeners: Vec<Listening>,
     limits: Limits,
     method_limits: Vec<(String, u32)>,
@@ -152,7 +152,7 @@ impl Server {
     /// Adds a service, usually a generated `…Server`.
     #[expect(clippy::should_implement_trait, reason = "a server is not a sum")]
     pub fn add(mut self, service: impl Service) -> Server {
-        self.services.push(Arc::new(Erased::new(service)));
+        self.services.push(Arc::new(Guarded::new(service)));
         self
     }
 
@@ -170,7 +170,7 @@ impl Server {
         services: impl IntoIterator<Item = impl Into<String>>,
     ) -> Server {
         let services = services.into_iter().map(Into::into).collect();
-        self.fallback = Some((Arc::new(Erased::new(service)), services));
+        self.fallback = Some((Arc::new(Guarded::new(service)), services));
         self
     }
 
@@ -468,7 +468,7 @@ impl Server {
         let others = self.fallback.map(|(service, _)| service);
         let unknown = table
             .guards_unknown()
-            .then(|| Arc::new(Erased::new(Unknown::new(&table, &guarding))) as Arc<dyn ErasedService>);
+            .then(|| Arc::new(Guarded::new(Unknown::new(&table, &guarding))) as Arc<dyn GuardedService>);
         let services = self.services.into_iter().chain(others).chain(unknown).enumerate();
         let services = services.map(|(at, service)| service.guarded(guarding.chain(at))).collect();
         let memory = Arc::new(MemoryBudget::new(live.memory_bytes_max.clone(), table.slots()));

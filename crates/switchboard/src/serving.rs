@@ -23,7 +23,7 @@ use switchboard_core::{
     memory::MemoryBudget,
     metrics::{ConnectionCounters, ConnectionProtocol, Metrics, Moment},
 };
-use switchboard_guard::{dispatch::ErasedService, guard::Guarding};
+use switchboard_guard::{dispatch::GuardedService, guard::Guarding};
 #[cfg(feature = "tls")]
 use switchboard_net::net::tls::Acceptor;
 use switchboard_net::{connection::Wakes, net::Address};
@@ -66,7 +66,7 @@ pub(crate) struct ServerState {
     /// Set if connections count their traffic for Channelz.
     pub(crate) counts_sockets: bool,
     pub(crate) table: Arc<MethodTable>,
-    pub(crate) services: Vec<Arc<dyn ErasedService>>,
+    pub(crate) services: Vec<Arc<dyn GuardedService>>,
     pub(crate) guarding: Guarding,
     pub(crate) limits: Limits,
     pub(crate) compression: Serving,

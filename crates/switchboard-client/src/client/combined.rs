@@ -12,86 +12,31 @@ pub use parallel::{Parallel, Part};
 pub use partitioned::Partitioned;
 pub use selective::Selective;
 
-use super::{Begin, CallOptions, Channel, ChannelKind, calls::RawResponse, streaming::StartedStream, unary};
+use super::{Begin, CallOptions, Channel};
 use bytes::Bytes;
-use std::{fmt, sync::Arc, time::Instant};
-use switchboard_core::{Result, queue::Queue};
+use std::time::Instant;
+use switchboard_core::Result;
 use switchboard_wire::{Codec, Status};
 
-/// A combination of channels.
-pub(super) enum Combined {
-    Parallel(Parallel),
-    Partitioned(Partitioned),
-    Selective(Selective),
+/// # Errors
+/// `InvalidArgument` for a combination without channels.
+fn check(channels: &[Channel]) -> Result<()> {
+    match channels {
+        [] => Err(Status::invalid_argument("a combination of channels needs at least one channel")),
+        _ => Ok(()),
+    }
 }
 
-impl Combined {
-    /// # Errors
-    /// `InvalidArgument` for a combination without channels.
-    fn into_channel(self) -> Result<Channel> {
-        if self.channels().is_empty() {
-            return Err(Status::invalid_argument("a combination of channels needs at least one channel"));
-        }
-        Ok(Channel(Arc::new(ChannelKind::Combined(self))))
-    }
+/// The codec that all channels support: where they differ, that of a channel that does not support `preferred`.
+fn codec(channels: &[Channel], preferred: Codec) -> Codec {
+    let mut codecs = channels.iter().map(|channel| channel.codec(preferred));
+    codecs.find(|codec| *codec != preferred).unwrap_or(preferred)
+}
 
-    pub(super) fn channels(&self) -> &[Channel] {
-        match self {
-            Combined::Parallel(parallel) => &parallel.channels,
-            Combined::Partitioned(partitioned) => &partitioned.channels,
-            Combined::Selective(selective) => &selective.channels,
-        }
-    }
-
-    /// The codec that all channels support: where they differ, that of a channel that does not support `preferred`.
-    pub(super) fn codec(&self, preferred: Codec) -> Codec {
-        let codecs = self.channels().iter().map(|channel| channel.codec(preferred));
-        codecs.into_iter().find(|codec| *codec != preferred).unwrap_or(preferred)
-    }
-
-    pub(super) async fn unary(&self, begin: Begin, request: Bytes) -> Result<RawResponse> {
-        match self {
-            Combined::Parallel(parallel) => parallel.unary(&begin, &request).await,
-            Combined::Partitioned(partitioned) => {
-                let channel = partitioned.of(&begin, &request)?;
-                unary::run(begin.part(channel, begin.deadline(switchboard_core::clock::now())), request).await
-            }
-            Combined::Selective(selective) => selective.unary(&begin, &request).await,
-        }
-    }
-
-    pub(super) async fn oneway(&self, begin: Begin, request: Bytes) -> Result<()> {
-        match self {
-            Combined::Parallel(parallel) => parallel.oneway(&begin, &request).await,
-            Combined::Partitioned(partitioned) => {
-                let channel = partitioned.of(&begin, &request)?;
-                begin.part(channel, begin.deadline(switchboard_core::clock::now())).oneway(request).await
-            }
-            Combined::Selective(selective) => selective.oneway(&begin, &request).await,
-        }
-    }
-
-    pub(super) async fn stream(
-        &self,
-        begin: Begin,
-        message: Option<Bytes>,
-        outbound: Option<Arc<Queue>>,
-    ) -> Result<StartedStream> {
-        match self {
-            Combined::Parallel(_) => {
-                let text =
-                    "parallel channels do not support streams: use calls with one request and one reply";
-                Err(Status::unimplemented(text))
-            }
-            Combined::Partitioned(partitioned) => {
-                let channel = partitioned.of(&begin, message.as_deref().unwrap_or_default())?;
-                begin
-                    .part(channel, begin.deadline(switchboard_core::clock::now()))
-                    .stream(message, outbound)
-                    .await
-            }
-            Combined::Selective(selective) => selective.stream(&begin, message, outbound).await,
-        }
+#[cfg(feature = "auth")]
+fn add_hosts(channels: &[Channel], hosts: &mut Vec<String>) {
+    for channel in channels {
+        channel.0.add_hosts(hosts);
     }
 }
 
@@ -127,16 +72,5 @@ impl Begin {
 
     async fn oneway(self, request: Bytes) -> Result<()> {
         super::OnewayCall::new(self, Ok(request)).await
-    }
-}
-
-impl fmt::Display for Combined {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self {
-            Combined::Parallel(_) => "parallel",
-            Combined::Partitioned(_) => "partitioned",
-            Combined::Selective(_) => "selective",
-        };
-        f.debug_tuple(kind).field(&self.channels()).finish()
     }
 }

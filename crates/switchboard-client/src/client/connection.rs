@@ -10,6 +10,7 @@ mod ending;
 mod late_replies;
 mod numbers;
 #[cfg(test)]
+#[cfg(feature = "wires")]
 mod outbox_limit;
 mod packed;
 mod task;
@@ -19,8 +20,9 @@ pub(super) use ending::ConnectionEnd;
 pub(super) use task::Task;
 
 use super::{
-    Channel, ChannelKind, ClientMethod,
+    Channel, ClientMethod,
     calls::{ABANDONED_MAX, Calls, RawResponse, State, Stream},
+    kind::ChannelKind,
     options::Options,
 };
 use bytes::{Bytes, BytesMut};
@@ -74,7 +76,7 @@ pub(super) struct Connection {
     usable: AtomicBool,
     /// Wakes calls that wait for space in the outbox; see [`room`](Self::room).
     room: Notify,
-    owner: Weak<ChannelKind>,
+    owner: Weak<dyn ChannelKind>,
     /// Minimum size of a message that is compressed.
     compression_bytes_min: u32,
     /// Maximum size of a message that is accepted.
@@ -139,7 +141,7 @@ impl Connection {
         io: Box<dyn Io>,
         peer: String,
         options: &Options,
-        owner: Weak<ChannelKind>,
+        owner: Weak<dyn ChannelKind>,
     ) -> (Arc<Connection>, Task) {
         let (limits, keepalive) = (options.limits.wire(), options.keepalive);
         let mut wire = match &options.wire_config {

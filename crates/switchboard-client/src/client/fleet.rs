@@ -14,6 +14,7 @@
 mod budget;
 mod builder;
 mod calls;
+mod channel;
 mod clock;
 mod ejection;
 mod explain;
@@ -28,7 +29,7 @@ mod streams;
 mod working;
 
 pub(super) use budget::Budget;
-pub(super) use calls::{First, unary};
+pub(super) use calls::resume;
 pub(super) use explain::AttemptLog;
 pub use explain::{Attempt, Candidate, Explained, Explanation};
 pub(super) use link::EndpointPermit;
@@ -37,26 +38,24 @@ pub(super) use policy::Policy;
 pub(super) use retry_state::{may_repeat, with_text};
 pub use spread::Receipt;
 pub use stats::EndpointStats;
-pub(super) use streams::{oneway, stream};
 
-use super::{Begin, Channel, ChannelBuilder, ChannelKind, RequiredCallShape, connection::Connection};
+use super::{Begin, ChannelBuilder};
 use ejection::Ejection;
 use hedging::Latencies;
 use members::Set;
 use std::{
-    fmt,
     sync::{
         Arc, PoisonError, RwLock, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
-use switchboard_core::{Compression, Result};
+use switchboard_core::Result;
 use switchboard_discovery::{
     balance::{Balance, Demand, Pick, State},
     discover::{Instance, Watch},
 };
-use switchboard_wire::{Codec, Status};
+use switchboard_wire::Status;
 use tokio::{sync::Notify, task::AbortHandle};
 
 /// The members of a channel, and the dispatch of calls to them.
@@ -93,18 +92,6 @@ struct Source {
     responded: AtomicBool,
 }
 
-/// Result of the selection for a call, without waiting.
-pub(super) enum Selection {
-    /// A permit and a connection that is ready.
-    Ready(EndpointPermit, Arc<Connection>),
-    /// A permit; connecting takes a while.
-    Chosen(EndpointPermit),
-    /// No endpoint is connected.
-    NoEndpoint,
-    /// The call must not be sent.
-    Rejected(Status),
-}
-
 impl Fleet {
     /// Creates a fleet of these instances.
     ///
@@ -128,78 +115,8 @@ impl Fleet {
         Ok(Fleet { shared, following: Some(following.abort_handle()) })
     }
 
-    /// Metadata that every call has.
-    pub(super) fn metadata(&self) -> switchboard_wire::Metadata {
-        self.shared.base.options().metadata.0.clone()
-    }
-
-    pub(super) fn timeout(&self) -> Option<Duration> {
-        self.shared.base.options().timeout
-    }
-
-    /// Returns true when calls without a key get a random one.
-    #[inline]
-    pub(super) fn gives_keys(&self) -> bool {
-        self.shared.policy.gives_keys
-    }
-
-    /// Compression of calls of this method.
-    #[inline]
-    pub(super) fn compression(&self, method: &str) -> Compression {
-        self.shared.base.options().compression.of(method)
-    }
-
-    #[cfg(feature = "auth")]
-    /// Adds the hosts of its members.
-    pub(super) fn add_hosts(&self, hosts: &mut Vec<String>) {
-        let set = self.shared.set().clone();
-        for member in &set.members {
-            member.link.channel.add_hosts(hosts);
-        }
-    }
-
-    pub(super) fn required_shape(&self) -> RequiredCallShape {
-        self.shared.base.options().required_shape()
-    }
-
-    pub(super) fn codec(&self, preferred: Codec) -> Codec {
-        let shared = &self.shared;
-        let codec = shared.base.options().codec(preferred);
-        if !shared.has_foreign.load(Ordering::Relaxed) {
-            return codec;
-        }
-        shared.set().foreign.as_ref().map_or(codec, |member| member.link.channel.codec(codec))
-    }
-
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
-    }
-
-    #[cfg(any(test, feature = "simulation"))]
-    pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
-        self.shared.set().members.iter().flat_map(|member| member.link.channel.left()).collect()
-    }
-
-    /// Connects to all members and waits for the first.
-    pub(super) async fn connect(&self) -> Result<()> {
-        // Each attempt ends with the connect timeout, so this wait ends with the last of the first attempts.
-        self.shared.wait_connected(None).await
-    }
-
-    /// Selects an endpoint for a call that is sent now.
-    #[inline]
-    pub(super) fn find(&self, begin: &Begin, request: &[u8]) -> Selection {
-        if let Err(status) = self.shared.check_min_working(begin.method.path) {
-            return Selection::Rejected(status);
-        }
-        let Some(permit) = self.shared.choose(begin, request, &[]) else { return Selection::NoEndpoint };
-        if !self.shared.policy.hedges()
-            && let ChannelKind::Remote(pool) = &*permit.member().link.channel.0
-            && let Some(connection) = pool.ready()
-        {
-            return Selection::Ready(permit, connection);
-        }
-        Selection::Chosen(permit)
     }
 }
 
@@ -409,43 +326,10 @@ impl Shared {
     }
 }
 
-impl fmt::Display for Fleet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let set = self.shared.set().clone();
-        for (at, endpoint) in set.endpoints.iter().enumerate() {
-            write!(f, "{}{}", if at == 0 { "" } else { "," }, endpoint.address())?;
-        }
-        Ok(())
-    }
-}
-
-impl Channel {
-    /// Opens a connection, if there is none.
-    async fn open(&self) -> Result<()> {
-        match &*self.0 {
-            #[cfg(feature = "http")]
-            ChannelKind::Http(http) => http.connect().await,
-            ChannelKind::Fleet(fleet) => Box::pin(fleet.connect()).await,
-            // These consist of channels that connect on their own.
-            ChannelKind::Combined(_) | ChannelKind::Local(_) => Ok(()),
-            ChannelKind::Remote(pool) => pool.connect().await,
-        }
-    }
-
-    /// Returns true when a call could be sent now.
-    fn is_ready(&self) -> bool {
-        match &*self.0 {
-            #[cfg(feature = "http")]
-            ChannelKind::Http(http) => http.is_ready(),
-            ChannelKind::Combined(_) | ChannelKind::Fleet(_) | ChannelKind::Local(_) => true,
-            ChannelKind::Remote(pool) => pool.ready().is_some(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Channel;
 
     /// Simulates `follow` on another thread while the fleet is dropped: it has created a set and not yet installed it.
     #[tokio::test]

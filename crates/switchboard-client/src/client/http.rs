@@ -38,7 +38,15 @@ mod upload;
 
 pub(super) use settings::{Dialect, Settings};
 
-use super::{Begin, ChannelKind, RequiredCallShape, calls, options::Options, pool::Pool};
+use super::{
+    Begin, RequiredCallShape,
+    calls::RawResponse,
+    connection::Connection,
+    kind::ChannelKind,
+    options::Options,
+    pool::Pool,
+    streaming::{STREAM_BYTES_AHEAD, StartedStream},
+};
 use bytes::Bytes;
 use head::OutgoingRequest;
 use link::{InFlight, Link};
@@ -51,7 +59,7 @@ use std::{
     time::{Duration, Instant},
 };
 use streaming::{Queues, StreamCall};
-use switchboard_core::{Result, queue::Queue};
+use switchboard_core::{Result, compression::Packing, layer::BoxFuture, queue::Queue};
 use switchboard_net::net::{Address, Carries};
 use switchboard_wire::{Code, Codec, Origin, Retry, Status};
 use texts::Texts;
@@ -71,7 +79,7 @@ impl Http {
         addresses: Vec<Address>,
         dialect: Dialect,
         options: Options,
-        owner: Weak<ChannelKind>,
+        owner: Weak<dyn ChannelKind>,
     ) -> Http {
         let terms = options.http.terms(dialect, &options.limits);
         let over_websocket = options.dialling.carries == Carries::JsonRpc;
@@ -80,59 +88,8 @@ impl Http {
         Http { pool: Pool::new(addresses, options, owner), texts, terms }
     }
 
-    /// Opens the first connection.
-    pub(super) async fn connect(&self) -> Result<()> {
-        match &self.texts {
-            Some(texts) => texts.connect().await,
-            None => self.pool.connect().await,
-        }
-    }
-
-    /// Resources held for calls.
-    #[cfg(any(test, feature = "simulation"))]
-    pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
-        self.pool.usable().map(|link| ("calls", link.in_flight())).collect()
-    }
-
-    /// Returns true when a call could be sent now.
-    pub(super) fn is_ready(&self) -> bool {
-        match &self.texts {
-            Some(texts) => texts.ready().is_some(),
-            None => self.pool.ready().is_some(),
-        }
-    }
-
-    /// Metadata that every call has.
-    #[inline]
-    pub(super) fn metadata(&self) -> switchboard_wire::Metadata {
-        self.pool.metadata()
-    }
-
-    pub(super) fn timeout(&self) -> Option<Duration> {
-        self.pool.timeout()
-    }
-
-    /// Compression of calls of this method.
-    pub(super) fn compression(&self, method: &str) -> switchboard_core::Compression {
-        self.pool.compression(method)
-    }
-
-    #[cfg(feature = "auth")]
-    pub(super) fn add_hosts(&self, hosts: &mut Vec<String>) {
-        self.pool.add_hosts(hosts);
-    }
-
-    pub(super) fn required_shape(&self) -> RequiredCallShape {
-        self.pool.options().required_shape()
-    }
-
-    /// The codec that calls use where generated code prefers `preferred`.
-    pub(super) fn codec(&self, preferred: Codec) -> Codec {
-        self.pool.options().http.codec(preferred)
-    }
-
     /// Sends a unary call and waits for its reply; dropping the future cancels the call.
-    pub(super) async fn unary(&self, begin: &Begin, message: &Bytes) -> Result<calls::RawResponse> {
+    async fn send(&self, begin: &Begin, message: &Bytes) -> Result<RawResponse> {
         if let Some(texts) = &self.texts {
             return Box::pin(texts::unary(texts, begin, message)).await;
         }
@@ -162,7 +119,7 @@ impl Http {
     }
 
     /// Sends a call with streams; requests are taken from `outbound`, replies are pushed into `inbound`.
-    pub(super) async fn stream(
+    async fn send_stream(
         &self,
         begin: &Begin,
         message: Option<Bytes>,
@@ -228,6 +185,74 @@ impl Http {
     }
 }
 
+impl ChannelKind for Http {
+    fn write_target(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.pool, f)
+    }
+
+    #[inline]
+    fn prepare(&self, begin: &mut Begin) -> Option<Arc<Connection>> {
+        begin.metadata = self.pool.metadata();
+        begin.timeout = self.pool.timeout();
+        begin.compression = self.pool.compression(begin.method.path);
+        None
+    }
+
+    fn unary(self: Arc<Self>, begin: Begin, request: Bytes) -> BoxFuture<'static, Result<RawResponse>> {
+        Box::pin(async move { self.send(&begin, &request).await })
+    }
+
+    fn oneway(self: Arc<Self>, mut begin: Begin, request: Bytes) -> BoxFuture<'static, Result<()>> {
+        begin.options().oneway = true;
+        Box::pin(async move { self.send(&begin, &request).await.map(drop) })
+    }
+
+    fn stream(
+        self: Arc<Self>,
+        begin: Begin,
+        message: Option<Bytes>,
+        outbound: Option<Arc<Queue>>,
+    ) -> BoxFuture<'static, Result<StartedStream>> {
+        Box::pin(async move {
+            let inbound = Arc::new(Queue::new(STREAM_BYTES_AHEAD));
+            self.send_stream(&begin, message, outbound, &inbound).await?;
+            Ok(StartedStream { inbound, packing: Packing::OFF, follow: None })
+        })
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<()>> {
+        match &self.texts {
+            Some(texts) => Box::pin(texts.connect()),
+            None => Box::pin(self.pool.connect()),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        match &self.texts {
+            Some(texts) => texts.ready().is_some(),
+            None => self.pool.ready().is_some(),
+        }
+    }
+
+    fn codec(&self, preferred: Codec) -> Codec {
+        self.pool.options().http.codec(preferred)
+    }
+
+    fn required_shape(&self) -> RequiredCallShape {
+        self.pool.options().required_shape()
+    }
+
+    #[cfg(feature = "auth")]
+    fn add_hosts(&self, hosts: &mut Vec<String>) {
+        self.pool.add_hosts(hosts);
+    }
+
+    #[cfg(any(test, feature = "simulation"))]
+    fn left(&self) -> Vec<(&'static str, usize)> {
+        self.pool.usable().map(|link| ("calls", link.in_flight())).collect()
+    }
+}
+
 fn time_left(deadline: Option<Instant>) -> Option<Duration> {
     deadline.map(|deadline| deadline.saturating_duration_since(switchboard_core::clock::now()))
 }
@@ -279,12 +304,6 @@ async fn within<T>(
     }
 }
 
-impl fmt::Display for Http {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.pool.fmt(f)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,7 +320,7 @@ mod tests {
             Vec::new(),
             Dialect::Grpc,
             crate::client::options::ChannelBuilder::new("").into_options(),
-            Weak::new(),
+            Weak::<Http>::new(),
         );
         let begin = Begin {
             target: Target::Nowhere,
@@ -315,7 +334,7 @@ mod tests {
             options: None,
         };
         // The future is moved into its box with every call: rare state is in boxes of its own.
-        let bytes = size_of_val(&http.unary(&begin, &Bytes::new()));
+        let bytes = size_of_val(&http.send(&begin, &Bytes::new()));
         assert!(bytes <= 2048, "{bytes}");
     }
 }

@@ -1,34 +1,45 @@
 //! Layers around the calls of a channel: like the layers around the handlers of a server, on the client side.
 
 use super::{
-    Begin, BidiCall, CallOptions, Channel, ChannelKind, ClientMethod, ClientStreamCall, OnewayCall,
-    ServerStreamCall, unary,
+    Begin, BidiCall, CallOptions, Channel, ClientMethod, ClientStreamCall, EndpointStats, Explanation,
+    OnewayCall, ServerStreamCall,
+    calls::RawResponse,
+    connection::Connection,
+    direct::{self, Direct, Prepared, Running},
+    kind::ChannelKind,
+    streaming::StartedStream,
+    unary,
 };
 use bytes::Bytes;
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 use switchboard_core::{
-    Call, Compression, Cx, Layer, Next, Receiver, Reply, Result, Sender,
-    call::{ReplyBody, ReplyParts},
+    Call, Compression, Cx, Extensions, Layer, Next, Receiver, Reply, Result, Sender,
+    call::{ReplyBody, ReplyParts, RequestBody},
     context,
     layer::{BoxFuture, End},
+    queue::Queue,
     stream::stream_reply,
     trace::{TRACEPARENT, TRACESTATE},
 };
 use switchboard_wire::{Codec, Kind, Metadata, Status};
 
-/// A channel and the layers around its calls.
+/// A channel and the layers around its calls, the first of them outermost.
 pub(super) struct Layered {
-    pub(super) channel: Channel,
-    pub(super) layers: Vec<Arc<dyn Layer>>,
+    channel: Channel,
+    layers: Vec<Arc<dyn Layer>>,
+    direct: Direct,
 }
 
 impl Layered {
+    /// Only the channel itself limits the size of messages.
+    fn new(channel: Channel, layers: Vec<Arc<dyn Layer>>, extensions: Option<Arc<Extensions>>) -> Layered {
+        let direct = Direct::new(format!("{channel:?}"), extensions, usize::MAX);
+        Layered { channel, layers, direct }
+    }
+
     /// Passes a call through the layers to the channel.
-    pub(super) fn call(
-        self: &Arc<Self>,
-        call: Call,
-        begin: &Begin,
-    ) -> Pin<Box<dyn Future<Output = Result<Reply>> + Send>> {
+    fn start(self: &Arc<Self>, begin: &mut Begin, body: RequestBody) -> Result<Running> {
+        let Prepared { call, scope, .. } = self.direct.prepare(begin, body, begin.method.service)?;
         let channel_end = ChannelEnd {
             channel: self.channel.clone(),
             method: begin.method,
@@ -38,7 +49,158 @@ impl Layered {
             options: begin.options.as_deref().cloned(),
         };
         let layered = self.clone();
-        Box::pin(async move { Next::new(&layered.layers, &channel_end).call(call).await })
+        Ok(scope.run(Box::pin(async move { Next::new(&layered.layers, &channel_end).call(call).await })))
+    }
+}
+
+impl ChannelKind for Layered {
+    fn write_target(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.channel.0.write_target(f)?;
+        f.write_str(" behind layers")
+    }
+
+    /// Layers see the metadata that the channel adds.
+    fn prepare(&self, begin: &mut Begin) -> Option<Arc<Connection>> {
+        self.channel.0.prepare(begin);
+        None
+    }
+
+    fn unary(self: Arc<Self>, mut begin: Begin, request: Bytes) -> BoxFuture<'static, Result<RawResponse>> {
+        let running = self.start(&mut begin, RequestBody::One(request));
+        Box::pin(async move { running?.response().await })
+    }
+
+    fn oneway(self: Arc<Self>, mut begin: Begin, request: Bytes) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            begin.options().oneway = true;
+            let running = self.start(&mut begin, RequestBody::One(request))?;
+            running.reply().await.map(drop)
+        })
+    }
+
+    fn stream(
+        self: Arc<Self>,
+        mut begin: Begin,
+        message: Option<Bytes>,
+        outbound: Option<Arc<Queue>>,
+    ) -> BoxFuture<'static, Result<StartedStream>> {
+        Box::pin(async move {
+            let running = self.start(&mut begin, direct::requests(message, outbound))?;
+            running.stream(begin.method.kind()).await
+        })
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<()>> {
+        self.channel.0.connect()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.channel.0.is_ready()
+    }
+
+    fn codec(&self, preferred: Codec) -> Codec {
+        self.channel.codec(preferred)
+    }
+
+    fn required_shape(&self) -> RequiredCallShape {
+        self.channel.required_shape()
+    }
+
+    fn endpoints(&self) -> Vec<EndpointStats> {
+        self.channel.endpoints()
+    }
+
+    fn explain(&self, explanation: &mut Explanation, key: Option<&[u8]>) {
+        self.channel.0.explain(explanation, key);
+    }
+
+    /// The options of the call, with its log, reach the channel.
+    fn logs_attempts(&self) -> bool {
+        self.channel.0.logs_attempts()
+    }
+
+    #[cfg(feature = "auth")]
+    fn add_hosts(&self, hosts: &mut Vec<String>) {
+        self.channel.0.add_hosts(hosts);
+    }
+
+    #[cfg(any(test, feature = "simulation"))]
+    fn left(&self) -> Vec<(&'static str, usize)> {
+        self.channel.left()
+    }
+
+    fn layered(&self) -> Option<&Layered> {
+        Some(self)
+    }
+}
+
+impl Channel {
+    /// Returns this channel with a [layer](Layer) around its calls, of every kind. The layer added first is outermost,
+    /// as on servers; earlier clones of the channel stay without it.
+    ///
+    /// A layer sees the call with the metadata that the channel adds, before an endpoint is selected. It may change or
+    /// reject the call, reply to it, or [try it again](switchboard_core::Call::again). The timeout of the call
+    /// includes the time
+    /// in its layers. Each call costs some further allocations.
+    ///
+    /// ```
+    /// use switchboard::{Channel, layer};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> switchboard::Result<()> {
+    /// let named = layer::from_fn("tenant", |mut call, next| {
+    ///     Box::pin(async move {
+    ///         call.cx_mut().metadata_mut().insert("tenant", "acme")?;
+    ///         next.call(call).await
+    ///     })
+    /// });
+    /// let channel = Channel::builder("tcp://127.0.0.1:8080").lazy()?.layer(named);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn layer(&self, layer: impl Layer) -> Channel {
+        let (channel, mut layers, extensions) = self.layered_parts();
+        layers.push(Arc::new(layer));
+        Channel(Arc::new(Layered::new(channel, layers, extensions)))
+    }
+
+    /// Returns this channel with a value that all its [layers](Self::layer) find in the
+    /// [extensions](switchboard_core::Cx::extensions) of their calls, those that are added later as well. A value of
+    /// the same type replaces the earlier one; earlier clones of the channel stay without it.
+    ///
+    /// ```
+    /// use switchboard::{Channel, Status, layer};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> switchboard::Result<()> {
+    ///
+    /// struct Tenant(&'static str);
+    ///
+    /// let named = layer::from_fn("tenant", |mut call, next| {
+    ///     Box::pin(async move {
+    ///         let tenant = call.cx().extensions().get::<Tenant>().map_or("public", |tenant| tenant.0);
+    ///         call.cx_mut().metadata_mut().insert("tenant", tenant)?;
+    ///         next.call(call).await
+    ///     })
+    /// });
+    /// let channel = Channel::builder("tcp://127.0.0.1:8080").lazy()?.layer(named);
+    /// let acme = channel.extension(Tenant("acme"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn extension<T: Send + Sync + 'static>(&self, value: T) -> Channel {
+        let (channel, layers, shared) = self.layered_parts();
+        let mut extensions = Extensions::with_shared(shared);
+        extensions.insert(value);
+        Channel(Arc::new(Layered::new(channel, layers, Some(Arc::new(extensions)))))
+    }
+
+    /// The channel behind the layers, the layers, and the values that they share.
+    fn layered_parts(&self) -> (Channel, Vec<Arc<dyn Layer>>, Option<Arc<Extensions>>) {
+        match self.0.layered() {
+            Some(layered) => (layered.channel.clone(), layered.layers.clone(), layered.direct.extensions()),
+            None => (self.clone(), Vec::new(), None),
+        }
     }
 }
 
@@ -78,51 +240,22 @@ impl Channel {
         channel_end.send(call, ahead).await
     }
 
-    #[cfg(feature = "auth")]
     /// The hosts that its servers may name for second connections: their own, and those set with
     /// [`file_hosts`](super::ChannelBuilder::file_hosts).
+    #[cfg(feature = "auth")]
     #[doc(hidden)]
     pub fn hosts(&self) -> Vec<String> {
         let mut hosts = Vec::new();
-        self.add_hosts(&mut hosts);
+        self.0.add_hosts(&mut hosts);
         hosts.sort();
         hosts.dedup();
         hosts
     }
 
-    #[cfg(feature = "auth")]
-    pub(super) fn add_hosts(&self, hosts: &mut Vec<String>) {
-        match &*self.0 {
-            ChannelKind::Combined(combined) => {
-                for channel in combined.channels() {
-                    channel.add_hosts(hosts);
-                }
-            }
-            #[cfg(feature = "http")]
-            ChannelKind::Http(http) => http.add_hosts(hosts),
-            ChannelKind::Fleet(fleet) => fleet.add_hosts(hosts),
-            ChannelKind::Local(local) => match local.behind() {
-                Some(layered) => layered.channel.add_hosts(hosts),
-                // A service in this process listens on this machine.
-                None => hosts.push("localhost".to_owned()),
-            },
-            ChannelKind::Remote(pool) => pool.add_hosts(hosts),
-        }
-    }
-
     /// Properties that must be known of a call through this channel.
     #[doc(hidden)]
     pub fn required_shape(&self) -> RequiredCallShape {
-        match &*self.0 {
-            ChannelKind::Combined(_) => RequiredCallShape::Kind,
-            #[cfg(feature = "http")]
-            ChannelKind::Http(http) => http.required_shape(),
-            ChannelKind::Fleet(fleet) => fleet.required_shape(),
-            ChannelKind::Local(local) => {
-                local.behind().map_or(RequiredCallShape::Kind, |layered| layered.channel.required_shape())
-            }
-            ChannelKind::Remote(pool) => pool.options().required_shape(),
-        }
+        self.0.required_shape()
     }
 }
 

@@ -3,7 +3,7 @@
 #[cfg(feature = "http")]
 use super::http::{Dialect, Http};
 use super::{
-    Channel, ChannelKind, ConnectionAborter, address_list,
+    Channel, ConnectionAborter, address_list,
     fleet::Policy,
     layered::RequiredCallShape,
     pool::Pool,
@@ -13,9 +13,11 @@ use super::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 #[cfg(feature = "tls")]
 use std::path::Path;
-#[cfg(feature = "http")]
-use std::sync::Weak;
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 use switchboard_core::{
     Compression, Limit, Limits, Pushes, Result, compression::Calling, limits::Source, near::nearest, runtime,
 };
@@ -349,7 +351,7 @@ impl ChannelBuilder {
     /// [`connect_timeout`](Self::connect_timeout) or the TLS handshake fails.
     pub async fn connect(self) -> Result<Channel> {
         let channel = self.lazy()?;
-        channel.connected().await?;
+        channel.0.connect().await?;
         Ok(channel)
     }
 
@@ -455,15 +457,12 @@ impl ChannelBuilder {
                 if over_websocket {
                     self.options.dialling.carries = Carries::JsonRpc;
                 }
-                let make = |owner: &Weak<ChannelKind>| {
-                    ChannelKind::Http(Http::new(addresses, dialect, self.options, owner.clone()))
-                };
+                let make = |owner: &Weak<Http>| Http::new(addresses, dialect, self.options, owner.clone());
                 return Ok(Channel(Arc::new_cyclic(make)));
             }
         }
-        Ok(Channel(Arc::new_cyclic(|owner| {
-            ChannelKind::Remote(Pool::new(addresses, self.options, owner.clone()))
-        })))
+        let make = |owner: &Weak<Pool>| Pool::new(addresses, self.options, owner.clone());
+        Ok(Channel(Arc::new_cyclic(make)))
     }
 
     /// Applies an option of fleets; returns false for other options.

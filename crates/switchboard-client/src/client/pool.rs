@@ -5,8 +5,8 @@
 //! once until the back-off has passed.
 
 use super::{
-    ChannelKind,
     connection::{Connection, ConnectionEnd, Task},
+    kind::ChannelKind,
     options::Options,
 };
 use std::{
@@ -31,7 +31,7 @@ pub(super) struct Pool<C: Link = Connection> {
     slots: Vec<Arc<ConnectionSlot<C>>>,
     options: Options,
     /// The channel that owns the pool.
-    owner: Weak<ChannelKind>,
+    owner: Weak<dyn ChannelKind>,
 }
 
 /// A connection in a slot, which many callers share.
@@ -44,7 +44,7 @@ pub(super) trait Link: Send + Sync + Sized + 'static {
         io: Box<dyn Io>,
         address: &Address,
         options: &Options,
-        owner: Weak<ChannelKind>,
+        owner: Weak<dyn ChannelKind>,
     ) -> impl Future<Output = Result<(Arc<Self>, Self::Task)>> + Send;
 
     /// Returns true when new calls may use it.
@@ -72,7 +72,7 @@ impl Link for Connection {
         io: Box<dyn Io>,
         address: &Address,
         options: &Options,
-        owner: Weak<ChannelKind>,
+        owner: Weak<dyn ChannelKind>,
     ) -> Result<(Arc<Connection>, Task)> {
         Ok(Connection::new(io, address.to_string(), options, owner))
     }
@@ -153,7 +153,7 @@ thread_local! {
 static NEXT_SLOT_INDEX: AtomicUsize = AtomicUsize::new(0);
 
 impl<C: Link> Pool<C> {
-    pub(super) fn new(addresses: Vec<Address>, options: Options, owner: Weak<ChannelKind>) -> Pool<C> {
+    pub(super) fn new(addresses: Vec<Address>, options: Options, owner: Weak<dyn ChannelKind>) -> Pool<C> {
         let slots = (0..addresses.len() * options.connections).map(|_| Arc::default()).collect();
         Pool { addresses, slots, options, owner }
     }
@@ -336,13 +336,6 @@ impl<C: Link> Pool<C> {
     /// The connections that take calls now.
     pub(super) fn usable(&self) -> impl Iterator<Item = Arc<C>> {
         self.slots.iter().filter_map(|slot| slot.usable())
-    }
-}
-
-#[cfg(any(test, feature = "simulation"))]
-impl Pool {
-    pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
-        self.usable().flat_map(|connection| connection.left()).collect()
     }
 }
 

@@ -1,26 +1,18 @@
 //! Calls with streams of requests, of replies, or both.
 
-use super::{
-    Begin, ChannelKind, Target, call_options,
-    connection::{Connection, Request, is_full},
-    fleet, local,
-    unary::{Response, response_of},
-};
+use super::{Begin, Target, call_options, remote, unary::Response};
 use bytes::Bytes;
 use std::{
-    future::{Future, IntoFuture},
-    pin::Pin,
+    future::{IntoFuture, ready},
     sync::Arc,
 };
 use switchboard_core::{
-    Receiver, Result, Sender, call::RequestBody, compression::Packing, queue::Queue, stream::Follow,
+    Receiver, Result, Sender, compression::Packing, layer::BoxFuture, queue::Queue, stream::Follow,
 };
 use switchboard_wire::{Codec, Status};
 
-/// Bytes of requests that a sender may queue before the connection takes them.
-const ROOM: usize = 64 << 10;
-
-type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// Bytes of messages that a stream may queue before the other side takes them.
+pub(super) const STREAM_BYTES_AHEAD: usize = 64 << 10;
 
 impl Begin {
     /// Sends a call whose requests follow.
@@ -30,109 +22,28 @@ impl Begin {
         decode: fn(Codec, Bytes) -> Result<R>,
     ) -> Result<(Sender<Q>, Receiver<R>)> {
         let (codec, bytes_max) = (self.codec, self.reply_bytes_max);
-        let outbound = Arc::new(Queue::new(ROOM));
+        let outbound = Arc::new(Queue::new(STREAM_BYTES_AHEAD));
         let StartedStream { inbound, packing, follow } = self.stream(None, Some(outbound.clone())).await?;
         let sender = Sender::new(outbound, codec, encode, true, packing);
         Ok((sender, Receiver::new(inbound, codec, decode, bytes_max).followed_by(follow)))
     }
 
-    /// Sends the call with its queues; returns the queue of replies and the compression of requests.
+    /// Sends the call: its only request is `message`, or else its requests are in `outbound`.
     ///
     /// The future is boxed, so that this crate has its code: that of an async function is compiled by each crate that
     /// polls it, here once for each type of message.
     pub(super) fn stream(
-        self,
-        message: Option<Bytes>,
-        outbound: Option<Arc<Queue>>,
-    ) -> BoxFuture<Result<StartedStream>> {
-        Box::pin(self.start_stream(message, outbound))
-    }
-
-    async fn start_stream(
         mut self,
         message: Option<Bytes>,
         outbound: Option<Arc<Queue>>,
-    ) -> Result<StartedStream> {
+    ) -> BoxFuture<'static, Result<StartedStream>> {
         if let Some(early_error) = self.early_error.take() {
-            return Err(early_error);
+            return Box::pin(ready(Err(early_error)));
         }
-        let inbound = Arc::new(Queue::new(ROOM));
-        let channel = match &self.target {
-            Target::Channel(channel) => Some(channel.clone()),
-            Target::Connection(_) | Target::Nowhere => None,
-        };
-        match channel.as_ref().map(|channel| &*channel.0) {
-            None | Some(ChannelKind::Remote(_)) => {
-                loop {
-                    let connection = self.connection().await?;
-                    match self.send_stream(&connection, message.as_ref(), outbound.clone()) {
-                        Err(status) if is_full(&status) => self.room(&connection).await?,
-                        // Not sent: the connection was closed between its selection and now.
-                        Err(status) => {
-                            self.target = Target::Channel(connection.retry_channel(&status).ok_or(status)?);
-                        }
-                        sent => return sent,
-                    }
-                }
-            }
-            #[cfg(feature = "http")]
-            Some(ChannelKind::Http(http)) => http.stream(&self, message, outbound, &inbound).await?,
-            Some(ChannelKind::Combined(combined)) => {
-                return Box::pin(combined.stream(self, message, outbound)).await;
-            }
-            Some(ChannelKind::Fleet(fleet)) => {
-                let shared = fleet.shared().clone();
-                return Box::pin(fleet::stream(shared, self, message, outbound)).await;
-            }
-            Some(ChannelKind::Local(local)) => {
-                let deadline = self.deadline(switchboard_core::clock::now());
-                let body = match (message, outbound) {
-                    (Some(message), _) => RequestBody::One(message),
-                    (None, outbound) => {
-                        RequestBody::Many(outbound.unwrap_or_else(|| Arc::new(Queue::new(ROOM))))
-                    }
-                };
-                let called = local.call(&mut self, body);
-                if self.method.kind() == switchboard_wire::Kind::ClientStream {
-                    // The handler replies after the requests, which the caller has yet to send.
-                    let into = inbound.clone();
-                    switchboard_core::runtime::spawn(async move {
-                        match called.await.and_then(response_of) {
-                            Ok(response) => {
-                                into.set_head(response.head);
-                                into.push_now(response.item);
-                                into.finish(Ok(response.trailers));
-                            }
-                            Err(status) => into.finish(Err(status)),
-                        }
-                    });
-                } else {
-                    local::pump(called.await?, &inbound, deadline, local.message_bytes_max())?;
-                }
-            }
+        match &self.target {
+            Target::Channel(channel) => channel.0.clone().stream(self, message, outbound),
+            Target::Connection(_) | Target::Nowhere => Box::pin(remote::stream(self, message, outbound)),
         }
-        Ok(StartedStream { inbound, packing: Packing::OFF, follow: None })
-    }
-
-    /// Sends the call on a connection of the native wire.
-    fn send_stream(
-        &self,
-        connection: &Connection,
-        message: Option<&Bytes>,
-        outbound: Option<Arc<Queue>>,
-    ) -> Result<StartedStream> {
-        let packing = connection.packing(self.method, self.compression);
-        let message = message.map(|message| packing.pack(message.clone()));
-        let compressed = message.as_ref().is_some_and(|message| message.compressed);
-        let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
-        let inbound = Arc::new(Queue::new(ROOM).packing(packing));
-        connection.stream(
-            &request,
-            message.as_ref().map(|message| (&message.bytes).into()),
-            &inbound,
-            outbound,
-        )?;
-        Ok(StartedStream { inbound, packing, follow: None })
     }
 }
 
@@ -164,7 +75,7 @@ impl<R> ServerStreamCall<R> {
 
 impl<R: 'static> IntoFuture for ServerStreamCall<R> {
     type Output = Result<Receiver<R>>;
-    type IntoFuture = BoxFuture<Self::Output>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
         let (codec, bytes_max) = (self.begin.codec, self.begin.reply_bytes_max);
@@ -197,7 +108,7 @@ impl<Q, R> ClientStreamCall<Q, R> {
 
 impl<Q: 'static, R: 'static> IntoFuture for ClientStreamCall<Q, R> {
     type Output = Result<Upload<Q, R>>;
-    type IntoFuture = BoxFuture<Self::Output>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
@@ -276,7 +187,7 @@ impl<Q, R> BidiCall<Q, R> {
 
 impl<Q: 'static, R: 'static> IntoFuture for BidiCall<Q, R> {
     type Output = Result<(Sender<Q>, Receiver<R>)>;
-    type IntoFuture = BoxFuture<Self::Output>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.begin.streams(self.encode, self.decode))

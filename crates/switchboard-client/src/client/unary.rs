@@ -1,27 +1,28 @@
 //! Calls with one reply, or none.
 
 use super::{
-    Begin, ChannelKind, Target, call_options,
+    Begin, Target, call_options,
     calls::RawResponse,
     connection::{Connection, Request, is_full},
-    fleet::{self, AttemptLog, EndpointPermit, Explained, Explanation, First, Selection},
+    fleet::{self, AttemptLog, EndpointPermit, Explained, Explanation},
+    kind::Selection,
+    remote,
 };
 use bytes::Bytes;
 use std::{
     cell::RefCell,
     fmt,
-    future::{Future, IntoFuture, poll_fn},
+    future::{Future, IntoFuture, poll_fn, ready},
     mem,
     ops::{Deref, DerefMut},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Instant,
 };
 use switchboard_core::{
-    Compression, Payload, Reply, Result,
-    call::{ReplyBody, ReplyParts, RequestBody},
+    Compression, Payload, Result,
     compression::{Message, Packing},
+    layer::BoxFuture,
     payload::Pieces,
     reserved::EXPLAIN_REQUEST,
     stream::check_reply,
@@ -93,9 +94,8 @@ impl<R> UnaryCall<R> {
         self.raw.begin.options().attempt_log = Some(attempt_log.clone());
         // When the metadata is full, the server reports no limits.
         let _ = self.raw.begin.metadata.insert(EXPLAIN_REQUEST.0, EXPLAIN_REQUEST.1);
-        // A fleet logs its attempts itself; other channels make one attempt.
-        let is_fleet = channel.as_ref().is_some_and(|channel| matches!(&*channel.0, ChannelKind::Fleet(_)));
-        let only = (!is_fleet).then(|| attempt_log.begin(before.channel.clone()));
+        let is_logged = channel.as_ref().is_some_and(|channel| channel.0.logs_attempts());
+        let only = (!is_logged).then(|| attempt_log.begin(before.channel.clone()));
         let outcome = (&mut self).await;
         if let Some(at) = only {
             attempt_log.end(at, outcome.as_ref().map(|response| [&response.metadata, &response.trailers]));
@@ -198,8 +198,6 @@ impl RawResponse {
 /// Decodes a reply into a type.
 pub(super) type Decode<R> = fn(Codec, Bytes) -> Result<R>;
 
-type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
-
 /// The state of a call in memory that later calls reuse: builders and futures move the call as one word.
 struct PooledCall(Option<Box<RawCall>>);
 
@@ -220,12 +218,11 @@ impl PooledCall {
                 pooled.begin = begin;
                 pooled.request = request;
                 pooled.stage = Stage::Start;
-                pooled.was_moved = false;
                 PooledCall(Some(pooled))
             }
             None => {
                 let stage = Stage::Start;
-                PooledCall(Some(Box::new(RawCall { begin, request, stage, was_moved: false, packing: None })))
+                PooledCall(Some(Box::new(RawCall { begin, request, stage, packing: None })))
             }
         }
     }
@@ -268,26 +265,40 @@ struct RawCall {
     /// The request, until it is sent; `None` when it could not be encoded, with the error in `begin`.
     request: Option<Payload>,
     stage: Stage,
-    /// True when the call was moved to another connection once.
-    was_moved: bool,
     /// Compression of the messages of the call, if any; a box, because calls are moved.
     packing: Option<Box<Packing>>,
 }
 
 enum Stage {
     Start,
-    Connecting(BoxFuture<(Sent, Packing)>),
+    /// The call is sent by this thread alone, without a further allocation.
     Waiting(Sent),
-    Local(BoxFuture<RawResponse>),
+    /// The call is sent by a future of its channel.
+    Boxed(BoxFuture<'static, Result<RawResponse>>),
     Done,
 }
 
 /// A call that was sent; dropping it before its reply cancels it.
-struct Sent {
+pub(super) struct Sent {
     connection: Arc<Connection>,
     id: Option<ClientCallId>,
     /// The permit of the fleet endpoint that was selected for it.
     permit: Option<EndpointPermit>,
+}
+
+impl Sent {
+    #[inline]
+    pub(super) fn new(connection: Arc<Connection>, id: ClientCallId, permit: Option<EndpointPermit>) -> Sent {
+        Sent { connection, id: Some(id), permit }
+    }
+
+    #[inline]
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<RawResponse>> {
+        let id = self.id.expect("a sent call has its id until its reply");
+        let response = std::task::ready!(self.connection.poll_unary(id, cx));
+        self.id = None;
+        Poll::Ready(response)
+    }
 }
 
 impl Drop for Sent {
@@ -355,17 +366,10 @@ impl RawCall {
                         return Poll::Pending;
                     }
                 }
-                Stage::Connecting(sent) => {
-                    let (sent, packing) = std::task::ready!(sent.as_mut().poll(cx))?;
-                    self.packing = Some(Box::new(packing));
-                    self.stage = Stage::Waiting(sent);
-                }
                 Stage::Waiting(sent) => {
-                    let id = sent.id.expect("a sent call has its id until its reply");
-                    let response = std::task::ready!(sent.connection.poll_unary(id, cx));
-                    sent.id = None;
+                    let response = std::task::ready!(sent.poll(cx));
                     match (sent.permit.take(), response) {
-                        (Some(permit), Err(status)) => self.tried(permit, status)?,
+                        (Some(permit), Err(status)) => self.resume(permit, Some(status))?,
                         (permit, response) => {
                             if let Some(permit) = permit {
                                 permit.succeeded();
@@ -375,7 +379,7 @@ impl RawCall {
                         }
                     }
                 }
-                Stage::Local(response) => {
+                Stage::Boxed(response) => {
                     let response = std::task::ready!(response.as_mut().poll(cx));
                     self.stage = Stage::Done;
                     return Poll::Ready(response);
@@ -399,38 +403,30 @@ impl RawCall {
 
     /// Begins a call that had no connection when it was made.
     fn begin_on_channel(&mut self, cx: &Context<'_>) -> Result<bool> {
-        if let Target::Channel(channel) = &self.begin.target
-            && let ChannelKind::Fleet(fleet) = &*channel.0
-            && self.begin.early_error.is_none()
-            && let Some(message) = &self.request
-        {
-            if self.begin.attempt_log().is_some() {
-                self.continue_in_fleet(First::Nothing)?;
-                return Ok(false);
-            }
-            let whole = message.one().unwrap_or_else(|| message.whole().into());
-            let first = match fleet.find(&self.begin, &whole) {
-                Selection::NoEndpoint => First::Nothing,
-                Selection::Rejected(status) => return Err(status),
-                Selection::Chosen(permit) => First::Chosen(permit),
+        if let Some(early_error) = self.begin.early_error.take() {
+            return Err(early_error);
+        }
+        if let (Target::Channel(channel), Some(message)) = (&self.begin.target, &self.request) {
+            match channel.0.select(&self.begin, message) {
                 Selection::Ready(permit, connection) => {
                     match self.begin.send(&connection, message, &mut self.packing, cx.waker()) {
                         Ok(id) => {
-                            let permit = Some(permit);
-                            self.stage = Stage::Waiting(Sent { connection, id: Some(id), permit });
+                            self.stage = Stage::Waiting(Sent::new(connection, id, Some(permit)));
                             return Ok(true);
                         }
                         // The call waits for space on the endpoint's channel.
-                        Err(status) if is_full(&status) => First::Chosen(permit),
-                        Err(status) => First::Failed(permit, status),
+                        Err(status) if is_full(&status) => self.resume(permit, None)?,
+                        Err(status) => self.resume(permit, Some(status))?,
                     }
+                    return Ok(false);
                 }
-            };
-            self.continue_in_fleet(first)?;
-            return Ok(false);
-        }
-        if let Some(early_error) = self.begin.early_error.take() {
-            return Err(early_error);
+                Selection::Chosen(permit) => {
+                    self.resume(permit, None)?;
+                    return Ok(false);
+                }
+                Selection::Unselected => {}
+                Selection::Rejected(status) => return Err(status),
+            }
         }
         self.stage = self.begin_boxed()?;
         Ok(false)
@@ -446,7 +442,7 @@ impl RawCall {
             Ok(id) => {
                 // Its memory is reused by the next call, while it is still in the cache.
                 self.request = None;
-                self.stage = Stage::Waiting(Sent { connection, id: Some(id), permit: None });
+                self.stage = Stage::Waiting(Sent::new(connection, id, None));
                 Ok(true)
             }
             Err(status) if is_full(&status) => {
@@ -461,83 +457,33 @@ impl RawCall {
         }
     }
 
-    /// Continues after an endpoint of a fleet has failed.
+    /// Continues a call of a fleet in a box: at the endpoint that was selected, or after its failure there.
     #[cold]
-    fn tried(&mut self, permit: EndpointPermit, status: Status) -> Result<()> {
-        self.continue_in_fleet(First::Failed(permit, status))
-    }
-
-    /// Continues a fleet's call in a box.
-    #[cold]
-    fn continue_in_fleet(&mut self, first: First) -> Result<()> {
+    fn resume(&mut self, permit: EndpointPermit, failure: Option<Status>) -> Result<()> {
         self.packing = None;
         let request = self.take_request()?;
-        let begin = self.begin.take();
-        let Target::Channel(channel) = &begin.target else {
-            return Err(Status::internal("a call was begun twice"));
-        };
-        let ChannelKind::Fleet(fleet) = &*channel.0 else {
-            return Err(Status::internal("only fleets have several endpoints"));
-        };
-        let shared = fleet.shared().clone();
-        self.stage = Stage::Local(Box::pin(fleet::unary(shared, begin, request, first)));
+        self.stage = Stage::Boxed(Box::pin(fleet::resume(permit, failure, self.begin.take(), request)));
         Ok(())
     }
 
-    /// Begins a call through a channel: connects first, or passes the call to a service of this process.
+    /// Begins a call that its channel sends: it waits for a connection or for space on one, or has no connection.
     #[cold]
     fn begin_boxed(&mut self) -> Result<Stage> {
-        self.was_moved = true;
         let request = self.take_request()?;
-        let mut begin = self.begin.take();
-        if let Target::Connection(_) = &begin.target {
-            return Ok(Stage::Connecting(Box::pin(connect_and_send(begin, request))));
-        }
-        let Target::Channel(channel) = &begin.target else {
-            return Err(Status::internal("a call was begun twice"));
-        };
-        let channel = channel.clone();
-        match &*channel.0 {
-            ChannelKind::Remote(_) => Ok(Stage::Connecting(Box::pin(connect_and_send(begin, request)))),
-            #[cfg(feature = "http")]
-            ChannelKind::Http(_) => Ok(Stage::Local(Box::pin(async move {
-                let ChannelKind::Http(http) = &*channel.0 else { unreachable!("matched above") };
-                http.unary(&begin, &request).await
-            }))),
-            ChannelKind::Combined(_) => Ok(Stage::Local(Box::pin(async move {
-                let ChannelKind::Combined(combined) = &*channel.0 else { unreachable!("matched above") };
-                combined.unary(begin, request).await
-            }))),
-            ChannelKind::Fleet(_) => Err(Status::internal("a fleet sends its calls itself")),
-            ChannelKind::Local(local) => {
-                let called = local.call(&mut begin, RequestBody::One(request));
-                Ok(Stage::Local(Box::pin(async move { response_of(called.await?) })))
-            }
+        let begin = self.begin.take();
+        match &begin.target {
+            Target::Channel(channel) => Ok(Stage::Boxed(channel.0.clone().unary(begin, request))),
+            Target::Connection(_) => Ok(Stage::Boxed(Box::pin(remote::unary(begin, request)))),
+            Target::Nowhere => Err(Status::internal("a call was begun twice")),
         }
     }
 
-    /// Moves the call to another connection, if it surely did not begin on this one. Once only, because the request is
-    /// consumed; the timeout starts again.
+    /// Moves the call to another connection, if it surely did not begin on this one; the timeout starts again.
     #[cold]
     fn moved(&mut self, connection: &Connection, status: &Status) -> Option<Stage> {
-        if self.was_moved {
-            return None;
-        }
         let channel = connection.retry_channel(status)?;
         self.begin.target = Target::Channel(channel);
         self.begin_boxed().ok()
-    }
-}
-
-async fn connect_and_send(mut begin: Begin, request: Bytes) -> Result<(Sent, Packing)> {
-    loop {
-        let connection = begin.connection().await?;
-        let sent = poll_fn(|cx| Poll::Ready(begin.send_packed(&connection, &request, cx.waker())));
-        match sent.await {
-            Ok((id, packing)) => return Ok((Sent { connection, id: Some(id), permit: None }, packing)),
-            Err(status) if is_full(&status) => begin.room(&connection).await?,
-            Err(status) => begin.target = Target::Channel(connection.retry_channel(&status).ok_or(status)?),
-        }
     }
 }
 
@@ -593,86 +539,6 @@ impl Begin {
             }
         }
     }
-
-    /// Sends a unary call, compressed; returns its id and the decompressor of its reply.
-    #[cold]
-    fn send_packed(
-        &self,
-        connection: &Connection,
-        request: &Bytes,
-        waker: &Waker,
-    ) -> Result<(ClientCallId, Packing)> {
-        let packing = connection.packing(self.method, self.compression);
-        let Message { bytes, compressed, .. } = packing.pack(request.clone());
-        let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
-        Ok((connection.unary(&request, (&bytes).into(), waker)?, packing))
-    }
-
-    fn send_oneway(&self, connection: &Connection, request: &Bytes) -> Result<()> {
-        let packing = connection.packing(self.method, self.compression);
-        let Message { bytes, compressed, .. } = packing.pack(request.clone());
-        let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
-        connection.oneway(&request, (&bytes).into())
-    }
-
-    /// Returns a connection, within the call's deadline; the time spent here counts toward the timeout.
-    pub(super) async fn connection(&mut self) -> Result<Arc<Connection>> {
-        let channel = match &self.target {
-            Target::Connection(connection) => return Ok(connection.clone()),
-            Target::Channel(channel) => channel,
-            Target::Nowhere => return Err(Status::internal("a call was begun twice")),
-        };
-        let ChannelKind::Remote(pool) = &*channel.0 else {
-            return Err(Status::internal("only native channels have native connections"));
-        };
-        let deadline = self.deadline(switchboard_core::clock::now());
-        let connection = match deadline {
-            Some(deadline) if tokio::runtime::Handle::try_current().is_ok() => {
-                tokio::time::timeout_at(deadline.into(), pool.connection()).await.unwrap_or_else(|_| {
-                    Err(Status::deadline_exceeded("no connection within the call's deadline"))
-                })
-            }
-            _ => pool.connection().await,
-        };
-        self.end_at(deadline);
-        connection
-    }
-
-    /// Waits, within the call's deadline, until the connection has space for the call; the time spent here counts
-    /// toward the timeout.
-    #[cold]
-    pub(super) async fn room(&mut self, connection: &Connection) -> Result<()> {
-        let deadline = self.deadline(switchboard_core::clock::now());
-        match deadline {
-            Some(deadline) if tokio::runtime::Handle::try_current().is_ok() => {
-                tokio::time::timeout_at(deadline.into(), connection.room()).await.map_err(|_| {
-                    Status::deadline_exceeded(
-                        "the server did not read the calls before this one within the call's deadline",
-                    )
-                    .with_retry(switchboard_wire::Retry::Safe)
-                })?;
-            }
-            _ => connection.room().await,
-        }
-        self.end_at(deadline);
-        Ok(())
-    }
-
-    /// Sets the timeout to the time until `deadline`.
-    pub(super) fn end_at(&mut self, deadline: Option<Instant>) {
-        if let Some(deadline) = deadline {
-            self.timeout = Some(deadline.saturating_duration_since(switchboard_core::clock::now()));
-        }
-    }
-}
-
-pub(super) fn response_of(reply: Reply) -> Result<RawResponse> {
-    match reply.into_parts() {
-        ReplyParts { metadata: head, trailers, body: ReplyBody::One(item) } => {
-            Ok(RawResponse { item: item.into_whole().into(), head, trailers, attempts: 1 })
-        }
-        _ => Err(Status::internal("a stream of replies to a call with one reply")),
-    }
 }
 
 /// A one-way call: set options, then await it; it completes once the message is sent.
@@ -688,52 +554,21 @@ impl OnewayCall {
     pub(super) fn new(begin: Begin, request: Result<Bytes>) -> OnewayCall {
         OnewayCall { begin, request }
     }
-
-    async fn send(mut self) -> Result<()> {
-        let request = self.request?;
-        if let Some(early_error) = self.begin.early_error.take() {
-            return Err(early_error);
-        }
-        if let Target::Channel(channel) = &self.begin.target {
-            let channel = channel.clone();
-            match &*channel.0 {
-                #[cfg(feature = "http")]
-                ChannelKind::Http(http) => {
-                    self.begin.options().oneway = true;
-                    return http.unary(&self.begin, &request).await.map(drop);
-                }
-                ChannelKind::Combined(combined) => {
-                    return Box::pin(combined.oneway(self.begin, request)).await;
-                }
-                ChannelKind::Fleet(fleet) => {
-                    return Box::pin(fleet::oneway(fleet.shared().clone(), self.begin, request)).await;
-                }
-                ChannelKind::Local(local) => {
-                    self.begin.options().oneway = true;
-                    return local.call(&mut self.begin, RequestBody::One(request)).await.map(drop);
-                }
-                ChannelKind::Remote(_) => {}
-            }
-        }
-        loop {
-            let connection = self.begin.connection().await?;
-            let Err(status) = self.begin.send_oneway(&connection, &request) else { return Ok(()) };
-            match is_full(&status) {
-                true => self.begin.room(&connection).await?,
-                false => {
-                    self.begin.target = Target::Channel(connection.retry_channel(&status).ok_or(status)?);
-                }
-            }
-        }
-    }
 }
 
 impl IntoFuture for OnewayCall {
     type Output = Result<()>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+    type IntoFuture = BoxFuture<'static, Result<()>>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.send())
+    fn into_future(mut self) -> Self::IntoFuture {
+        let request = match (self.request, self.begin.early_error.take()) {
+            (Ok(request), None) => request,
+            (Err(status), _) | (Ok(_), Some(status)) => return Box::pin(ready(Err(status))),
+        };
+        match &self.begin.target {
+            Target::Channel(channel) => channel.0.clone().oneway(self.begin, request),
+            Target::Connection(_) | Target::Nowhere => Box::pin(remote::oneway(self.begin, request)),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use super::{
     transport::{self, ConnectorHandle},
 };
 use std::{
+    any::Any,
     io::{self, IoSlice},
     net::SocketAddr,
     pin::{Pin, pin},
@@ -19,8 +20,9 @@ use tokio::{
     time::timeout,
 };
 
-/// A bidirectional byte stream; each system call costs one virtual call.
-pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {
+/// A bidirectional byte stream; each system call costs one virtual call. `Any`, so that a socket can be taken out of
+/// its box and out of the runtime.
+pub trait Io: Any + AsyncRead + AsyncWrite + Send + Unpin {
     /// Returns whether the peer has closed its sending side, even if bytes before the end are unread. Makes no system
     /// call. False if the transport does not report it, and while the unread bytes fill the buffers of the system.
     fn is_read_closed(&self) -> bool {

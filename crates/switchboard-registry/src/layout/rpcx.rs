@@ -123,10 +123,9 @@ fn address(name: &str) -> Result<String> {
 
 /// Parses a URL query as Go writes it.
 fn pairs(query: &str) -> Meta {
-    let decode = |text: &str| web::decode(&text.replace('+', " "));
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    pairs.map(|(name, value)| (decode(name), decode(value))).collect()
+    pairs.map(|(name, value)| (web::decode_query(name), web::decode_query(value))).collect()
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ pub(super) fn read(
     bytes_max: usize,
 ) -> Option<Announcement> {
     let string = str::from_utf8(strings.first()?).ok()?;
-    let json = web::decode(&string.replace('+', " "));
+    let json = web::decode_query(string);
     let entries: Vec<Entry<'_>> = serde_json::from_str(&json).ok()?;
     let layout = RpcxLayout::new("");
     let entries = entries.iter().filter(|entry| entry.service == service);

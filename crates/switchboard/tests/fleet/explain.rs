@@ -5,6 +5,7 @@ use std::sync::Arc;
 use switchboard::{
     Channel, Code, Explained, Retry, Server,
     discover::{Fixed, Instance, State},
+    layer,
 };
 
 #[tokio::test]
@@ -114,4 +115,17 @@ async fn channels_of_other_kinds_report_their_attempts() {
     let report = soon(read(&channel).explained()).await;
     assert_eq!(report.outcome.unwrap_err().code(), Code::Unimplemented);
     assert_eq!(report.attempts[0].failure.as_ref().map(switchboard::Status::code), Some(Code::Unimplemented));
+}
+
+#[tokio::test]
+async fn layers_hide_neither_candidates_nor_attempts() {
+    let nodes = nodes(2).await;
+    let pass = layer::from_fn("pass", |call, next| next.call(call));
+    let channel = channel(&nodes, "?balance=random").await.layer(pass);
+    nodes[0].set(Mood::Fails(Code::Unavailable, Retry::Safe));
+    let report = tried_twice(async || write(&channel).explained().await).await;
+    assert_eq!(*report.outcome.unwrap(), "b");
+    let addresses: Vec<_> = report.attempts.iter().map(|attempt| &attempt.address).collect();
+    assert_eq!(addresses, [nodes[0].running.url(), nodes[1].running.url()].each_ref());
+    assert_eq!(report.before.candidates.len(), 2, "{}", report.before);
 }

@@ -79,7 +79,7 @@ async fn layers_of_channels_see_every_kind_of_call_and_its_messages() {
     });
     let plain = Channel::connect(&running.url()).await.unwrap();
     let channel = plain.layer(Writer("one", log.clone())).layer(counting);
-    assert!(format!("{channel:?}").ends_with("behind layers"));
+    assert!(format!("{channel:?}").ends_with("behind layers)"));
 
     channel.oneway(&NOTE, Codec::Postcard, serde::encode(&7u64, Codec::Postcard)).await.unwrap();
     seen.until(|seen| seen.notes.load(Ordering::SeqCst) == 7).await;

@@ -1,19 +1,19 @@
 //! One call to several channels at once, with their replies merged into one.
 
-use super::{
-    super::{Begin, Channel, calls::RawResponse, fleet::with_text, unary},
-    Combined,
+use super::super::{
+    Begin, Channel, calls::RawResponse, connection::Connection, fleet::with_text, kind::ChannelKind,
+    streaming::StartedStream, unary,
 };
 use ::serde::{Serialize, de::DeserializeOwned};
 use bytes::Bytes;
 use std::{
     fmt,
-    future::{Future, poll_fn},
+    future::{Future, poll_fn, ready},
     pin::Pin,
     sync::Arc,
     task::Poll,
 };
-use switchboard_core::{Result, codec::serde};
+use switchboard_core::{Result, codec::serde, layer::BoxFuture, queue::Queue};
 use switchboard_wire::{Codec, Metadata, Status};
 
 type Map = dyn Fn(&Part<'_>) -> Result<Option<Bytes>> + Send + Sync;
@@ -23,7 +23,7 @@ type Merge = dyn Fn(Codec, Vec<Bytes>) -> Result<Bytes> + Send + Sync;
 #[derive(Clone)]
 #[must_use = "it is a channel once it is built"]
 pub struct Parallel {
-    pub(super) channels: Vec<Channel>,
+    channels: Vec<Channel>,
     map: Option<Arc<Map>>,
     merge: Option<Arc<Merge>>,
     fail_limit: Option<usize>,
@@ -152,38 +152,8 @@ impl Parallel {
     /// # Errors
     /// `InvalidArgument` without a channel.
     pub fn build(self) -> Result<Channel> {
-        Combined::Parallel(self).into_channel()
-    }
-
-    pub(super) async fn unary(&self, begin: &Begin, request: &Bytes) -> Result<RawResponse> {
-        let mut responses = self.all(begin, request, unary::run).await?;
-        let codec = begin.codec;
-        let (mut items, mut attempts) = (Vec::with_capacity(responses.len()), 0);
-        let (head, trailers) = match responses.first_mut() {
-            Some((_, first)) => (std::mem::take(&mut first.head), std::mem::take(&mut first.trailers)),
-            None => (Metadata::new(), Metadata::new()),
-        };
-        for (_, mut response) in responses {
-            attempts += response.attempts;
-            items.push(response.message_in(codec)?);
-        }
-        let item = match (&self.merge, items.len()) {
-            (_, 1) => items.remove(0),
-            (Some(merge), _) => merge(codec, items)?,
-            (None, _) if codec == Codec::Proto => items.concat().into(),
-            (None, count) => {
-                let text = format!(
-                    "cannot merge {count} replies of {}: set Parallel::merge or Parallel::merge_with",
-                    begin.method.path
-                );
-                return Err(Status::failed_precondition(text));
-            }
-        };
-        Ok(RawResponse { item: item.into(), head, trailers, attempts })
-    }
-
-    pub(super) async fn oneway(&self, begin: &Begin, request: &Bytes) -> Result<()> {
-        self.all(begin, request, Begin::oneway).await.map(drop)
+        super::check(&self.channels)?;
+        Ok(Channel(Arc::new(self)))
     }
 
     /// Sends the call to all channels that it is for; returns the replies in the order of the channels.
@@ -231,6 +201,68 @@ impl Parallel {
         }
         responses.sort_by_key(|(index, _)| *index);
         Ok(responses)
+    }
+}
+
+impl ChannelKind for Parallel {
+    fn write_target(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("parallel").field(&self.channels).finish()
+    }
+
+    fn prepare(&self, _begin: &mut Begin) -> Option<Arc<Connection>> {
+        None
+    }
+
+    fn unary(self: Arc<Self>, begin: Begin, request: Bytes) -> BoxFuture<'static, Result<RawResponse>> {
+        Box::pin(async move {
+            let mut responses = self.all(&begin, &request, unary::run).await?;
+            let codec = begin.codec;
+            let (mut items, mut attempts) = (Vec::with_capacity(responses.len()), 0);
+            let (head, trailers) = match responses.first_mut() {
+                Some((_, first)) => (std::mem::take(&mut first.head), std::mem::take(&mut first.trailers)),
+                None => (Metadata::new(), Metadata::new()),
+            };
+            for (_, mut response) in responses {
+                attempts += response.attempts;
+                items.push(response.message_in(codec)?);
+            }
+            let item = match (&self.merge, items.len()) {
+                (_, 1) => items.remove(0),
+                (Some(merge), _) => merge(codec, items)?,
+                (None, _) if codec == Codec::Proto => items.concat().into(),
+                (None, count) => {
+                    let text = format!(
+                        "cannot merge {count} replies of {}: set Parallel::merge or Parallel::merge_with",
+                        begin.method.path
+                    );
+                    return Err(Status::failed_precondition(text));
+                }
+            };
+            Ok(RawResponse { item: item.into(), head, trailers, attempts })
+        })
+    }
+
+    fn oneway(self: Arc<Self>, begin: Begin, request: Bytes) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move { self.all(&begin, &request, Begin::oneway).await.map(drop) })
+    }
+
+    fn stream(
+        self: Arc<Self>,
+        _begin: Begin,
+        _message: Option<Bytes>,
+        _outbound: Option<Arc<Queue>>,
+    ) -> BoxFuture<'static, Result<StartedStream>> {
+        let text = "parallel channels do not support streams: use calls with one request and one reply";
+        Box::pin(ready(Err(Status::unimplemented(text))))
+    }
+
+    fn codec(&self, preferred: Codec) -> Codec {
+        super::codec(&self.channels, preferred)
+    }
+
+    #[cfg(feature = "auth")]
+    fn add_hosts(&self, hosts: &mut Vec<String>) {
+        super::add_hosts(&self.channels, hosts);
     }
 }
 

@@ -1,13 +1,14 @@
 //! Each call goes to the channel that its key belongs to.
 
-use super::{
-    super::{Begin, Channel},
-    Combined,
+use super::super::{
+    Begin, Channel, calls::RawResponse, connection::Connection, kind::ChannelKind, streaming::StartedStream,
+    unary,
 };
+use bytes::Bytes;
 use std::{fmt, sync::Arc};
-use switchboard_core::Result;
+use switchboard_core::{Result, layer::BoxFuture, queue::Queue};
 use switchboard_discovery::balance::partition_of;
-use switchboard_wire::Status;
+use switchboard_wire::{Codec, Status};
 
 type KeyOf = dyn Fn(&str, &[u8]) -> Option<Vec<u8>> + Send + Sync;
 
@@ -16,7 +17,7 @@ type KeyOf = dyn Fn(&str, &[u8]) -> Option<Vec<u8>> + Send + Sync;
 #[derive(Clone)]
 #[must_use = "it is a channel once it is built"]
 pub struct Partitioned {
-    pub(super) channels: Vec<Channel>,
+    channels: Vec<Channel>,
     key_of: Option<Arc<KeyOf>>,
 }
 
@@ -48,14 +49,15 @@ impl Partitioned {
     /// # Errors
     /// `InvalidArgument` without a channel.
     pub fn build(self) -> Result<Channel> {
-        Combined::Partitioned(self).into_channel()
+        super::check(&self.channels)?;
+        Ok(Channel(Arc::new(self)))
     }
 
-    /// Returns the channel of a call.
+    /// Creates the call on the channel that its key belongs to.
     ///
     /// # Errors
     /// `InvalidArgument` for a call without a key.
-    pub(super) fn of(&self, begin: &Begin, request: &[u8]) -> Result<&Channel> {
+    fn part(&self, begin: &Begin, request: &[u8]) -> Result<Begin> {
         let own = begin.options.as_ref().and_then(|options| options.hash_key.as_ref());
         let count = self.channels.len();
         let at = match own {
@@ -72,7 +74,46 @@ impl Partitioned {
             );
             Status::invalid_argument(text)
         })?;
-        Ok(&self.channels[at])
+        Ok(begin.part(&self.channels[at], begin.deadline(switchboard_core::clock::now())))
+    }
+}
+
+impl ChannelKind for Partitioned {
+    fn write_target(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("partitioned").field(&self.channels).finish()
+    }
+
+    fn prepare(&self, _begin: &mut Begin) -> Option<Arc<Connection>> {
+        None
+    }
+
+    fn unary(self: Arc<Self>, begin: Begin, request: Bytes) -> BoxFuture<'static, Result<RawResponse>> {
+        Box::pin(async move { unary::run(self.part(&begin, &request)?, request).await })
+    }
+
+    fn oneway(self: Arc<Self>, begin: Begin, request: Bytes) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move { self.part(&begin, &request)?.oneway(request).await })
+    }
+
+    fn stream(
+        self: Arc<Self>,
+        begin: Begin,
+        message: Option<Bytes>,
+        outbound: Option<Arc<Queue>>,
+    ) -> BoxFuture<'static, Result<StartedStream>> {
+        Box::pin(async move {
+            let part = self.part(&begin, message.as_deref().unwrap_or_default())?;
+            part.stream(message, outbound).await
+        })
+    }
+
+    fn codec(&self, preferred: Codec) -> Codec {
+        super::codec(&self.channels, preferred)
+    }
+
+    #[cfg(feature = "auth")]
+    fn add_hosts(&self, hosts: &mut Vec<String>) {
+        super::add_hosts(&self.channels, hosts);
     }
 }
 

@@ -1,30 +1,29 @@
 //! Each call goes to one of several channels, and on failure to another.
 
-use super::{
-    super::{
-        Begin, Channel,
-        calls::RawResponse,
-        fleet::{Budget, may_repeat},
-        streaming::StartedStream,
-        unary,
-    },
-    Combined,
+use super::super::{
+    Begin, Channel,
+    calls::RawResponse,
+    connection::Connection,
+    fleet::{Budget, may_repeat},
+    kind::ChannelKind,
+    streaming::StartedStream,
+    unary,
 };
 use bytes::Bytes;
 use std::{fmt, future::Future, sync::Arc, time::Duration};
-use switchboard_core::{Result, queue::Queue};
+use switchboard_core::{Result, layer::BoxFuture, queue::Queue};
 use switchboard_discovery::{
     balance::{Balance, Demand, Endpoint, Endpoints, Outcome, P2c, Pick, Probe},
     discover::Instance,
 };
-use switchboard_wire::{Code, Retry, Status};
+use switchboard_wire::{Code, Codec, Retry, Status};
 
 /// A channel that sends each call to one of several channels, and on failure to another, see [`Channel::selective`].
 /// For calls of all kinds; streams are retried only before they have begun.
 #[derive(Clone)]
 #[must_use = "it is a channel once it is built"]
 pub struct Selective {
-    pub(super) channels: Vec<Channel>,
+    channels: Vec<Channel>,
     balance: Arc<dyn Balance>,
     retries: u32,
     /// Each channel as an endpoint for balancers, in the same order.
@@ -77,34 +76,8 @@ impl Selective {
     /// # Errors
     /// `InvalidArgument` without a channel.
     pub fn build(self) -> Result<Channel> {
-        Combined::Selective(self).into_channel()
-    }
-
-    pub(super) async fn unary(&self, begin: &Begin, request: &Bytes) -> Result<RawResponse> {
-        let mut sent = 0;
-        let send = |part: Begin| {
-            sent += 1;
-            unary::run(part, request.clone())
-        };
-        let response = self.tried(begin, request, true, send).await?;
-        Ok(RawResponse { attempts: response.attempts + sent - 1, ..response })
-    }
-
-    pub(super) async fn oneway(&self, begin: &Begin, request: &Bytes) -> Result<()> {
-        self.tried(begin, request, true, |part| part.oneway(request.clone())).await
-    }
-
-    pub(super) async fn stream(
-        &self,
-        begin: &Begin,
-        message: Option<Bytes>,
-        outbound: Option<Arc<Queue>>,
-    ) -> Result<StartedStream> {
-        let request = message.clone().unwrap_or_default();
-        // Requests that were taken from their queue cannot be sent again.
-        let again = outbound.is_none();
-        let send = |part: Begin| part.stream(message.clone(), outbound.clone());
-        self.tried(begin, &request, again, send).await
+        super::check(&self.channels)?;
+        Ok(Channel(Arc::new(self)))
     }
 
     /// Sends the call to one channel after the other until one replies, or the call must not be retried.
@@ -159,6 +132,56 @@ impl Selective {
             }
         }
         (0..self.set.len()).find(|at| !tried.contains(&self.set[*at].number())).unwrap_or(0)
+    }
+}
+
+impl ChannelKind for Selective {
+    fn write_target(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("selective").field(&self.channels).finish()
+    }
+
+    fn prepare(&self, _begin: &mut Begin) -> Option<Arc<Connection>> {
+        None
+    }
+
+    fn unary(self: Arc<Self>, begin: Begin, request: Bytes) -> BoxFuture<'static, Result<RawResponse>> {
+        Box::pin(async move {
+            let mut sent = 0;
+            let send = |part: Begin| {
+                sent += 1;
+                unary::run(part, request.clone())
+            };
+            let response = self.tried(&begin, &request, true, send).await?;
+            Ok(RawResponse { attempts: response.attempts + sent - 1, ..response })
+        })
+    }
+
+    fn oneway(self: Arc<Self>, begin: Begin, request: Bytes) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move { self.tried(&begin, &request, true, |part| part.oneway(request.clone())).await })
+    }
+
+    fn stream(
+        self: Arc<Self>,
+        begin: Begin,
+        message: Option<Bytes>,
+        outbound: Option<Arc<Queue>>,
+    ) -> BoxFuture<'static, Result<StartedStream>> {
+        Box::pin(async move {
+            let request = message.clone().unwrap_or_default();
+            // Requests that were taken from their queue cannot be sent again.
+            let again = outbound.is_none();
+            let send = |part: Begin| part.stream(message.clone(), outbound.clone());
+            self.tried(&begin, &request, again, send).await
+        })
+    }
+
+    fn codec(&self, preferred: Codec) -> Codec {
+        super::codec(&self.channels, preferred)
+    }
+
+    #[cfg(feature = "auth")]
+    fn add_hosts(&self, hosts: &mut Vec<String>) {
+        super::add_hosts(&self.channels, hosts);
     }
 }
 

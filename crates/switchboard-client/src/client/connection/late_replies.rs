@@ -2,7 +2,7 @@
 //! in whatever order the server replies to them.
 
 use super::{Connection, Inner, Request, Task, wire::Wire};
-use crate::client::{Channel, ChannelKind, ClientMethod, calls::ABANDONED_MAX};
+use crate::client::{Channel, ClientMethod, calls::ABANDONED_MAX, pool::Pool};
 use bytes::Bytes;
 use std::{
     collections::VecDeque,
@@ -75,11 +75,11 @@ pub(super) struct World {
 impl World {
     pub(super) fn new((options, server): &Pair, seed: u64) -> World {
         let channel = Channel::builder(&format!("memory://late-replies{options}")).lazy().unwrap();
-        let ChannelKind::Remote(pool) = &*channel.0 else { panic!("{options}: not a pool of connections") };
+        let Some(pool) = channel.0.pool() else { panic!("{options}: not a pool of connections") };
         let built = pool.options();
         let (io, _) = tokio::io::duplex(64);
         let codec = built.codec(Codec::Proto);
-        let (connection, task) = Connection::new(Box::new(io), "test".into(), built, Weak::new());
+        let (connection, task) = Connection::new(Box::new(io), "test".into(), built, Weak::<Pool>::new());
         let mut table = MethodTable::default();
         table.add(&INFO).unwrap();
         World {

@@ -1,7 +1,7 @@
 //! Options of fleets on the channel builder, and the channels of members.
 
 use super::{
-    super::{Channel, ChannelBuilder, ChannelKind, options::Options},
+    super::{Channel, ChannelBuilder, options::Options},
     FailMode, Fleet, Policy,
 };
 use std::{sync::Arc, time::Duration};
@@ -135,7 +135,7 @@ impl ChannelBuilder {
         let policy = self.fleet.take().map(|policy| *policy).unwrap_or_default();
         let instance = |address: Address| Instance::new("", address.to_string());
         let fleet = Fleet::fixed(policy, self, addresses.into_iter().map(instance).collect())?;
-        Ok(Channel(Arc::new(ChannelKind::Fleet(fleet))))
+        Ok(Channel(Arc::new(fleet)))
     }
 
     /// Builds a channel to the instances of a registry.
@@ -147,7 +147,7 @@ impl ChannelBuilder {
         let policy = self.fleet.take().map(|policy| *policy).unwrap_or_default();
         let watch = registry.watch(&self.url);
         self.url = format!("{} in {}", self.url, registry.name());
-        Ok(Channel(Arc::new(ChannelKind::Fleet(Fleet::following(policy, self, watch)?))))
+        Ok(Channel(Arc::new(Fleet::following(policy, self, watch)?)))
     }
 
     /// Builds the channel of one member.

@@ -19,7 +19,7 @@ use switchboard_wire::{Code, Origin, Retry, Status};
 use tokio::{runtime::Handle, time::Sleep};
 
 /// Progress of a call before this module handles it.
-pub(in super::super) enum First {
+pub(super) enum First {
     /// None.
     Nothing,
     /// Its first endpoint is selected.
@@ -43,8 +43,23 @@ struct Running {
     attempt: Attempt,
 }
 
+/// Continues a unary call at the endpoint that was selected for it, or after its failure there.
+pub(in super::super) async fn resume(
+    permit: EndpointPermit,
+    failure: Option<Status>,
+    begin: Begin,
+    request: Bytes,
+) -> Result<RawResponse> {
+    let shared = permit.member().shared.clone();
+    let first = match failure {
+        None => First::Chosen(permit),
+        Some(status) => First::Failed(permit, status),
+    };
+    unary(shared, begin, request, first).await
+}
+
 /// Sends a unary call and waits for its reply, with as many attempts as the policy allows.
-pub(in super::super) async fn unary(
+pub(super) async fn unary(
     shared: Arc<Shared>,
     begin: Begin,
     request: Bytes,
@@ -142,7 +157,7 @@ async fn attempt(
         .as_ref()
         .map(|attempt_log| (attempt_log, attempt_log.begin(permit.member().endpoint.address().to_owned())));
     let called = async {
-        if !permit.member().link.channel.is_ready() {
+        if !permit.member().link.channel.0.is_ready() {
             let deadline = begin.deadline(switchboard_core::clock::now());
             permit.member().connected(deadline).await?;
             begin.end_at(deadline);
@@ -168,15 +183,15 @@ impl Member {
     /// Completes when a call can be sent, nearly always at once.
     pub(super) async fn connected(&self, deadline: Option<Instant>) -> Result<()> {
         let channel = &self.link.channel;
-        if channel.is_ready() {
+        if channel.0.is_ready() {
             return Ok(());
         }
         if Handle::try_current().is_err() {
-            return channel.open().await;
+            return channel.0.connect().await;
         }
         let latest = switchboard_core::clock::after(switchboard_core::clock::now(), CONNECT_WAIT_MAX);
         let until = deadline.map_or(latest, |deadline| deadline.min(latest));
-        tokio::time::timeout_at(until.into(), channel.open()).await.unwrap_or_else(|_| {
+        tokio::time::timeout_at(until.into(), channel.0.connect()).await.unwrap_or_else(|_| {
             let address = self.endpoint.address();
             if until < latest {
                 return Err(Status::deadline_exceeded("no connection within the call's deadline"));

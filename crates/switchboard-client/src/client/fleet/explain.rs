@@ -2,7 +2,7 @@
 //! result of each attempt.
 
 use super::{
-    super::{Channel, ChannelKind, unary::Response},
+    super::{Channel, unary::Response},
     Fleet, clock,
     link::Member,
 };
@@ -154,10 +154,7 @@ impl Channel {
             rules: Vec::new(),
             candidates: Vec::new(),
         };
-        if let ChannelKind::Fleet(fleet) = &*self.0 {
-            explanation.channel = fleet.shared().base.name().to_owned();
-            fleet.explain(&mut explanation, key);
-        }
+        self.0.explain(&mut explanation, key);
         explanation
     }
 }
@@ -171,8 +168,9 @@ impl Explanation {
 }
 
 impl Fleet {
-    fn explain(&self, explanation: &mut Explanation, key: Option<&[u8]>) {
+    pub(super) fn add_to(&self, explanation: &mut Explanation, key: Option<&[u8]>) {
         let (shared, now_ns) = (self.shared(), clock::now());
+        explanation.channel = shared.base.name().to_owned();
         let set = shared.set().clone();
         let policy = &shared.policy;
         explanation.rules = policy.rules();
@@ -184,7 +182,7 @@ impl Fleet {
                 format!("{working} servers are healthy, {} are needed for all calls", policy.min_working);
             explanation.rules.push(("min_working", text));
         }
-        if let Some(timeout) = self.timeout() {
+        if let Some(timeout) = shared.base.options().timeout {
             explanation.rules.push(("timeout", format!("{timeout:?}")));
         }
         if let Some(source) = &shared.source {

@@ -1,9 +1,6 @@
 //! A member of a fleet: its channel, its connection state, and its calls.
 
-use super::{
-    super::{Channel, ChannelKind},
-    Shared, clock,
-};
+use super::{super::Channel, Shared, clock};
 use std::{
     sync::{
         Arc, Mutex, PoisonError, Weak,
@@ -54,12 +51,9 @@ impl Member {
 
     /// Returns true when its server gets the idempotency keys of calls.
     pub(super) fn gets_keys(&self) -> bool {
-        match &*self.link.channel.0 {
-            ChannelKind::Remote(pool) => {
-                pool.options().wire_config.as_ref().is_none_or(|wire| wire.setup.carries_metadata())
-            }
-            _ => true,
-        }
+        self.link.channel.0.pool().is_none_or(|pool| {
+            pool.options().wire_config.as_ref().is_none_or(|wire| wire.setup.carries_metadata())
+        })
     }
 
     /// Starts a task that connects the member, unless it is connected or a task is running.
@@ -101,7 +95,7 @@ async fn keep_connected(connecting: ConnectGuard, shared: Weak<Shared>, id: Stri
     let mut failures = 0;
     loop {
         let Some((link, shared)) = connecting.0.upgrade().zip(shared.upgrade()) else { return };
-        match link.channel.open().await {
+        match link.channel.0.connect().await {
             Ok(()) => {
                 link.set_last(None);
                 // The order matters: if the connection is lost after this line, the next task is started.
@@ -178,11 +172,11 @@ impl EndpointPermit {
         let member = self.member().clone();
         // A proxy that returns an error keeps its connection. The check may come late, when another connection has
         // already replaced the lost one; the failure does not concern that one.
-        let is_ready = member.link.channel.is_ready();
+        let is_ready = member.link.channel.0.is_ready();
         let lost = status.code() == Code::Unavailable
             && status.origin() == Origin::Connection
             && (!is_ready
-                || matches!(&*member.link.channel.0, ChannelKind::Remote(_))
+                || member.link.channel.0.pool().is_some()
                 || member.link.stats.is_up_since(self.begun_ns));
         let now_ns = clock::now();
         let took = Duration::from_nanos(now_ns.saturating_sub(self.begun_ns));

@@ -1,7 +1,7 @@
 //! One call to every endpoint: broadcast, fork, inform.
 
 use super::{
-    super::{Begin, ChannelKind, Target, UnaryCall, unary, unary::Response},
+    super::{Begin, Target, UnaryCall, unary, unary::Response},
     EndpointPermit, clock,
     retry_state::RetryState,
 };
@@ -89,7 +89,7 @@ impl<R: 'static> UnaryCall<R> {
             Target::Nowhere => None,
         };
         let channel = channel.ok_or_else(|| Status::unavailable("the channel was dropped"))?;
-        let ChannelKind::Fleet(fleet) = &*channel.0 else {
+        let Some(fleet) = channel.0.fleet() else {
             let address = format!("{channel:?}");
             let address = address.trim_start_matches("Channel(").trim_end_matches(')').to_owned();
             let again = Begin { target: channel.target(), ..begin.again(&retry_state) };

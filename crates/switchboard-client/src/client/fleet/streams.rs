@@ -17,7 +17,7 @@ use switchboard_core::{Result, queue::Queue, stream::Follow};
 use switchboard_wire::{Code, Status};
 
 /// Sends a one-way call; completes once it is sent.
-pub(in super::super) async fn oneway(shared: Arc<Shared>, begin: Begin, request: Bytes) -> Result<()> {
+pub(super) async fn oneway(shared: Arc<Shared>, begin: Begin, request: Bytes) -> Result<()> {
     let mut retry_state = RetryState::new(begin.deadline(switchboard_core::clock::now()));
     let mut permit = shared.next(&begin, &request, &mut retry_state).await?;
     loop {
@@ -39,7 +39,7 @@ pub(in super::super) async fn oneway(shared: Arc<Shared>, begin: Begin, request:
 }
 
 /// Sends a call with its queues.
-pub(in super::super) async fn stream(
+pub(super) async fn stream(
     shared: Arc<Shared>,
     begin: Begin,
     message: Option<Bytes>,
@@ -68,7 +68,7 @@ impl Call {
         loop {
             self.retry_state.sent += 1;
             let sent = async {
-                if !permit.member().link.channel.is_ready() {
+                if !permit.member().link.channel.0.is_ready() {
                     permit.member().connected(self.retry_state.deadline).await?;
                     permit.sent();
                 }

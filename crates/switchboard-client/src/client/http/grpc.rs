@@ -3,6 +3,7 @@
 use super::codes;
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine;
+use percent_encoding::percent_decode;
 use std::time::Duration;
 use switchboard_core::Result;
 use switchboard_net::http_fields::{BASE64, MetadataLimits};
@@ -33,7 +34,9 @@ pub(super) fn end(trailers: &HeaderMap, limits: &MetadataLimits) -> Result<Metad
         Some(number) => Code::from_number(number),
         None => Code::Unknown,
     };
-    let text = trailers.get(MESSAGE).map_or_else(String::new, |text| unescape(text.as_bytes()));
+    let text = trailers
+        .get(MESSAGE)
+        .map_or_else(String::new, |text| percent_decode(text.as_bytes()).decode_utf8_lossy().into_owned());
     let mut status = Status::new(code, text).with_origin(Origin::Peer).with_retry(codes::hint(code));
     if let Some(details) = trailers.get(DETAILS)
         && let Ok(details) = BASE64.decode(details.as_bytes().trim_ascii())
@@ -58,29 +61,6 @@ pub(super) fn timeout(left: Duration) -> HeaderValue {
         None => format!("{}H", nanos.div_ceil(3_600_000_000_000).min(DIGITS)),
     };
     HeaderValue::try_from(text).expect("digits and a letter are a valid header")
-}
-
-/// Percent decoding; invalid escapes stay unchanged.
-fn unescape(text: &[u8]) -> String {
-    if !text.contains(&b'%') {
-        return String::from_utf8_lossy(text).into_owned();
-    }
-    let hex = |at: usize| text.get(at).and_then(|digit| (*digit as char).to_digit(16));
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while at < text.len() {
-        match (text[at], hex(at + 1), hex(at + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push((high << 4 | low) as u8);
-                at += 3;
-            }
-            (byte, ..) => {
-                bytes.push(byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Reads the details of a `google.rpc.Status`: field 3, each an `Any` of a type URL and a value. Invalid fields are

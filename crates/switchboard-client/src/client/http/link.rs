@@ -6,7 +6,7 @@ use super::{
     http2::{self, Http2},
     upload::{Upload, Uploader},
 };
-use crate::client::{ChannelKind, ClientMethod, connection::ConnectionEnd, options::Options, pool};
+use crate::client::{ClientMethod, connection::ConnectionEnd, kind::ChannelKind, options::Options, pool};
 use ::http::{HeaderMap, Method, Request, StatusCode, Uri, uri};
 use bytes::Bytes;
 use std::{
@@ -162,7 +162,7 @@ impl pool::Link for Link {
         io: Box<dyn Io>,
         address: &Address,
         options: &Options,
-        _way: Weak<ChannelKind>,
+        _owner: Weak<dyn ChannelKind>,
     ) -> Result<(Arc<Link>, Self::Task)> {
         let authority = authority(address)?;
         let scheme = match address {

@@ -6,8 +6,9 @@
 
 use super::{NO_ANSWER, codes, json_rpc, needs_runtime, within};
 use crate::client::{
-    Begin, ChannelKind, calls,
+    Begin, calls,
     connection::ConnectionEnd,
+    kind::ChannelKind,
     options::Options,
     pool::{Link, Pool},
 };
@@ -365,7 +366,7 @@ impl Link for Texts {
         io: Box<dyn Io>,
         address: &Address,
         options: &Options,
-        _way: Weak<ChannelKind>,
+        _owner: Weak<dyn ChannelKind>,
     ) -> Result<(Arc<Texts>, Self::Task)> {
         let texts = Arc::new(Texts {
             state: Mutex::default(),

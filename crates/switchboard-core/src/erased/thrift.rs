@@ -1,14 +1,14 @@
 //! Calls from Thrift clients to protobuf services: messages are transcoded in both directions.
 
 use super::ErasedService;
-use std::sync::{Arc, OnceLock};
-use switchboard_core::{
+use crate::{
     Call, Reply, Result,
     call::{ReplyBody, RequestBody, compressed},
     codec::thrift::Messages,
     compression::Packing,
     layer::BoxFuture,
 };
+use std::sync::{Arc, OnceLock};
 use switchboard_wire::{Codec, Kind, ServiceInfo};
 
 /// Message descriptions of a service, built with the first such call.
