@@ -73,8 +73,8 @@ mod trailers;
 mod traits;
 mod turn;
 mod unary_call;
+mod unchecked_request;
 mod unpack;
-mod unscreened;
 pub(crate) mod websocket;
 
 pub(crate) use connection::serve;

@@ -226,7 +226,7 @@ impl Server {
         }
         let general = self.limits.message_bytes_max;
         let status = match self.find(&glance.name) {
-            // Without its metadata, which was not read, the caller may be a stranger to the method.
+            // Without its metadata, which was not read, the caller is not known.
             _ if self.table.guards_unknown() => {
                 let max = self.table.largest_message(general);
                 Status::resource_exhausted(format!(

@@ -160,7 +160,7 @@ impl Server {
                 );
                 Status::resource_exhausted(text).with_retry(retry)
             }
-            // Without its head, which was not read, the caller may be a stranger to the method.
+            // Without its head, which was not read, the caller is not known.
             _ if bytes > self.largest_message() && self.table.guards_unknown() => {
                 frame::too_large("a request", bytes, self.largest_message())
             }

@@ -7,7 +7,7 @@ use super::{
     convert::MetadataLimits,
     cross_site,
     decoded_body::DecodedBody,
-    dispatch::{self, Begun, Dispatch},
+    dispatch::{self, CallStarted, Dispatch},
     envelopes::Envelopes,
     field_values, flatbuffers, hosts,
     jsonrpc::{self, JsonRpc},
@@ -19,7 +19,7 @@ use super::{
     thrift::{self, Thrift},
     trailers::Trailers,
     turn::Turn,
-    unscreened::Unscreened,
+    unchecked_request::UncheckedRequest,
     websocket::{self, Upgrades},
 };
 use crate::{driver::Accepted, http::HttpState, serving::Drain};
@@ -402,8 +402,8 @@ impl RequestRouter {
         let is_rest = request.method() != Method::POST && !rest::is_of_other_dialect(&request);
         let is_standard = declared.is_none() && Standard::of(&self.shared).router().lookup(path).is_some();
         // Callers without credentials get the same response whether the method exists or not.
-        let unscreened = Begun::of(table).filter(|_| !is_standard).map(|begun| Unscreened {
-            begun,
+        let unchecked = CallStarted::of(table).filter(|_| !is_standard).map(|started| UncheckedRequest {
+            started,
             dispatch: self.dispatch.clone(),
             method: declared,
             path: path.to_owned(),
@@ -416,8 +416,8 @@ impl RequestRouter {
             let names = method.is_none() && !is_standard && !self.shared.guarding.is_open();
             let unknown = names.then(|| (self.dispatch.clone(), path.to_owned()));
             return Box::pin(async move {
-                let denied = match unscreened {
-                    Some(unscreened) => unscreened.denied().await,
+                let denied = match unchecked {
+                    Some(unchecked) => unchecked.denied().await,
                     None => None,
                 };
                 let reply = match (denied, unknown) {
@@ -437,8 +437,8 @@ impl RequestRouter {
                 Ok(reply)
             });
         }
-        if let Some(unscreened) = &unscreened {
-            request.extensions_mut().insert(unscreened.begun.clone());
+        if let Some(unchecked) = &unchecked {
+            request.extensions_mut().insert(unchecked.started.clone());
         }
         let replies_stream =
             method.is_some_and(|method| matches!(table.info(method).kind, Kind::Bidi | Kind::ServerStream));
@@ -468,8 +468,8 @@ impl RequestRouter {
                 let headers = sent_as.map(|kind| (CONTENT_TYPE, kind)).into_iter().collect();
                 response = refusal::response(&status, None, &headers);
             }
-            if let Some(unscreened) = unscreened.filter(|unscreened| !unscreened.begun.has_begun())
-                && let Some(denied) = unscreened.denied().await
+            if let Some(unchecked) = unchecked.filter(|unchecked| !unchecked.started.is_set())
+                && let Some(denied) = unchecked.denied().await
             {
                 return Ok(denied.response(|response| finished(response, None, text, kind)));
             }

@@ -69,15 +69,15 @@ struct PreparedCall {
 
 /// Records, in the extensions of a request, that its call began and passes the guards.
 #[derive(Clone, Default)]
-pub(super) struct Begun(Arc<AtomicBool>);
+pub(super) struct CallStarted(Arc<AtomicBool>);
 
-impl Begun {
+impl CallStarted {
     /// Returns the mark for a request, if callers without credentials must not learn which methods exist.
-    pub(super) fn of(table: &MethodTable) -> Option<Begun> {
-        table.guards_unknown().then(Begun::default)
+    pub(super) fn of(table: &MethodTable) -> Option<CallStarted> {
+        table.guards_unknown().then(CallStarted::default)
     }
 
-    pub(super) fn has_begun(&self) -> bool {
+    pub(super) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -139,8 +139,8 @@ impl Dispatch {
         metadata.set_undeclared_name(undeclared_name);
         let cx = Cx::new(peer, service_info, info, deadline, metadata);
         call_guard.set_trace(cx.shared_trace());
-        if let Some(begun) = context.extensions().get::<Begun>() {
-            begun.0.store(true, Ordering::Relaxed);
+        if let Some(started) = context.extensions().get::<CallStarted>() {
+            started.0.store(true, Ordering::Relaxed);
         }
         Ok(PreparedCall {
             service,
@@ -232,7 +232,7 @@ impl Dispatch {
     ///
     /// # Errors
     /// The error with which a call would end.
-    pub(super) async fn screen(
+    pub(super) async fn check_caller(
         &self,
         headers: &HeaderMap,
         method: Option<MethodId>,

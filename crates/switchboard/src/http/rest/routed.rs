@@ -4,7 +4,7 @@ use super::{
     super::{
         Standard,
         body::Reply,
-        dispatch::{Begun, Dispatch},
+        dispatch::{CallStarted, Dispatch},
         metered_body::{Broken, MeteredBody},
         timeout,
         trailers::Trailers,
@@ -49,15 +49,16 @@ impl Routed {
         let (method, is_by_name) = (self.method, self.route.is_none());
         let kind = self.shared.table.info(method).kind;
         let style = if is_by_name && kind == Kind::Unary { Style::Connect } else { Style::Rest };
-        let begun = Begun::of(&self.shared.table);
-        let unscreened =
-            begun.clone().map(|begun| (begun, self.dispatch.clone(), metadata_headers(&self.head.headers)));
+        let started = CallStarted::of(&self.shared.table);
+        let unchecked = started
+            .clone()
+            .map(|started| (started, self.dispatch.clone(), metadata_headers(&self.head.headers)));
         let result = match timeout::read(&self.head.headers) {
             Err(status) => Err(Failure::new(&status)),
-            Ok(None) => self.run(None, style, begun).await,
+            Ok(None) => self.run(None, style, started).await,
             Ok(Some(timeout)) => {
                 let deadline = switchboard_core::clock::after(switchboard_core::clock::now(), timeout);
-                match tokio::time::timeout(timeout, self.run(Some(deadline), style, begun)).await {
+                match tokio::time::timeout(timeout, self.run(Some(deadline), style, started)).await {
                     Ok(result) => result,
                     Err(_) => Err(Failure::new(&Status::deadline_exceeded("the deadline has passed"))),
                 }
@@ -67,9 +68,9 @@ impl Routed {
             Ok(response) => return response,
             Err(failure) => failure,
         };
-        let Some((begun, dispatch, headers)) = unscreened else { return failure.response(style) };
+        let Some((started, dispatch, headers)) = unchecked else { return failure.response(style) };
         // The guards have not seen the call: callers without credentials learn nothing of the method.
-        let denied = match begun.has_begun() {
+        let denied = match started.is_set() {
             true => None,
             false => dispatch.may_call(&headers, method).await.err(),
         };
@@ -83,7 +84,7 @@ impl Routed {
         self,
         deadline: Option<Instant>,
         style: Style,
-        begun: Option<Begun>,
+        started: Option<CallStarted>,
     ) -> Result<Response<Reply>, Failure> {
         let Routed { shared, dispatch, method, route, variables, message_bytes_max, head, body } = self;
         let Rest { routes, schema, options, .. } = &shared.config.rest;
@@ -115,8 +116,8 @@ impl Routed {
         let trailers = Arc::<Trailers>::default();
         let mut context = RequestContext::new(metadata_headers(&head.headers)).with_deadline(deadline);
         context.extensions_mut().insert(trailers.clone());
-        if let Some(begun) = begun {
-            context.extensions_mut().insert(begun);
+        if let Some(started) = started {
+            context.extensions_mut().insert(started);
         }
         let trailers = wanted.trailers.then_some(trailers);
         let json = CodecFormat::Json;

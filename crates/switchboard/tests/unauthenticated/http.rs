@@ -18,7 +18,7 @@ pub(crate) fn all() -> Vec<Case> {
 
 /// A request to the path of a method.
 fn request(verb: &str, name: &str, query: &str, headers: &str, body: &[u8]) -> Vec<u8> {
-    at(verb, &format!("/test.Strangers/{name}{query}"), headers, body)
+    at(verb, &format!("/test.Guarded/{name}{query}"), headers, body)
 }
 
 fn at(verb: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
@@ -99,7 +99,7 @@ fn dialects() -> Vec<Case> {
         cases.push(case(what, move |name| request(verb, name, query, "x-own: 1\r\n", b"")));
     }
     cases.push(case("a name without its package", |name| {
-        at("POST", &format!("/Strangers/{name}"), "content-type: application/json\r\n", b"{}")
+        at("POST", &format!("/Guarded/{name}"), "content-type: application/json\r\n", b"{}")
     }));
     // Requests that a page of another site can make a browser send are refused for every path.
     for (what, headers) in [
@@ -121,18 +121,18 @@ fn dialects() -> Vec<Case> {
 fn gateways() -> Vec<Case> {
     let json_rpc = |name: &str, params: &str| {
         let text = format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"test.Strangers.{name}\",\"params\":{params}}}"
+            "{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"test.Guarded.{name}\",\"params\":{params}}}"
         );
         at("POST", "/", "content-type: application/json\r\n", text.as_bytes())
     };
     let rpcx = |name: &str, codec: u8, len: usize| {
         let headers = format!(
-            "x-rpcx-servicepath: test.Strangers\r\nx-rpcx-servicemethod: {name}\r\nx-rpcx-serializetype: {codec}\r\n"
+            "x-rpcx-servicepath: test.Guarded\r\nx-rpcx-servicemethod: {name}\r\nx-rpcx-serializetype: {codec}\r\n"
         );
         at("POST", "/", &headers, &json(len))
     };
     let thrift = |name: &str, len: usize| {
-        let name = format!("Strangers:{name}");
+        let name = format!("Guarded:{name}");
         let mut message =
             [&[0x80, 1, 0, 1][..], &(name.len() as u32).to_be_bytes(), name.as_bytes()].concat();
         message.extend(7u32.to_be_bytes());
@@ -205,7 +205,7 @@ pub(crate) async fn ask_grpc(running: &Running, name: &str, headers: &HeaderMap,
     let (client, connection) = h2::client::handshake(io).await.unwrap();
     let connection = tokio::spawn(connection);
     let mut client = client.ready().await.unwrap();
-    let uri = format!("http://x/test.Strangers/{name}");
+    let uri = format!("http://x/test.Guarded/{name}");
     let mut request = Request::builder().method(Method::POST).uri(uri).body(()).unwrap();
     *request.headers_mut() = headers.clone();
     let exchange = async {

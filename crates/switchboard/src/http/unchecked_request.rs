@@ -4,7 +4,7 @@
 
 use super::{
     body::Reply,
-    dispatch::{Begun, Dispatch},
+    dispatch::{CallStarted, Dispatch},
     refusal,
     rest::{Failure, Style},
 };
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use switchboard_wire::{MethodId, Status};
 
 /// The parts of a request that decide whether its caller may learn why it failed.
-pub(super) struct Unscreened {
-    pub(super) begun: Begun,
+pub(super) struct UncheckedRequest {
+    pub(super) started: CallStarted,
     pub(super) dispatch: Arc<Dispatch>,
     /// The declared method at the path.
     pub(super) method: Option<MethodId>,
@@ -25,10 +25,10 @@ pub(super) struct Unscreened {
     pub(super) is_rest: bool,
 }
 
-impl Unscreened {
+impl UncheckedRequest {
     /// Returns the refusal if the caller may not find out whether there is a method at the path.
     pub(super) async fn denied(self) -> Option<Denied> {
-        let status = self.dispatch.screen(&self.headers, self.method, &self.path).await.err()?;
+        let status = self.dispatch.check_caller(&self.headers, self.method, &self.path).await.err()?;
         Some(Denied { status, headers: self.headers, is_rest: self.is_rest })
     }
 }

@@ -27,7 +27,7 @@ const REFUSED: &str = "takes no calls without credentials";
 const TOKEN: &str = "Bearer t0ken";
 
 static INFO: ServiceInfo = ServiceInfo {
-    name: "test.Strangers",
+    name: "test.Guarded",
     methods: &[
         MethodInfo::new("Show", Kind::Unary).schema(SCHEMA),
         MethodInfo::new("Flow", Kind::Bidi),
@@ -40,9 +40,9 @@ static INFO: ServiceInfo = ServiceInfo {
 /// Names of methods with the kinds of the service, and unknown ones of the same lengths.
 const NAMES: [(&str, &str); 4] = [("Show", "Shaw"), ("Flow", "Flaw"), ("Feed", "Feet"), ("Tiny", "Tony")];
 
-struct Strangers;
+struct Guarded;
 
-impl Service for Strangers {
+impl Service for Guarded {
     fn info(&self) -> &'static ServiceInfo {
         &INFO
     }
@@ -55,10 +55,10 @@ impl Service for Strangers {
 async fn start() -> Running {
     Server::new()
         .limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)
-        .method_limit("test.Strangers/Tiny", Limit::MessageBytesMax, TINY_BYTES_MAX)
-        .alias("kiss/1", "test.Strangers/Show")
+        .method_limit("test.Guarded/Tiny", Limit::MessageBytesMax, TINY_BYTES_MAX)
+        .alias("kiss/1", "test.Guarded/Show")
         .auth(Tokens::default().token("t0ken", Caller::new("alice")))
-        .add(Strangers)
+        .add(Guarded)
         .listen("tcp://127.0.0.1:0")
         .start()
         .await

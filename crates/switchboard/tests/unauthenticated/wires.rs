@@ -75,7 +75,7 @@ fn native(
         let head = [&(body.len() as u32).to_le_bytes()[..], &[kind, flags, 0, 0], &id.to_le_bytes()];
         [&head.concat()[..], body].concat()
     };
-    let path = format!("test.Strangers/{name}");
+    let path = format!("test.Guarded/{name}");
     let method = match schema {
         None => frame(1, 0, 0, path.as_bytes()),
         Some(schema) => frame(1, 32, 0, &[&schema.to_le_bytes()[..], path.as_bytes()].concat()),
@@ -89,7 +89,7 @@ fn native(
 
 fn baidu_cases() -> Vec<Case> {
     let request = |name: &str, more: &[u8], len| {
-        let request = [field(1, b"test.Strangers"), field(2, name.as_bytes())].concat();
+        let request = [field(1, b"test.Guarded"), field(2, name.as_bytes())].concat();
         let meta = [&field(1, &request)[..], &number(4, 7), more].concat();
         framed(b"PRPC", [(meta.len() + len) as u32, meta.len() as u32].map(u32::to_be_bytes), &meta, len)
     };
@@ -108,7 +108,7 @@ fn baidu_cases() -> Vec<Case> {
 
 fn hulu_cases() -> Vec<Case> {
     let request = |name: &str, more: &[u8], len| {
-        let service = if name == "Show" || name == "Tiny" { "test.Strangers" } else { "test.Stranger_" };
+        let service = if name == "Show" || name == "Tiny" { "test.Guarded" } else { "test.Guarde_" };
         let index = if name == "Tiny" { 3 } else { 0 };
         let meta = [&field(1, service.as_bytes())[..], &number(2, index), &number(4, 7), more].concat();
         framed(b"HULU", [(meta.len() + len) as u32, meta.len() as u32].map(u32::to_le_bytes), &meta, len)
@@ -123,7 +123,7 @@ fn hulu_cases() -> Vec<Case> {
 
 fn sofa_cases() -> Vec<Case> {
     let request = |name: &str, more: &[u8], len: usize| {
-        let method = format!("test.Strangers.{name}");
+        let method = format!("test.Guarded.{name}");
         let meta = [&number(1, 0)[..], &number(2, 7), &field(100, method.as_bytes()), more].concat();
         let sizes = [len as u64, (meta.len() + len) as u64].map(u64::to_le_bytes).concat();
         [b"SOFA", &(meta.len() as u32).to_le_bytes()[..], &sizes, &meta, &vec![b' '; len]].concat()
@@ -187,7 +187,7 @@ fn rpcx(bits: u8, codec: u8, name: &str, metadata: &[(&str, &str)], len: usize) 
         part(&mut block, text.as_bytes());
     }
     let mut parts = Vec::new();
-    for bytes in [b"test.Strangers", name.as_bytes(), &block, &vec![b' '; len]] {
+    for bytes in [b"test.Guarded", name.as_bytes(), &block, &vec![b' '; len]] {
         part(&mut parts, bytes);
     }
     let mut frame = vec![8, 0, bits, codec << 4];
@@ -207,7 +207,7 @@ fn erpc_cases() -> Vec<Case> {
 }
 
 fn erpc(name: &str, metadata: &str, codec: u8, len: usize) -> Vec<u8> {
-    message(format!("/strangers/{}", name.to_lowercase()).as_bytes(), metadata, codec, len)
+    message(format!("/guarded/{}", name.to_lowercase()).as_bytes(), metadata, codec, len)
 }
 
 fn message(name: &[u8], metadata: &str, codec: u8, len: usize) -> Vec<u8> {
@@ -224,7 +224,7 @@ fn message(name: &[u8], metadata: &str, codec: u8, len: usize) -> Vec<u8> {
 
 fn jsonrpc_cases() -> Vec<Case> {
     let call = |name: &str, params: &str| {
-        let (service, id) = ("test.Strangers", 7);
+        let (service, id) = ("test.Guarded", 7);
         format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{service}.{name}\",\"params\":{params}}}\n")
             .into_bytes()
     };
@@ -239,7 +239,7 @@ fn jsonrpc_cases() -> Vec<Case> {
 
 fn thrift_cases() -> Vec<Case> {
     let message = |first: u8, name: &str, structure: &[u8]| {
-        let name = format!("Strangers:{name}");
+        let name = format!("Guarded:{name}");
         let mut bytes = vec![0x80, 1, 0, first];
         bytes.extend((name.len() as u32).to_be_bytes());
         bytes.extend(name.as_bytes());
@@ -250,7 +250,7 @@ fn thrift_cases() -> Vec<Case> {
     let structure =
         |len: usize| [&[11, 0, 2][..], &(len as u32).to_be_bytes(), &vec![b'x'; len], &[0]].concat();
     let compact = |name: &str| {
-        let name = format!("Strangers:{name}");
+        let name = format!("Guarded:{name}");
         let bytes =
             [&[0x82, 0x21, 7, name.len() as u8][..], name.as_bytes(), &[0x28, 0xFF, 0x7F, 1]].concat();
         [&(bytes.len() as u32).to_be_bytes()[..], &bytes].concat()
