@@ -17,6 +17,8 @@ mod blocks;
 mod deflate;
 mod options;
 mod worth;
+#[cfg(feature = "http")]
+mod zstd;
 
 #[cfg(feature = "http")]
 pub use algorithms::REGISTRY;

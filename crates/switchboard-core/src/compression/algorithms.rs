@@ -40,8 +40,9 @@ pub(super) fn decompress(encoding: Encoding, message: Bytes, bytes_max: u32) -> 
 
 /// Algorithms of HTTP; the providers reuse their working memory for the next message.
 #[cfg(feature = "http")]
-pub static REGISTRY: LazyLock<CompressionRegistry> =
-    LazyLock::new(|| CompressionRegistry::default().register(super::deflate::Deflate));
+pub static REGISTRY: LazyLock<CompressionRegistry> = LazyLock::new(|| {
+    CompressionRegistry::default().register(super::deflate::Deflate).register(super::zstd::Zstd::default())
+});
 
 #[cfg(feature = "http")]
 fn stream(encoding: Encoding, message: Bytes, bytes_max: u32) -> Result<Bytes, Unreadable> {
