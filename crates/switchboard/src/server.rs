@@ -549,6 +549,7 @@ impl Server {
             let address = resolved.public(listener.address().map_err(failed)?);
             bound.push((listener, address, resolved));
         }
+        #[cfg(feature = "tls")]
         let (stop, stopped) = watch::channel(());
         let (mut addresses, mut accepting) = (Vec::new(), Vec::new());
         #[cfg(feature = "tls")]
@@ -571,7 +572,9 @@ impl Server {
         let mut running = Running {
             shared,
             addresses,
+            #[cfg(feature = "tls")]
             stop: Some(stop),
+            acceptors: None,
             hooks: self.hooks,
             registrations: None,
             #[cfg(feature = "handover")]
@@ -591,16 +594,11 @@ impl Server {
         for address in &running.addresses {
             tracing::info!(%address, "listening");
         }
+        let mut acceptors = accept::Acceptors::new();
         for (listener, resolved) in accepting {
-            let shared = running.shared.clone();
-            switchboard_core::runtime::spawn(accept::run(
-                listener,
-                shared,
-                http.clone(),
-                resolved,
-                stopped.clone(),
-            ));
+            acceptors.add(listener, running.shared.clone(), http.clone(), resolved);
         }
+        running.acceptors = Some(acceptors);
         running.begin(&self.templates, &service_names, self.registration_notice).await?;
         #[cfg(feature = "handover")]
         if let (Some(path), Some(registrations)) = (self.handover, &running.registrations) {
@@ -617,8 +615,11 @@ impl Server {
 pub struct Running {
     shared: Arc<ServerState>,
     addresses: Vec<Address>,
-    /// Dropping it stops the acceptors.
+    /// Dropping it ends the reloading of certificates.
+    #[cfg(feature = "tls")]
     stop: Option<watch::Sender<()>>,
+    /// Set once connections are accepted, until the server stops.
+    acceptors: Option<accept::Acceptors>,
     hooks: Mutex<Hooks>,
     /// Dropping it ends the offer of the sockets to a successor.
     #[cfg(feature = "handover")]

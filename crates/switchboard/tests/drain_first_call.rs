@@ -91,3 +91,35 @@ async fn connections_without_bytes_do_not_hold_the_drain() {
     // The socket is closed.
     let _ = silent.write_all(b"late").await;
 }
+
+/// The server has not accepted any of these connections when it stops.
+#[tokio::test]
+async fn calls_of_connections_that_wait_in_the_kernel_get_a_response() {
+    use std::io::Write;
+
+    let running = start().await;
+    let address = running.url().trim_start_matches("tcp://").to_owned();
+    // Nothing here waits, so the task that accepts, on this thread, does not run.
+    let callers: Vec<_> = (0..20)
+        .map(|_| {
+            let mut caller = std::net::TcpStream::connect(&address).unwrap();
+            let head = format!("POST /{} HTTP/1.1\r\nhost: {address}\r\ncontent-type: ", PASS.path);
+            caller
+                .write_all(format!("{head}application/json\r\ncontent-length: 2\r\n\r\n{{}}").as_bytes())
+                .unwrap();
+            caller
+        })
+        .collect();
+    assert_eq!(running.stats().connections, 0);
+    let drained = running.drain(Duration::from_secs(60)).await;
+    assert_eq!(drained.aborted, 0);
+    for caller in callers {
+        caller.set_nonblocking(true).unwrap();
+        let mut caller = TcpStream::from_std(caller).unwrap();
+        let mut response = Vec::new();
+        soon(caller.read_to_end(&mut response)).await.unwrap();
+        let response = String::from_utf8_lossy(&response);
+        assert!(response.starts_with("HTTP/1.1 200") || response.starts_with("HTTP/1.1 503"), "{response:?}");
+    }
+    assert!(TcpStream::connect(&address).await.is_err(), "the listener is closed");
+}

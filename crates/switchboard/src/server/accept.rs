@@ -8,6 +8,7 @@ use crate::{
 use bytes::BytesMut;
 use std::{
     future::poll_fn,
+    net::SocketAddr,
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     task::Poll,
@@ -37,6 +38,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::{
     io::AsyncReadExt,
     sync::watch,
+    task::JoinHandle,
     time::{sleep, timeout},
 };
 
@@ -56,38 +58,96 @@ pub(super) type Http = Arc<crate::http::HttpState>;
 #[derive(Clone)]
 pub(super) struct Http;
 
+/// Connections that wait in the kernel when a server stops, as far as they are accepted.
+const QUEUED_MAX: usize = 4096;
+/// Time without a connection after which none waits: long enough for the runtime to look at the listener.
+const QUEUED_PAUSE: Duration = Duration::from_millis(1);
+/// Time for all of them. Callers that connect all the time do not hold up a stop.
+const QUEUED_TIME: Duration = Duration::from_millis(100);
+
+/// The tasks that accept connections. Dropping it ends them at once.
+pub(super) struct Acceptors {
+    /// True if the acceptors take the connections that wait in the kernel before they end.
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Acceptors {
+    pub(super) fn new() -> Acceptors {
+        Acceptors { stop: watch::Sender::new(false), tasks: Vec::new() }
+    }
+
+    /// Accepts connections of a listener until the server stops.
+    pub(super) fn add(
+        &mut self,
+        listener: Listener,
+        shared: Arc<ServerState>,
+        http: Http,
+        resolved: Resolved,
+    ) {
+        let task = run(listener, shared, http, resolved, self.stop.subscribe());
+        self.tasks.push(runtime::spawn(task));
+    }
+
+    /// Ends the acceptors and closes their listeners. Connections that wait in the kernel are reset then: with
+    /// `takes_queued`, they are accepted before, so that their calls get a response.
+    pub(super) async fn end(self, takes_queued: bool) {
+        self.stop.send_replace(takes_queued);
+        for task in self.tasks {
+            // An acceptor that panicked has ended, too.
+            let _ = task.await;
+        }
+    }
+}
+
 /// Accepts connections until the server stops.
-pub(super) async fn run(
+async fn run(
     mut listener: Listener,
     shared: Arc<ServerState>,
     http: Http,
     resolved: Resolved,
-    mut stopped: watch::Receiver<()>,
+    mut stopped: watch::Receiver<bool>,
 ) {
     let resolved = Arc::new(resolved);
+    let enter = |(pipe, address, socket): (Pipe, String, Option<SocketAddr>)| {
+        let counted = shared.counts_sockets.then(|| Arc::new(ConnectionCounters::new(pipe.local(), socket)));
+        let mut peer = Peer::connected(address, socket);
+        peer.wires = resolved.wires;
+        peer.counts = counted;
+        peer.memory = Some(shared.memory.clone());
+        peer.connection = next_id();
+        peer.strict_fields = shared.strict_fields;
+        peer.extensions = shared.extensions.clone();
+        accept(pipe, peer, &shared, http.clone(), &resolved);
+    };
     loop {
         let accepted = tokio::select! {
             biased;
-            _ = stopped.changed() => return,
+            stop = stopped.changed() => {
+                if stop.is_ok() && *stopped.borrow() {
+                    accept_queued(&mut listener, enter).await;
+                }
+                return;
+            }
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((pipe, address, socket)) => {
-                let counted =
-                    shared.counts_sockets.then(|| Arc::new(ConnectionCounters::new(pipe.local(), socket)));
-                let mut peer = Peer::connected(address, socket);
-                peer.wires = resolved.wires;
-                peer.counts = counted;
-                peer.memory = Some(shared.memory.clone());
-                peer.connection = next_id();
-                peer.strict_fields = shared.strict_fields;
-                peer.extensions = shared.extensions.clone();
-                accept(pipe, peer, &shared, http.clone(), &resolved);
-            }
+            Ok(accepted) => enter(accepted),
             Err(error) => {
                 tracing::warn!("accept: {error}; trying again");
                 tokio::time::sleep(PAUSE).await;
             }
+        }
+    }
+}
+
+/// Accepts the connections that wait in the kernel.
+async fn accept_queued(listener: &mut Listener, enter: impl Fn((Pipe, String, Option<SocketAddr>))) {
+    let end = clock::after(clock::now(), QUEUED_TIME);
+    for _ in 0..QUEUED_MAX {
+        match timeout(QUEUED_PAUSE, listener.accept()).await {
+            Ok(Ok(accepted)) if clock::now() < end => enter(accepted),
+            _ => return,
         }
     }
 }

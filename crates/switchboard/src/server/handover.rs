@@ -163,6 +163,11 @@ impl Waiting {
         Ok(Waiting { task: task.abort_handle(), taken })
     }
 
+    /// Returns whether a successor serves.
+    pub(super) fn is_taken(&self) -> bool {
+        *self.taken.borrow()
+    }
+
     /// Resolves when a successor serves. Cancel safe.
     pub(super) async fn taken(&self) {
         let mut taken = self.taken.clone();

@@ -260,11 +260,17 @@ impl Running {
 
     async fn wind_down(mut self, drain: Duration, close: Duration, began: Instant) -> Stopped {
         let drain_start = switchboard_core::clock::now();
-        // Dropping the sender ends the acceptors.
-        self.stop = None;
-        #[cfg(feature = "handover")]
+        #[cfg(feature = "tls")]
         {
-            self.waiting = None;
+            self.stop = None;
+        }
+        #[cfg(feature = "handover")]
+        let has_successor = self.waiting.take().is_some_and(|waiting| waiting.is_taken());
+        #[cfg(not(feature = "handover"))]
+        let has_successor = false;
+        if let Some(acceptors) = self.acceptors.take() {
+            // A successor accepts what waits in the kernel.
+            acceptors.end(!has_successor).await;
         }
         self.shared.drain_connections();
         let mut stopped = Stopped::default();
