@@ -1,8 +1,9 @@
 //! The compression `zstd` (RFC 8878), with a bound on the parts of a message.
 //!
-//! A message may consist of many frames, and a frame of many blocks, and none of them has to contain data: an empty frame
-//! has 9 bytes, an empty block 3. The decoder works for each of them without output that a limit would stop, so a message
-//! within its limit of bytes could occupy a worker. The headers of all parts are read before the message is decoded.
+//! A message may consist of many frames, and a frame of many blocks, and none of them has to contain data: an empty
+//! frame has 9 bytes, an empty block 3. The decoder works for each of them without output that a limit would stop, so a
+//! message within its limit of bytes could occupy a worker. The headers of all parts are read before the message is
+//! decoded.
 
 use bytes::Bytes;
 use connectrpc::{CompressionProvider, ConnectError, ZstdProvider};
