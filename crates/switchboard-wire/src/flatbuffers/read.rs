@@ -41,7 +41,7 @@ impl Malformed {
     /// Adds the item of a vector in which the value lies.
     #[cold]
     #[must_use]
-    fn in_item(self, index: usize) -> Malformed {
+    pub fn in_item(self, index: usize) -> Malformed {
         self.in_field(&format!("[{index}]"))
     }
 }

@@ -6,7 +6,7 @@ use super::{
     text::Text,
     type_name, union_of,
 };
-use switchboard_build::flatbuffers_interface::{Base, Enum, Interface, Member, Type};
+use switchboard_build::flatbuffers_interface::{Base, Enum, Field, Interface, Member, Type};
 use switchboard_wire::flatbuffers::{Inline, Malformed, Position, Table, read_with};
 
 /// The form of JSON output.
@@ -63,30 +63,7 @@ impl Tables<'_> {
         out.open('{');
         for field in &item.fields {
             let name = &field.name;
-            let there = match (&field.ty, union_of(&field.ty)) {
-                (Type::Union(_), Some(union)) => self.union(union, &table, field.number, name, out)?,
-                (_, Some(union)) => self.unions(union, &table, field.number, name, out)?,
-                (ty, _) if is_in_place(ty) => {
-                    let (size, _) = self.interface.layout(ty);
-                    let found = table.bytes(field.number, size)?;
-                    let default = field.default.filter(|_| self.look.defaults);
-                    let default = default.map(|default| bytes_of(default, size));
-                    let shown = found.or(default.as_deref());
-                    if let Some(bytes) = shown {
-                        out.field(name)?;
-                        self.in_place(ty, bytes, out)?;
-                    }
-                    shown.is_some()
-                }
-                (ty, _) => match table.position(field.number)? {
-                    Some(position) => {
-                        out.field(name)?;
-                        self.value(ty, position, out)?;
-                        true
-                    }
-                    None => false,
-                },
-            };
+            let there = self.field(field, &table, out).map_err(|error| error.in_field(name))?;
             if field.required && !there {
                 return Err(Malformed::missing(&format!("{}.{name}", item.name)));
             }
@@ -100,6 +77,35 @@ impl Tables<'_> {
         }
         out.close('}');
         Ok(())
+    }
+
+    /// Writes a field of a table; returns whether it is present.
+    fn field(&self, field: &Field, table: &Table<'_>, out: &mut Text) -> Result<bool, Malformed> {
+        let name = &field.name;
+        match (&field.ty, union_of(&field.ty)) {
+            (Type::Union(_), Some(union)) => self.union(union, table, field.number, name, out),
+            (_, Some(union)) => self.unions(union, table, field.number, name, out),
+            (ty, _) if is_in_place(ty) => {
+                let (size, _) = self.interface.layout(ty);
+                let found = table.bytes(field.number, size)?;
+                let default = field.default.filter(|_| self.look.defaults);
+                let default = default.map(|default| bytes_of(default, size));
+                let shown = found.or(default.as_deref());
+                if let Some(bytes) = shown {
+                    out.field(name)?;
+                    self.in_place(ty, bytes, out)?;
+                }
+                Ok(shown.is_some())
+            }
+            (ty, _) => match table.position(field.number)? {
+                Some(position) => {
+                    out.field(name)?;
+                    self.value(ty, position, out)?;
+                    Ok(true)
+                }
+                None => Ok(false),
+            },
+        }
     }
 
     fn is_for_programs(&self) -> bool {
@@ -156,17 +162,18 @@ impl Tables<'_> {
             table.position(number - 1)?.map(|position| position.items(1)).transpose()?.unwrap_or_default();
         let values = values.positions()?;
         if tags.len() != values.len() {
-            let text = format!("{name} has {} unions and {} numbers of them", values.len(), tags.len());
+            let text = format!("there are {} unions and {} numbers of them", values.len(), tags.len());
             return Err(Malformed::new(text));
         }
         if self.is_for_programs() {
             out.field(name)?;
             out.open('[');
-            for (tag, position) in tags.iter().zip(values) {
+            for (index, (tag, position)) in tags.iter().zip(values).enumerate() {
                 match self.member(union, *tag) {
                     Some(member) => {
                         out.item()?;
-                        self.variant(member, position?, out)?;
+                        let written = position.and_then(|position| self.variant(member, position, out));
+                        written.map_err(|error| error.in_item(index))?;
                     }
                     None => out.skip()?,
                 }
@@ -184,10 +191,13 @@ impl Tables<'_> {
         out.close_beside();
         out.field(name)?;
         out.open('[');
-        for (value, member) in values.zip(members) {
+        for (index, (value, member)) in values.zip(members).enumerate() {
             out.item()?;
             match member {
-                Some(member) => self.table(member, value?, out)?,
+                Some(member) => {
+                    let written = value.and_then(|value| self.table(member, value, out));
+                    written.map_err(|error| error.in_item(index))?;
+                }
                 None => out.plain("null"),
             }
         }
@@ -239,9 +249,10 @@ impl Tables<'_> {
         }
         out.open('[');
         if !is_in_place(item) {
-            for position in position.positions()? {
+            for (index, position) in position.positions()?.enumerate() {
                 out.item()?;
-                self.value(item, position?, out)?;
+                let written = position.and_then(|position| self.value(item, position, out));
+                written.map_err(|error| error.in_item(index))?;
             }
             out.close(']');
             return Ok(());

@@ -202,6 +202,16 @@ fn bad_bytes_are_an_error_and_no_panic() {
         bytes[tags] = 1;
         bytes
     };
+    // The text "bad" becomes one that is not UTF-8.
+    let with_bad_text = |value: Value| {
+        let mut bytes = procedure.write(&value).unwrap().to_vec();
+        let at = bytes.windows(3).position(|window| window == b"bad").unwrap();
+        bytes[at] = 0xFF;
+        bytes
+    };
+    let in_list = with_bad_text(json!({"tags": [{"key": "good"}, {"key": "bad"}]}));
+    let in_words = with_bad_text(json!({"next": {"words": ["good", "good", "bad"]}}));
+    let in_union = with_bad_text(json!({"manners_type": ["low"], "manners": [{"to": "bad"}]}));
     let unnamed = bytes("080000000400040004000000");
     let tag = Procedure {
         method: Method {
@@ -212,7 +222,10 @@ fn bad_bytes_are_an_error_and_no_panic() {
     };
     for (procedure, bytes, expected) in [
         (&procedure, shared_vector, "as JSON it would exceed"),
-        (&procedure, tagless, "manners has 2 unions and 1 numbers of them"),
+        (&procedure, tagless, "field manners: there are 2 unions and 1 numbers of them"),
+        (&procedure, in_list, "field tags[1].key: "),
+        (&procedure, in_words, "field next.words[2]: "),
+        (&procedure, in_union, "field manners[0].to: "),
         (&tag, unnamed, "the reply is no fbs.echo.Tag: required field fbs.echo.Tag.key is missing"),
         (&procedure, b"\xff\xff\xff\xff".to_vec(), "the offset at 0 leads out of the message"),
     ] {
