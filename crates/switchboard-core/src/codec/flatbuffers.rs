@@ -3,7 +3,7 @@
 //! gRPC without a subtype means protobuf, and the generated code of FlatBuffers uses it: for these types protobuf means
 //! FlatBuffers.
 
-use super::{foreign, malformed, serde, short_name};
+use super::{FieldNames, foreign, malformed, serde, short_name};
 use crate::{Payload, Result};
 use ::serde::{Serialize, de::DeserializeOwned};
 use bytes::Bytes;
@@ -71,7 +71,7 @@ pub fn decode<T: DeserializeOwned + Referred>(codec: Codec, bytes: Bytes) -> Res
 pub fn decode_strict<T: DeserializeOwned + Referred>(
     codec: Codec,
     bytes: Bytes,
-    names: &'static [&'static str],
+    names: impl Into<FieldNames>,
 ) -> Result<T> {
     match codec {
         Codec::Json | Codec::MsgPack => serde::decode_strict(codec, bytes, names),

@@ -6,6 +6,7 @@
 
 mod access;
 
+use super::FieldNames;
 use crate::near::nearest;
 use access::{Role, Watch};
 use serde::{
@@ -28,7 +29,7 @@ pub(super) struct Track {
 /// A field that the type of its message does not have.
 struct Unknown {
     path: String,
-    near: Option<&'static str>,
+    near: Option<String>,
 }
 
 /// A value that could not be read.
@@ -63,13 +64,12 @@ impl<E> Failure<E> {
         Failure { path: String::new(), unknown: None, error }
     }
 
-    /// Looks among `names`, the fields of the outermost message, for the unknown one.
-    pub(super) fn nearest(mut self, names: &[&'static str]) -> Failure<E> {
+    /// Looks among `names` for the unknown field.
+    pub(super) fn nearest(mut self, names: &FieldNames) -> Failure<E> {
         if let Some(unknown) = &mut self.unknown
             && unknown.near.is_none()
-            && !unknown.path.contains(['.', '['])
         {
-            unknown.near = nearest(&unknown.path, names.iter().copied());
+            unknown.near = names.nearest(&unknown.path);
         }
         self
     }
@@ -121,8 +121,8 @@ impl Track {
         if !self.refuses_unknown || names.contains(&name) {
             return false;
         }
-        *self.unknown.borrow_mut() =
-            Some(Unknown { path: path.clone(), near: nearest(name, names.iter().copied()) });
+        let near = nearest(name, names.iter().copied()).map(str::to_owned);
+        *self.unknown.borrow_mut() = Some(Unknown { path: path.clone(), near });
         true
     }
 }

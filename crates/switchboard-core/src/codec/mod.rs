@@ -9,12 +9,15 @@ pub mod thrift;
 
 #[cfg(feature = "proto")]
 mod encoded;
+mod field_names;
 mod located;
 mod raw;
 mod request;
 
 #[cfg(feature = "proto")]
 pub use encoded::Encoded;
+#[doc(hidden)]
+pub use field_names::FieldNames;
 #[doc(hidden)]
 pub use request::{read_request, receive_request};
 
@@ -49,16 +52,16 @@ fn json_error<T: DeserializeOwned>(
 }
 
 /// Decodes JSON and refuses fields that the type does not have. The error suggests a near name among the fields of the
-/// type, or among `names`, the fields of the message, where the type does not list its fields.
+/// type, or among `names`, where the type does not list its fields.
 fn read_strict_json<T: DeserializeOwned>(
     bytes: &[u8],
     type_name: &str,
     codec: Codec,
-    names: &[&'static str],
+    names: FieldNames,
 ) -> Result<T, Status> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let message = located::read(&mut reader, true);
-    let message = message.map_err(|failure| malformed(type_name, codec, &failure.nearest(names)))?;
+    let message = message.map_err(|failure| malformed(type_name, codec, &failure.nearest(&names)))?;
     reader.end().map_err(|error| malformed(type_name, codec, &error))?;
     Ok(message)
 }

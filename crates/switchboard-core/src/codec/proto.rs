@@ -1,6 +1,6 @@
 //! Protobuf messages: binary, protobuf JSON, or the same mapping in MessagePack.
 
-use super::{foreign, malformed, msgpack, read_json, read_strict_json, short_name};
+use super::{FieldNames, foreign, malformed, msgpack, read_json, read_strict_json, short_name};
 use crate::{
     Result,
     payload::{PARTS_FROM, Payload, arena, segments::Segments},
@@ -138,14 +138,14 @@ pub fn view_bytes<M: Message + DeserializeOwned>(codec: Codec, bytes: Bytes) -> 
 pub fn decode_strict<M: Message + DeserializeOwned>(
     codec: Codec,
     bytes: Bytes,
-    names: &'static [&'static str],
+    names: impl Into<FieldNames>,
 ) -> Result<M> {
     match codec {
-        Codec::Json => read_strict_json(&bytes, short_name::<M>(), codec, names),
+        Codec::Json => read_strict_json(&bytes, short_name::<M>(), codec, names.into()),
         Codec::MsgPack => {
             let json =
                 msgpack::json_of(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))?;
-            read_strict_json(&json, short_name::<M>(), codec, names)
+            read_strict_json(&json, short_name::<M>(), codec, names.into())
         }
         _ => decode(codec, bytes),
     }
@@ -159,7 +159,7 @@ pub fn decode_strict<M: Message + DeserializeOwned>(
 pub fn view_bytes_strict<M: Message + DeserializeOwned>(
     codec: Codec,
     bytes: Bytes,
-    names: &'static [&'static str],
+    names: impl Into<FieldNames>,
 ) -> Result<Bytes> {
     match codec {
         Codec::Proto | Codec::Raw => Ok(bytes),

@@ -1,8 +1,9 @@
 //! Messages of requests for generated code: read as the codec says, and strictly where that was chosen.
 
+use super::FieldNames;
 use crate::{Cx, Receiver, Result, queue::RawReceiver};
 use bytes::Bytes;
-use switchboard_wire::{Codec, Params};
+use switchboard_wire::Codec;
 
 /// Reads the message of a request: with `strict`, which is given the names of the fields, where the server or the call
 /// refuses unknown fields, else with `read`.
@@ -15,10 +16,10 @@ pub fn read_request<T>(
     codec: Codec,
     bytes: Bytes,
     read: impl FnOnce(Codec, Bytes) -> Result<T>,
-    strict: impl FnOnce(Codec, Bytes, &'static [&'static str]) -> Result<T>,
+    strict: impl FnOnce(Codec, Bytes, FieldNames) -> Result<T>,
 ) -> Result<T> {
     if cx.refuses_unknown_fields()? {
-        return strict(codec, bytes, names(cx));
+        return strict(codec, bytes, FieldNames::of_request(cx));
     }
     read(codec, bytes)
 }
@@ -36,12 +37,4 @@ pub fn receive_request<T>(
 ) -> Result<Receiver<T>> {
     let decode = if cx.refuses_unknown_fields()? { strict } else { read };
     Ok(Receiver::of_request(raw, codec, decode))
-}
-
-/// The fields of the request message, as far as they are known.
-fn names(cx: &Cx) -> &'static [&'static str] {
-    match cx.method().params {
-        Params::Arguments(names) | Params::Fields(names) => names,
-        Params::Unknown | Params::AsSent => &[],
-    }
 }

@@ -1,6 +1,6 @@
 //! Serde types: postcard between Rust programs, JSON and MessagePack with all others.
 
-use super::{foreign, located, malformed, msgpack, raw, read_json, read_strict_json, short_name};
+use super::{FieldNames, foreign, located, malformed, msgpack, raw, read_json, read_strict_json, short_name};
 use crate::{
     Result,
     payload::{OFFSET, Payload},
@@ -170,10 +170,10 @@ fn postcard_error<T: DeserializeOwned>(bytes: &[u8], error: &postcard::Error) ->
 pub fn decode_strict<T: DeserializeOwned>(
     codec: Codec,
     bytes: Bytes,
-    names: &'static [&'static str],
+    names: impl Into<FieldNames>,
 ) -> Result<T> {
     match codec {
-        Codec::Json => read_strict_json(&bytes, short_name::<T>(), codec, names),
+        Codec::Json => read_strict_json(&bytes, short_name::<T>(), codec, names.into()),
         Codec::MsgPack => {
             msgpack::read_strict(&bytes).map_err(|error| malformed(short_name::<T>(), codec, &error))
         }

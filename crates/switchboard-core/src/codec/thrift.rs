@@ -13,7 +13,7 @@ mod messages;
 #[cfg(feature = "http")]
 pub use messages::{Messages, MethodMessages};
 
-use super::{malformed, serde, short_name};
+use super::{FieldNames, malformed, serde, short_name};
 use crate::Result;
 use ::serde::{Serialize, de::DeserializeOwned};
 use bytes::Bytes;
@@ -122,7 +122,7 @@ fn unreadable<T>(whole: &Bytes, left: usize, codec: Codec, error: &Malformed) ->
 pub fn decode_strict<T: DeserializeOwned + Value>(
     codec: Codec,
     bytes: Bytes,
-    names: &'static [&'static str],
+    names: impl Into<FieldNames>,
 ) -> Result<T> {
     match codec {
         Codec::Thrift | Codec::ThriftStruct => decode(codec, bytes),
