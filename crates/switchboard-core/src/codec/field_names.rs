@@ -1,7 +1,9 @@
 //! Names of the fields of a request message, from which errors suggest one in place of an unknown one.
 
 use crate::{Cx, near::nearest};
-use switchboard_wire::{MethodInfo, Params, ServiceInfo};
+use switchboard_wire::Params;
+#[cfg(feature = "proto")]
+use switchboard_wire::{MethodInfo, ServiceInfo};
 
 /// The fields of the message that is read, as far as they are known; the default knows none.
 #[derive(Clone, Copy, Debug, Default)]
@@ -9,6 +11,7 @@ use switchboard_wire::{MethodInfo, Params, ServiceInfo};
 pub struct FieldNames {
     outermost: &'static [&'static str],
     /// The message of this method is read: its descriptor has the fields of nested messages.
+    #[cfg(feature = "proto")]
     method: Option<(&'static ServiceInfo, &'static MethodInfo)>,
 }
 
@@ -20,7 +23,11 @@ impl FieldNames {
             Params::Arguments(names) | Params::Fields(names) => names,
             Params::Unknown | Params::AsSent => &[],
         };
-        FieldNames { outermost, method: Some((cx.service(), method)) }
+        FieldNames {
+            outermost,
+            #[cfg(feature = "proto")]
+            method: Some((cx.service(), method)),
+        }
     }
 
     /// Returns the field nearest to the last one of a path, `items[1].prise`, in the message that it is in.
@@ -69,7 +76,7 @@ impl FieldNames {
 
 impl<const N: usize> From<&'static [&'static str; N]> for FieldNames {
     fn from(outermost: &'static [&'static str; N]) -> FieldNames {
-        FieldNames { outermost, method: None }
+        FieldNames { outermost, ..FieldNames::default() }
     }
 }
 
