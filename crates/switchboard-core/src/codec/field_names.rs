@@ -76,7 +76,11 @@ impl FieldNames {
 
 impl<const N: usize> From<&'static [&'static str; N]> for FieldNames {
     fn from(outermost: &'static [&'static str; N]) -> FieldNames {
-        FieldNames { outermost, ..FieldNames::default() }
+        FieldNames {
+            outermost,
+            #[cfg(feature = "proto")]
+            method: None,
+        }
     }
 }
 
