@@ -188,7 +188,7 @@ fn dispatch(family: Family, method: &Method, handler: &Ident) -> TokenStream {
             codec,
             raw,
             #module::decode::<#request>,
-            |codec, bytes| #module::decode_strict::<#request>(codec, bytes, &[]),
+            #module::decode_strict::<#request>,
         )?;
     };
     match method.kind {

@@ -172,9 +172,7 @@ impl<T: Bench> ::switchboard::Service for BenchServer<T> {
                     codec,
                     raw,
                     ::switchboard::codegen::codec::proto::decode::<EchoMessage>,
-                    |codec, bytes| ::switchboard::codegen::codec::proto::decode_strict::<
-                        EchoMessage,
-                    >(codec, bytes, &[]),
+                    ::switchboard::codegen::codec::proto::decode_strict::<EchoMessage>,
                 )?;
                 let service = ::switchboard::codegen::Arc::clone(&self.0);
                 let encode = ::switchboard::codegen::codec::proto::encode::<EchoMessage>;

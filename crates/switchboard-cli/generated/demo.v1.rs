@@ -164,9 +164,7 @@ impl<T: Greeter> ::switchboard::Service for GreeterServer<T> {
                     codec,
                     raw,
                     ::switchboard::codegen::codec::proto::decode::<Number>,
-                    |codec, bytes| ::switchboard::codegen::codec::proto::decode_strict::<
-                        Number,
-                    >(codec, bytes, &[]),
+                    ::switchboard::codegen::codec::proto::decode_strict::<Number>,
                 )?;
                 let reply = T::sum(&self.0, input, &cx).await?;
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
@@ -182,9 +180,7 @@ impl<T: Greeter> ::switchboard::Service for GreeterServer<T> {
                     codec,
                     raw,
                     ::switchboard::codegen::codec::proto::decode::<Note>,
-                    |codec, bytes| ::switchboard::codegen::codec::proto::decode_strict::<
-                        Note,
-                    >(codec, bytes, &[]),
+                    ::switchboard::codegen::codec::proto::decode_strict::<Note>,
                 )?;
                 let service = ::switchboard::codegen::Arc::clone(&self.0);
                 let encode = ::switchboard::codegen::codec::proto::encode::<Note>;

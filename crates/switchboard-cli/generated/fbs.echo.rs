@@ -212,9 +212,7 @@ impl<T: Echo> ::switchboard::Service for EchoServer<T> {
                     codec,
                     raw,
                     ::switchboard::codegen::codec::flatbuffers::decode::<Message>,
-                    |codec, bytes| ::switchboard::codegen::codec::flatbuffers::decode_strict::<
-                        Message,
-                    >(codec, bytes, &[]),
+                    ::switchboard::codegen::codec::flatbuffers::decode_strict::<Message>,
                 )?;
                 let reply = T::join(&self.0, input, &cx).await?;
                 let bytes = ::switchboard::codegen::codec::flatbuffers::encode_payload(
@@ -230,9 +228,7 @@ impl<T: Echo> ::switchboard::Service for EchoServer<T> {
                     codec,
                     raw,
                     ::switchboard::codegen::codec::flatbuffers::decode::<Message>,
-                    |codec, bytes| ::switchboard::codegen::codec::flatbuffers::decode_strict::<
-                        Message,
-                    >(codec, bytes, &[]),
+                    ::switchboard::codegen::codec::flatbuffers::decode_strict::<Message>,
                 )?;
                 let service = ::switchboard::codegen::Arc::clone(&self.0);
                 let encode = ::switchboard::codegen::codec::flatbuffers::encode::<

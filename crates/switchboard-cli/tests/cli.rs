@@ -56,12 +56,11 @@ fn help_is_as_expected() {
 
 #[test]
 fn strict_fields_refuse_unknown_fields_of_protobuf_messages() {
-    let post = |address: &str, header: &str| {
-        let body = r#"{"name": "Ada", "nmae": "Bob"}"#;
+    let post = |address: &str, method: &str, header: &str, body: &str| {
         let mut stream = TcpStream::connect(address).unwrap();
         write!(
             stream,
-            "POST /demo.v1.Greeter/Greet HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{header}\
+            "POST /demo.v1.Greeter/{method} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{header}\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         )
@@ -80,9 +79,15 @@ fn strict_fields_refuse_unknown_fields_of_protobuf_messages() {
         (&addresses[1], String::new(), true),
         (&addresses[1], header("false"), false),
     ] {
-        let response = post(server, &header);
-        assert_eq!(response.starts_with("HTTP/1.1 400"), refused, "{response}");
-        assert_eq!(response.contains("unknown field nmae; did you mean name?"), refused, "{response}");
+        for (method, body, error) in [
+            ("Greet", r#"{"name": "Ada", "nmae": "Bob"}"#, "unknown field nmae; did you mean name?"),
+            // A stream of requests.
+            ("Sum", "{\"value\": 1}\n{\"valeu\": 2}\n", "unknown field valeu; did you mean value?"),
+        ] {
+            let response = post(server, method, &header, body);
+            assert_eq!(response.starts_with("HTTP/1.1 400"), refused, "{response}");
+            assert_eq!(response.contains(error), refused, "{response}");
+        }
     }
 }
 

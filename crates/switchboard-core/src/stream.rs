@@ -8,6 +8,7 @@ mod source;
 
 use crate::{
     Cx, Result,
+    codec::FieldNames,
     compression::{Message, Packing},
     queue::{Change, Items, MessageBatch, Queue, RawReceiver},
     runtime,
@@ -92,7 +93,7 @@ impl<T> Drop for Sender<T> {
 pub struct Receiver<T> {
     queue: Arc<Queue>,
     codec: Codec,
-    decode: fn(Codec, Bytes) -> Result<T>,
+    decode: Decode<T>,
     bytes_max: usize,
     batch: MessageBatch,
     /// Changes that layers make to the messages.
@@ -103,6 +104,14 @@ pub struct Receiver<T> {
     source: Option<Source<T>>,
     /// The stream has failed.
     is_over: bool,
+}
+
+/// How a [`Receiver`] decodes a message.
+enum Decode<T> {
+    /// Ignores unknown fields.
+    Lenient(fn(Codec, Bytes) -> Result<T>),
+    /// Refuses unknown fields, and suggests one of these names instead.
+    Strict(fn(Codec, Bytes, FieldNames) -> Result<T>, FieldNames),
 }
 
 /// Observes a stream of replies for the balancer that selected its endpoint. If it is dropped before the end, the
@@ -131,7 +140,7 @@ impl<T> Receiver<T> {
         Receiver {
             queue,
             codec,
-            decode,
+            decode: Decode::Lenient(decode),
             bytes_max,
             batch: MessageBatch::default(),
             change: None,
@@ -147,6 +156,15 @@ impl<T> Receiver<T> {
         let mut receiver = Receiver::new(raw.0, codec, decode, usize::MAX);
         receiver.change = change;
         receiver
+    }
+
+    /// Refuses messages with fields that are not among `names`.
+    pub(crate) fn decode_strictly(
+        &mut self,
+        decode: fn(Codec, Bytes, FieldNames) -> Result<T>,
+        names: FieldNames,
+    ) {
+        self.decode = Decode::Strict(decode, names);
     }
 
     #[doc(hidden)]
@@ -211,7 +229,10 @@ impl<T> Receiver<T> {
                 self.batch.clear();
                 self.queue.close(status.clone());
             })?;
-        (self.decode)(self.codec, message)
+        match self.decode {
+            Decode::Lenient(decode) => decode(self.codec, message),
+            Decode::Strict(decode, names) => decode(self.codec, message, names),
+        }
     }
 
     /// Returns metadata that the server sent before its first message; waits until the metadata, a message or the end

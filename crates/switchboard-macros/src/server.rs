@@ -192,7 +192,7 @@ fn handler(method: &Method) -> TokenStream {
         Some(item) => {
             let serde = quote!(::switchboard::codegen::codec::serde);
             let decode = quote_spanned!(item.span()=> #serde::decode::<#item>);
-            let strict = quote!(|codec, bytes| #serde::decode_strict::<#item>(codec, bytes, &[]));
+            let strict = quote!(#serde::decode_strict::<#item>);
             let read = quote!(let input = ::switchboard::codegen::receive_request(&cx, codec, raw, #decode, #strict)?;);
             (quote!(let (raw, cx) = call.into_many();), read)
         }

@@ -377,9 +377,9 @@ impl<T: Lease> ::switchboard::Service for LeaseServer<T> {
                     ::switchboard::codegen::codec::proto::decode::<
                         LeaseKeepAliveRequest,
                     >,
-                    |codec, bytes| ::switchboard::codegen::codec::proto::decode_strict::<
+                    ::switchboard::codegen::codec::proto::decode_strict::<
                         LeaseKeepAliveRequest,
-                    >(codec, bytes, &[]),
+                    >,
                 )?;
                 let service = ::switchboard::codegen::Arc::clone(&self.0);
                 let encode = ::switchboard::codegen::codec::proto::encode::<
@@ -656,9 +656,7 @@ impl<T: Watch> ::switchboard::Service for WatchServer<T> {
                     codec,
                     raw,
                     ::switchboard::codegen::codec::proto::decode::<WatchRequest>,
-                    |codec, bytes| ::switchboard::codegen::codec::proto::decode_strict::<
-                        WatchRequest,
-                    >(codec, bytes, &[]),
+                    ::switchboard::codegen::codec::proto::decode_strict::<WatchRequest>,
                 )?;
                 let service = ::switchboard::codegen::Arc::clone(&self.0);
                 let encode = ::switchboard::codegen::codec::proto::encode::<

@@ -1,7 +1,7 @@
 //! Names of the fields of a request message, from which errors suggest one in place of an unknown one.
 
 use crate::{Cx, near::nearest};
-use switchboard_wire::Params;
+use switchboard_wire::{Kind, Params};
 #[cfg(feature = "proto")]
 use switchboard_wire::{MethodInfo, ServiceInfo};
 
@@ -16,10 +16,13 @@ pub struct FieldNames {
 }
 
 impl FieldNames {
-    /// The fields of the request of a call.
+    /// The fields of the request of a call, or of each message of its stream.
     pub(super) fn of_request(cx: &Cx) -> FieldNames {
         let method = cx.method();
+        let is_stream = matches!(method.kind, Kind::ClientStream | Kind::Bidi);
         let outermost = match method.params {
+            // A message of a stream is one argument, and not all of them.
+            Params::Arguments(_) if is_stream => &[],
             Params::Arguments(names) | Params::Fields(names) => names,
             Params::Unknown | Params::AsSent => &[],
         };

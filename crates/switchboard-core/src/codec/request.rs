@@ -33,8 +33,11 @@ pub fn receive_request<T>(
     codec: Codec,
     raw: RawReceiver,
     read: fn(Codec, Bytes) -> Result<T>,
-    strict: fn(Codec, Bytes) -> Result<T>,
+    strict: fn(Codec, Bytes, FieldNames) -> Result<T>,
 ) -> Result<Receiver<T>> {
-    let decode = if cx.refuses_unknown_fields()? { strict } else { read };
-    Ok(Receiver::of_request(raw, codec, decode))
+    let mut receiver = Receiver::of_request(raw, codec, read);
+    if cx.refuses_unknown_fields()? {
+        receiver.decode_strictly(strict, FieldNames::of_request(cx));
+    }
+    Ok(receiver)
 }
