@@ -534,3 +534,48 @@ async fn replies_are_read_as_the_server_says_that_they_are_written() {
     assert!(status.message().contains("replied in proto to a call in json"), "{status}");
     soon(served).await.unwrap();
 }
+
+/// A server that stops or breaks while the reader is behind: the reader gets all messages, or an error after some.
+#[tokio::test]
+async fn an_early_end_is_never_silent() {
+    const MESSAGES: usize = 200;
+    let text = format!("[{}]", vec!["0"; 5000].join(","));
+    for last in ["close", "reset", "half a frame", "nothing"] {
+        let (_channel, mut peer, stream, mut replies) = open_stream("").await;
+        let data = stream_frame(stream, DATA, &[], text.as_bytes());
+        let rest = match last {
+            "close" => stream_frame(stream, CLOSE, &[], b""),
+            "reset" => stream_frame(stream, RESET, &[], b""),
+            "half a frame" => data[..data.len() / 2].to_vec(),
+            _ => Vec::new(),
+        };
+        let serving = tokio::spawn(async move {
+            for _ in 0..MESSAGES {
+                peer.write.write_all(&data).await.unwrap();
+            }
+            peer.write.write_all(&rest).await.unwrap();
+            // The connection ends with what the reader has confirmed unread.
+        });
+        let mut got = 0;
+        let end = loop {
+            match soon(replies.next()).await {
+                Ok(Some(message)) => assert_eq!(message.len(), 5000),
+                end => break end,
+            }
+            got += 1;
+            tokio::task::yield_now().await;
+        };
+        soon(serving).await.unwrap();
+        match end {
+            Ok(_) => assert_eq!((last, got), ("close", MESSAGES), "an end without an error"),
+            Err(status) => {
+                let expected = if last == "reset" {
+                    [Code::Canceled, Code::Unavailable]
+                } else {
+                    [Code::Unavailable; 2]
+                };
+                assert!(expected.contains(&status.code()), "{last}, {got} messages: {status}");
+            }
+        }
+    }
+}
