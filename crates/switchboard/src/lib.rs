@@ -15,7 +15,6 @@ extern crate self as switchboard;
 #[cfg(feature = "http")]
 pub mod admin;
 pub mod blocking;
-mod driver;
 #[cfg(doctest)]
 mod guides;
 #[cfg(feature = "http")]
@@ -26,7 +25,6 @@ pub mod proxy;
 #[cfg(feature = "auth")]
 pub mod rpcx;
 pub mod server;
-mod serving;
 #[cfg(test)]
 #[cfg(feature = "wires")]
 mod simulation;

@@ -13,19 +13,13 @@ mod mismatch;
 mod options;
 mod registration;
 
-#[cfg(feature = "http")]
-use crate::serving::{Drain, Flights};
-use crate::serving::{Live, Phase, ServerState};
 use lifecycle::Hooks;
 pub use lifecycle::{AbortedCalls, AbortedConnections, StopOptions, Stopped};
 use listening::Listening;
 use registration::{RegistrationTemplate, Registrations};
 use std::{
     future::Future,
-    sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicUsize},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use switchboard_core::{
@@ -34,10 +28,9 @@ use switchboard_core::{
     compression::Serving,
     flags::{Flag, Flags},
     limits::Source,
-    memory::MemoryBudget,
-    metrics::{self, Metrics, ServerStats},
-    runtime,
+    metrics::{self, ServerStats},
 };
+use switchboard_driver::serving::{Live, Phase, ServerParts, ServerState};
 use switchboard_guard::{
     dispatch::{Guarded, GuardedService},
     guard::{Guards, Unknown},
@@ -46,6 +39,7 @@ use switchboard_guard::{
 use switchboard_net::net::tls::Tls;
 use switchboard_net::net::{Address, Listener};
 use switchboard_wire::{MethodTable, WireId, WireSet};
+#[cfg(feature = "tls")]
 use tokio::sync::watch;
 
 /// Builder of a server: services and listeners. Takes effect with [`serve`](Server::serve) or
@@ -471,39 +465,24 @@ impl Server {
             .then(|| Arc::new(Guarded::new(Unknown::new(&table, &guarding))) as Arc<dyn GuardedService>);
         let services = self.services.into_iter().chain(others).chain(unknown).enumerate();
         let services = services.map(|(at, service)| service.guarded(guarding.chain(at))).collect();
-        let memory = Arc::new(MemoryBudget::new(live.memory_bytes_max.clone(), table.slots()));
-        let shared = Arc::new(ServerState {
-            id: metrics::next_id(),
-            listening: OnceLock::new(),
-            #[cfg(feature = "tls")]
-            acceptors: OnceLock::new(),
-            last_started: metrics::Moment::default(),
-            #[cfg(feature = "channelz")]
-            counts_sockets: self.channelz,
-            #[cfg(not(feature = "channelz"))]
-            counts_sockets: false,
-            metrics: Metrics::new(table.clone(), runtime::worker_count(), wires),
+        #[cfg(feature = "channelz")]
+        let counts_sockets = self.channelz;
+        #[cfg(not(feature = "channelz"))]
+        let counts_sockets = false;
+        let shared = Arc::new(ServerState::new(ServerParts {
             table,
             services,
             guarding,
+            wires,
             limits: self.limits,
+            live,
+            flags,
+            access: self.access,
             compression: self.compression,
             strict_fields: self.strict_fields,
-            extensions: (!self.extensions.is_empty()).then(|| Arc::new(self.extensions)),
-            parked: AtomicUsize::new(0),
-            memory,
-            draining: AtomicBool::new(false),
-            ending: AtomicBool::new(false),
-            access: self.access,
-            live,
-            flags: Arc::new(flags),
-            phase: watch::Sender::new(Phase::Starting),
-            #[cfg(feature = "http")]
-            flights: Flights::new(runtime::worker_count()),
-            open: Mutex::default(),
-            #[cfg(feature = "http")]
-            drain_http: watch::Sender::new(Drain::Open),
-        });
+            extensions: self.extensions,
+            counts_sockets,
+        }));
         #[cfg(not(feature = "http"))]
         let http = accept::Http;
         #[cfg(feature = "http")]
@@ -640,11 +619,6 @@ pub struct Drained {
 }
 
 impl Running {
-    #[cfg(test)]
-    pub(crate) fn shared(&self) -> &Arc<ServerState> {
-        &self.shared
-    }
-
     /// Returns the addresses of the listeners, with the ports that the system chose.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses

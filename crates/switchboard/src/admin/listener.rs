@@ -5,7 +5,6 @@ use super::{
     page::Form,
     pages::{self, PageResponse},
 };
-use crate::serving::ServerState;
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{
@@ -19,6 +18,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 use switchboard_core::Error;
+use switchboard_driver::serving::ServerState;
 use switchboard_net::{
     Address,
     net::{Listener, Pipe},

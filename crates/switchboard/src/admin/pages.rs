@@ -5,7 +5,6 @@ use super::{
     page::{Cell, Form, Page, Table},
     recent::recent,
 };
-use crate::serving::{Phase, ServerState};
 use ::http::{Request, StatusCode, Uri, header::ACCEPT};
 use bytes::Bytes;
 use std::{
@@ -18,6 +17,7 @@ use switchboard_core::{
     limits::Unit,
     metrics::{ConnectionProtocol, Latency},
 };
+use switchboard_driver::serving::{Phase, ServerState};
 use switchboard_wire::Code;
 
 /// Maximum number of rows on a page.

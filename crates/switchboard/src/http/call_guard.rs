@@ -4,7 +4,7 @@ use super::{
     connection_memory::{ConnectionMemory, MemoryCharge},
     dispatch::late,
 };
-use crate::{http::HttpState, serving::going_away};
+use crate::http::HttpState;
 use std::{
     future::Future,
     pin::Pin,
@@ -20,6 +20,7 @@ use switchboard_core::{
     metrics::{Ended, Tally},
     trace::Trace,
 };
+use switchboard_driver::serving::going_away;
 use switchboard_net::connection::Flight;
 use switchboard_wire::{Code, Kind, MethodId, Retry, Status, WireId};
 use tokio::time::Sleep;

@@ -22,7 +22,7 @@ use super::{
     unchecked_request::UncheckedRequest,
     websocket::{self, Upgrades},
 };
-use crate::{driver::Accepted, http::HttpState, serving::Drain};
+use crate::http::HttpState;
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_TYPE, ORIGIN, VARY, WWW_AUTHENTICATE},
@@ -44,6 +44,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_core::{Limit, Limits, Peer, clock, metrics::ConnectionProtocol, runtime};
+use switchboard_driver::{driver::Accepted, serving::Drain};
 use switchboard_guard::guard::admit_wire;
 use switchboard_net::{connection::Aging, http_fields::grpc_web_text::Text, net::Io};
 use switchboard_wire::{Code, Kind, WireId, WireSet};

@@ -12,7 +12,7 @@
 //! connection still reads a little from time to time, because window updates and cancellations of the peer arrive
 //! there.
 
-use crate::{http::HttpState, serving::going_away};
+use crate::http::HttpState;
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,6 +26,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 use switchboard_core::memory::{LARGE, PAUSE, Pressure, Restrictions};
+use switchboard_driver::serving::going_away;
 use switchboard_net::connection::Wakes;
 use switchboard_wire::{MethodId, Status};
 use tokio::time::Sleep;

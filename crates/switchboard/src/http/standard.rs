@@ -3,7 +3,7 @@
 //! A service of the application with the same name takes precedence.
 
 use super::{health, traits, unpack};
-use crate::{http::HttpState, serving::Phase};
+use crate::http::HttpState;
 use buffa::Message;
 use buffa_descriptor::generated::descriptor::FileDescriptorSet;
 use connectrpc::{CompressionRegistry, Router};
@@ -13,6 +13,7 @@ use connectrpc_reflection::{
 };
 use std::sync::{Arc, Mutex, PoisonError};
 use switchboard_core::compression::REGISTRY;
+use switchboard_driver::serving::Phase;
 use switchboard_guard::guard::Visible;
 use switchboard_wire::{MethodTable, ServiceInfo};
 

@@ -1,11 +1,11 @@
 //! State that the HTTP connections of a server share: that of the server, and the options of HTTP.
 
 use super::{Cors, Hosts, Pages, Rest, Standard, websocket};
-use crate::serving::ServerState;
 use std::{
     ops::Deref,
     sync::{Arc, OnceLock},
 };
+use switchboard_driver::serving::ServerState;
 
 /// Options of HTTP.
 pub(crate) struct HttpConfig {

@@ -8,10 +8,7 @@ use super::{
     hosts::Hosts,
     metered_body::MeteredBody,
 };
-use crate::{
-    driver::{Accepted, Connection, DynWire},
-    http::HttpState,
-};
+use crate::http::HttpState;
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{
@@ -24,9 +21,10 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::sync::{Arc, Mutex, PoisonError};
 use switchboard_core::metrics::ConnectionProtocol;
+use switchboard_driver::driver::{Accepted, DynConnection, DynWire, NativeConnection};
 use switchboard_net::net::{JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo};
 use switchboard_wire::{
-    Metadata, WireId, WireSet, jsonrpc, native, rpcx,
+    Metadata, WireId, WireSet, jsonrpc, rpcx,
     spec::ServerSetup,
     websocket::{self, Deflate},
 };
@@ -158,10 +156,7 @@ impl Upgrade {
         match self.wire {
             Some(WireId::NATIVE) => {
                 let accepted = accepted(pipe(io, input), BytesMut::new());
-                let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
-                let encodings = accepted.shared.compression.encodings();
-                let wire = native::Server::new(limits, table).with_encodings(encodings);
-                Connection::new(accepted, wire).inside_websocket().await;
+                NativeConnection::new(accepted).inside_websocket().await;
             }
             wire if wire == WireId::RPCX => {
                 // Go clients send their messages as text messages.
@@ -171,14 +166,14 @@ impl Upgrade {
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
                 let encodings = accepted.shared.compression.encodings();
                 let wire: DynWire = server(ServerSetup { limits, table, encodings });
-                Box::pin(Connection::new(accepted, wire).inside_websocket()).await;
+                Box::pin(DynConnection::new(accepted, wire).inside_websocket()).await;
             }
             _ => {
                 let accepted = accepted(io, input);
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
                 let wire = jsonrpc::Server::websocket(limits, table, self.metadata, self.deflate);
                 let wire: DynWire = Box::new(wire);
-                Box::pin(Connection::new(accepted, wire).inside_websocket()).await;
+                Box::pin(DynConnection::new(accepted, wire).inside_websocket()).await;
             }
         }
     }

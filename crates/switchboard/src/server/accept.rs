@@ -1,10 +1,6 @@
 //! Accepting connections, detecting their protocol, and starting their drivers.
 
 use super::{listening::Resolved, mismatch};
-use crate::{
-    driver::{Accepted, Connection, DynWire, LINGER},
-    serving::{Open, ServerState},
-};
 use bytes::BytesMut;
 use std::{
     future::poll_fn,
@@ -21,6 +17,10 @@ use switchboard_core::{
     metrics::{ConnectionCounters, ConnectionProtocol, PeerCount, next_id},
     runtime,
 };
+use switchboard_driver::{
+    driver::{Accepted, DynConnection, LINGER, NativeConnection},
+    serving::{Open, ServerState},
+};
 #[cfg(feature = "tls")]
 use switchboard_net::net::tls::{self, Acceptor, Plaintext};
 use switchboard_net::{
@@ -28,10 +28,9 @@ use switchboard_net::{
     net::{Io, Listener, Pipe},
 };
 use switchboard_wire::{
-    WireId, WireSet, native,
+    WireId, WireSet,
     sniff::{self, Protocol, Sniffed},
     spec::ServerSetup,
-    wire::ServerWire,
 };
 #[cfg(feature = "tls")]
 use tokio::io::AsyncWriteExt;
@@ -244,9 +243,9 @@ async fn serve(
     let Ok(_connected) = shared.guarding.connect(&detected.peer) else { return };
     match detected.protocol {
         Protocol::Wire(WireId::NATIVE) => {
-            let encodings = shared.compression.encodings();
-            let wire = |limits| native::Server::new(limits, shared.table.clone()).with_encodings(encodings);
-            let (connection, aging) = speak(WireId::NATIVE, detected, wire, &shared, resolved, wakes, shard);
+            let connect = NativeConnection::new;
+            let (connection, aging) =
+                speak(WireId::NATIVE, detected, connect, &shared, resolved, wakes, shard);
             match aging {
                 None => connection.await,
                 // Boxed, or every connection would reserve space for the timers.
@@ -257,8 +256,11 @@ async fn serve(
         Protocol::Wire(wire) => {
             let Some(server) = wire.spec().server else { return };
             let (encodings, table) = (shared.compression.encodings(), shared.table.clone());
-            let machine = |limits| server(ServerSetup { limits, table, encodings });
-            run_erased(speak(wire, detected, machine, &shared, resolved, wakes, shard)).await;
+            let connect = |accepted: Accepted| {
+                let limits = accepted.settings.wire();
+                DynConnection::new(accepted, server(ServerSetup { limits, table, encodings }))
+            };
+            run_erased(speak(wire, detected, connect, &shared, resolved, wakes, shard)).await;
         }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
@@ -274,31 +276,30 @@ async fn serve(
 }
 
 /// Creates the connection of a sans-io wire, with its aging.
-fn speak<W: ServerWire + Unpin>(
+fn speak<C>(
     id: WireId,
     detected: Detected,
-    wire: impl FnOnce(switchboard_wire::Limits) -> W,
+    connect: impl FnOnce(Accepted) -> C,
     shared: &Arc<ServerState>,
     resolved: &Resolved,
     wakes: Arc<Wakes>,
     shard: usize,
-) -> (Connection<W>, Option<Aging>) {
+) -> (C, Option<Aging>) {
     let Detected { io, first: input, mut peer, .. } = detected;
     peer.wire = Some(id);
     let settings = resolved.limits.clone();
-    let wire = wire(settings.wire());
     let aging = settings.connection_age().map(|age| Aging {
         end: clock::after(clock::now(), age),
         grace: settings.drain_timeout(),
         wakes: wakes.clone(),
     });
     let accepted = Accepted { io, input, peer, settings, shared: shared.clone(), wakes, shard };
-    (Connection::new(accepted, wire), aging)
+    (connect(accepted), aging)
 }
 
 /// Runs the connection of any wire but the native one.
 fn run_erased(
-    (connection, aging): (Connection<DynWire>, Option<Aging>),
+    (connection, aging): (DynConnection, Option<Aging>),
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     match aging {
         None => Box::pin(connection),

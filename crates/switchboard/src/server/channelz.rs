@@ -2,7 +2,6 @@
 //!
 //! It shows the server that it runs on, and no other server of the process; it shows no channels.
 
-use crate::serving::ServerState;
 use buffa::MessageField;
 use buffa_types::google::protobuf::Timestamp;
 use proto::{
@@ -22,6 +21,7 @@ use std::{
     time::SystemTime,
 };
 use switchboard_core::{Cx, Result, metrics::ConnectionCounters};
+use switchboard_driver::serving::ServerState;
 use switchboard_net::net::Address as Listening;
 use switchboard_wire::{ServiceInfo, Status};
 

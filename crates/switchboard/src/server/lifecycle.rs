@@ -4,17 +4,15 @@ use super::{
     Drained, Running,
     registration::{RegistrationTemplate, Registrations},
 };
-#[cfg(feature = "http")]
-use crate::serving::Drain;
-use crate::serving::{Phase, ServerState};
 use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::{PoisonError, atomic::Ordering},
+    sync::PoisonError,
     time::{Duration, Instant},
 };
 use switchboard_core::{Error, Limits, Result, layer::BoxFuture, metrics::ConnectionProtocol};
+use switchboard_driver::serving::{Phase, ServerState};
 use switchboard_net::Address;
 use switchboard_wire::Status;
 use tokio::time::{sleep, timeout_at};
@@ -278,12 +276,13 @@ impl Running {
         while !self.shared.open().is_empty() {
             let passed = switchboard_core::clock::since(drain_start);
             if passed >= close {
-                stopped.connections = self.shared.left();
+                stopped.connections = open_connections(&self.shared);
                 break;
             }
             if passed >= drain && !has_ended {
                 has_ended = true;
-                stopped.calls = self.shared.end_calls();
+                stopped.calls = calls_in_flight(&self.shared);
+                self.shared.end_calls();
             }
             let next = if has_ended { close } else { close.min(drain) };
             sleep(LOOK.min(next.saturating_sub(passed))).await;
@@ -293,64 +292,30 @@ impl Running {
     }
 }
 
-impl ServerState {
-    pub(super) fn abort_all(&self) {
-        let all = std::mem::take(&mut *self.open());
-        for connection in all.into_values() {
-            if let Some(protocol) = connection.protocol {
-                self.metrics.end(protocol);
-            }
-            if let Some(abort_handle) = connection.abort_handle {
-                abort_handle.abort();
-            }
-        }
-    }
+/// Returns the calls in flight by method and wire.
+fn calls_in_flight(state: &ServerState) -> Vec<AbortedCalls> {
+    let methods = state.metrics.methods();
+    let aborted = methods.iter().flat_map(|method| {
+        let waiting = method.wires.iter().filter(|wire| wire.in_flight > 0);
+        waiting.map(|wire| AbortedCalls {
+            method: method.name.clone(),
+            wire: wire.wire,
+            calls: wire.in_flight,
+        })
+    });
+    aborted.collect()
+}
 
-    /// Makes every connection send a drain notice.
-    fn drain_connections(&self) {
-        self.draining.store(true, Ordering::Relaxed);
-        #[cfg(feature = "http")]
-        self.drain_http.send_replace(Drain::Draining);
-        for connection in self.open().values() {
-            connection.wakes.wake();
+/// Returns the number of open connections by protocol.
+fn open_connections(state: &ServerState) -> Vec<AbortedConnections> {
+    let mut left: Vec<AbortedConnections> = Vec::new();
+    for open in state.open().values() {
+        let protocol = open.protocol.map_or("none", ConnectionProtocol::name);
+        match left.iter_mut().find(|aborted| aborted.protocol == protocol) {
+            Some(aborted) => aborted.connections += 1,
+            None => left.push(AbortedConnections { protocol, connections: 1 }),
         }
     }
-
-    /// Ends the remaining calls; returns them.
-    fn end_calls(&self) -> Vec<AbortedCalls> {
-        let methods = self.metrics.methods();
-        let aborted = methods.iter().flat_map(|method| {
-            let waiting = method.wires.iter().filter(|wire| wire.in_flight > 0);
-            waiting.map(|wire| AbortedCalls {
-                method: method.name.clone(),
-                wire: wire.wire,
-                calls: wire.in_flight,
-            })
-        });
-        let aborted = aborted.collect();
-        self.ending.store(true, Ordering::Relaxed);
-        for connection in self.open().values() {
-            connection.wakes.wake();
-        }
-        #[cfg(feature = "http")]
-        {
-            self.flights.wake_all();
-            self.drain_http.send_replace(Drain::Ending);
-        }
-        aborted
-    }
-
-    /// Returns the number of open connections by protocol.
-    fn left(&self) -> Vec<AbortedConnections> {
-        let mut left: Vec<AbortedConnections> = Vec::new();
-        for open in self.open().values() {
-            let protocol = open.protocol.map_or("none", ConnectionProtocol::name);
-            match left.iter_mut().find(|aborted| aborted.protocol == protocol) {
-                Some(aborted) => aborted.connections += 1,
-                None => left.push(AbortedConnections { protocol, connections: 1 }),
-            }
-        }
-        left.sort_by_key(|aborted| aborted.protocol);
-        left
-    }
+    left.sort_by_key(|aborted| aborted.protocol);
+    left
 }

@@ -2,12 +2,12 @@
 //! TLS is required, and wires that are not enabled.
 
 use super::listening::Resolved;
-use crate::serving::ServerState;
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 use switchboard_core::{Limits, Peer};
+use switchboard_driver::serving::ServerState;
 use switchboard_guard::guard::disabled_wire;
 use switchboard_net::net::Io;
 use switchboard_wire::{Status, sniff::Protocol};

@@ -2,15 +2,25 @@
 #![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
 
 use super::*;
-use crate::{Running, Server};
+use crate::serving::{Live, ServerParts};
 use bytes::Bytes;
 use std::{
     io,
     sync::atomic::{AtomicBool, AtomicU64},
 };
-use switchboard_core::{Call, Reply, Service, compression::Message, queue::Items};
+use switchboard_core::{
+    Call, Extensions, Reply, Service,
+    access::Access,
+    compression::{Message, Serving},
+    flags::Flags,
+    queue::Items,
+};
+use switchboard_guard::{
+    dispatch::{Guarded, GuardedService},
+    guard::Guards,
+};
 use switchboard_wire::{
-    Kind, MethodInfo, Outgoing, ServiceInfo,
+    Kind, MethodInfo, MethodTable, Outgoing, ServiceInfo, WireSet,
     native::{self, Client},
     wire::{CallId, ClientCallId, ClientWire, Codec, Fatal, MachineMemory, Open},
 };
@@ -150,9 +160,9 @@ impl ServerWire for Endless {
 }
 
 /// Creates a connection that has read `input`.
-fn connection<W: ServerWire>(running: &Running, input: &[u8], wire: W) -> Connection<W> {
+fn connection<W: ServerWire>(state: &Arc<ServerState>, input: &[u8], wire: W) -> Connection<W> {
     let peer = Peer::without_connection(switchboard_wire::WireId::NATIVE, "memory".into());
-    let (shared, settings) = (running.shared().clone(), Arc::default());
+    let (shared, settings) = (state.clone(), Arc::default());
     let (io, input) = (Box::new(Greedy), BytesMut::from(input));
     let accepted = Accepted { io, input, peer, settings, shared, wakes: Arc::default(), shard: 0 };
     Connection::new(accepted, wire)
@@ -162,8 +172,26 @@ fn on_one_thread(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }
 
-async fn serve(turns: &Turns) -> Running {
-    Server::new().add(turns.clone()).listen("tcp://127.0.0.1:0").start().await.unwrap()
+/// Creates the state of a server with this service.
+fn serve(turns: &Turns) -> Arc<ServerState> {
+    let mut table = MethodTable::default();
+    table.add(&INFO).unwrap();
+    let guarding = Guards::default().build(&table, false).unwrap();
+    let limits = switchboard_core::Limits::default();
+    Arc::new(ServerState::new(ServerParts {
+        services: vec![Guarded::new(turns.clone()).guarded(guarding.chain(0))],
+        table: Arc::new(table),
+        guarding,
+        wires: WireSet::built_in(),
+        live: Live::new(&limits),
+        limits,
+        flags: Flags::default(),
+        access: Access::default(),
+        compression: Serving::default(),
+        strict_fields: false,
+        extensions: Extensions::default(),
+        counts_sockets: false,
+    }))
 }
 
 /// Encodes a call to `method` as a client would.
@@ -198,10 +226,10 @@ fn request(client: &mut Client, method: u16, id: ClientCallId, more: bool) -> Ve
 #[test]
 fn neighbours_have_their_turns_while_a_machine_has_always_more() {
     on_one_thread(async {
-        let running = serve(&Turns::default()).await;
+        let state = serve(&Turns::default());
         let (neighbour, handled) = (Neighbour::default(), Arc::new(AtomicU64::new(0)));
         let wire = Endless { neighbour: neighbour.clone(), handled: handled.clone() };
-        let connection = tokio::spawn(connection(&running, b"x", wire));
+        let connection = tokio::spawn(connection(&state, b"x", wire));
         let beside = neighbour.clone();
         tokio::spawn(async move { beside.0.store(true, Ordering::Relaxed) }).await.unwrap();
         connection.await.unwrap();
@@ -213,11 +241,11 @@ fn neighbours_have_their_turns_while_a_machine_has_always_more() {
 fn neighbours_have_their_turns_while_streams_are_always_ready() {
     on_one_thread(async {
         let turns = Turns::default();
-        let running = serve(&turns).await;
+        let state = serve(&turns);
         let mut client = Client::new(Limits::default());
         let input: Vec<u8> = (1..=20).flat_map(|id| request(&mut client, 0, id, false)).collect();
-        let wire = native::Server::new(Limits::default(), running.shared().table.clone());
-        let connection = tokio::spawn(connection(&running, &input, wire));
+        let wire = native::Server::new(Limits::default(), state.table.clone());
+        let connection = tokio::spawn(connection(&state, &input, wire));
         let beside = turns.neighbour.clone();
         tokio::spawn(async move { beside.0.store(true, Ordering::Relaxed) }).await.unwrap();
         while !turns.ended.load(Ordering::Relaxed) {
@@ -232,11 +260,11 @@ fn neighbours_have_their_turns_while_streams_are_always_ready() {
 fn streams_wait_for_room_once_each_and_all_end() {
     on_one_thread(async {
         let turns = Turns::default();
-        let running = serve(&turns).await;
+        let state = serve(&turns);
         let mut client = Client::new(Limits::default());
         let input: Vec<u8> = (1..=500).flat_map(|id| request(&mut client, 0, id, false)).collect();
-        let wire = native::Server::new(Limits::default(), running.shared().table.clone());
-        let mut connection = connection(&running, &input, wire);
+        let wire = native::Server::new(Limits::default(), state.table.clone());
+        let mut connection = connection(&state, &input, wire);
         let mut most = 0;
         for _ in 0..3 {
             let _ = connection.turn(&mut Context::from_waker(Waker::noop()));
@@ -257,7 +285,7 @@ fn streams_wait_for_room_once_each_and_all_end() {
 #[test]
 fn unread_messages_of_a_dropped_reader_hold_nothing() {
     on_one_thread(async {
-        let running = serve(&Turns::default()).await;
+        let state = serve(&Turns::default());
         let mut client = Client::new(Limits::default());
         let mut input = request(&mut client, 1, 1, true);
         let (item, mut out) = (Bytes::from_static(&[7; 1000]), Outbox::new());
@@ -265,8 +293,8 @@ fn unread_messages_of_a_dropped_reader_hold_nothing() {
             client.item(1, &item, false, &mut out).unwrap();
         }
         input.extend(out.take_all());
-        let wire = native::Server::new(Limits::default(), running.shared().table.clone());
-        let mut connection = connection(&running, &input, wire);
+        let wire = native::Server::new(Limits::default(), state.table.clone());
+        let mut connection = connection(&state, &input, wire);
         let _ = connection.turn(&mut Context::from_waker(Waker::noop()));
         assert_eq!((connection.calls.len(), connection.input.len()), (1, 0));
         let held = connection.memory.calls;

@@ -1,12 +1,15 @@
 //! The state of a running server: what its listeners, connections, HTTP handlers and admin pages share.
 
+mod ending;
 #[cfg(feature = "http")]
 mod flights;
 mod live;
+mod parts;
 
 #[cfg(feature = "http")]
-pub(crate) use flights::Flights;
-pub(crate) use live::Live;
+pub use flights::Flights;
+pub use live::Live;
+pub use parts::ServerParts;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -32,17 +35,18 @@ use tokio::sync::watch;
 
 /// Phase of a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Phase {
+pub enum Phase {
     /// It listens and serves calls, but probes report that it is not ready.
     Starting,
+    /// It serves.
     Serving,
     /// It still serves, but probes report that it is not ready.
     Stopping,
 }
 
 impl Phase {
-    #[cfg(feature = "http")]
-    pub(crate) fn name(self) -> &'static str {
+    /// Returns the name of the phase on pages and in responses to probes.
+    pub fn name(self) -> &'static str {
         match self {
             Phase::Starting => "starting",
             Phase::Serving => "serving",
@@ -52,52 +56,65 @@ impl Phase {
 }
 
 /// State that all connections of a server share.
-pub(crate) struct ServerState {
+pub struct ServerState {
     /// Number of this server within the process.
-    #[cfg_attr(not(feature = "channelz"), expect(dead_code, reason = "only Channelz uses it"))]
-    pub(crate) id: u64,
+    pub id: u64,
     /// Addresses of the listeners, with the number of each.
-    pub(crate) listening: OnceLock<Vec<(u64, Address)>>,
+    pub listening: OnceLock<Vec<(u64, Address)>>,
     /// The listeners with TLS.
     #[cfg(feature = "tls")]
-    pub(crate) acceptors: OnceLock<Vec<Arc<Acceptor>>>,
+    pub acceptors: OnceLock<Vec<Arc<Acceptor>>>,
     /// Start of the latest call on a connection that has ended.
-    pub(crate) last_started: Moment,
+    pub last_started: Moment,
     /// Set if connections count their traffic for Channelz.
-    pub(crate) counts_sockets: bool,
-    pub(crate) table: Arc<MethodTable>,
-    pub(crate) services: Vec<Arc<dyn GuardedService>>,
-    pub(crate) guarding: Guarding,
-    pub(crate) limits: Limits,
-    pub(crate) compression: Serving,
+    pub counts_sockets: bool,
+    /// Methods of the services.
+    pub table: Arc<MethodTable>,
+    /// Services in the order of the table.
+    pub services: Vec<Arc<dyn GuardedService>>,
+    /// Guards of the calls and connections.
+    pub guarding: Guarding,
+    /// Limits of the server; listeners may override them.
+    pub limits: Limits,
+    /// Compression of replies.
+    pub compression: Serving,
     /// Whether requests may not have fields that their types do not have.
-    pub(crate) strict_fields: bool,
+    pub strict_fields: bool,
     /// Values that all calls share.
-    pub(crate) extensions: Option<Arc<Extensions>>,
-    pub(crate) metrics: Metrics,
+    pub extensions: Option<Arc<Extensions>>,
+    /// Counters of the server.
+    pub metrics: Metrics,
     /// Number of calls that wait in handlers, on all connections. Calls that are ready at once are not
     /// counted, so the hot path shares no counter.
-    pub(crate) parked: AtomicUsize,
+    pub parked: AtomicUsize,
     /// Memory held for peers.
-    pub(crate) memory: Arc<MemoryBudget>,
-    pub(crate) draining: AtomicBool,
+    pub memory: Arc<MemoryBudget>,
+    /// Set when no new calls are accepted.
+    pub draining: AtomicBool,
     /// Set when the remaining calls must end.
-    pub(crate) ending: AtomicBool,
-    pub(crate) access: Access,
-    pub(crate) live: Live,
-    pub(crate) flags: Arc<Flags>,
-    pub(crate) phase: watch::Sender<Phase>,
+    pub ending: AtomicBool,
+    /// The call logs.
+    pub access: Access,
+    /// Limits that can be changed while the server runs.
+    pub live: Live,
+    /// Flags of the server, with those of its limits and logs.
+    pub flags: Arc<Flags>,
+    /// Phase of the server.
+    pub phase: watch::Sender<Phase>,
+    /// Calls on HTTP that wait in handlers.
     #[cfg(feature = "http")]
-    pub(crate) flights: Flights,
-    pub(crate) open: Mutex<BTreeMap<u64, Open>>,
+    pub flights: Flights,
+    /// Open connections by their numbers.
+    pub open: Mutex<BTreeMap<u64, Open>>,
+    /// Progress of the shutdown, for HTTP connections.
     #[cfg(feature = "http")]
-    pub(crate) drain_http: watch::Sender<Drain>,
+    pub drain_http: watch::Sender<Drain>,
 }
 
 /// Progress of the shutdown, for HTTP connections.
 #[cfg(feature = "http")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Drain {
+pub enum Drain {
     /// New calls are accepted.
     Open,
     /// New calls are rejected.
@@ -107,37 +124,39 @@ pub(crate) enum Drain {
 }
 
 /// An open connection.
-pub(crate) struct Open {
-    pub(crate) wakes: Arc<Wakes>,
-    pub(crate) abort_handle: Option<tokio::task::AbortHandle>,
+pub struct Open {
+    /// Wakes its task.
+    pub wakes: Arc<Wakes>,
+    /// Aborts its task, once it was spawned.
+    pub abort_handle: Option<tokio::task::AbortHandle>,
     /// Its Channelz counters, if they are on.
-    pub(crate) socket: Option<Arc<ConnectionCounters>>,
+    pub socket: Option<Arc<ConnectionCounters>>,
     /// Address of the peer, as in [`Peer::address`](switchboard_core::Peer::address).
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener shows it"))]
-    pub(crate) address: Box<str>,
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener shows it"))]
-    pub(crate) began: Instant,
+    pub address: Box<str>,
+    /// Time at which it was accepted.
+    pub began: Instant,
     /// Its protocol, once detected.
-    pub(crate) protocol: Option<ConnectionProtocol>,
+    pub protocol: Option<ConnectionProtocol>,
 }
 
 impl ServerState {
-    #[cfg(feature = "http")]
-    pub(crate) fn phase(&self) -> Phase {
+    /// Returns the phase of the server.
+    pub fn phase(&self) -> Phase {
         *self.phase.borrow()
     }
 
-    pub(crate) fn open(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Open>> {
+    /// Returns the open connections by their numbers, locked.
+    pub fn open(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    #[cfg(any(feature = "channelz", feature = "http"))]
-    pub(crate) fn listening(&self) -> &[(u64, Address)] {
+    /// Returns the addresses of the listeners, with the number of each.
+    pub fn listening(&self) -> &[(u64, Address)] {
         self.listening.get().map_or(&[], Vec::as_slice)
     }
 }
 
 /// Returns the error for calls that did not end during the drain.
-pub(crate) fn going_away() -> Status {
+pub fn going_away() -> Status {
     Status::unavailable("the server is going away, and the call did not end in the time that was left")
 }

@@ -53,10 +53,10 @@ const RELEASE_AFTER: Duration = Duration::from_secs(1);
 const DISCARDS_MAX: usize = 16;
 /// Time that a client has to receive the drain notice before its new calls are refused, and afterwards,
 /// without calls in flight, to close the connection.
-pub(crate) const LINGER: Duration = Duration::from_millis(500);
+pub const LINGER: Duration = Duration::from_millis(500);
 
 /// Driver of one accepted connection; the future ends with the connection.
-pub(crate) struct Connection<W> {
+pub(super) struct Connection<W> {
     io: Box<dyn Io>,
     shared: Arc<ServerState>,
     peer: Arc<Peer>,
@@ -114,10 +114,6 @@ pub(crate) struct Connection<W> {
     wire: W,
 }
 
-/// Machine of any wire but the native one. One driver runs all of them: a driver compiled for each wire would take
-/// a tenth of the binary each.
-pub(crate) type DynWire = Box<dyn ServerWire + Unpin>;
-
 /// Calls of one method that were ready at once.
 struct ClockBatch {
     method: MethodId,
@@ -140,22 +136,26 @@ enum Read {
 }
 
 /// State of an accepted connection after its protocol was detected.
-pub(crate) struct Accepted {
-    pub(crate) io: Box<dyn Io>,
+pub struct Accepted {
+    /// The transport of the connection.
+    pub io: Box<dyn Io>,
     /// Bytes that were read to detect the protocol.
-    pub(crate) input: BytesMut,
-    pub(crate) peer: Peer,
+    pub input: BytesMut,
+    /// The peer of the connection.
+    pub peer: Peer,
     /// Limits of the listener.
-    pub(crate) settings: Arc<switchboard_core::Limits>,
-    pub(crate) shared: Arc<ServerState>,
-    pub(crate) wakes: Arc<Wakes>,
+    pub settings: Arc<switchboard_core::Limits>,
+    /// State of the server.
+    pub shared: Arc<ServerState>,
+    /// Wakes the task of the connection.
+    pub wakes: Arc<Wakes>,
     /// Index of its worker's counters.
-    pub(crate) shard: usize,
+    pub shard: usize,
 }
 
 impl<W: ServerWire> Connection<W> {
     /// Takes over a connection whose first bytes are in `input`.
-    pub(crate) fn new(accepted: Accepted, wire: W) -> Connection<W> {
+    pub(super) fn new(accepted: Accepted, wire: W) -> Connection<W> {
         let Accepted { io, input, mut peer, settings, shared, wakes, shard } = accepted;
         peer.pusher = wire.pushes().map(|limits| Pusher::new(wakes.clone().into(), &settings, limits));
         let now = switchboard_core::clock::now();
@@ -206,7 +206,7 @@ impl<W: ServerWire> Connection<W> {
 
     /// Counts the traffic of this connection for WebSockets.
     #[cfg(feature = "http")]
-    pub(crate) fn inside_websocket(mut self) -> Connection<W> {
+    pub(super) fn inside_websocket(mut self) -> Connection<W> {
         self.counted = (WireId::WEBSOCKET, ConnectionProtocol::WEBSOCKET);
         self
     }

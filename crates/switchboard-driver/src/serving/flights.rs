@@ -11,7 +11,7 @@ use std::{
 use switchboard_net::connection::{Flight, SHOWN_MAX};
 
 /// Waiting calls on HTTP, by worker.
-pub(crate) struct Flights(Vec<Mutex<Listed>>);
+pub struct Flights(Vec<Mutex<Listed>>);
 
 #[derive(Default)]
 struct Listed {
@@ -20,7 +20,8 @@ struct Listed {
 }
 
 impl Flights {
-    pub(crate) fn new(shards: usize) -> Flights {
+    /// Creates an empty list for each worker.
+    pub fn new(shards: usize) -> Flights {
         Flights((0..shards.max(1)).map(|_| Mutex::default()).collect())
     }
 
@@ -29,7 +30,7 @@ impl Flights {
     }
 
     /// Lists a call; the returned index must be released with `leave`.
-    pub(crate) fn enter(&self, shard: usize, flight: Flight, waker: Waker) -> usize {
+    pub fn enter(&self, shard: usize, flight: Flight, waker: Waker) -> usize {
         let mut listed = self.of(shard);
         let entry = Some((flight, waker));
         match listed.free.pop() {
@@ -44,7 +45,8 @@ impl Flights {
         }
     }
 
-    pub(crate) fn leave(&self, shard: usize, place: usize) {
+    /// Removes the call at an index that `enter` returned.
+    pub fn leave(&self, shard: usize, place: usize) {
         let mut listed = self.of(shard);
         let left = listed.places[place].take();
         listed.free.push(place);
@@ -56,7 +58,7 @@ impl Flights {
     }
 
     /// Returns up to `SHOWN_MAX` calls of each worker.
-    pub(crate) fn shown(&self) -> Vec<Flight> {
+    pub fn shown(&self) -> Vec<Flight> {
         let mut shown = Vec::new();
         for shard in 0..self.0.len() {
             let listed = self.of(shard);
@@ -67,7 +69,7 @@ impl Flights {
     }
 
     /// Wakes all listed calls, so that each checks whether it must end.
-    pub(crate) fn wake_all(&self) {
+    pub fn wake_all(&self) {
         for shard in 0..self.0.len() {
             let wakers: Vec<_> =
                 self.of(shard).places.iter().flatten().map(|(_, waker)| waker.clone()).collect();
@@ -79,7 +81,7 @@ impl Flights {
 impl ServerState {
     /// Returns the waiting calls, the oldest first, and the number of connections that did not report in time
     /// because their workers are busy.
-    pub(crate) async fn calls(&self, patience: std::time::Duration) -> (Vec<Flight>, usize) {
+    pub async fn calls(&self, patience: std::time::Duration) -> (Vec<Flight>, usize) {
         let queried: Vec<_> = {
             let open = self.open();
             let busy = open.values().filter(|open| open.wakes.parked() > 0);

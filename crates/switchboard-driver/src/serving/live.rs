@@ -16,14 +16,18 @@ use switchboard_core::{
 use switchboard_net::net::tls::Acceptor;
 
 /// Limits that can be changed while the server runs.
-pub(crate) struct Live {
-    pub(crate) connections_max: Flag,
-    pub(crate) memory_bytes_max: Flag,
-    pub(crate) server_calls_max: Flag,
+pub struct Live {
+    /// Limit of open connections.
+    pub connections_max: Flag,
+    /// Limit of the memory held for peers.
+    pub memory_bytes_max: Flag,
+    /// Limit of calls in flight.
+    pub server_calls_max: Flag,
 }
 
 impl Live {
-    pub(crate) fn new(limits: &Limits) -> Live {
+    /// Creates the flags with the values of `limits`.
+    pub fn new(limits: &Limits) -> Live {
         let flag = |limit: Limit| {
             Flag::new(limit.name(), limit.unit(), limits.get(limit), limit.range(), limit.doc())
         };
@@ -34,7 +38,8 @@ impl Live {
         }
     }
 
-    pub(crate) fn flags(&self) -> [Flag; 3] {
+    /// Returns all of them.
+    pub fn flags(&self) -> [Flag; 3] {
         [self.connections_max.clone(), self.memory_bytes_max.clone(), self.server_calls_max.clone()]
     }
 }
@@ -42,17 +47,17 @@ impl Live {
 #[cfg(feature = "http")]
 impl Open {
     /// Returns its Channelz counters, if they are on.
-    pub(crate) fn counts(&self) -> Option<ConnectionCounts> {
+    pub fn counts(&self) -> Option<ConnectionCounts> {
         self.socket.as_ref().map(|socket| socket.counts())
     }
 
     /// Returns the number of calls that wait in handlers, on any wire.
-    pub(crate) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.wakes.waiting()
     }
 
     /// Returns the bytes that it holds for its peer, and whether reading is paused because of them.
-    pub(crate) fn held_bytes_and_pause(&self) -> (usize, bool) {
+    pub fn held_bytes_and_pause(&self) -> (usize, bool) {
         (self.wakes.held_bytes(), self.wakes.is_paused())
     }
 }
@@ -60,12 +65,12 @@ impl Open {
 impl ServerState {
     /// Returns whether connections count their traffic for Channelz.
     #[cfg(feature = "http")]
-    pub(crate) fn counts_sockets(&self) -> bool {
+    pub fn counts_sockets(&self) -> bool {
         self.counts_sockets
     }
 
     /// Records the protocol of a connection.
-    pub(crate) fn speaks(&self, connection: u64, protocol: ConnectionProtocol) {
+    pub fn speaks(&self, connection: u64, protocol: ConnectionProtocol) {
         self.metrics.begin(protocol);
         let before = match self.open().get_mut(&connection) {
             Some(open) => open.protocol.replace(protocol),
@@ -77,12 +82,14 @@ impl ServerState {
         }
     }
 
+    /// Returns the listeners with TLS.
     #[cfg(feature = "tls")]
-    pub(crate) fn acceptors(&self) -> &[Arc<Acceptor>] {
+    pub fn acceptors(&self) -> &[Arc<Acceptor>] {
         self.acceptors.get().map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn stats(&self) -> ServerStats {
+    /// Returns the current counters.
+    pub fn stats(&self) -> ServerStats {
         let metrics = &self.metrics;
         let count = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
         let mut stats = ServerStats::default();

@@ -8,6 +8,8 @@
 //! ```
 
 mod calls;
+mod kinds;
 mod server;
 
-pub(crate) use server::{Accepted, Connection, DynWire, LINGER};
+pub use kinds::{DynConnection, DynWire, NativeConnection};
+pub use server::{Accepted, LINGER};
