@@ -36,6 +36,10 @@ struct Failures;
 struct Layers;
 
 #[cfg(feature = "http")]
+#[doc = include_str!("../../../docs/http-json.md")]
+struct HttpJson;
+
+#[cfg(feature = "http")]
 #[doc = include_str!("../../../docs/lifecycle.md")]
 struct Lifecycle;
 

@@ -17,8 +17,6 @@ pub mod admin;
 pub mod blocking;
 #[cfg(doctest)]
 mod guides;
-#[cfg(feature = "http")]
-mod http;
 #[cfg(feature = "otlp")]
 pub mod otlp;
 pub mod proxy;
@@ -29,8 +27,6 @@ pub mod server;
 #[cfg(feature = "wires")]
 mod simulation;
 
-#[cfg(feature = "http")]
-pub use http::{Cors, HttpJson};
 pub use server::{AbortedCalls, AbortedConnections, Drained, Running, Server, StopOptions, Stopped};
 #[doc(inline)]
 pub use switchboard_auth::auth;
@@ -54,6 +50,9 @@ pub use switchboard_core::{
 pub use switchboard_discovery::{balance, discover};
 #[doc(inline)]
 pub use switchboard_guard::guard;
+#[cfg(feature = "http")]
+#[doc(inline)]
+pub use switchboard_http::{Cors, HttpJson};
 #[cfg(feature = "macros")]
 pub use switchboard_macros::{main, service};
 #[cfg(feature = "tls")]

@@ -35,6 +35,11 @@ use switchboard_guard::{
     dispatch::{Guarded, GuardedService},
     guard::{Guards, Unknown},
 };
+#[cfg(feature = "http")]
+use switchboard_http::{
+    Cors, HttpJson,
+    http::{Hosts, HttpConfig, HttpState, Pages, Rest, WebSocketOptions},
+};
 #[cfg(feature = "tls")]
 use switchboard_net::net::tls::Tls;
 use switchboard_net::net::{Address, Listener};
@@ -59,7 +64,7 @@ pub struct Server {
     limits: Limits,
     method_limits: Vec<(String, u32)>,
     #[cfg(feature = "http")]
-    websockets: crate::http::websocket::Options,
+    websockets: WebSocketOptions,
     compression: Serving,
     /// Refuse requests with fields that their types do not have.
     strict_fields: bool,
@@ -81,13 +86,13 @@ pub struct Server {
     #[cfg(feature = "channelz")]
     channelz: bool,
     #[cfg(feature = "http")]
-    cors: Option<crate::Cors>,
+    cors: Option<Cors>,
     #[cfg(feature = "http")]
-    hosts: crate::http::Hosts,
+    hosts: Hosts,
     #[cfg(feature = "http")]
-    http_json: crate::HttpJson,
+    http_json: HttpJson,
     #[cfg(feature = "http")]
-    pages: crate::http::Pages,
+    pages: Pages,
 }
 
 impl Default for Server {
@@ -129,9 +134,9 @@ impl Server {
             #[cfg(feature = "http")]
             hosts: Default::default(),
             #[cfg(feature = "http")]
-            http_json: crate::HttpJson::new(),
+            http_json: HttpJson::new(),
             #[cfg(feature = "http")]
-            pages: crate::http::Pages::default(),
+            pages: Pages::default(),
         }
     }
 
@@ -253,7 +258,7 @@ impl Server {
 
     /// Allows browsers to call from pages of other origins, in every HTTP protocol; off by default.
     #[cfg(feature = "http")]
-    pub fn cors(mut self, cors: crate::Cors) -> Server {
+    pub fn cors(mut self, cors: Cors) -> Server {
         if let Err(what) = cors.check() {
             self.config_errors.push(Error::config(format!("cors: {what}")));
         }
@@ -278,7 +283,7 @@ impl Server {
 
     /// Sets the options of HTTP/JSON.
     #[cfg(feature = "http")]
-    pub fn http_json(mut self, options: crate::HttpJson) -> Server {
+    pub fn http_json(mut self, options: HttpJson) -> Server {
         self.http_json = options;
         self
     }
@@ -445,7 +450,7 @@ impl Server {
         }
         self.guards.name(&mut table)?;
         #[cfg(feature = "http")]
-        let rest = crate::http::Rest::new(&table, self.http_json).map_err(Error::config)?;
+        let rest = Rest::new(&table, self.http_json).map_err(Error::config)?;
         let listeners = self.listeners.into_iter().map(|listening| listening.resolve(&self.limits));
         let mut listeners = listeners.collect::<Result<Vec<_>, _>>()?;
         let wires = self.guards.wires.unwrap_or_else(WireSet::built_in).or(self.guards.added_wires);
@@ -486,9 +491,9 @@ impl Server {
         #[cfg(not(feature = "http"))]
         let http = accept::Http;
         #[cfg(feature = "http")]
-        let http = Arc::new(crate::http::HttpState::new(
+        let http = Arc::new(HttpState::new(
             shared.clone(),
-            crate::http::HttpConfig {
+            HttpConfig {
                 rest,
                 cors: self.cors.map(Arc::new),
                 hosts: self.hosts,
@@ -606,7 +611,7 @@ pub struct Running {
     #[cfg(feature = "http")]
     admin: Option<(Address, tokio::task::AbortHandle)>,
     #[cfg(feature = "http")]
-    http: Arc<crate::http::HttpState>,
+    http: Arc<HttpState>,
     registrations: Option<Registrations>,
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Complaint, File};
 
 /// Crates whose modules are checked for circles.
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
     "switchboard",
     "switchboard-auth",
     "switchboard-client",
@@ -18,13 +18,14 @@ const CRATES: [&str; 11] = [
     "switchboard-driver",
     "switchboard-fanout",
     "switchboard-guard",
+    "switchboard-http",
     "switchboard-net",
     "switchboard-registry",
     "switchboard-wire",
 ];
 
 /// Crates of the product with those of its crates that each may depend on: a crate depends on lower ones only.
-const DEPENDENCIES: [(&str, &[&str]); 9] = [
+const DEPENDENCIES: [(&str, &[&str]); 10] = [
     ("switchboard-wire", &[]),
     ("switchboard-core", &["switchboard-wire"]),
     ("switchboard-net", &["switchboard-core", "switchboard-wire"]),
@@ -34,6 +35,17 @@ const DEPENDENCIES: [(&str, &[&str]); 9] = [
     ("switchboard-guard", &["switchboard-auth", "switchboard-core", "switchboard-wire"]),
     ("switchboard-driver", &["switchboard-core", "switchboard-guard", "switchboard-net", "switchboard-wire"]),
     (
+        "switchboard-http",
+        &[
+            "switchboard-auth",
+            "switchboard-core",
+            "switchboard-driver",
+            "switchboard-guard",
+            "switchboard-net",
+            "switchboard-wire",
+        ],
+    ),
+    (
         "switchboard-client",
         &["switchboard-core", "switchboard-discovery", "switchboard-net", "switchboard-wire"],
     ),
@@ -41,7 +53,7 @@ const DEPENDENCIES: [(&str, &[&str]); 9] = [
 
 /// Groups of modules of the crate `switchboard`, the lowest first. A module imports its own group and those before it.
 const GROUPS: [(&str, &[&str]); 2] = [
-    ("server", &["admin", "http", "server"]),
+    ("server", &["admin", "server"]),
     ("top", &["blocking", "guides", "otlp", "proxy", "rpcx", "simulation"]),
 ];
 
@@ -308,14 +320,14 @@ mod tests {
         let files = [
             file("crates/switchboard/src/lib.rs", "pub use server::Server;\n"),
             file(
-                "crates/switchboard/src/http.rs",
+                "crates/switchboard/src/admin.rs",
                 "\nuse crate::proxy::Forward;\n#[cfg(test)]\nmod turns;\n",
             ),
-            file("crates/switchboard/src/http/turns.rs", "use crate::Server;\n"),
+            file("crates/switchboard/src/admin/turns.rs", "use crate::Server;\n"),
             file("crates/switchboard/src/proxy.rs", "use crate::Server;\n"),
             file(
                 "crates/switchboard/src/server.rs",
-                "use crate::http::Driver;\nuse switchboard_client::Channel;\n",
+                "use crate::admin::Page;\nuse switchboard_client::Channel;\n",
             ),
             file("crates/switchboard/src/unlisted.rs", ""),
         ];
@@ -326,7 +338,7 @@ mod tests {
             messages.iter().any(|text| text.contains("server.rs:2") && text.contains("switchboard_client"))
         );
         assert!(messages.iter().any(|text| text.contains("circle")), "{messages:#?}");
-        assert!(messages.iter().any(|text| text.contains("http.rs:2") && text.contains("not below")));
+        assert!(messages.iter().any(|text| text.contains("admin.rs:2") && text.contains("not below")));
         assert!(messages.iter().any(|text| text.contains("`unlisted` is in no group")));
     }
 

@@ -16,7 +16,6 @@ const OUTSIDE: &[(&str, &str)] = &[
     ("crates/switchboard-core/src/compression.rs", "a unit test"),
     ("crates/switchboard-registry/src/lib.rs", "documentation tests"),
     ("crates/switchboard/src/guides.rs", "documentation tests"),
-    ("crates/switchboard/src/http/rest.rs", "documentation tests"),
 ];
 
 /// Manifests without a field or a file that each package has.

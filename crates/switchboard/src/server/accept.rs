@@ -52,7 +52,7 @@ const FIRST_BYTES: usize = 512;
 
 /// State for HTTP connections, beside that of the server.
 #[cfg(feature = "http")]
-pub(super) type Http = Arc<crate::http::HttpState>;
+pub(super) type Http = Arc<switchboard_http::http::HttpState>;
 #[cfg(not(feature = "http"))]
 #[derive(Clone)]
 pub(super) struct Http;
@@ -267,7 +267,7 @@ async fn serve(
             let settings = resolved.limits.clone();
             let Detected { io, first: input, peer, .. } = detected;
             let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
-            Box::pin(crate::http::serve(accepted, http)).await;
+            switchboard_http::http::serve(accepted, http).await;
         }
         #[cfg(not(feature = "http"))]
         Protocol::Http1 | Protocol::Http2 => {}

@@ -8,17 +8,21 @@ use std::{
 use switchboard_driver::serving::ServerState;
 
 /// Options of HTTP.
-pub(crate) struct HttpConfig {
-    pub(crate) rest: Rest,
-    pub(crate) cors: Option<Arc<Cors>>,
-    pub(crate) hosts: Hosts,
-    pub(crate) pages: Pages,
+pub struct HttpConfig {
+    /// Paths of the methods, and options of HTTP/JSON.
+    pub rest: Rest,
+    /// Origins whose pages may call.
+    pub cors: Option<Arc<Cors>>,
+    /// Names of the server for browsers.
+    pub hosts: Hosts,
+    /// Static files of the application.
+    pub pages: Pages,
     /// Web pages that may open WebSockets, and their compression.
-    pub(crate) websockets: websocket::Options,
+    pub websockets: websocket::Options,
 }
 
 /// The state of a server with its options of HTTP.
-pub(crate) struct HttpState {
+pub struct HttpState {
     server: Arc<ServerState>,
     pub(super) config: HttpConfig,
     /// Health and reflection, created at the first request.
@@ -26,17 +30,18 @@ pub(crate) struct HttpState {
 }
 
 impl HttpState {
-    pub(crate) fn new(server: Arc<ServerState>, config: HttpConfig) -> HttpState {
+    /// Creates the state of a server that starts.
+    pub fn new(server: Arc<ServerState>, config: HttpConfig) -> HttpState {
         HttpState { server, config, standard: OnceLock::new() }
     }
 
     /// Returns whether the server has pages of the application.
-    pub(crate) fn serves_pages(&self) -> bool {
+    pub fn serves_pages(&self) -> bool {
         !self.config.pages.is_empty()
     }
 
     /// Updates the health status to the phase of the server.
-    pub(crate) fn follow_phase(&self) {
+    pub fn follow_phase(&self) {
         Standard::follow(self);
     }
 }

@@ -42,11 +42,11 @@ pub(super) struct Upgrade {
 
 /// Options of WebSockets on a server.
 #[derive(Debug, Default)]
-pub(crate) struct Options {
+pub struct Options {
     /// Origins besides the server's own whose pages may connect, `*` for all.
-    pub(crate) origins: Vec<String>,
+    pub origins: Vec<String>,
     /// Messages may be compressed.
-    pub(crate) deflate: bool,
+    pub deflate: bool,
 }
 
 /// Returns whether a request is a WebSocket handshake.

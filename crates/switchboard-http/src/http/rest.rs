@@ -59,13 +59,8 @@ const OPENAPI: &str = "/openapi.json";
 /// Cached descriptions for callers that may not call every method.
 const NARROWED_MAX: usize = 16;
 
-/// Compiles the code of the documentation page.
-#[cfg(doctest)]
-#[doc = include_str!("../../../../docs/http-json.md")]
-struct Page;
-
 /// HTTP/JSON state that all connections of a server share.
-pub(crate) struct Rest {
+pub struct Rest {
     routes: Routes,
     /// Set if any method has a path of its own, or if replies are parsed for other reasons.
     schema: Option<fields::Schema>,
@@ -81,7 +76,7 @@ impl Rest {
     ///
     /// # Errors
     /// A rule that does not fit its method, and two rules for one path.
-    pub(crate) fn new(table: &MethodTable, options: HttpJson) -> Result<Rest, String> {
+    pub fn new(table: &MethodTable, options: HttpJson) -> Result<Rest, String> {
         let has_paths = (0..table.len() as u16).any(|id| !table.info(MethodId(id)).http.is_empty());
         let schema = match has_paths || options.print_defaults {
             true => Some(fields::Schema::of(table.services())?),

@@ -1,6 +1,6 @@
 //! Cross-origin requests: which web pages may call, for every protocol on HTTP.
 //!
-//! Off unless [`Server::cors`](crate::Server::cors) turns it on: without the headers of this module, a browser lets no
+//! Off unless `Server::cors` turns it on: without the headers of this module, a browser lets no
 //! page of another origin read a response. Preflight requests are answered here and never reach a handler.
 
 use super::{body::Reply, connection::ResponseFuture};
@@ -109,7 +109,7 @@ impl Cors {
 
     /// # Errors
     /// Settings that browsers would refuse, and text that cannot be in a header.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         match &self.origins {
             None if self.credentials => {
                 return Err("credentials for any origin: browsers refuse that, name the origins".to_owned());

@@ -7,7 +7,7 @@
 //! | names configured | checked |
 //! | --- | --- |
 //! | none | requests of browsers on this machine: servers that listen only on loopback are reached that way |
-//! | [`Server::host`](crate::Server::host) | every request that came over a network |
+//! | `Server::host` | every request that came over a network |
 //!
 //! Addresses, `localhost` and names below it belong to no domain and always pass.
 
@@ -25,7 +25,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The host names of a server, in lower case.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Hosts(Vec<String>);
+pub struct Hosts(Vec<String>);
 
 /// Origin of the requests of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -50,7 +50,7 @@ impl Source {
 impl Hosts {
     /// # Errors
     /// A name with a scheme, port or path.
-    pub(crate) fn add(&mut self, name: &str) -> Result<(), String> {
+    pub fn add(&mut self, name: &str) -> Result<(), String> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         if name.is_empty() || !name.bytes().all(is_name) {
             return Err(format!(

@@ -31,7 +31,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
 
 /// The pages of a server, by path.
 #[derive(Default)]
-pub(crate) struct Pages(HashMap<String, Page>);
+pub struct Pages(HashMap<String, Page>);
 
 struct Page {
     kind: HeaderValue,
@@ -40,13 +40,13 @@ struct Page {
 }
 
 impl Pages {
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// # Errors
     /// An invalid path or content type, or a second page at the path.
-    pub(crate) fn add(&mut self, path: &str, kind: &str, content: Bytes) -> Result<(), String> {
+    pub fn add(&mut self, path: &str, kind: &str, content: Bytes) -> Result<(), String> {
         let is_path = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
         if !path.starts_with('/') || !path.as_bytes().iter().all(is_path) {
             return Err(format!("{path:?} is not a path: a path begins with / and has no blanks, ? or #"));

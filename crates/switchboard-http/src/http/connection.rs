@@ -43,7 +43,7 @@ use std::{
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
-use switchboard_core::{Limit, Limits, Peer, clock, metrics::ConnectionProtocol, runtime};
+use switchboard_core::{Limit, Limits, Peer, clock, layer::BoxFuture, metrics::ConnectionProtocol, runtime};
 use switchboard_driver::{driver::Accepted, serving::Drain};
 use switchboard_guard::guard::admit_wire;
 use switchboard_net::{connection::Aging, http_fields::grpc_web_text::Text, net::Io};
@@ -72,7 +72,13 @@ pub(super) const ENVELOPE: usize = 5;
 /// Serves one connection to its end. If the connection is upgraded to a WebSocket, that is the end of the WebSocket.
 ///
 /// When the server drains, the peer is notified and running calls may complete.
-pub(crate) async fn serve(accepted: Accepted, shared: Arc<HttpState>) {
+///
+/// The future is boxed, so that this crate has its code.
+pub fn serve(accepted: Accepted, shared: Arc<HttpState>) -> BoxFuture<'static, ()> {
+    Box::pin(run(accepted, shared))
+}
+
+async fn run(accepted: Accepted, shared: Arc<HttpState>) {
     let Accepted { io, input: first, peer, settings, shared: server, wakes, shard } = accepted;
     let is_http2 = first.starts_with(b"PRI ");
     let drain = shared.drain_http.subscribe();

@@ -1,16 +1,16 @@
 //! gRPC, gRPC-Web, Connect and HTTP/JSON on HTTP/1.1 and HTTP/2, on connections that the acceptor recognised as HTTP.
 //!
 //! hyper runs the connection on the worker that accepted it. `connectrpc` implements gRPC, gRPC-Web and Connect, and
-//! [`rest`] implements HTTP/JSON. [`dispatch`] passes each call to the same handlers that the native wire calls.
-//! [`cors`] answers the preflight requests of browsers for all of these protocols. Health and reflection are served as
-//! well, unless the application registers its own; see [`standard`].
+//! `rest` implements HTTP/JSON. `dispatch` passes each call to the same handlers that the native wire calls.
+//! `cors` answers the preflight requests of browsers for all of these protocols. Health and reflection are served as
+//! well, unless the application registers its own; see `standard`.
 //!
 //! The text mode of gRPC-Web is supported. gRPC on HTTP/1.1 gets status 505. Unknown methods, unknown compressions and
 //! timeouts that cannot be parsed are refused in the caller's protocol before a body is read. The compressions are
 //! gzip, deflate and zstd.
 //!
-//! [`jsonrpc`] serves JSON-RPC in a POST, [`thrift`] serves a Thrift message in a POST, and [`rpcx`] serves calls in
-//! the headers of rpcx's gateway. [`websocket`] upgrades a connection to JSON-RPC, rpcx or the native wire. [`pages`]
+//! `jsonrpc` serves JSON-RPC in a POST, `thrift` serves a Thrift message in a POST, and `rpcx` serves calls in
+//! the headers of rpcx's gateway. `websocket` upgrades a connection to JSON-RPC, rpcx or the native wire. `pages`
 //! serves the static files of the application.
 //!
 //! # Cost of a call
@@ -75,13 +75,14 @@ mod turn;
 mod unary_call;
 mod unchecked_request;
 mod unpack;
-pub(crate) mod websocket;
+mod websocket;
 
-pub(crate) use connection::serve;
+pub use connection::serve;
 pub use cors::Cors;
-pub(crate) use hosts::Hosts;
-pub(crate) use pages::Pages;
+pub use hosts::Hosts;
+pub use pages::Pages;
 pub use rest::HttpJson;
-pub(crate) use rest::Rest;
-pub(crate) use standard::Standard;
-pub(crate) use state::{HttpConfig, HttpState};
+pub use rest::Rest;
+pub use standard::Standard;
+pub use state::{HttpConfig, HttpState};
+pub use websocket::Options as WebSocketOptions;

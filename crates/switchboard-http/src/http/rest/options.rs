@@ -1,6 +1,6 @@
 //! Options of HTTP/JSON.
 
-/// Options of HTTP/JSON for [`Server::http_json`](crate::Server::http_json).
+/// Options of HTTP/JSON for `Server::http_json`.
 ///
 /// ```
 /// use switchboard::{HttpJson, Server};

@@ -21,7 +21,7 @@ use switchboard_wire::{MethodTable, ServiceInfo};
 const NARROWED_MAX: usize = 16;
 
 /// The standard services that all HTTP connections of a server share.
-pub(crate) struct Standard {
+pub struct Standard {
     router: Arc<Router>,
     /// Reflection for callers that may not call every method, the newest last.
     narrowed: Mutex<Vec<(Visible, Arc<Router>)>>,
@@ -104,7 +104,7 @@ impl Standard {
     }
 
     /// Updates the health status to the phase of the server.
-    pub(crate) fn follow(shared: &HttpState) {
+    pub fn follow(shared: &HttpState) {
         match shared.phase() {
             // The usual case: no request has created the services yet, and they are created with the current status.
             Phase::Serving if shared.standard.get().is_none() => {}
