@@ -219,7 +219,7 @@ where
     let at = (0..workers.all.len()).min_by_key(|at| load(&workers.all[*at])).unwrap_or(0);
     workers.all[at].connections.fetch_add(1, Ordering::Relaxed);
     let handle = workers.all[at].handle.clone();
-    let counted = Counted { workers, at };
+    let counted = ConnectionCount { workers, at };
     let task: Task = Box::pin(async move {
         let _counted = counted;
         make(at).await;
@@ -239,13 +239,23 @@ pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static
     tokio::spawn(task)
 }
 
-/// Decrements the count of connections when the task ends for any reason.
-struct Counted {
+/// Counts a connection on this worker; `None` on a thread that is no worker.
+#[doc(hidden)]
+pub fn count_connection() -> Option<ConnectionCount> {
+    let CurrentWorker { workers, at } = CURRENT.with_borrow(Clone::clone)?;
+    workers.all[at].connections.fetch_add(1, Ordering::Relaxed);
+    Some(ConnectionCount { workers, at })
+}
+
+/// A connection in the count of its worker, until it is dropped.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct ConnectionCount {
     workers: Arc<Workers>,
     at: usize,
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.workers.all[self.at].connections.fetch_sub(1, Ordering::Relaxed);
     }

@@ -158,15 +158,6 @@ impl<T> Receiver<T> {
         receiver
     }
 
-    /// Refuses messages with fields that are not among `names`.
-    pub(crate) fn decode_strictly(
-        &mut self,
-        decode: fn(Codec, Bytes, FieldNames) -> Result<T>,
-        names: FieldNames,
-    ) {
-        self.decode = Decode::Strict(decode, names);
-    }
-
     #[doc(hidden)]
     pub fn followed_by(mut self, follow: Option<Box<dyn Follow>>) -> Self {
         self.follow = follow;
@@ -251,6 +242,24 @@ impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         self.queue.close(Status::canceled("the reader of the stream was dropped"));
     }
+}
+
+/// Decodes a stream of messages as [`read_request`](crate::codec::read_request) decodes one.
+///
+/// # Errors
+/// `InvalidArgument` if the call does not say what it wants.
+pub fn receive_request<T>(
+    cx: &Cx,
+    codec: Codec,
+    raw: RawReceiver,
+    read: fn(Codec, Bytes) -> Result<T>,
+    strict: fn(Codec, Bytes, FieldNames) -> Result<T>,
+) -> Result<Receiver<T>> {
+    let mut receiver = Receiver::of_request(raw, codec, read);
+    if cx.refuses_unknown_fields()? {
+        receiver.decode = Decode::Strict(strict, FieldNames::of_request(cx));
+    }
+    Ok(receiver)
 }
 
 /// The replies of a handler that writes to a [`Sender`].

@@ -5,11 +5,13 @@ mod ending;
 mod flights;
 mod live;
 mod parts;
+mod plugins;
 
 #[cfg(feature = "http")]
 pub use flights::Flights;
 pub use live::Live;
 pub use parts::ServerParts;
+pub use plugins::{PluginConnectionCount, Plugins, RunningPlugin};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -109,6 +111,8 @@ pub struct ServerState {
     /// Progress of the shutdown, for HTTP connections.
     #[cfg(feature = "http")]
     pub drain_http: watch::Sender<Drain>,
+    /// The plugins, with their connections.
+    pub plugins: Plugins,
 }
 
 /// Progress of the shutdown, for HTTP connections.

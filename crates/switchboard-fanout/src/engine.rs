@@ -163,6 +163,18 @@ impl<A: Adapter> Engine<A> {
         options: Options,
         memory: Option<Arc<MemoryBudget>>,
     ) -> io::Result<(Engine<A>, Handle<A>)> {
+        Engine::create(|_| adapter, options, memory)
+    }
+
+    /// Creates an engine whose adapter keeps a handle to it.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn create(
+        make: impl FnOnce(Handle<A>) -> A,
+        options: Options,
+        memory: Option<Arc<MemoryBudget>>,
+    ) -> io::Result<(Engine<A>, Handle<A>)> {
         let poll = mio::Poll::new()?;
         let registry = poll.registry().try_clone()?;
         // Its replacement is unsafe and requires that the value owns the descriptor until it is dropped, and that the
@@ -172,7 +184,7 @@ impl<A: Adapter> Engine<A> {
         let mailbox = Mailbox::new(options.mailbox_commands_max);
         let wakes = mailbox.wakes();
         let engine = Engine {
-            adapter,
+            adapter: make(Handle { mailbox: mailbox.clone() }),
             subscribers: Subscribers::new(options, memory, Some(registry), wakes.clone()),
             mailbox: mailbox.clone(),
             wakes,

@@ -1,5 +1,7 @@
 //! Limits of an engine.
 
+use std::time::Duration;
+
 /// Limits of each engine.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -13,6 +15,9 @@ pub struct Options {
     /// Bytes of one broadcast buffer that its subscribers have not read; default 1 MiB. The oldest are dropped, and a
     /// subscriber that has not read them has lagged.
     pub broadcast_buffer_bytes_max: usize,
+    /// Time between the notice to the subscribers of a server that stops, and the closing of those that are left;
+    /// default 1 s. The drain timeout of the server bounds it.
+    pub drain_notice: Duration,
 }
 
 impl Default for Options {
@@ -22,6 +27,7 @@ impl Default for Options {
             subscribers_max: 1_000_000,
             outbox_bytes_max: 1 << 20,
             broadcast_buffer_bytes_max: 1 << 20,
+            drain_notice: Duration::from_secs(1),
         }
     }
 }

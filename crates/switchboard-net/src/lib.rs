@@ -10,6 +10,7 @@ pub mod connection;
 pub mod http_fields;
 #[doc(hidden)]
 pub mod net;
+pub mod plugin;
 #[cfg(feature = "web")]
 #[doc(hidden)]
 pub mod web;

@@ -33,7 +33,8 @@ pub struct WireSpec {
     pub sniff: Option<fn(&[u8]) -> Verdict>,
     /// Protocol name in ALPN, if the wire has one.
     pub alpn: Option<&'static [u8]>,
-    /// Creates the state machine of a server connection; `None` for wires without connections of their own.
+    /// Creates the state machine of a server connection; `None` for wires without connections of their own, and for
+    /// those whose connections a plugin serves.
     pub server: Option<fn(ServerSetup) -> Box<dyn ServerWire + Unpin>>,
     /// Writes the response to a connection that a server rejects before it has read a call. Without it, the server
     /// closes such a connection.

@@ -12,6 +12,7 @@ mod listener;
 mod page;
 mod pages;
 mod recent;
+mod subscribers;
 
 pub(crate) use listener::start;
 pub use page::{Cell, Page, Table};

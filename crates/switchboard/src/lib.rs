@@ -62,7 +62,7 @@ pub use switchboard_net::Tls;
 #[doc(hidden)]
 pub use switchboard_net::web;
 #[doc(inline)]
-pub use switchboard_net::{Address, transport};
+pub use switchboard_net::{Address, plugin, transport};
 pub use switchboard_wire::{
     Code, Codec, Detail, HttpRule, HttpText, Idempotency, Kind, Metadata, MethodInfo, OrStatus, Origin,
     Params, Retry, SchemaId, ServiceInfo, Status, TextKind, TextParam,
@@ -98,7 +98,7 @@ pub mod codegen {
     pub use switchboard_wire::http_text;
 
     pub use switchboard_core::{
-        codec::{self, read_request, receive_request},
-        stream::stream_reply,
+        codec::{self, read_request},
+        stream::{receive_request, stream_reply},
     };
 }

@@ -11,6 +11,7 @@ mod listening;
 mod live;
 mod mismatch;
 mod options;
+mod plugin;
 mod registration;
 
 use lifecycle::Hooks;
@@ -81,6 +82,7 @@ pub struct Server {
     #[cfg(feature = "http")]
     admin: Option<crate::admin::Admin>,
     guards: Guards,
+    plugins: Vec<plugin::AddedPlugin>,
     templates: Vec<RegistrationTemplate>,
     registration_notice: Duration,
     #[cfg(feature = "channelz")]
@@ -123,6 +125,7 @@ impl Server {
             #[cfg(feature = "http")]
             admin: None,
             guards: Guards::default(),
+            plugins: Vec::new(),
             strict_fields: false,
             extensions: Extensions::default(),
             templates: Vec::new(),
@@ -488,6 +491,7 @@ impl Server {
             extensions: self.extensions,
             counts_sockets,
         }));
+        plugin::start(self.plugins, &shared)?;
         #[cfg(not(feature = "http"))]
         let http = accept::Http;
         #[cfg(feature = "http")]

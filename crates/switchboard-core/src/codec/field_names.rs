@@ -17,7 +17,7 @@ pub struct FieldNames {
 
 impl FieldNames {
     /// The fields of the request of a call, or of each message of its stream.
-    pub(super) fn of_request(cx: &Cx) -> FieldNames {
+    pub(crate) fn of_request(cx: &Cx) -> FieldNames {
         let method = cx.method();
         let is_stream = matches!(method.kind, Kind::ClientStream | Kind::Bidi);
         let outermost = match method.params {

@@ -19,7 +19,7 @@ pub use encoded::Encoded;
 #[doc(hidden)]
 pub use field_names::FieldNames;
 #[doc(hidden)]
-pub use request::{read_request, receive_request};
+pub use request::read_request;
 
 use ::serde::de::DeserializeOwned;
 use std::fmt;

@@ -143,6 +143,11 @@ impl PeerCount {
         }
     }
 
+    /// Counts a connection once more while it goes from one owner to another; each of them [leaves](Self::leave).
+    pub fn stay(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Counts the end of a connection.
     pub fn leave(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);

@@ -17,6 +17,7 @@ impl ServerState {
                 abort_handle.abort();
             }
         }
+        self.plugins.abort();
     }
 
     /// Makes every connection send a drain notice.

@@ -95,7 +95,7 @@ impl ServerState {
         let mut stats = ServerStats::default();
         stats.uptime = metrics.began.elapsed();
         stats.accepted = count(&metrics.accepted);
-        stats.connections = self.open().len() as u64;
+        stats.connections = (self.open().len() + self.plugins.connections()) as u64;
         stats.calls_in_flight = self.parked.load(Ordering::Relaxed) as u64;
         stats.unknown_protocol = count(&metrics.unknown_protocol);
         stats.disabled_wires = count(&metrics.disabled_wires);

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "http")]
 use super::{Drain, Flights};
-use super::{Live, Phase, ServerState};
+use super::{Live, Phase, Plugins, ServerState};
 use std::sync::{
     Arc, Mutex, OnceLock,
     atomic::{AtomicBool, AtomicUsize},
@@ -80,6 +80,7 @@ impl ServerState {
             open: Mutex::default(),
             #[cfg(feature = "http")]
             drain_http: watch::Sender::new(Drain::Open),
+            plugins: Plugins::default(),
         }
     }
 }

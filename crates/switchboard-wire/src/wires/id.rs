@@ -163,8 +163,8 @@ fn check(spec: &WireSpec) -> Result<(), String> {
             return Err(format!("wire {name:?}: the name is in use; choose another"));
         }
     }
-    if spec.sniff.is_some() != spec.server.is_some() {
-        return Err(format!("wire {:?}: `sniff` and `server` go together", spec.name));
+    if spec.sniff.is_none() && spec.server.is_some() {
+        return Err(format!("wire {:?}: `server` needs `sniff`, which detects its connections", spec.name));
     }
     if spec.sniff.is_none() && !spec.is_callable() {
         return Err(format!("wire {:?}: it has neither a server nor a client", spec.name));

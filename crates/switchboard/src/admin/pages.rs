@@ -4,6 +4,7 @@ use super::{
     listener::View,
     page::{Cell, Form, Page, Table},
     recent::recent,
+    subscribers::subscribers,
 };
 use ::http::{Request, StatusCode, Uri, header::ACCEPT};
 use bytes::Bytes;
@@ -36,10 +37,11 @@ th,td{text-align:left;padding:.15rem .9rem .15rem 0;border-bottom:1px solid #888
 td.n{text-align:right}@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}a{color:#8bf}}";
 
 /// Built-in pages of every server, with their descriptions.
-const INDEX: [(&str, &str); 12] = [
+const INDEX: [(&str, &str); 13] = [
     ("/status", "methods with calls, failures and percentiles; connections by protocol"),
     ("/vars", "every counter by name; ?filter=TEXT"),
     ("/connections", "open connections, the oldest first"),
+    ("/subscribers", "connections of plugins; ?plugin=NAME&from=POSITION"),
     ("/calls", "calls that wait in handlers, the oldest first"),
     ("/recent", "calls that the logs took, the last one first; ?filter=TEXT&slower=TIME"),
     ("/peers", "callers by address, the busiest first"),
@@ -86,6 +88,10 @@ pub(super) async fn show<B>(view: &View, request: &Request<B>, form: Form) -> Pa
         "/status" => status(shared),
         "/vars" => vars(shared, query),
         "/connections" => connections(shared),
+        "/subscribers" => match subscribers(shared, query).await {
+            Ok(page) => page,
+            Err(response) => return response,
+        },
         "/calls" => calls(shared).await,
         "/recent" => match recent(&shared.access, query) {
             Ok(page) => page,

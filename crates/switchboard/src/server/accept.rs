@@ -19,13 +19,14 @@ use switchboard_core::{
 };
 use switchboard_driver::{
     driver::{Accepted, DynConnection, LINGER, NativeConnection},
-    serving::{Open, ServerState},
+    serving::{Open, PluginConnectionCount, ServerState},
 };
 #[cfg(feature = "tls")]
 use switchboard_net::net::tls::{self, Acceptor, Plaintext};
 use switchboard_net::{
     connection::{Aging, Wakes},
     net::{Io, Listener, Pipe},
+    plugin::PluginConnection,
 };
 use switchboard_wire::{
     WireId, WireSet,
@@ -160,8 +161,9 @@ fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<ServerState>, http: Http, res
     let key = peer.connection;
     {
         let mut open = shared.open();
-        if open.len() as u64 >= shared.live.connections_max.value() {
-            tracing::warn!(peer = %peer.address, "closed: {} connections are open (connections_max)", open.len());
+        let connections = open.len() + shared.plugins.connections();
+        if connections as u64 >= shared.live.connections_max.value() {
+            tracing::warn!(peer = %peer.address, "closed: {connections} connections are open (connections_max)");
             return;
         }
         let (socket, address) = (peer.counts.clone(), peer.address.as_str().into());
@@ -240,7 +242,7 @@ async fn serve(
     if let Some(protocol) = connection_protocol(detected.protocol) {
         shared.speaks(detected.peer.connection, protocol);
     }
-    let Ok(_connected) = shared.guarding.connect(&detected.peer) else { return };
+    let Ok(connected) = shared.guarding.connect(&detected.peer) else { return };
     match detected.protocol {
         Protocol::Wire(WireId::NATIVE) => {
             let connect = NativeConnection::new;
@@ -254,7 +256,9 @@ async fn serve(
         }
         // Other wires are boxed, since most connections are native.
         Protocol::Wire(wire) => {
-            let Some(server) = wire.spec().server else { return };
+            let Some(server) = wire.spec().server else {
+                return hand_over(wire, detected, connected, &shared, resolved, shard);
+            };
             let (encodings, table) = (shared.compression.encodings(), shared.table.clone());
             let connect = |accepted: Accepted| {
                 let limits = accepted.settings.wire();
@@ -273,6 +277,23 @@ async fn serve(
         Protocol::Http1 | Protocol::Http2 => {}
         Protocol::Tls => Box::pin(mismatch::tls(detected.io, &detected.peer, &shared)).await,
     }
+}
+
+/// Hands a connection over to the plugin that serves its wire.
+fn hand_over<C: Send + 'static>(
+    wire: WireId,
+    detected: Detected,
+    connected: C,
+    shared: &Arc<ServerState>,
+    resolved: &Resolved,
+    worker: usize,
+) {
+    let Detected { io, first, mut peer, .. } = detected;
+    let (Some(plugin), Some(tally)) = (shared.plugins.of(wire), peer.tally.clone()) else { return };
+    peer.wire = Some(wire);
+    let guard = PluginConnectionCount::new(shared.clone(), wire, tally, connected);
+    let connection = PluginConnection::new(io, first, wire, peer, resolved.limits.clone());
+    plugin.server.connect(connection.worker(worker).guard(guard));
 }
 
 /// Creates the connection of a sans-io wire, with its aging.

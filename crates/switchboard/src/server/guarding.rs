@@ -222,9 +222,13 @@ impl Server {
     /// one that has no server.
     pub fn wire(mut self, spec: &'static WireSpec) -> Server {
         match WireId::register(spec) {
-            Ok(wire) if spec.is_served() => self.guards.added_wires.insert(wire),
+            Ok(wire) if spec.server.is_some() || spec.capabilities.http => {
+                self.guards.added_wires.insert(wire);
+            }
             Ok(wire) => {
-                let text = format!("wire: listeners cannot accept {wire}: it has no server");
+                let text = format!(
+                    "wire: listeners cannot accept {wire}: it has no server; plugins are added with `plugin`"
+                );
                 self.config_errors.push(Error::config(text));
             }
             Err(why) => self.config_errors.push(Error::config(why)),

@@ -271,9 +271,10 @@ impl Running {
             acceptors.end(!has_successor).await;
         }
         self.shared.drain_connections();
+        self.shared.plugins.drain(drain.min(close));
         let mut stopped = Stopped::default();
         let mut has_ended = false;
-        while !self.shared.open().is_empty() {
+        while !self.shared.open().is_empty() || self.shared.plugins.connections() > 0 {
             let passed = switchboard_core::clock::since(drain_start);
             if passed >= close {
                 stopped.connections = open_connections(&self.shared);
@@ -315,6 +316,9 @@ fn open_connections(state: &ServerState) -> Vec<AbortedConnections> {
             Some(aborted) => aborted.connections += 1,
             None => left.push(AbortedConnections { protocol, connections: 1 }),
         }
+    }
+    for (wire, connections) in state.plugins.by_wire() {
+        left.push(AbortedConnections { protocol: wire.name(), connections: connections as u64 });
     }
     left.sort_by_key(|aborted| aborted.protocol);
     left

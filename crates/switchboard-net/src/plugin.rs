@@ -1,0 +1,175 @@
+//! Plugins of servers: code that serves whole connections of a wire, beside the calls that a server dispatches.
+//!
+//! A [`Plugin`] names its wires. A server detects them on its listeners as it detects all others, applies its rules for
+//! connections (addresses, hooks, TLS, allowed wires, the limit of connections), and hands each connection over.
+
+use crate::net::Io;
+use bytes::BytesMut;
+use std::{any::Any, fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};
+use switchboard_core::{Limits, Peer, memory::MemoryBudget};
+use switchboard_wire::{WireId, spec::WireSpec};
+
+/// Serves the connections of its wires. One plugin may be added to several servers.
+pub trait Plugin: Send + Sync + 'static {
+    /// Returns its name on pages and in messages: lower-case letters, `bus`.
+    fn name(&self) -> &'static str;
+
+    /// Returns the wires whose connections it takes. Each has a matcher of first bytes and no server machine.
+    fn wires(&self) -> Vec<&'static WireSpec>;
+
+    /// Begins to serve the connections of a server. Called once for each server that starts, inside its runtime.
+    ///
+    /// # Errors
+    /// The server does not start.
+    fn start(&self, context: PluginContext) -> io::Result<Arc<dyn PluginServer>>;
+}
+
+/// Resources of a server that its plugins share.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PluginContext {
+    /// The memory that the server may hold for its peers.
+    pub memory: Arc<MemoryBudget>,
+    /// The limits of the server.
+    pub limits: Limits,
+}
+
+impl PluginContext {
+    /// Creates a context; servers do so.
+    pub fn new(memory: Arc<MemoryBudget>, limits: Limits) -> PluginContext {
+        PluginContext { memory, limits }
+    }
+}
+
+/// The part of a plugin that serves the connections of one server. No method may block.
+pub trait PluginServer: Send + Sync + 'static {
+    /// Takes a connection. Called on the worker that has accepted it.
+    fn connect(&self, connection: PluginConnection);
+
+    /// Begins to end: notifies the peers, and closes the connections that are left after at most `limit`. Called once,
+    /// after the last connection.
+    fn drain(&self, limit: Duration);
+
+    /// Closes all connections at once.
+    fn abort(&self);
+
+    /// Returns at most `max` connections, from a position on, for a page.
+    fn list(&self, from: ListPosition, max: usize) -> ConnectionList<'_>;
+}
+
+/// A page of the connections of a plugin.
+pub type ConnectionList<'a> = Pin<Box<dyn Future<Output = ConnectionPage> + Send + 'a>>;
+
+/// A position in the list of the connections of a plugin.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct ListPosition {
+    /// The worker.
+    pub worker: usize,
+    /// The record in its engine.
+    pub record: u32,
+}
+
+impl ListPosition {
+    /// Creates a position.
+    pub fn new(worker: usize, record: u32) -> ListPosition {
+        ListPosition { worker, record }
+    }
+}
+
+/// Some of the connections of a plugin.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ConnectionPage {
+    /// The connections.
+    pub rows: Vec<ConnectionRow>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<ListPosition>,
+}
+
+impl ConnectionPage {
+    /// Creates a page.
+    pub fn new(rows: Vec<ConnectionRow>, next: Option<ListPosition>) -> ConnectionPage {
+        ConnectionPage { rows, next }
+    }
+}
+
+/// A connection of a plugin, for pages.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct ConnectionRow {
+    /// Its number in its engine: record and generation.
+    pub number: String,
+    /// The worker that drives it.
+    pub worker: usize,
+    /// The address of the peer, if it has one.
+    pub address: Option<String>,
+    /// Sources of entries that it reads.
+    pub sources: usize,
+    /// Bytes that are held for it alone.
+    pub held_bytes: usize,
+    /// Whether its socket is full.
+    pub blocked: bool,
+}
+
+impl ConnectionRow {
+    /// Creates a row without counts.
+    pub fn new(number: String, worker: usize) -> ConnectionRow {
+        ConnectionRow { number, worker, address: None, sources: 0, held_bytes: 0, blocked: false }
+    }
+}
+
+/// A connection that a server hands over to a plugin.
+#[non_exhaustive]
+pub struct PluginConnection {
+    /// The bytes of the connection.
+    pub io: Box<dyn Io>,
+    /// The bytes that were read from it already, to detect its wire.
+    pub first: BytesMut,
+    /// The detected wire.
+    pub wire: WireId,
+    /// The other end, with its identity if there is TLS.
+    pub peer: Peer,
+    /// The limits of the listener.
+    pub limits: Arc<Limits>,
+    /// The worker on which it was accepted.
+    pub worker: usize,
+    /// Dropped when the connection has ended: until then the server counts it.
+    pub guard: Box<dyn Any + Send>,
+}
+
+impl PluginConnection {
+    /// Creates a connection that nothing counts.
+    pub fn new(
+        io: Box<dyn Io>,
+        first: BytesMut,
+        wire: WireId,
+        peer: Peer,
+        limits: Arc<Limits>,
+    ) -> PluginConnection {
+        PluginConnection { io, first, wire, peer, limits, worker: 0, guard: Box::new(()) }
+    }
+
+    /// Sets the worker on which it was accepted.
+    #[must_use]
+    pub fn worker(mut self, worker: usize) -> PluginConnection {
+        self.worker = worker;
+        self
+    }
+
+    /// Sets the value that is dropped when the connection has ended.
+    #[must_use]
+    pub fn guard(mut self, guard: impl Any + Send) -> PluginConnection {
+        self.guard = Box::new(guard);
+        self
+    }
+}
+
+impl fmt::Debug for PluginConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PluginConnection")
+            .field("wire", &self.wire)
+            .field("peer", &self.peer.address)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,65 @@
+//! Plugins: code that serves whole connections of its wires.
+
+use super::Server;
+use std::sync::{Arc, atomic::AtomicUsize};
+use switchboard_core::Error;
+use switchboard_driver::serving::{RunningPlugin, ServerState};
+use switchboard_net::plugin::{Plugin, PluginContext};
+use switchboard_wire::WireId;
+
+/// A plugin of a server, with the numbers of its wires.
+pub(super) struct AddedPlugin {
+    plugin: Box<dyn Plugin>,
+    wires: Vec<WireId>,
+}
+
+impl Server {
+    /// Adds a plugin, which serves whole connections of its wires. The server applies its rules for connections before
+    /// it hands one over: addresses, TLS, allowed wires, hooks, `connections_max`. [`start`](Server::start) fails on a
+    /// wire that another plugin has, and on one whose calls the server handles itself.
+    pub fn plugin(mut self, plugin: impl Plugin) -> Server {
+        let mut wires = Vec::new();
+        for spec in plugin.wires() {
+            let refused = |why: &str| {
+                Error::config(format!("plugin: {} cannot serve the wire {}: {why}", plugin.name(), spec.name))
+            };
+            match WireId::register(spec) {
+                Err(why) => self.config_errors.push(Error::config(why)),
+                Ok(_) if spec.sniff.is_none() => {
+                    self.config_errors.push(refused("it has no matcher of first bytes"));
+                }
+                Ok(_) if spec.server.is_some() => {
+                    self.config_errors.push(refused("the server handles its calls"));
+                }
+                Ok(wire) if self.plugins.iter().any(|other| other.wires.contains(&wire)) => {
+                    self.config_errors.push(refused("another plugin does"));
+                }
+                Ok(wire) => {
+                    self.guards.added_wires.insert(wire);
+                    wires.push(wire);
+                }
+            }
+        }
+        self.plugins.push(AddedPlugin { plugin: Box::new(plugin), wires });
+        self
+    }
+}
+
+/// Starts the plugins of a server.
+///
+/// # Errors
+/// The error of the first that does not start.
+pub(super) fn start(plugins: Vec<AddedPlugin>, shared: &Arc<ServerState>) -> Result<(), Error> {
+    let mut running = Vec::with_capacity(plugins.len());
+    for AddedPlugin { plugin, wires } in plugins {
+        let name = plugin.name();
+        let context = PluginContext::new(shared.memory.clone(), shared.limits.clone());
+        let server = plugin
+            .start(context)
+            .map_err(|error| Error::config(format!("plugin: {name} does not start: {error}")))?;
+        let wires = wires.into_iter().map(|wire| (wire, AtomicUsize::new(0))).collect();
+        running.push(RunningPlugin { name, wires, server });
+    }
+    shared.plugins.set(running);
+    Ok(())
+}
