@@ -17,6 +17,7 @@ pub struct Proto {
     pub(crate) descriptor_sets: Vec<PathBuf>,
     pub(crate) owned: bool,
     pub(crate) without_views: bool,
+    pub(crate) without_clients: bool,
     pub(crate) extern_paths: Vec<(String, String)>,
     out_dir: Option<PathBuf>,
 }
@@ -66,6 +67,13 @@ impl Proto {
     /// [`owned`](Self::owned), and `.encoded()` is not offered for replies.
     pub fn without_views(mut self) -> Self {
         self.without_views = true;
+        self
+    }
+
+    /// Generates no clients, for the crate of Switchboard's server, which does not know channels.
+    #[doc(hidden)]
+    pub fn without_clients(mut self) -> Self {
+        self.without_clients = true;
         self
     }
 

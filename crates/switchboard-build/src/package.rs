@@ -26,6 +26,8 @@ pub(crate) struct Generator<'a> {
     files: Vec<FileDescriptorProto>,
     config: CodeGenConfig,
     owned: bool,
+    /// Services get no clients.
+    without_clients: bool,
 }
 
 /// Generated files.
@@ -65,7 +67,13 @@ impl<'a> Generator<'a> {
                 .iter_mut()
                 .for_each(|message| message.extension.retain(|field| !extends_options(field)));
         }
-        Generator { schema, files, config, owned: proto.owned || proto.without_views }
+        Generator {
+            schema,
+            files,
+            config,
+            owned: proto.owned || proto.without_views,
+            without_clients: proto.without_clients,
+        }
     }
 
     /// Generates every package that has a selected file.
@@ -144,7 +152,9 @@ impl<'a> Generator<'a> {
         };
         for (_, _, service) in services {
             tokens.extend(server::emit(service, names));
-            tokens.extend(client::emit(service, names));
+            if !self.without_clients {
+                tokens.extend(client::emit(service, names));
+            }
         }
         let tokens = runtime_paths::through_switchboard(tokens);
         let mut file = parse(package, syn::parse2(tokens))?;

@@ -57,8 +57,8 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn channelz() {
-    let schema = of("switchboard", "proto/grpc/channelz/v1/channelz.proto");
-    check("switchboard", |out| proto(&schema).without_views().out_dir(out).emit());
+    let schema = of("switchboard-server", "proto/grpc/channelz/v1/channelz.proto");
+    check("switchboard-server", |out| proto(&schema).without_views().without_clients().out_dir(out).emit());
 }
 
 #[test]

@@ -8,12 +8,6 @@
 // Set for arithmetic on times, see clippy.toml: a peer must not be able to choose a time that causes a panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
-#[cfg(feature = "channelz")]
-// Generated code refers to this crate by name, as its users do.
-extern crate self as switchboard;
-
-#[cfg(feature = "http")]
-pub mod admin;
 pub mod blocking;
 #[cfg(doctest)]
 mod guides;
@@ -22,12 +16,10 @@ pub mod otlp;
 pub mod proxy;
 #[cfg(feature = "auth")]
 pub mod rpcx;
-pub mod server;
 #[cfg(test)]
 #[cfg(feature = "wires")]
 mod simulation;
 
-pub use server::{AbortedCalls, AbortedConnections, Drained, Running, Server, StopOptions, Stopped};
 #[doc(inline)]
 pub use switchboard_auth::auth;
 #[doc(inline)]
@@ -63,6 +55,13 @@ pub use switchboard_net::Tls;
 pub use switchboard_net::web;
 #[doc(inline)]
 pub use switchboard_net::{Address, plugin, transport};
+#[cfg(feature = "http")]
+#[doc(inline)]
+pub use switchboard_server::admin;
+#[doc(inline)]
+pub use switchboard_server::{
+    AbortedCalls, AbortedConnections, Drained, Running, Server, StopOptions, Stopped, server,
+};
 pub use switchboard_wire::{
     Code, Codec, Detail, HttpRule, HttpText, Idempotency, Kind, Metadata, MethodInfo, OrStatus, Origin,
     Params, Retry, SchemaId, ServiceInfo, Status, TextKind, TextParam,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Complaint, File};
 
 /// Crates whose modules are checked for circles.
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "switchboard",
     "switchboard-auth",
     "switchboard-client",
@@ -21,11 +21,12 @@ const CRATES: [&str; 12] = [
     "switchboard-http",
     "switchboard-net",
     "switchboard-registry",
+    "switchboard-server",
     "switchboard-wire",
 ];
 
 /// Crates of the product with those of its crates that each may depend on: a crate depends on lower ones only.
-const DEPENDENCIES: [(&str, &[&str]); 10] = [
+const DEPENDENCIES: [(&str, &[&str]); 11] = [
     ("switchboard-wire", &[]),
     ("switchboard-core", &["switchboard-wire"]),
     ("switchboard-net", &["switchboard-core", "switchboard-wire"]),
@@ -46,15 +47,22 @@ const DEPENDENCIES: [(&str, &[&str]); 10] = [
         ],
     ),
     (
+        "switchboard-server",
+        &[
+            "switchboard-auth",
+            "switchboard-core",
+            "switchboard-discovery",
+            "switchboard-driver",
+            "switchboard-guard",
+            "switchboard-http",
+            "switchboard-net",
+            "switchboard-wire",
+        ],
+    ),
+    (
         "switchboard-client",
         &["switchboard-core", "switchboard-discovery", "switchboard-net", "switchboard-wire"],
     ),
-];
-
-/// Groups of modules of the crate `switchboard`, the lowest first. A module imports its own group and those before it.
-const GROUPS: [(&str, &[&str]); 2] = [
-    ("server", &["admin", "server"]),
-    ("top", &["blocking", "guides", "otlp", "proxy", "rpcx", "simulation"]),
 ];
 
 /// Circles that stay, with the reason.
@@ -69,7 +77,7 @@ type Site = (String, usize);
 /// The imports of the modules of one crate, each with the place of the first.
 type Imports = BTreeMap<String, BTreeMap<String, Site>>;
 
-/// Circles of imports, and imports from a higher group.
+/// Circles of imports, and dependencies on higher crates.
 pub(super) fn upward_imports(files: &[File]) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     for name in CRATES {
@@ -78,25 +86,9 @@ pub(super) fn upward_imports(files: &[File]) -> Vec<Complaint> {
             |circle: &Vec<String>| CIRCLES.iter().any(|(krate, known)| *krate == name && known == circle);
         let circles = circles(&imports).into_iter().filter(|circle| !known(circle));
         complaints.extend(circles.map(|circle| complain(name, &imports, &circle)));
-        if name == "switchboard" {
-            complaints.extend(across_groups(&imports));
-        }
     }
     complaints.extend(files.iter().flat_map(dependencies_on_higher_crates));
-    complaints.extend(files.iter().flat_map(channels_in_servers));
     complaints
-}
-
-/// Channels in the modules of servers: only what stands above both uses them.
-fn channels_in_servers(file: &File) -> Vec<Complaint> {
-    let module =
-        file.path.strip_prefix("crates/switchboard/src/").and_then(|path| path.split(['/', '.']).next());
-    if !module.is_some_and(|module| GROUPS[0].1.contains(&module)) {
-        return Vec::new();
-    }
-    let lines = (1..).zip(file.text.lines()).filter(|(_, line)| line.contains("switchboard_client"));
-    let message = "a module of servers uses `switchboard_client`, which servers do not know";
-    lines.map(|(line, _)| Complaint { path: file.path.clone(), line, message: message.to_owned() }).collect()
 }
 
 /// Dependencies of a manifest, but those of its tests, that DEPENDENCIES does not list; and the runtime in the wires.
@@ -264,27 +256,6 @@ fn complain(name: &str, imports: &Imports, circle: &[String]) -> Complaint {
     Complaint { path: format!("crates/{name}/src/lib.rs"), line: 0, message }
 }
 
-fn across_groups(imports: &Imports) -> Vec<Complaint> {
-    let group = |module: &str| GROUPS.iter().position(|(_, modules)| modules.contains(&module));
-    let mut complaints = Vec::new();
-    for (module, targets) in imports {
-        let Some(own) = group(module) else {
-            let message = format!("module `{module}` is in no group of GROUPS in xtask/src/tidy/layers.rs");
-            complaints.push(Complaint { path: "crates/switchboard/src/lib.rs".into(), line: 0, message });
-            continue;
-        };
-        for (target, (path, line)) in targets {
-            let Some(other) = group(target) else { continue };
-            let (from, to) = (GROUPS[own].0, GROUPS[other].0);
-            if other > own {
-                let message = format!("`{module}` ({from}) imports `{target}` ({to}), which is not below it");
-                complaints.push(Complaint { path: path.clone(), line: *line, message });
-            }
-        }
-    }
-    complaints
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -304,8 +275,9 @@ mod tests {
             file("crates/switchboard-wire/src/b.rs", "// crate::c is mentioned\nuse crate::Apricot;\n"),
             file(
                 "crates/switchboard-wire/src/c.rs",
-                "fn f() {}\n#[cfg(test)]\nmod tests {\nuse crate::a;\n}\n",
+                "#[cfg(test)]\nmod turns;\nfn f() {}\n#[cfg(test)]\nmod tests {\nuse crate::a;\n}\n",
             ),
+            file("crates/switchboard-wire/src/c/turns.rs", "use crate::a::Apple;\n"),
         ];
         let complaints = upward_imports(&files);
         assert_eq!(complaints.len(), 1, "{complaints:?}");
@@ -313,33 +285,6 @@ mod tests {
         assert!(message.contains("a → b (crates/switchboard-wire/src/a.rs:1)"), "{message}");
         assert!(message.contains("b → a (crates/switchboard-wire/src/b.rs:2)"), "{message}");
         assert!(!message.contains("→ c"), "{message}");
-    }
-
-    #[test]
-    fn groups_are_imported_from_above_only() {
-        let files = [
-            file("crates/switchboard/src/lib.rs", "pub use server::Server;\n"),
-            file(
-                "crates/switchboard/src/admin.rs",
-                "\nuse crate::proxy::Forward;\n#[cfg(test)]\nmod turns;\n",
-            ),
-            file("crates/switchboard/src/admin/turns.rs", "use crate::Server;\n"),
-            file("crates/switchboard/src/proxy.rs", "use crate::Server;\n"),
-            file(
-                "crates/switchboard/src/server.rs",
-                "use crate::admin::Page;\nuse switchboard_client::Channel;\n",
-            ),
-            file("crates/switchboard/src/unlisted.rs", ""),
-        ];
-        let messages: Vec<_> =
-            upward_imports(&files).into_iter().map(|complaint| complaint.to_string()).collect();
-        assert_eq!(messages.len(), 4, "{messages:#?}");
-        assert!(
-            messages.iter().any(|text| text.contains("server.rs:2") && text.contains("switchboard_client"))
-        );
-        assert!(messages.iter().any(|text| text.contains("circle")), "{messages:#?}");
-        assert!(messages.iter().any(|text| text.contains("admin.rs:2") && text.contains("not below")));
-        assert!(messages.iter().any(|text| text.contains("`unlisted` is in no group")));
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl Server {
     }
 
     /// Routes calls of services that were not added to this service, such as
-    /// [`Forward`](crate::proxy::Forward): calls of `services`, or of any service if the list is empty. It
+    /// `Forward`: calls of `services`, or of any service if the list is empty. It
     /// receives messages as bytes, and the called name in [`Call::full_name`](switchboard_core::Call::full_name),
     /// [`Cx::service_name`](switchboard_core::Cx::service_name) and
     /// [`Cx::method_name`](switchboard_core::Cx::method_name).
@@ -181,7 +181,7 @@ impl Server {
     ///
     /// Options of the listener can follow a `?`, separated by `&`: limits by name, and for TLS `cert=FILE`,
     /// `key=FILE`, `client_ca=FILE`, `client=required|optional` and `tls=only|optional`, where `optional`
-    /// serves connections without TLS too. See [`Tls`] for their meaning.
+    /// serves connections without TLS too. See `Tls` for their meaning.
     pub fn listen(self, address: impl Into<String>) -> Server {
         self.listen_with(address, [])
     }

@@ -16,8 +16,8 @@ impl Server {
         self
     }
 
-    /// Adds a value that every handler and layer finds in the [extensions](crate::Cx::extensions) of its calls: a
-    /// pool of database connections, a configuration. A value of the same type replaces the earlier one.
+    /// Adds a value that every handler and layer finds in the [extensions](switchboard_core::Cx::extensions) of its
+    /// calls: a pool of database connections, a configuration. A value of the same type replaces the earlier one.
     ///
     /// ```
     /// use switchboard::{Cx, Result, Server, Status};
