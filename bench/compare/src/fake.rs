@@ -8,7 +8,7 @@ use super::{
     trial::{CodecCost, Trial},
 };
 use crate::peer::{Call, ClientReport, Mode};
-use switchboard_cli::bench::options::Wire;
+use switchboard_cli::bench::wire::Wire;
 
 /// A run of every preset in three rounds, with rivals of such names, requests a second and p99 in microseconds, and
 /// Switchboard with its own.
@@ -72,7 +72,7 @@ pub(super) fn subject(name: &str, kind: Kind) -> Subject {
         configuration: "as it comes".to_owned(),
         license: "MIT".to_owned(),
         is_per_core: name == "tarpc",
-        wire: (name == "rpcx").then_some(Wire::Rpcx),
+        wire: (name == "rpcx").then(|| Wire::named("rpcx").expect("rpcx is in this build")),
         server: Vec::new(),
         client: Vec::new(),
     }

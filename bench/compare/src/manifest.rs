@@ -7,7 +7,7 @@ use crate::peer::{Call, Mode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::{fs, path::Path};
-use switchboard_cli::bench::options::Wire;
+use switchboard_cli::bench::wire::Wire;
 
 /// A rival, or a variant of one.
 #[derive(Clone, Debug, Deserialize)]

@@ -3,13 +3,12 @@
 
 use super::manifest::{self, Manifest};
 use crate::peer::{Call, Mode};
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::{
     env, fs,
     path::{Path, PathBuf},
 };
-use switchboard_cli::bench::options::Wire;
+use switchboard_cli::bench::wire::Wire;
 
 /// One subject of the comparison: its name in tables, and its command lines.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -110,13 +109,13 @@ impl Found {
                     server: server.to_vec(),
                     client,
                     configuration: "each as it is configured by itself".to_owned(),
-                    ..ours.foreign(wire)
+                    ..ours.foreign(wire.name())
                 };
                 let rivals_client = format!("{} client, {OURS} server", rival.name);
                 let rivals_server = format!("{OURS} client, {} server", rival.name);
                 [
                     pair(rivals_client, &ours.server, rival.client.clone()),
-                    pair(rivals_server, &rival.server, ours.foreign(wire).client),
+                    pair(rivals_server, &rival.server, ours.foreign(wire.name()).client),
                 ]
             })
             .collect();
@@ -187,10 +186,8 @@ impl Subject {
         }
     }
 
-    /// Returns Switchboard on this wire, with itself.
-    fn foreign(&self, wire: Wire) -> Self {
-        let value = wire.to_possible_value().expect("no wire is hidden");
-        let wire = value.get_name();
+    /// Returns Switchboard on the wire with this name, with itself.
+    fn foreign(&self, wire: &str) -> Self {
         Self {
             name: format!("{OURS} on {wire}"),
             kind: Kind::Foreign,
@@ -239,7 +236,7 @@ fn own(itself: &Path) -> [Subject; 6] {
         &[Call::Echo, Call::Message, Call::Codecs],
         "native wire, a pinned worker and a connection for each core, deadlines, limits and metrics on",
     );
-    let [rpcx, baidu_std, thrift] = [Wire::Rpcx, Wire::BaiduStd, Wire::Thrift].map(|wire| ours.foreign(wire));
+    let [rpcx, baidu_std, thrift] = ["rpcx", "baidu_std", "thrift"].map(|wire| ours.foreign(wire));
     [
         ours,
         own(
@@ -303,7 +300,7 @@ mod tests {
     fn rivals_that_speak_a_wire_of_ours_are_paired_with_it() {
         let mut found = found();
         let (ours, rival) = (found.subjects[0].clone(), found.subjects.last_mut().unwrap());
-        (rival.name, rival.wire) = ("rpcx".to_owned(), Some(Wire::Rpcx));
+        (rival.name, rival.wire) = ("rpcx".to_owned(), Some(Wire::named("rpcx").unwrap()));
         (rival.server, rival.client) = (vec!["S".to_owned()], vec!["C".to_owned()]);
         found.pair(&ours);
         let [.., theirs, back] = &found.subjects[..] else { panic!("{found:?}") };

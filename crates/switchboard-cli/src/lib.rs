@@ -8,6 +8,7 @@ mod call;
 mod config;
 mod demo;
 mod log;
+mod near;
 mod proxy;
 mod registration;
 mod replay;
@@ -18,6 +19,7 @@ mod serving;
 #[doc(hidden)]
 pub mod terminal;
 mod tls;
+mod wires;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;

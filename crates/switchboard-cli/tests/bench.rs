@@ -93,7 +93,8 @@ fn a_number_of_calls_is_made_on_one_connection() {
 
 #[test]
 fn every_wire_is_measured() {
-    for wire in ["baidu_std", "connect", "grpc", "grpc-web", "jsonrpc", "rpcx", "thrift", "websocket"] {
+    let callable = switchboard::wire::WIRES.iter().filter(|spec| spec.is_callable());
+    for wire in callable.map(|spec| spec.name).chain(["grpc-web-text", "websocket"]) {
         let runs = runs(&format!("echo --seconds 0.2 --callers 2 --wire {wire}"));
         assert_eq!(runs[0]["errors"], 0, "{wire}: {}", runs[0]);
         assert!(runs[0]["requests"].as_u64().unwrap() > 0, "{wire}");
@@ -102,7 +103,9 @@ fn every_wire_is_measured() {
 
 #[test]
 fn wires_of_others_are_measured_beside_the_native_one() {
-    for line in ["message --wire rpcx", "message --wire thrift", "echo --wire baidu_std"] {
+    for line in
+        ["message --wire rpcx", "message --wire thrift", "message --wire kiss", "echo --wire baidu_std"]
+    {
         let runs = runs(&format!("{line} --seconds 0.2 --callers 20 --native --rounds 1"));
         assert_eq!((&runs[0]["errors"], &runs[0]["native"]["errors"]), (&0.into(), &0.into()), "{}", runs[0]);
         assert!(runs[0]["native"]["requests"].as_u64().unwrap() > 0);

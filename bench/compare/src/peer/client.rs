@@ -7,8 +7,10 @@ use switchboard_cli::bench::{
     engine::{self, Shape, Until},
     load::Load,
     measure::Measured,
-    options::{MESSAGE_BYTES, Wire},
-    subject, switchboard, thrift, worker,
+    options::MESSAGE_BYTES,
+    subject, switchboard, thrift,
+    wire::Wire,
+    worker,
 };
 
 #[derive(Debug, Args)]
@@ -34,7 +36,7 @@ pub(super) struct ClientArgs {
     #[arg(long, value_enum, default_value_t = Mode::Unary)]
     mode: Mode,
     /// The wire of the calls of `pinned`.
-    #[arg(long, value_enum, default_value_t = Wire::Native)]
+    #[arg(long, value_enum, default_value_t = Wire::NATIVE)]
     wire: Wire,
 }
 
@@ -124,9 +126,9 @@ fn on_floor(args: &ClientArgs) -> Result<Measured, String> {
 
 fn on_workers(args: &ClientArgs) -> Result<Measured, String> {
     match (args.mode, args.call, args.wire) {
-        (Mode::Unary, Call::Message, Wire::Thrift) => args.measure(&thrift::message(&args.url())),
-        (Mode::Unary, _, Wire::Thrift) => args.measure(&thrift::echo(&args.url(), args.payload())),
-        (_, _, Wire::JsonRpc) => {
+        (Mode::Unary, Call::Message, Wire::THRIFT) => args.measure(&thrift::message(&args.url())),
+        (Mode::Unary, _, Wire::THRIFT) => args.measure(&thrift::echo(&args.url(), args.payload())),
+        (_, _, Wire::JSON_RPC) => {
             Err("JSON-RPC is not offered here: `switchboard bench` measures it".to_owned())
         }
         (Mode::Unary, Call::Message, _) => args.measure(&switchboard::message(&args.url())),

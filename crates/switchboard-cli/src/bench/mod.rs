@@ -28,6 +28,7 @@ pub mod report;
 pub mod subject;
 pub mod switchboard;
 pub mod thrift;
+pub mod wire;
 pub mod worker;
 
 pub(crate) use options::{BenchArgs, ServerArgs};

@@ -3,10 +3,10 @@
 use super::{
     engine::{Shape, Until},
     overload::OverloadArgs,
+    wire::Wire,
     worker,
 };
-use clap::{Args, Subcommand, ValueEnum, value_parser};
-use serde::{Deserialize, Serialize};
+use clap::{Args, Subcommand, value_parser};
 use std::{path::PathBuf, time::Duration};
 
 /// `switchboard bench`.
@@ -121,7 +121,7 @@ pub struct CommonArgs {
     #[arg(long, value_parser = value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
     /// Wire of the calls; the server accepts all of them on one port.
-    #[arg(long, value_enum, default_value_t = Wire::Native)]
+    #[arg(long, value_enum, default_value_t = Wire::NATIVE)]
     wire: Wire,
     /// Call the server at URL instead of starting one, or the servers of the registry at URL.
     #[arg(long, value_name = "URL")]
@@ -157,61 +157,6 @@ pub struct Run {
     pub token: bool,
 }
 
-/// The wire of the calls.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Wire {
-    #[serde(rename = "baidu_std")]
-    #[value(name = "baidu_std")]
-    BaiduStd,
-    Connect,
-    Grpc,
-    GrpcWeb,
-    /// JSON-RPC in text messages of a WebSocket.
-    #[serde(rename = "jsonrpc")]
-    #[value(name = "jsonrpc")]
-    JsonRpc,
-    Native,
-    Rpcx,
-    /// In frames and the binary protocol, with messages of a `.thrift` file.
-    Thrift,
-    /// The native wire in binary messages of a WebSocket.
-    #[serde(rename = "websocket")]
-    #[value(name = "websocket")]
-    WebSocket,
-}
-
-impl Wire {
-    /// The server's address with this wire as an option or the scheme of it.
-    pub fn url(self, address: &str) -> String {
-        // A registry lists complete addresses.
-        if matches!(self, Self::JsonRpc | Self::WebSocket) && !switchboard_registry::is_registry(address) {
-            let bare = address.strip_prefix("tcp://").or_else(|| address.strip_prefix("http://"));
-            let bare = bare.or((!address.contains("://")).then_some(address));
-            return bare.map_or_else(|| address.to_owned(), |bare| format!("ws://{bare}"));
-        }
-        let join = if address.contains('?') { '&' } else { '?' };
-        match self.name() {
-            None => address.to_owned(),
-            Some(name) => format!("{address}{join}wire={name}"),
-        }
-    }
-
-    fn name(self) -> Option<&'static str> {
-        match self {
-            Self::BaiduStd => Some("baidu_std"),
-            Self::Connect => Some("connect"),
-            Self::Grpc => Some("grpc"),
-            Self::GrpcWeb => Some("grpc-web"),
-            Self::JsonRpc => Some("jsonrpc"),
-            Self::Native => None,
-            Self::Rpcx => Some("rpcx"),
-            Self::Thrift => Some("thrift"),
-            Self::WebSocket => Some("websocket"),
-        }
-    }
-}
-
 /// The method that is called.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Call {
@@ -239,7 +184,7 @@ impl Call {
 impl Run {
     /// Returns the same run on the native wire.
     pub fn on_native(&self) -> Self {
-        Self { wire: Wire::Native, ..self.clone() }
+        Self { wire: Wire::NATIVE, ..self.clone() }
     }
 
     /// Returns the name of this run for people.
@@ -255,9 +200,9 @@ impl Run {
                 format!("{callers} caller{plural}, {bytes}{rate}")
             }
         };
-        match self.wire.name() {
-            None => label,
-            Some(wire) => format!("{label}, {wire}"),
+        match self.wire {
+            Wire::NATIVE => label,
+            wire => format!("{label}, {}", wire.name()),
         }
     }
 }
@@ -432,24 +377,11 @@ mod tests {
     }
 
     #[test]
-    fn wires_are_those_of_the_list() {
-        for wire in Wire::value_variants() {
-            let name = wire.to_possible_value().expect("no variant is hidden").get_name().to_owned();
-            assert!(switchboard::wire::WireId::named(&name).is_some(), "{name}");
-        }
-    }
-
-    #[test]
-    fn wires_are_options_of_the_address() {
-        assert_eq!(Wire::Native.url("tcp://a:1"), "tcp://a:1");
-        assert_eq!(Wire::Grpc.url("tcp://a:1"), "tcp://a:1?wire=grpc");
-        assert_eq!(Wire::Thrift.url("tcp://a:1,b:1"), "tcp://a:1,b:1?wire=thrift");
-        assert_eq!(Wire::Connect.url("tcp://a:1?http=1"), "tcp://a:1?http=1&wire=connect");
-        for wire in [Wire::JsonRpc, Wire::WebSocket] {
-            for address in ["tcp://a:1/p", "http://a:1/p", "ws://a:1/p", "a:1/p"] {
-                assert_eq!(wire.url(address), "ws://a:1/p");
-            }
-        }
+    fn errors_of_unknown_wires_list_the_names_and_suggest_a_near_one() {
+        let error = parse("echo --wire baidu").unwrap_err();
+        assert!(error.contains("baidu_std, connect, erpc, grpc, grpc-web, grpc-web-text, hulu, "), "{error}");
+        assert!(error.contains("a similar value exists: 'baidu_std'"), "{error}");
+        assert!(parse("overload --wire rpx").unwrap_err().contains("a similar value exists: 'rpcx'"));
     }
 
     #[test]

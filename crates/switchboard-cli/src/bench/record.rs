@@ -176,10 +176,7 @@ fn round(value: f64) -> f64 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::bench::{
-        engine::Shape,
-        options::{Call, Wire},
-    };
+    use crate::bench::{engine::Shape, options::Call, wire::Wire};
     use std::time::Duration;
 
     /// A round of `requests` calls of `us` microseconds in a second.
@@ -199,7 +196,7 @@ pub(super) mod tests {
             rate: None,
             warm_up: Duration::ZERO,
         };
-        let run = Run { name: "echo", call: Call::Echo(1000), wire: Wire::Native, shape, token: false };
+        let run = Run { name: "echo", call: Call::Echo(1000), wire: Wire::NATIVE, shape, token: false };
         let ours = [round_of(900, 20), round_of(1000, 30), round_of(5000, 40)];
         let floor =
             if floor { vec![round_of(2000, 10), round_of(1, 15), round_of(3000, 11)] } else { Vec::new() };

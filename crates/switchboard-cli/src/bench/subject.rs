@@ -2,7 +2,7 @@
 
 use super::{
     engine, floor::FloorEcho, idle, json_rpc, load::Load, measure::Measured, options::Call, options::Run,
-    options::Wire, process::Server, record::CHAINED, switchboard, thrift,
+    process::Server, record::CHAINED, switchboard, thrift, wire::Wire,
 };
 use bytes::Bytes;
 use std::sync::{Arc, atomic::AtomicU64};
@@ -54,10 +54,10 @@ impl Subject {
             (Self::Chained | Self::Switchboard, call) => {
                 let url = run.wire.url(address);
                 match (call, run.wire) {
-                    (Call::Message, Wire::JsonRpc) => go(&json_rpc::message(&url), server, run, done),
-                    (_, Wire::JsonRpc) => go(&json_rpc::echo(&url, payload), server, run, done),
-                    (Call::Message, Wire::Thrift) => go(&thrift::message(&url), server, run, done),
-                    (_, Wire::Thrift) => go(&thrift::echo(&url, payload), server, run, done),
+                    (Call::Message, Wire::JSON_RPC) => go(&json_rpc::message(&url), server, run, done),
+                    (_, Wire::JSON_RPC) => go(&json_rpc::echo(&url, payload), server, run, done),
+                    (Call::Message, Wire::THRIFT) => go(&thrift::message(&url), server, run, done),
+                    (_, Wire::THRIFT) => go(&thrift::echo(&url, payload), server, run, done),
                     (Call::Message, _) => {
                         go(&switchboard::message(&url).with_token(run.token), server, run, done)
                     }

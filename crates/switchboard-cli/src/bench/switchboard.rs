@@ -9,7 +9,7 @@ use super::{
 use crate::{
     log::{self, Level},
     services::{
-        self, TOKEN, ThriftBench, benchmark_message, guarded,
+        self, TOKEN, ThriftBench, benchmark_message, guarded, kiss,
         proto::{
             bench::{BenchClient, BenchmarkMessage, EchoMessage},
             thrift_bench::BenchServer as ThriftBenchServer,
@@ -58,7 +58,7 @@ pub async fn start(host: IpAddr) -> Result<Running, String> {
 }
 
 async fn listen(server: Server, host: IpAddr) -> Result<Running, String> {
-    server
+    kiss::named(server)
         .add(ThriftBenchServer::new(ThriftBench))
         .limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)
         .listen(format!("tcp://{}", SocketAddr::new(host, 0)))

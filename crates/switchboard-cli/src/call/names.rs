@@ -1,5 +1,7 @@
 //! Names that users type, and the nearest ones that exist.
 
+use crate::near::nearest;
+
 /// Splits a method as the user typed it: `pkg.Service/Method`, `/pkg.Service/Method` or `pkg.Service.Method`.
 pub(super) fn split_method(text: &str) -> Result<(&str, &str), String> {
     let text = text.strip_prefix('/').unwrap_or(text);
@@ -48,25 +50,6 @@ pub(super) fn instead<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>)
 
 /// Names that are shown when none is near.
 const SHOWN: usize = 8;
-
-/// Returns the most similar name, if it is similar enough. Case and an omitted package are ignored.
-fn nearest<'a>(typed: &str, known: &[&'a str]) -> Option<&'a str> {
-    let lower = typed.to_lowercase();
-    let likeness = |name: &&str| {
-        let name = name.to_lowercase();
-        let short = name.rsplit('.').next().unwrap_or(&name);
-        let typed_short = lower.rsplit('.').next().unwrap_or(&lower);
-        let whole = strsim::jaro_winkler(&lower, &name);
-        // The last part is more significant than a package that all names share.
-        whole.max(if lower.contains('.') {
-            (strsim::jaro_winkler(typed_short, short) + whole) / 2.0
-        } else {
-            strsim::jaro_winkler(&lower, short)
-        })
-    };
-    let best = known.iter().map(|name| (likeness(name), *name)).max_by(|(a, _), (b, _)| a.total_cmp(b))?;
-    (best.0 > 0.8).then_some(best.1)
-}
 
 #[cfg(test)]
 mod tests {

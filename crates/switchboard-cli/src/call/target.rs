@@ -294,6 +294,7 @@ mod tests {
                 "a:1?wire=soap",
                 "expected one of baidu_std, connect, erpc, grpc, grpc-web, grpc-web-text, hulu, jsonrpc, kiss, native, rpcx, sofa, thrift",
             ),
+            ("a:1?wire=baidu", "thrift; did you mean baidu_std?"),
             ("a:1?wire=grpc --wire connect", "leave one out"),
             ("a:1?x", "not NAME=VALUE"),
             ("a:1 --wire rpcx --thrift a.thrift", "--thrift is for the wire thrift, not for rpcx"),

@@ -1,5 +1,6 @@
 //! The wire of a call, chosen by its name.
 
+use crate::wires;
 use clap::{ValueEnum, builder::PossibleValue};
 use std::sync::LazyLock;
 use switchboard::{
@@ -15,16 +16,8 @@ pub(super) struct Wire {
 }
 
 /// All names, sorted.
-static ALL: LazyLock<Vec<Wire>> = LazyLock::new(|| {
-    let callable = WireId::all().filter(|id| id.spec().is_callable());
-    let names = callable.flat_map(|id| {
-        let spec = id.spec();
-        [spec.name].into_iter().chain(spec.aliases.iter().copied()).map(move |name| Wire { name, id })
-    });
-    let mut all: Vec<_> = names.collect();
-    all.sort_unstable_by_key(|wire| wire.name);
-    all
-});
+static ALL: LazyLock<Vec<Wire>> =
+    LazyLock::new(|| wires::callable().into_iter().map(|(name, id)| Wire { name, id }).collect());
 
 impl ValueEnum for Wire {
     fn value_variants<'a>() -> &'a [Self] {
@@ -100,11 +93,11 @@ impl Wire {
     }
 
     /// # Errors
-    /// Returns the known names.
+    /// Returns the known names, and the nearest of them.
     pub(super) fn named(name: &str) -> Result<Wire, String> {
         ALL.iter().copied().find(|wire| wire.name == name).ok_or_else(|| {
             let known: Vec<_> = ALL.iter().map(|wire| wire.name).collect();
-            format!("wire={name} in the URL: expected one of {}", known.join(", "))
+            format!("wire={name} in the URL: {}", wires::expected(name, &known))
         })
     }
 }

@@ -6,7 +6,6 @@
 mod answers;
 mod hints;
 mod jsonrpc;
-mod kiss;
 mod ours;
 mod table;
 mod thrift;
@@ -15,7 +14,7 @@ mod web;
 use crate::{
     log::{self, Level},
     serve::address,
-    services,
+    services::{self, kiss},
     serving::{self, Stop, print},
     tls::{self, TlsArgs},
 };

@@ -11,7 +11,7 @@ use std::{
 /// One method called over one wire.
 #[derive(Debug)]
 pub(super) struct Row {
-    wire: &'static str,
+    wire: String,
     method: Method,
     answer: Result<String, String>,
     time: Duration,
@@ -22,10 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Row {
     /// Calls twice and keeps the second reply and its time; the first call opens connections and fills caches.
-    pub(super) async fn measure<F>(wire: &'static str, method: Method, call: impl Fn() -> F) -> Row
+    pub(super) async fn measure<F>(wire: impl Into<String>, method: Method, call: impl Fn() -> F) -> Row
     where
         F: Future<Output = Result<String, String>>,
     {
+        let wire = wire.into();
         let once = async || match tokio::time::timeout(PATIENCE, call()).await {
             Ok(answer) => answer,
             Err(_) => Err(format!("no reply within {PATIENCE:?}")),
@@ -66,7 +67,7 @@ pub(super) fn text(rows: &[Row]) -> String {
         Ok(answer) => format!("WRONG {answer}"),
         Err(error) => format!("FAILED {error}"),
     };
-    let wires = width(rows.iter().map(|row| row.wire.to_owned()));
+    let wires = width(rows.iter().map(|row| row.wire.clone()));
     let methods = width(rows.iter().map(|row| row.method.name().to_owned()));
     let answers = width(rows.iter().map(shown));
     let mut table = format!("{:wires$}  {:methods$}  {:answers$}  {:>6}\n", "WIRE", "METHOD", "ANSWER", "US");

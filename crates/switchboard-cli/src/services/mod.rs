@@ -3,6 +3,7 @@
 mod bench;
 mod greeter;
 mod guarded;
+pub(crate) mod kiss;
 mod page;
 mod posts;
 mod thrift_bench;

@@ -1,6 +1,9 @@
 //! The command line of `switchboard bench overload`, and that of its server.
 
-use crate::bench::options::{ServerArgs, Wire, seconds};
+use crate::bench::{
+    options::{ServerArgs, seconds},
+    wire::Wire,
+};
 use clap::{Args, ValueEnum, value_parser};
 use std::{path::PathBuf, time::Duration};
 
@@ -25,7 +28,7 @@ pub(in crate::bench) struct OverloadArgs {
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
     /// Wire of the calls.
-    #[arg(long, value_enum, default_value_t = Wire::Native)]
+    #[arg(long, value_enum, default_value_t = Wire::NATIVE)]
     pub(super) wire: Wire,
     /// Write results as JSON; `-` is standard output.
     #[arg(long, value_name = "FILE")]

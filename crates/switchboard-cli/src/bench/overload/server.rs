@@ -22,7 +22,8 @@ pub(super) const TENANT: &str = "tenant";
 /// # Errors
 /// When it cannot listen or accept.
 pub(super) fn serve(args: &OverloadServerArgs) -> Result<(), String> {
-    let mut server = services::server().layer(Backend::new(args.backend.units, args.backend.work()));
+    let mut server = services::kiss::named(services::server())
+        .layer(Backend::new(args.backend.units, args.backend.work()));
     server = match args.limit {
         Limiter::Auto => server.concurrency(Concurrency::auto()),
         Limiter::Gradient => server.concurrency(Concurrency::gradient()),
