@@ -15,6 +15,7 @@ mod interop;
 mod json;
 mod packages;
 mod peers;
+mod platforms;
 mod process;
 mod rivals;
 mod steps;

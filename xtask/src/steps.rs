@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::interop::{self, Suite};
 use crate::peers::Peers;
 use crate::process::{self, Failure, Workspace};
-use crate::{examples, gates, packages, suites, tidy, transcript, tutorial};
+use crate::{examples, gates, packages, platforms, suites, tidy, transcript, tutorial};
 
 /// One kind of test.
 #[derive(Clone, Copy)]
@@ -100,6 +100,11 @@ pub(crate) const ALL: &[Step] = &[
         name: "msrv",
         about: "the product crates with the oldest compiler that their manifests promise",
         check: |run| packages::oldest_compiler(run),
+    },
+    Step {
+        name: "platforms",
+        about: "what compiles for macOS and Windows, and the error of what does not",
+        check: platforms::check,
     },
     Step {
         name: "fuzz",

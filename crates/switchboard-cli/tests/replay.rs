@@ -71,7 +71,6 @@ fn calls_of_one_server_are_replayed_on_another() {
     let text = lines(&file, 3);
     assert!(text.lines().count() == 3 && text.contains("\"ada\"") && !text.contains("Bearer"), "{text}");
     assert_eq!(dump.left_out(), 1);
-    #[cfg(unix)]
     assert_eq!(
         std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file).unwrap().permissions()) & 0o77,
         0

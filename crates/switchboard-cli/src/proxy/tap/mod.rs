@@ -106,7 +106,6 @@ impl TapArgs {
                 let mut options = std::fs::OpenOptions::new();
                 options.create(true).append(true);
                 // The file contains the data of callers.
-                #[cfg(unix)]
                 std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
                 Box::new(options.open(path).map_err(failed)?)
             }
