@@ -16,6 +16,7 @@ pub struct Proto {
     pub(crate) includes: Vec<PathBuf>,
     pub(crate) descriptor_sets: Vec<PathBuf>,
     pub(crate) owned: bool,
+    pub(crate) returns_streams: bool,
     pub(crate) without_views: bool,
     pub(crate) without_clients: bool,
     pub(crate) extern_paths: Vec<(String, String)>,
@@ -60,6 +61,13 @@ impl Proto {
     /// Passes owned requests to all handlers, as `(switchboard.owned)` does for one method.
     pub fn owned(mut self) -> Self {
         self.owned = true;
+        self
+    }
+
+    /// Makes handlers return streams of replies, `Result<impl Stream<Item = Result<Reply>> + Send>`, as
+    /// `(switchboard.returns_stream)` does for one method. Otherwise they send the replies to a `Sender`.
+    pub fn returns_streams(mut self) -> Self {
+        self.returns_streams = true;
         self
     }
 

@@ -58,8 +58,23 @@
 //!   rpc Sort(Lines) returns (Lines) { option (switchboard.spawn) = true; option (switchboard.owned) = true; }
 //!   rpc Find(Query) returns (Lines) { option idempotency_level = NO_SIDE_EFFECTS; }
 //!   rpc Top(Query) returns (Lines) { option (switchboard.encoded) = true; }
+//!   rpc Tail(Query) returns (stream Line) { option (switchboard.returns_stream) = true; }
 //! }
 //! ```
+//!
+//! # Streams of replies
+//!
+//! A handler sends its replies to a `Sender`, which is its last argument, or returns them as a stream: with
+//! `(switchboard.returns_stream)`, or with [`Proto::returns_streams`] for all methods with a stream of replies. For
+//! callers there is no difference.
+//!
+//! ```ignore
+//! async fn tail(&self, query: QueryView<'_>, cx: &Cx, out: Sender<Line>) -> Result<()>;
+//! async fn tail(&self, query: QueryView<'_>, cx: &Cx) -> Result<impl Stream<Item = Result<Line>> + Send>;
+//! ```
+//!
+//! `Stream` is that of the crates `futures-core`, `futures` and `tokio-stream`. The stream may borrow from the handler,
+//! the request and the context.
 //!
 //! # HTTP paths
 //!

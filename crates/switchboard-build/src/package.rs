@@ -28,6 +28,7 @@ pub(crate) struct Generator<'a> {
     owned: bool,
     /// Services get no clients.
     without_clients: bool,
+    returns_streams: bool,
 }
 
 /// Generated files.
@@ -73,6 +74,7 @@ impl<'a> Generator<'a> {
             config,
             owned: proto.owned || proto.without_views,
             without_clients: proto.without_clients,
+            returns_streams: proto.returns_streams,
         }
     }
 
@@ -121,7 +123,14 @@ impl<'a> Generator<'a> {
         root: &BTreeSet<String>,
     ) -> Result<Vec<(&'s FileDescriptorProto, usize, Service)>, Error> {
         let messages = Messages::of(&self.schema.files);
-        let reader = Reader { paths, root, owned: self.owned, messages: &messages, schema: self.schema };
+        let reader = Reader {
+            paths,
+            root,
+            owned: self.owned,
+            returns_streams: self.returns_streams,
+            messages: &messages,
+            schema: self.schema,
+        };
         let mut services = Vec::new();
         let mut http_paths = Paths::default();
         for file in self.schema.files_of(package) {

@@ -77,15 +77,20 @@ fn signature(method: &Method, service: &str, names: &Names<'_>) -> TokenStream {
             quote!(input: ::switchboard::Receiver<#request>, cx: &::switchboard::Cx)
         }
     };
-    if matches!(method.kind, Kind::ServerStream | Kind::Bidi) {
+    let is_streamed = matches!(method.kind, Kind::ServerStream | Kind::Bidi);
+    if is_streamed && !method.returns_stream {
         parameters.extend(quote!(, out: ::switchboard::Sender<#reply>));
     }
+    let send = names.core("Send");
     let output = match method.kind {
         Kind::Unary | Kind::ClientStream if method.encoded => quote!(::switchboard::Encoded<#reply>),
         Kind::Unary | Kind::ClientStream if !method.oneway => quote!(#reply),
+        // It may borrow from the handler, the request and the context, which the server keeps until its end.
+        _ if method.returns_stream => quote! {
+            impl ::switchboard::codegen::Stream<Item = ::switchboard::Result<#reply>> + #send
+        },
         _ => quote!(()),
     };
-    let send = names.core("Send");
     quote! {
         #doc
         fn #ident(&self, #parameters)
@@ -177,6 +182,7 @@ impl ServerType<'_> {
 fn dispatch(family: Family, method: &Method, handler: &Ident) -> TokenStream {
     let Method { ident, request, reply, .. } = method;
     let module = family.module();
+    let run = run_stream(method, handler);
     let encode = if method.encoded {
         quote!(reply.into_reply(codec)?)
     } else {
@@ -234,7 +240,7 @@ fn dispatch(family: Family, method: &Method, handler: &Ident) -> TokenStream {
                 let encode = #module::encode::<#reply>;
                 let reply = ::switchboard::codegen::stream_reply(cx, codec, encode, move |cx, out| async move {
                     #inside
-                    #handler::#ident(&service, request, &cx, out).await
+                    #run
                 });
                 Ok(reply)
             }
@@ -244,11 +250,26 @@ fn dispatch(family: Family, method: &Method, handler: &Ident) -> TokenStream {
             #receive
             let service = ::switchboard::codegen::Arc::clone(&self.0);
             let encode = #module::encode::<#reply>;
-                let reply = ::switchboard::codegen::stream_reply(cx, codec, encode, move |cx, out| async move {
-                #handler::#ident(&service, input, &cx, out).await
+            let reply = ::switchboard::codegen::stream_reply(cx, codec, encode, move |cx, out| async move {
+                #run
             });
             Ok(reply)
         },
+    }
+}
+
+/// Emits the run of a handler with a stream of replies.
+fn run_stream(method: &Method, handler: &Ident) -> TokenStream {
+    let ident = &method.ident;
+    let argument = if method.kind == Kind::Bidi { quote!(input) } else { quote!(request) };
+    if method.returns_stream {
+        quote! {
+            let replies = #handler::#ident(&service, #argument, &cx).await?;
+            out.pipe(replies).await?;
+            Ok(())
+        }
+    } else {
+        quote!(#handler::#ident(&service, #argument, &cx, out).await)
     }
 }
 

@@ -82,6 +82,8 @@ pub(crate) struct Method {
     pub(crate) spawn: bool,
     pub(crate) owned: bool,
     pub(crate) encoded: bool,
+    /// True if the handler returns a stream of replies; false if it gets a sender for them.
+    pub(crate) returns_stream: bool,
     pub(crate) idempotency: Option<Ident>,
     /// JSON names of the fields of a single request; `None` for well-known types, which have their own JSON form.
     pub(crate) fields: Option<Vec<String>>,
@@ -108,6 +110,7 @@ const ONEWAY: u32 = 50901;
 const SPAWN: u32 = 50902;
 const OWNED: u32 = 50903;
 const ENCODED: u32 = 50904;
+const RETURNS_STREAM: u32 = 50905;
 
 /// Context for reading services.
 pub(crate) struct Reader<'a> {
@@ -117,6 +120,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) root: &'a BTreeSet<String>,
     /// True if handlers get owned requests by default.
     pub(crate) owned: bool,
+    /// True if handlers return streams of replies by default.
+    pub(crate) returns_streams: bool,
     /// Messages that HTTP paths refer to.
     pub(crate) messages: &'a Messages<'a>,
     pub(crate) schema: &'a Schema,
@@ -178,9 +183,16 @@ impl Reader<'_> {
                 method.name()
             )));
         }
-        if flag(ENCODED) && (matches!(kind, Kind::ServerStream | Kind::Bidi) || flag(ONEWAY)) {
+        let is_streamed = matches!(kind, Kind::ServerStream | Kind::Bidi);
+        if flag(ENCODED) && (is_streamed || flag(ONEWAY)) {
             return Err(Error::new(format!(
                 "{place}: {service}/{} has no single reply: remove (switchboard.encoded)",
+                method.name()
+            )));
+        }
+        if flag(RETURNS_STREAM) && !is_streamed {
+            return Err(Error::new(format!(
+                "{place}: {service}/{} has no stream of replies: remove (switchboard.returns_stream)",
                 method.name()
             )));
         }
@@ -198,6 +210,7 @@ impl Reader<'_> {
             spawn: flag(SPAWN),
             owned: self.owned || flag(OWNED),
             encoded: flag(ENCODED),
+            returns_stream: is_streamed && (self.returns_streams || flag(RETURNS_STREAM)),
             idempotency: options.and_then(idempotency),
             fields: match kind {
                 Kind::Unary | Kind::ServerStream => self.fields(request),

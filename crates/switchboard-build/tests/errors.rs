@@ -116,6 +116,16 @@ fn only_a_single_reply_stays_encoded() {
 }
 
 #[test]
+fn only_streams_of_replies_are_returned_as_streams() {
+    let workspace = Workspace::new("only_streams_of_replies_are_returned_as_streams");
+    let error = workspace.error(
+        "syntax = \"proto3\";\nimport \"switchboard/options.proto\";\nmessage M {}\nservice Foo {\n  \
+         rpc Go(stream M) returns (M) { option (switchboard.returns_stream) = true; }\n}",
+    );
+    has(&error, &["test.proto:5: Foo/Go has no stream of replies", "remove (switchboard.returns_stream)"]);
+}
+
+#[test]
 fn messages_without_json_are_refused() {
     let workspace = Workspace::new("messages_without_json_are_refused");
     let error = workspace.error(

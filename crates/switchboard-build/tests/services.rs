@@ -4,7 +4,7 @@
 
 mod support;
 
-use support::{Workspace, has};
+use support::{Workspace, fold, has};
 
 const KINDS: &str = r#"
 syntax = "proto3";
@@ -140,6 +140,37 @@ fn encoded_replies_are_sent_unchanged() {
     workspace.emit(switchboard_build::proto(file)).unwrap();
     let code = workspace.generated("log.v1.rs");
     has(&code, &["Result<::switchboard::Encoded<Line>>", "reply.into_reply(codec)?"]);
+}
+
+const RETURNED: &str = "Output = ::switchboard::Result<impl \
+    ::switchboard::codegen::Stream<Item = ::switchboard::Result<Number>> + Send>> + Send;";
+
+#[test]
+fn streams_of_replies_are_returned_by_one_method_or_all() {
+    let workspace = Workspace::new("streams_of_replies_are_returned_by_one_method_or_all");
+    let option = "import \"switchboard/options.proto\";\npackage demo.v1;";
+    let one = KINDS.replace("package demo.v1;", option);
+    let one = one.replace(
+        "rpc Watch(Text) returns (stream Number);",
+        "rpc Watch(Text) returns (stream Number) { option (switchboard.returns_stream) = true; }",
+    );
+    let one = workspace.file("one/demo.proto", one);
+    workspace.emit(switchboard_build::proto(one)).unwrap();
+    let code = workspace.generated("demo.v1.rs");
+    let watch = format!(
+        "fn watch(&self, request: TextView<'_>, cx: &::switchboard::Cx) -> impl ::core::future::Future<{RETURNED}"
+    );
+    let run = "let replies = T::watch(&service, request, &cx).await?; out.pipe(replies).await?; Ok(())";
+    has(&code, &[&watch, run, "cx: &::switchboard::Cx, out: ::switchboard::Sender<Number>)"]);
+
+    let workspace = Workspace::new("streams_of_replies_are_returned_by_all");
+    let file = workspace.file("demo.proto", KINDS);
+    workspace.emit(switchboard_build::proto(file).returns_streams()).unwrap();
+    let code = workspace.generated("demo.v1.rs");
+    let count = |text: &str| code.matches(&fold(text)).count();
+    assert_eq!((count(RETURNED), count("out.pipe(replies).await?;")), (2, 2), "{code}");
+    assert_eq!(count("out: ::switchboard::Sender<"), 0, "{code}");
+    has(&code, &["-> impl ::core::future::Future<Output = ::switchboard::Result<Text>> + Send;"]);
 }
 
 #[test]

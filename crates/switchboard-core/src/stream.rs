@@ -60,7 +60,33 @@ impl<T> Sender<T> {
         poll_fn(|cx| self.queue.poll_push(cx, &mut encoded)).await
     }
 
-    /// Sends every message of `input`, until it ends: of a [`Receiver`], or of any other stream.
+    /// Sends every message of `input`, until it ends: of a [`Receiver`], or of any other stream. A handler of a trait
+    /// may return the stream instead, and one of a `.proto` file may with `returns_streams` of its build script.
+    ///
+    /// ```
+    /// use switchboard::{Cx, Receiver, Result, Sender};
+    ///
+    /// #[switchboard::service]
+    /// trait Squares {
+    ///     async fn below(&self, end: u64, cx: &Cx, out: Sender<u64>) -> Result<()>;
+    /// }
+    ///
+    /// struct Table;
+    ///
+    /// impl Squares for Table {
+    ///     async fn below(&self, end: u64, _: &Cx, out: Sender<u64>) -> Result<()> {
+    ///         // Any `Stream` of results will do, such as those of the crates `futures` and `tokio-stream`.
+    ///         let squares: Receiver<u64> = (0..end).map(|number| number * number).collect();
+    ///         out.pipe(squares).await
+    ///     }
+    /// }
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let mut squares = SquaresClient::local(Table).below(3).await?;
+    /// assert_eq!((squares.next().await?, squares.next().await?), (Some(0), Some(1)));
+    /// # Ok::<_, switchboard::Status>(())
+    /// # }).unwrap();
+    /// ```
     ///
     /// # Errors
     /// The errors of [`send`](Self::send) and of the input.

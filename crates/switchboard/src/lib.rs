@@ -90,6 +90,7 @@ pub mod codegen {
     #[cfg(feature = "proto")]
     pub use buffa_types;
     pub use bytes::Bytes;
+    pub use futures_core::Stream;
     pub use serde;
     pub use serde_json;
     pub use std::sync::Arc;

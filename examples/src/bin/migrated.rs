@@ -3,8 +3,9 @@
 //! `docs/migrating-from-grpc.md` shows old and new side by side. The client here speaks gRPC, as it would to a server
 //! that has not moved yet; without `?wire=grpc` it speaks the native wire to this one.
 
+use futures_core::Stream;
 use std::time::Duration;
-use switchboard::{Codec, Cors, Cx, Result, Sender, Server, Status, codec::proto};
+use switchboard::{Codec, Cors, Cx, Receiver, Result, Server, Status, codec::proto};
 
 /// Generated from `helloworld.proto`.
 #[allow(missing_docs, unreachable_pub, reason = "generated code is as public as a library would need it")]
@@ -29,12 +30,16 @@ impl Greeter for MyGreeter {
         Ok(hello(&request.name))
     }
 
-    async fn say_hello_stream(&self, request: HelloRequest, cx: &Cx, out: Sender<HelloReply>) -> Result<()> {
+    async fn say_hello_stream(
+        &self,
+        request: HelloRequest,
+        cx: &Cx,
+    ) -> Result<impl Stream<Item = Result<HelloReply>> + Send> {
         authorize(cx)?;
-        for _ in 0..3 {
-            out.send(hello(&request.name)).await?;
-        }
-        cx.reply_trailer("x-greetings", "3")
+        cx.reply_trailer("x-greetings", "3")?;
+        // Any stream of the crates `futures` and `tokio-stream` will do.
+        let replies: Receiver<_> = (0..3).map(|_| hello(&request.name)).collect();
+        Ok(replies)
     }
 }
 

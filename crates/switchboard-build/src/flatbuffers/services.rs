@@ -85,6 +85,7 @@ fn method(types: &Types<'_>, item: &Item, method: &Method) -> Result<service::Me
         spawn: attributes.has("switchboard_spawn"),
         owned: true,
         encoded: false,
+        returns_stream: false,
         idempotency,
         fields,
         request: types.path(request),
