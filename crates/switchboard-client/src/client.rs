@@ -18,6 +18,7 @@ mod named;
 mod options;
 mod pool;
 mod remote;
+mod setters;
 mod streaming;
 mod unary;
 mod undeclared;

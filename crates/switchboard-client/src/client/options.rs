@@ -1,4 +1,5 @@
-//! Options of a channel: a builder for code and a URL for configuration, both of which set the same struct.
+//! Options of a channel: a builder for code, whose setters are in `setters.rs`, and a URL for configuration, both of
+//! which set the same struct.
 
 #[cfg(feature = "http")]
 use super::http::{Dialect, Http};
@@ -9,28 +10,34 @@ use super::{
     pool::Pool,
     wires::{self, ClientWireSetup},
 };
-#[cfg(feature = "auth")]
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-#[cfg(feature = "tls")]
-use std::path::Path;
 use std::{
     fmt,
     sync::{Arc, Weak},
     time::Duration,
 };
 use switchboard_core::{
-    Compression, Limit, Limits, Pushes, Result, compression::Calling, limits::Source, near::nearest, runtime,
+    Limit, Limits, Pushes, Result, compression::Calling, limits::Source, near::nearest, runtime,
 };
 use switchboard_discovery::discover::Registry;
 #[cfg(feature = "tls")]
 use switchboard_net::net::tls::{Connector, TlsOptions};
-use switchboard_net::net::{
-    Address, Carries, Dialling,
-    transport::{self, ConnectorHandle},
-};
-use switchboard_wire::{Codec, Metadata, Status, WireId, WireSpec};
+use switchboard_net::net::{Address, Carries, Dialling};
+#[cfg(not(feature = "http"))]
+use switchboard_wire::WireSpec;
+use switchboard_wire::{Codec, Metadata, Status, WireId};
 
-/// Sets the options of a [`Channel`].
+/// Sets the options of a [`Channel`]. Most have the same name in its URL, which takes precedence.
+///
+/// - Connections: `connections`, `connect_timeout`, `backoff_max`, `keepalive`; in code `connector`, `aborted_by`.
+/// - Wire: `wire`; in code `url_options`; in a URL `http`, `codec`, `get`, `path`, `deflate`, and those of the wire.
+/// - TLS: `ca`, `server_name`; in code `identity`; in a URL `cert`, `key`.
+/// - Calls: `timeout`; in code `limit`, `meta`, `token`, `basic`, `pushes`, `file_hosts`; in a URL the names of limits.
+/// - Compression: `compression`, `compression_bytes_min`; in code `method_compression`.
+/// - Choice of a server: `balance`, `zone`, `group`, `tag`, `subset`, `slow_start`; in code `hash_by`;
+///   in a URL `hash`, `sticky`, `points`, `latitude`, `longitude`.
+/// - Failed and slow calls: `retries`, `hedge`, `idempotency_keys`; in code `fail_mode`, `retry_budget`;
+///   in a URL `fail`, `budget`.
+/// - Failing servers: `breaker`, `eject`, `min_working`.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `connect` or `lazy`"]
 pub struct ChannelBuilder {
@@ -38,9 +45,9 @@ pub struct ChannelBuilder {
     pub(super) options: Options,
     #[cfg(feature = "tls")]
     pub(super) tls: TlsOptions,
-    config_error: Option<Status>,
+    pub(super) config_error: Option<Status>,
     /// The wire unless the URL selects one.
-    wire: Option<WireId>,
+    pub(super) wire: Option<WireId>,
     /// Options of fleets; for a single server `None` unless one of them was set.
     pub(super) fleet: Option<Box<Policy>>,
     /// The registry of the servers; the URL is then the name of the service.
@@ -172,176 +179,6 @@ impl ChannelBuilder {
     #[cfg(all(test, feature = "http"))]
     pub(super) fn into_options(self) -> Options {
         self.options
-    }
-
-    /// Sets the number of connections to each address, shared by all callers; 1 to 1024, by default one per worker
-    /// thread.
-    pub fn connections(mut self, connections: usize) -> ChannelBuilder {
-        self.options.connections = connections.clamp(1, 1024);
-        self
-    }
-
-    /// Sets the time limit for opening a connection; the default is 5 s.
-    pub fn connect_timeout(mut self, timeout: Duration) -> ChannelBuilder {
-        self.options.connect_timeout = timeout;
-        self
-    }
-
-    /// Sets the longest pause between attempts to reconnect. Pauses begin at 50 ms and double, less a random part; the
-    /// default is 5 s.
-    pub fn backoff_max(mut self, pause: Duration) -> ChannelBuilder {
-        self.options.backoff_max = pause;
-        self
-    }
-
-    /// Sets the keepalive time: with calls in flight and no data received for this time, the client pings the server,
-    /// and closes the connection when no data arrives within the same time again; the default is 20 s.
-    pub fn keepalive(mut self, silence: Duration) -> ChannelBuilder {
-        self.options.keepalive = silence.max(Duration::from_millis(10));
-        self
-    }
-
-    /// Sets the timeout of calls that do not set their own; by default there is none.
-    pub fn timeout(mut self, timeout: Duration) -> ChannelBuilder {
-        self.options.timeout = Some(timeout);
-        self
-    }
-
-    /// Trusts only servers with a certificate issued by one of those in this PEM file; by default those of the system's
-    /// roots. This file and those of [`identity`](Self::identity) are read again before a new connection when they have
-    /// changed.
-    #[cfg(feature = "tls")]
-    pub fn ca(mut self, roots: impl AsRef<Path>) -> ChannelBuilder {
-        self.tls.ca = Some(roots.as_ref().into());
-        self
-    }
-
-    /// Presents this certificate to servers that request one; PEM files.
-    #[cfg(feature = "tls")]
-    pub fn identity(mut self, certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> ChannelBuilder {
-        self.tls.certificate = Some(certificate.as_ref().into());
-        self.tls.key = Some(key.as_ref().into());
-        self
-    }
-
-    /// Sets the name that the servers' certificates must have, which is also sent to the servers (SNI); by default the
-    /// host of each address.
-    #[cfg(feature = "tls")]
-    pub fn server_name(mut self, name: impl Into<String>) -> ChannelBuilder {
-        self.tls.server_name = Some(name.into());
-        self
-    }
-
-    /// Sets a limit, in its [unit](Limit::unit).
-    pub fn limit(mut self, limit: Limit, value: u64) -> ChannelBuilder {
-        if let Err(error) = self.options.limits.set(limit, value, Source::Channel) {
-            self.config_error.get_or_insert(error.into());
-        }
-        self
-    }
-
-    /// Adds metadata to every call. A rejected name or value is an error of [`connect`](Self::connect).
-    pub fn meta(mut self, name: &str, value: impl Into<bytes::Bytes>) -> ChannelBuilder {
-        if let Err(refused) = self.options.metadata.0.insert(name, value) {
-            self.config_error.get_or_insert(refused.into());
-        }
-        self
-    }
-
-    /// Sends this token with every call, as `authorization: Bearer TOKEN`; see the module `auth` for servers.
-    pub fn token(self, token: &str) -> ChannelBuilder {
-        self.meta("authorization", format!("Bearer {token}"))
-    }
-
-    /// Sends this name and password with every call, as `authorization: Basic …` (RFC 7617). A name has no colon.
-    #[cfg(feature = "auth")]
-    pub fn basic(self, name: &str, password: &str) -> ChannelBuilder {
-        let credentials = STANDARD.encode(format!("{name}:{password}"));
-        self.meta("authorization", format!("Basic {credentials}"))
-    }
-
-    /// Sets the compression of calls; by default none. On the native wire, servers advertise the algorithms that they
-    /// support; messages to a server without this one go uncompressed. On HTTP the caller must know, and
-    /// [`Lz4`](Compression::Lz4) and [`Snappy`](Compression::Snappy) are rejected: no wire on HTTP has them.
-    ///
-    /// A connection of such a channel waits for the settings of its server before its first call.
-    pub fn compression(mut self, compression: Compression) -> ChannelBuilder {
-        self.options.compression.compression = compression;
-        self
-    }
-
-    /// Sets the compression of one method, `package.Service/Method`, instead of that of the channel.
-    pub fn method_compression(
-        mut self,
-        method: impl Into<String>,
-        compression: Compression,
-    ) -> ChannelBuilder {
-        self.options.compression.methods.push((method.into(), compression));
-        self
-    }
-
-    /// Sets the minimum size of a compressed request in bytes on the native wire; the default is 512.
-    pub fn compression_bytes_min(mut self, bytes: u32) -> ChannelBuilder {
-        self.options.compression.bytes_min = bytes;
-        self
-    }
-
-    /// Lets `aborter` abort the connections, at any time and also after the channel was dropped.
-    pub fn aborted_by(mut self, aborter: &ConnectionAborter) -> ChannelBuilder {
-        self.options.aborter = Some(aborter.clone());
-        self
-    }
-
-    /// Delivers pushes of servers, messages without a request, into `pushes`; they are dropped otherwise. Only servers
-    /// of rpcx and eRPC, and Switchboard to such clients, send pushes: for other wires this is an error of
-    /// [`connect`](Self::connect).
-    pub fn pushes(mut self, pushes: &Pushes) -> ChannelBuilder {
-        self.options.pushes = Some(pushes.clone());
-        self
-    }
-
-    /// Allows rpcx servers to name these hosts, IP addresses or names, for files and streams. Without
-    /// it they may name only the hosts of this channel, because the address comes from the server, and this process
-    /// connects to it from inside its own network.
-    pub fn file_hosts<H: Into<String>>(mut self, hosts: impl IntoIterator<Item = H>) -> ChannelBuilder {
-        self.options.file_hosts = hosts.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// Opens the pipes of this channel with `connector`, a transport of the application, to the addresses of the URL.
-    /// TLS and WebSockets run inside them, if the address says so.
-    pub fn connector(mut self, connector: impl transport::Connector) -> ChannelBuilder {
-        self.options.dialling.connector = Some(ConnectorHandle(Arc::new(connector)));
-        self
-    }
-
-    /// Uses this wire, such as [`GRPC`](switchboard_core::wire::GRPC), unless the URL selects one, and registers it in
-    /// this process if it is not one of [`WIRES`](switchboard_core::wire::WIRES); options of the URL apply to it. A
-    /// wire that cannot be registered is an error of [`connect`](Self::connect).
-    pub fn wire(mut self, spec: &'static WireSpec) -> ChannelBuilder {
-        match WireId::register(spec) {
-            Ok(wire) if spec.is_callable() => self.wire = Some(wire),
-            Ok(wire) => {
-                let text = format!("channels cannot use the wire {wire}: it has no client");
-                self.config_error.get_or_insert(Status::invalid_argument(text));
-            }
-            Err(why) => {
-                self.config_error.get_or_insert(Status::invalid_argument(why));
-            }
-        }
-        self
-    }
-
-    /// Sets options in the syntax after the `?` of a URL: `balance=round_robin&timeout=1s`. For channels without a URL,
-    /// such as a [fleet](Channel::fleet).
-    ///
-    /// # Errors
-    /// `InvalidArgument` for an unknown option or an invalid value.
-    pub fn url_options(mut self, options: &str) -> Result<ChannelBuilder> {
-        for (name, value) in address_list::options(options, options)? {
-            self.option(name, value)?;
-        }
-        Ok(self)
     }
 
     /// Builds the channel and waits for its first connection.
@@ -476,7 +313,7 @@ impl ChannelBuilder {
         Ok(applied)
     }
 
-    fn option(&mut self, name: &str, value: &str) -> Result<()> {
+    pub(super) fn option(&mut self, name: &str, value: &str) -> Result<()> {
         let url = self.url.clone();
         let invalid = |expected: &str| {
             Status::invalid_argument(format!("{name}={value} in {url:?}: expected {expected}"))
@@ -542,7 +379,7 @@ impl ChannelBuilder {
 }
 
 /// Options of every channel and of fleets, beside those of one wire and the limits.
-const OPTIONS: [&str; 36] = [
+pub(super) const OPTIONS: [&str; 36] = [
     "backoff_max",
     "balance",
     "breaker",

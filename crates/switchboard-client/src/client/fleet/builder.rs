@@ -14,12 +14,8 @@ use switchboard_net::net::Address;
 use switchboard_wire::Status;
 use tokio::runtime::Handle;
 
-/// Options of channels to several servers. Each of them makes a channel with one address a fleet, too.
+/// Choice of a server. Each of these makes a channel with one address a fleet, too.
 impl ChannelBuilder {
-    fn policy(&mut self) -> &mut Policy {
-        self.fleet.get_or_insert_default()
-    }
-
     /// Sets the balancer, by default [`P2c`](switchboard_discovery::balance::P2c); `balance=` in URLs.
     pub fn balance(mut self, balance: impl Balance) -> ChannelBuilder {
         self.policy().set_balancer(Arc::new(balance));
@@ -37,6 +33,41 @@ impl ChannelBuilder {
         self
     }
 
+    /// Prefers endpoints of this zone, while one of them is healthy; `zone=` in URLs.
+    pub fn zone(mut self, zone: impl Into<String>) -> ChannelBuilder {
+        self.policy().zone = zone.into();
+        self
+    }
+
+    /// Uses only endpoints of this group; `group=` in URLs.
+    pub fn group(mut self, group: impl Into<String>) -> ChannelBuilder {
+        self.policy().set_group(group.into());
+        self
+    }
+
+    /// Uses only endpoints with this tag; several calls require all of their tags; `tag=NAME:VALUE` in URLs.
+    pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> ChannelBuilder {
+        self.policy().add_tag(name.into(), value.into());
+        self
+    }
+
+    /// Uses only `size` endpoints of a large fleet, selected by the number of this client: clients numbered from 0 load
+    /// the servers evenly. `subset=SIZE:CLIENT` in URLs.
+    pub fn subset(mut self, size: usize, client: u64) -> ChannelBuilder {
+        self.policy().subset = (size > 0).then_some((size, client));
+        self
+    }
+
+    /// Sets the time during which the share of an endpoint that has come up grows to its full weight; by default there
+    /// is no slow start; `slow_start=` in URLs. For balancers that use weights.
+    pub fn slow_start(mut self, ramp: Duration) -> ChannelBuilder {
+        self.policy().slow_start_ns = ramp.as_nanos() as u64;
+        self
+    }
+}
+
+/// Failed and slow calls. Each of these makes a channel with one address a fleet, too.
+impl ChannelBuilder {
     /// Sets how failed calls are handled, by default [`FailMode::Failover`]; `fail=` in URLs.
     pub fn fail_mode(mut self, mode: FailMode) -> ChannelBuilder {
         self.policy().set_fail(mode);
@@ -72,7 +103,10 @@ impl ChannelBuilder {
         self.policy().gives_keys = on;
         self
     }
+}
 
+/// Failing servers. Each of these makes a channel with one address a fleet, too.
+impl ChannelBuilder {
     /// Sets the number of consecutive failures after which calls of a method no longer go to an endpoint; the default
     /// is 5, 0 turns breakers off; `breaker=` in URLs. A failure rate of 50 % of at least 20 calls within 10 s opens
     /// the breaker, too. After one second a single probe call decides whether it closes; with each failed probe the
@@ -97,37 +131,11 @@ impl ChannelBuilder {
         self.policy().min_working = servers;
         self
     }
+}
 
-    /// Sets the time during which the share of an endpoint that has come up grows to its full weight; by default there
-    /// is no slow start; `slow_start=` in URLs. For balancers that use weights.
-    pub fn slow_start(mut self, ramp: Duration) -> ChannelBuilder {
-        self.policy().slow_start_ns = ramp.as_nanos() as u64;
-        self
-    }
-
-    /// Prefers endpoints of this zone, while one of them is healthy; `zone=` in URLs.
-    pub fn zone(mut self, zone: impl Into<String>) -> ChannelBuilder {
-        self.policy().zone = zone.into();
-        self
-    }
-
-    /// Uses only endpoints of this group; `group=` in URLs.
-    pub fn group(mut self, group: impl Into<String>) -> ChannelBuilder {
-        self.policy().set_group(group.into());
-        self
-    }
-
-    /// Uses only endpoints with this tag; several calls require all of their tags; `tag=NAME:VALUE` in URLs.
-    pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> ChannelBuilder {
-        self.policy().add_tag(name.into(), value.into());
-        self
-    }
-
-    /// Uses only `size` endpoints of a large fleet, selected by the number of this client: clients numbered from 0 load
-    /// the servers evenly. `subset=SIZE:CLIENT` in URLs.
-    pub fn subset(mut self, size: usize, client: u64) -> ChannelBuilder {
-        self.policy().subset = (size > 0).then_some((size, client));
-        self
+impl ChannelBuilder {
+    fn policy(&mut self) -> &mut Policy {
+        self.fleet.get_or_insert_default()
     }
 
     /// Builds a channel to a list of addresses.
