@@ -9,7 +9,7 @@ mod subscriptions;
 use super::{
     Credentials, Pattern, ProtocolError, Settings, SubscriptionKind, Version,
     request::{RequestReader, Rules},
-    write::{write_error, write_head, write_line, write_map_head, write_text},
+    write::{write_error, write_head, write_line, write_text},
 };
 use crate::{Input, Metadata, Outbox, Outgoing, Status};
 use bytes::Bytes;
@@ -239,7 +239,7 @@ impl Server {
     pub fn subscribers(&mut self, mut count: impl FnMut(&Bytes) -> u64, out: &mut Outbox) {
         match std::mem::take(&mut self.pending) {
             Pending::Subscribers(channels) => {
-                write_map_head(self.version, channels.len(), out);
+                write_head(b'*', channels.len() as u64 * 2, out);
                 for channel in &channels {
                     write_text(channel, out);
                     write_head(b':', count(channel), out);
