@@ -78,6 +78,16 @@ fn kiss_rpc_machines_understand_each_other() {
 }
 
 #[test]
+fn resp_takes_any_bytes() {
+    check(fuzzing::resp_input);
+}
+
+#[test]
+fn resp_machines_understand_each_other() {
+    check(fuzzing::resp_conversation);
+}
+
+#[test]
 fn rpcx_server_takes_any_bytes() {
     check(fuzzing::rpcx_server_input);
 }

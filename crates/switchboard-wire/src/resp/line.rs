@@ -18,8 +18,9 @@ pub(super) enum Line {
 pub(super) fn find_line(bytes: &[u8], searched: usize, bytes_max: usize) -> Line {
     let end = bytes.len().min(bytes_max.saturating_add(1));
     let from = searched.min(end);
-    crate::work::add(end - from);
-    match bytes[from..end].iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
+    let found = bytes[from..end].iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+    crate::work::add(found.map_or(end - from, |at| at + 1));
+    match found {
         None if end > bytes_max => Line::Endless,
         None => Line::Incomplete(end),
         Some(at) if bytes[from + at] == b'\n' => Line::Malformed,

@@ -183,8 +183,9 @@ impl RequestReader {
         let limit = rules.limits.inline_bytes_max as usize;
         let end = rest.len().min(limit.saturating_add(1));
         let searched = self.searched.min(end);
-        crate::work::add(end - searched);
-        let Some(len) = rest[searched..end].iter().position(|byte| *byte == b'\n') else {
+        let found = rest[searched..end].iter().position(|byte| *byte == b'\n');
+        crate::work::add(found.map_or(end - searched, |at| at + 1));
+        let Some(len) = found else {
             self.searched = end;
             if end > limit {
                 return Err(ProtocolError::endless("inline command", limit, "inline_bytes_max"));
