@@ -8,7 +8,7 @@
 //! select it.
 //!
 //! ```text
-//! bytes ─► Server::recv ─► PING, HELLO, CLIENT, INFO ... ─► Answered, the reply is in the outbox
+//! bytes ─► Server::recv ─► PING, HELLO, CLIENT, INFO ... ─► Responded, the reply is in the outbox
 //!              │          ├► Subscribe ─► accept or refuse          ├► Call ─► called
 //!              │          ├► Unsubscribe, Reset, Quit               ├► Publish ─► published
 //!              │          └► Auth ─► accept or reject               └► Channels, Patterns, Subscribers

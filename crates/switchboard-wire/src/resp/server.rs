@@ -26,7 +26,7 @@ use subscriptions::{Names, Subscriptions};
 pub enum Event {
     /// The machine responded to a command by itself. There is one event for each, so that a driver can limit their rate
     /// and the size of the outbox.
-    Answered {
+    Responded {
         /// Name of the command in lower case, `unknown` if there is none with its name.
         command: &'static str,
     },
@@ -279,7 +279,7 @@ impl Server {
         let name = arguments.remove(0);
         let Some(spec) = Spec::find(&name) else {
             write_error("ERR", &command::unknown(&name, &arguments), out);
-            return Event::Answered { command: "unknown" };
+            return Event::Responded { command: "unknown" };
         };
         let refusal = if !self.authenticated && !spec.command.is_before_auth() {
             Some(("NOAUTH", "Authentication required.".to_owned()))
@@ -294,18 +294,18 @@ impl Server {
         };
         if let Some((class, text)) = refusal {
             write_error(class, &text, out);
-            return Event::Answered { command: spec.name };
+            return Event::Responded { command: spec.name };
         }
-        self.run(spec.command, arguments, out).unwrap_or(Event::Answered { command: spec.name })
+        self.run(spec.command, arguments, out).unwrap_or(Event::Responded { command: spec.name })
     }
 
     /// Returns the event of a command; `None` if its reply is in `out`.
     fn run(&mut self, command: Command, arguments: Vec<Bytes>, out: &mut Outbox) -> Option<Event> {
         match command {
             Command::Auth => return self.auth(arguments, out),
-            Command::Call => return self.call(arguments, out),
+            Command::Call => return self.call(&arguments, out),
             Command::Client => self.client(&arguments, out),
-            Command::Command => information::command(self.version, &arguments, out),
+            Command::Describe => information::command(self.version, &arguments, out),
             Command::Config => information::config(self.version, &arguments, out),
             Command::Echo => write_text(&arguments[0], out),
             Command::Hello => return self.hello(&arguments, out),

@@ -35,7 +35,7 @@ fn respond(server: &mut Server, event: &Event, out: &mut Outbox) {
         Event::Patterns => server.patterns(3, out),
         Event::Publish { .. } => server.published(2, out),
         Event::Subscribers { .. } => server.subscribers(|channel| channel.len() as u64, out),
-        Event::Answered { .. } | Event::Quit | Event::Reset | Event::Unsubscribe { .. } => {}
+        Event::Responded { .. } | Event::Quit | Event::Reset | Event::Unsubscribe { .. } => {}
     }
     assert!(!server.is_waiting(), "{event:?}");
 }

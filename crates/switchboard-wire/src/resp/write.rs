@@ -162,7 +162,7 @@ pub fn write_value(version: Version, value: &Value, out: &mut Outbox) {
         }
         Value::BigNumber(digits) if is_new => write_line(b'(', digits, out),
         Value::Boolean(is_true) if is_new => {
-            out.tail().put_slice(if *is_true { b"#t\r\n" } else { b"#f\r\n" })
+            out.tail().put_slice(if *is_true { b"#t\r\n" } else { b"#f\r\n" });
         }
         Value::Boolean(is_true) => write_integer((*is_true).into(), out),
         Value::Bulk(content) | Value::BigNumber(content) => write_bulk(b'$', content, out),

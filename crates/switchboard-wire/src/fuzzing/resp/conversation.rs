@@ -101,7 +101,7 @@ impl Pair {
     fn echo(&mut self, choices: &mut Choices<'_>) {
         let message = choices.message();
         self.command([Outgoing::Lent(b"ECHO"), (&message).into()]);
-        self.check(Event::Answered { command: "echo" }, Value::Bulk(message));
+        self.check(Event::Responded { command: "echo" }, Value::Bulk(message));
     }
 
     fn hello(&mut self, choices: &mut Choices<'_>) {
@@ -174,7 +174,7 @@ impl Pair {
             }
         }
         let (mut events, replies) = self.exchange();
-        events.retain(|event| !matches!(event, Event::Answered { .. }));
+        events.retain(|event| !matches!(event, Event::Responded { .. }));
         assert_eq!((events, replies), (expected, confirmed));
     }
 
@@ -182,7 +182,7 @@ impl Pair {
     fn check(&mut self, event: Event, reply: Value) {
         let (events, replies) = self.exchange();
         if self.is_restricted() {
-            assert!(matches!(events[..], [Event::Answered { .. }]), "{events:?}");
+            assert!(matches!(events[..], [Event::Responded { .. }]), "{events:?}");
             assert!(matches!(&replies[..], [ClientEvent::Reply(Value::Error(_))]), "{replies:?}");
         } else {
             assert_eq!((events, replies), (vec![event], vec![ClientEvent::Reply(reply)]));

@@ -108,7 +108,7 @@ fn respond(server: &mut Server, event: &Event, out: &mut Outbox) {
         Event::Patterns => server.patterns(1, out),
         Event::Publish { .. } => server.published(1, out),
         Event::Subscribers { .. } => server.subscribers(|channel| channel.len() as u64, out),
-        Event::Answered { .. } | Event::Quit | Event::Reset | Event::Unsubscribe { .. } => {}
+        Event::Responded { .. } | Event::Quit | Event::Reset | Event::Unsubscribe { .. } => {}
     }
     assert!(!server.is_waiting());
 }

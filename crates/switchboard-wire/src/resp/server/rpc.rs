@@ -8,8 +8,8 @@ use crate::{
 use bytes::Bytes;
 
 impl Server {
-    pub(super) fn call(&mut self, arguments: Vec<Bytes>, out: &mut Outbox) -> Option<Event> {
-        let [method, payload, entries @ ..] = &arguments[..] else { return None };
+    pub(super) fn call(&mut self, arguments: &[Bytes], out: &mut Outbox) -> Option<Event> {
+        let [method, payload, entries @ ..] = arguments else { return None };
         match self.read_metadata(entries) {
             Ok(metadata) => {
                 self.pending = Pending::Call;

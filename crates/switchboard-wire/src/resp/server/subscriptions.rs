@@ -105,7 +105,7 @@ impl Server {
         if self.subscriptions.of(kind).is_empty() {
             let count = self.subscriptions.count(kind);
             write_confirmation(self.version, kind.unsubscribe(), None, count, out);
-            return Event::Answered { command: kind.unsubscribe() };
+            return Event::Responded { command: kind.unsubscribe() };
         }
         self.next_name(Names::UnsubscribeAll(kind), out)
     }
@@ -126,7 +126,7 @@ impl Server {
             Names::UnsubscribeAll(kind) => (!self.subscriptions.of(*kind).is_empty(), kind.unsubscribe()),
         };
         self.names = (has_more && event.is_some()).then(|| Box::new(names));
-        event.unwrap_or(Event::Answered { command })
+        event.unwrap_or(Event::Responded { command })
     }
 
     /// Confirms names that are subscribed to already, and returns the event of the first other one. An error drops the

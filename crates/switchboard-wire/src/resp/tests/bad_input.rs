@@ -85,7 +85,7 @@ fn bad_inline_commands_close_the_connection() {
     check(&settings, b"Host: a\r\n", ErrorKind::Http, host);
     check(&settings, b"PING \"a\r\n", ErrorKind::Command, "unbalanced quotes in request");
     let (events, output, error) = run_split(&settings, b"GET / HTTP/1.1\r\nHost: a\r\n\r\nPING\r\n");
-    assert_eq!(events, [Event::Answered { command: "unknown" }]);
+    assert_eq!(events, [Event::Responded { command: "unknown" }]);
     assert!(
         output
             .starts_with("-ERR unknown command 'GET', with args beginning with: '/' 'HTTP/1.1' \r\n-ERR Pro")
@@ -97,7 +97,7 @@ fn bad_inline_commands_close_the_connection() {
 fn requests_before_a_bad_one_have_their_replies() {
     let (events, output, error) =
         run_split(&Settings::new(), b"*1\r\n$4\r\nPING\r\n*1\r\n$x\r\n*1\r\n$4\r\nPING\r\n");
-    assert_eq!(events, [Event::Answered { command: "ping" }]);
+    assert_eq!(events, [Event::Responded { command: "ping" }]);
     assert_eq!(output, "+PONG\r\n-ERR Protocol error: invalid bulk length \"x\"\r\n");
     assert!(error.is_some());
 }
@@ -112,7 +112,7 @@ fn empty_requests_are_ignored() {
 }
 
 #[test]
-fn a_request_cut_anywhere_waits_for_the_rest() {
+fn an_incomplete_request_waits_for_the_rest() {
     let bytes = requests(&["PUBLISH news hello"]);
     for end in 0..bytes.len() {
         assert_eq!(run(&Settings::new(), &bytes[..end], 1), (Vec::new(), String::new(), None));

@@ -21,7 +21,7 @@ fn each_name_has_an_event_and_a_confirmation() {
     let (events, output, error) =
         run_split(&Settings::new(), &requests(&[&commands[..], &more[..]].concat()));
     let events: Vec<Event> =
-        events.into_iter().filter(|event| !matches!(event, Event::Answered { .. })).collect();
+        events.into_iter().filter(|event| !matches!(event, Event::Responded { .. })).collect();
     assert_eq!(
         events,
         [
