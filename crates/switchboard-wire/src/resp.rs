@@ -1,8 +1,8 @@
 //! RESP2 and RESP3, the protocol of Redis, as pure state machines: pub/sub and calls, no keys.
 //!
-//! [`Server`] turns the requests of a client into [`Event`]s and replies: it has the commands that client libraries send
-//! when they connect, subscriptions, publications and `CALL` for methods. [`Client`] sends any command to a server and
-//! turns its replies and pushes into [`ClientEvent`]s. [`Pattern`] has the globs of `PSUBSCRIBE`.
+//! [`Server`] turns the requests of a client into [`Event`]s and replies: it has the commands that client libraries
+//! send when they connect, subscriptions, publications and `CALL` for methods. [`Client`] sends any command to a server
+//! and turns its replies and pushes into [`ClientEvent`]s. [`Pattern`] has the globs of `PSUBSCRIBE`.
 //!
 //! **No server uses this module yet**: it is not in the list of wires, and the first bytes of a connection do not
 //! select it.
@@ -16,14 +16,14 @@
 //! entries ─► write_message, write_pattern_message ─► bytes that all subscribers with one version share
 //! ```
 //!
-//! Replies have the order of the requests: while an event waits for its reply, the next request is not read. The machine
-//! keeps the names of the subscriptions of a connection, because each confirmation has their count. A client with RESP2
-//! and a subscription may use the commands of subscriptions only; with RESP3 messages are pushes, and any command is
-//! allowed.
+//! Replies have the order of the requests: while an event waits for its reply, the next request is not read. The
+//! machine keeps the names of the subscriptions of a connection, because each confirmation has their count. A client
+//! with RESP2 and a subscription may use the commands of subscriptions only; with RESP3 messages are pushes, and any
+//! command is allowed.
 //!
 //! A call of `recv` processes one request, one name of a request with several, or one reply. Requests and replies that
-//! arrived in part stay in the input, with their heads parsed, and no length or count of the peer reserves memory. Names
-//! and payloads in events are slices of the input: copy the ones that are kept for long.
+//! arrived in part stay in the input, with their heads parsed, and no length or count of the peer reserves memory.
+//! Names and payloads in events are slices of the input: copy the ones that are kept for long.
 //!
 //! Differences from Redis, each on purpose: a CR or LF out of place and a negative count are errors, `SPUBLISH` and
 //! `PUBLISH` are one command, as a shard channel is the channel with its name, and the one database is 0.

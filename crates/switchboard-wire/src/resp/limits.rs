@@ -12,6 +12,8 @@ pub struct Limits {
     pub channel_bytes_max: u32,
     /// Longest name that a client gives its connection, in bytes. Default 256.
     pub client_name_bytes_max: u32,
+    /// Largest number of patterns of a `CONFIG GET`. Default 16.
+    pub config_patterns_max: u32,
     /// Longest inline command in bytes, where inline commands are enabled. Default 8 KiB.
     pub inline_bytes_max: u32,
     /// Largest number of metadata entries of a `CALL`. Default 64.
@@ -35,6 +37,7 @@ impl Default for Limits {
             bulk_bytes_max: 16 << 20,
             channel_bytes_max: 256,
             client_name_bytes_max: 256,
+            config_patterns_max: 16,
             inline_bytes_max: 8 << 10,
             metadata_entries_max: 64,
             pattern_bytes_max: 256,

@@ -1,4 +1,4 @@
-//! Glob patterns of channels: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a character that stands for itself.
+//! Glob patterns of channels: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a character that is meant literally.
 //!
 //! A pattern is an automaton whose states are bits: bit `n` is set if the bytes so far match its first `n` characters.
 //! One byte of a channel costs one step for each 64 characters of the pattern, for any pattern and any channel.
@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt};
 
 /// Glob pattern of `PSUBSCRIBE` and `PUBSUB CHANNELS`, with the rules of Redis.
 ///
-/// A class that is not closed ends with the pattern, a `\` at the end stands for itself, and `[c-a]` is `[a-c]`.
+/// A class that is not closed ends with the pattern, a `\` at the end is a character, and `[c-a]` is `[a-c]`.
 #[derive(Clone)]
 pub struct Pattern {
     text: Box<[u8]>,
@@ -31,17 +31,21 @@ impl Pattern {
         for at in stars {
             set(&mut loops, at);
         }
-        let mut known: BTreeMap<Vec<u64>, u8> = BTreeMap::new();
+        // Characters that each byte matches.
+        let mut matched = vec![0; 256 * words];
+        for (at, character) in characters.iter().enumerate() {
+            let mut set = |byte: u8| set(&mut matched[usize::from(byte) * words..], at);
+            match character {
+                Character::Byte(byte) => set(*byte),
+                other => (0..=u8::MAX).filter(|byte| other.has(*byte)).for_each(set),
+            }
+        }
+        let mut known: BTreeMap<&[u64], u8> = BTreeMap::new();
         let mut classes = Box::new([0; 256]);
         let mut sets = Vec::new();
-        for byte in 0..=u8::MAX {
-            let mut matched = vec![0; words];
-            let matching = characters.iter().enumerate().filter(|(_, character)| character.has(byte));
-            for (at, _) in matching {
-                set(&mut matched, at);
-            }
+        for (class, matched) in classes.iter_mut().zip(matched.chunks_exact(words)) {
             let next = known.len() as u8;
-            classes[usize::from(byte)] = *known.entry(matched).or_insert_with_key(|matched| {
+            *class = *known.entry(matched).or_insert_with(|| {
                 sets.extend_from_slice(matched);
                 next
             });

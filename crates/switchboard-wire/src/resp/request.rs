@@ -1,7 +1,7 @@
 //! Reads requests: arrays of bulk strings, and inline commands where they are enabled.
 //!
-//! The heads of a request that arrived in part are kept, so no byte is examined twice. The bytes stay in the input until
-//! the request is complete: a count or length of the peer reserves no memory.
+//! The heads of a request that arrived in part are kept, so no byte is examined twice. The bytes stay in the input
+//! until the request is complete: a count or length of the peer reserves no memory.
 
 use super::{
     ErrorKind, Limits, ProtocolError,

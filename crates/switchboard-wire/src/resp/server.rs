@@ -20,8 +20,8 @@ use subscriptions::{Names, Subscriptions};
 
 /// Event from the client.
 ///
-/// Events with a method in brackets wait for it: until it or [`Server::refuse`] is called, nothing more is read, so that
-/// replies have the order of the requests. Messages to a subscriber may be written at any time.
+/// Events with a method in brackets wait for it: until it or [`Server::refuse`] is called, nothing more is read, so
+/// that replies have the order of the requests. Messages to a subscriber may be written at any time.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
     /// The machine responded to a command by itself. There is one event for each, so that a driver can limit their rate
@@ -306,7 +306,7 @@ impl Server {
             Command::Call => return self.call(&arguments, out),
             Command::Client => self.client(&arguments, out),
             Command::Describe => information::command(self.version, &arguments, out),
-            Command::Config => information::config(self.version, &arguments, out),
+            Command::Config => information::config(&self.settings.limits, self.version, &arguments, out),
             Command::Echo => write_text(&arguments[0], out),
             Command::Hello => return self.hello(&arguments, out),
             Command::Info => information::info(&self.settings, self.id, out),

@@ -36,8 +36,8 @@ pub enum SubscriptionKind {
     Channel,
     /// The channels that match a [`Pattern`](super::Pattern): `PSUBSCRIBE`.
     Pattern,
-    /// One shard channel: `SSUBSCRIBE`. A shard channel is the channel with its name; its messages have another word, and
-    /// its subscriptions a count of their own.
+    /// One shard channel: `SSUBSCRIBE`. A shard channel is the channel with its name; its messages have another word,
+    /// and its subscriptions a count of their own.
     Shard,
 }
 

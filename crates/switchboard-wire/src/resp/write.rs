@@ -144,8 +144,8 @@ where
     }
 }
 
-/// Appends a value. RESP2 has no types for some: a double, a big number, a verbatim string and a bulk error become text,
-/// a boolean becomes 0 or 1, a map, a set and a push become arrays, and attributes are left out.
+/// Appends a value. RESP2 has no types for some: a double, a big number, a verbatim string and a bulk error become
+/// text, a boolean becomes 0 or 1, a map, a set and a push become arrays, and attributes are left out.
 pub fn write_value(version: Version, value: &Value, out: &mut Outbox) {
     let is_new = version == Version::Resp3;
     match value {

@@ -16,8 +16,8 @@ const HEAD_BYTES: usize = 23;
 const WRITTEN_RATIO_MAX: usize = 64;
 const WRITTEN_BYTES: usize = 1024;
 
-/// Feeds a server or a client with any bytes. Checks that it does not panic, that the events do not depend on the split,
-/// that it respects the limits, and that it writes and examines no more than its input justifies.
+/// Feeds a server or a client with any bytes. Checks that it does not panic, that the events do not depend on the
+/// split, that it respects the limits, and that it writes and examines no more than its input justifies.
 ///
 /// # Panics
 /// If the property does not hold.
@@ -34,6 +34,7 @@ fn server_input(choices: &mut Choices<'_>) {
         bulk_bytes_max: least + u32::from(choices.byte()),
         channel_bytes_max: u32::from(choices.byte()),
         client_name_bytes_max: u32::from(choices.byte()),
+        config_patterns_max: u32::from(choices.byte() % 4),
         inline_bytes_max: least + u32::from(choices.byte()),
         metadata_entries_max: u32::from(choices.byte() % 4),
         pattern_bytes_max: u32::from(choices.byte()),

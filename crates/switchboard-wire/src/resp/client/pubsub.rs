@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl Client {
-    /// Subscribes to these channels, shard channels or patterns. Each name has one [`ClientEvent::Subscribed`], unless a
-    /// [`ClientEvent::Refused`] replaces it and the rest.
+    /// Subscribes to these channels, shard channels or patterns. Each name has one [`ClientEvent::Subscribed`], unless
+    /// a [`ClientEvent::Refused`] replaces it and the rest.
     ///
     /// # Errors
     /// Fails, and sends nothing, for the reasons of [`NotSent`].

@@ -1,10 +1,10 @@
 //! Commands about the server: `INFO`, `COMMAND`, `CONFIG`.
 
-use super::command::unknown_subcommand;
+use super::{command::unknown_subcommand, subscriptions::over};
 use crate::{
     Outbox,
     resp::{
-        Pattern, Settings, Version,
+        Limits, Pattern, Settings, Version,
         write::{write_error, write_head, write_map_head, write_text},
     },
 };
@@ -36,7 +36,7 @@ pub(super) fn command(version: Version, arguments: &[Bytes], out: &mut Outbox) {
 }
 
 /// Replies to `CONFIG GET` with the parameters that match. Nothing can be set.
-pub(super) fn config(version: Version, arguments: &[Bytes], out: &mut Outbox) {
+pub(super) fn config(limits: &Limits, version: Version, arguments: &[Bytes], out: &mut Outbox) {
     let (subcommand, patterns) = (&arguments[0], &arguments[1..]);
     if !subcommand.eq_ignore_ascii_case(b"GET") {
         return write_error("ERR", &unknown_subcommand("config", subcommand), out);
@@ -44,10 +44,17 @@ pub(super) fn config(version: Version, arguments: &[Bytes], out: &mut Outbox) {
     if patterns.is_empty() {
         return write_error("ERR", "wrong number of arguments for 'config|get' command", out);
     }
-    // Longer ones match no parameter, unless by repeated stars.
-    let is_short = |pattern: &&Bytes| pattern.len() <= 64;
+    let (count, limit) = (patterns.len(), limits.config_patterns_max as usize);
+    if count > limit {
+        let text = format!("CONFIG GET has {count} patterns; the limit is {limit} (config_patterns_max)");
+        return write_error("ERR", &text, out);
+    }
+    let limit = limits.pattern_bytes_max;
+    if let Some(text) = patterns.iter().find_map(|name| over("pattern", name, limit, "pattern_bytes_max")) {
+        return write_error("ERR", &text, out);
+    }
     let mut found = [false; PARAMETERS.len()];
-    for pattern in patterns.iter().filter(is_short) {
+    for pattern in patterns {
         let pattern = Pattern::new(&pattern.to_ascii_lowercase());
         for ((name, _), found) in PARAMETERS.iter().zip(&mut found) {
             *found |= pattern.matches(name.as_bytes());

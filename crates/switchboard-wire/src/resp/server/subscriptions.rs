@@ -226,7 +226,7 @@ impl Server {
 }
 
 /// Returns the text of an error if `name` is longer than the limit.
-fn over(what: &str, name: &[u8], limit: u32, limit_name: &str) -> Option<String> {
+pub(super) fn over(what: &str, name: &[u8], limit: u32, limit_name: &str) -> Option<String> {
     let len = name.len();
     (len > limit as usize)
         .then(|| format!("{what} name has {len} bytes; the limit is {limit} ({limit_name})"))

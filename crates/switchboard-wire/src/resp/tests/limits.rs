@@ -7,6 +7,7 @@ const SMALL: Limits = Limits {
     bulk_bytes_max: 20,
     channel_bytes_max: 5,
     client_name_bytes_max: 4,
+    config_patterns_max: 2,
     inline_bytes_max: 30,
     metadata_entries_max: 2,
     pattern_bytes_max: 6,
@@ -99,6 +100,16 @@ fn names_and_subscriptions_have_limits() {
         output(&settings, &["SUBSCRIBE a b", "PSUBSCRIBE a", "SUBSCRIBE a", "SSUBSCRIBE c d", "PING"]);
     let after = output.split_once(&format!("-ERR {text}\r\n")).expect(text).1;
     assert_eq!(after, "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+}
+
+#[test]
+fn patterns_of_config_have_limits() {
+    let settings = Settings::new().with_limits(SMALL);
+    assert_eq!(output(&settings, &["CONFIG GET b 123456"]), "*0\r\n");
+    let text = "CONFIG GET has 3 patterns; the limit is 2 (config_patterns_max)";
+    assert_eq!(output(&settings, &["CONFIG GET a b c"]), format!("-ERR {text}\r\n"));
+    let text = "pattern name has 7 bytes; the limit is 6 (pattern_bytes_max)";
+    assert_eq!(output(&settings, &["CONFIG GET a 1234567"]), format!("-ERR {text}\r\n"));
 }
 
 #[test]
