@@ -1,0 +1,205 @@
+//! Errors of the protocol, as `-ERR` carries them, and errors of sending.
+
+use crate::Fatal;
+use std::fmt;
+
+/// Error that a server reports in `-ERR`, for counters.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum ErrorKind {
+    /// No CONNECT arrived in time.
+    AuthenticationTimeout,
+    /// The credentials were rejected, or a command arrived before the required CONNECT.
+    Authorization,
+    /// A control line is too long.
+    ControlLine,
+    /// A subject is not valid. The connection stays open.
+    InvalidSubject,
+    /// The verb is unknown, or the other side sends it.
+    Operation,
+    /// The arguments, the headers or the end of a payload are malformed.
+    Parser,
+    /// A payload is too large.
+    Payload,
+    /// The client may not publish to the subject. The connection stays open.
+    PublishDenied,
+    /// The client reads too slowly.
+    SlowConsumer,
+    /// The client did not respond to PING.
+    StaleConnection,
+    /// The client may not subscribe to the subject. The connection stays open.
+    SubscribeDenied,
+    /// The client did not start TLS, which the server requires.
+    TlsRequired,
+}
+
+impl ErrorKind {
+    /// Every kind.
+    pub const ALL: [ErrorKind; 12] = [
+        ErrorKind::AuthenticationTimeout,
+        ErrorKind::Authorization,
+        ErrorKind::ControlLine,
+        ErrorKind::InvalidSubject,
+        ErrorKind::Operation,
+        ErrorKind::Parser,
+        ErrorKind::Payload,
+        ErrorKind::PublishDenied,
+        ErrorKind::SlowConsumer,
+        ErrorKind::StaleConnection,
+        ErrorKind::SubscribeDenied,
+        ErrorKind::TlsRequired,
+    ];
+
+    /// Returns true if the server closes the connection after the error.
+    pub fn closes(self) -> bool {
+        !matches!(self, ErrorKind::InvalidSubject | ErrorKind::PublishDenied | ErrorKind::SubscribeDenied)
+    }
+
+    /// Returns the name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorKind::AuthenticationTimeout => "authentication_timeout",
+            ErrorKind::Authorization => "authorization",
+            ErrorKind::ControlLine => "control_line",
+            ErrorKind::InvalidSubject => "invalid_subject",
+            ErrorKind::Operation => "operation",
+            ErrorKind::Parser => "parser",
+            ErrorKind::Payload => "payload",
+            ErrorKind::PublishDenied => "publish_denied",
+            ErrorKind::SlowConsumer => "slow_consumer",
+            ErrorKind::StaleConnection => "stale_connection",
+            ErrorKind::SubscribeDenied => "subscribe_denied",
+            ErrorKind::TlsRequired => "tls_required",
+        }
+    }
+
+    /// Returns the text in `-ERR`, which clients compare. The quoted subject follows that of a denied permission.
+    pub fn text(self) -> &'static str {
+        match self {
+            ErrorKind::AuthenticationTimeout => "Authentication Timeout",
+            ErrorKind::Authorization => "Authorization Violation",
+            ErrorKind::ControlLine => "Maximum Control Line Exceeded",
+            ErrorKind::InvalidSubject => "Invalid Subject",
+            ErrorKind::Operation => "Unknown Protocol Operation",
+            ErrorKind::Parser => "Parser Error",
+            ErrorKind::Payload => "Maximum Payload Violation",
+            ErrorKind::PublishDenied => "Permissions Violation for Publish to",
+            ErrorKind::SlowConsumer => "Slow Consumer",
+            ErrorKind::StaleConnection => "Stale Connection",
+            ErrorKind::SubscribeDenied => "Permissions Violation for Subscription to",
+            ErrorKind::TlsRequired => "Secure Connection - TLS Required",
+        }
+    }
+
+    /// Returns the kind of the text in an `-ERR`, in any case.
+    fn of(text: &str) -> Option<ErrorKind> {
+        ErrorKind::ALL.into_iter().find(|kind| {
+            let expected = kind.text();
+            match kind {
+                ErrorKind::PublishDenied | ErrorKind::SubscribeDenied => {
+                    text.get(..expected.len()).is_some_and(|start| start.eq_ignore_ascii_case(expected))
+                }
+                _ => text.eq_ignore_ascii_case(expected),
+            }
+        })
+    }
+}
+
+/// Error of the peer, which ends the connection. Its text names the command, the rule, and the limit if there is one.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ProtocolError {
+    kind: ErrorKind,
+    message: String,
+}
+
+impl ProtocolError {
+    pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> ProtocolError {
+        ProtocolError { kind, message: message.into() }
+    }
+
+    pub(super) fn parser(message: impl Into<String>) -> ProtocolError {
+        ProtocolError::new(ErrorKind::Parser, message)
+    }
+
+    /// Returns the broken rule, whose text a server has sent.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Returns the text without the name of the protocol.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "nats: {}", self.message)
+    }
+}
+
+impl std::error::Error for ProtocolError {}
+
+impl From<ProtocolError> for Fatal {
+    fn from(error: ProtocolError) -> Fatal {
+        Fatal(error.to_string())
+    }
+}
+
+/// Error that a server reported to a client.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ServerError {
+    /// Text without its quotes.
+    pub text: String,
+    /// Kind of the text; `None` if this version does not know it.
+    pub kind: Option<ErrorKind>,
+}
+
+impl ServerError {
+    /// Reads the argument of `-ERR`.
+    pub(super) fn read(argument: &[u8]) -> ServerError {
+        let quoted = argument.strip_prefix(b"'").and_then(|rest| rest.strip_suffix(b"'"));
+        let text = String::from_utf8_lossy(quoted.unwrap_or(argument)).into_owned();
+        let kind = ErrorKind::of(&text);
+        ServerError { text, kind }
+    }
+
+    /// Returns true if the server closes the connection after this error.
+    pub fn closes(&self) -> bool {
+        self.kind.is_some_and(ErrorKind::closes)
+    }
+}
+
+/// Reason why a command was not written. The connection is unchanged.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SendError {
+    /// The command, in this number of bytes, is longer than the limit of control lines.
+    ControlLine(usize, u32),
+    /// The server does not accept headers.
+    HeadersUnsupported,
+    /// The subject, the reply subject, the queue group or the sid is not valid.
+    InvalidSubject,
+    /// The connection is closed, or the client has not sent CONNECT.
+    NotOpen,
+    /// The payload, in this number of bytes with its headers, is over the limit.
+    Payload(usize, u64),
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SendError::ControlLine(bytes, limit) => {
+                write!(f, "nats: control line has {bytes} bytes; the limit is {limit} (control_line_bytes_max)")
+            }
+            SendError::HeadersUnsupported => f.write_str("nats: the server does not accept headers"),
+            SendError::InvalidSubject => f.write_str(
+                "nats: subject, queue group or sid is empty, or has an empty token, a blank or a misplaced wildcard",
+            ),
+            SendError::NotOpen => f.write_str("nats: connection is not open"),
+            SendError::Payload(bytes, limit) => {
+                write!(f, "nats: payload with headers has {bytes} bytes; the limit is {limit} (max_payload)")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SendError {}
