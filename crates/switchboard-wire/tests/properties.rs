@@ -123,6 +123,16 @@ fn zmtp_machines_understand_each_other() {
 }
 
 #[test]
+fn nats_takes_any_bytes() {
+    check(fuzzing::nats_input);
+}
+
+#[test]
+fn nats_machines_understand_each_other() {
+    check(fuzzing::nats_conversation);
+}
+
+#[test]
 fn thrift_takes_any_bytes() {
     check(fuzzing::thrift_input);
 }

@@ -86,7 +86,8 @@ pub(super) fn write(
     out: &mut Outbox,
 ) -> Result<(), SendError> {
     // A blank or a line end in a field would forge the rest of the line.
-    let is_valid = subject::check_subject(message.subject).is_ok() && message.reply.is_none_or(is_word);
+    let is_valid = subject::check_subject(message.subject).is_ok()
+        && message.reply.is_none_or(|reply| subject::check_subject(reply).is_ok());
     if !is_valid {
         return Err(SendError::InvalidSubject);
     }

@@ -165,7 +165,7 @@ impl Reader {
         {
             return Ok(());
         }
-        let message = format!("command begins with the byte {first:#04x}, as none does");
+        let message = format!("no command begins with the byte {first:#04x}");
         Err(ProtocolError::new(ErrorKind::Operation, message))
     }
 

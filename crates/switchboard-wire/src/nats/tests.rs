@@ -5,8 +5,8 @@ mod limits;
 mod server;
 
 use super::{
-    Client, ClientEvent, Connect, ErrorKind, Headers, Info, Limits, Message, OutgoingMessage, ProtocolError,
-    SendError, Server, ServerEvent,
+    Client, ClientEvent, Connect, ErrorKind, Headers, Info, Limits, Message, ProtocolError, SendError,
+    Server, ServerEvent,
 };
 use crate::{Input, Outbox};
 use bytes::Bytes;

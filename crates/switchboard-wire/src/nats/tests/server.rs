@@ -57,12 +57,12 @@ fn headers_come_with_their_message() {
 fn errors_close_with_the_text_of_nats() {
     use ErrorKind::{Operation, Parser, Payload};
     let cases: &[(&str, ErrorKind, &str)] = &[
-        ("FLY a\r\n", Operation, "command begins with the byte 0x46, as none does"),
-        ("GET / HTTP/1.1\r\n", Operation, "command begins with the byte 0x47, as none does"),
+        ("FLY a\r\n", Operation, "no command begins with the byte 0x46"),
+        ("GET / HTTP/1.1\r\n", Operation, "no command begins with the byte 0x47"),
         ("PUBLISH a 1\r\n", Operation, "a client does not send \"PUBLISH\""),
-        ("MSG a 1 0\r\n\r\n", Operation, "command begins with the byte 0x4d, as none does"),
-        ("INFO {}\r\n", Operation, "command begins with the byte 0x49, as none does"),
-        ("+OK\r\n", Operation, "command begins with the byte 0x2b, as none does"),
+        ("MSG a 1 0\r\n\r\n", Operation, "no command begins with the byte 0x4d"),
+        ("INFO {}\r\n", Operation, "no command begins with the byte 0x49"),
+        ("+OK\r\n", Operation, "no command begins with the byte 0x2b"),
         ("PUB\r\n", Parser, "PUB has 0 arguments, fewer than 2"),
         ("PUB a\r\n", Parser, "PUB has 1 arguments, fewer than 2"),
         ("PUB a b c 1\r\n", Parser, "PUB has more than 3 arguments"),
