@@ -41,7 +41,8 @@ pub fn nats_input(data: &[u8]) {
     let denies = flags & 128 != 0;
     let steps = [choices.byte(), choices.byte(), choices.byte()];
     if choices.one_in(2) {
-        let bytes = lines(&CLIENT_VERBS, &mut choices);
+        let tls: &[u8] = if info.tls_required && !choices.one_in(4) { &[0x16] } else { &[] };
+        let bytes = [tls, &lines(&CLIENT_VERBS, &mut choices)].concat();
         let run = |steps: &[u8]| served(&info, limits, accepts, denies, &bytes, steps);
         assert_eq!(run(&steps), run(&[]));
     } else {
@@ -281,8 +282,7 @@ pub fn nats_conversation(data: &[u8]) {
     let accepted = if options.verbose { vec![ClientEvent::Ok] } else { Vec::new() };
     assert_eq!(pair.to_client(), accepted);
     while !choices.is_over() {
-        let (subject, sid) =
-            (Bytes::copy_from_slice(choices.bytes(30)), Bytes::copy_from_slice(choices.bytes(4)));
+        let (subject, sid) = (name(&mut choices), Bytes::copy_from_slice(choices.bytes(4)));
         check_names(&subject);
         let command = choices.byte() % 6;
         let (written, expected) = match command {
@@ -371,6 +371,19 @@ fn message(subject: Bytes, choices: &mut Choices<'_>) -> Message {
         if choices.one_in(4) { Headers::with_status(503, "", entries) } else { Headers::new(entries) }
     });
     Message { subject, reply, headers: headers.and_then(Result::ok), payload: choices.message() }
+}
+
+/// Draws a name of any bytes, or of those that the conversion of names distinguishes.
+fn name(choices: &mut Choices<'_>) -> Bytes {
+    const PARTS: [&[u8]; 16] = [
+        b"a", b"b", b".", b".", b"%", b"%25", b"25", b"2E", b"2F", b"%2F", b"/", b"*", b">", b" ", b"20",
+        b"E",
+    ];
+    if choices.one_in(4) {
+        return Bytes::copy_from_slice(choices.bytes(30));
+    }
+    let parts = choices.bytes(12).iter().map(|byte| PARTS[usize::from(byte % 16)]);
+    parts.collect::<Vec<_>>().concat().into()
 }
 
 /// Checks that a subject and its topic are converted into each other, and a topic and its subject.

@@ -163,7 +163,6 @@ impl Server {
                 let connect = Connect::read(line.argument())?;
                 self.options = connect.clone();
                 if self.auth_required {
-                    self.authorized = false;
                     self.state = State::Verdict;
                     return Ok(ServerEvent::Connect(Box::new(connect)));
                 }
