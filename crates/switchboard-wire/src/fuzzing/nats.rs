@@ -239,8 +239,8 @@ fn end(choices: &mut Choices<'_>, bytes: &mut Vec<u8>) {
     bytes.extend(if choices.one_in(8) { &b"\n"[..] } else { b"\r\n" });
 }
 
-/// Checks that each side receives what the other one sends, for any split of the bytes, and that the conversion of names
-/// is the same in both directions.
+/// Checks that each side receives what the other one sends, for any split of the bytes, and that names are converted
+/// into each other in both directions.
 ///
 /// # Panics
 /// If the property does not hold.
@@ -276,11 +276,11 @@ pub fn nats_conversation(data: &[u8]) {
         steps,
     };
     let expected = Info { max_payload: limits.payload_bytes_max.into(), ..info.clone() };
-    assert_eq!(pair.to_client(), [ClientEvent::Info(Box::new(expected))]);
+    assert_eq!(pair.deliver_to_client(), [ClientEvent::Info(Box::new(expected))]);
     pair.client.connect(&options, &mut pair.out).expect("after INFO");
-    assert_eq!(pair.to_server(), [ServerEvent::Connect(Box::new(options.clone()))]);
+    assert_eq!(pair.deliver_to_server(), [ServerEvent::Connect(Box::new(options.clone()))]);
     let accepted = if options.verbose { vec![ClientEvent::Ok] } else { Vec::new() };
-    assert_eq!(pair.to_client(), accepted);
+    assert_eq!(pair.deliver_to_client(), accepted);
     while !choices.is_over() {
         let (subject, sid) = (name(&mut choices), Bytes::copy_from_slice(choices.bytes(4)));
         check_names(&subject);
@@ -311,17 +311,17 @@ pub fn nats_conversation(data: &[u8]) {
                 let headers = message.headers.clone().filter(|_| options.headers);
                 let expected =
                     written.map(|()| ClientEvent::Message { sid, message: Message { headers, ..message } });
-                assert_eq!(pair.to_client(), expected.into_iter().collect::<Vec<_>>());
+                assert_eq!(pair.deliver_to_client(), expected.into_iter().collect::<Vec<_>>());
                 continue;
             }
         };
-        assert_eq!(pair.to_server(), written.map(|()| expected).into_iter().collect::<Vec<_>>());
+        assert_eq!(pair.deliver_to_server(), written.map(|()| expected).into_iter().collect::<Vec<_>>());
         let replies = match (written, command) {
             (Ok(()), 0) => vec![ClientEvent::Pong],
             (Ok(()), _) if options.verbose => vec![ClientEvent::Ok],
             _ => Vec::new(),
         };
-        assert_eq!(pair.to_client(), replies);
+        assert_eq!(pair.deliver_to_client(), replies);
     }
 }
 
@@ -337,7 +337,7 @@ struct Pair {
 
 impl Pair {
     /// Delivers the written bytes to the server, which accepts all credentials.
-    fn to_server(&mut self) -> Vec<ServerEvent> {
+    fn deliver_to_server(&mut self) -> Vec<ServerEvent> {
         let mut events = Vec::new();
         for piece in pieces(&self.out.take_all(), &self.steps) {
             self.at_server.extend(piece);
@@ -350,7 +350,7 @@ impl Pair {
         events
     }
 
-    fn to_client(&mut self) -> Vec<ClientEvent> {
+    fn deliver_to_client(&mut self) -> Vec<ClientEvent> {
         let mut events = Vec::new();
         for piece in pieces(&self.out.take_all(), &self.steps) {
             self.at_client.extend(piece);

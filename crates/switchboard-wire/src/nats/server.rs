@@ -229,8 +229,8 @@ impl Server {
         }
     }
 
-    /// Continues after the TLS handshake: the input now has its decrypted bytes. Call it before the first byte where TLS
-    /// begins before INFO.
+    /// Continues after the TLS handshake: the input now has its decrypted bytes. Where TLS begins before INFO, call it
+    /// before the first byte.
     pub fn secured(&mut self) {
         if matches!(self.state, State::Plaintext | State::Tls) {
             self.state = State::Open;
