@@ -34,6 +34,7 @@ mod server;
 pub mod subject;
 #[cfg(test)]
 mod tests;
+mod verb;
 
 pub use client::{Client, ClientEvent};
 pub use deliveries::Deliveries;

@@ -3,8 +3,9 @@
 use super::{
     Connect, ErrorKind, Info, Limits, Message, OutgoingMessage, ProtocolError, SendError, ServerError,
     message::{self, Decimals, is_word},
-    receiving::{Reader, Role, Unit, Verb},
+    receiving::{Reader, Unit},
     subject::check_pattern,
+    verb::{Role, Verb},
 };
 use crate::{Input, Outbox};
 use bytes::Bytes;

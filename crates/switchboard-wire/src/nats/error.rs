@@ -1,6 +1,7 @@
 //! Errors of the protocol, as `-ERR` carries them, and errors of sending.
 
-use crate::Fatal;
+use super::message::is_word;
+use crate::{Fatal, Outbox};
 use std::fmt;
 
 /// Error that a server reports in `-ERR`, for counters.
@@ -90,8 +91,25 @@ impl ErrorKind {
         }
     }
 
+    /// Writes `-ERR`. A subject that could break the line is left out.
+    pub(super) fn write(self, subject: Option<&[u8]>, out: &mut Outbox) {
+        let tail = out.tail();
+        tail.extend_from_slice(b"-ERR '");
+        tail.extend_from_slice(self.text().as_bytes());
+        if let Some(subject) = subject.filter(|subject| is_word(subject)) {
+            tail.extend_from_slice(b" \"");
+            tail.extend_from_slice(subject);
+            tail.extend_from_slice(b"\"");
+        }
+        tail.extend_from_slice(b"'\r\n");
+    }
+
     /// Returns the kind of the text in an `-ERR`, in any case.
     fn of(text: &str) -> Option<ErrorKind> {
+        // The servers of NATS have a text of its own for publications.
+        if text.eq_ignore_ascii_case("Invalid Publish Subject") {
+            return Some(ErrorKind::InvalidSubject);
+        }
         ErrorKind::ALL.into_iter().find(|kind| {
             let expected = kind.text();
             match kind {

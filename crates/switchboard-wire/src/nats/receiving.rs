@@ -3,66 +3,15 @@
 //! Bytes stay in the input until a command is complete. The position of the search for a line end, and the parsed line
 //! before a payload, are kept across calls: each byte is examined once, in whatever pieces it arrives.
 
-use super::{ErrorKind, Headers, Limits, Message, ProtocolError};
+use super::{
+    ErrorKind, Headers, Limits, Message, ProtocolError,
+    verb::{Role, Verb},
+};
 use crate::{Input, work};
 use bytes::Bytes;
 
 /// Most fields of a line: HMSG with its verb. More are refused where they are counted.
 const FIELDS_MAX: usize = 6;
-
-/// Side of a connection.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Role {
-    Client,
-    Server,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Verb {
-    Connect,
-    Err,
-    Hmsg,
-    Hpub,
-    Info,
-    Msg,
-    Ok,
-    Ping,
-    Pong,
-    Pub,
-    Sub,
-    Unsub,
-}
-
-impl Verb {
-    const SENT_BY_CLIENTS: [Verb; 7] =
-        [Verb::Pub, Verb::Hpub, Verb::Sub, Verb::Unsub, Verb::Ping, Verb::Pong, Verb::Connect];
-    const SENT_BY_SERVERS: [Verb; 7] =
-        [Verb::Msg, Verb::Hmsg, Verb::Ping, Verb::Pong, Verb::Ok, Verb::Info, Verb::Err];
-
-    fn sent_by(role: Role) -> [Verb; 7] {
-        match role {
-            Role::Client => Verb::SENT_BY_CLIENTS,
-            Role::Server => Verb::SENT_BY_SERVERS,
-        }
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Verb::Connect => "CONNECT",
-            Verb::Err => "-ERR",
-            Verb::Hmsg => "HMSG",
-            Verb::Hpub => "HPUB",
-            Verb::Info => "INFO",
-            Verb::Msg => "MSG",
-            Verb::Ok => "+OK",
-            Verb::Ping => "PING",
-            Verb::Pong => "PONG",
-            Verb::Pub => "PUB",
-            Verb::Sub => "SUB",
-            Verb::Unsub => "UNSUB",
-        }
-    }
-}
 
 /// A complete command.
 #[derive(Debug)]

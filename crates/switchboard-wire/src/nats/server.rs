@@ -3,8 +3,9 @@
 use super::{
     Connect, ErrorKind, Headers, Info, Limits, Message, OutgoingMessage, ProtocolError, SendError,
     message::{self, is_word},
-    receiving::{Line, Reader, Role, Unit, Verb, check_sid, number},
+    receiving::{Line, Reader, Unit, check_sid, number},
     subject::{check_pattern, check_subject},
+    verb::{Role, Verb},
 };
 use crate::{Input, Outbox, Outgoing};
 use bytes::Bytes;
@@ -26,7 +27,7 @@ pub enum ServerEvent {
     Ping,
     /// The client responded to PING.
     Pong,
-    /// The client published a message.
+    /// The client published a message. Headers are accepted even if its CONNECT has no `headers`.
     Publish(Message),
     /// The client subscribes. A sid that it already uses has no effect in the servers of NATS.
     Subscribe {
@@ -94,7 +95,7 @@ impl Server {
 
     /// Processes bytes of `input`; responses are appended to `out`. `None` means that more bytes are needed, that the
     /// last event waits for a decision, or that the connection is closed. The `+OK` of a verbose client is written
-    /// by the call after its event, so that [`deny`](Self::deny) can replace it.
+    /// by the next call or the next message, so that [`deny`](Self::deny) can replace it.
     ///
     /// # Errors
     /// Returns the error of the client and closes the connection; `out` has its `-ERR`.
@@ -123,9 +124,7 @@ impl Server {
                 }
             },
         }
-        if std::mem::take(&mut self.owes_ok) {
-            out.tail().extend_from_slice(b"+OK\r\n");
-        }
+        self.write_owed_ok(out);
         self.read(input, out).inspect_err(|error| self.close(error.kind(), out))
     }
 
@@ -148,7 +147,7 @@ impl Server {
                     return Ok(Some(ServerEvent::Publish(message)));
                 }
                 if self.options.pedantic {
-                    write_error(ErrorKind::InvalidSubject, None, out);
+                    ErrorKind::InvalidSubject.write(None, out);
                 } else {
                     self.owes_ok = self.options.verbose;
                 }
@@ -187,7 +186,7 @@ impl Server {
                     && queue.as_ref().is_none_or(|queue| self.fits(queue) && is_word(queue))
                     && is_word(&sid);
                 if !is_valid {
-                    write_error(ErrorKind::InvalidSubject, None, out);
+                    ErrorKind::InvalidSubject.write(None, out);
                     return Ok(ServerEvent::InvalidSubject);
                 }
                 ServerEvent::Subscribe { pattern, queue, sid }
@@ -238,18 +237,18 @@ impl Server {
     }
 
     /// Refuses the publication or the subscription of the last event: `kind` is [`ErrorKind::PublishDenied`] or
-    /// [`ErrorKind::SubscribeDenied`]. Replaces its `+OK`.
+    /// [`ErrorKind::SubscribeDenied`]. Replaces its `+OK`, if nothing was sent since.
     pub fn deny(&mut self, kind: ErrorKind, subject: &[u8], out: &mut Outbox) {
         if self.is_open() && !kind.closes() {
             self.owes_ok = false;
-            write_error(kind, Some(subject), out);
+            kind.write(Some(subject), out);
         }
     }
 
     /// Closes the connection with an error, for instance after a timeout that the driver measures.
     pub fn close(&mut self, kind: ErrorKind, out: &mut Outbox) {
         if self.state != State::Closed {
-            write_error(kind, None, out);
+            kind.write(None, out);
             self.state = State::Closed;
             self.owes_ok = false;
         }
@@ -258,11 +257,18 @@ impl Server {
     /// Sends MSG, or HMSG if the message has headers and the client accepts them.
     ///
     /// # Errors
-    /// Fails, and writes nothing, as [`write_message`](super::write_message) does, and unless the connection is open.
-    pub fn send(&self, sid: &[u8], message: &OutgoingMessage<'_>, out: &mut Outbox) -> Result<(), SendError> {
+    /// Fails, and writes no message, as [`write_message`](super::write_message) does, and unless the connection is
+    /// open.
+    pub fn send(
+        &mut self,
+        sid: &[u8],
+        message: &OutgoingMessage<'_>,
+        out: &mut Outbox,
+    ) -> Result<(), SendError> {
         if !self.is_open() {
             return Err(SendError::NotOpen);
         }
+        self.write_owed_ok(out);
         let max = self.limits.control_line_bytes_max;
         message::write_message(sid, message, self.options.headers, max, out)
     }
@@ -271,8 +277,8 @@ impl Server {
     /// subscription to it. Returns false, and sends nothing, unless the client accepts it.
     ///
     /// # Errors
-    /// Fails, and writes nothing, as [`send`](Self::send) does.
-    pub fn no_responders(&self, sid: &[u8], reply: &[u8], out: &mut Outbox) -> Result<bool, SendError> {
+    /// Fails, and writes no message, as [`send`](Self::send) does.
+    pub fn no_responders(&mut self, sid: &[u8], reply: &[u8], out: &mut Outbox) -> Result<bool, SendError> {
         if !self.options.headers || !self.options.no_responders {
             return Ok(false);
         }
@@ -295,6 +301,13 @@ impl Server {
             self.write_info(info, out);
         }
         can_send
+    }
+
+    /// Writes the `+OK` of the last command. Clients expect it before the messages that the command causes.
+    fn write_owed_ok(&mut self, out: &mut Outbox) {
+        if std::mem::take(&mut self.owes_ok) {
+            out.tail().extend_from_slice(b"+OK\r\n");
+        }
     }
 
     fn write_info(&self, info: &Info, out: &mut Outbox) {
@@ -324,17 +337,4 @@ impl Server {
     pub fn options(&self) -> &Connect {
         &self.options
     }
-}
-
-/// Writes `-ERR`. A subject that could break the line is left out.
-fn write_error(kind: ErrorKind, subject: Option<&[u8]>, out: &mut Outbox) {
-    let tail = out.tail();
-    tail.extend_from_slice(b"-ERR '");
-    tail.extend_from_slice(kind.text().as_bytes());
-    if let Some(subject) = subject.filter(|subject| is_word(subject)) {
-        tail.extend_from_slice(b" \"");
-        tail.extend_from_slice(subject);
-        tail.extend_from_slice(b"\"");
-    }
-    tail.extend_from_slice(b"'\r\n");
 }

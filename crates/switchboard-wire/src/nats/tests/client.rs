@@ -34,6 +34,10 @@ fn errors_of_the_server() {
             assert_eq!((out.is_empty(), error), (kind.closes(), None), "nothing is read after it");
         }
     }
+    let (events, ..) = called(Limits::client(), b"-ERR 'Invalid Publish Subject'\r\n");
+    assert!(
+        matches!(&events[..], [ClientEvent::Error(error)] if error.kind == Some(ErrorKind::InvalidSubject))
+    );
     let (events, ..) = called(Limits::client(), b"-ERR 'User Authentication Expired'\r\n-ERR\r\n-err x \r\n");
     let texts: Vec<_> = events
         .iter()

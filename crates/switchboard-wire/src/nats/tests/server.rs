@@ -140,6 +140,21 @@ fn verbose_clients_get_ok_after_each_command() {
 }
 
 #[test]
+fn ok_precedes_the_messages_of_its_command() {
+    let mut out = Outbox::new();
+    let mut server = Server::new(&Info::default(), Limits::server(), &mut out);
+    let mut input = Input::default();
+    out.take_all();
+    input.extend(b"CONNECT {\"headers\":true,\"no_responders\":true}\r\nPUB a r 0\r\n\r\n");
+    while server.recv(&mut input, &mut out).unwrap()
+        != Some(ServerEvent::Publish(message("a", Some("r"), "")))
+    {}
+    assert_eq!(server.no_responders(b"1", b"r", &mut out), Ok(true));
+    assert_eq!(server.recv(&mut input, &mut out), Ok(None));
+    assert_eq!(text(&mut out), "+OK\r\n+OK\r\nHMSG r 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n");
+}
+
+#[test]
 fn a_denied_command_has_no_ok() {
     let mut out = Outbox::new();
     let mut server = Server::new(&Info::default(), Limits::server(), &mut out);
@@ -213,15 +228,15 @@ fn messages_are_written_for_the_options_of_the_client() {
     let plain = message("a.b", Some("r"), "hi");
     let with_headers = Message { headers: Some(block), ..message("a.b", None, "hi") };
     for (options, plain_bytes, headers_bytes, no_responders) in [
-        ("{}", "MSG a.b 7 r 2\r\nhi\r\n", "MSG a.b 7 2\r\nhi\r\n", ""),
+        ("{\"verbose\":false}", "MSG a.b 7 r 2\r\nhi\r\n", "MSG a.b 7 2\r\nhi\r\n", ""),
         (
-            "{\"headers\":true}",
+            "{\"verbose\":false,\"headers\":true}",
             "MSG a.b 7 r 2\r\nhi\r\n",
             "HMSG a.b 7 18 20\r\nNATS/1.0\r\nA: b\r\n\r\nhi\r\n",
             "",
         ),
         (
-            "{\"headers\":true,\"no_responders\":true}",
+            "{\"verbose\":false,\"headers\":true,\"no_responders\":true}",
             "MSG a.b 7 r 2\r\nhi\r\n",
             "HMSG a.b 7 18 20\r\nNATS/1.0\r\nA: b\r\n\r\nhi\r\n",
             "HMSG r 7 16 16\r\nNATS/1.0 503\r\n\r\n\r\n",
@@ -253,7 +268,7 @@ fn messages_are_written_for_the_options_of_the_client() {
 #[test]
 fn nothing_that_breaks_a_line_is_written() {
     let mut out = Outbox::new();
-    let server = Server::new(&Info::default(), Limits::server(), &mut out);
+    let mut server = Server::new(&Info::default(), Limits::server(), &mut out);
     out.take_all();
     for (sid, subject, reply) in [
         ("", "a", None),
