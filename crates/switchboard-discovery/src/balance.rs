@@ -10,7 +10,6 @@ mod endpoint;
 mod jump;
 mod ketama;
 mod least_active;
-mod md5;
 mod p2c;
 mod ping;
 #[cfg(test)]

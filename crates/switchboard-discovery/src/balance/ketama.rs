@@ -1,7 +1,7 @@
 //! Consistent hashing on a ring, compatible with libketama: adding or removing an endpoint moves only its own share of
 //! the keys. Clients of any language that build the same ring choose the same servers.
 
-use super::{Balance, BalancerSpec, Endpoint, Endpoints, Pick, md5};
+use super::{Balance, BalancerSpec, Endpoint, Endpoints, Pick};
 use std::sync::Arc;
 
 /// `balance=ketama`.
@@ -101,7 +101,7 @@ impl Ring {
                 ((share * f64::from(points / 4) + 1e-9) as u32).max(u32::from(endpoint.weight() > 0));
             let name = host_and_port(endpoint.address());
             for number in 0..digests {
-                let digest = md5::digest(format!("{name}-{number}").as_bytes());
+                let digest = md5::compute(format!("{name}-{number}"));
                 ring.extend(digest.chunks_exact(4).map(|bytes| (first_word(bytes), at as u32)));
             }
         }
@@ -125,7 +125,7 @@ fn host_and_port(address: &str) -> &str {
 }
 
 fn hash_of(key: &[u8]) -> u32 {
-    first_word(&md5::digest(key))
+    first_word(&*md5::compute(key))
 }
 
 fn first_word(bytes: &[u8]) -> u32 {
