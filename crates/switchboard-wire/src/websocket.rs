@@ -18,7 +18,6 @@ mod deflate;
 mod frame;
 mod handshake;
 mod machine;
-mod sha1;
 #[cfg(test)]
 mod tests;
 mod utf8;

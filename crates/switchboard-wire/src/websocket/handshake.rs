@@ -1,9 +1,6 @@
 //! The opening handshake of section 4: the client's request, and the check of the response.
 
-use super::{
-    deflate::{self, Deflate},
-    sha1::sha1,
-};
+use super::deflate::{self, Deflate};
 use crate::{Input, base64};
 
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -12,7 +9,7 @@ const HEAD_MAX: usize = 8 << 10;
 
 /// Computes the `Sec-WebSocket-Accept` for the key of a client.
 pub fn accept_key(key: &str) -> String {
-    base64::encode(&sha1(format!("{key}{GUID}").as_bytes()))
+    base64::encode(&sha1_smol::Sha1::from(format!("{key}{GUID}")).digest().bytes())
 }
 
 /// Returns true if `key` is 16 bytes in base64, as a `Sec-WebSocket-Key` must be.
