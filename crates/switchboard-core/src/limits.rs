@@ -3,6 +3,8 @@
 //! A limit is set for a server, for one listener, or for a channel; [`Limits::table`] prints the current
 //! values with their sources.
 
+mod time;
+
 use crate::Error;
 use std::{
     fmt,
@@ -174,12 +176,12 @@ impl Limits {
         self.set(limit, limit.unit().parse(value)?, source)
     }
 
-    /// Parses a time in option syntax: `300ms`, `10s`, `5min`, `1h`.
+    /// Parses a time in option syntax: `300ms`, `1.5s`, `5min`, `1h 30min`.
     ///
     /// # Errors
     /// Fails if the text is not such a time.
     pub fn parse_time(text: &str) -> Result<Duration, Error> {
-        Unit::Milliseconds.parse(text).map(Duration::from_millis)
+        time::parse(text).ok_or_else(|| Error::config(format!("{text:?} is not {}", time::EXPECTED)))
     }
 
     fn duration(&self, limit: Limit) -> Duration {
@@ -301,15 +303,19 @@ impl Unit {
 
     #[doc(hidden)]
     pub fn parse(self, text: &str) -> Result<u64, Error> {
+        if self == Unit::Milliseconds {
+            let time = Limits::parse_time(text)?;
+            return match time.subsec_nanos().is_multiple_of(1_000_000) {
+                true => Ok(time.as_millis() as u64),
+                false => Err(Error::config(format!("{text:?} is not a whole number of milliseconds"))),
+            };
+        }
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let factor = match (self, text[digits..].trim()) {
-            (Unit::Bytes, "" | "B") | (Unit::Count, "") | (Unit::Milliseconds, "ms") => 1,
+            (Unit::Bytes, "" | "B") | (Unit::Count, "") => 1,
             (Unit::Bytes, "KiB" | "K" | "k") => 1 << 10,
             (Unit::Bytes, "MiB" | "M" | "m") => 1 << 20,
             (Unit::Bytes, "GiB" | "G" | "g") => 1 << 30,
-            (Unit::Milliseconds, "s") => 1000,
-            (Unit::Milliseconds, "min") => 60_000,
-            (Unit::Milliseconds, "h") => 3_600_000,
             _ => 0,
         };
         let value = text[..digits].parse::<u64>().ok().filter(|_| factor > 0);
@@ -317,7 +323,7 @@ impl Unit {
             let expected = match self {
                 Unit::Bytes => "a number with B, KiB, MiB or GiB",
                 Unit::Count => "a plain number",
-                Unit::Milliseconds => "a number with ms, s, min or h",
+                Unit::Milliseconds => time::EXPECTED,
             };
             Error::config(format!("{text:?} is not {expected}"))
         })
@@ -356,7 +362,7 @@ mod tests {
     fn values_are_parsed_checked_and_shown_with_their_source() {
         let mut limits = Limits::default();
         limits.parse("message_bytes_max=8MiB", Source::Flag).unwrap();
-        limits.parse("idle_timeout=90s", Source::Server).unwrap();
+        limits.parse("idle_timeout=1.5min", Source::Server).unwrap();
         assert_eq!(limits.get(Limit::MessageBytesMax), 8 << 20);
         assert_eq!(limits.idle_timeout(), Duration::from_secs(90));
         assert!(limits.table().contains("message_bytes_max            8MiB  flag"), "{}", limits.table());
@@ -366,6 +372,7 @@ mod tests {
             ("calls_max=1s", "plain number"),
             ("calls_max=0", "out of range"),
             ("sniff_timeout=5", "ms, s, min or h"),
+            ("sniff_timeout=1.5ms", "whole number"),
         ] {
             let error = limits.parse(text, Source::Flag).unwrap_err();
             assert!(error.is_config() && error.to_string().contains(expected), "{error}");

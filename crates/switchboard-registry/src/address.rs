@@ -1,8 +1,8 @@
 //! Creates registries from their addresses: `etcd://127.0.0.1:2379/prefix?ttl=10s`.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 use switchboard::{
-    Channel, ChannelBuilder, Result, Status,
+    Channel, ChannelBuilder, Limits, Result, Status,
     discover::{File, Options, Registry},
 };
 
@@ -251,7 +251,7 @@ impl<'a> Parsed<'a> {
         let mut options = Options::new();
         for (name, value) in &self.options {
             let bad = |expected| wrong(self.url, &format!("{name}={value}: expected {expected}"));
-            let time = || duration(value).ok_or_else(|| bad("a number with ms, s or m"));
+            let time = || Limits::parse_time(value).map_err(|_| bad("a number with ms, s, min or h"));
             let number = || value.parse().map_err(|_| bad("a number"));
             options = match *name {
                 "cache" => options.cache(*value),
@@ -274,14 +274,6 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// Parses `250ms`, `2s` or `5m`.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
-    let units = [("ms", 1), ("s", 1000), ("m", 60_000)];
-    let (digits, factor) =
-        units.iter().find_map(|(unit, factor)| text.strip_suffix(unit).map(|digits| (digits, factor)))?;
-    digits.parse::<u64>().ok().map(|value| Duration::from_millis(value.saturating_mul(*factor)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,7 +284,7 @@ mod tests {
             ("etdc://h:1", "no registry has the scheme \"etdc\""),
             ("h", "it has no scheme"),
             ("file:", "write file:PATH"),
-            ("file:a.json?ttl=5", "expected a number with ms, s or m"),
+            ("file:a.json?ttl=5", "expected a number with ms, s, min or h"),
             ("file:a.json?tll=5s", "no option \"tll\""),
             ("file:a.json?ttl", "is not NAME=VALUE"),
             ("file:a.json?instances_max=x", "expected a number"),
@@ -316,7 +308,7 @@ mod tests {
         let right = "file:fleet.json?retry_max=1s&balance=round_robin&timeout=1s";
         fleet(right, "a.B").unwrap().lazy().unwrap();
         for (url, part) in [
-            ("file:fleet.json?ttl=5&balance=p2c", "expected a number with ms, s or m"),
+            ("file:fleet.json?ttl=5&balance=p2c", "expected a number with ms, s, min or h"),
             ("file:fleet.json?balance=p3c", "did you mean p2c?"),
             ("file:fleet.json?tll=5s", "tll"),
             ("tcp://h:1", "no registry has the scheme \"tcp\""),
@@ -340,7 +332,7 @@ mod tests {
     #[tokio::test]
     async fn addresses_lead_to_registries() {
         for (url, name) in [
-            ("file:///etc/fleet.json?cache=/tmp/x&ttl=250ms&confirm_after=5m", "file /etc/fleet.json"),
+            ("file:///etc/fleet.json?cache=/tmp/x&ttl=1.5s&confirm_after=1h", "file /etc/fleet.json"),
             ("file:fleet.json", "file fleet.json"),
             #[cfg(feature = "embedded")]
             ("switchboard://h:1?retry_max=2s", "embedded tcp://h:1"),

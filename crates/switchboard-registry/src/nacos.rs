@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant as StdInstant},
 };
 use switchboard::{
-    Code, Result, Retry, Status,
+    Code, Limits, Result, Retry, Status,
     discover::{
         Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry, State, escape,
     },
@@ -379,8 +379,9 @@ pub(crate) const ADDRESS: crate::address::Constructor = crate::address::Construc
             settings.api = api.parse().map_err(|_| crate::address::wrong(parsed.url, "api is 1 or 2"))?;
         }
         if let Some(poll) = parsed.take("poll") {
-            let bad = || crate::address::wrong(parsed.url, "poll: expected a number with ms, s or m");
-            settings.poll = crate::address::duration(poll).filter(|poll| !poll.is_zero()).ok_or_else(bad)?;
+            let bad = || crate::address::wrong(parsed.url, "poll: expected a number with ms, s, min or h");
+            let parsed_poll = Limits::parse_time(poll).ok().filter(|poll| !poll.is_zero());
+            settings.poll = parsed_poll.ok_or_else(bad)?;
         }
         let host = match parsed.hosts()?.rsplit_once('@') {
             None => parsed.hosts,

@@ -327,7 +327,7 @@ impl ChannelBuilder {
                 self.options.connections = count.ok_or_else(|| invalid("1 to 1024"))?;
             }
             "timeout" | "connect_timeout" | "backoff_max" | "keepalive" => {
-                let span = duration(value).ok_or_else(|| invalid("a number with ms or s"))?;
+                let span = Limits::parse_time(value).map_err(|_| invalid("a number with ms, s, min or h"))?;
                 match name {
                     "timeout" => self.options.timeout = Some(span),
                     "connect_timeout" => self.options.connect_timeout = span,
@@ -426,13 +426,4 @@ fn unknown_option(name: &str, url: &str) -> Status {
         None => format!("options are {}, and the limits", OPTIONS.join(", ")),
     };
     Status::invalid_argument(format!("{name:?} in {url:?} is not a channel option or limit; {hint}"))
-}
-
-/// Parses `250ms` or `2s`.
-pub(super) fn duration(text: &str) -> Option<Duration> {
-    let (digits, factor) = match text.strip_suffix("ms") {
-        Some(digits) => (digits, 1),
-        None => (text.strip_suffix('s')?, 1000),
-    };
-    digits.parse::<u64>().ok().map(|value| Duration::from_millis(value.saturating_mul(factor)))
 }

@@ -3,7 +3,7 @@
 use super::{super::Begin, ejection::Ejecting};
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Duration};
-use switchboard_core::{Result, near::nearest};
+use switchboard_core::{Limits, Result, near::nearest};
 use switchboard_discovery::balance::{
     self, BALANCERS, Balance, BalancerOptions, BalancerSpec, Breaking, Endpoint, Sticky,
 };
@@ -117,8 +117,7 @@ impl Policy {
             Ok(number) if number <= most => Ok(number),
             _ => Err(format!("a number up to {most}")),
         };
-        let span =
-            || super::super::options::duration(value).ok_or_else(|| "a number with ms or s".to_owned());
+        let span = || Limits::parse_time(value).map_err(|_| "a number with ms, s, min or h".to_owned());
         match name {
             "balance" => {
                 self.balancer = Balancer::Named(one_of(value, BALANCERS.map(|spec| (spec.name, spec)))?);
@@ -345,6 +344,7 @@ mod tests {
             ("points", "-1", "100"),
             ("retries", "101", "0"),
             ("slow_start", "10", "10s"),
+            ("slow_start", "5M", "1.5min"),
             ("sticky", "yes", "true"),
             ("subset", "0", "20:7"),
             ("tag", "blue", "color:blue"),
