@@ -20,7 +20,7 @@ use std::{
     task::Poll,
     time::{Duration, Instant},
 };
-use switchboard_core::{Compression, Result, runtime};
+use switchboard_core::{Compression, Result, backoff, runtime};
 use switchboard_net::net::{self, Address, Io};
 use switchboard_wire::{Retry, Status};
 use tokio::{runtime::Handle, sync::OwnedMutexGuard, task::JoinHandle};
@@ -379,7 +379,7 @@ impl Backoff {
         self.failures += 1;
         self.until = Some(switchboard_core::clock::after(
             switchboard_core::clock::now(),
-            switchboard_core::backoff::pause(self.failures, max),
+            backoff::pause(self.failures, backoff::CONNECT_MIN, max),
         ));
         self.last = Some(status.clone().with_retry(Retry::Safe));
     }

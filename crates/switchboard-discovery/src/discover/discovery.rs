@@ -367,7 +367,7 @@ async fn follow_with_backoff(backend: &dyn Backend, feed: &Feed) {
         feed.failed.notify_one();
         let was_stable = feed.lists() > lists && started.elapsed() >= STABLE_AFTER;
         failures = if was_stable { 1 } else { failures + 1 };
-        sleep(backoff::pause(failures, feed.options.retry_max)).await;
+        sleep(backoff::pause(failures, backoff::CONNECT_MIN, feed.options.retry_max)).await;
     }
 }
 

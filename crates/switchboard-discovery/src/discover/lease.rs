@@ -178,7 +178,7 @@ impl Keeper {
             pause = if kept.is_ok() {
                 share
             } else {
-                backoff::pause(failures, self.options.retry_max.min(share))
+                backoff::pause(failures, backoff::CONNECT_MIN, self.options.retry_max.min(share))
             };
             self.report(kept);
         }

@@ -232,7 +232,7 @@ async fn register(registry: &dyn Registry, instance: &Instance) -> Lease {
                     let (registry, service) = (registry.name(), &instance.service);
                     tracing::warn!(registry, service, %error, "cannot register yet: retrying");
                 }
-                sleep(backoff::pause(failures, RETRY_MAX)).await;
+                sleep(backoff::pause(failures, backoff::CONNECT_MIN, RETRY_MAX)).await;
             }
         }
     }

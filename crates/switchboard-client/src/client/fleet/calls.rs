@@ -14,7 +14,7 @@ use std::{
     task::Poll,
     time::{Duration, Instant},
 };
-use switchboard_core::{Result, reserved::ATTEMPT};
+use switchboard_core::{Result, backoff, reserved::ATTEMPT};
 use switchboard_wire::{Code, Origin, Retry, Status};
 use tokio::{runtime::Handle, time::Sleep};
 
@@ -256,7 +256,7 @@ impl Shared {
 
     /// Waits a little while no endpoint is connected; returns false when the call has waited enough.
     async fn waits(&self, pauses: u32, deadline: Option<Instant>) -> bool {
-        let pause = super::link::pause(pauses, Duration::from_secs(1));
+        let pause = backoff::pause(pauses + 1, backoff::RETRY_MIN, Duration::from_secs(1));
         let in_time = deadline.is_none_or(|deadline| {
             switchboard_core::clock::after(switchboard_core::clock::now(), pause) < deadline
         });

@@ -8,7 +8,7 @@ use std::{
     },
     time::Duration,
 };
-use switchboard_core::Result;
+use switchboard_core::{Result, backoff};
 use switchboard_discovery::balance::{Endpoint, Outcome, Probe, State, Stats};
 use switchboard_wire::{Code, Origin, Retry, Status};
 use tokio::runtime::Handle;
@@ -116,17 +116,11 @@ async fn keep_connected(connecting: ConnectGuard, shared: Weak<Shared>, id: Stri
                 shared.changed.notify_waiters();
             }
         }
-        let pause = pause(failures, shared.base.redial_max());
         failures += 1;
+        let pause = backoff::pause(failures, backoff::RETRY_MIN, shared.base.redial_max());
         drop((link, shared));
         tokio::time::sleep(pause).await;
     }
-}
-
-/// Returns the pause, which doubles from 25 ms up to `max`, less a random part, so that callers do not synchronize.
-pub(super) fn pause(failures: u32, max: Duration) -> Duration {
-    let whole = Duration::from_millis(25).saturating_mul(1 << failures.min(16)).min(max);
-    whole.mul_f64(0.5 + 0.5 * switchboard_core::clock::fraction())
 }
 
 /// A call on an endpoint. Dropping it without a result means that the caller dropped the call.

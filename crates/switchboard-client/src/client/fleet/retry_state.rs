@@ -1,14 +1,12 @@
 //! The failed attempts of one call, and the decision whether to retry it.
 
-use super::{
-    FailMode, Shared, clock,
-    link::{Member, pause},
-};
+use super::{FailMode, Shared, clock, link::Member};
 use crate::client::Begin;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use switchboard_core::backoff;
 use switchboard_wire::{Code, Idempotency, Origin, Retry, Status};
 
 /// The failed attempts of one call.
@@ -138,9 +136,9 @@ impl Shared {
         }
         let pause = match status.retry() {
             Retry::After(wanted) if wanted > PUSHBACK_MAX => return None,
-            Retry::After(wanted) => wanted.saturating_add(pause(0, wanted / 8)),
+            Retry::After(wanted) => wanted.saturating_add(backoff::pause(1, backoff::RETRY_MIN, wanted / 8)),
             _ if elsewhere && status.origin() != Origin::Peer => Duration::ZERO,
-            _ => pause(retry_state.counted.saturating_sub(1), BACKOFF_MAX),
+            _ => backoff::pause(retry_state.counted, backoff::RETRY_MIN, BACKOFF_MAX),
         };
         let in_time = retry_state.deadline.is_none_or(|deadline| {
             switchboard_core::clock::after(switchboard_core::clock::now(), pause) < deadline
