@@ -1,11 +1,16 @@
 //! Parser for certificates: subject, issuer, names and validity, for messages and for selection by name.
 //!
 //! Reads the DER of RFC 5280 without verification: signatures and chains are verified elsewhere, and invalid
-//! input yields `None`.
+//! input yields `None`. Elements that are not needed are skipped, whatever they contain.
 
+use der::{
+    DateTime, Decode, Reader, SliceReader, Tag, TagNumber, Tagged,
+    asn1::{AnyRef, GeneralizedTime, ObjectIdentifier, UtcTime},
+};
 use std::{
     fmt::Write as _,
     net::{Ipv4Addr, Ipv6Addr},
+    time::Duration,
 };
 
 /// Parsed fields of a certificate.
@@ -24,20 +29,25 @@ pub(super) struct Summary {
 impl Summary {
     /// Parses a certificate; returns `None` for invalid input.
     pub(super) fn of(der: &[u8]) -> Option<Summary> {
-        let mut certificate = Reader(Reader(der).expect(SEQUENCE)?);
-        let mut body = Reader(certificate.expect(SEQUENCE)?);
-        body.skip_if(CONTEXT_0);
-        body.expect(INTEGER)?;
-        body.expect(SEQUENCE)?;
-        let issuer = distinguished_name(body.expect(SEQUENCE)?)?;
-        let mut validity = Reader(body.expect(SEQUENCE)?);
+        let mut certificate = Elements::new(Elements::new(der)?.expect(Tag::Sequence)?)?;
+        let mut body = Elements::new(certificate.expect(Tag::Sequence)?)?;
+        let serial = match body.next()? {
+            version if version.tag() == context(0, true) => body.next()?,
+            serial => serial,
+        };
+        if serial.tag() != Tag::Integer {
+            return None;
+        }
+        body.expect(Tag::Sequence)?;
+        let issuer = distinguished_name(body.expect(Tag::Sequence)?)?;
+        let mut validity = Elements::new(body.expect(Tag::Sequence)?)?;
         let (not_before, not_after) = (time(validity.next()?)?, time(validity.next()?)?);
-        let subject = distinguished_name(body.expect(SEQUENCE)?)?;
-        body.expect(SEQUENCE)?;
+        let subject = distinguished_name(body.expect(Tag::Sequence)?)?;
+        body.expect(Tag::Sequence)?;
         let mut names = Vec::new();
-        while let Some((tag, content)) = body.next() {
-            if tag == CONTEXT_3 {
-                names = alternative_names(content)?;
+        while let Some(element) = body.next() {
+            if element.tag() == context(3, true) {
+                names = alternative_names(element.value())?;
             }
         }
         Some(Summary { subject, issuer, names, not_before, not_after })
@@ -49,98 +59,80 @@ impl Summary {
     }
 }
 
-/// Parses a SubjectPublicKeyInfo; returns the algorithm OID and the key bits, or `None` for invalid input.
+/// Parses a SubjectPublicKeyInfo; returns the content of the algorithm's OID and the key bits, or `None` for invalid input.
 #[cfg(feature = "auth")]
 pub fn public_key(der: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut info = Reader(Reader(der).expect(SEQUENCE)?);
-    let kind = Reader(info.expect(SEQUENCE)?).expect(OBJECT)?;
+    let mut info = Elements::new(Elements::new(der)?.expect(Tag::Sequence)?)?;
+    let kind = Elements::new(info.expect(Tag::Sequence)?)?.expect(Tag::ObjectIdentifier)?;
     // The first byte is the number of unused bits.
-    let bits = info.expect(BITS)?.strip_prefix(&[0])?;
+    let bits = info.expect(Tag::BitString)?.strip_prefix(&[0])?;
     Some((kind, bits))
 }
 
-const INTEGER: u8 = 0x02;
-#[cfg(feature = "auth")]
-const BITS: u8 = 0x03;
-const OCTETS: u8 = 0x04;
-const OBJECT: u8 = 0x06;
-const UTC_TIME: u8 = 0x17;
-const GENERAL_TIME: u8 = 0x18;
-const BMP_STRING: u8 = 0x1e;
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-/// Tags of the version and of the extensions.
-const CONTEXT_0: u8 = 0xa0;
-const CONTEXT_3: u8 = 0xa3;
-
-/// id-ce-subjectAltName, 2.5.29.17.
+/// Content of id-ce-subjectAltName, 2.5.29.17.
 const SUBJECT_ALT_NAME: [u8; 3] = [0x55, 0x1d, 0x11];
 
 /// Attributes with a short name in RFC 4514, and the email attribute.
-const ATTRIBUTES: [(&[u8], &str); 10] = [
-    (&[0x55, 4, 3], "CN"),
-    (&[0x55, 4, 5], "serialNumber"),
-    (&[0x55, 4, 6], "C"),
-    (&[0x55, 4, 7], "L"),
-    (&[0x55, 4, 8], "ST"),
-    (&[0x55, 4, 10], "O"),
-    (&[0x55, 4, 11], "OU"),
-    (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 1], "UID"),
-    (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 25], "DC"),
-    (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1], "emailAddress"),
+const ATTRIBUTES: [(&str, &str); 10] = [
+    ("2.5.4.3", "CN"),
+    ("2.5.4.5", "serialNumber"),
+    ("2.5.4.6", "C"),
+    ("2.5.4.7", "L"),
+    ("2.5.4.8", "ST"),
+    ("2.5.4.10", "O"),
+    ("2.5.4.11", "OU"),
+    ("0.9.2342.19200300.100.1.1", "UID"),
+    ("0.9.2342.19200300.100.1.25", "DC"),
+    ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
 
 /// Reader for consecutive DER elements.
-struct Reader<'a>(&'a [u8]);
+struct Elements<'a>(SliceReader<'a>);
 
-impl<'a> Reader<'a> {
-    /// Returns tag and content of the next element; `None` at the end and for a length beyond the end.
-    fn next(&mut self) -> Option<(u8, &'a [u8])> {
-        let (&[tag, first], rest) = self.0.split_first_chunk::<2>()?;
-        let (len, rest) = match first {
-            0..=0x7f => (usize::from(first), rest),
-            0x81..=0x84 => {
-                let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-                (digits.iter().fold(0, |len, digit| len << 8 | usize::from(*digit)), rest)
-            }
-            _ => return None,
-        };
-        let (content, rest) = rest.split_at_checked(len)?;
-        self.0 = rest;
-        Some((tag, content))
+impl<'a> Elements<'a> {
+    fn new(content: &'a [u8]) -> Option<Elements<'a>> {
+        SliceReader::new(content).ok().map(Elements)
     }
 
-    fn expect(&mut self, tag: u8) -> Option<&'a [u8]> {
-        self.next().filter(|(found, _)| *found == tag).map(|(_, content)| content)
+    /// Returns the next element; `None` at the end and for an invalid one.
+    fn next(&mut self) -> Option<AnyRef<'a>> {
+        AnyRef::decode(&mut self.0).ok()
     }
 
-    fn skip_if(&mut self, tag: u8) {
-        if self.0.first() == Some(&tag) {
-            self.next();
-        }
+    /// Returns the content of the next element, which must have this tag.
+    fn expect(&mut self, tag: Tag) -> Option<&'a [u8]> {
+        self.next().filter(|element| element.tag() == tag).map(AnyRef::value)
     }
+
+    fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
+fn context(number: u32, constructed: bool) -> Tag {
+    Tag::ContextSpecific { constructed, number: TagNumber(number) }
 }
 
 /// Formats a name with its last part first, as RFC 4514 requires.
 fn distinguished_name(content: &[u8]) -> Option<String> {
     let mut parts = Vec::new();
-    let mut sets = Reader(content);
-    while !sets.0.is_empty() {
-        let mut attributes = Reader(sets.expect(SET)?);
+    let mut sets = Elements::new(content)?;
+    while !sets.is_finished() {
+        let mut attributes = Elements::new(sets.expect(Tag::Set)?)?;
         let mut part = String::new();
-        while !attributes.0.is_empty() {
-            let mut attribute = Reader(attributes.expect(SEQUENCE)?);
-            let kind = attribute.expect(OBJECT)?;
-            let (tag, value) = attribute.next()?;
+        while !attributes.is_finished() {
+            let mut attribute = Elements::new(attributes.expect(Tag::Sequence)?)?;
+            // The crate limits identifiers to 39 bytes.
+            let kind = ObjectIdentifier::<39>::from_bytes(attribute.expect(Tag::ObjectIdentifier)?)
+                .map_or_else(|_| "?".to_owned(), |kind| kind.to_string());
+            let value = attribute.next()?;
             if !part.is_empty() {
                 part.push('+');
             }
-            match ATTRIBUTES.iter().find(|(known, _)| *known == kind) {
-                Some((_, name)) => part.push_str(name),
-                None => part.push_str(&dotted(kind)),
-            }
+            let short = ATTRIBUTES.iter().find(|(number, _)| *number == kind);
+            part.push_str(short.map_or(kind.as_str(), |(_, name)| name));
             part.push('=');
-            escape(&text(tag, value), &mut part);
+            escape(&text(value), &mut part);
         }
         parts.push(part);
     }
@@ -148,12 +140,12 @@ fn distinguished_name(content: &[u8]) -> Option<String> {
     Some(parts.join(","))
 }
 
-fn text(tag: u8, value: &[u8]) -> String {
-    if tag == BMP_STRING {
-        let units = value.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+fn text(value: AnyRef<'_>) -> String {
+    if value.tag() == Tag::BmpString {
+        let units = value.value().chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
         return char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
     }
-    String::from_utf8_lossy(value).into_owned()
+    String::from_utf8_lossy(value.value()).into_owned()
 }
 
 /// Escapes special characters with a backslash, and control characters as hexadecimal, because the text goes
@@ -181,55 +173,34 @@ fn push_visible(character: char, into: &mut String) {
     }
 }
 
-/// Formats an object identifier in dotted notation.
-fn dotted(object: &[u8]) -> String {
-    let mut numbers = Vec::new();
-    let mut number = 0u64;
-    for byte in object {
-        number = number << 7 | u64::from(byte & 0x7f);
-        if byte & 0x80 == 0 {
-            if numbers.is_empty() {
-                let first = (number / 40).min(2);
-                numbers.extend([first.to_string(), (number - first * 40).to_string()]);
-            } else {
-                numbers.push(number.to_string());
-            }
-            number = 0;
-        }
-    }
-    numbers.join(".")
-}
-
 fn alternative_names(extensions: &[u8]) -> Option<Vec<String>> {
-    let mut all = Reader(Reader(extensions).expect(SEQUENCE)?);
+    let mut all = Elements::new(Elements::new(extensions)?.expect(Tag::Sequence)?)?;
     let mut found = Vec::new();
-    while !all.0.is_empty() {
-        let mut extension = Reader(all.expect(SEQUENCE)?);
-        if extension.expect(OBJECT)? != SUBJECT_ALT_NAME {
+    while !all.is_finished() {
+        let mut extension = Elements::new(all.expect(Tag::Sequence)?)?;
+        if extension.expect(Tag::ObjectIdentifier)? != SUBJECT_ALT_NAME {
             continue;
         }
-        let (mut tag, mut content) = extension.next()?;
-        if tag != OCTETS {
-            // The element was the flag of a critical extension.
-            (tag, content) = extension.next()?;
-        }
-        if tag != OCTETS {
-            return None;
-        }
-        let mut names = Reader(Reader(content).expect(SEQUENCE)?);
-        while let Some((tag, content)) = names.next() {
-            found.extend(alternative_name(tag, content));
+        let content = match extension.next()? {
+            critical if critical.tag() == Tag::Boolean => extension.expect(Tag::OctetString)?,
+            content => Some(content).filter(|content| content.tag() == Tag::OctetString)?.value(),
+        };
+        let mut names = Elements::new(Elements::new(content)?.expect(Tag::Sequence)?)?;
+        while let Some(name) = names.next() {
+            found.extend(alternative_name(name));
         }
     }
     Some(found)
 }
 
-fn alternative_name(tag: u8, content: &[u8]) -> Option<String> {
-    let kind = match tag {
-        0x81 => "email:",
-        0x82 => "dns:",
-        0x86 => "uri:",
-        0x87 => {
+fn alternative_name(name: AnyRef<'_>) -> Option<String> {
+    let Tag::ContextSpecific { constructed: false, number } = name.tag() else { return None };
+    let content = name.value();
+    let kind = match number.value() {
+        1 => "email:",
+        2 => "dns:",
+        6 => "uri:",
+        7 => {
             let v4 = <[u8; 4]>::try_from(content).map(|bytes| Ipv4Addr::from(bytes).to_string());
             let v6 = <[u8; 16]>::try_from(content).map(|bytes| Ipv6Addr::from(bytes).to_string());
             return v4.or(v6).ok().map(|address| format!("ip:{address}"));
@@ -241,51 +212,28 @@ fn alternative_name(tag: u8, content: &[u8]) -> Option<String> {
     Some(name)
 }
 
-/// Parses `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`, the formats that RFC 5280 allows, to seconds since 1970.
-fn time((tag, content): (u8, &[u8])) -> Option<i64> {
-    let digits = content.strip_suffix(b"Z")?;
-    let number = |range: std::ops::Range<usize>| -> Option<i64> {
-        std::str::from_utf8(digits.get(range)?).ok()?.parse::<u32>().ok().map(i64::from)
+/// Parses a time of one of the types that RFC 5280 allows, to seconds since 1970; `None` for earlier ones.
+fn time(value: AnyRef<'_>) -> Option<i64> {
+    let since = match value.tag() {
+        Tag::UtcTime => value.decode_as::<UtcTime>().ok()?.to_unix_duration(),
+        _ => value.decode_as::<GeneralizedTime>().ok()?.to_unix_duration(),
     };
-    let (year, at) = match (tag, digits.len()) {
-        // Two digits represent 1950 to 2049.
-        (UTC_TIME, 12) => number(0..2).map(|year| (year + if year < 50 { 2000 } else { 1900 }, 2))?,
-        (GENERAL_TIME, 14) => (number(0..4)?, 4),
-        _ => return None,
-    };
-    let part = |index: usize| number(at + 2 * index..at + 2 * index + 2);
-    let days = days_from_civil(year, part(0)?, part(1)?);
-    Some(days * 86_400 + part(2)? * 3600 + part(3)? * 60 + part(4)?)
+    i64::try_from(since.as_secs()).ok()
 }
 
-/// Returns the days since 1970 of a Gregorian date; the computation starts years in March, so that leap days
-/// come last.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
-/// Formats seconds since 1970 as `2026-11-21 06:44:34 UTC`.
+/// Formats seconds since 1970 as `2026-11-21 06:44:34 UTC`; times outside the years 1970 to 9999 stay numbers.
 pub(super) fn date(seconds: i64) -> String {
-    let (days, second) = (seconds.div_euclid(86_400) + 719_468, seconds.rem_euclid(86_400));
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02} UTC", second % 60)
+    let since = u64::try_from(seconds).ok().map(Duration::from_secs);
+    match since.and_then(|since| DateTime::from_unix_duration(since).ok()) {
+        Some(date) => date.to_string().replace('T', " ").replace('Z', " UTC"),
+        None => format!("{seconds} s after 1970"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rcgen::{CertificateParams, DnType, KeyPair, SanType, date_time_ymd};
+    use rcgen::{CertificateParams, DnType, DnValue, KeyPair, SanType, date_time_ymd};
 
     fn certificate() -> Vec<u8> {
         let mut params = CertificateParams::new(vec!["a.example".into(), "*.b.example".into()]).unwrap();
@@ -312,6 +260,25 @@ mod tests {
         assert_eq!(date(summary.not_before), "2024-02-29 00:00:00 UTC");
         assert_eq!(date(summary.not_after), "2051-03-01 00:00:00 UTC");
         assert_eq!(date(1_795_243_474), "2026-11-21 06:44:34 UTC");
+    }
+
+    #[test]
+    fn unusual_certificates_are_read() {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.serial_number = Some(vec![0x7f; 40].into());
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, DnValue::BmpString("\u{e4}\u{4e2d}".try_into().unwrap()));
+        params.distinguished_name.push(DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 311, 60, 2, 1, 3]), "DE");
+        params.distinguished_name.push(DnType::OrganizationName, "# a=b ");
+        params.not_before = date_time_ymd(1970, 1, 1);
+        params.not_after = date_time_ymd(9999, 12, 31);
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let summary = Summary::of(certificate.der()).unwrap();
+        assert_eq!(summary.subject, "O=\\# a\\=b\\ ,1.3.6.1.4.1.311.60.2.1.3=DE,CN=\u{e4}\u{4e2d}");
+        assert!(summary.names.is_empty());
+        assert_eq!((summary.not_before, date(summary.not_after).as_str()), (0, "9999-12-31 00:00:00 UTC"));
     }
 
     #[test]
