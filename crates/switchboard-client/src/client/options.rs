@@ -1,29 +1,24 @@
 //! Options of a channel: a builder for code, whose setters are in `setters.rs`, and a URL for configuration, both of
 //! which set the same struct.
 
+mod build;
+
 #[cfg(feature = "http")]
-use super::http::{Dialect, Http};
+use super::http::Dialect;
 use super::{
-    Channel, ConnectionAborter, address_list,
+    ConnectionAborter,
     fleet::Policy,
     layered::RequiredCallShape,
-    pool::Pool,
     wires::{self, ClientWireSetup},
 };
-use std::{
-    fmt,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 use switchboard_core::{
     Limit, Limits, Pushes, Result, compression::Calling, limits::Source, near::nearest, runtime,
 };
 use switchboard_discovery::discover::Registry;
+use switchboard_net::net::Dialling;
 #[cfg(feature = "tls")]
-use switchboard_net::net::tls::{Connector, TlsOptions};
-use switchboard_net::net::{Address, Carries, Dialling};
-#[cfg(not(feature = "http"))]
-use switchboard_wire::WireSpec;
+use switchboard_net::net::tls::TlsOptions;
 use switchboard_wire::{Codec, Metadata, Status, WireId};
 
 /// Sets the options of a [`Channel`]. Most have the same name in its URL, which takes precedence.
@@ -179,127 +174,6 @@ impl ChannelBuilder {
     #[cfg(all(test, feature = "http"))]
     pub(super) fn into_options(self) -> Options {
         self.options
-    }
-
-    /// Builds the channel and waits for its first connection.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for an invalid URL or unusable TLS files, `Unavailable` when no address responds within
-    /// [`connect_timeout`](Self::connect_timeout) or the TLS handshake fails.
-    pub async fn connect(self) -> Result<Channel> {
-        let channel = self.lazy()?;
-        channel.0.connect().await?;
-        Ok(channel)
-    }
-
-    /// Builds the channel; its first call connects.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for an invalid URL or unusable TLS files.
-    pub fn lazy(mut self) -> Result<Channel> {
-        if let Some(RegistryHandle(registry)) = self.registry.take() {
-            return match self.config_error.take() {
-                Some(config_error) => Err(config_error),
-                None => self.into_followed(&*registry),
-            };
-        }
-        let url = self.url.clone();
-        let (addresses, options) = address_list::split(&url)?;
-        #[cfg(feature = "http")]
-        if url.starts_with("http://") {
-            self.options.http.dialect = Some(Dialect::Connect);
-        }
-        let mut rest = Vec::new();
-        let wire_config = wires::of_options(&url, self.wire, &options, &mut rest)?;
-        if let Some(wire) = self.wire.filter(|_| wire_config.is_none())
-            && options.iter().all(|(name, _)| *name != "wire")
-        {
-            rest.push(("wire", wire.name()));
-        }
-        #[cfg(feature = "http")]
-        let wire_config = match wire_config.as_ref().and_then(|wire_config| wire_config.setup.posted()) {
-            Some(machine) => {
-                self.options.http.post_thrift(machine);
-                None
-            }
-            None => wire_config,
-        };
-        if wire_config.is_some() {
-            self.options.wire_config = wire_config;
-        }
-        for (name, value) in rest {
-            self.option(name, value)?;
-        }
-        if let Some(config_error) = self.config_error.take() {
-            return Err(config_error);
-        }
-        if let Some(missing) = self.options.compression.all().find(|compression| !compression.is_here()) {
-            let text =
-                format!("compression {missing} needs the feature http, which is off; use lz4 or snappy");
-            return Err(Status::invalid_argument(text));
-        }
-        let mut addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
-        if let Some(wire_config) = &self.options.wire_config
-            && addresses.iter().any(Address::is_websocket)
-        {
-            let invalid = |why: &str| Status::invalid_argument(format!("the wire of {url:?} {why}"));
-            let usual_path = wire_config.setup.websocket_path().map_err(invalid)?;
-            self.options.dialling.carries = Carries::Bytes;
-            for address in &mut addresses {
-                address.or_path(usual_path);
-            }
-        }
-        let receives_pushes =
-            self.options.wire_config.as_ref().is_some_and(|wire_config| wire_config.spec.capabilities.push);
-        if self.options.pushes.is_some() && !receives_pushes {
-            let with_push = wires::names(|spec| spec.capabilities.push);
-            let text = format!("the wire of {url:?} does not support pushes; those that do: {with_push}");
-            return Err(Status::invalid_argument(text));
-        }
-        #[cfg(feature = "tls")]
-        if addresses.iter().any(Address::is_tls) {
-            let (inside, bare) = (Address::is_websocket, |address: &Address| !address.is_websocket());
-            let alpn = match (addresses.iter().any(inside), addresses.iter().any(bare)) {
-                (true, true) if self.options.wire_config.is_none() => {
-                    let text = format!("{url:?} mixes wss:// with others: use a channel for each kind");
-                    return Err(Status::invalid_argument(text));
-                }
-                // The ALPN applies to the handshake of the WebSocket, which is HTTP/1.1.
-                (true, _) => switchboard_net::net::tls::ALPN_HTTP1,
-                (false, _) => self.options.alpn(),
-            };
-            // Other frameworks have no ALPN name.
-            let alpn = if self.options.wire_config.is_some() { &[][..] } else { &[alpn][..] };
-            // A fleet shares one connector among all listed members.
-            if self.options.dialling.tls.is_none() {
-                self.options.dialling.tls = Some(Arc::new(Connector::new(self.tls.clone(), alpn)?));
-            }
-        } else if self.tls != TlsOptions::default() {
-            let text = format!(
-                "ca, cert, key and server_name are for tls://HOST:PORT and wss://HOST:PORT, not for {url:?}"
-            );
-            return Err(Status::invalid_argument(text));
-        }
-        if addresses.len() > 1 || self.fleet.is_some() {
-            return self.into_fleet(addresses);
-        }
-        #[cfg(feature = "http")]
-        {
-            let over_websocket = addresses.iter().all(Address::is_websocket);
-            for compression in self.options.compression.all() {
-                self.options.http.check(over_websocket, compression)?;
-            }
-            self.options.dialling.deflate = self.options.http.deflates();
-            if let Some(dialect) = self.options.http.dialect {
-                if over_websocket {
-                    self.options.dialling.carries = Carries::JsonRpc;
-                }
-                let make = |owner: &Weak<Http>| Http::new(addresses, dialect, self.options, owner.clone());
-                return Ok(Channel(Arc::new_cyclic(make)));
-            }
-        }
-        let make = |owner: &Weak<Pool>| Pool::new(addresses, self.options, owner.clone());
-        Ok(Channel(Arc::new_cyclic(make)))
     }
 
     /// Applies an option of fleets; returns false for other options.
