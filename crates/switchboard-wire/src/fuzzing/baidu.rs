@@ -6,7 +6,7 @@ use super::{
     machines::{encodings, limits, table},
 };
 use crate::{
-    Input, Limits, Metadata, Outbox, Status,
+    Encodings, Input, Limits, Metadata, Outbox, Status,
     baidu::{Client, Layout, META_BYTES_MAX, Server, error_code},
     wire::{ClientEvent, ClientWire, Codec, Encoding, Open, ServerEvent, ServerWire},
 };
@@ -29,19 +29,51 @@ pub fn baidu_input(data: &[u8]) {
     let encodings = encodings(&mut choices);
     let layout = layout(&mut choices);
     let bytes = frames(&mut choices, layout);
-    let kept_max = FRAME_MAX + limits.message_bytes_max as usize;
-    // The output is taken after each event.
-    let written_max = |_: usize| 0;
     let served = |steps: &[u8], fast: bool| {
-        let mut server = Server::new(limits, table()).with_encodings(encodings).with_layout(layout);
-        let mut written = Vec::new();
-        let events = feed(&bytes, steps, kept_max, written_max, |input, out| {
+        let server = Server::new(limits, table()).with_encodings(encodings).with_layout(layout);
+        served(server, limits, encodings, &bytes, steps, fast)
+    };
+    let once = served(&[], false);
+    assert_eq!(once, served(&steps, false));
+    assert_eq!(once, served(&steps, true), "the fast path differs");
+    let called = |steps: &[u8], fast: bool| {
+        let client = Client::new(limits).with_layout(layout);
+        called(client, limits, layout, &bytes, steps, fast)
+    };
+    let once = called(&[], false);
+    assert_eq!(once, called(&steps, false));
+    assert_eq!(once, called(&steps, true), "the fast path differs");
+}
+
+/// Bytes that a machine may keep of its input.
+fn kept_max(limits: Limits) -> usize {
+    FRAME_MAX + limits.message_bytes_max as usize
+}
+
+/// Returns the events of a server for these bytes, and what it writes. Every call ends at once.
+fn served(
+    mut server: Server,
+    limits: Limits,
+    encodings: Encodings,
+    bytes: &[u8],
+    steps: &[u8],
+    fast: bool,
+) -> ((Vec<String>, bool), Vec<u8>) {
+    let message_bytes_max = limits.message_bytes_max as usize;
+    let mut written = Vec::new();
+    // The output is taken after each event.
+    let events = feed(
+        bytes,
+        steps,
+        kept_max(limits),
+        |_| 0,
+        |input, out| {
             let event = server_event(&mut server, fast, input, out)?;
-            // Every call ends at once, so its slot is reused by the next.
+            // The slot of a call that ended is reused by the next.
             match &event {
                 Some(ServerEvent::Open { id, head, first: Some(first), compressed, more }) => {
                     let attached = head.metadata.attachment().map_or(0, Bytes::len);
-                    assert!(first.len() + attached <= limits.message_bytes_max as usize);
+                    assert!(first.len() + attached <= message_bytes_max);
                     assert!(head.metadata.len() <= limits.metadata_entries_max as usize + 1);
                     assert!(
                         encodings.has(head.encoding) && *compressed == (head.encoding != Encoding::Identity)
@@ -57,7 +89,7 @@ pub fn baidu_input(data: &[u8]) {
                     server.item(*id, &Bytes::from_static(b"x"), false, out);
                 }
                 Some(ServerEvent::Item { id, item, .. }) => {
-                    assert!(item.len() <= limits.message_bytes_max as usize);
+                    assert!(item.len() <= message_bytes_max);
                     server.credit(*id, item.len() as u32, out);
                     server.item(*id, item, false, out);
                 }
@@ -69,22 +101,33 @@ pub fn baidu_input(data: &[u8]) {
             }
             written.extend(out.take_all());
             Ok(event)
-        });
-        (events, written)
-    };
-    let once = served(&[], false);
-    assert_eq!(once, served(&steps, false));
-    assert_eq!(once, served(&steps, true), "the fast path differs");
-    let called = |steps: &[u8], fast: bool| {
-        let mut client = Client::new(limits).with_layout(layout);
-        let (mut out, mut written) = (Outbox::new(), Vec::new());
-        // Half of the responses belong to calls with streams.
-        client.method(0, "calc.Calc/Sum", None, &mut out);
-        let metadata = Metadata::new();
-        for id in (0..64).take_while(|_| layout == Layout::Standard) {
-            client.open(id, open(&metadata, true), None, &mut out).expect("a call within the limits");
-        }
-        let events = feed(&bytes, steps, kept_max, written_max, |input, out| {
+        },
+    );
+    (events, written)
+}
+
+/// Returns the events of a client for these bytes, and what it writes. Half of the responses belong to calls with
+/// streams.
+fn called(
+    mut client: Client,
+    limits: Limits,
+    layout: Layout,
+    bytes: &[u8],
+    steps: &[u8],
+    fast: bool,
+) -> ((Vec<String>, bool), Vec<u8>) {
+    let (mut out, mut written) = (Outbox::new(), Vec::new());
+    client.method(0, "calc.Calc/Sum", None, &mut out);
+    let metadata = Metadata::new();
+    for id in (0..64).take_while(|_| layout == Layout::Standard) {
+        client.open(id, open(&metadata, true), None, &mut out).expect("a call within the limits");
+    }
+    let events = feed(
+        bytes,
+        steps,
+        kept_max(limits),
+        |_| 0,
+        |input, out| {
             let event = client_event(&mut client, fast, input, out);
             written.extend(out.take_all());
             let event = event?;
@@ -92,12 +135,9 @@ pub fn baidu_input(data: &[u8]) {
                 assert!(item.len() <= limits.message_bytes_max as usize, "a reply of {} bytes", item.len());
             }
             Ok(event)
-        });
-        (events, written)
-    };
-    let once = called(&[], false);
-    assert_eq!(once, called(&steps, false));
-    assert_eq!(once, called(&steps, true), "the fast path differs");
+        },
+    );
+    (events, written)
 }
 
 fn layout(choices: &mut Choices<'_>) -> Layout {
@@ -270,7 +310,7 @@ pub fn baidu_conversation(data: &[u8]) {
     let is_standard = layout == Layout::Standard;
     let checksums = is_standard && choices.one_in(2);
     let mut client = Client::new(limits).checksums(checksums).with_layout(layout);
-    let mut server = Server::new(limits, table()).with_encodings(crate::Encodings::ALL).with_layout(layout);
+    let mut server = Server::new(limits, table()).with_encodings(Encodings::ALL).with_layout(layout);
     let (mut up, mut down) = (Outbox::new(), Outbox::new());
     client.greet(&mut up);
     client.method(0, "calc.Calc/Add", None, &mut up);

@@ -242,6 +242,44 @@ fn scanned(encoded: Encoded, bytes: &[u8], max: usize) -> Option<usize> {
     Scanner::new(encoded).scan(bytes, max).expect("a struct")
 }
 
+/// A call of the client, and the status with which its server ends it if its method fails.
+struct SentCall {
+    id: u64,
+    method: u16,
+    body: Bytes,
+    metadata: Metadata,
+    status: Status,
+}
+
+/// Sends up to eight calls with different ids: of a method that responds, of a one-way one, and of one that fails.
+fn send_calls(choices: &mut Choices<'_>, client: &mut Client, out: &mut Outbox) -> Vec<SentCall> {
+    let mut calls: Vec<SentCall> = Vec::new();
+    for _ in 0..1 + choices.byte() % 8 {
+        let id = u64::from(choices.long());
+        if calls.iter().any(|call| call.id == id) {
+            continue;
+        }
+        let method = [0, 1, 3][usize::from(choices.byte()) % 3];
+        let mut body = Vec::new();
+        structure(choices, &mut body, 0);
+        let (body, metadata) = (Bytes::from(body), choices.metadata(3));
+        let open = Open {
+            method,
+            codec: Codec::Thrift,
+            timeout: None,
+            metadata: &metadata,
+            oneway: method == 1,
+            more: false,
+            encoding: Encoding::Identity,
+            compressed: false,
+            rest: &[],
+        };
+        client.open(id, open, Some((&body).into()), out).expect("within the limits");
+        calls.push(SentCall { id, method, body, metadata, status: choices.status() });
+    }
+    calls
+}
+
 /// Checks that a server receives what a client sends and the reverse, for any split of the bytes.
 ///
 /// # Panics
@@ -260,37 +298,15 @@ pub fn thrift_conversation(data: &[u8]) {
     for (number, method) in MATH.methods.iter().enumerate() {
         client.method(number as u16, &format!("test.Math/{}", method.name), None, &mut there);
     }
-    let mut calls: Vec<(u64, u16, Bytes, Metadata, Status)> = Vec::new();
-    for _ in 0..1 + choices.byte() % 8 {
-        let id = u64::from(choices.long());
-        if calls.iter().any(|(known, ..)| *known == id) {
-            continue;
-        }
-        let method = [0, 1, 3][usize::from(choices.byte()) % 3];
-        let mut body = Vec::new();
-        structure(&mut choices, &mut body, 0);
-        let (body, metadata) = (Bytes::from(body), choices.metadata(3));
-        let open = Open {
-            method,
-            codec: Codec::Thrift,
-            timeout: None,
-            metadata: &metadata,
-            oneway: method == 1,
-            more: false,
-            encoding: Encoding::Identity,
-            compressed: false,
-            rest: &[],
-        };
-        client.open(id, open, Some((&body).into()), &mut there).expect("within the limits");
-        calls.push((id, method, body, metadata, choices.status()));
-    }
+    let calls = send_calls(&mut choices, &mut client, &mut there);
     let mut input = Input::default();
     let mut received = calls.iter();
     for piece in there.take_all().chunks(1 + usize::from(choices.byte())) {
         input.extend(piece);
         while let Some(event) = server.recv(&mut input, &mut back).expect("a valid client") {
             let ServerEvent::Open { id, head, first, .. } = event else { panic!("{event:?}") };
-            let (_, method, body, metadata, status) = received.next().expect("no more calls than were made");
+            let SentCall { method, body, metadata, status, .. } =
+                received.next().expect("no more calls than were made");
             assert_eq!((head.method.0, head.oneway), (*method, *method == 1));
             let plain = transcode::to_compact(first.as_ref().expect("one message")).expect("a struct");
             assert_eq!(plain, transcode::to_compact(body).expect("a struct"));
@@ -303,7 +319,7 @@ pub fn thrift_conversation(data: &[u8]) {
         }
     }
     assert!(received.next().is_none(), "a call did not arrive");
-    let mut answers = calls.iter().filter(|(_, method, ..)| *method != 1);
+    let mut answers = calls.iter().filter(|call| call.method != 1);
     let mut input = Input::default();
     for piece in back.take_all().chunks(1 + usize::from(choices.byte())) {
         input.extend(piece);
@@ -311,15 +327,16 @@ pub fn thrift_conversation(data: &[u8]) {
             match event {
                 ClientEvent::Head { .. } => panic!("no reply had metadata"),
                 ClientEvent::Reply { id, item, .. } => {
-                    let (wanted, method, body, ..) = answers.next().expect("no more answers than calls");
-                    assert_eq!((id, *method), (*wanted, 0));
+                    let call = answers.next().expect("no more answers than calls");
+                    assert_eq!((id, 0), (call.id, call.method));
                     let plain = transcode::to_compact(&item).expect("a struct");
-                    assert_eq!(plain, transcode::to_compact(body).expect("a struct"));
+                    assert_eq!(plain, transcode::to_compact(&call.body).expect("a struct"));
                 }
                 ClientEvent::End { id, end } => {
-                    let (wanted, method, _, _, status) = answers.next().expect("no more answers than calls");
+                    let SentCall { id: sent, method, status, .. } =
+                        answers.next().expect("no more answers than calls");
                     let received = end.expect_err("it failed");
-                    assert_eq!((id, *method), (*wanted, 3));
+                    assert_eq!((id, 3), (*sent, *method));
                     assert_eq!((received.code(), received.message()), (status.code(), status.message()));
                 }
                 event => panic!("{event:?}"),

@@ -122,6 +122,23 @@ impl Client {
         );
         Err(Status::internal(text).with_origin(Origin::Connection))
     }
+
+    /// Returns the metadata of a call with its timeout, for a frame of the header transport.
+    fn header_metadata(&self, open: &Open<'_>) -> Result<Metadata, Status> {
+        let mut metadata = open.metadata.clone();
+        if let Some(timeout) = open.timeout {
+            // Rounded up, so that the deadline of the server is not before that of its caller.
+            let ms = timeout.as_nanos().div_ceil(1_000_000);
+            metadata.remove(header::TIMEOUT);
+            metadata.insert(header::TIMEOUT, ms.to_string())?;
+        }
+        let (bytes, max) = (metadata.encoded_len(), self.limits.metadata_bytes_max);
+        if bytes > max as usize {
+            let text = format!("{bytes} bytes of metadata are over the limit of {max} (metadata_bytes_max)");
+            return Err(Status::resource_exhausted(text));
+        }
+        Ok(metadata)
+    }
 }
 
 impl ClientWire for Client {
@@ -190,22 +207,9 @@ impl ClientWire for Client {
             Framing::Unframed => head.put(false, body, out),
             Framing::Framed => head.put(true, body, out),
             Framing::Header => {
-                let mut metadata = open.metadata.clone();
-                if let Some(timeout) = open.timeout {
-                    // Rounded up, so that the deadline of the server is not before that of its caller.
-                    let ms = timeout.as_nanos().div_ceil(1_000_000);
-                    metadata.remove(header::TIMEOUT);
-                    metadata.insert(header::TIMEOUT, ms.to_string())?;
-                }
-                let bytes = metadata.encoded_len();
-                if bytes > self.limits.metadata_bytes_max as usize {
-                    let max = self.limits.metadata_bytes_max;
-                    let text =
-                        format!("{bytes} bytes of metadata are over the limit of {max} (metadata_bytes_max)");
-                    return Err(Status::resource_exhausted(text));
-                }
+                let (metadata, sequence) = (self.header_metadata(&open)?, id as u32);
                 let (encoded, zlib) = (self.settings.encoded, self.settings.zlib);
-                let header = Header { sequence: id as u32, flags: 0, encoded, zlib, metadata };
+                let header = Header { sequence, flags: 0, encoded, zlib, metadata };
                 let mut message = Vec::with_capacity(32 + name.len() + body.len());
                 head.write(&mut message);
                 message.extend_from_slice(&body);

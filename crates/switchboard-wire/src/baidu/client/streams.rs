@@ -182,19 +182,7 @@ impl Client {
                 let (payload, _) = frame.take(0, input);
                 let (answered, gathered) = (call.answered, call.stream.gathered());
                 self.streams.end(id);
-                let early = |text: String| Err(Status::unavailable(text).with_origin(Origin::Peer));
-                let end = match self.read_end(&payload)? {
-                    Some(Err(status)) => Err(status),
-                    _ if kind == Kind::Close && gathered > 0 => early(format!(
-                        "the server closed the stream in the middle of a message, after {gathered} bytes of it"
-                    )),
-                    _ if kind == Kind::Close && !answered => {
-                        early("the server closed the stream before it responded to the call".into())
-                    }
-                    Some(end) => end,
-                    None if kind == Kind::Reset => early("the server reset the stream".into()),
-                    None => Ok(Metadata::new()),
-                };
+                let end = self.end_of(kind, &payload, answered, gathered)?;
                 self.queued.push_back(ClientEvent::End { id, end });
             }
             Some(Kind::Feedback) => {
@@ -206,6 +194,30 @@ impl Client {
             None => self.framer.refuse(frame, input),
         }
         Ok(())
+    }
+
+    /// Returns the result of a call whose stream the server closed or reset, after a response (`answered`) and `gathered`
+    /// bytes of an incomplete message.
+    fn end_of(
+        &self,
+        kind: Kind,
+        payload: &Bytes,
+        answered: bool,
+        gathered: usize,
+    ) -> Result<Result<Metadata, Status>, Fatal> {
+        let early = |text: String| Err(Status::unavailable(text).with_origin(Origin::Peer));
+        Ok(match self.read_end(payload)? {
+            Some(Err(status)) => Err(status),
+            _ if kind == Kind::Close && gathered > 0 => early(format!(
+                "the server closed the stream in the middle of a message, after {gathered} bytes of it"
+            )),
+            _ if kind == Kind::Close && !answered => {
+                early("the server closed the stream before it responded to the call".into())
+            }
+            Some(end) => end,
+            None if kind == Kind::Reset => early("the server reset the stream".into()),
+            None => Ok(Metadata::new()),
+        })
     }
 
     fn reply(&mut self, id: ClientCallId, item: Bytes, max: usize, out: &mut Outbox) {
