@@ -169,40 +169,13 @@ impl Guards {
         }
         let all: Vec<_> = (0..table.slots()).map(|at| MethodId(at as u16)).collect();
         let mut methods = self.checked(table, &all)?;
-        for rate in std::mem::take(&mut self.rates) {
-            let ids = pattern::find(table, &rate.methods, "rate")?;
-            let limit = Arc::new(rate::Limit::new(rate)?);
-            for id in ids {
-                methods[usize::from(id.0)].rates.push(limit.clone());
-            }
-        }
-        let mut limit = |what: String, concurrency: &Concurrency, ids: &[MethodId]| {
-            let limiter = Arc::new(Limiter::new(what, concurrency));
-            for id in ids {
-                let method = &mut methods[usize::from(id.0)];
-                method.limiters.push(limiter.clone());
-                if concurrency.is_in_time() {
-                    method.in_time.push(limiter.clone());
-                }
-            }
-            guarding.limiters.push(limiter);
-        };
-        if let Some(concurrency) = &self.concurrency {
-            limit("server".into(), concurrency, &all);
-        }
-        for (service, concurrency) in &self.services {
-            let ids = pattern::find(table, &format!("{service}/*"), "service_concurrency")?;
-            limit(format!("service {service}"), concurrency, &ids);
-        }
-        for (pattern, concurrency) in &self.methods {
-            for id in pattern::find(table, pattern, "method_concurrency")? {
-                limit(format!("method {}", table.full_name(id)), concurrency, &[id]);
-            }
-        }
+        add_rates(std::mem::take(&mut self.rates), table, &mut methods)?;
+        guarding.limiters = self.add_limiters(table, &all, &mut methods)?;
         // The limit of the server comes first.
         let queue = self.fair.map(|fair| Arc::new(Queue::new(fair, guarding.limiters[0].clone())));
         let accepted = Arc::new(Accepted::by(&self.auth));
         let auth: Arc<[Box<dyn Auth>]> = self.auth.into();
+        let auth_reads = auth.iter().any(|auth| auth.reads_message());
         let explains = self.rules.iter().find(|rule| rule.is_for(EXPLAIN)).map(Rule::check).transpose()?;
         let mut keepers = keepers(&self.caches, table)?.into_iter();
         let unknown = match table.guards_unknown() {
@@ -216,7 +189,6 @@ impl Guards {
             // stored.
             let mut layers = self.layers.clone();
             layers.extend(keepers.next().unwrap_or_default());
-            let auth_reads = auth.iter().any(|auth| auth.reads_message());
             Arc::new(Chain {
                 methods,
                 auth: auth.clone(),
@@ -234,7 +206,7 @@ impl Guards {
         if let Some((method, rules)) = unknown {
             guarding.chains.push(Arc::new(Chain {
                 methods: vec![method],
-                auth_reads: auth.iter().any(|auth| auth.reads_message()),
+                auth_reads,
                 auth: auth.clone(),
                 accepted: accepted.clone(),
                 screens: true,
@@ -252,6 +224,40 @@ impl Guards {
             guarding.accepted = accepted;
         }
         Ok(guarding)
+    }
+
+    /// Adds limits of calls in flight to the methods, and returns them: that of the server, of services, of methods.
+    fn add_limiters(
+        &self,
+        table: &MethodTable,
+        all: &[MethodId],
+        methods: &mut [Method],
+    ) -> Result<Vec<Arc<Limiter>>, Error> {
+        let mut limiters = Vec::new();
+        let mut limit = |what: String, concurrency: &Concurrency, ids: &[MethodId]| {
+            let limiter = Arc::new(Limiter::new(what, concurrency));
+            for id in ids {
+                let method = &mut methods[usize::from(id.0)];
+                method.limiters.push(limiter.clone());
+                if concurrency.is_in_time() {
+                    method.in_time.push(limiter.clone());
+                }
+            }
+            limiters.push(limiter);
+        };
+        if let Some(concurrency) = &self.concurrency {
+            limit("server".into(), concurrency, all);
+        }
+        for (service, concurrency) in &self.services {
+            let ids = pattern::find(table, &format!("{service}/*"), "service_concurrency")?;
+            limit(format!("service {service}"), concurrency, &ids);
+        }
+        for (pattern, concurrency) in &self.methods {
+            for id in pattern::find(table, pattern, "method_concurrency")? {
+                limit(format!("method {}", table.full_name(id)), concurrency, &[id]);
+            }
+        }
+        Ok(limiters)
     }
 
     /// Returns the methods with their rules; the first matching rule applies.
@@ -273,6 +279,18 @@ impl Guards {
         };
         all.iter().map(method).collect()
     }
+}
+
+/// Adds each rate to the methods that it names.
+fn add_rates(rates: Vec<Rate>, table: &MethodTable, methods: &mut [Method]) -> Result<(), Error> {
+    for rate in rates {
+        let ids = pattern::find(table, &rate.methods, "rate")?;
+        let limit = Arc::new(rate::Limit::new(rate)?);
+        for id in ids {
+            methods[usize::from(id.0)].rates.push(limit.clone());
+        }
+    }
+    Ok(())
 }
 
 /// Returns the layers that store the responses of each service.
