@@ -203,27 +203,11 @@ pub(super) fn structure(
         })
         .collect();
     let functions = (!functions.is_empty()).then(|| quote!(impl #ident { #(#functions)* }));
-    let own_default = (has_default && !plain_default).then(|| {
-        let values = plans.iter().map(|plan| {
-            let (ident, value) = (&plan.ident, plan.default_value());
-            quote!(#ident: #value)
-        });
-        quote! {
-            impl ::core::default::Default for #ident {
-                fn default() -> Self {
-                    Self { #(#values),* }
-                }
-            }
-        }
-    });
+    let own_default = (has_default && !plain_default).then(|| default_impl(ident, plans));
     let writes = plans.iter().map(Plan::write);
     let variables = plans.iter().map(|plan| {
         let (ident, inner) = (&plan.ident, &plan.inner);
         quote!(let mut #ident = ::core::option::Option::<#inner>::None;)
-    });
-    let arms = plans.iter().map(|plan| {
-        let (ident, id) = (&plan.ident, Literal::i16_unsuffixed(plan.field.id));
-        quote!(#id => input.known(kind, &mut #ident)?,)
     });
     let sole = match plans {
         [plan] if !plan.optional && matches!(plan.resolved, Resolved::Struct(..)) => {
@@ -233,20 +217,7 @@ pub(super) fn structure(
         _ => None,
     };
     let reads = plans.iter().map(|plan| plan.read(name));
-    let step = if plans.is_empty() {
-        quote!(while let ::core::option::Option::Some((kind, _)) = input.field()? {
-            input.skip(kind)?;
-        })
-    } else {
-        quote! {
-            while let ::core::option::Option::Some((kind, id)) = input.field()? {
-                match id {
-                    #(#arms)*
-                    _ => input.skip(kind)?,
-                }
-            }
-        }
-    };
+    let step = read_fields(plans);
     quote! {
         #doc
         #[derive(Clone, Debug, #default #order PartialEq, ::serde::Deserialize, ::serde::Serialize)]
@@ -274,6 +245,41 @@ pub(super) fn structure(
                 #step
                 input.leave();
                 ::core::result::Result::Ok(Self { #(#reads),* })
+            }
+        }
+    }
+}
+
+fn default_impl(ident: &Ident, plans: &[Plan<'_>]) -> TokenStream {
+    let values = plans.iter().map(|plan| {
+        let (ident, value) = (&plan.ident, plan.default_value());
+        quote!(#ident: #value)
+    });
+    quote! {
+        impl ::core::default::Default for #ident {
+            fn default() -> Self {
+                Self { #(#values),* }
+            }
+        }
+    }
+}
+
+/// Emits the loop that reads fields into variables.
+fn read_fields(plans: &[Plan<'_>]) -> TokenStream {
+    if plans.is_empty() {
+        return quote!(while let ::core::option::Option::Some((kind, _)) = input.field()? {
+            input.skip(kind)?;
+        });
+    }
+    let arms = plans.iter().map(|plan| {
+        let (ident, id) = (&plan.ident, Literal::i16_unsuffixed(plan.field.id));
+        quote!(#id => input.known(kind, &mut #ident)?,)
+    });
+    quote! {
+        while let ::core::option::Option::Some((kind, id)) = input.field()? {
+            match id {
+                #(#arms)*
+                _ => input.skip(kind)?,
             }
         }
     }
