@@ -47,31 +47,51 @@ pub fn lines(
         "<div class=\"wide\">\n<svg viewBox=\"0 0 {WIDTH:.0} {HEIGHT:.0}\" role=\"img\" aria-label=\"{}\">\n",
         escape(title)
     );
-    let bottom = HEIGHT - BOTTOM;
     for (value, name) in &axis.ticks {
-        let _ = writeln!(
-            svg,
-            r#"<path class="grid minor" d="M{x:.1} {TOP:.0}V{bottom:.0}"/>
-<text x="{x:.1}" y="{y:.0}" text-anchor="middle">{name}</text>"#,
-            x = x(*value),
-            y = bottom + 18.0,
-            name = escape(name)
-        );
+        put_column(&mut svg, x(*value), name);
     }
     for (value, strong) in scale.ticks() {
-        let y = scale.y(value);
-        let class = if strong { "grid" } else { "grid minor" };
-        let _ = writeln!(svg, r#"<path class="{class}" d="M{LEFT:.0} {y:.1}H{:.0}"/>"#, WIDTH - RIGHT);
-        if strong {
-            let _ = writeln!(
-                svg,
-                r#"<text x="{:.0}" y="{:.1}" text-anchor="end">{}</text>"#,
-                LEFT - 8.0,
-                y + 4.0,
-                escape(&label(value))
-            );
-        }
+        put_row(&mut svg, scale.y(value), strong.then(|| label(value)));
     }
+    put_titles(&mut svg, y_title, axis.title);
+    let place = |&(at, value): &(f64, f64)| (x(at), scale.y(value));
+    // Later lines are drawn on top: Switchboard last.
+    for line in lines.iter().rev().filter(|line| !line.points.is_empty()) {
+        put_line(&mut svg, &line.class, &line.points.iter().map(place).collect::<Vec<_>>());
+    }
+    let ends = lines.iter().filter_map(|line| line.points.last().map(|last| (line, place(last))));
+    put_names(&mut svg, &ends.collect::<Vec<_>>());
+    svg + "</svg>\n</div>\n"
+}
+
+/// Draws a vertical line of the grid and its name below.
+fn put_column(svg: &mut String, x: f64, name: &str) {
+    let bottom = HEIGHT - BOTTOM;
+    let _ = writeln!(
+        svg,
+        r#"<path class="grid minor" d="M{x:.1} {TOP:.0}V{bottom:.0}"/>
+<text x="{x:.1}" y="{y:.0}" text-anchor="middle">{name}</text>"#,
+        y = bottom + 18.0,
+        name = escape(name)
+    );
+}
+
+/// Draws a horizontal line of the grid; those with a name are strong.
+fn put_row(svg: &mut String, y: f64, name: Option<String>) {
+    let class = if name.is_some() { "grid" } else { "grid minor" };
+    let _ = writeln!(svg, r#"<path class="{class}" d="M{LEFT:.0} {y:.1}H{:.0}"/>"#, WIDTH - RIGHT);
+    if let Some(name) = name {
+        let _ = writeln!(
+            svg,
+            r#"<text x="{:.0}" y="{:.1}" text-anchor="end">{}</text>"#,
+            LEFT - 8.0,
+            y + 4.0,
+            escape(&name)
+        );
+    }
+}
+
+fn put_titles(svg: &mut String, y_title: &str, x_title: &str) {
     let _ = writeln!(
         svg,
         r#"<text class="axis" x="0" y="12">{}</text>
@@ -79,24 +99,24 @@ pub fn lines(
         escape(y_title),
         f64::midpoint(LEFT, WIDTH - RIGHT),
         HEIGHT - 8.0,
-        escape(axis.title)
+        escape(x_title)
     );
-    // Later lines are drawn on top: Switchboard last.
-    for line in lines.iter().rev().filter(|line| !line.points.is_empty()) {
-        let place = |&(at, value): &(f64, f64)| (x(at), scale.y(value));
-        let points: Vec<_> = line.points.iter().map(place).collect();
-        let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-        let _ = write!(svg, r#"<g class="{}"><polyline points="{}"/>"#, escape(&line.class), path.join(" "));
-        for (x, y) in points {
-            let _ = write!(svg, r#"<circle cx="{x:.1}" cy="{y:.1}" r="2.6"/>"#);
-        }
-        svg += "</g>\n";
+}
+
+fn put_line(svg: &mut String, class: &str, points: &[(f64, f64)]) {
+    let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let _ = write!(svg, r#"<g class="{}"><polyline points="{}"/>"#, escape(class), path.join(" "));
+    for (x, y) in points {
+        let _ = write!(svg, r#"<circle cx="{x:.1}" cy="{y:.1}" r="2.6"/>"#);
     }
-    let named = lines.iter().filter_map(|line| line.points.last().map(|&last| (line, last)));
-    let named: Vec<_> = named.map(|(line, (at, value))| (line, x(at), scale.y(value))).collect();
-    let places = spread(&named.iter().map(|&(.., y)| y).collect::<Vec<_>>(), TOP, bottom);
-    for ((line, x, y), place) in named.into_iter().zip(places) {
-        let start = WIDTH - RIGHT + 14.0;
+    *svg += "</g>\n";
+}
+
+/// Draws the names of lines beside their last points, far enough apart to be read.
+fn put_names(svg: &mut String, ends: &[(&Line<'_>, (f64, f64))]) {
+    let places = spread(&ends.iter().map(|(_, (_, y))| *y).collect::<Vec<_>>(), TOP, HEIGHT - BOTTOM);
+    let start = WIDTH - RIGHT + 14.0;
+    for ((line, (x, y)), place) in ends.iter().zip(places) {
         let _ = writeln!(
             svg,
             r#"<g class="{class}"><path class="lead" d="M{from:.1} {y:.1}L{start:.1} {place:.1}"/>
@@ -108,7 +128,6 @@ pub fn lines(
             name = escape(line.name)
         );
     }
-    svg + "</svg>\n</div>\n"
 }
 
 /// A logarithmic scale with round numbers at its ends.
