@@ -169,9 +169,32 @@ fn method_info(service: &Service, method: &Method) -> TokenStream {
     }
 }
 
+/// Generates the code that opens the call, and the code that reads its request or makes its stream of requests.
+fn reading(method: &Method) -> (TokenStream, TokenStream) {
+    let Some(item) = method.receives() else {
+        let request = &method.request;
+        let read = quote! {
+            let request = ::switchboard::codegen::read_request(
+                &cx,
+                codec,
+                bytes,
+                ::switchboard::codegen::codec::serde::decode::<#request>,
+                ::switchboard::codegen::codec::serde::decode_strict::<#request>,
+            )?;
+        };
+        return (quote!(let (bytes, cx) = call.into_one()?;), read);
+    };
+    let serde = quote!(::switchboard::codegen::codec::serde);
+    let decode = quote_spanned!(item.span()=> #serde::decode::<#item>);
+    let strict = quote!(#serde::decode_strict::<#item>);
+    let read =
+        quote!(let input = ::switchboard::codegen::receive_request(&cx, codec, raw, #decode, #strict)?;);
+    (quote!(let (raw, cx) = call.into_many();), read)
+}
+
 /// Generates the code from the call to the reply.
 fn handler(method: &Method) -> TokenStream {
-    let Method { ident, output, request, signature, .. } = method;
+    let Method { ident, output, signature, .. } = method;
     let arguments = method.params.iter().map(|param| {
         let name = &param.name;
         match param.role {
@@ -188,27 +211,7 @@ fn handler(method: &Method) -> TokenStream {
     // serde.
     let encode =
         |ty: &syn::Type| quote_spanned!(ty.span()=> ::switchboard::codegen::codec::serde::encode::<#ty>);
-    let (open, read) = match method.receives() {
-        Some(item) => {
-            let serde = quote!(::switchboard::codegen::codec::serde);
-            let decode = quote_spanned!(item.span()=> #serde::decode::<#item>);
-            let strict = quote!(#serde::decode_strict::<#item>);
-            let read = quote!(let input = ::switchboard::codegen::receive_request(&cx, codec, raw, #decode, #strict)?;);
-            (quote!(let (raw, cx) = call.into_many();), read)
-        }
-        None => {
-            let read = quote! {
-                let request = ::switchboard::codegen::read_request(
-                    &cx,
-                    codec,
-                    bytes,
-                    ::switchboard::codegen::codec::serde::decode::<#request>,
-                    ::switchboard::codegen::codec::serde::decode_strict::<#request>,
-                )?;
-            };
-            (quote!(let (bytes, cx) = call.into_one()?;), read)
-        }
-    };
+    let (open, read) = reading(method);
     if let Some(item) = method.sends() {
         let encode = encode(item);
         if method.returned_stream.is_some() {

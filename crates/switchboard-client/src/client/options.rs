@@ -19,6 +19,8 @@ use switchboard_discovery::discover::Registry;
 use switchboard_net::net::Dialling;
 #[cfg(feature = "tls")]
 use switchboard_net::net::tls::TlsOptions;
+#[cfg(not(feature = "http"))]
+use switchboard_wire::WireSpec;
 use switchboard_wire::{Codec, Metadata, Status, WireId};
 
 /// Sets the options of a [`Channel`]. Most have the same name in its URL, which takes precedence.
