@@ -9,8 +9,8 @@ pub const CONNECT_MIN: Duration = Duration::from_millis(50);
 /// Pause after the first failure of a call, or of an endpoint of a fleet.
 pub const RETRY_MIN: Duration = Duration::from_millis(25);
 
-/// Returns the back-off pause, which begins with `min` and doubles with each failure up to `max`; random between half of
-/// it and the whole, so that clients do not synchronize.
+/// Returns the back-off pause, which begins with `min` and doubles with each failure up to `max`; random between half
+/// of it and the whole, so that clients do not synchronize.
 pub fn pause(failures: u32, min: Duration, max: Duration) -> Duration {
     let whole = min.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(max);
     (whole / 2).saturating_add(whole.mul_f64(clock::fraction() / 2.0))

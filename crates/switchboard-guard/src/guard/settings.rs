@@ -149,15 +149,7 @@ impl Guards {
     /// # Errors
     /// Fails on names of services and methods that do not exist, and on invalid rates and networks.
     pub fn build(mut self, table: &MethodTable, limited: bool) -> Result<Guarding, Error> {
-        let mut guarding = Guarding {
-            addresses: std::mem::take(&mut self.addresses),
-            deadlines: Deadlines::new(self.deadline, self.deadline_flag.take(), &self.deadlines, table)?,
-            ..Guarding::default()
-        };
-        let hooks = std::mem::take(&mut self.hooks);
-        if !hooks.connect.is_empty() || !hooks.disconnect.is_empty() {
-            guarding.hooks = Some(Arc::new(hooks));
-        }
+        let mut guarding = self.without_chains(table)?;
         let counts = self.concurrency.is_some() || !(self.services.is_empty() && self.methods.is_empty());
         let screens = limited || !self.auth.is_empty() || !self.rules.is_empty();
         if self.fair.is_some() && self.concurrency.is_none() {
@@ -224,6 +216,18 @@ impl Guards {
             guarding.accepted = accepted;
         }
         Ok(guarding)
+    }
+
+    /// Returns addresses, deadlines and hooks, which apply without a chain.
+    fn without_chains(&mut self, table: &MethodTable) -> Result<Guarding, Error> {
+        let hooks = std::mem::take(&mut self.hooks);
+        let has_hooks = !hooks.connect.is_empty() || !hooks.disconnect.is_empty();
+        Ok(Guarding {
+            addresses: std::mem::take(&mut self.addresses),
+            deadlines: Deadlines::new(self.deadline, self.deadline_flag.take(), &self.deadlines, table)?,
+            hooks: has_hooks.then(|| Arc::new(hooks)),
+            ..Guarding::default()
+        })
     }
 
     /// Adds limits of calls in flight to the methods, and returns them: that of the server, of services, of methods.

@@ -59,7 +59,8 @@ impl Summary {
     }
 }
 
-/// Parses a SubjectPublicKeyInfo; returns the content of the algorithm's OID and the key bits, or `None` for invalid input.
+/// Parses a SubjectPublicKeyInfo; returns the content of the algorithm's OID and the key bits, or `None` for invalid
+/// input.
 #[cfg(feature = "auth")]
 pub fn public_key(der: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut info = Elements::new(Elements::new(der)?.expect(Tag::Sequence)?)?;

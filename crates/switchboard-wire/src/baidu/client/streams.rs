@@ -196,8 +196,8 @@ impl Client {
         Ok(())
     }
 
-    /// Returns the result of a call whose stream the server closed or reset, after a response (`answered`) and `gathered`
-    /// bytes of an incomplete message.
+    /// Returns the result of a call whose stream the server closed or reset, after a response (`answered`) and
+    /// `gathered` bytes of an incomplete message.
     fn end_of(
         &self,
         kind: Kind,
