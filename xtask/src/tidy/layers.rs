@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Complaint, File};
 
 /// Crates whose modules are checked for circles.
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 14] = [
     "switchboard",
     "switchboard-auth",
     "switchboard-client",
@@ -19,6 +19,7 @@ const CRATES: [&str; 13] = [
     "switchboard-fanout",
     "switchboard-guard",
     "switchboard-http",
+    "switchboard-message",
     "switchboard-net",
     "switchboard-registry",
     "switchboard-server",
@@ -26,13 +27,14 @@ const CRATES: [&str; 13] = [
 ];
 
 /// Crates of the product with those of its crates that each may depend on: a crate depends on lower ones only.
-const DEPENDENCIES: [(&str, &[&str]); 11] = [
+const DEPENDENCIES: [(&str, &[&str]); 12] = [
     ("switchboard-wire", &[]),
     ("switchboard-core", &["switchboard-wire"]),
     ("switchboard-net", &["switchboard-core", "switchboard-wire"]),
     ("switchboard-discovery", &["switchboard-core", "switchboard-wire"]),
     ("switchboard-auth", &["switchboard-core", "switchboard-net", "switchboard-wire"]),
     ("switchboard-fanout", &["switchboard-core", "switchboard-net", "switchboard-wire"]),
+    ("switchboard-message", &["switchboard-core", "switchboard-wire"]),
     ("switchboard-guard", &["switchboard-auth", "switchboard-core", "switchboard-wire"]),
     ("switchboard-driver", &["switchboard-core", "switchboard-guard", "switchboard-net", "switchboard-wire"]),
     (

@@ -1,0 +1,1 @@
+//! A bus of typed messages inside the process.

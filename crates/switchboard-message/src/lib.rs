@@ -1,0 +1,36 @@
+//! Topics inside a process: logs, cursors, and a [`Bus`] of typed messages.
+//!
+//! A *topic* has one log of *entries* with increasing offsets, and every receiver is a *cursor* on that log, without a
+//! queue of its own. An own cursor belongs to one subscription, a group cursor to the members of a group, and a durable
+//! cursor is kept while its client is disconnected.
+//!
+//! ```text
+//! Bus::publish ─► shard (one of 16, one lock) ─► log of the topic ─► cursors that wait are woken after the lock
+//! Subscription ─► shard ─► entries after its cursor, at most a batch ─► Delivery::{Entry, Gap, Recovered}
+//! ```
+//!
+//! An append costs one lock and one copy of a pointer; a subscription that is behind is not touched. Each entry that a
+//! subscription does not receive is reported as a [`Gap`].
+//!
+//! ```
+//! # use switchboard_message::{Bus, Delivery};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> switchboard_core::Result<()> {
+//! let bus = Bus::new();
+//! let mut quotes = bus.subscribe::<f64>("quotes/*").await?;
+//! bus.publish("quotes/acme", &12.5).await?;
+//! let Some(Delivery::Entry(quote)) = quotes.next().await? else { panic!("a gap") };
+//! assert_eq!((quote.topic().name(), *quote), ("quotes/acme", 12.5));
+//! # Ok(())
+//! # }
+//! ```
+
+mod bus;
+mod limits;
+mod log;
+
+pub use limits::Limits;
+pub use log::{
+    BusStats, Entry, Gap, GapReason, History, Pattern, Position, Publication, SlowReader, Topic,
+    TopicOptions, TopicStats, names,
+};

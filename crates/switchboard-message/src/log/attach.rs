@@ -1,0 +1,328 @@
+//! Begin and end of subscriptions in a shard, and durable cursors without a member.
+
+use super::{
+    Gap, GapReason, Position, Topic,
+    member::{Member, Notifications},
+    set::{AckOptions, Cursor, CursorSet, Group, GroupEntry, GroupKey, SetId, Source},
+    shard::{Parked, ParkedCursor, Shard, Shared},
+};
+use std::{
+    cmp::Reverse,
+    sync::{Arc, atomic::Ordering},
+};
+use switchboard_core::Result;
+use switchboard_wire::Status;
+
+/// First entry of a subscription.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Start {
+    /// The one after this position.
+    After(Position),
+    /// The next one that is published.
+    #[default]
+    Head,
+    /// This number of kept entries of each topic.
+    Last(usize),
+    /// The first one that was published at this time or later, in nanoseconds of the bus's clock.
+    Since(u64),
+}
+
+/// Parameters of a subscription in a shard.
+#[derive(Clone, Debug)]
+pub(crate) struct Attach {
+    pub(crate) source: Source,
+    pub(crate) start: Start,
+    pub(crate) group: Option<GroupKey>,
+    pub(crate) ack: Option<AckOptions>,
+}
+
+impl Shard {
+    /// Adds a subscription, in one step: kept entries from its start and all later ones are delivered. Appends the
+    /// entries that are missing at its start to `gaps`.
+    pub(super) fn attach(
+        &mut self,
+        attach: &Attach,
+        now: u64,
+        shared: &Shared,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<SetId> {
+        if let Some(key) = &attach.group
+            && let Some(index) = self.groups.get(key)
+        {
+            let id = self.set_id(*index);
+            return self.join(id, attach);
+        }
+        // First: the limit of topics may refuse it.
+        let single = match &attach.source {
+            Source::Topic(topic) => Some(self.topic_or_new(topic.into(), now, shared)?),
+            Source::Pattern(_) => None,
+        };
+        if let Some(key) = attach.group.as_ref().filter(|key| key.is_durable) {
+            self.count_durable(key, now, shared)?;
+        }
+        let group = attach.group.clone().map(|key| Box::new(Group::new(key, attach.ack.clone())));
+        let id = self.insert_set(CursorSet::new(attach.source.clone(), group));
+        let mut parked = None;
+        if let Some(key) = &attach.group {
+            self.groups.insert(key.clone(), id.index);
+            parked = self.parked.remove(key);
+        }
+        let topics = match (&attach.source, single) {
+            (Source::Pattern(pattern), _) => {
+                self.patterns.insert(pattern, id.index);
+                self.matching(pattern)
+            }
+            (Source::Topic(_), single) => single.into_iter().collect(),
+        };
+        let mut parked = parked.map(|parked| parked.cursors);
+        for index in topics {
+            self.trim(index, now);
+            match &mut parked {
+                Some(parked) => {
+                    let found = self
+                        .topic(index)
+                        .and_then(|topic| parked.iter().position(|cursor| cursor.topic == topic.topic));
+                    let cursor = found.map(|found| parked.swap_remove(found));
+                    self.resume(id, index, cursor, now, gaps);
+                }
+                None => {
+                    if let Some((next, gap)) = self.start(index, attach.start) {
+                        self.report(index, gap, gaps);
+                        self.attach_cursor(id.index, index, next);
+                    }
+                }
+            }
+        }
+        for lost in parked.into_iter().flatten() {
+            gaps.push(gap_of_lost_log(lost.topic, lost.next));
+        }
+        Ok(id)
+    }
+
+    /// Counts a new durable cursor.
+    fn count_durable(&mut self, key: &GroupKey, now: u64, shared: &Shared) -> Result<()> {
+        if self.parked.contains_key(key) {
+            return Ok(());
+        }
+        let max = shared.limits.durable_cursors_max;
+        if shared.durables.load(Ordering::Relaxed) >= max {
+            let age_max = u64::try_from(shared.limits.durable_age_max.as_nanos()).unwrap_or(u64::MAX);
+            let before = self.parked.len();
+            self.parked.retain(|_, parked| now.saturating_sub(parked.parked_at) < age_max);
+            shared.durables.fetch_sub(before - self.parked.len(), Ordering::Relaxed);
+        }
+        if shared.durables.load(Ordering::Relaxed) >= max {
+            let text = format!(
+                "durable cursor \"{}\" cannot be created; the limit is durable_cursors_max={max}; remove unused ones",
+                key.name
+            );
+            return Err(Status::resource_exhausted(text));
+        }
+        shared.durables.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn join(&mut self, id: SetId, attach: &Attach) -> Result<SetId> {
+        let Some(set) = self.set_mut(id) else { return Err(super::shard::missing_topic()) };
+        if let Some(group) = set.group.as_ref().filter(|group| group.ack != attach.ack) {
+            let name = &group.key.name;
+            let text = format!(
+                "group \"{name}\" has other options for acknowledgements; all of its members use the same options"
+            );
+            return Err(Status::failed_precondition(text));
+        }
+        set.members += 1;
+        Ok(id)
+    }
+
+    fn matching(&self, pattern: &super::Pattern) -> Vec<u32> {
+        let topics = (0..).zip(&self.topics);
+        let matching = topics
+            .filter(|(_, topic)| topic.as_ref().is_some_and(|topic| pattern.matches(topic.topic.name())));
+        matching.map(|(index, _)| index).collect()
+    }
+
+    /// Returns the first offset of a subscription, and the entries that are missing before it.
+    fn start(&self, index: u32, start: Start) -> Option<(u64, Option<Gap>)> {
+        let topic = self.topic(index)?;
+        let (ring, head) = (&topic.ring, topic.ring.next_offset());
+        let gap = |reason, range: std::ops::Range<u64>| {
+            let is_exact = !ring.is_keyed() && reason != GapReason::Epoch;
+            let missing = is_exact.then(|| range.end.saturating_sub(range.start));
+            Gap { topic: topic.topic.clone(), epoch: topic.epoch, range, missing, reason }
+        };
+        Some(match start {
+            Start::Head => (head, None),
+            Start::Last(entries) => (ring.last(entries), None),
+            Start::Since(time) => {
+                let next = ring.since(time);
+                // The first of the missing entries is not known.
+                let is_lost = ring.has_lost_since(time);
+                let lost = is_lost.then(|| Gap { missing: None, ..gap(GapReason::Expired, 1..ring.floor()) });
+                (next, lost)
+            }
+            Start::After(position) if position.epoch != topic.epoch => {
+                (ring.floor(), Some(gap(GapReason::Epoch, 1..ring.floor())))
+            }
+            Start::After(position) if position.offset >= head => {
+                (head, Some(gap(GapReason::Lost, head..position.offset + 1)))
+            }
+            Start::After(position) => {
+                let next = position.offset + 1;
+                let lost = next < ring.floor();
+                (next.max(ring.floor()), lost.then(|| gap(GapReason::Expired, next..ring.floor())))
+            }
+        })
+    }
+
+    fn report(&mut self, index: u32, gap: Option<Gap>, gaps: &mut Vec<Gap>) {
+        if let Some(gap) = gap {
+            self.count_missing(index, gap.reason, gap.missing.unwrap_or(0));
+            gaps.push(gap);
+        }
+    }
+
+    /// Puts a cursor of a set before this offset of a topic.
+    pub(super) fn attach_cursor(&mut self, set_index: u32, index: u32, next: u64) {
+        let id = self.set_id(set_index);
+        let Some((set, topics, _)) = self.set_and_topics(id) else { return };
+        let Some(Some(topic)) = topics.get_mut(index as usize) else { return };
+        topic.ring.attach(next);
+        topic.cursors += 1;
+        if set.group.is_some() {
+            topic.groups.push(set_index);
+        }
+        match topic.ring.first_from(next) {
+            Some(slot) => set.ready.push(Reverse((slot.sequence, index))),
+            None => topic.idle.push(set_index),
+        }
+        set.insert(Cursor { topic: index, next });
+    }
+
+    /// Continues a durable cursor; without a parked one, the topic was created in the meantime.
+    fn resume(&mut self, id: SetId, index: u32, parked: Option<ParkedCursor>, now: u64, gaps: &mut Vec<Gap>) {
+        let epoch = self.topic(index).map_or(0, |topic| topic.epoch);
+        let (after, unacknowledged) = match parked {
+            Some(parked) => {
+                let before = parked.next.offset.saturating_sub(1);
+                (Position { offset: before, ..parked.next }, parked.unacknowledged)
+            }
+            None => (Position { epoch, offset: 0 }, Vec::new()),
+        };
+        if after.epoch == epoch {
+            self.resume_unacknowledged(id, index, unacknowledged, now, gaps);
+        }
+        if let Some((next, gap)) = self.start(index, Start::After(after)) {
+            self.report(index, gap, gaps);
+            self.attach_cursor(id.index, index, next);
+        }
+    }
+
+    fn resume_unacknowledged(
+        &mut self,
+        id: SetId,
+        index: u32,
+        unacknowledged: Vec<(u64, u32)>,
+        now: u64,
+        gaps: &mut Vec<Gap>,
+    ) {
+        let mut lost = 0;
+        let Some((set, topics, _)) = self.set_and_topics(id) else { return };
+        let (Some(group), Some(Some(topic))) = (&mut set.group, topics.get_mut(index as usize)) else {
+            return;
+        };
+        for (offset, attempts) in unacknowledged {
+            let slot = topic.ring.first_from(offset).filter(|slot| slot.offset == offset);
+            let found = slot.and_then(|slot| Some((slot.sequence, slot.entry.clone()?)));
+            match found.filter(|(_, entry)| !entry.is_expired(now)) {
+                Some((sequence, entry)) => {
+                    let entry = GroupEntry { topic: index, offset, entry, attempts };
+                    group.redeliveries.insert(sequence, entry);
+                }
+                None => {
+                    lost += 1;
+                    gaps.push(Gap {
+                        topic: topic.topic.clone(),
+                        epoch: topic.epoch,
+                        range: offset..offset + 1,
+                        missing: (!topic.ring.is_keyed()).then_some(1),
+                        reason: GapReason::Expired,
+                    });
+                }
+            }
+        }
+        self.count_missing(index, GapReason::Expired, lost);
+    }
+
+    /// Removes a member; with the last one, the cursors.
+    pub(super) fn detach(
+        &mut self,
+        id: SetId,
+        member: &Arc<Member>,
+        now: u64,
+        shared: &Shared,
+        notifications: &mut Notifications,
+    ) {
+        let Some(set) = self.set_mut(id) else { return };
+        set.stop_waiting(member);
+        set.members = set.members.saturating_sub(1);
+        let is_last = set.members == 0;
+        let held = set.group.as_ref().map_or_else(Vec::new, |group| group.held_by(member));
+        for sequence in held {
+            self.release(id, sequence, notifications);
+        }
+        let Some(set) = self.set_mut(id) else { return };
+        if !is_last {
+            if set.has_entries() {
+                notifications.members.extend(set.next_waiting());
+            }
+            return;
+        }
+        self.park(id, now);
+        let Some(set) = self.remove_set(id) else { return };
+        if let Some(group) = &set.group {
+            self.groups.remove(&group.key);
+        }
+        if let Source::Pattern(pattern) = &set.source {
+            self.patterns.remove(pattern, id.index);
+        }
+        for cursor in set.cursors() {
+            if let Some(Some(topic)) = self.topics.get_mut(cursor.topic as usize) {
+                topic.ring.advance(cursor.next, u64::MAX);
+                topic.cursors = topic.cursors.saturating_sub(1);
+                for sets in [&mut topic.idle, &mut topic.groups] {
+                    if let Some(at) = sets.iter().position(|set| *set == id.index) {
+                        sets.swap_remove(at);
+                    }
+                }
+                notifications.rooms.extend(topic.waiting_room());
+            }
+            self.trim(cursor.topic, now);
+            self.remove_if_unused(cursor.topic, shared);
+        }
+    }
+
+    /// Keeps the positions of a durable cursor.
+    fn park(&mut self, id: SetId, now: u64) {
+        let Some((set, topics, _)) = self.set_and_topics(id) else { return };
+        let Some(group) = set.group.as_ref().filter(|group| group.key.is_durable) else { return };
+        let key = group.key.clone();
+        let cursors = set.cursors().iter().filter_map(|cursor| {
+            let topic = topics.get(cursor.topic as usize)?.as_ref()?;
+            let unacknowledged = group.redeliveries.values().filter(|entry| entry.topic == cursor.topic);
+            Some(ParkedCursor {
+                topic: topic.topic.clone(),
+                next: Position { epoch: topic.epoch, offset: cursor.next },
+                unacknowledged: unacknowledged.map(|entry| (entry.offset, entry.attempts)).collect(),
+            })
+        });
+        let parked = Parked { parked_at: now, cursors: cursors.collect() };
+        self.parked.insert(key, parked);
+    }
+}
+
+/// Returns the gap of a durable cursor whose log was removed. Entries of that log may be missing.
+fn gap_of_lost_log(topic: Topic, next: Position) -> Gap {
+    let range = next.offset..next.offset;
+    Gap { topic, epoch: next.epoch, range, missing: None, reason: GapReason::Epoch }
+}

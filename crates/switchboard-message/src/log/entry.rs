@@ -1,0 +1,160 @@
+//! Publications, and the entries that logs keep of them.
+
+use super::Topic;
+use bytes::Bytes;
+use std::{fmt, sync::Arc, time::Duration};
+use switchboard_core::Result;
+use switchboard_wire::{Codec, Metadata, Status};
+
+/// A message to be published, encoded.
+///
+/// ```
+/// # use switchboard_message::Publication;
+/// # use switchboard_wire::Codec;
+/// let mut publication = Publication::new(Codec::Raw, "12.5");
+/// publication.key = "acme".into();
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Publication {
+    /// Codec of the bytes.
+    pub codec: Codec,
+    /// The encoded message.
+    pub bytes: Bytes,
+    /// Names and values that accompany it.
+    pub headers: Metadata,
+    /// Key for conflation: a log may keep only the newest entry of a key. Empty: none.
+    pub key: Bytes,
+    /// Identifier: a second publication with it within the window is not appended. Empty: none.
+    pub id: Bytes,
+    /// Period after which the entry is not delivered. `None`: no limit.
+    pub expires_in: Option<Duration>,
+    /// Topic for replies.
+    pub(crate) reply_to: Option<Topic>,
+}
+
+impl Publication {
+    /// Creates a publication without key, id, expiry and headers.
+    pub fn new(codec: Codec, bytes: impl Into<Bytes>) -> Publication {
+        Publication {
+            codec,
+            bytes: bytes.into(),
+            headers: Metadata::new(),
+            key: Bytes::new(),
+            id: Bytes::new(),
+            expires_in: None,
+            reply_to: None,
+        }
+    }
+
+    /// Converts the publication to an entry.
+    ///
+    /// # Errors
+    /// `ResourceExhausted` if it is larger than `bytes_max`, or its key or id larger than `key_bytes_max`.
+    pub(crate) fn into_entry(self, now: u64, bytes_max: usize, key_bytes_max: usize) -> Result<Entry> {
+        let Publication { codec, bytes, headers, key, id, expires_in, reply_to } = self;
+        let length = bytes.len() + key.len() + id.len() + headers.encoded_len();
+        if length > bytes_max {
+            let text = format!("the entry has {length} bytes; the limit is entry_bytes_max={bytes_max}");
+            return Err(Status::resource_exhausted(text));
+        }
+        if let Some(longest) = [&key, &id].into_iter().find(|field| field.len() > key_bytes_max) {
+            let length = longest.len();
+            let text = format!(
+                "a key or id of the entry has {length} bytes; the limit is key_bytes_max={key_bytes_max}"
+            );
+            return Err(Status::resource_exhausted(text));
+        }
+        let is_plain = key.is_empty() && id.is_empty() && headers.is_empty();
+        let extra = match is_plain && expires_in.is_none() && reply_to.is_none() {
+            true => None,
+            false => Some(Box::new(Extra {
+                headers,
+                key,
+                id,
+                expires_at: expires_in.map_or(u64::MAX, |period| {
+                    now.saturating_add(period.as_nanos().try_into().unwrap_or(u64::MAX))
+                }),
+                reply_to,
+            })),
+        };
+        Ok(Entry(Arc::new(Content { codec, bytes, extra })))
+    }
+}
+
+/// An entry of a log; immutable, and shared by all cursors.
+#[derive(Clone)]
+pub struct Entry(Arc<Content>);
+
+struct Content {
+    codec: Codec,
+    bytes: Bytes,
+    /// Fields that most entries do not have.
+    extra: Option<Box<Extra>>,
+}
+
+struct Extra {
+    headers: Metadata,
+    key: Bytes,
+    id: Bytes,
+    /// In nanoseconds of the bus's clock.
+    expires_at: u64,
+    reply_to: Option<Topic>,
+}
+
+static NO_HEADERS: Metadata = Metadata::new();
+
+/// Memory of an entry beside its bytes: reference counts, fields, and its slot in the log.
+const ENTRY_BYTES: usize = 128;
+
+impl Entry {
+    /// Returns the codec of the bytes.
+    pub fn codec(&self) -> Codec {
+        self.0.codec
+    }
+
+    /// Returns the encoded message.
+    pub fn bytes(&self) -> &Bytes {
+        &self.0.bytes
+    }
+
+    /// Returns the names and values that accompany the message.
+    pub fn headers(&self) -> &Metadata {
+        self.0.extra.as_ref().map_or(&NO_HEADERS, |extra| &extra.headers)
+    }
+
+    /// Returns the key for conflation.
+    pub fn key(&self) -> Option<&Bytes> {
+        self.0.extra.as_ref().map(|extra| &extra.key).filter(|key| !key.is_empty())
+    }
+
+    /// Returns the identifier of the publication.
+    pub fn id(&self) -> Option<&Bytes> {
+        self.0.extra.as_ref().map(|extra| &extra.id).filter(|id| !id.is_empty())
+    }
+
+    pub(crate) fn reply_to(&self) -> Option<&Topic> {
+        self.0.extra.as_ref().and_then(|extra| extra.reply_to.as_ref())
+    }
+
+    pub(super) fn is_expired(&self, now: u64) -> bool {
+        self.0.extra.as_ref().is_some_and(|extra| extra.expires_at <= now)
+    }
+
+    /// Returns the memory that a log charges for the entry.
+    pub(super) fn charged_bytes(&self) -> usize {
+        let extra = |extra: &Extra| extra.headers.encoded_len() + extra.key.len() + extra.id.len();
+        ENTRY_BYTES + self.0.bytes.len() + self.0.extra.as_deref().map_or(0, extra)
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("codec", &self.codec())
+            .field("bytes", &self.bytes().len())
+            .field("key", &self.key())
+            .field("id", &self.id())
+            .finish()
+    }
+}

@@ -1,0 +1,121 @@
+//! Receiving side of a subscription, as the shards see it.
+
+use super::{Entry, Gap, Position, Topic, set::SetId};
+use smallvec::SmallVec;
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+    },
+    task::Waker,
+};
+use switchboard_wire::Status;
+use tokio::sync::Notify;
+
+/// A subscription that may wait in several shards.
+#[derive(Debug, Default)]
+pub(crate) struct Member {
+    /// A bit per shard that may have entries for the subscription.
+    shards: AtomicU32,
+    waker: Mutex<Option<Waker>>,
+    /// Entries that were delivered and not acknowledged.
+    unacknowledged: AtomicUsize,
+}
+
+impl Member {
+    /// Stores the waker, then returns the shards that may have entries, and clears their bits.
+    pub(crate) fn take_shards(&self, waker: &Waker) -> u32 {
+        let mut known = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *known = Some(waker.clone());
+        }
+        drop(known);
+        self.shards.swap(0, Ordering::AcqRel)
+    }
+
+    /// Marks shards as not yet read.
+    pub(crate) fn keep_shards(&self, shards: u32) {
+        self.shards.fetch_or(shards, Ordering::AcqRel);
+    }
+
+    pub(super) fn wake(&self, shard: u32) {
+        self.keep_shards(1 << shard);
+        self.wake_task();
+    }
+
+    fn wake_task(&self) {
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn unacknowledged(&self) -> usize {
+        self.unacknowledged.load(Ordering::Acquire)
+    }
+
+    pub(super) fn delivered(&self) {
+        self.unacknowledged.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Notes that an entry was acknowledged or went to another member.
+    pub(super) fn released(&self) {
+        self.unacknowledged.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// An item for a subscription.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    Entry(TakenEntry),
+    Gap(Gap),
+    /// The subscription was too slow for its topic and has ended.
+    Closed(Status),
+}
+
+#[derive(Debug)]
+pub(crate) struct TakenEntry {
+    pub(crate) topic: Topic,
+    pub(crate) position: Position,
+    pub(crate) entry: Entry,
+    /// Number of the delivery, from 1.
+    pub(crate) attempt: u32,
+    /// Identifies the delivery for its acknowledgement, in groups that acknowledge.
+    pub(crate) token: Option<Token>,
+}
+
+/// Identifies an unacknowledged entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token {
+    pub(crate) shard: u32,
+    pub(super) set: SetId,
+    pub(super) sequence: u64,
+}
+
+/// An entry that was delivered as often as its group allows.
+#[derive(Debug)]
+pub(super) struct DeadLetter {
+    pub(super) to: Topic,
+    pub(super) entry: Entry,
+}
+
+/// Notifications to be sent after the lock of a shard is released.
+#[derive(Debug, Default)]
+pub(super) struct Notifications {
+    pub(super) members: SmallVec<[Arc<Member>; 2]>,
+    /// Members that may receive again, after an acknowledgement.
+    pub(super) relieved: SmallVec<[Arc<Member>; 2]>,
+    /// Topics that accept entries again.
+    pub(super) rooms: SmallVec<[Arc<Notify>; 1]>,
+    pub(super) dead_letters: Vec<DeadLetter>,
+}
+
+impl Notifications {
+    /// Wakes all; returns the dead letters.
+    pub(super) fn send(self, shard: u32) -> Vec<DeadLetter> {
+        self.members.iter().for_each(|member| member.wake(shard));
+        self.relieved.iter().for_each(|member| member.wake_task());
+        self.rooms.iter().for_each(|room| room.notify_waiters());
+        self.dead_letters
+    }
+}

@@ -1,0 +1,280 @@
+//! Logs of topics in 16 shards, and the cursors on them.
+//!
+//! A shard has one lock, which an append holds for the assignment of the offset and the sequence number (the order in
+//! the shard), and a subscription for a batch of entries. No lock is held while a task is woken or a message decoded. All
+//! functions receive the time as an argument.
+//!
+//! ```text
+//! Log ─► Shard ─► TopicLog ─► Ring            entries, with the number of cursors that have not read each
+//!          └────► CursorSet ─► Cursor, Group  one set per subscription or group: a cursor per topic
+//! ```
+//!
+//! A pattern is resolved once per topic: a new topic gets a cursor of each set whose pattern matches its name. A set has
+//! a heap of the topics with unread entries, by sequence number, so that it reads the entries of a shard in their order.
+
+mod attach;
+mod entry;
+mod member;
+pub mod names;
+mod options;
+mod pattern;
+mod position;
+mod ring;
+mod set;
+mod shard;
+mod take;
+mod topic_log;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use attach::{Attach, Start};
+pub use entry::{Entry, Publication};
+pub(crate) use member::{Member, Taken, TakenEntry, Token};
+pub(crate) use names::NameRef;
+pub use names::Topic;
+pub use options::{History, SlowReader, TopicOptions};
+pub use pattern::Pattern;
+pub use position::{Gap, GapReason, Position};
+pub(crate) use set::{AckOptions, GroupKey, SetId, Source};
+pub(crate) use shard::{AppendError, Appended};
+pub(crate) use take::{AfterTake, BatchSize};
+pub use topic_log::TopicStats;
+
+use crate::limits::Limits;
+use member::{DeadLetter, Notifications};
+use shard::{Shard, Shared};
+use smallvec::{SmallVec, smallvec};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use switchboard_core::Result;
+use switchboard_wire::Status;
+use tokio::sync::Notify;
+
+/// Number of shards; a member has a bit for each.
+const SHARDS: usize = 16;
+
+/// Logs of all topics of a bus.
+#[derive(Debug)]
+pub(crate) struct Log {
+    shards: [Mutex<Shard>; SHARDS],
+    shared: Shared,
+    subscriptions: AtomicUsize,
+    /// Dead letters that their topic did not accept.
+    dead_letters_lost: AtomicUsize,
+}
+
+/// Sets of a subscription, by shard.
+pub(crate) type Attached = SmallVec<[(u32, SetId); 1]>;
+
+/// Counters of a bus.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct BusStats {
+    /// Topics that the bus holds.
+    pub topics: usize,
+    /// Entries in all logs.
+    pub entries: usize,
+    /// Bytes of these entries, with about 128 per entry for the log itself.
+    pub bytes: usize,
+    /// Cursors of subscriptions and groups; a pattern has one per matching topic.
+    pub cursors: usize,
+    /// Subscriptions.
+    pub subscriptions: usize,
+    /// Durable cursors, connected or not; that of a pattern counts in each of the 16 shards.
+    pub durable_cursors: usize,
+    /// Entries that were delivered as often as their group allows.
+    pub dead_letters: u64,
+    /// Dead letters that their topic did not accept.
+    pub dead_letters_lost: usize,
+}
+
+impl Log {
+    /// Creates the logs. Epochs begin with random numbers of `random`.
+    pub(crate) fn new(
+        limits: Limits,
+        rules: Vec<(Pattern, TopicOptions)>,
+        mut random: impl FnMut() -> u64,
+    ) -> Log {
+        let mut index = 0;
+        let shards = [(); SHARDS].map(|()| {
+            index += 1;
+            Mutex::new(Shard::new(index - 1, random()))
+        });
+        let (subscriptions, dead_letters_lost) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Log { shards, shared: Shared::new(limits, rules), subscriptions, dead_letters_lost }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    fn shard(&self, index: u32) -> MutexGuard<'_, Shard> {
+        self.shards[index as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs an operation under the lock of a shard, and sends its notifications afterwards.
+    fn with<R>(&self, index: u32, now: u64, run: impl FnOnce(&mut Shard, &mut Notifications) -> R) -> R {
+        let mut notifications = Notifications::default();
+        let result = run(&mut self.shard(index), &mut notifications);
+        for letter in notifications.send(index) {
+            self.append_dead_letter(letter, now);
+        }
+        result
+    }
+
+    /// Removes unused topics of all shards after a topic was refused; returns whether it did.
+    fn swept(&self, now: u64) -> bool {
+        let must_sweep = self.shared.must_sweep(now);
+        if must_sweep {
+            self.remove_unused(now);
+        }
+        must_sweep
+    }
+
+    fn append_dead_letter(&self, letter: DeadLetter, now: u64) {
+        if self.append((&letter.to).into(), &mut smallvec![letter.entry], now).is_err() {
+            self.dead_letters_lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Appends all entries and leaves `entries` empty, or none.
+    pub(crate) fn append(
+        &self,
+        name: NameRef<'_>,
+        entries: &mut SmallVec<[Entry; 1]>,
+        now: u64,
+    ) -> Result<Appended, AppendError> {
+        loop {
+            let appended = self.with(shard_of(name.hash), now, |shard, notifications| {
+                shard.append(name, entries, now, &self.shared, notifications)
+            });
+            if appended.is_ok() || !self.swept(now) {
+                return appended;
+            }
+        }
+    }
+
+    /// Adds a subscription; returns its sets and the entries that are missing at its start.
+    pub(crate) fn attach(
+        &self,
+        attach: &Attach,
+        member: &Arc<Member>,
+        now: u64,
+    ) -> Result<(Attached, Vec<Gap>)> {
+        let max = self.limits().subscriptions_max;
+        if self.subscriptions.fetch_add(1, Ordering::Relaxed) >= max {
+            self.subscriptions.fetch_sub(1, Ordering::Relaxed);
+            let text = format!("the bus accepts no subscription; the limit is subscriptions_max={max}");
+            return Err(Status::resource_exhausted(text));
+        }
+        let shards = match &attach.source {
+            Source::Topic(topic) => shard_of(topic.hash())..shard_of(topic.hash()) + 1,
+            Source::Pattern(_) => 0..SHARDS as u32,
+        };
+        let (mut attached, mut gaps) = (Attached::new(), Vec::new());
+        for index in shards {
+            let mut set = self.shard(index).attach(attach, now, &self.shared, &mut gaps);
+            if set.is_err() && self.swept(now) {
+                set = self.shard(index).attach(attach, now, &self.shared, &mut gaps);
+            }
+            match set {
+                Ok(set) => attached.push((index, set)),
+                Err(status) => {
+                    self.detach(&attached, member, now);
+                    return Err(status);
+                }
+            }
+        }
+        Ok((attached, gaps))
+    }
+
+    /// Removes a subscription.
+    pub(crate) fn detach(&self, attached: &Attached, member: &Arc<Member>, now: u64) {
+        self.subscriptions.fetch_sub(1, Ordering::Relaxed);
+        for (index, set) in attached {
+            self.with(*index, now, |shard, notifications| {
+                shard.detach(*set, member, now, &self.shared, notifications);
+            });
+        }
+    }
+
+    /// Removes a durable cursor without a member; returns whether there was one.
+    pub(crate) fn remove_durable(&self, key: &GroupKey) -> bool {
+        let removed = (0..SHARDS as u32).filter(|index| self.shard(*index).parked.remove(key).is_some());
+        let removed = removed.count();
+        self.shared.durables.fetch_sub(removed, Ordering::Relaxed);
+        removed > 0
+    }
+
+    /// Moves the next entries of a set to `batch`.
+    pub(crate) fn take(
+        &self,
+        (index, set): (u32, SetId),
+        member: &Arc<Member>,
+        size: BatchSize,
+        now: u64,
+        batch: &mut VecDeque<Taken>,
+    ) -> AfterTake {
+        self.with(index, now, |shard, notifications| shard.take(set, member, size, now, batch, notifications))
+    }
+
+    /// Wakes another member of a group, because this one does not take its entries now.
+    pub(crate) fn pass(&self, (index, set): (u32, SetId), now: u64) {
+        self.with(index, now, |shard, notifications| shard.pass(set, notifications));
+    }
+
+    /// Acknowledges an entry; returns whether it was unacknowledged.
+    pub(crate) fn acknowledge(&self, token: Token, now: u64) -> bool {
+        self.with(token.shard, now, |shard, notifications| shard.acknowledge(token, notifications))
+    }
+
+    /// Makes an unacknowledged entry available to the members; returns whether it was unacknowledged.
+    pub(crate) fn reject(&self, token: Token, now: u64) -> bool {
+        self.with(token.shard, now, |shard, notifications| shard.reject(token, notifications))
+    }
+
+    /// Returns how many entries a topic accepts before its publishers wait, and its notification if there are none.
+    pub(crate) fn credit(&self, name: NameRef<'_>, now: u64) -> Result<usize, AppendError> {
+        let mut shard = self.shard(shard_of(name.hash));
+        let index = shard.topic_or_new(name, now, &self.shared)?;
+        shard.trim(index, now);
+        match shard.credit(index) {
+            0 => Err(AppendError::Wait(shard.room(index))),
+            credit => Ok(credit),
+        }
+    }
+
+    /// Removes expired entries, and topics that hold nothing.
+    pub(crate) fn remove_unused(&self, now: u64) {
+        (0..SHARDS as u32).for_each(|index| self.shard(index).remove_unused(now, &self.shared));
+    }
+
+    pub(crate) fn topic_stats(&self, name: NameRef<'_>) -> Option<TopicStats> {
+        self.shard(shard_of(name.hash)).topic_stats(name)
+    }
+
+    pub(crate) fn stats(&self) -> BusStats {
+        let mut stats = BusStats {
+            topics: self.shared.topics.load(Ordering::Relaxed),
+            subscriptions: self.subscriptions.load(Ordering::Relaxed),
+            durable_cursors: self.shared.durables.load(Ordering::Relaxed),
+            dead_letters_lost: self.dead_letters_lost.load(Ordering::Relaxed),
+            ..BusStats::default()
+        };
+        (0..SHARDS as u32).for_each(|index| self.shard(index).add_stats(&mut stats));
+        stats
+    }
+}
+
+fn shard_of(hash: u64) -> u32 {
+    (hash >> 60) as u32
+}
+
+/// Notification of publishers that wait.
+pub(crate) type Room = Arc<Notify>;

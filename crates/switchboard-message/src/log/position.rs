@@ -1,0 +1,78 @@
+//! Positions in a log, and missing parts of it.
+
+use super::Topic;
+use std::{fmt, ops::Range};
+
+/// Place of an entry in the log of its topic.
+///
+/// The epoch identifies the log: another epoch means another log, whose offsets are unrelated. Offsets begin with 1 and
+/// increase by 1. Position `{ epoch, offset: 0 }` is before the first entry.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Position {
+    /// Identifier of the log.
+    pub epoch: u64,
+    /// Number of the entry.
+    pub offset: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}:{}", self.epoch, self.offset)
+    }
+}
+
+/// Entries of a topic that a subscription does not receive.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Gap {
+    /// The topic.
+    pub topic: Topic,
+    /// Identifier of the log that the range is in.
+    pub epoch: u64,
+    /// Offsets of the missing entries. The next entry of the topic has the offset `range.end` or a later one.
+    pub range: Range<u64>,
+    /// Number of the missing entries; `None` if some in the range were replaced by a newer entry of their key, or if
+    /// they were in another log.
+    pub missing: Option<u64>,
+    /// Reason why they are missing.
+    pub reason: GapReason,
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Gap { topic, range, reason, .. } = self;
+        write!(f, "entries {}..{} of topic \"{topic}\" are missing: {reason}", range.start, range.end)
+    }
+}
+
+/// Reason why entries are missing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum GapReason {
+    /// The position belongs to another log.
+    Epoch,
+    /// The history no longer contained them (count, bytes or age), or their own expiry had passed.
+    Expired,
+    /// The subscription was slower than the topic's backlog allows.
+    Lagged,
+    /// The log does not contain a position that it once had.
+    Lost,
+}
+
+impl GapReason {
+    /// Returns the name in lower case, for metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            GapReason::Epoch => "epoch",
+            GapReason::Expired => "expired",
+            GapReason::Lagged => "lagged",
+            GapReason::Lost => "lost",
+        }
+    }
+}
+
+impl fmt::Display for GapReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,448 @@
+//! One of the shards of the logs: topics and cursor sets behind one lock.
+
+use super::{
+    BusStats, Entry, GapReason, Pattern, Position, Topic, TopicOptions, TopicStats,
+    member::{DeadLetter, Notifications},
+    names::NameRef,
+    options::SlowReader,
+    pattern::PatternIndex,
+    set::{CursorSet, GroupEntry, GroupKey, SetId},
+    topic_log::TopicLog,
+};
+use crate::limits::Limits;
+use smallvec::SmallVec;
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+use switchboard_core::Result;
+use switchboard_wire::{Retry, Status};
+use tokio::sync::Notify;
+
+/// Settings and counters that all shards of a bus share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) limits: Limits,
+    /// Options of topics; the first pattern that matches applies.
+    pub(super) rules: Vec<(Pattern, TopicOptions)>,
+    pub(super) topics: AtomicUsize,
+    /// A topic was refused since the last removal of unused topics.
+    pub(super) is_full: AtomicBool,
+    /// Time of this removal.
+    swept_at: AtomicU64,
+    /// Durable cursors, with and without members.
+    pub(super) durables: AtomicUsize,
+}
+
+impl Shared {
+    pub(super) fn new(limits: Limits, rules: Vec<(Pattern, TopicOptions)>) -> Shared {
+        Shared {
+            limits,
+            rules,
+            topics: AtomicUsize::new(0),
+            is_full: AtomicBool::new(false),
+            swept_at: AtomicU64::new(0),
+            durables: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns whether unused topics of all shards should be removed, at most once per interval.
+    pub(super) fn must_sweep(&self, now: u64) -> bool {
+        if !self.is_full.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        let swept_at = self.swept_at.load(Ordering::Relaxed);
+        let is_due = swept_at == 0 || now.saturating_sub(swept_at) >= SWEEP_INTERVAL;
+        is_due && self.swept_at.compare_exchange(swept_at, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    fn options(&self, name: &str) -> TopicOptions {
+        let rule = self.rules.iter().find(|(pattern, _)| pattern.matches(name));
+        rule.map_or_else(TopicOptions::default, |(_, options)| *options)
+    }
+}
+
+/// Content of a shard.
+#[derive(Debug)]
+pub(super) struct Shard {
+    pub(super) index: u32,
+    /// Sequence number of the newest entry.
+    sequence: u64,
+    /// Epoch of the newest topic.
+    epoch: u64,
+    /// Charged bytes of all entries.
+    pub(super) bytes: usize,
+    /// Topics by the hash of their names.
+    names: HashMap<u64, SmallVec<[u32; 1]>, BuildHasherDefault<Identity>>,
+    pub(super) topics: Vec<Option<TopicLog>>,
+    free_topics: Vec<u32>,
+    sets: Vec<SetSlot>,
+    free_sets: Vec<u32>,
+    pub(super) patterns: PatternIndex,
+    pub(super) groups: HashMap<GroupKey, u32>,
+    /// Durable cursors without a member.
+    pub(super) parked: HashMap<GroupKey, Parked>,
+    /// Number of topics at which unused ones are removed.
+    sweep_topics: usize,
+    /// Time of the last removal of expired entries for lack of space.
+    swept_at: Option<u64>,
+    pub(super) dead_letters: u64,
+}
+
+#[derive(Debug)]
+struct SetSlot {
+    generation: u32,
+    set: Option<CursorSet>,
+}
+
+/// A durable cursor without a member.
+#[derive(Debug)]
+pub(super) struct Parked {
+    pub(super) parked_at: u64,
+    pub(super) cursors: Vec<ParkedCursor>,
+}
+
+#[derive(Debug)]
+pub(super) struct ParkedCursor {
+    pub(super) topic: Topic,
+    /// Position after the newest entry that was delivered.
+    pub(super) next: Position,
+    /// Unacknowledged entries before it, with the number of their deliveries.
+    pub(super) unacknowledged: Vec<(u64, u32)>,
+}
+
+/// Outcome of an append.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Appended {
+    /// Position of the last entry.
+    pub(crate) position: Position,
+    /// Cursors that receive it.
+    pub(crate) cursors: u32,
+}
+
+/// Reason why an append failed.
+#[derive(Debug)]
+pub(crate) enum AppendError {
+    Failed(Status),
+    /// The backlog is full, and the publisher waits.
+    Wait(Arc<Notify>),
+}
+
+impl From<Status> for AppendError {
+    fn from(status: Status) -> Self {
+        AppendError::Failed(status)
+    }
+}
+
+/// Hasher of keys that are hashes.
+#[derive(Debug, Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// Topics of a shard that are never swept.
+const SWEEP_TOPICS_MIN: usize = 64;
+/// Interval between two searches for expired entries, in nanoseconds: a full shard does not search at every append.
+const SWEEP_INTERVAL: u64 = 1_000_000_000;
+
+impl Shard {
+    pub(super) fn new(index: u32, epoch: u64) -> Shard {
+        Shard {
+            index,
+            sequence: 0,
+            epoch,
+            bytes: 0,
+            names: HashMap::default(),
+            topics: Vec::new(),
+            free_topics: Vec::new(),
+            sets: Vec::new(),
+            free_sets: Vec::new(),
+            patterns: PatternIndex::default(),
+            groups: HashMap::new(),
+            parked: HashMap::new(),
+            sweep_topics: SWEEP_TOPICS_MIN,
+            swept_at: None,
+            dead_letters: 0,
+        }
+    }
+
+    /// Appends all entries, or none.
+    pub(super) fn append(
+        &mut self,
+        name: NameRef<'_>,
+        entries: &mut SmallVec<[Entry; 1]>,
+        now: u64,
+        shared: &Shared,
+        notifications: &mut Notifications,
+    ) -> Result<Appended, AppendError> {
+        let index = self.topic_or_new(name, now, shared)?;
+        let count = entries.len();
+        let bytes = entries.iter().map(Entry::charged_bytes).sum();
+        self.trim(index, now);
+        self.reserve(bytes, now, shared)?;
+        let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic().into()) };
+        if let SlowReader::Wait(_) = topic.options.slow_reader {
+            if topic.ring.exceeds_backlog(count, bytes) {
+                let text = format!(
+                    "a batch of {count} entries does not fit into the backlog of topic \"{}\"; publish smaller \
+                     batches, or raise backlog_entries_max and backlog_bytes_max",
+                    topic.topic
+                );
+                return Err(Status::resource_exhausted(text).into());
+            }
+            if topic.ring.must_wait(count, bytes) {
+                return Err(AppendError::Wait(topic.room()));
+            }
+        }
+        let mut offset = 0;
+        for entry in entries.drain(..) {
+            let id = entry.id().cloned();
+            if let Some(id) = &id
+                && let Some(first) = topic.offset_of_id(id, now, &shared.limits)
+            {
+                topic.duplicates += 1;
+                offset = first;
+                continue;
+            }
+            self.sequence += 1;
+            let before = topic.ring.bytes();
+            offset = topic.ring.append(entry, self.sequence, now, topic.cursors);
+            topic.published += 1;
+            if let Some(id) = id {
+                topic.remember_id(&id, offset, now, &shared.limits);
+            }
+            for set in topic.idle.drain(..) {
+                let Some(slot) = self.sets.get_mut(set as usize) else { continue };
+                let Some(set) = &mut slot.set else { continue };
+                set.ready.push(Reverse((self.sequence, index)));
+                if set.group.is_none() {
+                    notifications.members.extend(set.next_waiting());
+                }
+            }
+            for set in &topic.groups {
+                // One member per entry: a woken member that is busy does not delay the next entry.
+                let slot = self.sets.get_mut(*set as usize);
+                let set = slot.and_then(|slot| slot.set.as_mut());
+                notifications.members.extend(set.and_then(CursorSet::next_waiting));
+            }
+            topic.ring.trim(now);
+            self.bytes = self.bytes + topic.ring.bytes() - before;
+        }
+        let position = Position { epoch: topic.epoch, offset };
+        Ok(Appended { position, cursors: topic.cursors })
+    }
+
+    /// Checks that the shard has space, after the removal of expired entries if necessary.
+    fn reserve(&mut self, bytes: usize, now: u64, shared: &Shared) -> Result<()> {
+        let max = shared.limits.shard_bytes_max;
+        if self.bytes.saturating_add(bytes) <= max {
+            return Ok(());
+        }
+        if self.swept_at.is_none_or(|swept| now.saturating_sub(swept) >= SWEEP_INTERVAL) {
+            self.swept_at = Some(now);
+            (0..self.topics.len() as u32).for_each(|index| self.trim(index, now));
+            if self.bytes.saturating_add(bytes) <= max {
+                return Ok(());
+            }
+        }
+        let text = format!(
+            "no space for {bytes} bytes: the shard of the topic holds {} bytes; the limit is shard_bytes_max={max}; \
+             shorten histories, or raise the limit",
+            self.bytes
+        );
+        Err(Status::resource_exhausted(text).with_retry(Retry::Safe))
+    }
+
+    /// Removes the entries of a topic that nothing keeps.
+    pub(super) fn trim(&mut self, index: u32, now: u64) {
+        let Some(topic) = &mut self.topics[index as usize] else { return };
+        let before = topic.ring.bytes();
+        topic.ring.trim(now);
+        self.bytes = self.bytes + topic.ring.bytes() - before;
+    }
+
+    /// Returns the index of the topic. Only topics of ours, not names from outside, find reserved names.
+    pub(super) fn find_topic(&self, name: NameRef<'_>) -> Option<u32> {
+        if name.topic.is_none() && name.name.starts_with('$') {
+            return None;
+        }
+        let candidates = self.names.get(&name.hash)?;
+        candidates.iter().copied().find(|index| {
+            let topic = self.topics[*index as usize].as_ref();
+            topic.is_some_and(|topic| topic.topic.name() == name.name)
+        })
+    }
+
+    pub(super) fn topic(&self, index: u32) -> Option<&TopicLog> {
+        self.topics.get(index as usize)?.as_ref()
+    }
+
+    /// Returns the index of the topic; creates it if it does not exist.
+    pub(super) fn topic_or_new(&mut self, name: NameRef<'_>, now: u64, shared: &Shared) -> Result<u32> {
+        match self.find_topic(name) {
+            Some(index) => Ok(index),
+            None => self.create_topic(name, now, shared),
+        }
+    }
+
+    #[cold]
+    fn create_topic(&mut self, name: NameRef<'_>, now: u64, shared: &Shared) -> Result<u32> {
+        let topic = match name.topic {
+            Some(topic) => topic.clone(),
+            None => Topic::new(name.name)?,
+        };
+        let (max, held) = (shared.limits.topics_max, self.topics.len() - self.free_topics.len());
+        if held >= self.sweep_topics {
+            self.remove_unused(now, shared);
+        }
+        if shared.topics.load(Ordering::Relaxed) >= max {
+            shared.is_full.store(true, Ordering::Relaxed);
+            let text = format!(
+                "topic \"{topic}\" cannot be created; the limit is topics_max={max}; remove subscriptions or histories"
+            );
+            return Err(Status::resource_exhausted(text));
+        }
+        shared.topics.fetch_add(1, Ordering::Relaxed);
+        self.epoch = self.epoch.wrapping_add(1);
+        let log = TopicLog::new(topic.clone(), self.epoch, shared.options(topic.name()), &shared.limits);
+        let index = match self.free_topics.pop() {
+            Some(index) => {
+                self.topics[index as usize] = Some(log);
+                index
+            }
+            None => {
+                self.topics.push(Some(log));
+                self.topics.len() as u32 - 1
+            }
+        };
+        self.names.entry(topic.hash()).or_default().push(index);
+        let mut matching = Vec::new();
+        self.patterns.find(topic.name(), &mut matching);
+        for set in matching {
+            self.attach_cursor(set, index, 1);
+        }
+        Ok(index)
+    }
+
+    /// Removes topics that hold nothing.
+    pub(super) fn remove_unused(&mut self, now: u64, shared: &Shared) {
+        for index in 0..self.topics.len() as u32 {
+            self.trim(index, now);
+            if let Some(topic) = &mut self.topics[index as usize] {
+                topic.forget_ids(now, &shared.limits);
+            }
+            self.remove_if_unused(index, shared);
+        }
+        let held = self.topics.len() - self.free_topics.len();
+        self.sweep_topics = SWEEP_TOPICS_MIN.max(2 * held);
+    }
+
+    pub(super) fn remove_if_unused(&mut self, index: u32, shared: &Shared) {
+        let Some(topic) = self.topics[index as usize].take_if(|topic| topic.is_unused()) else { return };
+        if let Some(indexes) = self.names.get_mut(&topic.topic.hash()) {
+            indexes.retain(|known| *known != index);
+            if indexes.is_empty() {
+                self.names.remove(&topic.topic.hash());
+            }
+        }
+        self.free_topics.push(index);
+        shared.topics.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn insert_set(&mut self, set: CursorSet) -> SetId {
+        let index = self.free_sets.pop().unwrap_or_else(|| {
+            self.sets.push(SetSlot { generation: 0, set: None });
+            self.sets.len() as u32 - 1
+        });
+        let slot = &mut self.sets[index as usize];
+        slot.set = Some(set);
+        SetId { index, generation: slot.generation }
+    }
+
+    pub(super) fn set_id(&self, index: u32) -> SetId {
+        let generation = self.sets.get(index as usize).map_or(0, |slot| slot.generation);
+        SetId { index, generation }
+    }
+
+    pub(super) fn set_mut(&mut self, id: SetId) -> Option<&mut CursorSet> {
+        let slot = self.sets.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.set.as_mut()
+    }
+
+    /// Returns a set together with the topics.
+    pub(super) fn set_and_topics(
+        &mut self,
+        id: SetId,
+    ) -> Option<(&mut CursorSet, &mut [Option<TopicLog>], &mut usize)> {
+        let slot = self.sets.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;
+        Some((slot.set.as_mut()?, &mut self.topics, &mut self.bytes))
+    }
+
+    pub(super) fn remove_set(&mut self, id: SetId) -> Option<CursorSet> {
+        let slot = self.sets.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;
+        let set = slot.set.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free_sets.push(id.index);
+        Some(set)
+    }
+
+    /// Ends the delivery of an entry: notes a dead letter, if the group has a topic for them.
+    pub(super) fn dead_letter(&mut self, set: SetId, entry: GroupEntry, notifications: &mut Notifications) {
+        self.dead_letters += 1;
+        let group = self.set_mut(set).and_then(|set| set.group.as_ref());
+        let ack = group.and_then(|group| group.ack.as_ref());
+        if let Some(to) = ack.and_then(|ack| ack.dead_letters.clone()) {
+            notifications.dead_letters.push(DeadLetter { to, entry: entry.entry });
+        }
+    }
+
+    pub(super) fn count_missing(&mut self, topic: u32, reason: GapReason, entries: u64) {
+        if let Some(Some(topic)) = self.topics.get_mut(topic as usize) {
+            topic.count_missing(reason, entries);
+        }
+    }
+
+    pub(super) fn credit(&self, index: u32) -> usize {
+        self.topic(index).map_or(0, |topic| topic.ring.credit())
+    }
+
+    pub(super) fn room(&mut self, index: u32) -> Arc<Notify> {
+        let topic = self.topics.get_mut(index as usize).and_then(Option::as_mut);
+        topic.map(TopicLog::room).unwrap_or_default()
+    }
+
+    pub(super) fn add_stats(&self, stats: &mut BusStats) {
+        for topic in self.topics.iter().flatten() {
+            stats.entries += topic.ring.len();
+            stats.cursors += topic.cursors as usize;
+        }
+        stats.bytes += self.bytes;
+        stats.dead_letters += self.dead_letters;
+    }
+
+    pub(super) fn topic_stats(&self, name: NameRef<'_>) -> Option<TopicStats> {
+        Some(self.topic(self.find_topic(name)?)?.stats())
+    }
+}
+
+/// Error for an index without a topic, which no caller has.
+pub(super) fn missing_topic() -> Status {
+    Status::internal("a topic was removed while it was in use")
+}

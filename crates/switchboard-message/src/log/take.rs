@@ -1,0 +1,255 @@
+//! Delivery of entries to subscriptions, acknowledgements, and redelivery.
+
+use super::{
+    Gap, GapReason, Position,
+    member::{Member, Notifications, Taken, TakenEntry, Token},
+    options::SlowReader,
+    set::{CursorSet, GroupEntry, SetId},
+    shard::Shard,
+    topic_log::TopicLog,
+};
+use std::{cmp::Reverse, collections::VecDeque, sync::Arc};
+use switchboard_wire::Status;
+
+/// State of a subscription in a shard after a batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AfterTake {
+    /// Entries may be left.
+    pub(crate) has_more: bool,
+    /// Earliest time at which an entry is delivered again, in nanoseconds of the bus's clock.
+    pub(crate) deadline: Option<u64>,
+}
+
+/// Size of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchSize {
+    pub(crate) entries: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Shard {
+    /// Appends the next entries of a set to `batch`, in the order of the shard. Without any, the member waits.
+    pub(super) fn take(
+        &mut self,
+        id: SetId,
+        member: &Arc<Member>,
+        size: BatchSize,
+        now: u64,
+        batch: &mut VecDeque<Taken>,
+        notifications: &mut Notifications,
+    ) -> AfterTake {
+        self.release_due(id, now, notifications);
+        let shard = self.index;
+        let Some((set, topics, held_bytes)) = self.set_and_topics(id) else { return AfterTake::default() };
+        let mut reader = Reader { member, id, shard, now, size, taken: 0, bytes: 0, batch };
+        while !reader.is_full() {
+            if let Some(group) = &mut set.group
+                && let Some((sequence, entry)) = group.redeliveries.pop_first()
+            {
+                reader.redeliver(set, topics, sequence, entry);
+                continue;
+            }
+            let Some(Reverse((_, index))) = set.ready.pop() else { break };
+            let Some(Some(topic)) = topics.get_mut(index as usize) else { continue };
+            let before = topic.ring.bytes();
+            let is_open = reader.read(set, topic, index);
+            topic.ring.trim(now);
+            *held_bytes = *held_bytes + topic.ring.bytes() - before;
+            notifications.rooms.extend(topic.waiting_room());
+            if !is_open {
+                return AfterTake::default();
+            }
+        }
+        let has_more = set.has_entries();
+        if !has_more && reader.taken == 0 {
+            set.wait(member);
+        } else if has_more && set.group.is_some() {
+            notifications.members.extend(set.next_waiting());
+        }
+        let deadline =
+            set.group.as_mut().and_then(|group| group.next_deadline()).map(|(deadline, _)| deadline);
+        AfterTake { has_more: has_more || reader.taken > 0, deadline }
+    }
+
+    /// Wakes another member of the group, if it has entries that this member does not take.
+    pub(super) fn pass(&mut self, id: SetId, notifications: &mut Notifications) {
+        if let Some(set) = self.set_mut(id).filter(|set| set.has_entries()) {
+            notifications.members.extend(set.next_waiting());
+        }
+    }
+
+    /// Ends the delivery of an entry; returns whether it was unacknowledged.
+    pub(super) fn acknowledge(&mut self, token: Token, notifications: &mut Notifications) -> bool {
+        let group = self.set_mut(token.set).and_then(|set| set.group.as_mut());
+        match group.and_then(|group| group.acknowledge(token.sequence)) {
+            None => false,
+            Some(holder) => {
+                notifications.relieved.extend(holder);
+                true
+            }
+        }
+    }
+
+    /// Makes an unacknowledged entry available at once; returns whether it was unacknowledged.
+    pub(super) fn reject(&mut self, token: Token, notifications: &mut Notifications) -> bool {
+        self.release(token.set, token.sequence, notifications)
+    }
+
+    /// Moves an unacknowledged entry to the redeliveries, or to the dead letters; returns whether it was unacknowledged.
+    pub(super) fn release(&mut self, id: SetId, sequence: u64, notifications: &mut Notifications) -> bool {
+        let Some(set) = self.set_mut(id) else { return false };
+        let Some(group) = &mut set.group else { return false };
+        let Some(holder) = group.unacknowledged.get(&sequence).map(|held| held.member.clone()) else {
+            return false;
+        };
+        notifications.relieved.push(holder);
+        match group.release(sequence) {
+            Some((entry, _)) => self.dead_letter(id, entry, notifications),
+            None => notifications.members.extend(set.next_waiting()),
+        }
+        true
+    }
+
+    /// Releases the entries whose period for the acknowledgement has passed.
+    fn release_due(&mut self, id: SetId, now: u64, notifications: &mut Notifications) {
+        loop {
+            let group = self.set_mut(id).and_then(|set| set.group.as_mut());
+            let Some(sequence) = group.and_then(|group| group.pop_due(now)) else { return };
+            self.release(id, sequence, notifications);
+        }
+    }
+}
+
+/// Reads entries for one batch.
+struct Reader<'a> {
+    member: &'a Arc<Member>,
+    id: SetId,
+    shard: u32,
+    now: u64,
+    size: BatchSize,
+    taken: usize,
+    bytes: usize,
+    batch: &'a mut VecDeque<Taken>,
+}
+
+impl Reader<'_> {
+    fn is_full(&self) -> bool {
+        self.taken >= self.size.entries || self.bytes >= self.size.bytes
+    }
+
+    fn token(&self, sequence: u64) -> Token {
+        Token { shard: self.shard, set: self.id, sequence }
+    }
+
+    /// Reads from one topic until the batch is full, another topic has an older entry, or all is read. Returns false if
+    /// the subscription was too slow and ends.
+    fn read(&mut self, set: &mut CursorSet, topic: &mut TopicLog, index: u32) -> bool {
+        let older = set.ready.peek().map_or(u64::MAX, |Reverse((sequence, _))| *sequence);
+        let (is_group, acknowledges) =
+            set.group.as_ref().map_or((false, false), |group| (true, group.ack.is_some()));
+        let Some(cursor) = set.cursor_mut(index) else { return true };
+        let mut next = cursor.next;
+        if next < topic.ring.floor() {
+            self.push_gap(topic, next..topic.ring.floor(), GapReason::Lagged);
+            next = topic.ring.floor();
+            if topic.options.slow_reader == SlowReader::Close && !is_group {
+                cursor.next = next;
+                self.batch.push_back(Taken::Closed(too_slow(topic)));
+                return false;
+            }
+        }
+        let mut deliveries = Vec::new();
+        let following = loop {
+            let Some(slot) = topic.ring.first_from(next) else { break None };
+            if self.is_full() || slot.sequence > older {
+                break Some(slot.sequence);
+            }
+            let (offset, sequence) = (slot.offset, slot.sequence);
+            let Some(entry) = slot.entry.clone() else { break None };
+            topic.ring.advance(next, offset + 1);
+            next = offset + 1;
+            if entry.is_expired(self.now) {
+                self.push_gap(topic, offset..offset + 1, GapReason::Expired);
+                continue;
+            }
+            self.taken += 1;
+            self.bytes += entry.charged_bytes();
+            let token = acknowledges.then(|| self.token(sequence));
+            if acknowledges {
+                let entry = GroupEntry { topic: index, offset, entry: entry.clone(), attempts: 1 };
+                deliveries.push((sequence, entry));
+            }
+            let position = Position { epoch: topic.epoch, offset };
+            let topic = topic.topic.clone();
+            self.batch.push_back(Taken::Entry(TakenEntry { topic, position, entry, attempt: 1, token }));
+        };
+        cursor.next = if following.is_some() { next } else { topic.ring.next_offset() };
+        match following {
+            Some(sequence) => set.ready.push(Reverse((sequence, index))),
+            None => topic.idle.push(self.id.index),
+        }
+        if let Some(group) = &mut set.group {
+            for (sequence, entry) in deliveries {
+                group.deliver(sequence, entry, self.member, self.now);
+            }
+        }
+        true
+    }
+
+    fn redeliver(
+        &mut self,
+        set: &mut CursorSet,
+        topics: &mut [Option<TopicLog>],
+        sequence: u64,
+        mut entry: GroupEntry,
+    ) {
+        let Some(Some(topic)) = topics.get_mut(entry.topic as usize) else { return };
+        if entry.entry.is_expired(self.now) {
+            self.push_gap(topic, entry.offset..entry.offset + 1, GapReason::Expired);
+            return;
+        }
+        entry.attempts = entry.attempts.saturating_add(1);
+        self.taken += 1;
+        self.bytes += entry.entry.charged_bytes();
+        self.batch.push_back(Taken::Entry(TakenEntry {
+            topic: topic.topic.clone(),
+            position: Position { epoch: topic.epoch, offset: entry.offset },
+            entry: entry.entry.clone(),
+            attempt: entry.attempts,
+            token: Some(self.token(sequence)),
+        }));
+        if let Some(group) = &mut set.group {
+            group.deliver(sequence, entry, self.member, self.now);
+        }
+    }
+
+    /// Adds a gap, or extends the one before it.
+    fn push_gap(&mut self, topic: &mut TopicLog, range: std::ops::Range<u64>, reason: GapReason) {
+        let missing =
+            (!topic.ring.is_keyed() || range.end - range.start == 1).then(|| range.end - range.start);
+        topic.count_missing(reason, missing.unwrap_or(0));
+        if let Some(Taken::Gap(last)) = self.batch.back_mut()
+            && last.topic == topic.topic
+            && last.epoch == topic.epoch
+            && last.reason == reason
+            && last.range.end == range.start
+        {
+            last.range.end = range.end;
+            last.missing = last.missing.zip(missing).map(|(last, more)| last + more);
+            return;
+        }
+        // A batch of gaps alone is bounded as well.
+        self.taken += 1;
+        let gap = Gap { topic: topic.topic.clone(), epoch: topic.epoch, range, missing, reason };
+        self.batch.push_back(Taken::Gap(gap));
+    }
+}
+
+fn too_slow(topic: &TopicLog) -> Status {
+    let text = format!(
+        "the subscription to topic \"{}\" was closed: it was slower than the topic's backlog allows; read faster, or \
+         raise backlog_entries_max",
+        topic.topic
+    );
+    Status::resource_exhausted(text)
+}
