@@ -26,11 +26,16 @@
 //! ```
 
 mod bus;
+mod clock;
 mod limits;
 mod log;
 
+pub use bus::{
+    Bus, BusBuilder, Delivery, Message, Publish, PublishBatch, Publishing, Replies, Request, Selector,
+    Subscribe, Subscription,
+};
 pub use limits::Limits;
 pub use log::{
-    BusStats, Entry, Gap, GapReason, History, Pattern, Position, Publication, SlowReader, Topic,
+    BusStats, Entry, Gap, GapReason, History, NameRef, Pattern, Position, Publication, SlowReader, Topic,
     TopicOptions, TopicStats, names,
 };

@@ -31,8 +31,7 @@ mod tests;
 pub(crate) use attach::{Attach, Start};
 pub use entry::{Entry, Publication};
 pub(crate) use member::{Member, Taken, TakenEntry, Token};
-pub(crate) use names::NameRef;
-pub use names::Topic;
+pub use names::{NameRef, Topic};
 pub use options::{History, SlowReader, TopicOptions};
 pub use pattern::Pattern;
 pub use position::{Gap, GapReason, Position};
@@ -54,7 +53,6 @@ use std::{
 };
 use switchboard_core::Result;
 use switchboard_wire::Status;
-use tokio::sync::Notify;
 
 /// Number of shards; a member has a bit for each.
 const SHARDS: usize = 16;
@@ -245,7 +243,7 @@ impl Log {
         let index = shard.topic_or_new(name, now, &self.shared)?;
         shard.trim(index, now);
         match shard.credit(index) {
-            0 => Err(AppendError::Wait(shard.room(index))),
+            0 => Err(shard.wait(index)),
             credit => Ok(credit),
         }
     }
@@ -275,6 +273,3 @@ impl Log {
 fn shard_of(hash: u64) -> u32 {
     (hash >> 60) as u32
 }
-
-/// Notification of publishers that wait.
-pub(crate) type Room = Arc<Notify>;

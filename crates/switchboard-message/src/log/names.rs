@@ -71,24 +71,32 @@ impl Topic {
     }
 }
 
-/// A name with its hash.
-#[derive(Clone, Copy)]
-pub(crate) struct NameRef<'a> {
+/// Topic of a publication: a name as text, which is looked up, or a [`Topic`].
+#[derive(Clone, Copy, Debug)]
+pub struct NameRef<'a> {
     pub(crate) name: &'a str,
     pub(crate) hash: u64,
     /// The name was checked, or is ours.
     pub(crate) topic: Option<&'a Topic>,
+    /// The topic is not created.
+    pub(crate) must_exist: bool,
 }
 
 impl<'a> From<&'a str> for NameRef<'a> {
     fn from(name: &'a str) -> Self {
-        NameRef { name, hash: hash(name), topic: None }
+        NameRef { name, hash: hash(name), topic: None, must_exist: false }
+    }
+}
+
+impl<'a> From<&'a String> for NameRef<'a> {
+    fn from(name: &'a String) -> Self {
+        name.as_str().into()
     }
 }
 
 impl<'a> From<&'a Topic> for NameRef<'a> {
     fn from(topic: &'a Topic) -> Self {
-        NameRef { name: topic.name(), hash: topic.hash, topic: Some(topic) }
+        NameRef { name: topic.name(), hash: topic.hash, topic: Some(topic), must_exist: false }
     }
 }
 

@@ -19,6 +19,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 use switchboard_core::Result;
 use switchboard_wire::{Retry, Status};
@@ -129,8 +130,8 @@ pub(crate) struct Appended {
 #[derive(Debug)]
 pub(crate) enum AppendError {
     Failed(Status),
-    /// The backlog is full, and the publisher waits.
-    Wait(Arc<Notify>),
+    /// The backlog is full, and the publisher waits at most this long.
+    Wait(Arc<Notify>, Duration),
 }
 
 impl From<Status> for AppendError {
@@ -198,7 +199,7 @@ impl Shard {
         self.trim(index, now);
         self.reserve(bytes, now, shared)?;
         let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic().into()) };
-        if let SlowReader::Wait(_) = topic.options.slow_reader {
+        if let SlowReader::Wait(limit) = topic.options.slow_reader {
             if topic.ring.exceeds_backlog(count, bytes) {
                 let text = format!(
                     "a batch of {count} entries does not fit into the backlog of topic \"{}\"; publish smaller \
@@ -208,7 +209,7 @@ impl Shard {
                 return Err(Status::resource_exhausted(text).into());
             }
             if topic.ring.must_wait(count, bytes) {
-                return Err(AppendError::Wait(topic.room()));
+                return Err(AppendError::Wait(topic.room(), limit));
             }
         }
         let mut offset = 0;
@@ -298,6 +299,9 @@ impl Shard {
     pub(super) fn topic_or_new(&mut self, name: NameRef<'_>, now: u64, shared: &Shared) -> Result<u32> {
         match self.find_topic(name) {
             Some(index) => Ok(index),
+            None if name.must_exist => {
+                Err(Status::not_found(format!("topic \"{}\" does not exist", name.name)))
+            }
             None => self.create_topic(name, now, shared),
         }
     }
@@ -423,9 +427,16 @@ impl Shard {
         self.topic(index).map_or(0, |topic| topic.ring.credit())
     }
 
-    pub(super) fn room(&mut self, index: u32) -> Arc<Notify> {
+    /// Returns the error of a publisher that waits for the slowest cursor of a topic.
+    pub(super) fn wait(&mut self, index: u32) -> AppendError {
         let topic = self.topics.get_mut(index as usize).and_then(Option::as_mut);
-        topic.map(TopicLog::room).unwrap_or_default()
+        topic.map_or(AppendError::Failed(missing_topic()), |topic| {
+            let limit = match topic.options.slow_reader {
+                SlowReader::Wait(limit) => limit,
+                _ => Duration::ZERO,
+            };
+            AppendError::Wait(topic.room(), limit)
+        })
     }
 
     pub(super) fn add_stats(&self, stats: &mut BusStats) {

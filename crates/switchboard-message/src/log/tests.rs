@@ -40,6 +40,10 @@ impl Fixture {
         self.publish_with(topic, text, |_| {}).unwrap().position
     }
 
+    fn publish_all(&self, topic: &str, texts: &[&str]) {
+        texts.iter().for_each(|text| _ = self.publish(topic, text));
+    }
+
     fn publish_keyed(&self, topic: &str, key: &str, text: &str) -> Position {
         let key = key.to_owned();
         self.publish_with(topic, text, |publication| publication.key = key.into()).unwrap().position
@@ -215,7 +219,7 @@ fn a_lagged_cursor_receives_the_gap_and_continues() {
 fn a_slow_cursor_is_closed_where_the_topic_says_so() {
     let fixture = log(&[("a", TopicOptions::new().backlog(2).slow_reader(SlowReader::Close))]);
     let slow = fixture.subscribe("a", Start::Head);
-    ["1", "2", "3"].map(|text| fixture.publish("a", text));
+    fixture.publish_all("a", &["1", "2", "3"]);
     assert_eq!(
         fixture.take(&slow, 2).iter().map(text).collect::<Vec<_>>(),
         ["1..2 lagged", "resource_exhausted"]
@@ -273,9 +277,9 @@ fn publishers_wait_where_the_topic_says_so() {
     let fixture = log(&[("a", options)]);
     let slow = fixture.subscribe("a", Start::Head);
     assert_eq!(fixture.log.credit("a".into(), fixture.now).unwrap(), 2);
-    ["1", "2"].map(|text| fixture.publish("a", text));
-    assert!(matches!(fixture.publish_with("a", "3", |_| {}), Err(AppendError::Wait(_))));
-    assert!(matches!(fixture.log.credit("a".into(), fixture.now), Err(AppendError::Wait(_))));
+    fixture.publish_all("a", &["1", "2"]);
+    assert!(matches!(fixture.publish_with("a", "3", |_| {}), Err(AppendError::Wait(..))));
+    assert!(matches!(fixture.log.credit("a".into(), fixture.now), Err(AppendError::Wait(..))));
     assert_eq!(fixture.take(&slow, 1).len(), 1);
     assert_eq!(fixture.log.credit("a".into(), fixture.now).unwrap(), 1);
     fixture.publish("a", "3");
@@ -354,16 +358,12 @@ fn each_entry_of_a_group_goes_to_one_member() {
 fn a_waiting_member_is_woken_per_entry() {
     let fixture = log(&[]);
     let members = [(); 3].map(|()| fixture.group("a", "workers", None));
-    let ready = |fixture: &Fixture| {
-        let woken = members.iter().map(|member| member.member.take_shards(Waker::noop()) != 0);
-        let _ = fixture;
-        woken.collect::<Vec<_>>()
-    };
+    let woken = || members.each_ref().map(|member| member.member.take_shards(Waker::noop()) != 0);
     members.iter().for_each(|member| assert!(fixture.take(member, 1).is_empty()));
     fixture.publish("a", "1");
-    assert_eq!(ready(&fixture), [true, false, false]);
+    assert_eq!(woken(), [true, false, false]);
     fixture.publish("a", "2");
-    assert_eq!(ready(&fixture), [false, true, false]);
+    assert_eq!(woken(), [false, true, false]);
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn unacknowledged_entries_are_redelivered_and_then_dead_letters() {
     let mut fixture = log(&[]);
     let dead = fixture.subscribe("dead", Start::Head);
     let worker = fixture.group("a", "workers", Some(ack(2, Some("dead"))));
-    ["1", "2"].map(|text| fixture.publish("a", text));
+    fixture.publish_all("a", &["1", "2"]);
     let taken = fixture.take(&worker, 2);
     assert!(fixture.log.acknowledge(token(&taken[0]), fixture.now));
     assert!(!fixture.log.acknowledge(token(&taken[0]), fixture.now), "a second acknowledgement");
@@ -407,7 +407,9 @@ fn a_late_acknowledgement_ends_the_redelivery() {
 fn entries_of_a_member_that_left_go_to_the_others() {
     let fixture = log(&[]);
     let members = [(); 2].map(|()| fixture.group("jobs/>", "workers", Some(ack(9, None))));
-    ["jobs/1", "jobs/2", "jobs/3"].map(|topic| fixture.publish(topic, topic));
+    for topic in ["jobs/1", "jobs/2", "jobs/3"] {
+        fixture.publish(topic, topic);
+    }
     assert_eq!(fixture.take(&members[0], 3).len(), 3);
     fixture.unsubscribe(&members[0]);
     assert_eq!(fixture.take(&members[1], 9).len(), 3);
@@ -425,7 +427,7 @@ fn a_durable_cursor_continues_after_its_acknowledgements() {
     let durable =
         || fixture.subscribe_as("a", Start::Head, Some(("device", true)), Some(ack(9, None))).unwrap();
     let first = durable();
-    ["1", "2", "3"].map(|text| fixture.publish("a", text));
+    fixture.publish_all("a", &["1", "2", "3"]);
     let taken = fixture.take(&first, 2);
     assert!(fixture.log.acknowledge(token(&taken[1]), fixture.now));
     fixture.unsubscribe(&first);
@@ -434,7 +436,7 @@ fn a_durable_cursor_continues_after_its_acknowledgements() {
     let second = durable();
     assert_eq!((second.gaps.len(), fixture.read(&second)), (0, ["1", "3", "4"].map(String::from).into()));
     fixture.unsubscribe(&second);
-    ["5", "6"].map(|text| fixture.publish("a", text));
+    fixture.publish_all("a", &["5", "6"]);
     let third = durable();
     assert_eq!(third.gaps.iter().map(|gap| gap.range.clone()).collect::<Vec<_>>(), [1..2]);
     assert_eq!(fixture.read(&third), ["3", "4", "5", "6"]);

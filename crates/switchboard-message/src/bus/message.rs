@@ -1,0 +1,142 @@
+//! Items of a subscription.
+
+use super::{Bus, Publishing};
+use crate::log::{Entry, Gap, NameRef, Position, Publication, TakenEntry, Token, Topic};
+use bytes::Bytes;
+use serde::Serialize;
+use std::{fmt, ops::Deref};
+use switchboard_core::{Result, codec};
+use switchboard_wire::{Codec, Metadata, Status};
+
+/// Item of a [`Subscription`](super::Subscription).
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Delivery<T> {
+    /// A message.
+    Entry(Message<T>),
+    /// Messages that the subscription does not receive.
+    Gap(Gap),
+    /// No entry is missing since the position or time at which the subscription begins.
+    Recovered,
+}
+
+/// A message of a topic. Dereferences to the decoded message.
+pub struct Message<T> {
+    message: T,
+    taken: TakenEntry,
+    /// For the acknowledgement, and for the reply.
+    bus: Option<Bus>,
+}
+
+impl<T> Message<T> {
+    /// Decodes an entry.
+    pub(super) fn decode(
+        taken: TakenEntry,
+        bus: &Bus,
+        decode: fn(Codec, Bytes) -> Result<T>,
+    ) -> Result<Message<T>> {
+        match decode(taken.entry.codec(), taken.entry.bytes().clone()) {
+            Ok(message) => {
+                let needs_bus = taken.token.is_some() || taken.entry.reply_to().is_some();
+                Ok(Message { message, taken, bus: needs_bus.then(|| bus.clone()) })
+            }
+            Err(status) => {
+                let (topic, offset) = (&taken.topic, taken.position.offset);
+                let text = format!("entry {offset} of topic \"{topic}\": {}", status.message());
+                Err(Status::new(status.code(), text).with_source(status))
+            }
+        }
+    }
+
+    /// Returns the topic.
+    pub fn topic(&self) -> &Topic {
+        &self.taken.topic
+    }
+
+    /// Returns the position in the topic. A later subscription can continue [after it](super::Subscribe::after).
+    pub fn position(&self) -> Position {
+        self.taken.position
+    }
+
+    /// Returns the entry: the encoded message, its key and its id.
+    pub fn entry(&self) -> &Entry {
+        &self.taken.entry
+    }
+
+    /// Returns the names and values that accompany the message.
+    pub fn headers(&self) -> &Metadata {
+        self.taken.entry.headers()
+    }
+
+    /// Returns the number of this delivery, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.taken.attempt
+    }
+
+    /// Returns the decoded message. An unacknowledged entry is delivered again after its period.
+    pub fn into_inner(self) -> T {
+        self.message
+    }
+
+    /// Acknowledges the message: its group does not deliver it again. Returns false if another member did so before, or
+    /// if the subscription does not acknowledge.
+    pub fn ack(&self) -> bool {
+        self.with_token(|bus, token| bus.inner.log.acknowledge(token, bus.now()))
+    }
+
+    /// Makes the message available to the members of its group at once. Returns false if it was acknowledged, or if
+    /// the subscription does not acknowledge.
+    pub fn reject(&self) -> bool {
+        self.with_token(|bus, token| bus.inner.log.reject(token, bus.now()))
+    }
+
+    fn with_token(&self, run: impl FnOnce(&Bus, Token) -> bool) -> bool {
+        self.bus.as_ref().zip(self.taken.token).is_some_and(|(bus, token)| run(bus, token))
+    }
+
+    /// Returns whether the sender of the message waits for a reply.
+    pub fn expects_reply(&self) -> bool {
+        self.taken.entry.reply_to().is_some()
+    }
+
+    /// Replies to a request, in its codec.
+    ///
+    /// # Errors
+    /// `FailedPrecondition` for a message that is not a request, `NotFound` if the requester no longer waits, and the
+    /// errors of the codec.
+    pub async fn reply<R: Serialize>(&self, reply: &R) -> Result<()> {
+        let codec = self.taken.entry.codec();
+        self.reply_encoded(codec, codec::serde::encode(reply, codec)?).await
+    }
+
+    /// Replies to a request with an encoded message.
+    ///
+    /// # Errors
+    /// Those of [`reply`](Self::reply).
+    pub async fn reply_encoded(&self, codec: Codec, bytes: Bytes) -> Result<()> {
+        let Some((bus, to)) = self.bus.as_ref().zip(self.taken.entry.reply_to()) else {
+            let text = format!("the message of topic \"{}\" expects no reply", self.topic());
+            return Err(Status::failed_precondition(text));
+        };
+        let name = NameRef { must_exist: true, ..to.into() };
+        Publishing::new(bus, name, Ok(Publication::new(codec, bytes))).await.map(drop)
+    }
+}
+
+impl<T> Deref for Message<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.message
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Message<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("topic", self.topic())
+            .field("position", &self.position())
+            .field("message", &self.message)
+            .finish()
+    }
+}

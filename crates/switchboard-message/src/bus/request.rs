@@ -1,0 +1,185 @@
+//! Requests over topics: a reply topic per request, one reply, all replies, or those of a survey.
+
+use super::{Bus, Delivery, Message, Publish, Subscription};
+use crate::log::{Appended, NameRef};
+use futures_core::Stream;
+use serde::{Serialize, de::DeserializeOwned};
+use std::{
+    fmt,
+    future::{Future, IntoFuture, poll_fn},
+    marker::PhantomData,
+    pin::{Pin, pin},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use switchboard_core::{Result, codec};
+use switchboard_wire::{Codec, Status};
+use tokio::time::{Instant, Sleep};
+
+/// Time limit of requests that set none.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+
+/// A request to be sent; see [`Bus::request`], [`Bus::request_many`] and [`Bus::survey`]. `O` is its outcome.
+#[must_use = "a request is not sent before it is awaited"]
+pub struct Request<'a, T, O> {
+    publish: Publish<'a, T>,
+    bus: &'a Bus,
+    time_limit: Duration,
+    outcome: PhantomData<fn() -> O>,
+}
+
+impl<'a, T: Serialize, O> Request<'a, T, O> {
+    pub(super) fn new(bus: &'a Bus, name: NameRef<'a>, message: &'a T) -> Request<'a, T, O> {
+        let publish = Publish::new(bus, name, message, bus.inner.codec, codec::serde::encode);
+        Request { publish, bus, time_limit: TIME_LIMIT, outcome: PhantomData }
+    }
+}
+
+impl<'a, T, O> Request<'a, T, O> {
+    /// Sets the time limit; default 5 seconds.
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = limit;
+        self
+    }
+
+    /// Sets the codec of the request. Replies have the same.
+    pub fn codec(mut self, codec: Codec) -> Self {
+        self.publish = self.publish.codec(codec);
+        self
+    }
+
+    /// Sends the request; returns the replies to come, and the number of subscribers.
+    async fn send<R: DeserializeOwned>(self) -> Result<(Replies<R>, Appended)> {
+        let topic = self.bus.reply_topic();
+        let name = self.publish.topic_name();
+        let subscription = self.bus.subscribe::<R>(&topic).await?;
+        let timer = Box::pin(tokio::time::sleep_until(Instant::now() + self.time_limit.min(TIME_LIMIT_MAX)));
+        let mut publishing = self.publish.reply_to(topic).into_future();
+        let appended = poll_fn(|cx| publishing.poll_appended(cx)).await?;
+        if appended.cursors == 0 {
+            return Err(Status::unavailable(format!("topic \"{name}\" has no subscriber for the request")));
+        }
+        let left = self.bus.inner.log.limits().replies_max;
+        Ok((Replies { subscription, timer, left }, appended))
+    }
+}
+
+/// A year: the clock can represent its end.
+const TIME_LIMIT_MAX: Duration = Duration::from_secs(365 * 86_400);
+
+type Outcome<'a, O> = Pin<Box<dyn Future<Output = Result<O>> + Send + 'a>>;
+
+impl<'a, T, R> IntoFuture for Request<'a, T, Message<R>>
+where
+    T: Sync,
+    R: DeserializeOwned + Send + 'a,
+{
+    type Output = Result<Message<R>>;
+    type IntoFuture = Outcome<'a, Message<R>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (name, limit) = (self.publish.topic_name(), self.time_limit);
+            let (mut replies, _) = self.send().await?;
+            replies.next().await?.ok_or_else(|| {
+                Status::deadline_exceeded(format!(
+                    "no reply to the request on topic \"{name}\" within {limit:?}"
+                ))
+            })
+        })
+    }
+}
+
+impl<'a, T, R> IntoFuture for Request<'a, T, Replies<R>>
+where
+    T: Sync,
+    R: DeserializeOwned + Send + 'a,
+{
+    type Output = Result<Replies<R>>;
+    type IntoFuture = Outcome<'a, Replies<R>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { Ok(self.send().await?.0) })
+    }
+}
+
+impl<'a, T, R> IntoFuture for Request<'a, T, Vec<Message<R>>>
+where
+    T: Sync,
+    R: DeserializeOwned + Send + 'a,
+{
+    type Output = Result<Vec<Message<R>>>;
+    type IntoFuture = Outcome<'a, Vec<Message<R>>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (mut replies, appended) = self.send().await?;
+            let mut received = Vec::new();
+            while received.len() < appended.cursors as usize
+                && let Some(reply) = replies.next().await?
+            {
+                received.push(reply);
+            }
+            Ok(received)
+        })
+    }
+}
+
+impl<T, O> fmt::Debug for Request<'_, T, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("publish", &self.publish)
+            .field("time_limit", &self.time_limit)
+            .finish()
+    }
+}
+
+/// A stream of the replies to one request. It ends at the time limit, or with `replies_max` replies.
+pub struct Replies<R> {
+    subscription: Subscription<R>,
+    timer: Pin<Box<Sleep>>,
+    /// Replies until the limit.
+    left: usize,
+}
+
+impl<R> Replies<R> {
+    /// Returns the next reply; `None` at the end. Cancel safe.
+    ///
+    /// # Errors
+    /// `ResourceExhausted` if replies arrived faster than they were read, and the errors of the codec.
+    pub async fn next(&mut self) -> Result<Option<Message<R>>> {
+        poll_fn(|cx| self.poll_reply(cx)).await.transpose()
+    }
+
+    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message<R>>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(delivery) = pin!(&mut self.subscription).poll_next(cx) {
+            self.left -= 1;
+            return Poll::Ready(delivery.and_then(|delivery| match delivery {
+                Ok(Delivery::Entry(reply)) => Some(Ok(reply)),
+                Ok(Delivery::Gap(gap)) => Some(Err(Status::resource_exhausted(gap.to_string()))),
+                Ok(Delivery::Recovered) => None,
+                Err(status) => Some(Err(status)),
+            }));
+        }
+        ready!(self.timer.as_mut().poll(cx));
+        self.left = 0;
+        Poll::Ready(None)
+    }
+}
+
+impl<R> Stream for Replies<R> {
+    type Item = Result<Message<R>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_reply(cx)
+    }
+}
+
+impl<R> fmt::Debug for Replies<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replies").field("left", &self.left).finish_non_exhaustive()
+    }
+}
