@@ -1,6 +1,6 @@
 //! Subscriptions before they begin: topics, start, group.
 
-use super::{Bus, Delivery, Subscription};
+use super::{Bus, Subscription};
 use crate::log::{AckOptions, Attach, GroupKey, Pattern, Position, Source, Start, Topic};
 use bytes::Bytes;
 use std::{
@@ -101,8 +101,8 @@ impl<'a, T> Subscribe<'a, T> {
         self
     }
 
-    /// Begins after this position of a topic. The first item is [`Delivery::Recovered`] if no entry is missing, and
-    /// [`Delivery::Gap`] otherwise.
+    /// Begins after this position of a topic. The first item is [`Delivery::Recovered`](super::Delivery::Recovered) if no entry is missing, and
+    /// [`Delivery::Gap`](super::Delivery::Gap) otherwise.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -123,8 +123,8 @@ impl<'a, T> Subscribe<'a, T> {
         self
     }
 
-    /// Begins with the kept entries that are not older than this. The first item is [`Delivery::Recovered`] or
-    /// [`Delivery::Gap`].
+    /// Begins with the kept entries that are not older than this. The first item is [`Delivery::Recovered`](super::Delivery::Recovered) or
+    /// [`Delivery::Gap`](super::Delivery::Gap).
     pub fn since(mut self, age: Duration) -> Self {
         let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
         self.start = Start::Since(self.bus.now().saturating_sub(age));
@@ -223,13 +223,4 @@ impl<T> fmt::Debug for Subscribe<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscribe").field("topics", &self.selector.source).finish_non_exhaustive()
     }
-}
-
-/// Returns the first items of a subscription: the outcome of its start.
-pub(super) fn outcomes<T>(start: Start, gaps: Vec<crate::log::Gap>) -> Vec<Delivery<T>> {
-    let is_recovery = matches!(start, Start::After(_) | Start::Since(_));
-    if gaps.is_empty() && is_recovery {
-        return vec![Delivery::Recovered];
-    }
-    gaps.into_iter().map(Delivery::Gap).collect()
 }

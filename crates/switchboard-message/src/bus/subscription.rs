@@ -1,9 +1,9 @@
 //! Subscriptions: streams of entries, gaps and outcomes.
 
-use super::{Bus, Delivery, Message, subscribe};
+use super::{Bus, Delivery, Message};
 use crate::{
     clock,
-    log::{Attach, Attached, BatchSize, Member, Taken},
+    log::{Attach, Attached, BatchSize, Member, Outcome, Taken},
 };
 use bytes::Bytes;
 use futures_core::Stream;
@@ -64,8 +64,13 @@ impl<T> Subscription<T> {
         unacknowledged_max: usize,
     ) -> Result<Subscription<T>> {
         let member = Arc::<Member>::default();
-        let (attached, gaps) = bus.inner.log.attach(attach, &member, bus.now())?;
+        let (attached, outcome) = bus.inner.log.attach(attach, &member, bus.now())?;
         attached.iter().for_each(|(shard, _)| member.keep_shards(1 << shard));
+        let outcomes = match outcome {
+            Outcome::Gaps(gaps) => gaps.into_iter().map(Delivery::Gap).collect(),
+            Outcome::None => VecDeque::new(),
+            Outcome::Recovered => VecDeque::from([Delivery::Recovered]),
+        };
         Ok(Subscription {
             bus: bus.clone(),
             deadlines: attached.iter().map(|_| None).collect(),
@@ -76,7 +81,7 @@ impl<T> Subscription<T> {
             is_group: attach.group.is_some(),
             ack_wait: attach.ack.as_ref().map(|ack| ack.wait),
             unacknowledged_max,
-            outcomes: subscribe::outcomes(attach.start, gaps).into(),
+            outcomes,
             batch: VecDeque::new(),
             timer: None,
             is_closed: false,

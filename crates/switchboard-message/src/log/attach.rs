@@ -36,21 +36,25 @@ pub(crate) struct Attach {
     pub(crate) ack: Option<AckOptions>,
 }
 
+/// A subscription in a shard.
+#[derive(Debug)]
+pub(super) struct AttachedSet {
+    pub(super) id: SetId,
+    /// The first member of its group, or not in a group.
+    pub(super) is_new: bool,
+    /// Entries that are missing at its start; a group has them as well.
+    pub(super) gaps: Vec<Gap>,
+}
+
 impl Shard {
-    /// Adds a subscription, in one step: kept entries from its start and all later ones are delivered. Appends the
-    /// entries that are missing at its start to `gaps`.
-    pub(super) fn attach(
-        &mut self,
-        attach: &Attach,
-        now: u64,
-        shared: &Shared,
-        gaps: &mut Vec<Gap>,
-    ) -> Result<SetId> {
+    /// Adds a subscription, in one step: kept entries from its start and all later ones are delivered.
+    pub(super) fn attach(&mut self, attach: &Attach, now: u64, shared: &Shared) -> Result<AttachedSet> {
         if let Some(key) = &attach.group
             && let Some(index) = self.groups.get(key)
         {
             let id = self.set_id(*index);
-            return self.join(id, attach);
+            self.join(id, attach)?;
+            return Ok(AttachedSet { id, is_new: false, gaps: Vec::new() });
         }
         // First: the limit of topics may refuse it.
         let single = match &attach.source {
@@ -74,7 +78,11 @@ impl Shard {
             }
             (Source::Topic(_), single) => single.into_iter().collect(),
         };
-        let mut parked = parked.map(|parked| parked.cursors);
+        let mut gaps = Vec::new();
+        let mut parked = parked.map(|parked| {
+            gaps.extend(parked.gaps);
+            parked.cursors
+        });
         for index in topics {
             self.trim(index, now);
             match &mut parked {
@@ -83,11 +91,11 @@ impl Shard {
                         .topic(index)
                         .and_then(|topic| parked.iter().position(|cursor| cursor.topic == topic.topic));
                     let cursor = found.map(|found| parked.swap_remove(found));
-                    self.resume(id, index, cursor, now, gaps);
+                    self.resume(id, index, cursor, now, &mut gaps);
                 }
                 None => {
                     if let Some((next, gap)) = self.start(index, attach.start) {
-                        self.report(index, gap, gaps);
+                        self.report(index, gap, &mut gaps);
                         self.attach_cursor(id.index, index, next);
                     }
                 }
@@ -96,7 +104,15 @@ impl Shard {
         for lost in parked.into_iter().flatten() {
             gaps.push(gap_of_lost_log(lost.topic, lost.next));
         }
-        Ok(id)
+        if let Some(group) = self.set_mut(id).and_then(|set| set.group.as_mut()) {
+            // Kept by the group: a member that leaves before it has read them does not take them along.
+            for gap in &gaps {
+                if !group.gaps.back_mut().is_some_and(|last| last.extend(gap)) {
+                    group.gaps.push_back(gap.clone());
+                }
+            }
+        }
+        Ok(AttachedSet { id, is_new: true, gaps })
     }
 
     /// Counts a new durable cursor.
@@ -122,7 +138,7 @@ impl Shard {
         Ok(())
     }
 
-    fn join(&mut self, id: SetId, attach: &Attach) -> Result<SetId> {
+    fn join(&mut self, id: SetId, attach: &Attach) -> Result<()> {
         let Some(set) = self.set_mut(id) else { return Err(super::shard::missing_topic()) };
         if let Some(group) = set.group.as_ref().filter(|group| group.ack != attach.ack) {
             let name = &group.key.name;
@@ -132,7 +148,7 @@ impl Shard {
             return Err(Status::failed_precondition(text));
         }
         set.members += 1;
-        Ok(id)
+        Ok(())
     }
 
     fn matching(&self, pattern: &super::Pattern) -> Vec<u32> {
@@ -316,7 +332,7 @@ impl Shard {
                 unacknowledged: unacknowledged.map(|entry| (entry.offset, entry.attempts)).collect(),
             })
         });
-        let parked = Parked { parked_at: now, cursors: cursors.collect() };
+        let parked = Parked { parked_at: now, cursors: cursors.collect(), gaps: group.gaps.clone() };
         self.parked.insert(key, parked);
     }
 }

@@ -70,6 +70,15 @@ pub(crate) struct Log {
 /// Sets of a subscription, by shard.
 pub(crate) type Attached = SmallVec<[(u32, SetId); 1]>;
 
+/// First items of a subscription.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Gaps(Vec<Gap>),
+    /// Nothing, or gaps that the group delivers.
+    None,
+    Recovered,
+}
+
 /// Counters of a bus.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
@@ -158,13 +167,13 @@ impl Log {
         }
     }
 
-    /// Adds a subscription; returns its sets and the entries that are missing at its start.
+    /// Adds a subscription.
     pub(crate) fn attach(
         &self,
         attach: &Attach,
         member: &Arc<Member>,
         now: u64,
-    ) -> Result<(Attached, Vec<Gap>)> {
+    ) -> Result<(Attached, Outcome)> {
         let max = self.limits().subscriptions_max;
         if self.subscriptions.fetch_add(1, Ordering::Relaxed) >= max {
             self.subscriptions.fetch_sub(1, Ordering::Relaxed);
@@ -175,21 +184,31 @@ impl Log {
             Source::Topic(topic) => shard_of(topic.hash())..shard_of(topic.hash()) + 1,
             Source::Pattern(_) => 0..SHARDS as u32,
         };
-        let (mut attached, mut gaps) = (Attached::new(), Vec::new());
+        let (mut attached, mut gaps, mut is_new) = (Attached::new(), Vec::new(), false);
         for index in shards {
-            let mut set = self.shard(index).attach(attach, now, &self.shared, &mut gaps);
+            let mut set = self.shard(index).attach(attach, now, &self.shared);
             if set.is_err() && self.swept(now) {
-                set = self.shard(index).attach(attach, now, &self.shared, &mut gaps);
+                set = self.shard(index).attach(attach, now, &self.shared);
             }
             match set {
-                Ok(set) => attached.push((index, set)),
+                Ok(set) => {
+                    attached.push((index, set.id));
+                    gaps.extend(set.gaps);
+                    is_new |= set.is_new;
+                }
                 Err(status) => {
                     self.detach(&attached, member, now);
                     return Err(status);
                 }
             }
         }
-        Ok((attached, gaps))
+        let outcome = match attach.start {
+            _ if !is_new => Outcome::None,
+            Start::After(_) | Start::Since(_) if gaps.is_empty() => Outcome::Recovered,
+            _ if attach.group.is_some() => Outcome::None,
+            _ => Outcome::Gaps(gaps),
+        };
+        Ok((attached, outcome))
     }
 
     /// Removes a subscription.

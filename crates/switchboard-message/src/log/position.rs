@@ -38,6 +38,19 @@ pub struct Gap {
     pub reason: GapReason,
 }
 
+impl Gap {
+    /// Extends the gap by the one that follows it directly; returns false if another one follows.
+    pub(super) fn extend(&mut self, next: &Gap) -> bool {
+        let follows = self.range.end == next.range.start && self.reason == next.reason;
+        if !follows || self.epoch != next.epoch || self.topic != next.topic {
+            return false;
+        }
+        self.range.end = next.range.end;
+        self.missing = self.missing.zip(next.missing).map(|(first, second)| first + second);
+        true
+    }
+}
+
 impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Gap { topic, range, reason, .. } = self;

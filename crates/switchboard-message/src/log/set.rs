@@ -1,6 +1,6 @@
 //! Cursor sets: the cursors of one subscription, or of one group, in one shard.
 
-use super::{Entry, Pattern, Topic, member::Member};
+use super::{Entry, Gap, Pattern, Topic, member::Member};
 use smallvec::SmallVec;
 use std::{
     cmp::Reverse,
@@ -72,6 +72,8 @@ pub(super) struct Cursor {
 pub(super) struct Group {
     pub(super) key: GroupKey,
     pub(super) ack: Option<AckOptions>,
+    /// Entries that are missing at the start of a durable cursor, until a member receives them.
+    pub(super) gaps: VecDeque<Gap>,
     /// Delivered entries that are not acknowledged, by sequence number.
     pub(super) unacknowledged: HashMap<u64, Unacknowledged>,
     /// Entries to be delivered again, by sequence number.
@@ -134,7 +136,8 @@ impl CursorSet {
 
     /// Returns whether a member would receive something.
     pub(super) fn has_entries(&self) -> bool {
-        !self.ready.is_empty() || self.group.as_ref().is_some_and(|group| !group.redeliveries.is_empty())
+        let has_entries = |group: &Group| !group.redeliveries.is_empty() || !group.gaps.is_empty();
+        !self.ready.is_empty() || self.group.as_deref().is_some_and(has_entries)
     }
 
     /// Adds a member that found no entry.
@@ -159,6 +162,7 @@ impl Group {
         Group {
             key,
             ack,
+            gaps: VecDeque::new(),
             unacknowledged: HashMap::new(),
             redeliveries: BTreeMap::new(),
             deadlines: VecDeque::new(),
@@ -198,14 +202,9 @@ impl Group {
 
     /// Returns the next entry whose period for the acknowledgement has passed.
     pub(super) fn pop_due(&mut self, now: u64) -> Option<u64> {
-        while let Some((deadline, sequence)) = self.next_deadline() {
-            if deadline > now {
-                return None;
-            }
-            self.deadlines.pop_front();
-            return Some(sequence);
-        }
-        None
+        let (_, sequence) = self.next_deadline().filter(|(deadline, _)| *deadline <= now)?;
+        self.deadlines.pop_front();
+        Some(sequence)
     }
 
     /// Returns the earliest deadline of an unacknowledged entry, with its sequence number.

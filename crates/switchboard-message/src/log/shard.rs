@@ -1,7 +1,7 @@
 //! One of the shards of the logs: topics and cursor sets behind one lock.
 
 use super::{
-    BusStats, Entry, GapReason, Pattern, Position, Topic, TopicOptions, TopicStats,
+    BusStats, Entry, Gap, GapReason, Pattern, Position, Topic, TopicOptions, TopicStats,
     member::{DeadLetter, Notifications},
     names::NameRef,
     options::SlowReader,
@@ -13,7 +13,7 @@ use crate::limits::Limits;
 use smallvec::SmallVec;
 use std::{
     cmp::Reverse,
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     hash::{BuildHasherDefault, Hasher},
     sync::{
         Arc,
@@ -106,6 +106,8 @@ struct SetSlot {
 pub(super) struct Parked {
     pub(super) parked_at: u64,
     pub(super) cursors: Vec<ParkedCursor>,
+    /// Missing entries that no member has received.
+    pub(super) gaps: VecDeque<Gap>,
 }
 
 #[derive(Debug)]
@@ -197,21 +199,11 @@ impl Shard {
         let count = entries.len();
         let bytes = entries.iter().map(Entry::charged_bytes).sum();
         self.trim(index, now);
-        self.reserve(bytes, now, shared)?;
-        let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic().into()) };
-        if let SlowReader::Wait(limit) = topic.options.slow_reader {
-            if topic.ring.exceeds_backlog(count, bytes) {
-                let text = format!(
-                    "a batch of {count} entries does not fit into the backlog of topic \"{}\"; publish smaller \
-                     batches, or raise backlog_entries_max and backlog_bytes_max",
-                    topic.topic
-                );
-                return Err(Status::resource_exhausted(text).into());
-            }
-            if topic.ring.must_wait(count, bytes) {
-                return Err(AppendError::Wait(topic.room(), limit));
-            }
+        if !self.are_known(index, entries, now, shared) {
+            self.reserve(bytes, now, shared)?;
+            self.check_backlog(index, count, bytes)?;
         }
+        let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic().into()) };
         let mut offset = 0;
         for entry in entries.drain(..) {
             let id = entry.id().cloned();
@@ -248,6 +240,32 @@ impl Shard {
         }
         let position = Position { epoch: topic.epoch, offset };
         Ok(Appended { position, cursors: topic.cursors })
+    }
+
+    /// Returns whether all entries are publications that the topic remembers.
+    fn are_known(&mut self, index: u32, entries: &[Entry], now: u64, shared: &Shared) -> bool {
+        let Some(topic) = &mut self.topics[index as usize] else { return false };
+        let mut entries = entries.iter();
+        entries
+            .all(|entry| entry.id().is_some_and(|id| topic.offset_of_id(id, now, &shared.limits).is_some()))
+    }
+
+    /// Checks that publishers of the topic do not have to wait.
+    fn check_backlog(&mut self, index: u32, entries: usize, bytes: usize) -> Result<(), AppendError> {
+        let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic().into()) };
+        let SlowReader::Wait(limit) = topic.options.slow_reader else { return Ok(()) };
+        if topic.ring.exceeds_backlog(entries, bytes) {
+            let text = format!(
+                "a batch of {entries} entries does not fit into the backlog of topic \"{}\"; publish smaller batches, \
+                 or raise backlog_entries_max and backlog_bytes_max",
+                topic.topic
+            );
+            return Err(Status::resource_exhausted(text).into());
+        }
+        match topic.ring.must_wait(entries, bytes) {
+            true => Err(AppendError::Wait(topic.room(), limit)),
+            false => Ok(()),
+        }
     }
 
     /// Checks that the shard has space, after the removal of expired entries if necessary.

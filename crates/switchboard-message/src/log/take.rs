@@ -43,6 +43,11 @@ impl Shard {
         let Some((set, topics, held_bytes)) = self.set_and_topics(id) else { return AfterTake::default() };
         let mut reader = Reader { member, id, shard, now, size, taken: 0, bytes: 0, batch };
         while !reader.is_full() {
+            if let Some(gap) = set.group.as_mut().and_then(|group| group.gaps.pop_front()) {
+                reader.taken += 1;
+                reader.batch.push_back(Taken::Gap(gap));
+                continue;
+            }
             if let Some(group) = &mut set.group
                 && let Some((sequence, entry)) = group.redeliveries.pop_first()
             {
@@ -228,19 +233,14 @@ impl Reader<'_> {
         let missing =
             (!topic.ring.is_keyed() || range.end - range.start == 1).then(|| range.end - range.start);
         topic.count_missing(reason, missing.unwrap_or(0));
+        let gap = Gap { topic: topic.topic.clone(), epoch: topic.epoch, range, missing, reason };
         if let Some(Taken::Gap(last)) = self.batch.back_mut()
-            && last.topic == topic.topic
-            && last.epoch == topic.epoch
-            && last.reason == reason
-            && last.range.end == range.start
+            && last.extend(&gap)
         {
-            last.range.end = range.end;
-            last.missing = last.missing.zip(missing).map(|(last, more)| last + more);
             return;
         }
         // A batch of gaps alone is bounded as well.
         self.taken += 1;
-        let gap = Gap { topic: topic.topic.clone(), epoch: topic.epoch, range, missing, reason };
         self.batch.push_back(Taken::Gap(gap));
     }
 }
