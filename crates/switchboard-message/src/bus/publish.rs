@@ -194,7 +194,7 @@ impl<T> fmt::Debug for PublishBatch<'_, T> {
 
 fn entry(bus: &Bus, publication: Publication) -> Result<Entry> {
     let limits = bus.inner.log.limits();
-    publication.into_entry(bus.now(), limits.entry_bytes_max, limits.key_bytes_max)
+    publication.into_entry(|| bus.now(), limits.entry_bytes_max, limits.key_bytes_max)
 }
 
 /// Future of a publication. Resolves to the position once the log has accepted the entries: at once, unless the topic

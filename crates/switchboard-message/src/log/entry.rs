@@ -1,6 +1,7 @@
 //! Publications, and the entries that logs keep of them.
 
 use super::Topic;
+use crate::clock;
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Duration};
 use switchboard_core::Result;
@@ -51,7 +52,12 @@ impl Publication {
     ///
     /// # Errors
     /// `ResourceExhausted` if it is larger than `bytes_max`, or its key or id larger than `key_bytes_max`.
-    pub(crate) fn into_entry(self, now: u64, bytes_max: usize, key_bytes_max: usize) -> Result<Entry> {
+    pub(crate) fn into_entry(
+        self,
+        now: impl FnOnce() -> u64,
+        bytes_max: usize,
+        key_bytes_max: usize,
+    ) -> Result<Entry> {
         let Publication { codec, bytes, headers, key, id, expires_in, reply_to } = self;
         let length = bytes.len() + key.len() + id.len() + headers.encoded_len();
         if length > bytes_max {
@@ -72,9 +78,7 @@ impl Publication {
                 headers,
                 key,
                 id,
-                expires_at: expires_in.map_or(u64::MAX, |period| {
-                    now.saturating_add(period.as_nanos().try_into().unwrap_or(u64::MAX))
-                }),
+                expires_at: expires_in.map_or(u64::MAX, |period| clock::after(now(), period)),
                 reply_to,
             })),
         };

@@ -58,7 +58,7 @@ impl Fixture {
         let mut publication = Publication::new(Codec::Raw, text.to_owned());
         change(&mut publication);
         let limits = self.log.limits();
-        let entry = publication.into_entry(self.now, limits.entry_bytes_max, limits.key_bytes_max)?;
+        let entry = publication.into_entry(|| self.now, limits.entry_bytes_max, limits.key_bytes_max)?;
         self.log.append(topic.into(), &mut smallvec![entry], self.now)
     }
 
