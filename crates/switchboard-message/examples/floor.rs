@@ -1,7 +1,7 @@
 //! Publications per second with one subscription inside the process, beside a bare queue behind one lock.
 //!
-//! `cargo run --release -p switchboard-message --example floor -- [BYTES] [ROUNDS]` prints both, in turn: with publisher
-//! and subscription on one thread, which take turns of 64 entries, and on two threads.
+//! `cargo run --release -p switchboard-message --example floor -- [BYTES] [ROUNDS]` prints both, in turn: with
+//! publisher and subscription on one thread, which take turns of 64 entries, and on two threads.
 
 use bytes::Bytes;
 use std::{

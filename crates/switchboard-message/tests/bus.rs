@@ -1,4 +1,5 @@
 //! The bus as applications use it.
+#![allow(clippy::unwrap_used)]
 
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
 //! Publishers and subscriptions on several threads: no entry and no notification is lost.
+#![allow(clippy::unwrap_used)]
 
 use std::{collections::HashSet, time::Duration};
 use switchboard_core::Result;

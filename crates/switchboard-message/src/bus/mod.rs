@@ -223,7 +223,8 @@ impl Bus {
         Request::new(self, topic.into(), message)
     }
 
-    /// Waits until the topic accepts an entry without a pause; returns how many it accepts. Dropping the future is safe.
+    /// Waits until the topic accepts an entry without a pause; returns how many it accepts. Dropping the future is
+    /// safe.
     ///
     /// Only topics with [`SlowReader::Wait`](crate::SlowReader::Wait) make publishers wait; the time limit of the topic
     /// applies here as well. On other topics, the number is the entries before the slowest cursor lags.

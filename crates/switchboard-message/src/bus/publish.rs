@@ -53,8 +53,8 @@ impl<'a, T> Publish<'a, T> {
         self
     }
 
-    /// Sets the id: a second publication with it, within `dedup_window`, is not appended and returns the first position.
-    /// With an id, a publication may be repeated after any failure.
+    /// Sets the id: a second publication with it within `dedup_window` is not appended, and returns the first position.
+    /// A publication with an id may be repeated after any failure.
     pub fn id(mut self, id: impl Into<Bytes>) -> Self {
         self.publication.id = id.into();
         self

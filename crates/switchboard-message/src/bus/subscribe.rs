@@ -1,6 +1,8 @@
 //! Subscriptions before they begin: topics, start, group.
 
 use super::{Bus, Subscription};
+#[cfg(doc)]
+use super::{Delivery, Message};
 use crate::log::{AckOptions, Attach, GroupKey, Pattern, Position, Source, Start, Topic};
 use bytes::Bytes;
 use std::{
@@ -101,8 +103,8 @@ impl<'a, T> Subscribe<'a, T> {
         self
     }
 
-    /// Begins after this position of a topic. The first item is [`Delivery::Recovered`](super::Delivery::Recovered) if no entry is missing, and
-    /// [`Delivery::Gap`](super::Delivery::Gap) otherwise.
+    /// Begins after this position of a topic. The first item is [`Delivery::Recovered`] if no entry is missing, and
+    /// [`Delivery::Gap`] otherwise.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -123,8 +125,8 @@ impl<'a, T> Subscribe<'a, T> {
         self
     }
 
-    /// Begins with the kept entries that are not older than this. The first item is [`Delivery::Recovered`](super::Delivery::Recovered) or
-    /// [`Delivery::Gap`](super::Delivery::Gap).
+    /// Begins with the kept entries that are not older than this. The first item is [`Delivery::Recovered`] or
+    /// [`Delivery::Gap`].
     pub fn since(mut self, age: Duration) -> Self {
         let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
         self.start = Start::Since(self.bus.now().saturating_sub(age));
@@ -138,15 +140,15 @@ impl<'a, T> Subscribe<'a, T> {
         self
     }
 
-    /// Uses a cursor that is kept while it has no subscription, and [acknowledges](Self::ack). A later subscription with
-    /// the name receives the unacknowledged entries and those published in the meantime, or a gap for those that the
-    /// history no longer contains: a durable cursor without a subscription keeps no entry.
+    /// Uses a cursor that is kept while it has no subscription, and [acknowledges](Self::ack). A later subscription
+    /// with the name receives the unacknowledged entries and those published in the meantime, or a gap for those that
+    /// the history no longer contains: a durable cursor without a subscription keeps no entry.
     pub fn durable(mut self, name: impl Into<String>) -> Self {
         self.group = Some((name.into(), true));
         self.ack()
     }
 
-    /// Delivers an entry again if [`Message::ack`](super::Message::ack) is not called within 30 seconds, at most 5 times.
+    /// Delivers an entry again if [`Message::ack`] is not called within 30 seconds, at most 5 times.
     pub fn ack(mut self) -> Self {
         self.ack_options();
         self

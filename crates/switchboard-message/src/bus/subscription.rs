@@ -93,8 +93,8 @@ impl<T> Subscription<T> {
     /// Cancel safe: a dropped `next` loses no item.
     ///
     /// # Errors
-    /// `ResourceExhausted` when the topic closes slow readers and this one was too slow: the subscription has ended. The
-    /// error of the codec for an entry that cannot be decoded; the next call continues with the entry after it.
+    /// `ResourceExhausted` when the topic closes slow readers and this one was too slow: the subscription has ended.
+    /// The error of the codec for an entry that cannot be decoded; the next call continues with the entry after it.
     pub async fn next(&mut self) -> Result<Option<Delivery<T>>> {
         poll_fn(|cx| self.poll_delivery(cx)).await.transpose()
     }

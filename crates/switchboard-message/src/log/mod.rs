@@ -1,16 +1,16 @@
 //! Logs of topics in 16 shards, and the cursors on them.
 //!
 //! A shard has one lock, which an append holds for the assignment of the offset and the sequence number (the order in
-//! the shard), and a subscription for a batch of entries. No lock is held while a task is woken or a message decoded. All
-//! functions receive the time as an argument.
+//! the shard), and a subscription for a batch of entries. No lock is held while a task is woken or a message decoded.
+//! All functions receive the time as an argument.
 //!
 //! ```text
 //! Log ─► Shard ─► TopicLog ─► Ring            entries, with the number of cursors that have not read each
 //!          └────► CursorSet ─► Cursor, Group  one set per subscription or group: a cursor per topic
 //! ```
 //!
-//! A pattern is resolved once per topic: a new topic gets a cursor of each set whose pattern matches its name. A set has
-//! a heap of the topics with unread entries, by sequence number, so that it reads the entries of a shard in their order.
+//! A pattern is resolved once per topic: a new topic gets a cursor of each set whose pattern matches its name. A set
+//! has a heap of the topics with unread entries, by sequence number: it reads the entries of a shard in their order.
 
 mod attach;
 mod entry;

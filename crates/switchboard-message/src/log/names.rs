@@ -21,8 +21,8 @@ static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
 /// Name of a topic, checked and hashed. Cheap to clone; publications to a `Topic` skip both steps.
 ///
-/// A name is UTF-8 with at most 256 bytes, in at most 16 levels separated by `/`, without NUL. A level is not a wildcard
-/// (`*`, `+`, `>`, `#`). Names that begin with `$` are reserved.
+/// A name is UTF-8 with at most 256 bytes, in at most 16 levels separated by `/`, without NUL. A level is not a
+/// wildcard (`*`, `+`, `>`, `#`). Names that begin with `$` are reserved.
 ///
 /// ```
 /// # use switchboard_message::Topic;

@@ -62,7 +62,9 @@ impl TopicOptions {
         TopicOptions::default()
     }
 
-    /// Keeps this many entries, not older than `age_max`, for later subscriptions.
+    /// Keeps this many entries, not older than `age_max`, for later subscriptions. Older ones are not delivered; their
+    /// memory is released when the topic is used again, when its shard is full, or by
+    /// [`Bus::remove_unused`](crate::Bus::remove_unused).
     #[must_use]
     pub fn history(mut self, entries_max: usize, age_max: Duration) -> TopicOptions {
         self.history.entries_max = entries_max;

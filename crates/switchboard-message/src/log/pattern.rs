@@ -11,8 +11,8 @@ use switchboard_wire::Status;
 
 /// A set of topic names.
 ///
-/// In token patterns, `*` and `+` match one level, `>` matches one or more levels at the end, and `#` matches any number
-/// of levels at the end, also none. Wildcards do not match names that begin with `$`.
+/// In token patterns, `*` and `+` match one level, `>` matches one or more levels at the end, and `#` matches any
+/// number of levels at the end, also none. Wildcards do not match names that begin with `$`.
 ///
 /// ```
 /// # use switchboard_message::Pattern;

@@ -100,7 +100,7 @@ impl Shard {
         self.release(token.set, token.sequence, notifications)
     }
 
-    /// Moves an unacknowledged entry to the redeliveries, or to the dead letters; returns whether it was unacknowledged.
+    /// Moves an unacknowledged entry to the redeliveries, or to the dead letters; returns false for other entries.
     pub(super) fn release(&mut self, id: SetId, sequence: u64, notifications: &mut Notifications) -> bool {
         let Some(set) = self.set_mut(id) else { return false };
         let Some(group) = &mut set.group else { return false };
