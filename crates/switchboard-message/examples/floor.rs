@@ -1,13 +1,15 @@
 //! Publications per second with one subscription inside the process, beside a bare queue behind one lock.
 //!
 //! `cargo run --release -p switchboard-message --example floor -- [BYTES] [ROUNDS]` prints both, in turn: with
-//! publisher and subscription on one thread, which take turns of 64 entries, and on two threads.
+//! publisher and subscription on one thread, which take turns of 64 entries, and on two threads. On Linux, the rates of
+//! the first two are also printed per second of processor time, for machines that do other work at the same time.
 
 use bytes::Bytes;
 use std::{
     collections::VecDeque,
     env,
     error::Error,
+    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -32,17 +34,63 @@ fn main() -> Result<()> {
         let queue = queue(&payload);
         let turns = one.block_on(turns(&payload))?;
         let threads = two.block_on(threads(&payload))?;
-        println!("queue {queue:.0}/s, bus on one thread {turns:.0}/s, on two {threads:.0}/s ({bytes} bytes)");
+        println!("queue {queue}, bus on one thread {turns}, on two {threads:.0}/s ({bytes} bytes)");
     }
     Ok(())
 }
 
+/// Entries, with the time and the processor time that they took.
+struct Rate {
+    entries: u64,
+    time: Duration,
+    processor_time: Option<Duration>,
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = |time: Duration| self.entries as f64 / time.as_secs_f64();
+        write!(f, "{:.0}/s", rate(self.time))?;
+        match self.processor_time {
+            Some(time) => write!(f, " ({:.0} per processor second)", rate(time)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Measures the time of a thread.
+struct Stopwatch {
+    began: Instant,
+    processor_time: Option<Duration>,
+}
+
+impl Stopwatch {
+    fn start() -> Stopwatch {
+        Stopwatch { began: Instant::now(), processor_time: processor_time() }
+    }
+
+    fn is_running(&self) -> bool {
+        self.began.elapsed() < SPAN
+    }
+
+    fn stop(self, entries: u64) -> Rate {
+        let processor_time =
+            processor_time().zip(self.processor_time).map(|(now, before)| now.saturating_sub(before));
+        Rate { entries, time: self.began.elapsed(), processor_time }
+    }
+}
+
+/// Returns the processor time of this thread.
+fn processor_time() -> Option<Duration> {
+    let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    schedule.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+}
+
 /// The bare queue.
-fn queue(payload: &Bytes) -> f64 {
+fn queue(payload: &Bytes) -> Rate {
     let queue = Mutex::new(VecDeque::new());
     let lock = || queue.lock().unwrap_or_else(PoisonError::into_inner);
-    let (began, mut entries) = (Instant::now(), 0);
-    while began.elapsed() < SPAN {
+    let (stopwatch, mut entries) = (Stopwatch::start(), 0);
+    while stopwatch.is_running() {
         for _ in 0..TURN {
             lock().push_back(Arc::new(payload.clone()));
         }
@@ -51,14 +99,14 @@ fn queue(payload: &Bytes) -> f64 {
         }
         entries += TURN;
     }
-    entries as f64 / began.elapsed().as_secs_f64()
+    stopwatch.stop(entries)
 }
 
-async fn turns(payload: &Bytes) -> Result<f64> {
+async fn turns(payload: &Bytes) -> Result<Rate> {
     let (bus, topic) = (Bus::new(), Topic::new("floor")?);
     let mut subscription = bus.subscribe_encoded(&topic).await?;
-    let (began, mut entries) = (Instant::now(), 0);
-    while began.elapsed() < SPAN {
+    let (stopwatch, mut entries) = (Stopwatch::start(), 0);
+    while stopwatch.is_running() {
         for _ in 0..TURN {
             bus.publish_encoded(&topic, Publication::new(Codec::Raw, payload.clone())).await?;
         }
@@ -67,7 +115,7 @@ async fn turns(payload: &Bytes) -> Result<f64> {
         }
         entries += TURN;
     }
-    Ok(entries as f64 / began.elapsed().as_secs_f64())
+    Ok(stopwatch.stop(entries))
 }
 
 async fn threads(payload: &Bytes) -> Result<f64> {

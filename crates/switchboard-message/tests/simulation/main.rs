@@ -4,6 +4,7 @@
 //! distributed to the shards at random in each process: a seed may need several runs.
 #![allow(clippy::unwrap_used)]
 
+mod keyed;
 mod model;
 mod world;
 
