@@ -331,6 +331,24 @@ async fn a_durable_subscription_continues() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn a_durable_subscription_keeps_its_topic_and_no_entry() -> Result<()> {
+    let bus = Bus::new();
+    let inbox = || bus.subscribe::<i32>("inbox").durable("phone");
+    drop(inbox().await?);
+    bus.publish_batch("inbox", &[1, 2]).await?;
+    assert_eq!((bus.stats().topics, bus.stats().entries), (1, 0));
+    let mut connected = inbox().await?;
+    let missing = gap(&mut connected).await;
+    assert_eq!((missing.range, missing.missing, missing.reason), (1..3, Some(2), GapReason::Expired));
+    bus.publish("inbox", &3).await?;
+    assert_eq!((*entry(&mut connected).await, connected.unacknowledged()), (3, 1));
+    drop(connected);
+    assert!(bus.remove_durable("inbox", "phone")?);
+    assert_eq!(bus.stats().topics, 0);
+    Ok(())
+}
+
 async fn respond(bus: &Bus, topic: &str, replies: u32) -> Result<()> {
     let mut requests = bus.subscribe::<u32>(topic).await?;
     tokio::spawn(async move {

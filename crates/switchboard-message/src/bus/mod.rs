@@ -162,6 +162,19 @@ impl Bus {
     }
 
     /// Subscribes to messages that are not decoded.
+    ///
+    /// ```
+    /// # use switchboard_message::{Bus, Delivery, Publication};
+    /// # use switchboard_wire::Codec;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> switchboard_core::Result<()> {
+    /// let bus = Bus::new();
+    /// let mut frames = bus.subscribe_encoded("frames").await?;
+    /// bus.publish_encoded("frames", Publication::new(Codec::Raw, "bytes")).await?;
+    /// assert!(matches!(frames.next().await?, Some(Delivery::Entry(frame)) if *frame == "bytes"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn subscribe_encoded(&self, topics: impl Into<Selector>) -> Subscribe<'_, Bytes> {
         self.subscribe_with(topics, |_, bytes| Ok(bytes))
     }
@@ -213,6 +226,26 @@ impl Bus {
     /// Sends a request to all subscribers of a topic, and resolves to the replies: when each subscriber has replied, or
     /// at the time limit with those received until then.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use switchboard_message::{Bus, Delivery};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> switchboard_core::Result<()> {
+    /// let bus = Bus::new();
+    /// let mut node = bus.subscribe::<String>("load").await?;
+    /// tokio::spawn(async move {
+    ///     while let Ok(Some(Delivery::Entry(request))) = node.next().await {
+    ///         request.reply(&0.5).await?;
+    ///     }
+    ///     Ok::<_, switchboard_wire::Status>(())
+    /// });
+    /// let all = "of this minute".to_owned();
+    /// let loads = bus.survey::<_, f64>("load", &all).time_limit(Duration::from_secs(1)).await?;
+    /// assert_eq!(loads.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `Unavailable` without a subscriber, and the errors of [`publish`](Bus::publish).
     pub fn survey<'a, T: Serialize, R: DeserializeOwned>(
@@ -229,6 +262,19 @@ impl Bus {
     /// Only topics with [`SlowReader::Wait`](crate::SlowReader::Wait) make publishers wait; the time limit of the topic
     /// applies here as well. On other topics, the number is the entries before the slowest cursor lags.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use switchboard_message::{Bus, SlowReader, TopicOptions};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> switchboard_core::Result<()> {
+    /// let jobs = TopicOptions::new().backlog(100).slow_reader(SlowReader::Wait(Duration::from_secs(5)));
+    /// let bus = Bus::builder().topics("jobs", jobs)?.build();
+    /// let _worker = bus.subscribe::<u32>("jobs").await?;
+    /// assert_eq!(bus.credit("jobs").await?, 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `ResourceExhausted` at the time limit, `InvalidArgument` for an invalid name.
     pub async fn credit<'a>(&'a self, topic: impl Into<NameRef<'a>>) -> Result<usize> {
@@ -237,6 +283,10 @@ impl Bus {
     }
 
     /// Removes a durable cursor that has no subscription; returns whether there was one.
+    ///
+    /// ```
+    /// assert!(!switchboard_message::Bus::new().remove_durable("inbox/7", "phone").unwrap());
+    /// ```
     ///
     /// # Errors
     /// `InvalidArgument` for an invalid name or pattern.
@@ -251,6 +301,11 @@ impl Bus {
     }
 
     /// Returns the counters of the bus. Visits all topics.
+    ///
+    /// ```
+    /// let bus = switchboard_message::Bus::new();
+    /// assert_eq!((bus.stats().topics, bus.stats().bytes), (0, 0));
+    /// ```
     pub fn stats(&self) -> BusStats {
         self.inner.log.stats()
     }

@@ -142,7 +142,23 @@ impl<'a, T> Subscribe<'a, T> {
 
     /// Uses a cursor that is kept while it has no subscription, and [acknowledges](Self::ack). A later subscription
     /// with the name receives the unacknowledged entries and those published in the meantime, or a gap for those that
-    /// the history no longer contains: a durable cursor without a subscription keeps no entry.
+    /// the history no longer contains: a durable cursor without a subscription keeps the topics that it knows, and no
+    /// entry. A topic that was created and removed in the meantime is not reported.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use switchboard_message::{Bus, Delivery, TopicOptions};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> switchboard_core::Result<()> {
+    /// let inbox = TopicOptions::new().history(1_000, Duration::from_secs(86_400));
+    /// let bus = Bus::builder().topics("inbox/*", inbox)?.build();
+    /// drop(bus.subscribe::<u32>("inbox/7").durable("phone").await?);
+    /// bus.publish("inbox/7", &1_u32).await?;
+    /// let mut phone = bus.subscribe::<u32>("inbox/7").durable("phone").await?;
+    /// assert!(matches!(phone.next().await?, Some(Delivery::Entry(note)) if *note == 1 && note.ack()));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn durable(mut self, name: impl Into<String>) -> Self {
         self.group = Some((name.into(), true));
         self.ack()

@@ -32,6 +32,26 @@ const NONE: BatchSize = BatchSize { entries: 0, bytes: 0 };
 ///
 /// Entries of a topic arrive in their order. Dropping it ends the subscription; unacknowledged entries then go to the
 /// other members of the group.
+///
+/// ```
+/// # use switchboard_message::{Bus, Delivery};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> switchboard_core::Result<()> {
+/// let bus = Bus::new();
+/// let mut lines = bus.subscribe::<String>("log/*").await?;
+/// bus.publish("log/web", &"started".to_owned()).await?;
+/// # bus.publish("log/web", &"stopped".to_owned()).await?;
+/// while let Some(delivery) = lines.next().await? {
+///     match delivery {
+///         Delivery::Entry(line) if *line == "stopped" => break,
+///         Delivery::Entry(line) => println!("{}: {}", line.topic(), *line),
+///         Delivery::Gap(gap) => println!("{gap}"),
+///         _ => {}
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Subscription<T> {
     bus: Bus,
     member: Arc<Member>,

@@ -1,7 +1,7 @@
 //! Begin and end of subscriptions in a shard, and durable cursors without a member.
 
 use super::{
-    Gap, GapReason, Position, Topic,
+    Gap, GapReason, Position,
     member::{Member, Notifications},
     set::{AckOptions, Cursor, CursorSet, Group, GroupEntry, GroupKey, SetId, Source},
     shard::{Parked, ParkedCursor, Shard, Shared},
@@ -101,9 +101,6 @@ impl Shard {
                 }
             }
         }
-        for lost in parked.into_iter().flatten() {
-            gaps.push(gap_of_lost_log(lost.topic, lost.next));
-        }
         if let Some(group) = self.set_mut(id).and_then(|set| set.group.as_mut()) {
             // Kept by the group: a member that leaves before it has read them does not take them along.
             for gap in &gaps {
@@ -123,9 +120,11 @@ impl Shard {
         let max = shared.limits.durable_cursors_max;
         if shared.durables.load(Ordering::Relaxed) >= max {
             let age_max = u64::try_from(shared.limits.durable_age_max.as_nanos()).unwrap_or(u64::MAX);
-            let before = self.parked.len();
-            self.parked.retain(|_, parked| now.saturating_sub(parked.parked_at) < age_max);
-            shared.durables.fetch_sub(before - self.parked.len(), Ordering::Relaxed);
+            let parked = self.parked.iter();
+            let old = parked.filter(|(_, parked)| now.saturating_sub(parked.parked_at) >= age_max);
+            for key in old.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+                self.remove_parked(&key, shared);
+            }
         }
         if shared.durables.load(Ordering::Relaxed) >= max {
             let text = format!(
@@ -136,6 +135,20 @@ impl Shard {
         }
         shared.durables.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Removes a durable cursor without a member; returns whether there was one.
+    pub(super) fn remove_parked(&mut self, key: &GroupKey, shared: &Shared) -> bool {
+        let Some(parked) = self.parked.remove(key) else { return false };
+        shared.durables.fetch_sub(1, Ordering::Relaxed);
+        for cursor in parked.cursors {
+            let Some(index) = self.find_topic((&cursor.topic).into()) else { continue };
+            if let Some(Some(topic)) = self.topics.get_mut(index as usize) {
+                topic.parked = topic.parked.saturating_sub(1);
+            }
+            self.remove_if_unused(index, shared);
+        }
+        true
     }
 
     fn join(&mut self, id: SetId, attach: &Attach) -> Result<()> {
@@ -218,6 +231,7 @@ impl Shard {
     /// Continues a durable cursor; without a parked one, the topic was created in the meantime.
     fn resume(&mut self, id: SetId, index: u32, parked: Option<ParkedCursor>, now: u64, gaps: &mut Vec<Gap>) {
         let epoch = self.topic(index).map_or(0, |topic| topic.epoch);
+        let is_parked = parked.is_some();
         let (after, unacknowledged) = match parked {
             Some(parked) => {
                 let before = parked.next.offset.saturating_sub(1);
@@ -227,6 +241,9 @@ impl Shard {
         };
         if after.epoch == epoch {
             self.resume_unacknowledged(id, index, unacknowledged, now, gaps);
+        }
+        if is_parked && let Some(Some(topic)) = self.topics.get_mut(index as usize) {
+            topic.parked = topic.parked.saturating_sub(1);
         }
         if let Some((next, gap)) = self.start(index, Start::After(after)) {
             self.report(index, gap, gaps);
@@ -324,7 +341,8 @@ impl Shard {
         let Some(group) = set.group.as_ref().filter(|group| group.key.is_durable) else { return };
         let key = group.key.clone();
         let cursors = set.cursors().iter().filter_map(|cursor| {
-            let topic = topics.get(cursor.topic as usize)?.as_ref()?;
+            let topic = topics.get_mut(cursor.topic as usize)?.as_mut()?;
+            topic.parked += 1;
             let unacknowledged = group.redeliveries.values().filter(|entry| entry.topic == cursor.topic);
             Some(ParkedCursor {
                 topic: topic.topic.clone(),
@@ -335,10 +353,4 @@ impl Shard {
         let parked = Parked { parked_at: now, cursors: cursors.collect(), gaps: group.gaps.clone() };
         self.parked.insert(key, parked);
     }
-}
-
-/// Returns the gap of a durable cursor whose log was removed. Entries of that log may be missing.
-fn gap_of_lost_log(topic: Topic, next: Position) -> Gap {
-    let range = next.offset..next.offset;
-    Gap { topic, epoch: next.epoch, range, missing: None, reason: GapReason::Epoch }
 }

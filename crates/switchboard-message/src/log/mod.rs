@@ -223,9 +223,8 @@ impl Log {
 
     /// Removes a durable cursor without a member; returns whether there was one.
     pub(crate) fn remove_durable(&self, key: &GroupKey) -> bool {
-        let removed = (0..SHARDS as u32).filter(|index| self.shard(*index).parked.remove(key).is_some());
-        let removed = removed.count();
-        self.shared.durables.fetch_sub(removed, Ordering::Relaxed);
+        let shards = 0..SHARDS as u32;
+        let removed = shards.filter(|index| self.shard(*index).remove_parked(key, &self.shared)).count();
         removed > 0
     }
 

@@ -22,6 +22,19 @@ impl fmt::Display for Position {
 }
 
 /// Entries of a topic that a subscription does not receive.
+///
+/// ```
+/// # use switchboard_message::{Bus, Delivery, GapReason, TopicOptions};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> switchboard_core::Result<()> {
+/// let bus = Bus::builder().topics("t", TopicOptions::new().backlog(2))?.build();
+/// let mut slow = bus.subscribe::<i32>("t").await?;
+/// bus.publish_batch("t", &[1, 2, 3, 4, 5]).await?;
+/// let Some(Delivery::Gap(gap)) = slow.next().await? else { panic!("no gap") };
+/// assert_eq!((gap.range, gap.missing, gap.reason), (1..4, Some(3), GapReason::Lagged));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Gap {

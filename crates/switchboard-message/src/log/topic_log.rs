@@ -18,6 +18,8 @@ pub(super) struct TopicLog {
     pub(super) ring: Ring,
     /// Cursor sets on the topic.
     pub(super) cursors: u32,
+    /// Durable cursors on the topic without a member. They keep the log, not its entries.
+    pub(super) parked: u32,
     /// Sets whose cursor has read every entry.
     pub(super) idle: Vec<u32>,
     /// Sets of groups.
@@ -63,6 +65,7 @@ impl TopicLog {
             options,
             ring: Ring::new(options, limits.backlog_entries_max, limits.backlog_bytes_max),
             cursors: 0,
+            parked: 0,
             idle: Vec::new(),
             groups: Vec::new(),
             ids: None,
@@ -75,7 +78,7 @@ impl TopicLog {
 
     /// Returns whether the topic holds nothing, so that it can be removed.
     pub(super) fn is_unused(&self) -> bool {
-        self.cursors == 0 && self.ring.len() == 0 && self.ids.is_none()
+        self.cursors == 0 && self.parked == 0 && self.ring.len() == 0 && self.ids.is_none()
     }
 
     /// Returns the notification of publishers that wait.

@@ -15,8 +15,7 @@ use std::{
     time::Duration,
 };
 use switchboard_message::{
-    Bus, BusStats, Delivery, GapReason, Message, Pattern, Position, SlowReader, Subscribe, Subscription,
-    TopicOptions,
+    Bus, BusStats, Delivery, Message, Pattern, Position, SlowReader, Subscribe, Subscription, TopicOptions,
 };
 use switchboard_wire::Code;
 
@@ -286,7 +285,7 @@ impl World {
     }
 
     fn receive(&mut self, group: usize, delivery: Delivery<u64>) {
-        let (_, _, acknowledges, is_durable) = GROUPS[group];
+        let acknowledges = GROUPS[group].2;
         let now = self.now();
         // Its last dead letters were not seen before this delivery.
         let state = self.groups[group].as_mut().expect("a member of the group");
@@ -303,10 +302,6 @@ impl World {
                 } else {
                     state.model.finish(topic, position);
                 }
-            }
-            Delivery::Gap(gap) if gap.reason == GapReason::Epoch => {
-                assert!(is_durable, "{gap}");
-                state.model.gap(&gap);
             }
             Delivery::Gap(gap) => {
                 self.published.check_gap(&gap, now, limits(gap.topic.name()));
