@@ -2,14 +2,13 @@
 
 use super::{
     Gap, GapReason, Position,
+    append::missing_topic,
+    group::Group,
     member::{Member, Notifications},
-    set::{AckOptions, Cursor, CursorSet, Group, GroupEntry, GroupKey, SetId, Source},
-    shard::{Parked, ParkedCursor, Shard, Shared},
+    set::{AckOptions, Cursor, CursorSet, GroupKey, SetId, Source},
+    shard::{Shard, Shared},
 };
-use std::{
-    cmp::Reverse,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{cmp::Reverse, sync::Arc};
 use switchboard_core::Result;
 use switchboard_wire::Status;
 
@@ -112,47 +111,8 @@ impl Shard {
         Ok(AttachedSet { id, is_new: true, gaps })
     }
 
-    /// Counts a new durable cursor.
-    fn count_durable(&mut self, key: &GroupKey, now: u64, shared: &Shared) -> Result<()> {
-        if self.parked.contains_key(key) {
-            return Ok(());
-        }
-        let max = shared.limits.durable_cursors_max;
-        if shared.durables.load(Ordering::Relaxed) >= max {
-            let age_max = u64::try_from(shared.limits.durable_age_max.as_nanos()).unwrap_or(u64::MAX);
-            let parked = self.parked.iter();
-            let old = parked.filter(|(_, parked)| now.saturating_sub(parked.parked_at) >= age_max);
-            for key in old.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
-                self.remove_parked(&key, shared);
-            }
-        }
-        if shared.durables.load(Ordering::Relaxed) >= max {
-            let text = format!(
-                "durable cursor \"{}\" cannot be created; the limit is durable_cursors_max={max}; remove unused ones",
-                key.name
-            );
-            return Err(Status::resource_exhausted(text));
-        }
-        shared.durables.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Removes a durable cursor without a member; returns whether there was one.
-    pub(super) fn remove_parked(&mut self, key: &GroupKey, shared: &Shared) -> bool {
-        let Some(parked) = self.parked.remove(key) else { return false };
-        shared.durables.fetch_sub(1, Ordering::Relaxed);
-        for cursor in parked.cursors {
-            let Some(index) = self.find_topic((&cursor.topic).into()) else { continue };
-            if let Some(Some(topic)) = self.topics.get_mut(index as usize) {
-                topic.parked = topic.parked.saturating_sub(1);
-            }
-            self.remove_if_unused(index, shared);
-        }
-        true
-    }
-
     fn join(&mut self, id: SetId, attach: &Attach) -> Result<()> {
-        let Some(set) = self.set_mut(id) else { return Err(super::shard::missing_topic()) };
+        let Some(set) = self.set_mut(id) else { return Err(missing_topic()) };
         if let Some(group) = set.group.as_ref().filter(|group| group.ack != attach.ack) {
             let name = &group.key.name;
             let text = format!(
@@ -172,7 +132,7 @@ impl Shard {
     }
 
     /// Returns the first offset of a subscription, and the entries that are missing before it.
-    fn start(&self, index: u32, start: Start) -> Option<(u64, Option<Gap>)> {
+    pub(super) fn start(&self, index: u32, start: Start) -> Option<(u64, Option<Gap>)> {
         let topic = self.topic(index)?;
         let (ring, head) = (&topic.ring, topic.ring.next_offset());
         let gap = |reason, range: std::ops::Range<u64>| {
@@ -204,7 +164,7 @@ impl Shard {
         })
     }
 
-    fn report(&mut self, index: u32, gap: Option<Gap>, gaps: &mut Vec<Gap>) {
+    pub(super) fn report(&mut self, index: u32, gap: Option<Gap>, gaps: &mut Vec<Gap>) {
         if let Some(gap) = gap {
             self.count_missing(index, gap.reason, gap.missing.unwrap_or(0));
             gaps.push(gap);
@@ -226,65 +186,6 @@ impl Shard {
             None => topic.idle.push(set_index),
         }
         set.insert(Cursor { topic: index, next });
-    }
-
-    /// Continues a durable cursor; without a parked one, the topic was created in the meantime.
-    fn resume(&mut self, id: SetId, index: u32, parked: Option<ParkedCursor>, now: u64, gaps: &mut Vec<Gap>) {
-        let epoch = self.topic(index).map_or(0, |topic| topic.epoch);
-        let is_parked = parked.is_some();
-        let (after, unacknowledged) = match parked {
-            Some(parked) => {
-                let before = parked.next.offset.saturating_sub(1);
-                (Position { offset: before, ..parked.next }, parked.unacknowledged)
-            }
-            None => (Position { epoch, offset: 0 }, Vec::new()),
-        };
-        if after.epoch == epoch {
-            self.resume_unacknowledged(id, index, unacknowledged, now, gaps);
-        }
-        if is_parked && let Some(Some(topic)) = self.topics.get_mut(index as usize) {
-            topic.parked = topic.parked.saturating_sub(1);
-        }
-        if let Some((next, gap)) = self.start(index, Start::After(after)) {
-            self.report(index, gap, gaps);
-            self.attach_cursor(id.index, index, next);
-        }
-    }
-
-    fn resume_unacknowledged(
-        &mut self,
-        id: SetId,
-        index: u32,
-        unacknowledged: Vec<(u64, u32)>,
-        now: u64,
-        gaps: &mut Vec<Gap>,
-    ) {
-        let mut lost = 0;
-        let Some((set, topics, _)) = self.set_and_topics(id) else { return };
-        let (Some(group), Some(Some(topic))) = (&mut set.group, topics.get_mut(index as usize)) else {
-            return;
-        };
-        for (offset, attempts) in unacknowledged {
-            let slot = topic.ring.first_from(offset).filter(|slot| slot.offset == offset);
-            let found = slot.and_then(|slot| Some((slot.sequence, slot.entry.clone()?)));
-            match found.filter(|(_, entry)| !entry.is_expired(now)) {
-                Some((sequence, entry)) => {
-                    let entry = GroupEntry { topic: index, offset, entry, attempts };
-                    group.redeliveries.insert(sequence, entry);
-                }
-                None => {
-                    lost += 1;
-                    gaps.push(Gap {
-                        topic: topic.topic.clone(),
-                        epoch: topic.epoch,
-                        range: offset..offset + 1,
-                        missing: (!topic.ring.is_keyed()).then_some(1),
-                        reason: GapReason::Expired,
-                    });
-                }
-            }
-        }
-        self.count_missing(index, GapReason::Expired, lost);
     }
 
     /// Removes a member; with the last one, the cursors.
@@ -333,24 +234,5 @@ impl Shard {
             self.trim(cursor.topic, now);
             self.remove_if_unused(cursor.topic, shared);
         }
-    }
-
-    /// Keeps the positions of a durable cursor.
-    fn park(&mut self, id: SetId, now: u64) {
-        let Some((set, topics, _)) = self.set_and_topics(id) else { return };
-        let Some(group) = set.group.as_ref().filter(|group| group.key.is_durable) else { return };
-        let key = group.key.clone();
-        let cursors = set.cursors().iter().filter_map(|cursor| {
-            let topic = topics.get_mut(cursor.topic as usize)?.as_mut()?;
-            topic.parked += 1;
-            let unacknowledged = group.redeliveries.values().filter(|entry| entry.topic == cursor.topic);
-            Some(ParkedCursor {
-                topic: topic.topic.clone(),
-                next: Position { epoch: topic.epoch, offset: cursor.next },
-                unacknowledged: unacknowledged.map(|entry| (entry.offset, entry.attempts)).collect(),
-            })
-        });
-        let parked = Parked { parked_at: now, cursors: cursors.collect(), gaps: group.gaps.clone() };
-        self.parked.insert(key, parked);
     }
 }

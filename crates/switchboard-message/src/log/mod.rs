@@ -12,8 +12,11 @@
 //! A pattern is resolved once per topic: a new topic gets a cursor of each set whose pattern matches its name. A set
 //! has a heap of the topics with unread entries, by sequence number: it reads the entries of a shard in their order.
 
+mod append;
 mod attach;
+mod durable;
 mod entry;
+mod group;
 mod member;
 pub mod names;
 mod options;
@@ -28,6 +31,7 @@ mod topic_log;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use append::{AppendError, Appended};
 pub(crate) use attach::{Attach, Start};
 pub use entry::{Entry, Publication};
 pub(crate) use member::{Member, Taken, TakenEntry, Token};
@@ -36,7 +40,6 @@ pub use options::{History, SlowReader, TopicOptions};
 pub use pattern::Pattern;
 pub use position::{Gap, GapReason, Position};
 pub(crate) use set::{AckOptions, GroupKey, SetId, Source};
-pub(crate) use shard::{AppendError, Appended};
 pub(crate) use take::{AfterTake, BatchSize};
 pub use topic_log::TopicStats;
 

@@ -1,29 +1,24 @@
 //! One of the shards of the logs: topics and cursor sets behind one lock.
 
 use super::{
-    BusStats, Entry, Gap, GapReason, Pattern, Position, Topic, TopicOptions, TopicStats,
+    BusStats, GapReason, Pattern, Topic, TopicOptions, TopicStats,
+    durable::Parked,
+    group::GroupEntry,
     member::{DeadLetter, Notifications},
     names::NameRef,
-    options::SlowReader,
     pattern::PatternIndex,
-    set::{CursorSet, GroupEntry, GroupKey, SetId},
+    set::{CursorSet, GroupKey, SetId},
     topic_log::TopicLog,
 };
 use crate::limits::Limits;
 use smallvec::SmallVec;
 use std::{
-    cmp::Reverse,
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
-    time::Duration,
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 use switchboard_core::Result;
-use switchboard_wire::{Retry, Status};
-use tokio::sync::Notify;
+use switchboard_wire::Status;
 
 /// Settings and counters that all shards of a bus share.
 #[derive(Debug)]
@@ -73,7 +68,7 @@ impl Shared {
 pub(super) struct Shard {
     pub(super) index: u32,
     /// Sequence number of the newest entry.
-    sequence: u64,
+    pub(super) sequence: u64,
     /// Epoch of the newest topic.
     epoch: u64,
     /// Charged bytes of all entries.
@@ -82,7 +77,7 @@ pub(super) struct Shard {
     names: HashMap<u64, SmallVec<[u32; 1]>, BuildHasherDefault<Identity>>,
     pub(super) topics: Vec<Option<TopicLog>>,
     free_topics: Vec<u32>,
-    sets: Vec<SetSlot>,
+    pub(super) sets: Vec<SetSlot>,
     free_sets: Vec<u32>,
     pub(super) patterns: PatternIndex,
     pub(super) groups: HashMap<GroupKey, u32>,
@@ -91,55 +86,14 @@ pub(super) struct Shard {
     /// Number of topics at which unused ones are removed.
     sweep_topics: usize,
     /// Time of the last removal of expired entries for lack of space.
-    swept_at: Option<u64>,
+    pub(super) swept_at: Option<u64>,
     pub(super) dead_letters: u64,
 }
 
 #[derive(Debug)]
-struct SetSlot {
+pub(super) struct SetSlot {
     generation: u32,
-    set: Option<CursorSet>,
-}
-
-/// A durable cursor without a member.
-#[derive(Debug)]
-pub(super) struct Parked {
-    pub(super) parked_at: u64,
-    pub(super) cursors: Vec<ParkedCursor>,
-    /// Missing entries that no member has received.
-    pub(super) gaps: VecDeque<Gap>,
-}
-
-#[derive(Debug)]
-pub(super) struct ParkedCursor {
-    pub(super) topic: Topic,
-    /// Position after the newest entry that was delivered.
-    pub(super) next: Position,
-    /// Unacknowledged entries before it, with the number of their deliveries.
-    pub(super) unacknowledged: Vec<(u64, u32)>,
-}
-
-/// Outcome of an append.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Appended {
-    /// Position of the last entry.
-    pub(crate) position: Position,
-    /// Cursors that receive it.
-    pub(crate) cursors: u32,
-}
-
-/// Reason why an append failed.
-#[derive(Debug)]
-pub(crate) enum AppendError {
-    Failed(Status),
-    /// The backlog is full, and the publisher waits at most this long.
-    Wait(Arc<Notify>, Duration),
-}
-
-impl From<Status> for AppendError {
-    fn from(status: Status) -> Self {
-        AppendError::Failed(status)
-    }
+    pub(super) set: Option<CursorSet>,
 }
 
 /// Hasher of keys that are hashes.
@@ -163,7 +117,7 @@ impl Hasher for Identity {
 /// Topics of a shard that are never swept.
 const SWEEP_TOPICS_MIN: usize = 64;
 /// Interval between two searches for expired entries, in nanoseconds: a full shard does not search at every append.
-const SWEEP_INTERVAL: u64 = 1_000_000_000;
+pub(super) const SWEEP_INTERVAL: u64 = 1_000_000_000;
 
 impl Shard {
     pub(super) fn new(index: u32, epoch: u64) -> Shard {
@@ -184,109 +138,6 @@ impl Shard {
             swept_at: None,
             dead_letters: 0,
         }
-    }
-
-    /// Appends all entries, or none.
-    pub(super) fn append(
-        &mut self,
-        name: NameRef<'_>,
-        entries: &mut SmallVec<[Entry; 1]>,
-        now: u64,
-        shared: &Shared,
-        notifications: &mut Notifications,
-    ) -> Result<Appended, AppendError> {
-        let index = self.topic_or_new(name, now, shared)?;
-        let count = entries.len();
-        let bytes = entries.iter().map(Entry::charged_bytes).sum();
-        self.trim(index, now);
-        if !self.are_known(index, entries, now, shared) {
-            self.reserve(bytes, now, shared)?;
-            self.check_backlog(index, count, bytes)?;
-        }
-        let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic().into()) };
-        let mut offset = 0;
-        for entry in entries.drain(..) {
-            let id = entry.id().cloned();
-            if let Some(id) = &id
-                && let Some(first) = topic.offset_of_id(id, now, &shared.limits)
-            {
-                topic.duplicates += 1;
-                offset = first;
-                continue;
-            }
-            self.sequence += 1;
-            let before = topic.ring.bytes();
-            offset = topic.ring.append(entry, self.sequence, now, topic.cursors);
-            topic.published += 1;
-            if let Some(id) = id {
-                topic.remember_id(&id, offset, now, &shared.limits);
-            }
-            for set in topic.idle.drain(..) {
-                let Some(slot) = self.sets.get_mut(set as usize) else { continue };
-                let Some(set) = &mut slot.set else { continue };
-                set.ready.push(Reverse((self.sequence, index)));
-                if set.group.is_none() {
-                    notifications.members.extend(set.next_waiting());
-                }
-            }
-            for set in &topic.groups {
-                // One member per entry: a woken member that is busy does not delay the next entry.
-                let slot = self.sets.get_mut(*set as usize);
-                let set = slot.and_then(|slot| slot.set.as_mut());
-                notifications.members.extend(set.and_then(CursorSet::next_waiting));
-            }
-            topic.ring.trim(now);
-            self.bytes = self.bytes + topic.ring.bytes() - before;
-        }
-        let position = Position { epoch: topic.epoch, offset };
-        Ok(Appended { position, cursors: topic.cursors })
-    }
-
-    /// Returns whether all entries are publications that the topic remembers.
-    fn are_known(&mut self, index: u32, entries: &[Entry], now: u64, shared: &Shared) -> bool {
-        let Some(topic) = &mut self.topics[index as usize] else { return false };
-        let mut entries = entries.iter();
-        entries
-            .all(|entry| entry.id().is_some_and(|id| topic.offset_of_id(id, now, &shared.limits).is_some()))
-    }
-
-    /// Checks that publishers of the topic do not have to wait.
-    fn check_backlog(&mut self, index: u32, entries: usize, bytes: usize) -> Result<(), AppendError> {
-        let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic().into()) };
-        let SlowReader::Wait(limit) = topic.options.slow_reader else { return Ok(()) };
-        if topic.ring.exceeds_backlog(entries, bytes) {
-            let text = format!(
-                "a batch of {entries} entries does not fit into the backlog of topic \"{}\"; publish smaller batches, \
-                 or raise backlog_entries_max and backlog_bytes_max",
-                topic.topic
-            );
-            return Err(Status::resource_exhausted(text).into());
-        }
-        match topic.ring.must_wait(entries, bytes) {
-            true => Err(AppendError::Wait(topic.room(), limit)),
-            false => Ok(()),
-        }
-    }
-
-    /// Checks that the shard has space, after the removal of expired entries if necessary.
-    fn reserve(&mut self, bytes: usize, now: u64, shared: &Shared) -> Result<()> {
-        let max = shared.limits.shard_bytes_max;
-        if self.bytes.saturating_add(bytes) <= max {
-            return Ok(());
-        }
-        if self.swept_at.is_none_or(|swept| now.saturating_sub(swept) >= SWEEP_INTERVAL) {
-            self.swept_at = Some(now);
-            (0..self.topics.len() as u32).for_each(|index| self.trim(index, now));
-            if self.bytes.saturating_add(bytes) <= max {
-                return Ok(());
-            }
-        }
-        let text = format!(
-            "no space for {bytes} bytes: the shard of the topic holds {} bytes; the limit is shard_bytes_max={max}; \
-             shorten histories, or raise the limit",
-            self.bytes
-        );
-        Err(Status::resource_exhausted(text).with_retry(Retry::Safe))
     }
 
     /// Removes the entries of a topic that nothing keeps.
@@ -441,22 +292,6 @@ impl Shard {
         }
     }
 
-    pub(super) fn credit(&self, index: u32) -> usize {
-        self.topic(index).map_or(0, |topic| topic.ring.credit())
-    }
-
-    /// Returns the error of a publisher that waits for the slowest cursor of a topic.
-    pub(super) fn wait(&mut self, index: u32) -> AppendError {
-        let topic = self.topics.get_mut(index as usize).and_then(Option::as_mut);
-        topic.map_or(AppendError::Failed(missing_topic()), |topic| {
-            let limit = match topic.options.slow_reader {
-                SlowReader::Wait(limit) => limit,
-                _ => Duration::ZERO,
-            };
-            AppendError::Wait(topic.room(), limit)
-        })
-    }
-
     pub(super) fn add_stats(&self, stats: &mut BusStats) {
         for topic in self.topics.iter().flatten() {
             stats.entries += topic.ring.len();
@@ -469,9 +304,4 @@ impl Shard {
     pub(super) fn topic_stats(&self, name: NameRef<'_>) -> Option<TopicStats> {
         Some(self.topic(self.find_topic(name)?)?.stats())
     }
-}
-
-/// Error for an index without a topic, which no caller has.
-pub(super) fn missing_topic() -> Status {
-    Status::internal("a topic was removed while it was in use")
 }

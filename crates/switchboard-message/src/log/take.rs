@@ -2,9 +2,10 @@
 
 use super::{
     Gap, GapReason, Position,
+    group::GroupEntry,
     member::{Member, Notifications, Taken, TakenEntry, Token},
     options::SlowReader,
-    set::{CursorSet, GroupEntry, SetId},
+    set::{CursorSet, SetId},
     shard::Shard,
     topic_log::TopicLog,
 };

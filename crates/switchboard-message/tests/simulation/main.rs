@@ -11,7 +11,7 @@ mod world;
 use world::World;
 
 /// Seeds of a usual run.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 100;
 /// Operations of each.
 const OPERATIONS: usize = 800;
 

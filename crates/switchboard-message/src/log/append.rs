@@ -1,0 +1,164 @@
+//! Appends to the logs of a shard, and the checks before them.
+
+use super::{
+    Entry, Position,
+    member::Notifications,
+    names::NameRef,
+    options::SlowReader,
+    set::CursorSet,
+    shard::{SWEEP_INTERVAL, Shard, Shared},
+};
+use smallvec::SmallVec;
+use std::{cmp::Reverse, sync::Arc, time::Duration};
+use switchboard_core::Result;
+use switchboard_wire::{Retry, Status};
+use tokio::sync::Notify;
+
+/// Outcome of an append.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Appended {
+    /// Position of the last entry.
+    pub(crate) position: Position,
+    /// Cursors that receive it.
+    pub(crate) cursors: u32,
+}
+
+/// Reason why an append failed.
+#[derive(Debug)]
+pub(crate) enum AppendError {
+    Failed(Status),
+    /// The backlog is full, and the publisher waits at most this long.
+    Wait(Arc<Notify>, Duration),
+}
+
+impl From<Status> for AppendError {
+    fn from(status: Status) -> Self {
+        AppendError::Failed(status)
+    }
+}
+
+impl Shard {
+    /// Appends all entries, or none.
+    pub(super) fn append(
+        &mut self,
+        name: NameRef<'_>,
+        entries: &mut SmallVec<[Entry; 1]>,
+        now: u64,
+        shared: &Shared,
+        notifications: &mut Notifications,
+    ) -> Result<Appended, AppendError> {
+        let index = self.topic_or_new(name, now, shared)?;
+        let count = entries.len();
+        let bytes = entries.iter().map(Entry::charged_bytes).sum();
+        self.trim(index, now);
+        if !self.are_known(index, entries, now, shared) {
+            self.reserve(bytes, now, shared)?;
+            self.check_backlog(index, count, bytes)?;
+        }
+        let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic().into()) };
+        let mut offset = 0;
+        for entry in entries.drain(..) {
+            let id = entry.id().cloned();
+            if let Some(id) = &id
+                && let Some(first) = topic.offset_of_id(id, now, &shared.limits)
+            {
+                topic.duplicates += 1;
+                offset = first;
+                continue;
+            }
+            self.sequence += 1;
+            let before = topic.ring.bytes();
+            offset = topic.ring.append(entry, self.sequence, now, topic.cursors);
+            topic.published += 1;
+            if let Some(id) = id {
+                topic.remember_id(&id, offset, now, &shared.limits);
+            }
+            for set in topic.idle.drain(..) {
+                let Some(slot) = self.sets.get_mut(set as usize) else { continue };
+                let Some(set) = &mut slot.set else { continue };
+                set.ready.push(Reverse((self.sequence, index)));
+                if set.group.is_none() {
+                    notifications.members.extend(set.next_waiting());
+                }
+            }
+            for set in &topic.groups {
+                // One member per entry: a woken member that is busy does not delay the next entry.
+                let slot = self.sets.get_mut(*set as usize);
+                let set = slot.and_then(|slot| slot.set.as_mut());
+                notifications.members.extend(set.and_then(CursorSet::next_waiting));
+            }
+            topic.ring.trim(now);
+            self.bytes = self.bytes + topic.ring.bytes() - before;
+        }
+        let position = Position { epoch: topic.epoch, offset };
+        Ok(Appended { position, cursors: topic.cursors })
+    }
+
+    /// Returns whether all entries are publications that the topic remembers.
+    fn are_known(&mut self, index: u32, entries: &[Entry], now: u64, shared: &Shared) -> bool {
+        let Some(topic) = &mut self.topics[index as usize] else { return false };
+        let mut entries = entries.iter();
+        entries
+            .all(|entry| entry.id().is_some_and(|id| topic.offset_of_id(id, now, &shared.limits).is_some()))
+    }
+
+    /// Checks that publishers of the topic do not have to wait.
+    fn check_backlog(&mut self, index: u32, entries: usize, bytes: usize) -> Result<(), AppendError> {
+        let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic().into()) };
+        let SlowReader::Wait(limit) = topic.options.slow_reader else { return Ok(()) };
+        if topic.ring.exceeds_backlog(entries, bytes) {
+            let text = format!(
+                "a batch of {entries} entries does not fit into the backlog of topic \"{}\"; publish smaller batches, \
+                 or raise backlog_entries_max and backlog_bytes_max",
+                topic.topic
+            );
+            return Err(Status::resource_exhausted(text).into());
+        }
+        match topic.ring.must_wait(entries, bytes) {
+            true => Err(AppendError::Wait(topic.room(), limit)),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks that the shard has space, after the removal of expired entries if necessary.
+    fn reserve(&mut self, bytes: usize, now: u64, shared: &Shared) -> Result<()> {
+        let max = shared.limits.shard_bytes_max;
+        if self.bytes.saturating_add(bytes) <= max {
+            return Ok(());
+        }
+        if self.swept_at.is_none_or(|swept| now.saturating_sub(swept) >= SWEEP_INTERVAL) {
+            self.swept_at = Some(now);
+            (0..self.topics.len() as u32).for_each(|index| self.trim(index, now));
+            if self.bytes.saturating_add(bytes) <= max {
+                return Ok(());
+            }
+        }
+        let text = format!(
+            "no space for {bytes} bytes: the shard of the topic holds {} bytes; the limit is shard_bytes_max={max}; \
+             shorten histories, or raise the limit",
+            self.bytes
+        );
+        Err(Status::resource_exhausted(text).with_retry(Retry::Safe))
+    }
+
+    pub(super) fn credit(&self, index: u32) -> usize {
+        self.topic(index).map_or(0, |topic| topic.ring.credit())
+    }
+
+    /// Returns the error of a publisher that waits for the slowest cursor of a topic.
+    pub(super) fn wait(&mut self, index: u32) -> AppendError {
+        let topic = self.topics.get_mut(index as usize).and_then(Option::as_mut);
+        topic.map_or(AppendError::Failed(missing_topic()), |topic| {
+            let limit = match topic.options.slow_reader {
+                SlowReader::Wait(limit) => limit,
+                _ => Duration::ZERO,
+            };
+            AppendError::Wait(topic.room(), limit)
+        })
+    }
+}
+
+/// Error for an index without a topic, which no caller has.
+pub(super) fn missing_topic() -> Status {
+    Status::internal("a topic was removed while it was in use")
+}
