@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Limits of a [`Bus`](crate::Bus). An operation that exceeds one fails with `ResourceExhausted` and its name.
+/// Limits of a [`Bus`](crate::Bus). An operation that a limit refuses fails with `ResourceExhausted` and
+/// the name of the limit.
 ///
 /// ```
 /// let mut limits = switchboard_message::Limits::default();

@@ -390,6 +390,44 @@ async fn requests_receive_replies() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn replies_are_limited() -> Result<()> {
+    let mut limits = Limits::default();
+    limits.replies_max = 2;
+    let bus = Bus::builder().limits(limits).build();
+    respond(&bus, "add", 5).await?;
+    let mut replies = bus.request_many::<u32, u32>("add", &1).await?;
+    assert_eq!(replies.next().await?.map(Message::into_inner), Some(1));
+    assert_eq!(replies.next().await?.map(Message::into_inner), Some(2));
+    assert!(replies.next().await?.is_none());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_ends_at_its_limit_while_the_topic_is_full() -> Result<()> {
+    let options = TopicOptions::new().backlog(1).slow_reader(SlowReader::Wait(Duration::from_secs(60)));
+    let bus = bus_with(options);
+    let _stalled = bus.subscribe::<u32>("t").await?;
+    bus.publish("t", &1).await?;
+    let began = tokio::time::Instant::now();
+    let status = bus.request::<u32, u32>("t", &1).time_limit(Duration::from_secs(2)).await.unwrap_err();
+    assert_eq!((status.code(), began.elapsed().as_secs()), (Code::DeadlineExceeded, 2));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_subscription_lets_other_tasks_run() -> Result<()> {
+    let bus = Bus::new();
+    let mut numbers = bus.subscribe::<u32>("t").await?;
+    let other = tokio::spawn(async {});
+    // Without a pause the subscription would receive its own publications forever.
+    while !other.is_finished() {
+        bus.publish("t", &1).await?;
+        entry(&mut numbers).await;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_survey_ends_with_the_last_reply_or_at_its_limit() -> Result<()> {
     let bus = Bus::new();
     for _ in 0..3 {

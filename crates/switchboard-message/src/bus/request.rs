@@ -53,9 +53,18 @@ impl<'a, T, O> Request<'a, T, O> {
         let topic = self.bus.reply_topic();
         let name = self.publish.topic_name();
         let subscription = self.bus.subscribe::<R>(&topic).await?;
-        let timer = Box::pin(tokio::time::sleep_until(Instant::now() + self.time_limit.min(TIME_LIMIT_MAX)));
+        let mut timer =
+            Box::pin(tokio::time::sleep_until(Instant::now() + self.time_limit.min(TIME_LIMIT_MAX)));
         let mut publishing = self.publish.reply_to(topic).into_future();
-        let appended = poll_fn(|cx| publishing.poll_appended(cx)).await?;
+        // The topic may make its publishers wait.
+        let appended = poll_fn(|cx| match publishing.poll_appended(cx) {
+            Poll::Ready(appended) => Poll::Ready(Some(appended)),
+            Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+        });
+        let appended = appended.await.unwrap_or_else(|| {
+            let text = format!("topic \"{name}\" accepted no request within {:?}", self.time_limit);
+            Err(Status::deadline_exceeded(text))
+        })?;
         if appended.cursors == 0 {
             return Err(Status::unavailable(format!("topic \"{name}\" has no subscriber for the request")));
         }

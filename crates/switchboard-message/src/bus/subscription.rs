@@ -25,6 +25,8 @@ use tokio::time::Sleep;
 const BATCH: BatchSize = BatchSize { entries: 64, bytes: 64 << 10 };
 /// A member of a group takes one entry at a time, so that the others receive theirs.
 const ONE: BatchSize = BatchSize { entries: 1, bytes: usize::MAX };
+/// Batches without a pause: then other tasks of the thread run, also when publishers are faster than this one.
+const BATCHES_MAX: u32 = 32;
 /// Takes nothing; entries whose period for the acknowledgement has passed become available.
 const NONE: BatchSize = BatchSize { entries: 0, bytes: 0 };
 
@@ -68,6 +70,8 @@ pub struct Subscription<T> {
     /// Outcome of the start.
     outcomes: VecDeque<Delivery<T>>,
     batch: VecDeque<Taken>,
+    /// Batches since the last pause.
+    batches: u32,
     /// Deadline and timer of the next redelivery.
     timer: Option<(u64, Pin<Box<Sleep>>)>,
     is_closed: bool,
@@ -103,6 +107,7 @@ impl<T> Subscription<T> {
             unacknowledged_max,
             outcomes,
             batch: VecDeque::new(),
+            batches: 0,
             timer: None,
             is_closed: false,
         })
@@ -144,8 +149,19 @@ impl<T> Subscription<T> {
         }))
     }
 
-    /// Fills the batch.
+    /// Fills the batch, or pauses.
     fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.batches == BATCHES_MAX {
+            self.batches = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let polled = self.poll_entries(cx);
+        self.batches = if polled.is_ready() { self.batches + 1 } else { 0 };
+        polled
+    }
+
+    fn poll_entries(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             let mut shards = self.member.take_shards(cx.waker());
             let now = self.bus.now();

@@ -487,6 +487,38 @@ fn every_limit_is_named_in_its_error() {
 }
 
 #[test]
+fn a_backlog_is_limited_by_bytes() {
+    let fixture = log(&[("a", TopicOptions::new().backlog_bytes(1_100))]);
+    let slow = fixture.subscribe("a", Start::Head);
+    let large = "x".repeat(400);
+    fixture.publish_all("a", &["1", &large, &large]);
+    assert_eq!(fixture.take(&slow, 1).iter().map(text).collect::<Vec<_>>(), ["1..2 lagged"]);
+    // A single entry is accepted whatever its size.
+    fixture.publish("a", &"y".repeat(5_000));
+    assert_eq!(fixture.read(&slow)[0], "2..4 lagged");
+    assert_eq!(fixture.log.stats().bytes, 0);
+}
+
+#[test]
+fn old_durable_cursors_are_removed_at_their_limit() {
+    let mut limits = Limits::default();
+    (limits.durable_cursors_max, limits.durable_age_max) = (1, Duration::from_secs(60));
+    let mut fixture = with_limits(limits, &[]);
+    let durable = |fixture: &Fixture, name| {
+        fixture.subscribe_as("a", Start::Head, Some((name, true)), Some(ack(9, None)))
+    };
+    let first = durable(&fixture, "first").unwrap();
+    fixture.now += 61 * SECOND;
+    assert!(durable(&fixture, "second").is_err(), "the first is connected");
+    fixture.unsubscribe(&first);
+    assert!(durable(&fixture, "second").is_err(), "the first is not old");
+    fixture.now += 61 * SECOND;
+    let second = durable(&fixture, "second").unwrap();
+    assert_eq!(fixture.log.stats().durable_cursors, 1);
+    fixture.unsubscribe(&second);
+}
+
+#[test]
 fn topics_without_content_are_removed() {
     let fixture = log(&[]);
     let subscriber = fixture.subscribe("a", Start::Head);
