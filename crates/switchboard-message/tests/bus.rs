@@ -449,6 +449,7 @@ async fn options_that_contradict_each_other_are_refused() -> Result<()> {
         bus.subscribe::<u8>("a").ack().await.err(),
         bus.subscribe::<u8>("a").group("x".repeat(257)).await.err(),
         bus.subscribe::<u8>("a").group("g").dead_letters("$dead").await.err(),
+        bus.subscribe::<u8>("a/*").group("g").dead_letters("a/dead").await.err(),
         bus.publish("a", &1).header("No spaces", "x").now().err(),
         entry(&mut {
             let mut subscription = bus.subscribe::<u8>("a").await?;
@@ -463,7 +464,7 @@ async fn options_that_contradict_each_other_are_refused() -> Result<()> {
         .err(),
     ];
     for (status, text) in
-        messages.into_iter().zip(["group", "key_bytes_max", "reserved", "header", "no reply"])
+        messages.into_iter().zip(["group", "key_bytes_max", "reserved", "own topics", "header", "no reply"])
     {
         let status: Status = status.unwrap();
         assert!(status.message().contains(text), "{status}");

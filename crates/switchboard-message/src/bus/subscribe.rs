@@ -216,7 +216,17 @@ impl<'a, T> Subscribe<'a, T> {
         }
         let mut ack = self.ack;
         if let (Some(ack), Some(topic)) = (&mut ack, self.dead_letters) {
-            ack.dead_letters = Some(topic?);
+            let topic = topic?;
+            let is_own = match &source {
+                Source::Pattern(pattern) => pattern.matches(topic.name()),
+                Source::Topic(known) => *known == topic,
+            };
+            if is_own {
+                return invalid(
+                    "the topic of dead letters is one of the group's own topics; choose another one",
+                );
+            }
+            ack.dead_letters = Some(topic);
         }
         let group = self.group.map(|(name, is_durable)| GroupKey {
             name: Arc::from(name),

@@ -238,7 +238,8 @@ impl<T> Subscription<T> {
         let deadline = self.deadlines.iter().flatten().copied().chain([clock::after(now, wait)]).min();
         let Some(deadline) = deadline else { return Poll::Pending };
         let timer = match &mut self.timer {
-            Some((known, timer)) if *known == deadline => timer,
+            // One that fires earlier costs a turn, and a new one an allocation.
+            Some((known, timer)) if *known <= deadline => timer,
             timer => {
                 let Some(new) = self.bus.inner.clock.timer(deadline) else { return Poll::Pending };
                 &mut timer.insert((deadline, new)).1

@@ -68,7 +68,7 @@ impl Ring {
             keys: HashMap::default(),
             superseded: 0,
             conflated: 0,
-            backlog_entries_max: options.backlog_entries_max.unwrap_or(backlog_entries_max),
+            backlog_entries_max: options.backlog_entries_max.unwrap_or(backlog_entries_max).max(1),
             backlog_bytes_max: options.backlog_bytes_max.unwrap_or(backlog_bytes_max),
             options,
         }
