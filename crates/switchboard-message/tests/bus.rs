@@ -1,6 +1,7 @@
 //! The bus as applications use it.
 #![allow(clippy::unwrap_used)]
 
+use buffa_types::google::protobuf::StringValue;
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -74,6 +75,19 @@ async fn messages_have_the_codec_of_their_publication() -> Result<()> {
             (message.position().offset, message.into_inner()),
             (offset, Quote { name: "acme".into(), cents: 1250 })
         );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn messages_of_protobuf_are_published_in_its_codecs() -> Result<()> {
+    let bus = Bus::new();
+    let mut texts = bus.subscribe_with::<StringValue>("t", codec::proto::decode).await?;
+    let text = StringValue { value: "hello".into(), ..StringValue::default() };
+    for codec in [Codec::Proto, Codec::Json] {
+        bus.publish_with("t", &text, codec, codec::proto::encode).await?;
+        let message = entry(&mut texts).await;
+        assert_eq!((message.value.as_str(), message.entry().codec()), ("hello", codec));
     }
     Ok(())
 }
