@@ -14,8 +14,9 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct Limits {
     /// Unread entries of one topic beyond its history; default 1,024. The topic's [`SlowReader`](crate::SlowReader)
-    /// defines the behaviour at this limit. Topics may set their own; at least 1. Beside these entries, each subscription without a
-    /// group holds at most 64 entries, or 64 KiB and one entry, that it took and did not deliver.
+    /// defines the behaviour at this limit. Topics may set their own; at least 1. Beside these entries, each
+    /// subscription without a group holds at most 64 entries, or 64 KiB and one entry, that it has taken and not
+    /// delivered.
     pub backlog_entries_max: usize,
     /// Bytes of these entries; default 8 MiB.
     pub backlog_bytes_max: usize,
