@@ -257,7 +257,7 @@ pub(crate) const ALL: &[Step] = &[
     },
     Step {
         name: "interop-zmtp",
-        about: "the ZMTP machine with libzmq through pyzmq: every pair of socket types, NULL and PLAIN, either side listening",
+        about: "libzmq through pyzmq: the ZMTP machine in every pair of socket types, NULL and PLAIN; topics of a server",
         check: |run| suites::zmtp(run),
     },
     Step {

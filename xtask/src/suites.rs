@@ -202,15 +202,18 @@ pub(crate) fn kiss(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Kiss, |python| python_cases(run, &python, "kiss", "interop-kiss", &["test_kiss"]))
 }
 
-/// The ZMTP machine with sockets of libzmq: every pair of socket types, either side listening.
+/// The ZMTP machine and the plugin for ZeroMQ with sockets of libzmq: every pair of socket types, either side
+/// listening, and the topics of a server.
 pub(crate) fn zmtp(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Zmtp, |python| {
         let peer = built_of(run, "interop-zmtp", "zmtp-peer")?;
+        let server = built_of(run, "interop-zmtp", "zmtp-server")?;
         let mut command = Command::new(python);
         command
-            .args(["-B", "-W", "ignore", "-m", "unittest", "--verbose", "test_zmtp"])
+            .args(["-B", "-W", "ignore", "-m", "unittest", "--verbose", "test_zmtp", "test_server"])
             .current_dir(run.workspace.root.join("interop/zmtp/python"))
-            .env("ZMTP_PEER", peer);
+            .env("ZMTP_PEER", peer)
+            .env("ZMTP_SERVER", server);
         process::run_within(SUITE_LIMIT, &mut command)
     })
 }

@@ -209,7 +209,6 @@ impl Limits {
         self.duration(Limit::DrainTimeout)
     }
 
-    #[cfg(feature = "tls")]
     #[doc(hidden)]
     pub fn handshake_timeout(&self) -> Duration {
         self.duration(Limit::HandshakeTimeout)

@@ -237,7 +237,11 @@ impl BroadcastBuffer {
 
     /// Returns the bytes from `position` to the end of the frame that it is in, by reference or as a copy of that size.
     pub(crate) fn rest_of_frame(&self, position: u64) -> impl Iterator<Item = Bytes> + '_ {
-        let end = self.frame_end(position);
+        self.parts(position, self.frame_end(position))
+    }
+
+    /// Returns the bytes from `position` to `end`, by reference or as a copy of that size; none before the tail.
+    pub(crate) fn parts(&self, position: u64, end: u64) -> impl Iterator<Item = Bytes> + '_ {
         let first = self.segment_of(position).unwrap_or(self.segments.len());
         let segments = self.segments.range(first..).take_while(move |segment| segment.start < end);
         segments.map(move |segment| {

@@ -10,7 +10,8 @@ pub struct Options {
     pub mailbox_commands_max: usize,
     /// Subscribers of one engine; default 1,000,000. Further connections are closed.
     pub subscribers_max: usize,
-    /// Bytes that wait for one subscriber alone; default 1 MiB. It is closed as lagged at the limit.
+    /// Bytes that wait for one subscriber alone; default 1 MiB. It is closed as lagged if more is sent to it at the
+    /// limit, so at most this and one message wait.
     pub outbox_bytes_max: usize,
     /// Bytes of one broadcast buffer that its subscribers have not read; default 1 MiB. The oldest are dropped, and a
     /// subscriber that has not read them has lagged.

@@ -13,7 +13,7 @@ const PAGE: usize = 256;
 
 /// The number of a subscriber. It is not valid any more after the subscriber has disconnected: a later one in the same
 /// record has another generation.
-#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SubscriberId {
     pub(crate) index: u32,
     pub(crate) generation: u32,

@@ -145,12 +145,12 @@ impl Subscribers {
             return 0;
         }
         let outbox = subscriber.outbox.get_or_insert_default();
-        write(outbox);
-        let waiting = outbox.len();
-        if waiting > self.options.outbox_bytes_max {
+        if outbox.len() >= self.options.outbox_bytes_max {
             self.remove(id.index, CloseReason::Lagged);
             return 0;
         }
+        write(outbox);
+        let waiting = outbox.len();
         self.queue_write(id.index);
         waiting
     }
@@ -249,6 +249,21 @@ impl Subscribers {
         if self.pages.get_mut(id).is_some() {
             self.detach_index(id.index, buffer.0);
         }
+    }
+
+    /// Ends the reading of a buffer after everything that was appended to it before: what the subscriber has not read
+    /// goes to its outbox, and counts there. Returns false if bytes that it was to read were dropped already.
+    pub fn leave_buffer(&mut self, id: SubscriberId, buffer: BufferId) -> bool {
+        let Some(subscriber) = self.pages.get_mut(id) else { return true };
+        let Some(feed) = subscriber.feeds.iter().find(|feed| feed.buffer == buffer.0) else { return true };
+        let (cursor, bytes) = (feed.cursor, &self.buffers[buffer.0 as usize].bytes);
+        let is_complete = cursor >= bytes.tail();
+        let rest: Vec<_> = bytes.parts(cursor, bytes.head()).filter(|part| !part.is_empty()).collect();
+        self.detach_index(id.index, buffer.0);
+        if !rest.is_empty() {
+            self.send(id, |out| rest.into_iter().for_each(|part| out.chain(part)));
+        }
+        is_complete
     }
 
     fn detach_index(&mut self, index: u32, buffer: u32) {

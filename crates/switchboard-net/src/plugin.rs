@@ -32,12 +32,21 @@ pub struct PluginContext {
     pub memory: Arc<MemoryBudget>,
     /// The limits of the server.
     pub limits: Limits,
+    /// Whether the server checks the credentials of its callers: a plugin must not be a way around them.
+    pub has_auth: bool,
 }
 
 impl PluginContext {
     /// Creates a context; servers do so.
     pub fn new(memory: Arc<MemoryBudget>, limits: Limits) -> PluginContext {
-        PluginContext { memory, limits }
+        PluginContext { memory, limits, has_auth: false }
+    }
+
+    /// Sets whether the server checks the credentials of its callers.
+    #[must_use]
+    pub fn has_auth(mut self, has_auth: bool) -> PluginContext {
+        self.has_auth = has_auth;
+        self
     }
 }
 

@@ -461,7 +461,8 @@ impl Server {
             listener.wires = listener.wires.and(wires);
         }
         let limited = listeners.iter().any(|listener| !listener.wires.has_all(WireSet::built_in()));
-        if !self.guards.auth.is_empty() {
+        let has_auth = !self.guards.auth.is_empty();
+        if has_auth {
             table.guard_unknown().map_err(Error::config)?;
         }
         let guarding = self.guards.build(&table, limited)?;
@@ -491,7 +492,7 @@ impl Server {
             extensions: self.extensions,
             counts_sockets,
         }));
-        plugin::start(self.plugins, &shared)?;
+        plugin::start(self.plugins, &shared, has_auth)?;
         #[cfg(not(feature = "http"))]
         let http = accept::Http;
         #[cfg(feature = "http")]

@@ -43,7 +43,7 @@ mod tests;
 
 pub use connection::{Connection, Event, Peer};
 pub use error::{ErrorKind, ProtocolError};
-pub use frame::{frame_bytes, write_frame, write_message};
+pub use frame::{frame_bytes, write_frame, write_frame_header, write_message};
 pub use greeting::{GREETING_BYTES, SIGNATURE_BYTES, Version, sniff};
 pub use limits::Limits;
 pub use properties::Properties;

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Complaint, File};
 
 /// Crates whose modules are checked for circles.
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "switchboard",
+    "switchboard-adapter",
     "switchboard-auth",
     "switchboard-client",
     "switchboard-core",
@@ -27,7 +28,7 @@ const CRATES: [&str; 14] = [
 ];
 
 /// Crates of the product with those of its crates that each may depend on: a crate depends on lower ones only.
-const DEPENDENCIES: [(&str, &[&str]); 12] = [
+const DEPENDENCIES: [(&str, &[&str]); 13] = [
     ("switchboard-wire", &[]),
     ("switchboard-core", &["switchboard-wire"]),
     ("switchboard-net", &["switchboard-core", "switchboard-wire"]),
@@ -35,6 +36,16 @@ const DEPENDENCIES: [(&str, &[&str]); 12] = [
     ("switchboard-auth", &["switchboard-core", "switchboard-net", "switchboard-wire"]),
     ("switchboard-fanout", &["switchboard-core", "switchboard-net", "switchboard-wire"]),
     ("switchboard-message", &["switchboard-core", "switchboard-wire"]),
+    (
+        "switchboard-adapter",
+        &[
+            "switchboard-core",
+            "switchboard-fanout",
+            "switchboard-message",
+            "switchboard-net",
+            "switchboard-wire",
+        ],
+    ),
     ("switchboard-guard", &["switchboard-auth", "switchboard-core", "switchboard-wire"]),
     ("switchboard-driver", &["switchboard-core", "switchboard-guard", "switchboard-net", "switchboard-wire"]),
     (

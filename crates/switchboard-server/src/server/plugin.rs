@@ -49,11 +49,15 @@ impl Server {
 ///
 /// # Errors
 /// The error of the first that does not start.
-pub(super) fn start(plugins: Vec<AddedPlugin>, shared: &Arc<ServerState>) -> Result<(), Error> {
+pub(super) fn start(
+    plugins: Vec<AddedPlugin>,
+    shared: &Arc<ServerState>,
+    has_auth: bool,
+) -> Result<(), Error> {
     let mut running = Vec::with_capacity(plugins.len());
     for AddedPlugin { plugin, wires } in plugins {
         let name = plugin.name();
-        let context = PluginContext::new(shared.memory.clone(), shared.limits.clone());
+        let context = PluginContext::new(shared.memory.clone(), shared.limits.clone()).has_auth(has_auth);
         let server = plugin
             .start(context)
             .map_err(|error| Error::config(format!("plugin: {name} does not start: {error}")))?;

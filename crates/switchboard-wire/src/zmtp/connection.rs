@@ -61,6 +61,8 @@ pub struct Peer {
 pub struct Connection {
     pub(super) settings: Arc<Settings>,
     state: State,
+    /// Socket type of this side; that of the settings until the handshake is complete.
+    pub(super) socket: SocketType,
     /// The version that both sides use, known after the greeting.
     pub(super) version: Version,
     /// Frames of the incomplete message, and their bytes.
@@ -83,8 +85,8 @@ impl Connection {
     pub fn new(settings: Arc<Settings>, out: &mut Outbox) -> Connection {
         let mechanism = &settings.mechanism;
         Greeting::write(settings.version, mechanism.name(), mechanism.is_server(), out.tail());
-        let version = settings.version;
-        Connection { settings, state: State::Greeting, version, frames: 0, bytes: 0, skip: 0 }
+        let (version, socket) = (settings.version, settings.socket);
+        Connection { settings, state: State::Greeting, socket, version, frames: 0, bytes: 0, skip: 0 }
     }
 
     /// Processes bytes of `input`; responses are appended to `out`. `None` means that more bytes are needed, that the
@@ -145,6 +147,11 @@ impl Connection {
         self.state == State::Closed
     }
 
+    /// Returns the socket type of this side; if the peer decides it, once the handshake is complete.
+    pub fn socket(&self) -> SocketType {
+        self.socket
+    }
+
     /// Returns the settings of this side.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -173,8 +180,9 @@ impl Connection {
             self.state = State::Handshake(handshake);
             match progress? {
                 Progress::Credentials(credentials) => return Ok(Some(Event::Credentials(credentials))),
-                Progress::Done(peer) => {
+                Progress::Done(peer, socket) => {
                     self.state = State::Open;
+                    self.socket = socket;
                     return Ok(Some(Event::Ready(peer)));
                 }
                 Progress::More => {}

@@ -2,6 +2,7 @@
 
 use super::{ErrorKind, ProtocolError};
 use crate::{Outbox, Outgoing};
+use bytes::BytesMut;
 
 const MORE: u8 = 1;
 const LONG: u8 = 2;
@@ -66,6 +67,17 @@ pub fn frame_bytes(len: usize) -> usize {
 /// message once and send it on many connections.
 pub fn write_frame<'a>(body: impl Into<Outgoing<'a>>, more: bool, out: &mut Outbox) {
     write(u8::from(more), body.into(), out);
+}
+
+/// Appends the header of a frame with a body of `len` bytes; `more` if another follows. The body is written after it.
+pub fn write_frame_header(len: usize, more: bool, into: &mut BytesMut) {
+    match u8::try_from(len) {
+        Ok(len) => into.extend_from_slice(&[u8::from(more), len]),
+        Err(_) => {
+            into.extend_from_slice(&[u8::from(more) | LONG]);
+            into.extend_from_slice(&(len as u64).to_be_bytes());
+        }
+    }
 }
 
 /// Appends a message of these frames; nothing if there are none.

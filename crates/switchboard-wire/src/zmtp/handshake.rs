@@ -19,6 +19,8 @@ use bytes::{Bytes, BytesMut};
 /// The step that completes next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Handshake {
+    /// Waits for READY of the other side, which decides the socket type of this one.
+    Choice,
     /// A server of PLAIN waits for HELLO.
     Hello,
     /// A server of PLAIN waits for INITIATE.
@@ -36,7 +38,7 @@ pub(super) enum Handshake {
 pub(super) enum Progress {
     Credentials(Credentials),
     /// The handshake is complete.
-    Done(Box<Peer>),
+    Done(Box<Peer>, SocketType),
     More,
 }
 
@@ -44,10 +46,11 @@ impl Handshake {
     /// Begins the handshake once the greeting of the peer was accepted.
     pub(super) fn begin(settings: &Settings, out: &mut Outbox) -> Handshake {
         match &settings.mechanism {
-            Mechanism::Null => {
-                write_metadata(Name::Ready, settings, out);
+            Mechanism::Null if settings.choices.is_empty() => {
+                write_metadata(Name::Ready, settings, settings.socket, out);
                 Handshake::Ready
             }
+            Mechanism::Null => Handshake::Choice,
             Mechanism::PlainClient(credentials) => {
                 let (username, password) = (credentials.username(), credentials.password());
                 let lens = [username, password].map(|text| [text.len() as u8]);
@@ -78,19 +81,25 @@ impl Handshake {
                 Ok(Progress::Credentials(credentials))
             }
             (Handshake::Initiate, Name::Initiate) => {
-                let peer = read_peer(data, "INITIATE", version, settings)?;
-                write_metadata(Name::Ready, settings, out);
-                Ok(Progress::Done(peer))
+                let (peer, socket) = read_peer(data, "INITIATE", version, settings)?;
+                write_metadata(Name::Ready, settings, socket, out);
+                Ok(Progress::Done(peer, socket))
             }
             (Handshake::Ready, Name::Ready) => {
-                Ok(Progress::Done(read_peer(data, "READY", version, settings)?))
+                let (peer, socket) = read_peer(data, "READY", version, settings)?;
+                Ok(Progress::Done(peer, socket))
+            }
+            (Handshake::Choice, Name::Ready) => {
+                let (peer, socket) = read_peer(data, "READY", version, settings)?;
+                write_metadata(Name::Ready, settings, socket, out);
+                Ok(Progress::Done(peer, socket))
             }
             (Handshake::Welcome, Name::Welcome) if !data.is_empty() => Err(ProtocolError::new(
                 ErrorKind::Command,
                 format!("WELCOME has {} bytes of data; it has none in PLAIN", data.len()),
             )),
             (Handshake::Welcome, Name::Welcome) => {
-                write_metadata(Name::Initiate, settings, out);
+                write_metadata(Name::Initiate, settings, settings.socket, out);
                 *self = Handshake::Ready;
                 Ok(Progress::More)
             }
@@ -103,7 +112,7 @@ impl Handshake {
         let expected = match self {
             Handshake::Hello => "HELLO",
             Handshake::Initiate => "INITIATE",
-            Handshake::Ready => "READY",
+            Handshake::Choice | Handshake::Ready => "READY",
             Handshake::Verdict => "nothing before WELCOME",
             Handshake::Welcome => "WELCOME",
         };
@@ -113,10 +122,10 @@ impl Handshake {
 }
 
 /// Appends a command with the metadata of this side. The names have the case that libzmq compares.
-fn write_metadata(name: Name, settings: &Settings, out: &mut Outbox) {
+fn write_metadata(name: Name, settings: &Settings, socket: SocketType, out: &mut Outbox) {
     let mut metadata = BytesMut::new();
-    Properties::write(SOCKET_TYPE, settings.socket.name().as_bytes(), &mut metadata);
-    if settings.socket.has_identity() {
+    Properties::write(SOCKET_TYPE, socket.name().as_bytes(), &mut metadata);
+    if socket.has_identity() {
         Properties::write(IDENTITY, &settings.identity, &mut metadata);
     }
     for (name, value) in settings.properties.iter() {
@@ -144,7 +153,7 @@ fn read_peer(
     command: &str,
     version: Version,
     settings: &Settings,
-) -> Result<Box<Peer>, ProtocolError> {
+) -> Result<(Box<Peer>, SocketType), ProtocolError> {
     let mut properties = Properties::read(data, command, &settings.limits)?;
     let invalid =
         |why: String| ProtocolError::new(ErrorKind::Metadata, format!("metadata of {command}: {why}"));
@@ -155,12 +164,13 @@ fn read_peer(
         let name = &name[..name.len().min(40)];
         return Err(invalid(format!("socket type \"{}\" is unknown", name.escape_ascii())));
     };
-    let ours = settings.socket;
-    if !ours.talks_to(socket) {
-        let message = format!("socket type {socket} does not talk to {ours}");
+    let Some(ours) = settings.socket_for(socket) else {
+        let choices = if settings.choices.is_empty() { &[settings.socket][..] } else { &settings.choices };
+        let names: Vec<_> = choices.iter().map(|choice| choice.name()).collect();
+        let message = format!("socket type {socket} does not talk to {}", names.join(", "));
         return Err(ProtocolError::new(ErrorKind::SocketType, message));
-    }
+    };
     let identity = properties.take(IDENTITY).unwrap_or_default();
     check_identity(&identity).map_err(invalid)?;
-    Ok(Box::new(Peer { socket, identity, version, properties }))
+    Ok((Box::new(Peer { socket, identity, version, properties }), ours))
 }

@@ -23,7 +23,7 @@ impl Connection {
             && bytes <= limits.message_bytes_max
             && frames.saturating_add(more.into()) <= limits.message_frames_max;
         let len = usize::from(len);
-        if self.skip > 0 || body.len() < len || !is_within || !self.settings.socket.receives_any_frames() {
+        if self.skip > 0 || body.len() < len || !is_within || !self.socket.receives_any_frames() {
             return None;
         }
         (self.frames, self.bytes) = if more { (frames, bytes) } else { (0, 0) };
@@ -82,7 +82,7 @@ impl Connection {
     /// Processes a command after the handshake. Commands that mean nothing to this socket type are ignored.
     fn command(&self, command: Command, out: &mut Outbox) -> Result<Option<Event>, ProtocolError> {
         let Command { name, data } = command;
-        let socket = self.settings.socket;
+        let socket = self.socket;
         Ok(match name {
             Name::Subscribe | Name::Cancel if socket.publishes() => {
                 self.check_topic(name.text(), data.len() as u64)?;
@@ -109,7 +109,7 @@ impl Connection {
 
     /// Checks a frame of a message against the limits and the socket type. Returns the bytes of the message with it.
     fn check_frame(&self, header: &Header) -> Result<u64, ProtocolError> {
-        let (limits, socket) = (&self.settings.limits, self.settings.socket);
+        let (limits, socket) = (&self.settings.limits, self.socket);
         let frames = self.frames.saturating_add(1);
         if header.len > limits.frame_bytes_max {
             let (what, limit) = (format!("frame {frames} of a message"), limits.frame_bytes_max);
@@ -145,7 +145,7 @@ impl Connection {
     /// Takes a frame of a message once it is complete. A frame that this socket type does not read is skipped as its
     /// bytes arrive.
     fn take_frame(&mut self, header: &Header, input: &mut Input) -> Result<Taken, ProtocolError> {
-        let socket = self.settings.socket;
+        let socket = self.socket;
         let mut subscription = None;
         if socket.publishes() && self.frames == 0 && !header.more && header.len > 0 {
             let Some(&first) = input.rest().get(header.bytes) else { return Ok(Taken::Incomplete) };

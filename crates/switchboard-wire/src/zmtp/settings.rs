@@ -11,6 +11,8 @@ pub const IDENTITY_BYTES_MAX: usize = 255;
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub(super) socket: SocketType,
+    /// The socket types among which the one of the peer decides.
+    pub(super) choices: Vec<SocketType>,
     pub(super) mechanism: Mechanism,
     pub(super) identity: Bytes,
     pub(super) version: Version,
@@ -42,12 +44,46 @@ impl Settings {
     pub fn new(socket: SocketType) -> Settings {
         Settings {
             socket,
+            choices: Vec::new(),
             mechanism: Mechanism::Null,
             identity: Bytes::new(),
             version: Version::V3_1,
             properties: Properties::default(),
             limits: Limits::default(),
         }
+    }
+
+    /// Creates settings of an accepting side that has several sockets behind one address: the socket type of the peer
+    /// decides which of them it talks to. Metadata of this side follows that of the peer, so a connecting side cannot
+    /// use these settings, and neither can both sides of a connection.
+    ///
+    /// ```
+    /// use switchboard_wire::zmtp::{Settings, SocketType};
+    ///
+    /// assert!(Settings::by_peer(&[SocketType::Xpub, SocketType::Xsub, SocketType::Push]).is_ok());
+    /// assert!(Settings::by_peer(&[SocketType::Pub, SocketType::Xpub]).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// Fails without a socket, and if two of the sockets talk to the same type.
+    pub fn by_peer(sockets: &[SocketType]) -> Result<Settings, String> {
+        let Some(first) = sockets.first() else { return Err("no socket type for any peer".to_owned()) };
+        for (at, one) in sockets.iter().enumerate() {
+            for other in &sockets[at + 1..] {
+                if let Some(peer) = one.peers().iter().find(|peer| other.talks_to(**peer)) {
+                    return Err(format!("a {peer} can talk to {one} and to {other}: choose one of them"));
+                }
+            }
+        }
+        Ok(Settings { choices: sockets.to_vec(), ..Settings::new(*first) })
+    }
+
+    /// Returns the socket type for a peer of this type, if there is one.
+    pub(super) fn socket_for(&self, peer: SocketType) -> Option<SocketType> {
+        if self.choices.is_empty() {
+            return Some(self.socket).filter(|socket| socket.talks_to(peer));
+        }
+        self.choices.iter().copied().find(|socket| socket.talks_to(peer))
     }
 
     /// Sets the identity by which a peer's ROUTER addresses this side. DEALER, REQ and ROUTER send it.
@@ -87,7 +123,7 @@ impl Settings {
         self
     }
 
-    /// Returns the socket type.
+    /// Returns the socket type; the first one if the peer decides.
     pub fn socket(&self) -> SocketType {
         self.socket
     }

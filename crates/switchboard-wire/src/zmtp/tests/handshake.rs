@@ -220,3 +220,45 @@ fn settings_have_limits() {
     let long = Credentials::new("a", vec![0; 256]);
     assert!(long.is_err_and(|why| why == "password of PLAIN has 256 bytes; the limit is 255"));
 }
+
+/// The socket of an accepting side that has several, by the type of the peer; its READY follows that of the peer.
+#[test]
+fn the_peer_decides_the_socket_type() {
+    use SocketType::{Dealer, Push, Router, Sub, Xpub, Xsub};
+
+    let settings = Settings::by_peer(&[Xpub, Xsub, Push, Router]).unwrap();
+    for (peer, ours) in [(Sub, Xpub), (Dealer, Router), (SocketType::Pub, Xsub), (SocketType::Pull, Push)] {
+        let (mut out, mut theirs) = (Outbox::new(), Outbox::new());
+        let mut connection = Connection::new(Arc::new(settings.clone()), &mut out);
+        let mut other = Connection::new(Arc::new(Settings::new(peer)), &mut theirs);
+        let (mut input, mut response) = (Input::default(), Input::default());
+        input.extend(&theirs.take_all());
+        assert_eq!(connection.recv(&mut input, &mut out), Ok(None), "no READY of the peer yet");
+        response.extend(&out.take_all());
+        assert_eq!(other.recv(&mut response, &mut theirs), Ok(None));
+        input.extend(&theirs.take_all());
+        let Ok(Some(Event::Ready(ready))) = connection.recv(&mut input, &mut out) else { panic!("{peer}") };
+        assert_eq!((ready.socket, connection.socket()), (peer, ours));
+        response.extend(&out.take_all());
+        let Ok(Some(Event::Ready(ready))) = other.recv(&mut response, &mut theirs) else { panic!("{peer}") };
+        assert_eq!(ready.socket, ours);
+    }
+    let (_, out, error) = run(settings, &hello(SocketType::Pair), 1000);
+    let error = error.unwrap();
+    assert_eq!(error.message(), "socket type PAIR does not talk to XPUB, XSUB, PUSH, ROUTER");
+    assert!(out.ends_with(error.message().as_bytes()), "the peer gets an ERROR");
+    let ambiguous = Settings::by_peer(&[SocketType::Rep, Router]).unwrap_err();
+    assert_eq!(ambiguous, "a DEALER can talk to REP and to ROUTER: choose one of them");
+    assert!(Settings::by_peer(&[]).is_err());
+}
+
+/// Greeting and READY of a peer.
+fn hello(socket: SocketType) -> Vec<u8> {
+    let mut out = Outbox::new();
+    let mut connection = Connection::new(Arc::new(Settings::new(socket)), &mut out);
+    let mut greeting = Input::default();
+    greeting.extend(&out.take_all());
+    let bytes = greeting.rest().to_vec();
+    assert_eq!(connection.recv(&mut greeting, &mut out), Ok(None));
+    [bytes, out.take_all()].concat()
+}

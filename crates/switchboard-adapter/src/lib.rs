@@ -1,0 +1,22 @@
+//! Plugins of servers that serve message protocols on the topics of a bus.
+//!
+//! [`Zmtp`] serves sockets of ZeroMQ on the port of a server: SUB peers subscribe to topics by prefix, PUB and PUSH
+//! peers publish, PULL peers share the entries of a topic.
+//!
+//! ```no_run
+//! use switchboard_adapter::Zmtp;
+//! use switchboard_message::Bus;
+//!
+//! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
+//! let bus = Bus::new();
+//! let zmtp = Zmtp::new(bus.clone()).pipeline("jobs", "workers")?;
+//! switchboard::Server::new().plugin(zmtp).listen("tcp://0.0.0.0:8080").serve().await?;
+//! # Ok(())
+//! # }
+//! ```
+// Set for arithmetic on times, see clippy.toml: a peer must not be able to choose a time that causes a panic.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+mod zmtp;
+
+pub use zmtp::{ZMTP, Zmtp, ZmtpStats};

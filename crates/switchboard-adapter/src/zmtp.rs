@@ -1,0 +1,167 @@
+//! Sockets of ZeroMQ on the topics of a bus.
+//!
+//! ```text
+//! SUB, XSUB ─ prefixes ─► filters ─┐
+//!                                  ├─ one broadcast buffer per set of prefixes ◄─ feed ◄─ bus
+//! PUB, PUSH ─ messages ─► bus      │
+//! PULL ◄─ one entry at a time ─────┴─ jobs ◄─ group of the bus
+//! ```
+
+mod adapter;
+mod entries;
+mod feed;
+mod filters;
+mod jobs;
+mod peer;
+mod stats;
+
+pub use stats::ZmtpStats;
+
+use adapter::ZmtpAdapter;
+use stats::Counters;
+use std::{io, sync::Arc};
+use switchboard_core::Result;
+use switchboard_fanout::{Engines, Options};
+use switchboard_message::{Bus, Topic};
+use switchboard_net::plugin::{Plugin, PluginContext, PluginServer};
+use switchboard_wire::{
+    spec::WireSpec,
+    zmtp::{self, Limits, Settings, SocketType},
+};
+
+/// ZMTP 3, the protocol of ZeroMQ.
+pub static ZMTP: WireSpec =
+    WireSpec { title: "ZMTP 3, sockets of ZeroMQ", sniff: Some(zmtp::sniff), ..WireSpec::named("zmtp") };
+
+/// Topic of messages with a single frame, which name no topic.
+const SINGLE_FRAMES: &str = "zmq";
+
+/// A plugin that serves sockets of ZeroMQ. Cheap to clone.
+///
+/// The type of a peer decides what its connection does:
+///
+/// | peer | connection |
+/// | --- | --- |
+/// | SUB, XSUB | receives the entries of topics with one of its prefixes: the name of the topic, then the entry |
+/// | PUB, XPUB | publishes: the first frame is the name of the topic, the others are the entry |
+/// | PUSH | with [`pipeline`](Self::pipeline): publishes all of its messages to one topic |
+/// | PULL | with [`pipeline`](Self::pipeline): each entry of that topic goes to one of these peers |
+///
+/// An entry of several frames keeps their lengths in a header, so that a SUB receives the frames that a PUB sent. A
+/// message of one frame, without the name of a topic, goes to the topic `zmq`, and subscribers receive it as one frame
+/// that their prefixes are compared with.
+///
+/// ZeroMQ's publishers learn nothing about their messages: those that the bus refuses are dropped and
+/// [counted](Self::stats). A subscriber that is too slow loses the oldest entries, which is counted as well.
+#[derive(Clone, Debug)]
+pub struct Zmtp {
+    shared: Arc<Shared>,
+}
+
+/// Settings and counters of the plugin, for all engines.
+#[derive(Clone, Debug)]
+struct Shared {
+    bus: Bus,
+    pipeline: Option<Pipeline>,
+    single_frames: Topic,
+    limits: Limits,
+    options: Options,
+    is_anonymous: bool,
+    counters: Arc<Counters>,
+}
+
+/// The topic of PUSH and PULL peers, and the group that PULL peers are members of.
+#[derive(Clone, Debug)]
+struct Pipeline {
+    topic: Topic,
+    group: String,
+}
+
+impl Zmtp {
+    /// Creates a plugin that serves SUB, XSUB, PUB and XPUB peers on the topics of a bus.
+    ///
+    /// # Panics
+    /// Never: the name of the built-in topic is valid.
+    pub fn new(bus: Bus) -> Zmtp {
+        let shared = Shared {
+            bus,
+            pipeline: None,
+            single_frames: Topic::new(SINGLE_FRAMES).expect("a valid name"),
+            limits: Limits::default(),
+            options: Options::default(),
+            is_anonymous: false,
+            counters: Arc::default(),
+        };
+        Zmtp { shared: Arc::new(shared) }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Zmtp {
+        change(Arc::make_mut(&mut self.shared));
+        self
+    }
+
+    /// Serves PUSH and PULL peers: PUSH peers publish to this topic, and each entry of it goes to one of the PULL
+    /// peers, which are members of this group.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an invalid name.
+    pub fn pipeline(self, topic: &str, group: &str) -> Result<Zmtp> {
+        let pipeline = Pipeline { topic: Topic::new(topic)?, group: group.to_owned() };
+        Ok(self.with(|shared| shared.pipeline = Some(pipeline)))
+    }
+
+    /// Sets the limits on the input of each connection; the default is that of
+    /// [`Limits`](switchboard_wire::zmtp::Limits).
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Zmtp {
+        self.with(|shared| shared.limits = limits)
+    }
+
+    /// Sets the limits of each engine.
+    #[must_use]
+    pub fn options(self, options: Options) -> Zmtp {
+        self.with(|shared| shared.options = options)
+    }
+
+    /// Accepts peers on a server that checks the credentials of its callers. Peers of ZMTP have none here, so such a
+    /// server does not start without this call: all that reach its port can publish and subscribe.
+    #[must_use]
+    pub fn anonymous(self) -> Zmtp {
+        self.with(|shared| shared.is_anonymous = true)
+    }
+
+    /// Returns the counters of all servers with this plugin.
+    pub fn stats(&self) -> ZmtpStats {
+        self.shared.counters.stats()
+    }
+
+    fn settings(&self) -> std::result::Result<Settings, String> {
+        let mut sockets = vec![SocketType::Pub, SocketType::Sub];
+        if self.shared.pipeline.is_some() {
+            sockets.extend([SocketType::Pull, SocketType::Push]);
+        }
+        Ok(Settings::by_peer(&sockets)?.with_limits(self.shared.limits))
+    }
+}
+
+impl Plugin for Zmtp {
+    fn name(&self) -> &'static str {
+        "zmtp"
+    }
+
+    fn wires(&self) -> Vec<&'static WireSpec> {
+        vec![&ZMTP]
+    }
+
+    fn start(&self, context: PluginContext) -> io::Result<Arc<dyn PluginServer>> {
+        if context.has_auth && !self.shared.is_anonymous {
+            let text = "the server checks credentials, and its peers of ZMTP have none: call Zmtp::anonymous to accept \
+                        them all the same";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let settings = self.settings().map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+        let (shared, settings) = (self.shared.clone(), Arc::new(settings));
+        let make = move |handle| ZmtpAdapter::new(shared.clone(), settings.clone(), handle);
+        Ok(Arc::new(Engines::new(self.shared.options, Some(context.memory), make)))
+    }
+}

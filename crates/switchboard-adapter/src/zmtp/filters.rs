@@ -1,0 +1,152 @@
+//! Sets of prefixes, each with a broadcast buffer: a subscriber reads one buffer, and gets each entry once.
+//!
+//! Subscribers with the same few prefixes share a set. A subscriber with many has one of its own, which is changed in
+//! place.
+
+use super::peer::Prefixes;
+use bytes::Bytes;
+use std::collections::HashMap;
+use switchboard_fanout::{BufferId, SubscriberId, Subscribers};
+use switchboard_wire::zmtp::patterns::Subscriptions;
+
+/// Prefixes of a set that is shared.
+const SHARED_MAX: usize = 16;
+
+/// The sets of an engine.
+#[derive(Debug)]
+pub(super) struct Filters {
+    trie: Subscriptions<u32>,
+    filters: Vec<Option<Filter>>,
+    free: Vec<u32>,
+    shared: HashMap<Box<[Bytes]>, u32>,
+}
+
+#[derive(Debug)]
+struct Filter {
+    buffer: BufferId,
+    members: usize,
+    /// The prefixes, if it is shared.
+    key: Option<Box<[Bytes]>>,
+}
+
+impl Filters {
+    pub(super) fn new(subscriptions_max: u32) -> Filters {
+        Filters {
+            trie: Subscriptions::new(subscriptions_max),
+            filters: Vec::new(),
+            free: Vec::new(),
+            shared: HashMap::new(),
+        }
+    }
+
+    /// Appends the buffers of the sets with a prefix of `first_frame`.
+    pub(super) fn matching(&self, first_frame: &[u8], found: &mut Vec<u32>) {
+        self.trie.matching(first_frame, found);
+    }
+
+    /// Returns the buffer of a set.
+    pub(super) fn buffer(&self, filter: u32) -> Option<BufferId> {
+        self.filters.get(filter as usize)?.as_ref().map(|filter| filter.buffer)
+    }
+
+    /// A subscriber has a prefix more, which is among its prefixes already.
+    pub(super) fn added(
+        &mut self,
+        id: SubscriberId,
+        prefix: &Bytes,
+        prefixes: &mut Prefixes,
+        subscribers: &mut Subscribers,
+    ) {
+        match prefixes.filter {
+            Some(own) if self.is_own(own) => self.insert(prefix, own),
+            _ => self.follow(id, prefixes, subscribers),
+        }
+    }
+
+    /// A subscriber has a prefix less, which is not among its prefixes any more.
+    pub(super) fn removed(
+        &mut self,
+        id: SubscriberId,
+        prefix: &Bytes,
+        prefixes: &mut Prefixes,
+        subscribers: &mut Subscribers,
+    ) {
+        match prefixes.filter {
+            Some(own) if self.is_own(own) && !prefixes.all.is_empty() => {
+                self.trie.cancel(prefix, own);
+            }
+            _ => self.follow(id, prefixes, subscribers),
+        }
+    }
+
+    /// Moves a subscriber to the set of its prefixes.
+    fn follow(&mut self, id: SubscriberId, prefixes: &mut Prefixes, subscribers: &mut Subscribers) {
+        let next = if prefixes.all.is_empty() { None } else { Some(self.enter(prefixes, subscribers)) };
+        let before = std::mem::replace(&mut prefixes.filter, next);
+        if let Some(before) = before {
+            if let Some(buffer) = self.buffer(before) {
+                // What was dropped before was reported as lagged, or is when the rest is written.
+                subscribers.leave_buffer(id, buffer);
+            }
+            self.leave(before, subscribers);
+        }
+        if let Some(buffer) = next.and_then(|next| self.buffer(next)) {
+            subscribers.attach(id, buffer);
+        }
+    }
+
+    /// Adds a member to the set of these prefixes.
+    fn enter(&mut self, prefixes: &Prefixes, subscribers: &mut Subscribers) -> u32 {
+        let key: Option<Box<[Bytes]>> =
+            (prefixes.all.len() <= SHARED_MAX).then(|| prefixes.all.keys().cloned().collect());
+        if let Some(known) = key.as_ref().and_then(|key| self.shared.get(key)).copied()
+            && let Some(filter) = &mut self.filters[known as usize]
+        {
+            filter.members += 1;
+            return known;
+        }
+        let filter = Filter { buffer: subscribers.open_buffer(), members: 1, key: key.clone() };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.filters[number as usize] = Some(filter);
+                number
+            }
+            None => {
+                self.filters.push(Some(filter));
+                (self.filters.len() - 1) as u32
+            }
+        };
+        for prefix in prefixes.all.keys() {
+            self.insert(prefix, number);
+        }
+        if let Some(key) = key {
+            self.shared.insert(key, number);
+        }
+        number
+    }
+
+    fn insert(&mut self, prefix: &Bytes, filter: u32) {
+        // A peer has no more prefixes than a set may have: its own limit is the same.
+        let _ = self.trie.subscribe(prefix, filter);
+    }
+
+    /// Removes a member of a set. The last one closes it.
+    pub(super) fn leave(&mut self, number: u32, subscribers: &mut Subscribers) {
+        let Some(filter) = &mut self.filters[number as usize] else { return };
+        filter.members -= 1;
+        if filter.members > 0 {
+            return;
+        }
+        let Some(Filter { buffer, key, .. }) = self.filters[number as usize].take() else { return };
+        self.trie.remove(number);
+        if let Some(key) = key {
+            self.shared.remove(&key);
+        }
+        subscribers.close_buffer(buffer);
+        self.free.push(number);
+    }
+
+    fn is_own(&self, filter: u32) -> bool {
+        self.filters[filter as usize].as_ref().is_some_and(|filter| filter.key.is_none())
+    }
+}

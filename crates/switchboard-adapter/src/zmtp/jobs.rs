@@ -1,0 +1,120 @@
+//! Distribution of entries to PULL peers, in turn among those that have room.
+
+use super::{
+    Shared,
+    adapter::ZmtpAdapter,
+    entries::{self, Encoded},
+    feed::{self, Feed},
+    stats,
+};
+use bytes::Bytes;
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
+use switchboard_core::Result;
+use switchboard_fanout::{Handle, SubscriberId, Subscribers};
+use switchboard_message::Message;
+use tokio::sync::Semaphore;
+
+/// Jobs between the bus and a peer. Those behind them stay in the group, for other members.
+const JOBS_MAX: usize = 16;
+/// Bytes that wait for a peer, at which others get the next jobs.
+const ROOM_BYTES: usize = 64 << 10;
+
+/// The PULL peers of an engine.
+#[derive(Debug)]
+pub(super) struct Jobs {
+    workers: HashSet<SubscriberId>,
+    /// Those with room, the next one first.
+    ready: VecDeque<SubscriberId>,
+    /// Jobs for which no peer has room.
+    pending: VecDeque<Message<Bytes>>,
+    permits: Arc<Semaphore>,
+    feed: Option<Feed>,
+}
+
+impl Jobs {
+    pub(super) fn new() -> Jobs {
+        Jobs {
+            workers: HashSet::new(),
+            ready: VecDeque::new(),
+            pending: VecDeque::new(),
+            permits: Arc::new(Semaphore::new(JOBS_MAX)),
+            feed: None,
+        }
+    }
+
+    /// Adds a peer; the first one makes the engine a member of the group.
+    ///
+    /// # Errors
+    /// That of the bus.
+    pub(super) fn enter(
+        &mut self,
+        id: SubscriberId,
+        shared: &Shared,
+        engine: &Handle<ZmtpAdapter>,
+    ) -> Result<()> {
+        if let (None, Some(pipeline)) = (&self.feed, &shared.pipeline) {
+            self.permits = Arc::new(Semaphore::new(JOBS_MAX));
+            self.feed = Some(feed::jobs(&shared.bus, pipeline, engine.clone(), self.permits.clone())?);
+        }
+        self.workers.insert(id);
+        self.ready.push_back(id);
+        Ok(())
+    }
+
+    /// Removes a peer; the last one gives the jobs that no peer has back to the group.
+    pub(super) fn leave(&mut self, id: SubscriberId) {
+        self.workers.remove(&id);
+        self.ready.retain(|ready| *ready != id);
+        if self.workers.is_empty() {
+            self.feed = None;
+            for job in self.pending.drain(..) {
+                job.reject();
+            }
+        }
+    }
+
+    /// A peer has room again.
+    pub(super) fn drained(&mut self, id: SubscriberId, shared: &Shared, subscribers: &mut Subscribers) {
+        if self.workers.contains(&id) && !self.ready.contains(&id) {
+            self.ready.push_back(id);
+            self.assign(shared, subscribers);
+        }
+    }
+
+    /// Takes a job of the group.
+    pub(super) fn add(&mut self, job: Message<Bytes>, shared: &Shared, subscribers: &mut Subscribers) {
+        if self.workers.is_empty() {
+            job.reject();
+            return;
+        }
+        self.pending.push_back(job);
+        self.assign(shared, subscribers);
+    }
+
+    /// Gives jobs to the peers with room, in turn.
+    fn assign(&mut self, shared: &Shared, subscribers: &mut Subscribers) {
+        while !self.pending.is_empty() {
+            let Some(id) = self.ready.pop_front() else { return };
+            let Some(job) = self.pending.pop_front() else { return };
+            let Encoded { head, payload } = entries::encode(None, job.entry());
+            let waiting = subscribers.send(id, |out| {
+                out.tail().extend_from_slice(&head);
+                out.chain(payload);
+            });
+            if waiting == 0 {
+                // The peer is gone, which `leave` says next.
+                self.pending.push_front(job);
+                continue;
+            }
+            job.ack();
+            stats::add(&shared.counters.jobs, 1);
+            self.permits.add_permits(1);
+            if waiting < ROOM_BYTES {
+                self.ready.push_back(id);
+            }
+        }
+    }
+}

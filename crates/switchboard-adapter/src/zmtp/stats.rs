@@ -1,0 +1,54 @@
+//! Counters of the plugin.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters of a [`Zmtp`](super::Zmtp) plugin, of all servers that it was added to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct ZmtpStats {
+    /// Messages of peers that became entries of the bus.
+    pub published: u64,
+    /// Messages of peers that the bus refused: an invalid name of a topic, a limit of the bus, a full topic.
+    pub refused: u64,
+    /// Entries that went to broadcast buffers of subscribers, once for each set of prefixes.
+    pub encoded: u64,
+    /// Entries that went to PULL peers.
+    pub jobs: u64,
+    /// Entries that the bus dropped before this plugin had read them, as far as their number is known.
+    pub missed: u64,
+    /// Bytes that subscribers lost, because they were too slow.
+    pub lagged_bytes: u64,
+    /// Connections that were closed because of an error of the peer.
+    pub protocol_errors: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) published: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) encoded: AtomicU64,
+    pub(super) jobs: AtomicU64,
+    pub(super) missed: AtomicU64,
+    pub(super) lagged_bytes: AtomicU64,
+    pub(super) protocol_errors: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn stats(&self) -> ZmtpStats {
+        let count = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        ZmtpStats {
+            published: count(&self.published),
+            refused: count(&self.refused),
+            encoded: count(&self.encoded),
+            jobs: count(&self.jobs),
+            missed: count(&self.missed),
+            lagged_bytes: count(&self.lagged_bytes),
+            protocol_errors: count(&self.protocol_errors),
+        }
+    }
+}
+
+/// Adds to a counter.
+pub(super) fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}

@@ -1,0 +1,233 @@
+//! Peers of ZMTP on a server: what they may do, and what ends with them. Sockets of libzmq are in `interop/zmtp`.
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
+
+use std::{sync::Arc, time::Duration};
+use switchboard::{Caller, Codec, Running, Server, StopOptions, auth::Tokens};
+use switchboard_adapter::Zmtp;
+use switchboard_message::{Bus, Delivery, Pattern, Publication, TopicOptions};
+use switchboard_wire::{
+    Input, Outbox,
+    zmtp::{Connection, Event, Settings, SocketType},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
+    time::timeout,
+};
+
+/// A peer with a socket of this type.
+struct Peer {
+    stream: TcpStream,
+    connection: Connection,
+    input: Input,
+    out: Outbox,
+}
+
+async fn soon<T>(work: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(20), work).await.expect("in time")
+}
+
+impl Peer {
+    async fn connect(running: &Running, kind: SocketType) -> Peer {
+        let address = running.url().replace("tcp://", "").parse().unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        // What the kernel holds for it is part of what the server has written.
+        socket.set_recv_buffer_size(64 << 10).unwrap();
+        let stream = socket.connect(address).await.unwrap();
+        let mut out = Outbox::new();
+        let connection = Connection::new(Arc::new(Settings::new(kind)), &mut out);
+        let mut peer = Peer { stream, connection, input: Input::default(), out };
+        let Some(Event::Ready(_)) = peer.event().await else { panic!("no handshake") };
+        peer
+    }
+
+    async fn flush(&mut self) {
+        let bytes = self.out.take_all();
+        // The server may have closed the connection.
+        let _ = self.stream.write_all(&bytes).await;
+    }
+
+    /// The next event; `None` at the end of the connection.
+    async fn event(&mut self) -> Option<Event> {
+        loop {
+            let received = self.connection.recv(&mut self.input, &mut self.out);
+            self.flush().await;
+            match received {
+                Ok(Some(event)) => return Some(event),
+                Ok(None) => {}
+                Err(_) => return None,
+            }
+            let mut buffer = [0; 4096];
+            match soon(self.stream.read(&mut buffer)).await {
+                Ok(read) if read > 0 => self.input.extend(&buffer[..read]),
+                _ => return None,
+            }
+        }
+    }
+
+    /// The next message.
+    async fn message(&mut self) -> Option<Vec<Vec<u8>>> {
+        let mut frames = Vec::new();
+        loop {
+            match self.event().await? {
+                Event::Frame { body, more } => {
+                    frames.push(body.to_vec());
+                    if !more {
+                        return Some(frames);
+                    }
+                }
+                Event::Pong(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn send(&mut self, frames: &[&'static [u8]]) {
+        assert!(
+            self.connection.send(frames.iter().copied().map(switchboard_wire::Outgoing::Lent), &mut self.out)
+        );
+        self.flush().await;
+    }
+
+    async fn subscribe(&mut self, prefix: &[u8]) {
+        assert!(self.connection.subscribe(prefix, &mut self.out));
+        self.flush().await;
+    }
+}
+
+async fn start(zmtp: &Zmtp) -> Running {
+    Server::new().plugin(zmtp.clone()).listen("tcp://127.0.0.1:0").start().await.unwrap()
+}
+
+fn raw(text: &'static str) -> Publication {
+    Publication::new(Codec::Raw, text)
+}
+
+/// Waits until the server has processed what a peer sent before: a PING is answered after it.
+async fn settled(peer: &mut Peer) {
+    assert!(peer.connection.ping(None, b"settled", &mut peer.out));
+    peer.flush().await;
+    let Some(Event::Pong(context)) = peer.event().await else { panic!("no PONG") };
+    assert_eq!(context, "settled");
+}
+
+#[tokio::test]
+async fn entries_of_the_bus_reach_subscribers() {
+    let bus = Bus::new();
+    let running = start(&Zmtp::new(bus.clone())).await;
+    let mut peer = Peer::connect(&running, SocketType::Sub).await;
+    peer.subscribe(b"a/").await;
+    settled(&mut peer).await;
+    for (topic, text) in [("b/1", "no"), ("a/1", "one"), ("a/1", "two")] {
+        bus.publish_encoded(topic, raw(text)).await.unwrap();
+    }
+    assert_eq!(peer.message().await.unwrap(), [b"a/1".to_vec(), b"one".to_vec()]);
+    assert_eq!(peer.message().await.unwrap(), [b"a/1".to_vec(), b"two".to_vec()]);
+    // An entry with lengths of frames that do not fit, of another publisher: one frame.
+    let mut forged = raw("text");
+    forged.headers.insert("zmq-frame-lengths", "3,2").unwrap();
+    bus.publish_encoded("a/1", forged).await.unwrap();
+    assert_eq!(peer.message().await.unwrap(), [b"a/1".to_vec(), b"text".to_vec()]);
+    running.stop(StopOptions::new()).await;
+}
+
+#[tokio::test]
+async fn a_prefix_that_is_added_loses_no_entry() {
+    let bus = Bus::new();
+    let running = start(&Zmtp::new(bus.clone())).await;
+    let mut peer = Peer::connect(&running, SocketType::Sub).await;
+    peer.subscribe(b"t").await;
+    settled(&mut peer).await;
+    // More prefixes than a shared set has, each of which moves the subscriber to another set.
+    let mut expected = 0;
+    for at in 0..40_u8 {
+        for _ in 0..5 {
+            bus.publish_encoded("t", raw("x")).await.unwrap();
+            expected += 1;
+        }
+        peer.subscribe(&[b'p', at]).await;
+    }
+    for _ in 0..expected {
+        assert_eq!(peer.message().await.unwrap()[0], b"t");
+    }
+    running.stop(StopOptions::new()).await;
+}
+
+#[tokio::test]
+async fn messages_of_publishers_are_entries() {
+    let bus = Bus::new();
+    let mut all = bus.subscribe_encoded(Pattern::prefix("")).await.unwrap();
+    let zmtp = Zmtp::new(bus).pipeline("jobs", "workers").unwrap();
+    let running = start(&zmtp).await;
+    let mut publisher = Peer::connect(&running, SocketType::Pub).await;
+    let Some(Event::Subscribe(everything)) = publisher.event().await else { panic!("no subscription") };
+    assert_eq!(everything, "");
+    publisher.send(&[b"t", b"one", b"two"]).await;
+    let Some(Delivery::Entry(entry)) = soon(all.next()).await.unwrap() else { panic!("no entry") };
+    assert_eq!((entry.topic().name(), &entry[..]), ("t", &b"onetwo"[..]));
+    assert_eq!(entry.headers().text("zmq-frame-lengths"), Some("3,3"));
+    let mut pusher = Peer::connect(&running, SocketType::Push).await;
+    pusher.send(&[b"job"]).await;
+    let Some(Delivery::Entry(entry)) = soon(all.next()).await.unwrap() else { panic!("no entry") };
+    assert_eq!((entry.topic().name(), &entry[..]), ("jobs", &b"job"[..]));
+    assert_eq!(zmtp.stats().published, 2);
+    running.stop(StopOptions::new()).await;
+}
+
+#[tokio::test]
+async fn jobs_that_no_peer_has_go_back_to_the_group() {
+    // Room for all of them while no member takes them.
+    let jobs = TopicOptions::new().backlog_bytes(128 << 20);
+    let bus = Bus::builder().topics("jobs", jobs).unwrap().build();
+    let running = start(&Zmtp::new(bus.clone()).pipeline("jobs", "workers").unwrap()).await;
+    let mut peer = Peer::connect(&running, SocketType::Pull).await;
+    settled(&mut peer).await;
+    let mut own = bus.subscribe_encoded("jobs").group("workers").ack().await.unwrap();
+    // More than the buffers of the connection have room for; the peer reads one.
+    let body = vec![b'x'; 512 << 10];
+    for _ in 0..64 {
+        bus.publish_encoded("jobs", Publication::new(Codec::Raw, body.clone())).await.unwrap();
+    }
+    assert_eq!(peer.message().await.unwrap()[0].len(), body.len());
+    drop(peer);
+    // The other member gets those that were not written to the connection, at least half of them.
+    for _ in 0..32 {
+        let Some(Delivery::Entry(job)) = soon(own.next()).await.unwrap() else { panic!("no job") };
+        assert!(job.ack());
+    }
+    running.stop(StopOptions::new()).await;
+}
+
+#[tokio::test]
+async fn a_server_with_credentials_needs_a_decision() {
+    let server = |zmtp: Zmtp| {
+        let auth = Tokens::default().token("secret", Caller::new("admin"));
+        Server::new().plugin(zmtp).auth(auth).listen("tcp://127.0.0.1:0")
+    };
+    let text = server(Zmtp::new(Bus::new())).start().await.err().unwrap().to_string();
+    assert!(text.contains("plugin: zmtp does not start") && text.contains("Zmtp::anonymous"), "{text}");
+    let running = server(Zmtp::new(Bus::new()).anonymous()).start().await.unwrap();
+    Peer::connect(&running, SocketType::Sub).await;
+}
+
+#[tokio::test]
+async fn limits_of_a_peer_close_its_connection() {
+    let zmtp = Zmtp::new(Bus::new());
+    let running = start(&zmtp).await;
+    let mut subscriber = Peer::connect(&running, SocketType::Sub).await;
+    for at in 0..10_001_u32 {
+        assert!(subscriber.connection.subscribe(&at.to_be_bytes(), &mut subscriber.out));
+    }
+    subscriber.flush().await;
+    assert_eq!(subscriber.event().await, None, "10,001 subscriptions");
+    let mut noisy = Peer::connect(&running, SocketType::Sub).await;
+    for _ in 0..1000 {
+        assert!(noisy.connection.ping(None, b"x", &mut noisy.out));
+    }
+    noisy.flush().await;
+    while noisy.event().await.is_some() {}
+    assert_eq!(zmtp.stats().protocol_errors, 2);
+    // Others are not affected.
+    let mut peer = Peer::connect(&running, SocketType::Sub).await;
+    settled(&mut peer).await;
+}
