@@ -20,7 +20,7 @@ pub use stats::ZmtpStats;
 use adapter::ZmtpAdapter;
 use stats::Counters;
 use std::{io, sync::Arc};
-use switchboard_core::Result;
+use switchboard_core::{Limit, Result};
 use switchboard_fanout::{Engines, Options};
 use switchboard_message::{Bus, Topic};
 use switchboard_net::plugin::{Plugin, PluginContext, PluginServer};
@@ -64,7 +64,8 @@ struct Shared {
     bus: Bus,
     pipeline: Option<Pipeline>,
     single_frames: Topic,
-    limits: Limits,
+    /// The limits on input; else those of the server.
+    limits: Option<Limits>,
     options: Options,
     is_anonymous: bool,
     counters: Arc<Counters>,
@@ -87,7 +88,7 @@ impl Zmtp {
             bus,
             pipeline: None,
             single_frames: Topic::new(SINGLE_FRAMES).expect("a valid name"),
-            limits: Limits::default(),
+            limits: None,
             options: Options::default(),
             is_anonymous: false,
             counters: Arc::default(),
@@ -110,11 +111,11 @@ impl Zmtp {
         Ok(self.with(|shared| shared.pipeline = Some(pipeline)))
     }
 
-    /// Sets the limits on the input of each connection; the default is that of
-    /// [`Limits`](switchboard_wire::zmtp::Limits).
+    /// Sets the limits on the input of each connection. The defaults are those of
+    /// [`Limits`](switchboard_wire::zmtp::Limits), with `message_bytes_max` of the server for frames and messages.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Zmtp {
-        self.with(|shared| shared.limits = limits)
+        self.with(|shared| shared.limits = Some(limits))
     }
 
     /// Sets the limits of each engine.
@@ -135,12 +136,16 @@ impl Zmtp {
         self.shared.counters.stats()
     }
 
-    fn settings(&self) -> std::result::Result<Settings, String> {
+    fn settings(&self, server: &switchboard_core::Limits) -> std::result::Result<Settings, String> {
         let mut sockets = vec![SocketType::Pub, SocketType::Sub];
         if self.shared.pipeline.is_some() {
             sockets.extend([SocketType::Pull, SocketType::Push]);
         }
-        Ok(Settings::by_peer(&sockets)?.with_limits(self.shared.limits))
+        let limits = self.shared.limits.unwrap_or_else(|| {
+            let bytes = server.get(Limit::MessageBytesMax);
+            Limits { frame_bytes_max: bytes, message_bytes_max: bytes, ..Limits::default() }
+        });
+        Ok(Settings::by_peer(&sockets)?.with_limits(limits))
     }
 }
 
@@ -159,7 +164,8 @@ impl Plugin for Zmtp {
                         them all the same";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let settings = self.settings().map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+        let settings =
+            self.settings(&context.limits).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
         let (shared, settings) = (self.shared.clone(), Arc::new(settings));
         let make = move |handle| ZmtpAdapter::new(shared.clone(), settings.clone(), handle);
         Ok(Arc::new(Engines::new(self.shared.options, Some(context.memory), make)))

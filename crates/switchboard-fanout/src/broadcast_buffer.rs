@@ -95,6 +95,25 @@ impl BroadcastBuffer {
         (self.head - self.tail) as usize
     }
 
+    /// Returns the bytes of memory that the buffer has.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        let segments = self.segments.iter().map(|segment| match &segment.bytes {
+            SegmentBytes::Owned(bytes) => bytes.capacity(),
+            SegmentBytes::Shared(bytes) => bytes.len(),
+        });
+        segments.sum::<usize>() + self.spare.as_ref().map_or(0, BytesMut::capacity)
+    }
+
+    /// Frees the memory that is kept for the next entries.
+    pub(crate) fn release_spare(&mut self) {
+        self.spare = None;
+    }
+
+    /// Changes the limit of held bytes, from the next entry on.
+    pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
     /// Returns the limit of held bytes.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max

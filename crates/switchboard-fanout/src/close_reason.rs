@@ -17,6 +17,8 @@ pub enum CloseReason {
     },
     /// It was too slow: what waits for it alone is above the limit.
     Lagged,
+    /// It held much while the server had no memory left.
+    Memory,
     /// The time limit of the adapter has passed.
     TimedOut,
     /// The application wants it closed.
@@ -34,6 +36,7 @@ impl CloseReason {
             CloseReason::Peer => "peer",
             CloseReason::Violation { name, .. } => name,
             CloseReason::Lagged => "lagged",
+            CloseReason::Memory => "memory",
             CloseReason::TimedOut => "timed_out",
             CloseReason::Closed => "closed",
             CloseReason::Stopped => "stopped",
@@ -50,6 +53,7 @@ impl fmt::Display for CloseReason {
             CloseReason::Lagged => f.write_str(
                 "the subscriber is too slow: the bytes that wait for it are above the limit (outbox_bytes_max)",
             ),
+            CloseReason::Memory => f.write_str("the server has no memory left (memory_bytes_max)"),
             CloseReason::TimedOut => f.write_str("the subscriber did not respond in time"),
             CloseReason::Closed => f.write_str("the application closed the connection"),
             CloseReason::Stopped => f.write_str("the server stops"),

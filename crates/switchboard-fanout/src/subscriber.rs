@@ -69,6 +69,8 @@ pub(crate) struct Subscriber {
     pub(crate) timer: TimerLink,
     /// Bytes charged to the memory budget.
     pub(crate) charged: u32,
+    /// Bytes that the adapter holds for it.
+    pub(crate) adapter_bytes: u32,
     pub(crate) address: Option<SocketAddr>,
 }
 
@@ -100,6 +102,7 @@ impl Subscriber {
             guard: None,
             timer: TimerLink::UNSET,
             charged: 0,
+            adapter_bytes: 0,
             address: None,
         }
     }
@@ -113,7 +116,7 @@ impl Subscriber {
     pub(crate) fn held_bytes(&self) -> usize {
         let input = self.input.as_ref().map_or(0, |input| input.len());
         let outbox = self.outbox.as_ref().map_or(0, |outbox| outbox.allocated_bytes());
-        input.saturating_add(outbox)
+        input.saturating_add(outbox).saturating_add(self.adapter_bytes as usize)
     }
 }
 

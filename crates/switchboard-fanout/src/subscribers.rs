@@ -15,7 +15,7 @@ use crate::{
 use bytes::Bytes;
 use mio::Registry;
 use std::{any::Any, collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
-use switchboard_core::memory::MemoryBudget;
+use switchboard_core::memory::{MemoryBudget, Pressure};
 use switchboard_wire::Outbox;
 
 /// The number of a broadcast buffer. It may be used again after [`Subscribers::close_buffer`].
@@ -31,6 +31,8 @@ pub(crate) struct Buffer {
     /// Whether it is in the list of buffers to write.
     pub(crate) queued: bool,
     open: bool,
+    /// Bytes charged to the memory budget.
+    charged: usize,
 }
 
 /// A write pass: all members that are not blocked are brought to the head.
@@ -49,6 +51,9 @@ pub(crate) struct Ended {
     pub(crate) state: State,
     _guard: Option<Box<dyn Any + Send>>,
 }
+
+/// Bytes of a subscriber or of a buffer that it may hold when memory is short.
+const SHORT_BYTES: usize = 64 << 10;
 
 /// Time limit of a peer that is closed, to read the last bytes and close its side.
 const LINGER_SECONDS: u32 = 2;
@@ -191,7 +196,7 @@ impl Subscribers {
     /// Creates a broadcast buffer without members.
     pub fn open_buffer(&mut self) -> BufferId {
         let bytes = BroadcastBuffer::new(self.options.broadcast_buffer_bytes_max);
-        let buffer = Buffer { bytes, members: Vec::new(), pass: None, queued: false, open: true };
+        let buffer = Buffer { bytes, members: Vec::new(), pass: None, queued: false, open: true, charged: 0 };
         match self.free_buffers.pop() {
             Some(index) => {
                 self.buffers[index as usize] = buffer;
@@ -217,6 +222,8 @@ impl Subscribers {
         let buffer = &mut self.buffers[id.0 as usize];
         buffer.bytes = BroadcastBuffer::new(0);
         (buffer.open, buffer.pass) = (false, None);
+        self.charge_buffer(id.0);
+        let buffer = &mut self.buffers[id.0 as usize];
         // A queued index is skipped when its turn comes, and may then be used again.
         if !buffer.queued {
             self.free_buffers.push(id.0);
@@ -304,12 +311,19 @@ impl Subscribers {
         if buffer.members.is_empty() {
             return;
         }
+        if let Some(memory) = &self.memory {
+            // When memory is short, slow subscribers lag earlier.
+            let is_short = memory.restrictions(false).pressure >= Pressure::Severe;
+            let most = self.options.broadcast_buffer_bytes_max;
+            buffer.bytes.set_bytes_max(if is_short { most.min(SHORT_BYTES) } else { most });
+        }
         // Members that lag are found when it is their turn.
         buffer.bytes.append(head, payload);
         if !buffer.queued {
             buffer.queued = true;
             self.dirty.push_back(id.0);
         }
+        self.charge_buffer(id.0);
     }
 
     /// Closes a subscriber after what was sent to it is written.
@@ -381,6 +395,10 @@ impl Subscribers {
             tracing::warn!("closed: {} subscribers are connected (subscribers_max)", self.count());
             return None;
         }
+        if self.memory.as_ref().is_some_and(|memory| memory.restrictions(false).pressure >= Pressure::High) {
+            tracing::warn!("closed: no memory for another subscriber (memory_bytes_max)");
+            return None;
+        }
         let id = self.pages.insert();
         let link = link(id.index, &self.wakes);
         if let Some(registry) = &self.registry
@@ -395,7 +413,15 @@ impl Subscribers {
         Some(id)
     }
 
-    /// Charges what a subscriber holds to the memory budget.
+    /// Sets the bytes that the adapter holds for a subscriber, such as those of a message that is incomplete. They are
+    /// charged to the memory budget.
+    pub fn set_adapter_bytes(&mut self, id: SubscriberId, bytes: usize) {
+        if let Some(subscriber) = self.pages.get_mut(id) {
+            subscriber.adapter_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// Charges the bytes that a subscriber holds to the memory budget. Without memory, closes it if they are many.
     pub(crate) fn charge(&mut self, index: u32) {
         let Some(memory) = &self.memory else { return };
         let subscriber = self.pages.at_mut(index);
@@ -403,6 +429,20 @@ impl Subscribers {
         if held != subscriber.charged {
             memory.change(subscriber.charged as usize, held as usize);
             subscriber.charged = held;
+        }
+        if held as usize > SHORT_BYTES && memory.restrictions(false).pressure == Pressure::Exhausted {
+            self.remove(index, CloseReason::Memory);
+        }
+    }
+
+    /// Charges the memory of a buffer to the budget.
+    pub(crate) fn charge_buffer(&mut self, index: u32) {
+        let Some(memory) = &self.memory else { return };
+        let buffer = &mut self.buffers[index as usize];
+        let held = buffer.bytes.allocated_bytes();
+        if held != buffer.charged {
+            memory.change(buffer.charged, held);
+            buffer.charged = held;
         }
     }
 
@@ -431,6 +471,14 @@ impl Subscribers {
 
 pub(crate) fn link_waker(index: u32, wakes: &Arc<Wakes>) -> Arc<LinkWaker> {
     LinkWaker::new(index, wakes.clone())
+}
+
+impl Drop for Subscribers {
+    fn drop(&mut self) {
+        if let Some(memory) = &self.memory {
+            memory.change(self.buffers.iter().map(|buffer| buffer.charged).sum(), 0);
+        }
+    }
 }
 
 impl std::fmt::Debug for Subscribers {

@@ -15,6 +15,9 @@ use switchboard_wire::Outbox;
 /// Parts of a vectored write.
 const PARTS: usize = 64;
 
+/// Members of a buffer that keeps no memory while it has nothing to write: there may be very many such buffers.
+const MEMBERS_FEW: usize = 8;
+
 /// Subscribers that are written between two readings of the clock.
 const CLOCK_EVERY: usize = 32;
 
@@ -60,6 +63,11 @@ impl Subscribers {
                 let Pass { target, .. } = *pass;
                 buffer.pass = None;
                 buffer.bytes.free(target);
+                if buffer.members.len() < MEMBERS_FEW {
+                    buffer.bytes.release_spare();
+                }
+                self.charge_buffer(index);
+                let buffer = &mut self.buffers[index as usize];
                 // Bytes that were appended during the pass need another one.
                 if buffer.bytes.head() == target {
                     return true;

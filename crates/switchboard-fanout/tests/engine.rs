@@ -10,6 +10,7 @@ use std::{
     },
     time::Duration,
 };
+use switchboard_core::{flags::Flag, limits::Unit, memory::MemoryBudget};
 use switchboard_fanout::{
     Adapter, BufferId, CloseReason, Connected, Engine, Handle, Handoff, Options, State, SubscriberId,
     Subscribers,
@@ -133,9 +134,13 @@ type Client = BufReader<TcpStream>;
 
 impl Fixture {
     async fn new(options: Options) -> Fixture {
+        Fixture::with_memory(options, None).await
+    }
+
+    async fn with_memory(options: Options, memory: Option<Arc<MemoryBudget>>) -> Fixture {
         let (send, gone) = mpsc::unbounded_channel();
         let adapter = Lines { topics: HashMap::new(), gone: send, drained: Arc::default() };
-        let (engine, handle) = Engine::new(adapter, options, None).unwrap();
+        let (engine, handle) = Engine::new(adapter, options, memory).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         Fixture { handle, listener, gone, engine: tokio::spawn(engine.run()) }
     }
@@ -407,4 +412,80 @@ async fn an_engine_has_at_most_so_many_subscribers() {
     assert_eq!(client.unwrap().read(&mut [0; 8]).await.unwrap(), 0);
     fixture.publish("a", "still").await;
     assert_eq!(line(&mut first).await, "> still");
+}
+
+/// Memory of a mebibyte.
+fn little_memory() -> Arc<MemoryBudget> {
+    let max = Flag::new("memory_bytes_max", Unit::Bytes, 1 << 20, 0..=1 << 40, "test");
+    Arc::new(MemoryBudget::new(max, 1))
+}
+
+#[tokio::test]
+async fn without_memory_the_largest_subscriber_is_closed_and_others_stay() {
+    let memory = little_memory();
+    let mut fixture = Fixture::with_memory(Options::default(), Some(memory.clone())).await;
+    let mut small = fixture.subscribed("a").await;
+    let mut large = fixture.connect().await;
+    // A line that does not end.
+    let sent = large.write_all(&vec![b'x'; 3 << 20]).await;
+    let (_, reason) = fixture.gone.recv().await.unwrap();
+    assert_eq!(reason, CloseReason::Memory, "{sent:?}");
+    fixture.publish("a", "still here").await;
+    assert_eq!(line(&mut small).await, "> still here");
+    // Everything of the one that is gone is given back.
+    let held = memory.stats().held;
+    assert!(held < 256 << 10, "{held}");
+}
+
+#[tokio::test]
+async fn memory_that_a_slow_subscriber_needs_is_bounded_by_the_budget() {
+    let memory = little_memory();
+    let fixture = Fixture::with_memory(Options::default(), Some(memory.clone())).await;
+    // Each of a buffer of its own, and none is read.
+    let mut slow = Vec::new();
+    for topic in ["a", "b", "c", "d"] {
+        slow.push(fixture.subscribed(topic).await);
+    }
+    let text = "x".repeat(50_000);
+    for _ in 0..400 {
+        for topic in ["a", "b", "c", "d"] {
+            fixture.publish(topic, text.clone()).await;
+        }
+    }
+    fixture.handle.query(|_, _| ()).await.unwrap();
+    // Four buffers of a mebibyte each without the budget; with it, each has little after the first is full.
+    let held = memory.stats().held;
+    assert!(held <= 2 << 20, "{held}");
+    // New ones are refused meanwhile, if it is still short.
+    drop(slow);
+    drop(fixture);
+}
+
+#[tokio::test]
+async fn an_engine_gives_its_memory_back() {
+    let memory = little_memory();
+    let fixture = Fixture::with_memory(Options::default(), Some(memory.clone())).await;
+    let slow = fixture.subscribed("a").await;
+    for _ in 0..200 {
+        fixture.publish("a", "x".repeat(5_000)).await;
+    }
+    drop(slow);
+    fixture.handle.drain(Duration::ZERO).await;
+    fixture.engine.await.unwrap();
+    assert_eq!(memory.stats().held, 0);
+}
+
+#[tokio::test]
+async fn new_subscribers_are_refused_while_memory_is_short() {
+    let memory = little_memory();
+    let fixture = Fixture::with_memory(Options::default(), Some(memory.clone())).await;
+    let _first = fixture.connect().await;
+    memory.change(0, 900 << 10);
+    let address = fixture.listener.local_addr().unwrap();
+    let (client, accepted) = tokio::join!(TcpStream::connect(address), fixture.listener.accept());
+    let handoff = Handoff::new(Box::new(accepted.unwrap().0), BytesMut::new(), ()).unwrap();
+    fixture.handle.hand_over(handoff).unwrap();
+    assert_eq!(client.unwrap().read(&mut [0; 8]).await.unwrap(), 0, "closed without a greeting");
+    memory.change(900 << 10, 0);
+    let _second = fixture.connect().await;
 }

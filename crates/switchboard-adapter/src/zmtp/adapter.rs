@@ -97,6 +97,7 @@ impl ZmtpAdapter {
                 Ok(())
             }
             (Event::Frame { body, more }, Role::Publisher(assembly)) => {
+                peer.held_bytes = if more { peer.held_bytes.saturating_add(body.len()) } else { 0 };
                 if let Some(message) = assembly.push(body, more) {
                     self.publish(&message, peer.connection.socket());
                 }
@@ -211,7 +212,7 @@ impl Adapter for ZmtpAdapter {
     fn connected(&mut self, connected: Connected<Admitted>, subscribers: &mut Subscribers) {
         let connection = Connection::new(self.settings.clone(), &mut self.out);
         let life = Life::new(clock::now());
-        self.peers.insert(connected.id, Peer { connection, role: Role::Handshake, life });
+        self.peers.insert(connected.id, Peer { connection, role: Role::Handshake, life, held_bytes: 0 });
         flush(connected.id, &mut self.out, subscribers);
         subscribers.set_timer(connected.id, connected.connection.limits.handshake_timeout());
     }
@@ -237,6 +238,7 @@ impl Adapter for ZmtpAdapter {
                 Err(error) => break Err(violation(&error)),
             }
         };
+        subscribers.set_adapter_bytes(id, peer.held_bytes);
         self.peers.insert(id, peer);
         flush(id, &mut self.out, subscribers);
         ended.inspect_err(|_| add(&self.shared.counters.protocol_errors, 1))

@@ -16,6 +16,8 @@ pub(super) struct Peer {
     pub(super) connection: Connection,
     pub(super) role: Role,
     pub(super) life: Life,
+    /// Bytes of a message that is incomplete.
+    pub(super) held_bytes: usize,
 }
 
 /// The part of a connection, known after the handshake.
