@@ -432,7 +432,7 @@ async fn without_memory_the_largest_subscriber_is_closed_and_others_stay() {
     assert_eq!(reason, CloseReason::Memory, "{sent:?}");
     fixture.publish("a", "still here").await;
     assert_eq!(line(&mut small).await, "> still here");
-    // Everything of the one that is gone is given back.
+    // Everything of the one that is gone is released.
     let held = memory.stats().held;
     assert!(held < 256 << 10, "{held}");
 }
