@@ -145,6 +145,28 @@ impl Bus {
         PublishBatch::new(self, topic.into(), messages, self.inner.codec, codec::serde::encode)
     }
 
+    /// Publishes several encoded messages to one topic, each with its own codec, key and headers: all, or none. Resolves
+    /// to the position of the last.
+    ///
+    /// ```
+    /// # use switchboard_message::{Bus, Publication};
+    /// # use switchboard_wire::Codec;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> switchboard_core::Result<()> {
+    /// # let bus = Bus::new();
+    /// let batch = vec![Publication::new(Codec::Json, "1"), Publication::new(Codec::Raw, "two")];
+    /// assert_eq!(bus.publish_batch_encoded("numbers", batch).await?.offset, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn publish_batch_encoded<'a>(
+        &'a self,
+        topic: impl Into<NameRef<'a>>,
+        publications: Vec<Publication>,
+    ) -> Publishing<'a> {
+        Publishing::batch(self, topic.into(), publications)
+    }
+
     /// Subscribes to a topic or a pattern: `await` the result for the [`Subscription`].
     ///
     /// A name with a wildcard as a level is a pattern; see [`Pattern`].
@@ -293,6 +315,15 @@ impl Bus {
     pub fn remove_durable(&self, topics: impl Into<Selector>, name: &str) -> Result<bool> {
         let key = GroupKey { name: name.into(), source: topics.into().source?, is_durable: true };
         Ok(self.inner.log.remove_durable(&key))
+    }
+
+    /// Returns the limits.
+    ///
+    /// ```
+    /// assert_eq!(switchboard_message::Bus::new().limits().unacknowledged_max, 64);
+    /// ```
+    pub fn limits(&self) -> &Limits {
+        self.inner.log.limits()
     }
 
     /// Returns the counters of a topic that the bus holds.

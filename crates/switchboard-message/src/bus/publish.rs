@@ -154,17 +154,7 @@ impl<'a, T> PublishBatch<'a, T> {
     }
 
     fn entries(&self) -> Result<SmallVec<[Entry; 1]>> {
-        let max = self.bus.inner.log.limits().batch_entries_max;
-        if self.messages.is_empty() {
-            return Err(Status::invalid_argument(
-                "a batch of no messages has no position; publish at least one",
-            ));
-        }
-        if self.messages.len() > max {
-            let text =
-                format!("a batch has {} messages; the limit is batch_entries_max={max}", self.messages.len());
-            return Err(Status::resource_exhausted(text));
-        }
+        check_batch(self.bus, self.messages.len())?;
         let entry = |message| {
             let bytes = (self.encode)(message, self.codec)?;
             entry(self.bus, Publication::new(self.codec, bytes))
@@ -192,6 +182,20 @@ impl<T> fmt::Debug for PublishBatch<'_, T> {
     }
 }
 
+/// Checks the number of messages of a batch.
+fn check_batch(bus: &Bus, messages: usize) -> Result<()> {
+    let max = bus.inner.log.limits().batch_entries_max;
+    if messages == 0 {
+        let text = "a batch of no messages has no position; publish at least one";
+        return Err(Status::invalid_argument(text));
+    }
+    if messages > max {
+        let text = format!("a batch has {messages} messages; the limit is batch_entries_max={max}");
+        return Err(Status::resource_exhausted(text));
+    }
+    Ok(())
+}
+
 fn entry(bus: &Bus, publication: Publication) -> Result<Entry> {
     let limits = bus.inner.log.limits();
     publication.into_entry(|| bus.now(), limits.entry_bytes_max, limits.key_bytes_max)
@@ -212,6 +216,12 @@ pub struct Publishing<'a> {
 impl<'a> Publishing<'a> {
     pub(super) fn new(bus: &'a Bus, name: NameRef<'a>, publication: Result<Publication>) -> Publishing<'a> {
         let entries = publication.and_then(|publication| Ok(smallvec![entry(bus, publication)?]));
+        Publishing { bus, name, entries, waiting: None }
+    }
+
+    pub(super) fn batch(bus: &'a Bus, name: NameRef<'a>, publications: Vec<Publication>) -> Publishing<'a> {
+        let entries = check_batch(bus, publications.len())
+            .and_then(|()| publications.into_iter().map(|publication| entry(bus, publication)).collect());
         Publishing { bus, name, entries, waiting: None }
     }
 
