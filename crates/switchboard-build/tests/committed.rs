@@ -78,3 +78,9 @@ fn etcd() {
     let schema = of("switchboard-registry", "proto/etcd.proto");
     check("switchboard-registry", |out| proto(&schema).without_views().out_dir(out).emit());
 }
+
+#[test]
+fn bus() {
+    let schema = of("switchboard-bus", "proto/switchboard/bus/v1/bus.proto");
+    check("switchboard-bus", |out| proto(&schema).without_views().out_dir(out).emit());
+}

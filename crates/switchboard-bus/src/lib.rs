@@ -1,0 +1,49 @@
+//! Topics of a server, for callers of every protocol.
+//!
+//! [`BusServer`] is the service `switchboard.bus.v1.Bus` over a [`Bus`]: callers of the native wire, gRPC, gRPC-Web,
+//! Connect, HTTP/JSON, JSON-RPC and WebSockets publish and subscribe with the clients they already have. The process
+//! itself uses the same topics by the [`Bus`].
+//!
+//! ```
+//! use switchboard::Server;
+//! use switchboard_bus::{BusServer, v1::{BusClient, Publication, PublishRequest}};
+//! use switchboard_message::{Bus, Delivery};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> switchboard::Result<()> {
+//! let bus = Bus::new();
+//! let mut quotes = bus.subscribe_encoded("quotes/*").await?;
+//! let server = Server::new().add(BusServer::new(bus)).listen("tcp://127.0.0.1:0").start().await?;
+//!
+//! let client = BusClient::connect(&server.url()).await?;
+//! let entry = Publication { payload: "12.5".into(), ..Default::default() };
+//! let request = PublishRequest { topic: "quotes/acme".into(), entry: entry.into(), ..Default::default() };
+//! client.publish(request).await?;
+//!
+//! let Some(Delivery::Entry(quote)) = quotes.next().await? else { panic!("a gap") };
+//! assert_eq!((quote.topic().name(), &quote[..]), ("quotes/acme", &b"12.5"[..]));
+//! # Ok(())
+//! # }
+//! ```
+
+mod acks;
+mod convert;
+mod service;
+
+pub use service::BusServer;
+#[cfg(doc)]
+use switchboard_message::Bus;
+
+/// Messages, client and service of the package `switchboard.bus.v1`.
+///
+/// Generated from `proto/switchboard/bus/v1/bus.proto`; a test of `switchboard-build` compares the files with it.
+#[allow(
+    missing_docs,
+    unused_imports,
+    clippy::all,
+    clippy::pedantic,
+    reason = "the generator documents what the schema documents"
+)]
+pub mod v1 {
+    include!("../generated/switchboard.bus.v1.rs");
+}

@@ -1,0 +1,255 @@
+//! The service over a bus.
+
+use crate::{
+    acks::{SubscriptionAcks, Unacknowledged},
+    convert,
+    v1::{self, history_request, subscribe_event::Event, subscribe_request},
+};
+use bytes::Bytes;
+use futures_core::Stream;
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+use switchboard::{Call, Cx, Reply, Result, Sender, Service, ServiceInfo, Status};
+use switchboard_message::{Bus, Delivery, Message, Subscribe, Topic};
+
+/// Ids or names of one request.
+const NAMES_MAX: usize = 1_024;
+/// Entries of a response to `History`, by default and at most.
+const HISTORY_ENTRIES: [usize; 2] = [100, 1_000];
+/// Bytes of a response to `History` beside its last entry: such a response is within the default limit of a message.
+const HISTORY_BYTES_MAX: usize = 1 << 20;
+
+/// The service `switchboard.bus.v1.Bus` over a [`Bus`], for [`Server::add`](switchboard::Server::add).
+///
+/// A subscription takes entries from the bus as its stream has room: a subscriber that does not read holds the messages
+/// of one stream, and the topic's own limits define when it misses entries, which are then reported as a gap.
+///
+/// The service accepts every caller and every topic. Guards of the server restrict callers.
+#[derive(Clone, Debug)]
+pub struct BusServer {
+    topics: Arc<Topics>,
+}
+
+impl BusServer {
+    /// Creates the service of a bus. Servers that share a bus share its topics; entries are acknowledged at the service
+    /// that delivered them.
+    pub fn new(bus: Bus) -> BusServer {
+        BusServer { topics: Arc::new(Topics { bus, unacknowledged: Arc::default() }) }
+    }
+}
+
+impl Service for BusServer {
+    fn info(&self) -> &'static ServiceInfo {
+        &v1::BUS
+    }
+
+    async fn call(&self, call: Call) -> Result<Reply> {
+        v1::BusServer::from_arc(self.topics.clone()).call(call).await
+    }
+}
+
+#[derive(Debug)]
+struct Topics {
+    bus: Bus,
+    unacknowledged: Arc<Unacknowledged>,
+}
+
+impl v1::Bus for Topics {
+    async fn publish(&self, request: v1::PublishRequest, _: &Cx) -> Result<v1::PublishResponse> {
+        let entry = request.entry.into_option();
+        let entry = entry.ok_or_else(|| Status::invalid_argument("field entry of the request is missing"))?;
+        let publication = convert::publication(entry)?;
+        let position = self.bus.publish_encoded(&request.topic, publication).await?;
+        Ok(v1::PublishResponse { position: convert::position(position).into(), ..Default::default() })
+    }
+
+    async fn publish_batch(
+        &self,
+        request: v1::PublishBatchRequest,
+        _: &Cx,
+    ) -> Result<v1::PublishBatchResponse> {
+        let publications = request.entries.into_iter().map(convert::publication).collect::<Result<_>>()?;
+        let position = self.bus.publish_batch_encoded(&request.topic, publications).await?;
+        Ok(v1::PublishBatchResponse { position: convert::position(position).into(), ..Default::default() })
+    }
+
+    async fn subscribe(
+        &self,
+        request: v1::SubscribeRequest,
+        _: &Cx,
+        out: Sender<v1::SubscribeEvent>,
+    ) -> Result<()> {
+        let (subscribe, acks) = self.begin(request)?;
+        let mut subscription = subscribe.await?;
+        let send = async |event: Event| {
+            out.send(v1::SubscribeEvent { event: Some(event), ..Default::default() }).await
+        };
+        send(v1::Started::default().into()).await?;
+        // An entry is taken when the one before it is in the queue of the stream, which has a limit.
+        while let Some(delivery) = subscription.next().await? {
+            let event = match delivery {
+                Delivery::Entry(message) => entry(message, acks.as_ref()).into(),
+                Delivery::Gap(gap) => convert::gap(&gap).into(),
+                Delivery::Recovered => v1::Recovered::default().into(),
+                _ => continue,
+            };
+            send(event).await?;
+        }
+        Ok(())
+    }
+
+    async fn ack(&self, request: v1::AckRequest, _: &Cx) -> Result<v1::AckResponse> {
+        let unknown_ack_ids = self.each_unacknowledged(request.ack_ids, Message::ack)?;
+        Ok(v1::AckResponse { unknown_ack_ids, ..Default::default() })
+    }
+
+    async fn reject(&self, request: v1::RejectRequest, _: &Cx) -> Result<v1::RejectResponse> {
+        let unknown_ack_ids = self.each_unacknowledged(request.ack_ids, Message::reject)?;
+        Ok(v1::RejectResponse { unknown_ack_ids, ..Default::default() })
+    }
+
+    async fn history(&self, request: v1::HistoryRequest, _: &Cx) -> Result<v1::HistoryResponse> {
+        let topic = Topic::new(&request.topic)?;
+        if self.bus.topic_stats(&topic).is_none() {
+            let text = format!("topic \"{topic}\" not found: it has no entries and no subscriptions");
+            return Err(Status::not_found(text));
+        }
+        let [default, max] = HISTORY_ENTRIES;
+        let limit = match request.limit as usize {
+            0 => default,
+            limit => limit.min(max),
+        };
+        let subscribe = self.bus.subscribe_encoded(&topic);
+        let subscription = match request.start {
+            None => subscribe.last(limit),
+            Some(history_request::Start::After(position)) => subscribe.after(convert::to_position(&position)),
+            Some(history_request::Start::Since(since)) => subscribe.since(convert::age(*since)?),
+        };
+        let mut subscription = subscription.await?;
+        let (mut response, mut bytes) = (v1::HistoryResponse::default(), 0_usize);
+        // The subscription is polled once per item: it pends after the newest entry.
+        while let Some(delivery) = poll_fn(|cx| Poll::Ready(poll_ready(&mut subscription, cx))).await {
+            let delivery = delivery?;
+            let items = response.entries.len().max(response.gaps.len());
+            if items >= limit || bytes >= HISTORY_BYTES_MAX {
+                response.has_more = matches!(delivery, Delivery::Entry(_) | Delivery::Gap(_));
+                break;
+            }
+            match delivery {
+                Delivery::Entry(message) => {
+                    bytes =
+                        bytes.saturating_add(message.len()).saturating_add(message.headers().encoded_len());
+                    response.entries.push(convert::entry(&message));
+                }
+                Delivery::Gap(gap) => response.gaps.push(convert::gap(&gap)),
+                _ => {}
+            }
+        }
+        Ok(response)
+    }
+
+    async fn topics(&self, request: v1::TopicsRequest, _: &Cx) -> Result<v1::TopicsResponse> {
+        check_names(request.topics.len(), "topics")?;
+        let topic = |name: String| {
+            let stats = self.bus.topic_stats(&name)?;
+            Some(convert::topic(name, stats))
+        };
+        let topics = request.topics.into_iter().filter_map(topic).collect();
+        Ok(v1::TopicsResponse { topics, ..Default::default() })
+    }
+}
+
+impl Topics {
+    /// Converts the request of a subscription.
+    fn begin(
+        &self,
+        request: v1::SubscribeRequest,
+    ) -> Result<(Subscribe<'_, Bytes>, Option<SubscriptionAcks>)> {
+        let mut subscribe = self.bus.subscribe_encoded(&request.topic);
+        subscribe = match request.start {
+            None => subscribe,
+            Some(subscribe_request::Start::Last(entries)) => subscribe.last(entries as usize),
+            Some(subscribe_request::Start::After(position)) => {
+                subscribe.after(convert::to_position(&position))
+            }
+            Some(subscribe_request::Start::Since(since)) => subscribe.since(convert::age(*since)?),
+        };
+        subscribe = match (request.group.is_empty(), request.durable) {
+            (true, false) => subscribe,
+            (true, true) => {
+                let text = "a durable subscription has no name; set the field group";
+                return Err(Status::invalid_argument(text));
+            }
+            (false, false) => subscribe.group(request.group),
+            (false, true) => subscribe.durable(request.group),
+        };
+        let ack = request.ack.into_option();
+        if ack.is_none() && !request.durable {
+            return Ok((subscribe, None));
+        }
+        let ack = ack.unwrap_or_default();
+        subscribe = subscribe.ack();
+        if let Some(wait) = ack.ack_wait.into_option() {
+            subscribe = subscribe.ack_wait(convert::duration("ack_wait", wait)?);
+        }
+        if ack.attempts_max > 0 {
+            subscribe = subscribe.attempts_max(ack.attempts_max);
+        }
+        if !ack.dead_letter_topic.is_empty() {
+            subscribe = subscribe.dead_letters(&ack.dead_letter_topic);
+        }
+        let mut max = self.bus.limits().unacknowledged_max.max(1);
+        if ack.unacknowledged_max > 0 {
+            max = max.min(ack.unacknowledged_max as usize);
+            subscribe = subscribe.unacknowledged_max(max);
+        }
+        Ok((subscribe, Some(self.unacknowledged.subscribe(max))))
+    }
+
+    /// Runs an operation for each entry; returns the ids of those for which it had no effect.
+    fn each_unacknowledged(
+        &self,
+        ack_ids: Vec<String>,
+        run: impl Fn(&Message<Bytes>) -> bool,
+    ) -> Result<Vec<String>> {
+        check_names(ack_ids.len(), "ack_ids")?;
+        let mut unknown = Vec::new();
+        for id in ack_ids {
+            let message = self.unacknowledged.take(&id)?;
+            if !message.is_some_and(|message| run(&message)) {
+                unknown.push(id);
+            }
+        }
+        Ok(unknown)
+    }
+}
+
+/// Converts a delivered entry, and holds it for its acknowledgement.
+fn entry(message: Message<Bytes>, acks: Option<&SubscriptionAcks>) -> v1::Entry {
+    let mut entry = convert::entry(&message);
+    if let Some(acks) = acks {
+        entry.ack_id = acks.hold(message).to_string();
+    }
+    entry
+}
+
+fn check_names(count: usize, field: &str) -> Result<()> {
+    if count > NAMES_MAX {
+        let text =
+            format!("field {field} has {count} values; the limit is {NAMES_MAX}; send several requests");
+        return Err(Status::resource_exhausted(text));
+    }
+    Ok(())
+}
+
+/// Returns the next item, if there is one now.
+fn poll_ready<S: Stream + Unpin>(stream: &mut S, cx: &mut Context<'_>) -> Option<S::Item> {
+    match Pin::new(stream).poll_next(cx) {
+        Poll::Ready(item) => item,
+        Poll::Pending => None,
+    }
+}
