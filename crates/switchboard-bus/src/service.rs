@@ -15,6 +15,7 @@ use std::{
 };
 use switchboard::{Call, Cx, Reply, Result, Sender, Service, ServiceInfo, Status};
 use switchboard_message::{Bus, Delivery, Message, Subscribe, Topic};
+use tokio::sync::watch;
 
 /// Ids or names of one request.
 const NAMES_MAX: usize = 1_024;
@@ -29,6 +30,20 @@ const HISTORY_BYTES_MAX: usize = 1 << 20;
 /// of one stream, and the topic's own limits define when it misses entries, which are then reported as a gap.
 ///
 /// The service accepts every caller and every topic. Guards of the server restrict callers.
+///
+/// A subscription has no end of its own, and a server that stops waits for it until the end of its drain. [`close`]
+/// ends subscriptions at once:
+///
+/// ```
+/// # use switchboard::Server;
+/// # use switchboard_bus::BusServer;
+/// # use switchboard_message::Bus;
+/// let topics = BusServer::new(Bus::new());
+/// let closing = topics.clone();
+/// let server = Server::new().add(topics).on_stop(move || async move { closing.close() });
+/// ```
+///
+/// [`close`]: BusServer::close
 #[derive(Clone, Debug)]
 pub struct BusServer {
     topics: Arc<Topics>,
@@ -38,7 +53,13 @@ impl BusServer {
     /// Creates the service of a bus. Servers that share a bus share its topics; entries are acknowledged at the service
     /// that delivered them.
     pub fn new(bus: Bus) -> BusServer {
-        BusServer { topics: Arc::new(Topics { bus, unacknowledged: Arc::default() }) }
+        let (unacknowledged, closed) = (Arc::default(), watch::Sender::new(false));
+        BusServer { topics: Arc::new(Topics { bus, unacknowledged, closed }) }
+    }
+
+    /// Ends all subscriptions with `Unavailable`, and refuses later ones. Publications are still accepted.
+    pub fn close(&self) {
+        self.topics.closed.send_replace(true);
     }
 }
 
@@ -56,6 +77,7 @@ impl Service for BusServer {
 struct Topics {
     bus: Bus,
     unacknowledged: Arc<Unacknowledged>,
+    closed: watch::Sender<bool>,
 }
 
 impl v1::Bus for Topics {
@@ -83,23 +105,14 @@ impl v1::Bus for Topics {
         _: &Cx,
         out: Sender<v1::SubscribeEvent>,
     ) -> Result<()> {
-        let (subscribe, acks) = self.begin(request)?;
-        let mut subscription = subscribe.await?;
-        let send = async |event: Event| {
-            out.send(v1::SubscribeEvent { event: Some(event), ..Default::default() }).await
-        };
-        send(v1::Started::default().into()).await?;
-        // An entry is taken when the one before it is in the queue of the stream, which has a limit.
-        while let Some(delivery) = subscription.next().await? {
-            let event = match delivery {
-                Delivery::Entry(message) => entry(message, acks.as_ref()).into(),
-                Delivery::Gap(gap) => convert::gap(&gap).into(),
-                Delivery::Recovered => v1::Recovered::default().into(),
-                _ => continue,
-            };
-            send(event).await?;
+        let mut closed = self.closed.subscribe();
+        tokio::select! {
+            // The sender is a part of the service, which outlives the call.
+            _ = closed.wait_for(|closed| *closed) => Err(Status::unavailable(
+                "the subscription has ended because the server closes; subscribe at another one",
+            )),
+            result = self.deliver(request, out) => result,
         }
-        Ok(())
     }
 
     async fn ack(&self, request: v1::AckRequest, _: &Cx) -> Result<v1::AckResponse> {
@@ -164,6 +177,25 @@ impl v1::Bus for Topics {
 }
 
 impl Topics {
+    /// Delivers the entries of a subscription until the caller leaves.
+    async fn deliver(&self, request: v1::SubscribeRequest, out: Sender<v1::SubscribeEvent>) -> Result<()> {
+        let (subscribe, acks) = self.begin(request)?;
+        let mut subscription = subscribe.await?;
+        let event = |event: Event| v1::SubscribeEvent { event: Some(event), ..Default::default() };
+        out.send(event(v1::Started::default().into())).await?;
+        // An entry is taken when the one before it is in the queue of the stream, which has a limit.
+        while let Some(delivery) = subscription.next().await? {
+            let next = match delivery {
+                Delivery::Entry(message) => entry(message, acks.as_ref()).into(),
+                Delivery::Gap(gap) => convert::gap(&gap).into(),
+                Delivery::Recovered => v1::Recovered::default().into(),
+                _ => continue,
+            };
+            out.send(event(next)).await?;
+        }
+        Ok(())
+    }
+
     /// Converts the request of a subscription.
     fn begin(
         &self,

@@ -1,5 +1,8 @@
 //! The service of topics, called over the wires.
 #![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
+mod errors;
+mod groups;
+mod limits;
 mod support;
 mod wires;
