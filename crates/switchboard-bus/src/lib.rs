@@ -47,3 +47,8 @@ use switchboard_message::Bus;
 pub mod v1 {
     include!("../generated/switchboard.bus.v1.rs");
 }
+
+/// The documentation page, so that its examples are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/topics.md")]
+struct TopicsPage;

@@ -3,6 +3,7 @@
 
 mod errors;
 mod groups;
+mod http_json;
 mod limits;
 mod support;
 mod wires;
