@@ -1,4 +1,4 @@
-//! The same topic on every wire.
+//! Topics with callers on every wire.
 
 use crate::support::{Events, WIRES, connect, publish, serve, subscribe};
 use switchboard_bus::v1::{Header, SubscribeRequest, subscribe_event::Event, subscribe_request::Start};

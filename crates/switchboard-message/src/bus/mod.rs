@@ -145,8 +145,8 @@ impl Bus {
         PublishBatch::new(self, topic.into(), messages, self.inner.codec, codec::serde::encode)
     }
 
-    /// Publishes several encoded messages to one topic, each with its own codec, key and headers: all, or none. Resolves
-    /// to the position of the last.
+    /// Publishes several encoded messages to one topic, each with its own codec, key and headers: all, or none.
+    /// Resolves to the position of the last.
     ///
     /// ```
     /// # use switchboard_message::{Bus, Publication};
