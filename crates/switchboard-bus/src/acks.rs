@@ -3,11 +3,16 @@
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, HashMap, hash_map::RandomState},
+    fmt,
     hash::BuildHasher,
+    str::FromStr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use switchboard::{Result, Status};
 use switchboard_message::Message;
+
+/// Characters of a malformed id that its error shows.
+const SHOWN_CHARS_MAX: usize = 64;
 
 /// Unacknowledged entries of all subscriptions.
 #[derive(Debug, Default)]
@@ -57,22 +62,10 @@ impl Unacknowledged {
         SubscriptionAcks { all: self.clone(), id, held, max }
     }
 
-    /// Removes the entry from its subscription.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for an id of another form.
-    pub(crate) fn take(&self, ack_id: &str) -> Result<Option<Message<Bytes>>> {
-        let parsed = ack_id.split_once('-').and_then(|(subscription, delivery)| {
-            Some((u64::from_str_radix(subscription, 16).ok()?, delivery.parse::<u64>().ok()?))
-        });
-        let Some((subscription, delivery)) = parsed else {
-            let shown: String = ack_id.chars().take(64).collect();
-            let text =
-                format!("ack_id \"{shown}\" is not one of this server; send that of an entry unchanged");
-            return Err(Status::invalid_argument(text));
-        };
-        let held = lock(&self.subscriptions).held.get(&subscription).cloned();
-        Ok(held.and_then(|held| lock(&held).entries.remove(&delivery)))
+    /// Removes an entry from its subscription, to be acknowledged or rejected.
+    pub(crate) fn take(&self, id: AckId) -> Option<Message<Bytes>> {
+        let held = lock(&self.subscriptions).held.get(&id.subscription).cloned()?;
+        lock(&held).entries.remove(&id.delivery)
     }
 
     /// Returns the number of subscriptions.
@@ -84,7 +77,7 @@ impl Unacknowledged {
 
 impl SubscriptionAcks {
     /// Holds an entry until it is acknowledged; returns its `ack_id`.
-    pub(crate) fn hold(&self, message: Message<Bytes>) -> impl std::fmt::Display + use<> {
+    pub(crate) fn hold(&self, message: Message<Bytes>) -> AckId {
         let mut held = lock(&self.held);
         held.newest = held.newest.wrapping_add(1);
         let delivery = held.newest;
@@ -104,13 +97,32 @@ impl Drop for SubscriptionAcks {
     }
 }
 
-struct AckId {
+/// Identifies a delivery to a subscription.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AckId {
     subscription: u64,
     delivery: u64,
 }
 
-impl std::fmt::Display for AckId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl FromStr for AckId {
+    type Err = Status;
+
+    fn from_str(id: &str) -> Result<AckId> {
+        let parsed = id.split_once('-').and_then(|(subscription, delivery)| {
+            let subscription = u64::from_str_radix(subscription, 16).ok()?;
+            Some(AckId { subscription, delivery: delivery.parse().ok()? })
+        });
+        parsed.ok_or_else(|| {
+            let shown: String = id.chars().take(SHOWN_CHARS_MAX).collect();
+            let text =
+                format!("ack_id \"{shown}\" is not one of this server; send that of an entry unchanged");
+            Status::invalid_argument(text)
+        })
+    }
+}
+
+impl fmt::Display for AckId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}-{}", self.subscription, self.delivery)
     }
 }
@@ -133,16 +145,17 @@ mod tests {
         for _ in 0..3 {
             bus.publish_encoded("jobs", Publication::new(Codec::Raw, "job")).await.unwrap();
             let Some(Delivery::Entry(job)) = jobs.next().await.unwrap() else { panic!("no entry") };
-            ids.push(acks.hold(job).to_string());
+            ids.push(acks.hold(job));
         }
-        assert!(all.take(&ids[0]).unwrap().is_none());
-        assert!(all.take(&ids[1]).unwrap().unwrap().ack());
-        assert!(all.take(&ids[1]).unwrap().is_none());
+        assert!(all.take(ids[0]).is_none());
+        assert!(all.take(ids[1]).unwrap().ack());
+        assert!(all.take(ids[1]).is_none());
         drop(acks);
-        assert!(all.take(&ids[2]).unwrap().is_none());
+        assert!(all.take(ids[2]).is_none());
         assert_eq!(all.subscriptions(), 0);
+        assert_eq!(ids[2].to_string().parse::<AckId>().unwrap().to_string(), ids[2].to_string());
         for id in ["", "x-1", "12", "12-x"] {
-            assert_eq!(all.take(id).unwrap_err().code(), Code::InvalidArgument, "{id}");
+            assert_eq!(id.parse::<AckId>().unwrap_err().code(), Code::InvalidArgument, "{id}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The service over a bus.
 
 use crate::{
-    acks::{SubscriptionAcks, Unacknowledged},
+    acks::{AckId, SubscriptionAcks, Unacknowledged},
     convert,
     v1::{self, history_request, subscribe_event::Event, subscribe_request},
 };
@@ -249,14 +249,11 @@ impl Topics {
         run: impl Fn(&Message<Bytes>) -> bool,
     ) -> Result<Vec<String>> {
         check_names(ack_ids.len(), "ack_ids")?;
-        let mut unknown = Vec::new();
-        for id in ack_ids {
-            let message = self.unacknowledged.take(&id)?;
-            if !message.is_some_and(|message| run(&message)) {
-                unknown.push(id);
-            }
-        }
-        Ok(unknown)
+        // All are parsed first: a malformed one refuses the whole request.
+        let parsed: Vec<AckId> = ack_ids.iter().map(|id| id.parse()).collect::<Result<_>>()?;
+        let is_unknown = |id: AckId| !self.unacknowledged.take(id).is_some_and(|message| run(&message));
+        let ids = ack_ids.into_iter().zip(parsed);
+        Ok(ids.filter(|(_, id)| is_unknown(*id)).map(|(text, _)| text).collect())
     }
 }
 

@@ -1,12 +1,13 @@
 //! Requests that are refused, with the rule in the error.
 
-use crate::support::{WIRES, connect, publication, publish, serve, subscribe};
-use switchboard::{Code, Status};
+use crate::support::{Events, WIRES, connect, publication, publish, serve, subscribe};
+use std::time::Duration;
+use switchboard::{Code, Status, codegen::buffa_types::google::protobuf::Timestamp};
 use switchboard_bus::v1::{
     AckOptions, AckRequest, BusClient, Header, HistoryRequest, Position, PublishBatchRequest, PublishRequest,
-    SubscribeRequest, TopicsRequest,
+    SubscribeRequest, TopicsRequest, subscribe_request::Start,
 };
-use switchboard_message::{Bus, Limits};
+use switchboard_message::{Bus, Limits, TopicOptions};
 
 async fn subscribe_error(client: &BusClient, request: SubscribeRequest) -> Status {
     match client.subscribe(request).await {
@@ -112,4 +113,56 @@ async fn subscriptions_and_ids_are_refused_with_the_rule() {
     let topics = TopicsRequest { topics: vec!["t".to_owned()], ..Default::default() };
     assert!(client.topics(topics).await.unwrap().topics.is_empty());
     assert_eq!((bus.stats().topics, bus.stats().subscriptions), (0, 0));
+}
+
+#[tokio::test]
+async fn a_request_with_a_malformed_id_acknowledges_nothing() {
+    let server = serve(&Bus::new()).await;
+    let client = connect(&server, "").await;
+    let request =
+        SubscribeRequest { group: "g".to_owned(), ack: AckOptions::default().into(), ..subscribe("t") };
+    let mut jobs = Events::begin(&client, request).await;
+    client.publish(publish("t", "")).await.unwrap();
+    let id = jobs.entry().await.ack_id;
+    let ack = |ack_ids: &[&str]| AckRequest {
+        ack_ids: ack_ids.iter().map(|id| (*id).to_owned()).collect(),
+        ..Default::default()
+    };
+    check(&client.ack(ack(&[&id, "7"])).await.unwrap_err(), Code::InvalidArgument, "ack_id \"7\"", "");
+    assert!(client.ack(ack(&[&id])).await.unwrap().unknown_ack_ids.is_empty());
+}
+
+#[tokio::test]
+async fn extreme_values_are_accepted_or_refused() {
+    let options = TopicOptions::new().history(10, Duration::MAX);
+    let server = serve(&Bus::builder().topics("t", options).unwrap().build()).await;
+    let client = connect(&server, "?wire=grpc").await;
+    let mut request = publish("t", "1");
+    request.entry.get_or_insert_default().expires_in.get_or_insert_default().seconds = i64::MAX;
+    client.publish(request).await.unwrap();
+    let mut request = publish("t", "2");
+    request.entry.get_or_insert_default().expires_in.get_or_insert_default().seconds = -1;
+    check(&client.publish(request).await.unwrap_err(), Code::InvalidArgument, "field expires_in", "");
+
+    let since = |seconds: i64| Start::from(Timestamp { seconds, ..Default::default() });
+    let after = |epoch: u64, offset: u64| Start::from(Position { epoch, offset, ..Default::default() });
+    for start in [
+        Start::Last(u32::MAX),
+        since(i64::MIN),
+        since(i64::MAX),
+        since(-1),
+        after(0, u64::MAX),
+        after(u64::MAX, 0),
+    ] {
+        let mut ack =
+            AckOptions { attempts_max: u32::MAX, unacknowledged_max: u32::MAX, ..Default::default() };
+        ack.ack_wait.get_or_insert_default().seconds = i64::MAX;
+        let group = format!("{start:?}");
+        let request = SubscribeRequest { start: Some(start), group, ack: ack.into(), ..subscribe("t") };
+        let mut events = client.subscribe(request.clone()).await.unwrap();
+        match events.next().await {
+            Ok(started) => assert!(started.is_some(), "{request:?}"),
+            Err(status) => check(&status, Code::InvalidArgument, "field since is not a time", ""),
+        }
+    }
 }
