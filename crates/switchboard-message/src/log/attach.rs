@@ -154,7 +154,7 @@ impl Shard {
                 (ring.floor(), Some(gap(GapReason::Epoch, 1..ring.floor())))
             }
             Start::After(position) if position.offset >= head => {
-                (head, Some(gap(GapReason::Lost, head..position.offset + 1)))
+                (head, Some(gap(GapReason::Lost, head..position.offset.saturating_add(1))))
             }
             Start::After(position) => {
                 let next = position.offset + 1;

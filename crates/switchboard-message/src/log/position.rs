@@ -42,7 +42,8 @@ pub struct Gap {
     pub topic: Topic,
     /// Identifier of the log that the range is in.
     pub epoch: u64,
-    /// Offsets of the missing entries. The next entry of the topic has the offset `range.end` or a later one.
+    /// Offsets of the missing entries. The next entry of the topic has the offset `range.end` or a later one. For
+    /// [`GapReason::Lost`], the log ended before `range.start`: later entries have offsets from there on.
     pub range: Range<u64>,
     /// Number of the missing entries; `None` if some in the range were replaced by a newer entry of their key, or if
     /// they were in another log.
@@ -59,7 +60,7 @@ impl Gap {
             return false;
         }
         self.range.end = next.range.end;
-        self.missing = self.missing.zip(next.missing).map(|(first, second)| first + second);
+        self.missing = self.missing.zip(next.missing).map(|(first, second)| first.saturating_add(second));
         true
     }
 }

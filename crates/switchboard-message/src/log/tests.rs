@@ -1,3 +1,5 @@
+mod edges;
+
 use super::*;
 use std::{task::Waker, time::Duration};
 use switchboard_wire::{Code, Codec};

@@ -94,7 +94,8 @@ impl TopicLog {
     /// Counts a gap.
     pub(super) fn count_missing(&mut self, reason: GapReason, entries: u64) {
         if let Some(index) = REASONS.iter().position(|known| *known == reason) {
-            self.missing[index] += entries;
+            // A position from outside may be any number.
+            self.missing[index] = self.missing[index].saturating_add(entries);
         }
     }
 
