@@ -102,19 +102,31 @@ impl Ring {
 
     /// Returns the number of entries that can be appended before a publisher has to wait.
     pub(super) fn credit(&self) -> usize {
-        match self.slots.front() {
-            Some(front) if front.readers > 0 && self.bytes >= self.bytes_limit() => 0,
-            Some(front) if front.readers > 0 => self.limit().saturating_sub(self.live),
-            _ => self.limit(),
-        }
+        let unread = self.slots.iter().rev().filter(|slot| slot.entry.is_some());
+        let unread = unread.take_while(|slot| slot.readers > 0).take(self.limit());
+        let bytes_of = |slot: &Slot| slot.entry.as_ref().map_or(0, Entry::charged_bytes);
+        let (entries, bytes) =
+            unread.fold((0, 0), |(entries, bytes), slot| (entries + 1, bytes + bytes_of(slot)));
+        if entries > 0 && bytes >= self.bytes_limit() { 0 } else { self.limit() - entries }
     }
 
     /// Returns whether appending these entries would remove one that a cursor needs.
     pub(super) fn must_wait(&self, entries: usize, bytes: usize) -> bool {
-        let Some(front) = self.slots.front() else { return false };
-        let too_many = self.live + entries > self.limit();
-        let too_large = self.bytes.saturating_add(bytes) > self.bytes_limit();
-        front.readers > 0 && (too_many || too_large)
+        let mut live = self.live.saturating_add(entries);
+        let mut bytes = self.bytes.saturating_add(bytes);
+        // Entries of the history that all cursors have read are removed first.
+        for slot in &self.slots {
+            let Some(entry) = &slot.entry else { continue };
+            if live <= self.limit() && bytes <= self.bytes_limit() {
+                return false;
+            }
+            if slot.readers > 0 {
+                return true;
+            }
+            live -= 1;
+            bytes = bytes.saturating_sub(entry.charged_bytes());
+        }
+        false
     }
 
     /// Returns whether these entries do not fit into an empty ring.

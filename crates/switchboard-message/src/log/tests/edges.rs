@@ -14,3 +14,41 @@ fn a_start_after_any_offset_is_a_gap() {
     }
     fixture.publish("t", "2");
 }
+
+/// Appends entries with these texts in one batch.
+fn publish_batch(fixture: &Fixture, topic: &str, texts: &[&str]) -> Result<Appended, AppendError> {
+    let entries = texts.iter().map(|text| {
+        let publication = Publication::new(Codec::Raw, (*text).to_owned());
+        publication.into_entry(|| fixture.now, 1 << 20, 256).unwrap()
+    });
+    fixture.log.append(topic.into(), &mut entries.collect(), fixture.now)
+}
+
+#[test]
+fn publishers_wait_for_cursors_inside_the_history() {
+    let options = TopicOptions::new().history(4, Duration::MAX).backlog(2);
+    let fixture = log(&[("t", options.slow_reader(SlowReader::Wait(Duration::from_secs(1))))]);
+    fixture.publish_all("t", &["1", "2", "3", "4"]);
+    let reader = fixture.subscribe("t", Start::Last(3));
+    assert_eq!(fixture.log.credit("t".into(), fixture.now).unwrap(), 1);
+    let refused = publish_batch(&fixture, "t", &["5", "6"]);
+    assert!(matches!(refused, Err(AppendError::Wait(..))), "{refused:?}");
+    publish_batch(&fixture, "t", &["5"]).unwrap();
+    assert_eq!(fixture.read(&reader), ["2", "3", "4", "5"]);
+    assert_eq!(fixture.log.credit("t".into(), fixture.now).unwrap(), 4);
+    publish_batch(&fixture, "t", &["6", "7", "8", "9"]).unwrap();
+    assert_eq!(fixture.read(&reader), ["6", "7", "8", "9"]);
+}
+
+#[test]
+fn publishers_of_large_entries_wait_for_cursors_inside_the_history() {
+    let options = TopicOptions::new().history(100, Duration::MAX).history_bytes(1_000).backlog_bytes(0);
+    let fixture = log(&[("t", options.slow_reader(SlowReader::Wait(Duration::from_secs(1))))]);
+    fixture.publish_all("t", &["1", "2", "3", "4"]);
+    let reader = fixture.subscribe("t", Start::Last(3));
+    let refused = fixture.publish_with("t", &"x".repeat(700), |_| {});
+    assert!(matches!(refused, Err(AppendError::Wait(..))), "{refused:?}");
+    assert_eq!(fixture.read(&reader), ["2", "3", "4"]);
+    fixture.publish("t", &"x".repeat(700));
+    assert_eq!(fixture.read(&reader), ["x".repeat(700)]);
+}
