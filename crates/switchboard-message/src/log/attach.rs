@@ -41,6 +41,8 @@ pub(super) struct AttachedSet {
     pub(super) id: SetId,
     /// The first member of its group, or not in a group.
     pub(super) is_new: bool,
+    /// Continues a durable cursor that had no member.
+    pub(super) is_resumed: bool,
     /// Entries that are missing at its start; a group has them as well.
     pub(super) gaps: Vec<Gap>,
 }
@@ -53,7 +55,7 @@ impl Shard {
         {
             let id = self.set_id(*index);
             self.join(id, attach)?;
-            return Ok(AttachedSet { id, is_new: false, gaps: Vec::new() });
+            return Ok(AttachedSet { id, is_new: false, is_resumed: false, gaps: Vec::new() });
         }
         // First: the limit of topics may refuse it.
         let single = match &attach.source {
@@ -78,6 +80,7 @@ impl Shard {
             (Source::Topic(_), single) => single.into_iter().collect(),
         };
         let mut gaps = Vec::new();
+        let is_resumed = parked.is_some();
         let mut parked = parked.map(|parked| {
             gaps.extend(parked.gaps);
             parked.cursors
@@ -108,7 +111,7 @@ impl Shard {
                 }
             }
         }
-        Ok(AttachedSet { id, is_new: true, gaps })
+        Ok(AttachedSet { id, is_new: true, is_resumed, gaps })
     }
 
     fn join(&mut self, id: SetId, attach: &Attach) -> Result<()> {

@@ -188,6 +188,7 @@ impl Log {
             Source::Pattern(_) => 0..SHARDS as u32,
         };
         let (mut attached, mut gaps, mut is_new) = (Attached::new(), Vec::new(), false);
+        let mut created = Vec::new();
         for index in shards {
             let mut set = self.shard(index).attach(attach, now, &self.shared);
             if set.is_err() && self.swept(now) {
@@ -198,9 +199,11 @@ impl Log {
                     attached.push((index, set.id));
                     gaps.extend(set.gaps);
                     is_new |= set.is_new;
+                    created.extend((set.is_new && !set.is_resumed).then_some(index));
                 }
                 Err(status) => {
                     self.detach(&attached, member, now);
+                    self.remove_parked(attach, &created);
                     return Err(status);
                 }
             }
@@ -222,6 +225,12 @@ impl Log {
                 shard.detach(*set, member, now, &self.shared, notifications);
             });
         }
+    }
+
+    /// Removes the durable cursors that a refused subscription created in some shards.
+    fn remove_parked(&self, attach: &Attach, shards: &[u32]) {
+        let Some(key) = &attach.group else { return };
+        shards.iter().for_each(|index| _ = self.shard(*index).remove_parked(key, &self.shared));
     }
 
     /// Removes a durable cursor without a member; returns whether there was one.

@@ -52,3 +52,18 @@ fn publishers_of_large_entries_wait_for_cursors_inside_the_history() {
     fixture.publish("t", &"x".repeat(700));
     assert_eq!(fixture.read(&reader), ["x".repeat(700)]);
 }
+
+#[test]
+fn a_refused_subscription_leaves_no_durable_cursor() {
+    let limits = Limits { durable_cursors_max: 20, ..Limits::default() };
+    let fixture = with_limits(limits, &[]);
+    let durable = |name| fixture.subscribe_as(">", Start::Head, Some((name, true)), Some(ack(5, None)));
+    let first = durable("first").unwrap();
+    assert_eq!(durable("second").err().map(|status| status.code()), Some(Code::ResourceExhausted));
+    assert_eq!(fixture.log.stats().durable_cursors, 16);
+    fixture.unsubscribe(&first);
+    assert_eq!(durable("second").err().map(|status| status.code()), Some(Code::ResourceExhausted));
+    let again = durable("first").unwrap();
+    fixture.unsubscribe(&again);
+    assert_eq!(fixture.log.stats().durable_cursors, 16);
+}
