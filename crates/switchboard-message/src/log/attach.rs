@@ -105,11 +105,7 @@ impl Shard {
         }
         if let Some(group) = self.set_mut(id).and_then(|set| set.group.as_mut()) {
             // Kept by the group: a member that leaves before it has read them does not take them along.
-            for gap in &gaps {
-                if !group.gaps.back_mut().is_some_and(|last| last.extend(gap)) {
-                    group.gaps.push_back(gap.clone());
-                }
-            }
+            group.add_gaps(&gaps);
         }
         Ok(AttachedSet { id, is_new: true, is_resumed, gaps })
     }

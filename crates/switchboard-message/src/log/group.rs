@@ -59,6 +59,19 @@ impl Group {
         }
     }
 
+    /// Adds gaps; each extends the last one of its topic, if it follows directly. A client that connects again and
+    /// again without reading does not make them more.
+    pub(super) fn add_gaps(&mut self, gaps: &[Gap]) {
+        let mut last = HashMap::new();
+        for gap in gaps {
+            let known = last.get(&gap.topic).and_then(|index: &usize| self.gaps.get_mut(*index));
+            if !known.is_some_and(|known| known.extend(gap)) {
+                last.insert(&gap.topic, self.gaps.len());
+                self.gaps.push_back(gap.clone());
+            }
+        }
+    }
+
     /// Notes the delivery of an entry that has to be acknowledged.
     pub(super) fn deliver(&mut self, sequence: u64, entry: GroupEntry, member: &Arc<Member>, now: u64) {
         let Some(ack) = &self.ack else { return };

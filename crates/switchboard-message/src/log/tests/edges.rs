@@ -67,3 +67,26 @@ fn a_refused_subscription_leaves_no_durable_cursor() {
     fixture.unsubscribe(&again);
     assert_eq!(fixture.log.stats().durable_cursors, 16);
 }
+
+#[test]
+fn gaps_of_a_durable_cursor_that_reads_nothing_are_joined_by_topic() {
+    let fixture = log(&[]);
+    let topics: Vec<String> = (0..64).map(|topic| format!("t/{topic}")).collect();
+    let connect = || {
+        let group = Some(("phone", true));
+        fixture.subscribe_as("t/*", Start::Head, group, Some(ack(5, None))).unwrap()
+    };
+    let phone = connect();
+    topics.iter().for_each(|topic| _ = fixture.publish(topic, "0"));
+    assert_eq!(fixture.take(&phone, 64).len(), 64);
+    fixture.unsubscribe(&phone);
+    for _ in 0..10 {
+        topics.iter().for_each(|topic| _ = fixture.publish(topic, "1"));
+        fixture.unsubscribe(&connect());
+    }
+    let gaps =
+        |shard| fixture.log.shard(shard).parked.values().map(|parked| parked.gaps.len()).sum::<usize>();
+    // One for the entry that was not acknowledged and one for those after it, which may follow it directly.
+    let held: usize = (0..SHARDS as u32).map(gaps).sum();
+    assert!((64..=128).contains(&held), "{held}");
+}
