@@ -51,14 +51,14 @@ impl Shard {
         let count = entries.len();
         let bytes = entries.iter().map(Entry::charged_bytes).sum();
         self.trim(index, now);
-        if !self.are_known(index, entries, now, shared) {
+        if name.ignores_ids || !self.are_known(index, entries, now, shared) {
             self.reserve(bytes, now, shared)?;
             self.check_backlog(index, count, bytes)?;
         }
         let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic().into()) };
         let mut offset = 0;
         for entry in entries.drain(..) {
-            let id = entry.id().cloned();
+            let id = entry.id().filter(|_| !name.ignores_ids).cloned();
             if let Some(id) = &id
                 && let Some(first) = topic.offset_of_id(id, now, &shared.limits)
             {

@@ -148,7 +148,9 @@ impl Log {
     }
 
     fn append_dead_letter(&self, letter: DeadLetter, now: u64) {
-        if self.append((&letter.to).into(), &mut smallvec![letter.entry], now).is_err() {
+        // Ids are those of the topics that the entries come from.
+        let name = NameRef { ignores_ids: true, ..(&letter.to).into() };
+        if self.append(name, &mut smallvec![letter.entry], now).is_err() {
             self.dead_letters_lost.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -80,11 +80,13 @@ pub struct NameRef<'a> {
     pub(crate) topic: Option<&'a Topic>,
     /// The topic is not created.
     pub(crate) must_exist: bool,
+    /// Entries with a known publication id are appended as well.
+    pub(crate) ignores_ids: bool,
 }
 
 impl<'a> From<&'a str> for NameRef<'a> {
     fn from(name: &'a str) -> Self {
-        NameRef { name, hash: hash(name), topic: None, must_exist: false }
+        NameRef { name, hash: hash(name), topic: None, must_exist: false, ignores_ids: false }
     }
 }
 
@@ -96,7 +98,13 @@ impl<'a> From<&'a String> for NameRef<'a> {
 
 impl<'a> From<&'a Topic> for NameRef<'a> {
     fn from(topic: &'a Topic) -> Self {
-        NameRef { name: topic.name(), hash: topic.hash, topic: Some(topic), must_exist: false }
+        NameRef {
+            name: topic.name(),
+            hash: topic.hash,
+            topic: Some(topic),
+            must_exist: false,
+            ignores_ids: false,
+        }
     }
 }
 

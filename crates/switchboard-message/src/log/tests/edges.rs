@@ -90,3 +90,19 @@ fn gaps_of_a_durable_cursor_that_reads_nothing_are_joined_by_topic() {
     let held: usize = (0..SHARDS as u32).map(gaps).sum();
     assert!((64..=128).contains(&held), "{held}");
 }
+
+#[test]
+fn dead_letters_of_several_topics_may_have_the_same_id() {
+    let fixture = log(&[]);
+    let letters = fixture.subscribe("dead", Start::Head);
+    let workers = fixture.group("orders/*", "workers", Some(ack(1, Some("dead"))));
+    for topic in ["orders/a", "orders/b"] {
+        fixture.publish_with(topic, topic, |publication| publication.id = "1".into()).unwrap();
+    }
+    for taken in fixture.take(&workers, 2) {
+        assert!(fixture.log.reject(token(&taken), fixture.now));
+    }
+    let mut received = fixture.read(&letters);
+    received.sort();
+    assert_eq!(received, ["orders/a", "orders/b"]);
+}
