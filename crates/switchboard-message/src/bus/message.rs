@@ -78,14 +78,15 @@ impl<T> Message<T> {
         self.message
     }
 
-    /// Acknowledges the message: its group does not deliver it again. Returns false if another member did so before, or
-    /// if the subscription does not acknowledge.
+    /// Acknowledges the message: its group does not deliver it again. An acknowledgement after the period counts as
+    /// well, also while another member holds the message. Returns false if it was acknowledged before, if it became a
+    /// dead letter, if the group has ended, or if the subscription does not acknowledge.
     pub fn ack(&self) -> bool {
         self.with_token(|bus, token| bus.inner.log.acknowledge(token, bus.now()))
     }
 
-    /// Makes the message available to the members of its group at once. Returns false if it was acknowledged, or if
-    /// the subscription does not acknowledge.
+    /// Makes the message available to the members of its group at once. Returns false if it was acknowledged, if its
+    /// period has passed and it is available or delivered again, or if the subscription does not acknowledge.
     pub fn reject(&self) -> bool {
         self.with_token(|bus, token| bus.inner.log.reject(token, bus.now()))
     }

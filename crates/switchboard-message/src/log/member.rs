@@ -90,6 +90,8 @@ pub(crate) struct Token {
     pub(crate) shard: u32,
     pub(super) set: SetId,
     pub(super) sequence: u64,
+    /// Number of the delivery: a late rejection does not end a later one.
+    pub(super) attempt: u32,
 }
 
 /// An entry that was delivered as often as its group allows.

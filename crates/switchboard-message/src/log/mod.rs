@@ -264,7 +264,7 @@ impl Log {
         self.with(token.shard, now, |shard, notifications| shard.acknowledge(token, notifications))
     }
 
-    /// Makes an unacknowledged entry available to the members; returns whether it was unacknowledged.
+    /// Makes an unacknowledged entry available to the members; returns false if it was acknowledged or released.
     pub(crate) fn reject(&self, token: Token, now: u64) -> bool {
         self.with(token.shard, now, |shard, notifications| shard.reject(token, notifications))
     }

@@ -96,8 +96,13 @@ impl Shard {
         }
     }
 
-    /// Makes an unacknowledged entry available at once; returns whether it was unacknowledged.
+    /// Makes an unacknowledged entry available at once; returns whether this delivery was the current one.
     pub(super) fn reject(&mut self, token: Token, notifications: &mut Notifications) -> bool {
+        let group = self.set_mut(token.set).and_then(|set| set.group.as_ref());
+        let held = group.and_then(|group| group.unacknowledged.get(&token.sequence));
+        if held.is_none_or(|held| held.entry.attempts != token.attempt) {
+            return false;
+        }
         self.release(token.set, token.sequence, notifications)
     }
 
@@ -143,8 +148,8 @@ impl Reader<'_> {
         self.taken >= self.size.entries || self.bytes >= self.size.bytes
     }
 
-    fn token(&self, sequence: u64) -> Token {
-        Token { shard: self.shard, set: self.id, sequence }
+    fn token(&self, sequence: u64, attempt: u32) -> Token {
+        Token { shard: self.shard, set: self.id, sequence, attempt }
     }
 
     /// Reads from one topic until the batch is full, another topic has an older entry, or all is read. Returns false if
@@ -180,7 +185,7 @@ impl Reader<'_> {
             }
             self.taken += 1;
             self.bytes += entry.charged_bytes();
-            let token = acknowledges.then(|| self.token(sequence));
+            let token = acknowledges.then(|| self.token(sequence, 1));
             if acknowledges {
                 let entry = GroupEntry { topic: index, offset, entry: entry.clone(), attempts: 1 };
                 deliveries.push((sequence, entry));
@@ -222,7 +227,7 @@ impl Reader<'_> {
             position: Position { epoch: topic.epoch, offset: entry.offset },
             entry: entry.entry.clone(),
             attempt: entry.attempts,
-            token: Some(self.token(sequence)),
+            token: Some(self.token(sequence, entry.attempts)),
         }));
         if let Some(group) = &mut set.group {
             group.deliver(sequence, entry, self.member, self.now);

@@ -106,3 +106,16 @@ fn dead_letters_of_several_topics_may_have_the_same_id() {
     received.sort();
     assert_eq!(received, ["orders/a", "orders/b"]);
 }
+
+#[test]
+fn a_late_rejection_does_not_take_the_entry_from_its_next_member() {
+    let mut fixture = log(&[]);
+    let members = [(); 2].map(|()| fixture.group("t", "g", Some(ack(2, None))));
+    fixture.publish("t", "job");
+    let first = token(&fixture.take(&members[0], 1)[0]);
+    fixture.now += 31 * SECOND;
+    let second = token(&fixture.take(&members[1], 1)[0]);
+    assert!(!fixture.log.reject(first, fixture.now));
+    assert_eq!((members[1].member.unacknowledged(), fixture.log.stats().dead_letters), (1, 0));
+    assert!(fixture.log.acknowledge(second, fixture.now));
+}
