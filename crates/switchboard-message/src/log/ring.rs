@@ -1,7 +1,6 @@
 //! Entries of one log, and the number of cursors that have not read each of them.
 
 use super::{Entry, TopicOptions};
-use bytes::Bytes;
 use foldhash::quality::RandomState;
 use std::{
     collections::{HashMap, VecDeque},
@@ -28,8 +27,8 @@ pub(super) struct Ring {
     floor_time: u64,
     /// Time of the newest entry. Publishers read the clock before they have the lock.
     last_time: u64,
-    /// Newest offset of each key.
-    keys: HashMap<Bytes, u64, RandomState>,
+    /// Newest offset of each key. Copies: the key of an entry may keep its message alive, and outlives the entry here.
+    keys: HashMap<Box<[u8]>, u64, RandomState>,
     /// Entries that have a newer one of their key.
     superseded: usize,
     /// Entries that a newer one of their key replaced.
@@ -164,7 +163,11 @@ impl Ring {
         if is_full && self.superseded > 0 {
             self.remove_superseded();
         }
-        let Some(previous) = self.keys.insert(key.clone(), offset) else { return };
+        let Some(newest) = self.keys.get_mut(&**key) else {
+            self.keys.insert(key[..].into(), offset);
+            return;
+        };
+        let previous = std::mem::replace(newest, offset);
         if self.options.conflates || is_full {
             self.replace(previous);
         } else {
@@ -191,7 +194,7 @@ impl Ring {
         let Ring { slots, keys, live, bytes, conflated, .. } = self;
         slots.retain(|slot| {
             let Some(entry) = &slot.entry else { return false };
-            let newest = entry.key().and_then(|key| keys.get(key));
+            let newest = entry.key().and_then(|key| keys.get(&**key));
             if newest.is_none_or(|newest| *newest == slot.offset) {
                 return true;
             }
@@ -238,8 +241,8 @@ impl Ring {
         self.live -= 1;
         self.bytes -= entry.charged_bytes();
         if let Some(key) = entry.key().filter(|_| self.options.is_keyed()) {
-            if self.keys.get(key) == Some(&slot.offset) {
-                self.keys.remove(key);
+            if self.keys.get(&**key) == Some(&slot.offset) {
+                self.keys.remove(&**key);
             } else {
                 // Its newer entry is still in the ring: nothing is missing.
                 self.superseded = self.superseded.saturating_sub(1);

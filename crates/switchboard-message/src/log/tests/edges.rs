@@ -119,3 +119,24 @@ fn a_late_rejection_does_not_take_the_entry_from_its_next_member() {
     assert_eq!((members[1].member.unacknowledged(), fixture.log.stats().dead_letters), (1, 0));
     assert!(fixture.log.acknowledge(second, fixture.now));
 }
+
+#[test]
+fn a_key_does_not_keep_the_message_of_a_replaced_entry() {
+    struct Frame {
+        _holder: Arc<()>,
+    }
+    impl AsRef<[u8]> for Frame {
+        fn as_ref(&self) -> &[u8] {
+            b"key and message"
+        }
+    }
+    for options in [TopicOptions::new().conflate(), TopicOptions::new().slow_reader(SlowReader::KeepNewest)] {
+        let fixture = log(&[("t", options.history(1, Duration::MAX).backlog(1))]);
+        let frames = [(); 2].map(|()| Arc::new(()));
+        for frame in &frames {
+            let frame = bytes::Bytes::from_owner(Frame { _holder: frame.clone() });
+            fixture.publish_with("t", "", |publication| publication.key = frame.slice(..3)).unwrap();
+        }
+        assert_eq!(frames.map(|frame| Arc::strong_count(&frame)), [1, 2], "{options:?}");
+    }
+}
