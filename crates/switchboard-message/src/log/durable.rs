@@ -36,14 +36,10 @@ impl Shard {
         }
         let max = shared.limits.durable_cursors_max;
         if shared.durables.load(Ordering::Relaxed) >= max {
-            let age_max = u64::try_from(shared.limits.durable_age_max.as_nanos()).unwrap_or(u64::MAX);
-            let parked = self.parked.iter();
-            let old = parked.filter(|(_, parked)| now.saturating_sub(parked.parked_at) >= age_max);
-            for key in old.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
-                self.remove_parked(&key, shared);
-            }
+            self.remove_old_parked(now, shared);
         }
         if shared.durables.load(Ordering::Relaxed) >= max {
+            shared.durable_sweep.request();
             let text = format!(
                 "durable cursor \"{}\" cannot be created; the limit is durable_cursors_max={max}; remove unused ones",
                 key.name
@@ -52,6 +48,16 @@ impl Shard {
         }
         shared.durables.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Removes the durable cursors that had no member for longer than `durable_age_max`.
+    pub(super) fn remove_old_parked(&mut self, now: u64, shared: &Shared) {
+        let age_max = u64::try_from(shared.limits.durable_age_max.as_nanos()).unwrap_or(u64::MAX);
+        let parked = self.parked.iter();
+        let old = parked.filter(|(_, parked)| now.saturating_sub(parked.parked_at) >= age_max);
+        for key in old.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.remove_parked(&key, shared);
+        }
     }
 
     /// Removes a durable cursor without a member; returns whether there was one.

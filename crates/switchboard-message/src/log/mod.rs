@@ -138,13 +138,18 @@ impl Log {
         result
     }
 
-    /// Removes unused topics of all shards after a topic was refused; returns whether it did.
+    /// Removes unused topics of all shards after a topic was refused, and old durable cursors after a durable cursor was
+    /// refused; returns whether it did.
     fn swept(&self, now: u64) -> bool {
-        let must_sweep = self.shared.must_sweep(now);
-        if must_sweep {
+        let has_refused_topic = self.shared.topic_sweep.must_sweep(now);
+        if has_refused_topic {
             self.remove_unused(now);
         }
-        must_sweep
+        let has_refused_durable = self.shared.durable_sweep.must_sweep(now);
+        if has_refused_durable {
+            (0..SHARDS as u32).for_each(|index| self.shard(index).remove_old_parked(now, &self.shared));
+        }
+        has_refused_topic || has_refused_durable
     }
 
     fn append_dead_letter(&self, letter: DeadLetter, now: u64) {

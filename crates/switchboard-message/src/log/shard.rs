@@ -27,12 +27,34 @@ pub(super) struct Shared {
     /// Options of topics; the first pattern that matches applies.
     pub(super) rules: Vec<(Pattern, TopicOptions)>,
     pub(super) topics: AtomicUsize,
-    /// A topic was refused since the last removal of unused topics.
-    pub(super) is_full: AtomicBool,
-    /// Time of this removal.
-    swept_at: AtomicU64,
+    pub(super) topic_sweep: Sweep,
     /// Durable cursors, with and without members.
     pub(super) durables: AtomicUsize,
+    pub(super) durable_sweep: Sweep,
+}
+
+/// Request for a removal in all shards, after an operation was refused at a limit.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    is_requested: AtomicBool,
+    /// Time of the last removal.
+    swept_at: AtomicU64,
+}
+
+impl Sweep {
+    pub(super) fn request(&self) {
+        self.is_requested.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a removal is due: after a request, at most once per interval.
+    pub(super) fn must_sweep(&self, now: u64) -> bool {
+        if !self.is_requested.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        let swept_at = self.swept_at.load(Ordering::Relaxed);
+        let is_due = swept_at == 0 || now.saturating_sub(swept_at) >= SWEEP_INTERVAL;
+        is_due && self.swept_at.compare_exchange(swept_at, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
 }
 
 impl Shared {
@@ -41,20 +63,10 @@ impl Shared {
             limits,
             rules,
             topics: AtomicUsize::new(0),
-            is_full: AtomicBool::new(false),
-            swept_at: AtomicU64::new(0),
+            topic_sweep: Sweep::default(),
             durables: AtomicUsize::new(0),
+            durable_sweep: Sweep::default(),
         }
-    }
-
-    /// Returns whether unused topics of all shards should be removed, at most once per interval.
-    pub(super) fn must_sweep(&self, now: u64) -> bool {
-        if !self.is_full.swap(false, Ordering::Relaxed) {
-            return false;
-        }
-        let swept_at = self.swept_at.load(Ordering::Relaxed);
-        let is_due = swept_at == 0 || now.saturating_sub(swept_at) >= SWEEP_INTERVAL;
-        is_due && self.swept_at.compare_exchange(swept_at, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     fn options(&self, name: &str) -> TopicOptions {
@@ -186,7 +198,7 @@ impl Shard {
             self.remove_unused(now, shared);
         }
         if shared.topics.load(Ordering::Relaxed) >= max {
-            shared.is_full.store(true, Ordering::Relaxed);
+            shared.topic_sweep.request();
             let text = format!(
                 "topic \"{topic}\" cannot be created; the limit is topics_max={max}; remove subscriptions or histories"
             );

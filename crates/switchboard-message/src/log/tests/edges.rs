@@ -140,3 +140,17 @@ fn a_key_does_not_keep_the_message_of_a_replaced_entry() {
         assert_eq!(frames.map(|frame| Arc::strong_count(&frame)), [1, 2], "{options:?}");
     }
 }
+
+#[test]
+fn old_durable_cursors_of_other_shards_are_removed_at_their_limit() {
+    let limits = Limits { durable_cursors_max: 1, ..Limits::default() };
+    let mut fixture = with_limits(limits, &[]);
+    for index in 0..32 {
+        let group = Some(("phone", true));
+        let topic = format!("inbox/{index}");
+        let phone = fixture.subscribe_as(&topic, Start::Head, group, Some(ack(5, None))).unwrap();
+        fixture.unsubscribe(&phone);
+        fixture.now += 8 * 86_400 * SECOND;
+    }
+    assert_eq!(fixture.log.stats().durable_cursors, 1);
+}
