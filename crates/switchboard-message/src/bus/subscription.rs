@@ -190,6 +190,7 @@ impl<T> Subscription<T> {
     /// Takes the next entries of these shards; those that may have more are kept.
     fn take(&mut self, mut shards: u32, now: u64) {
         let size = if self.is_group { ONE } else { BATCH };
+        let mut left = size;
         let sets = self.attached.len();
         for index in (self.first..sets).chain(0..self.first) {
             let attached = self.attached[index];
@@ -197,11 +198,13 @@ impl<T> Subscription<T> {
             if shards & bit == 0 {
                 continue;
             }
-            if self.batch.len() >= size.entries {
+            if left.entries == 0 || left.bytes == 0 {
                 self.first = index;
                 break;
             }
-            let after = self.bus.inner.log.take(attached, &self.member, size, now, &mut self.batch);
+            let after = self.bus.inner.log.take(attached, &self.member, left, now, &mut self.batch);
+            left.entries = size.entries.saturating_sub(self.batch.len());
+            left.bytes = left.bytes.saturating_sub(after.bytes);
             self.deadlines[index] = after.deadline;
             if !after.has_more {
                 shards &= !bit;
@@ -277,5 +280,27 @@ impl<T> Stream for Subscription<T> {
 impl<T> fmt::Debug for Subscription<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscription").field("batch", &self.batch.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Publication;
+
+    #[tokio::test]
+    async fn a_pattern_takes_one_batch_from_all_shards() {
+        let bus = Bus::new();
+        let mut all = bus.subscribe_encoded(">").await.unwrap();
+        for (bytes, max) in [(40 << 10, 2), (0, 64)] {
+            for topic in 0..640 {
+                let topic = format!("t/{}", topic % 64);
+                bus.publish_encoded(&topic, Publication::new(Codec::Raw, vec![0; bytes])).await.unwrap();
+            }
+            for _ in 0..640 {
+                assert!(matches!(all.next().await, Ok(Some(Delivery::Entry(_)))));
+                assert!(all.batch.len() < max, "{bytes}: {}", all.batch.len());
+            }
+        }
     }
 }

@@ -17,6 +17,8 @@ use switchboard_wire::Status;
 pub(crate) struct AfterTake {
     /// Entries may be left.
     pub(crate) has_more: bool,
+    /// Charged bytes of the entries that were taken.
+    pub(crate) bytes: usize,
     /// Earliest time at which an entry is delivered again, in nanoseconds of the bus's clock.
     pub(crate) deadline: Option<u64>,
 }
@@ -66,7 +68,7 @@ impl Shard {
                 return AfterTake::default();
             }
         }
-        let has_more = set.has_entries();
+        let (has_more, bytes) = (set.has_entries(), reader.bytes);
         if !has_more && reader.taken == 0 {
             set.wait(member);
         } else if has_more && set.group.is_some() {
@@ -74,7 +76,7 @@ impl Shard {
         }
         let deadline =
             set.group.as_mut().and_then(|group| group.next_deadline()).map(|(deadline, _)| deadline);
-        AfterTake { has_more: has_more || reader.taken > 0, deadline }
+        AfterTake { has_more: has_more || reader.taken > 0, bytes, deadline }
     }
 
     /// Wakes another member of the group, if it has entries that this member does not take.
