@@ -25,11 +25,15 @@ pub(crate) struct Member {
 impl Member {
     /// Stores the waker, then returns the shards that may have entries, and clears their bits.
     pub(crate) fn take_shards(&self, waker: &Waker) -> u32 {
-        let mut known = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            *known = Some(waker.clone());
+        let lock = || self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = lock().as_ref().is_some_and(|known| known.will_wake(waker));
+        if !is_known {
+            // Cloned and dropped without the lock: the last waker of a task drops the task and its subscriptions, which
+            // may wake this member.
+            let new = waker.clone();
+            let replaced = lock().replace(new);
+            drop(replaced);
         }
-        drop(known);
         self.shards.swap(0, Ordering::AcqRel)
     }
 
@@ -119,5 +123,32 @@ impl Notifications {
         self.relieved.iter().for_each(|member| member.wake_task());
         self.rooms.iter().for_each(|room| room.notify_waiters());
         self.dead_letters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::atomic::AtomicBool, task::Wake};
+
+    /// A waker that notes at its end whether the member can be locked.
+    struct Probe(Arc<Member>, Arc<AtomicBool>);
+
+    impl Wake for Probe {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Probe {
+        fn drop(&mut self) {
+            self.1.store(self.0.waker.try_lock().is_ok(), Ordering::Release);
+        }
+    }
+
+    #[test]
+    fn a_replaced_waker_is_dropped_without_a_lock() {
+        let (member, is_free) = (Arc::<Member>::default(), Arc::new(AtomicBool::new(false)));
+        member.take_shards(&Waker::from(Arc::new(Probe(member.clone(), is_free.clone()))));
+        member.take_shards(Waker::noop());
+        assert!(is_free.load(Ordering::Acquire));
     }
 }
