@@ -58,7 +58,10 @@ impl Pattern {
     /// Creates the pattern of all names that begin with these bytes, as ZeroMQ's subscriptions do. Without bytes it
     /// matches all names, except those that begin with `$`.
     pub fn prefix(bytes: impl Into<Bytes>) -> Pattern {
-        Pattern(Kind::Prefix(bytes.into()))
+        let bytes = bytes.into();
+        // A copy, so that the prefix does not keep its message alive. A longer one matches no name.
+        let length = bytes.len().min(names::NAME_BYTES_MAX + 1);
+        Pattern(Kind::Prefix(Bytes::copy_from_slice(&bytes[..length])))
     }
 
     /// Returns whether the name is in the set.
@@ -293,5 +296,15 @@ mod tests {
             patterns.iter().zip(0..).for_each(|(pattern, set)| index.remove(pattern, set));
             assert!(index.is_empty());
         }
+    }
+
+    #[test]
+    fn a_long_prefix_keeps_no_more_bytes_than_a_name() {
+        let name = "x".repeat(names::NAME_BYTES_MAX);
+        assert!(Pattern::prefix(name.clone()).matches(&name));
+        let long = Pattern::prefix(vec![b'x'; 1 << 20]);
+        assert!(!long.matches(&name));
+        let Pattern(Kind::Prefix(kept)) = &long else { panic!("{long:?}") };
+        assert_eq!(kept.len(), names::NAME_BYTES_MAX + 1);
     }
 }
