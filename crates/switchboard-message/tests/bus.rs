@@ -486,3 +486,13 @@ async fn options_that_contradict_each_other_are_refused() -> Result<()> {
     assert_eq!(bus.stats().subscriptions, 0);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_pattern_without_a_wildcard_is_its_topic() -> Result<()> {
+    let bus = keeping(10);
+    let first = bus.publish("a/b", &1_u8).await?;
+    let _member = bus.subscribe::<u8>("a/b").group("g").await?;
+    let _other = bus.subscribe::<u8>(Pattern::new("a/b")?).group("g").await?;
+    assert_eq!(bus.stats().cursors, 1);
+    bus.subscribe::<u8>(Pattern::new("a/b")?).after(first).await.map(drop)
+}

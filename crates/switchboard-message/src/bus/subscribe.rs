@@ -22,11 +22,7 @@ pub struct Selector {
 
 impl From<&str> for Selector {
     fn from(text: &str) -> Self {
-        let source = Pattern::new(text).map(|pattern| match pattern.topic() {
-            Some(topic) => Source::Topic(topic),
-            None => Source::Pattern(pattern),
-        });
-        Selector { source }
+        Selector { source: Pattern::new(text).and_then(|pattern| Selector::from(pattern).source) }
     }
 }
 
@@ -56,7 +52,9 @@ impl From<&Topic> for Selector {
 
 impl From<Pattern> for Selector {
     fn from(pattern: Pattern) -> Self {
-        Selector { source: Ok(Source::Pattern(pattern)) }
+        // A group has one set of cursors, also if some members name the topic by a pattern.
+        let source = pattern.topic().map_or(Source::Pattern(pattern), Source::Topic);
+        Selector { source: Ok(source) }
     }
 }
 
