@@ -496,3 +496,15 @@ async fn a_pattern_without_a_wildcard_is_its_topic() -> Result<()> {
     assert_eq!(bus.stats().cursors, 1);
     bus.subscribe::<u8>(Pattern::new("a/b")?).after(first).await.map(drop)
 }
+
+#[tokio::test]
+async fn a_member_receives_an_entry_if_the_limit_is_zero() -> Result<()> {
+    let mut limits = Limits::default();
+    limits.unacknowledged_max = 0;
+    let bus = Bus::builder().limits(limits).build();
+    let mut jobs = bus.subscribe::<u8>("jobs").group("g").ack().await?;
+    bus.publish("jobs", &1_u8).await?;
+    assert!(matches!(poll_now(&mut jobs), Some(Ok(Delivery::Entry(_)))));
+    assert!(poll_now(&mut jobs).is_none());
+    Ok(())
+}

@@ -91,7 +91,7 @@ impl<'a, T> Subscribe<'a, T> {
             group: None,
             ack: None,
             dead_letters: None,
-            unacknowledged_max: bus.inner.log.limits().unacknowledged_max,
+            unacknowledged_max: bus.inner.log.limits().unacknowledged_max.max(1),
         }
     }
 
@@ -189,7 +189,7 @@ impl<'a, T> Subscribe<'a, T> {
 
     /// Limits the unacknowledged entries of this member; at most `unacknowledged_max` of the bus, at least 1.
     pub fn unacknowledged_max(mut self, entries: usize) -> Self {
-        self.unacknowledged_max = entries.clamp(1, self.unacknowledged_max.max(1));
+        self.unacknowledged_max = entries.clamp(1, self.unacknowledged_max);
         self
     }
 
