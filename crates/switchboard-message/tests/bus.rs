@@ -5,9 +5,13 @@ use buffa_types::google::protobuf::StringValue;
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 use std::{
-    future::poll_fn,
+    future::{Future, poll_fn},
     pin::pin,
-    task::{Context, Poll, Waker},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 use switchboard_core::{Result, codec};
@@ -506,5 +510,42 @@ async fn a_member_receives_an_entry_if_the_limit_is_zero() -> Result<()> {
     bus.publish("jobs", &1_u8).await?;
     assert!(matches!(poll_now(&mut jobs), Some(Ok(Delivery::Entry(_)))));
     assert!(poll_now(&mut jobs).is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_member_that_dropped_next_does_not_hold_back_entries() -> Result<()> {
+    struct Flag(AtomicBool);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+    let bus = Bus::new();
+    let mut first = bus.subscribe::<u8>("jobs").group("g").await?;
+    let mut second = bus.subscribe::<u8>("jobs").group("g").await?;
+    let woken = Arc::new(Flag(AtomicBool::new(false)));
+    let waker = Waker::from(woken.clone());
+    // The first member waits and then does something else: before an entry arrives, and after it was woken for one.
+    assert!(pin!(first.next()).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    for number in 1..3 {
+        let mut next = pin!(second.next());
+        assert!(next.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let mut other = Box::pin(first.next());
+        if number == 2 {
+            assert!(other.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        bus.publish("jobs", &number).await?;
+        drop(other);
+        if number == 2 {
+            bus.publish("jobs", &3_u8).await?;
+        }
+        assert!(woken.0.swap(false, Ordering::AcqRel));
+        let Poll::Ready(Ok(Some(Delivery::Entry(job)))) = next.poll(&mut Context::from_waker(&waker)) else {
+            panic!("no entry")
+        };
+        assert_eq!(*job, number);
+    }
+    assert_eq!(*entry(&mut first).await, 3);
     Ok(())
 }

@@ -115,13 +115,15 @@ impl<T> Subscription<T> {
 
     /// Returns the next item; `None` after the subscription was closed.
     ///
-    /// Cancel safe: a dropped `next` loses no item.
+    /// Cancel safe: a dropped `next` loses no item. The other members of a group receive the entries that arrive before
+    /// the next call.
     ///
     /// # Errors
     /// `ResourceExhausted` when the topic closes slow readers and this one was too slow: the subscription has ended.
     /// The error of the codec for an entry that cannot be decoded; the next call continues with the entry after it.
     pub async fn next(&mut self) -> Result<Option<Delivery<T>>> {
-        poll_fn(|cx| self.poll_delivery(cx)).await.transpose()
+        let mut next = Next { subscription: self, is_pending: false };
+        poll_fn(|cx| next.poll(cx)).await.transpose()
     }
 
     /// Returns the number of entries that this member has not acknowledged.
@@ -172,7 +174,7 @@ impl<T> Subscription<T> {
                 // Kept for later; another member receives the entries now.
                 self.member.keep_shards(shards);
                 let pending = self.attached.iter().filter(|(shard, _)| shards & 1 << shard != 0);
-                pending.for_each(|attached| self.bus.inner.log.pass(*attached, now));
+                pending.for_each(|attached| self.bus.inner.log.pass(*attached, &self.member, now));
             } else {
                 self.take(shards | self.due(now), now);
                 if !self.batch.is_empty() {
@@ -255,10 +257,41 @@ impl<T> Subscription<T> {
         Poll::Ready(())
     }
 
+    /// Leaves the entries to the other members of the group until the next poll.
+    fn pass(&mut self) {
+        let now = self.bus.now();
+        for attached in &self.attached {
+            self.bus.inner.log.pass(*attached, &self.member, now);
+            self.member.keep_shards(1 << attached.0);
+        }
+    }
+
     fn close(&mut self) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.batch.clear();
             self.bus.inner.log.detach(&self.attached, &self.member, self.bus.now());
+        }
+    }
+}
+
+/// A call of [`Subscription::next`].
+struct Next<'a, T> {
+    subscription: &'a mut Subscription<T>,
+    is_pending: bool,
+}
+
+impl<T> Next<'_, T> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Delivery<T>>>> {
+        let polled = self.subscription.poll_delivery(cx);
+        self.is_pending = polled.is_pending();
+        polled
+    }
+}
+
+impl<T> Drop for Next<'_, T> {
+    fn drop(&mut self) {
+        if self.is_pending && self.subscription.is_group {
+            self.subscription.pass();
         }
     }
 }

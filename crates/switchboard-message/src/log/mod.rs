@@ -259,9 +259,9 @@ impl Log {
         self.with(index, now, |shard, notifications| shard.take(set, member, size, now, batch, notifications))
     }
 
-    /// Wakes another member of a group, because this one does not take its entries now.
-    pub(crate) fn pass(&self, (index, set): (u32, SetId), now: u64) {
-        self.with(index, now, |shard, notifications| shard.pass(set, notifications));
+    /// Wakes another member of a group, because this one does not take its entries now. It does not wait any more.
+    pub(crate) fn pass(&self, (index, set): (u32, SetId), member: &Arc<Member>, now: u64) {
+        self.with(index, now, |shard, notifications| shard.pass(set, member, notifications));
     }
 
     /// Acknowledges an entry; returns whether it was unacknowledged.

@@ -79,9 +79,11 @@ impl Shard {
         AfterTake { has_more: has_more || reader.taken > 0, bytes, deadline }
     }
 
-    /// Wakes another member of the group, if it has entries that this member does not take.
-    pub(super) fn pass(&mut self, id: SetId, notifications: &mut Notifications) {
-        if let Some(set) = self.set_mut(id).filter(|set| set.has_entries()) {
+    /// Ends the wait of a member; wakes another member of the group, if it has entries.
+    pub(super) fn pass(&mut self, id: SetId, member: &Arc<Member>, notifications: &mut Notifications) {
+        let Some(set) = self.set_mut(id) else { return };
+        set.stop_waiting(member);
+        if set.has_entries() {
             notifications.members.extend(set.next_waiting());
         }
     }
