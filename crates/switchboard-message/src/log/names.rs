@@ -179,26 +179,36 @@ fn refused(name: &str, rule: &str) -> Status {
     Status::invalid_argument(format!("topic name \"{name}\" {rule}"))
 }
 
-/// Converts a name with another separator to the canonical form; `/` and `%` inside a level are percent-encoded.
+/// Converts a name with another separator to the canonical form; `/` and `%` inside a level are percent-encoded. A
+/// separator that [`to_separated`] encoded becomes a part of its level again.
 ///
 /// ```
 /// # use switchboard_message::names;
 /// assert_eq!(names::from_separated("a.b/c.50%", "."), "a/b%2Fc/50%25");
 /// assert_eq!(names::to_separated("a/b%2Fc/50%25", "."), "a.b/c.50%");
+/// assert_eq!(names::from_separated(&names::to_separated("v1.2/x", "."), "."), "v1.2/x");
 /// ```
 pub fn from_separated(name: &str, separator: &str) -> String {
-    let levels = name.split(separator).map(|level| level.replace('%', "%25").replace(SEPARATOR, "%2F"));
+    let escaped = |text: &str| text.replace('%', "%25").replace(SEPARATOR, "%2F");
+    let (encoded, within) = (encoded(separator), escaped(separator));
+    let levels = name
+        .split(separator)
+        .map(|level| level.split(&encoded).map(escaped).collect::<Vec<_>>().join(&within));
     levels.collect::<Vec<_>>().join("/")
 }
 
 /// Converts a canonical name to the form with another separator; that separator inside a level is percent-encoded.
 pub fn to_separated(name: &str, separator: &str) -> String {
-    let encoded: String = separator.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let encoded = encoded(separator);
     let levels = name.split(SEPARATOR).map(|level| {
         let level = level.replace("%2F", "/").replace("%2f", "/").replace("%25", "%");
         level.replace(separator, &encoded)
     });
     levels.collect::<Vec<_>>().join(separator)
+}
+
+fn encoded(separator: &str) -> String {
+    separator.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
 #[cfg(test)]
@@ -253,7 +263,12 @@ mod tests {
             assert_eq!(from_separated(foreign, separator), canonical);
             assert_eq!(to_separated(canonical, separator), foreign, "{canonical}");
         }
-        assert_eq!(to_separated("v1.2/x", "."), "v1%2E2.x");
-        assert_eq!(to_separated("a%2Fb/c", "/"), "a%2Fb/c");
+        for (canonical, separator, foreign) in
+            [("v1.2/x", ".", "v1%2E2.x"), ("a%2Fb/c", "/", "a%2Fb/c"), ("a://b/c", "://", "a%3A%2F%2Fb://c")]
+        {
+            let canonical = canonical.replace("://", ":%2F%2F");
+            assert_eq!(to_separated(&canonical, separator), foreign);
+            assert_eq!(from_separated(foreign, separator), canonical);
+        }
     }
 }
