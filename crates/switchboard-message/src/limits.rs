@@ -43,9 +43,9 @@ pub struct Limits {
     pub subscriptions_max: usize,
     /// Topics of the bus that hold something; default 1,000,000. Topics without entries and cursors are removed.
     pub topics_max: usize,
-    /// Entries that one member of a group holds unacknowledged; default 64, at least 1. The member receives no more until it has
-    /// acknowledged one. A subscription may set a smaller number. Groups hold these entries, and those that are to be
-    /// delivered again; they are not counted in `shard_bytes_max`.
+    /// Entries that one member of a group holds unacknowledged; default 64, at least 1. The member receives no more
+    /// until it has acknowledged one. A subscription may set a smaller number. Groups hold these entries, and those that
+    /// are to be delivered again; they are not counted in `shard_bytes_max`.
     pub unacknowledged_max: usize,
 }
 

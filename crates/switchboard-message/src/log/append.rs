@@ -141,12 +141,23 @@ impl Shard {
         Err(Status::resource_exhausted(text).with_retry(Retry::Safe))
     }
 
-    pub(super) fn credit(&self, index: u32) -> usize {
-        self.topic(index).map_or(0, |topic| topic.ring.credit())
+    /// Returns how many entries a topic accepts; without any, the error of a publisher that waits.
+    pub(super) fn credit_or_wait(
+        &mut self,
+        name: NameRef<'_>,
+        now: u64,
+        shared: &Shared,
+    ) -> Result<usize, AppendError> {
+        let index = self.topic_or_new(name, now, shared)?;
+        self.trim(index, now);
+        match self.topic(index).map_or(0, |topic| topic.ring.credit()) {
+            0 => Err(self.wait(index)),
+            credit => Ok(credit),
+        }
     }
 
     /// Returns the error of a publisher that waits for the slowest cursor of a topic.
-    pub(super) fn wait(&mut self, index: u32) -> AppendError {
+    fn wait(&mut self, index: u32) -> AppendError {
         let topic = self.topics.get_mut(index as usize).and_then(Option::as_mut);
         topic.map_or(AppendError::Failed(missing_topic()), |topic| {
             let limit = match topic.options.slow_reader {

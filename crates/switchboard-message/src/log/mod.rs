@@ -138,8 +138,8 @@ impl Log {
         result
     }
 
-    /// Removes unused topics of all shards after a topic was refused, and old durable cursors after a durable cursor was
-    /// refused; returns whether it did.
+    /// Removes unused topics of all shards after a topic was refused, and old durable cursors after a durable cursor
+    /// was refused; returns whether it did.
     fn swept(&self, now: u64) -> bool {
         let has_refused_topic = self.shared.topic_sweep.must_sweep(now);
         if has_refused_topic {
@@ -276,12 +276,11 @@ impl Log {
 
     /// Returns how many entries a topic accepts before its publishers wait, and its notification if there are none.
     pub(crate) fn credit(&self, name: NameRef<'_>, now: u64) -> Result<usize, AppendError> {
-        let mut shard = self.shard(shard_of(name.hash));
-        let index = shard.topic_or_new(name, now, &self.shared)?;
-        shard.trim(index, now);
-        match shard.credit(index) {
-            0 => Err(shard.wait(index)),
-            credit => Ok(credit),
+        loop {
+            let credit = self.shard(shard_of(name.hash)).credit_or_wait(name, now, &self.shared);
+            if credit.is_ok() || !self.swept(now) {
+                return credit;
+            }
         }
     }
 

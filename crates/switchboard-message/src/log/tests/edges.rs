@@ -154,3 +154,10 @@ fn old_durable_cursors_of_other_shards_are_removed_at_their_limit() {
     }
     assert_eq!(fixture.log.stats().durable_cursors, 1);
 }
+
+#[test]
+fn credit_removes_unused_topics_at_their_limit() {
+    let fixture = with_limits(Limits { topics_max: 1, ..Limits::default() }, &[]);
+    fixture.publish("a", "1");
+    assert_eq!(fixture.log.credit("b".into(), fixture.now).unwrap(), 1_024);
+}
