@@ -3,12 +3,13 @@
 use super::{
     Gap, GapReason, Position,
     append::missing_topic,
+    durable::ParkedCursor,
     group::Group,
     member::{Member, Notifications},
     set::{AckOptions, Cursor, CursorSet, GroupKey, SetId, Source},
     shard::{Shard, Shared},
 };
-use std::{cmp::Reverse, sync::Arc};
+use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 use switchboard_core::Result;
 use switchboard_wire::Status;
 
@@ -83,16 +84,14 @@ impl Shard {
         let is_resumed = parked.is_some();
         let mut parked = parked.map(|parked| {
             gaps.extend(parked.gaps);
-            parked.cursors
+            let by_topic = |cursor: ParkedCursor| (cursor.topic.clone(), cursor);
+            parked.cursors.into_iter().map(by_topic).collect::<HashMap<_, _>>()
         });
         for index in topics {
             self.trim(index, now);
             match &mut parked {
                 Some(parked) => {
-                    let found = self
-                        .topic(index)
-                        .and_then(|topic| parked.iter().position(|cursor| cursor.topic == topic.topic));
-                    let cursor = found.map(|found| parked.swap_remove(found));
+                    let cursor = self.topic(index).and_then(|topic| parked.remove(&topic.topic));
                     self.resume(id, index, cursor, now, &mut gaps);
                 }
                 None => {
