@@ -22,12 +22,13 @@ pub struct Limits {
     pub backlog_bytes_max: usize,
     /// Entries of one batch; default 1,024.
     pub batch_entries_max: usize,
-    /// Publication ids that one topic remembers; default 1,024. The oldest are forgotten first.
+    /// Publication ids that one topic remembers; default 1,024. The oldest are forgotten first. `shard_bytes_max` does
+    /// not count them.
     pub dedup_ids_max: usize,
     /// Period in which a topic recognises a publication id; default 2 minutes.
     pub dedup_window: Duration,
     /// Period that a durable cursor without a connected member is kept at least; default 7 days. Older ones are removed
-    /// when `durable_cursors_max` is reached.
+    /// when `durable_cursors_max` is reached, in other shards at most once a second.
     pub durable_age_max: Duration,
     /// Durable cursors; default 100,000. That of a pattern counts in each of the 16 shards.
     pub durable_cursors_max: usize,
@@ -41,7 +42,8 @@ pub struct Limits {
     pub shard_bytes_max: usize,
     /// Subscriptions of the bus; default 1,000,000.
     pub subscriptions_max: usize,
-    /// Topics of the bus that hold something; default 1,000,000. Topics without entries and cursors are removed.
+    /// Topics of the bus; default 1,000,000. At this limit, topics without entries, cursors and publication ids are
+    /// removed, at most once a second.
     pub topics_max: usize,
     /// Entries that one member of a group holds unacknowledged; default 64, at least 1. The member receives no more
     /// until it has acknowledged one. A subscription may set a smaller number. Groups hold these entries, and those that

@@ -269,7 +269,8 @@ impl Bus {
     /// ```
     ///
     /// # Errors
-    /// `Unavailable` without a subscriber, and the errors of [`publish`](Bus::publish).
+    /// `Unavailable` without a subscriber, the errors of [`publish`](Bus::publish), and those of [`Replies::next`] for
+    /// the first reply that has one: replies received until then are dropped.
     pub fn survey<'a, T: Serialize, R: DeserializeOwned>(
         &'a self,
         topic: impl Into<NameRef<'a>>,

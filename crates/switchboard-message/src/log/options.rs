@@ -24,7 +24,7 @@ impl Default for History {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum SlowReader {
-    /// The subscription ends with `ResourceExhausted`, after the gap.
+    /// The subscription ends with `ResourceExhausted`, after the gap. A group receives the gap and continues.
     Close,
     /// A new entry replaces the older one of its key. Entries without an older one remove the oldest entry, which is
     /// reported as a gap.
@@ -62,8 +62,9 @@ impl TopicOptions {
         TopicOptions::default()
     }
 
-    /// Keeps this many entries, not older than `age_max`, for later subscriptions. Older ones are not delivered; their
-    /// memory is released when the topic is used again, when its shard is full, or by
+    /// Keeps this many entries, not older than `age_max`, for later subscriptions. Other entries are delivered while a
+    /// subscription has not read them: until then, later subscriptions that start before them receive them as well. The
+    /// memory of old entries is released when the topic is used again, when its shard is full, or by
     /// [`Bus::remove_unused`](crate::Bus::remove_unused).
     #[must_use]
     pub fn history(mut self, entries_max: usize, age_max: Duration) -> TopicOptions {

@@ -161,3 +161,41 @@ fn credit_removes_unused_topics_at_their_limit() {
     fixture.publish("a", "1");
     assert_eq!(fixture.log.credit("b".into(), fixture.now).unwrap(), 1_024);
 }
+
+#[test]
+fn an_old_entry_is_delivered_only_while_a_cursor_keeps_it() {
+    let options = TopicOptions::new().history(9, Duration::from_secs(5));
+    let mut fixture = log(&[("t", options)]);
+    let slow = fixture.subscribe("t", Start::Head);
+    fixture.publish("t", "1");
+    fixture.now += 6 * SECOND;
+    let late = fixture.subscribe("t", Start::Last(9));
+    assert_eq!(fixture.read(&late), ["1"]);
+    assert_eq!(fixture.read(&slow), ["1"]);
+    let later = fixture.subscribe("t", Start::Last(9));
+    assert_eq!(fixture.read(&later).len(), 0);
+}
+
+#[test]
+fn a_group_on_a_topic_that_closes_slow_readers_receives_the_gap() {
+    let options = TopicOptions::new().backlog(1).slow_reader(SlowReader::Close);
+    let fixture = log(&[("t", options)]);
+    let member = fixture.group("t", "g", None);
+    fixture.publish_all("t", &["1", "2", "3"]);
+    assert_eq!(fixture.read(&member), ["1..3 lagged", "3"]);
+}
+
+#[test]
+fn a_redelivery_that_was_acknowledged_or_rejected_twice_counts_once() {
+    let fixture = log(&[]);
+    let members = [(); 2].map(|()| fixture.group("t", "g", Some(ack(9, None))));
+    fixture.publish("t", "job");
+    let first = token(&fixture.take(&members[0], 1)[0]);
+    assert!(fixture.log.reject(first, fixture.now) && !fixture.log.reject(first, fixture.now));
+    let second = token(&fixture.take(&members[1], 1)[0]);
+    fixture.unsubscribe(&members[1]);
+    assert!(!fixture.log.reject(second, fixture.now));
+    assert!(fixture.log.acknowledge(second, fixture.now) && !fixture.log.acknowledge(first, fixture.now));
+    assert_eq!(fixture.read(&members[0]).len(), 0);
+    assert_eq!(members.map(|member| member.member.unacknowledged()), [0, 0]);
+}
