@@ -46,8 +46,8 @@ pub struct Limits {
     /// removed, at most once a second.
     pub topics_max: usize,
     /// Entries that one member of a group holds unacknowledged; default 64, at least 1. The member receives no more
-    /// until it has acknowledged one. A subscription may set a smaller number. Groups hold these entries, and those that
-    /// are to be delivered again; they are not counted in `shard_bytes_max`.
+    /// until it has acknowledged one. A subscription may set a smaller number. Groups hold these entries, and those
+    /// that are to be delivered again; they are not counted in `shard_bytes_max`.
     pub unacknowledged_max: usize,
 }
 
