@@ -116,6 +116,7 @@ impl Calls {
 
     /// Chooses ids from `next` on, with these bits.
     #[cfg(test)]
+    #[cfg(feature = "wires")]
     pub(super) fn with_ids(self, next: ClientCallId, mask: ClientCallId) -> Calls {
         Calls { next, mask, ..self }
     }
