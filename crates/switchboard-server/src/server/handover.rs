@@ -10,16 +10,14 @@
 //! Only processes of the same user, and of root, are served. If a successor never becomes ready, closing its
 //! connection releases the sockets it received, and the old server continues.
 
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
+mod descriptors;
+
+use descriptors::{receive, send};
+use rustix::process::geteuid;
 use std::{
     fs, io,
-    io::{IoSlice, IoSliceMut},
-    mem::MaybeUninit,
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, OwnedFd},
         unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
     },
     path::Path,
@@ -35,8 +33,6 @@ use tokio::{
     time::timeout,
 };
 
-/// Maximum number of sockets handed over; the kernel accepts 253 per message.
-const LISTENERS_MAX: usize = 64;
 /// Maximum bytes of their addresses.
 const NAMES_BYTES_MAX: usize = 16 << 10;
 /// Time limit for responses of the other process.
@@ -218,41 +214,14 @@ async fn hand_over(mut stream: UnixStream, sockets: &[(String, OwnedFd)]) -> Opt
     Some(String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect())
 }
 
-fn send(to: BorrowedFd<'_>, sockets: &[(String, OwnedFd)]) -> io::Result<()> {
-    let sockets = &sockets[..sockets.len().min(LISTENERS_MAX)];
-    // At least one byte is required: file descriptors cannot be sent alone.
-    let names = sockets.iter().map(|(name, _)| format!("{name}\n")).collect::<String>() + "\n";
-    let rights: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LISTENERS_MAX))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !rights.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&rights)) {
-        return Err(io::ErrorKind::OutOfMemory.into());
-    }
-    let sent = sendmsg(to, &[IoSlice::new(names.as_bytes())], &mut ancillary, SendFlags::NOSIGNAL)?;
-    if sent < names.len() { Err(io::ErrorKind::WriteZero.into()) } else { Ok(()) }
-}
-
-fn receive(from: BorrowedFd<'_>) -> io::Result<Vec<(String, OwnedFd)>> {
-    let mut names = vec![0; NAMES_BYTES_MAX];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LISTENERS_MAX))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let message = recvmsg(from, &mut [IoSliceMut::new(&mut names)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    let rights = ancillary.drain().flat_map(|part| match part {
-        RecvAncillaryMessage::ScmRights(rights) => rights.collect::<Vec<_>>(),
-        _ => Vec::new(),
-    });
-    let names = String::from_utf8_lossy(&names[..message.bytes]);
-    Ok(names.lines().map(str::to_owned).zip(rights).collect())
-}
-
 /// Returns whether the peer process belongs to the same user or to root.
 fn is_own(stream: &UnixStream) -> bool {
-    let (own, peer) = (own_user(), stream.peer_cred().map(|peer| peer.uid()));
-    matches!((own, peer), (Ok(own), Ok(peer)) if own == peer || peer == 0)
+    stream.peer_cred().is_ok_and(|peer| is_own_user(peer.uid()))
 }
 
-fn own_user() -> io::Result<u32> {
-    fs::metadata("/proc/self").map(|process| process.uid())
+/// Returns whether this is the user of this process, or root.
+fn is_own_user(user: u32) -> bool {
+    user == geteuid().as_raw() || user == 0
 }
 
 /// Rejects a path that is not a socket of this user or of root: otherwise the listeners would be exchanged
@@ -269,7 +238,7 @@ fn check_path(path: &Path) -> io::Result<()> {
     if !found.file_type().is_socket() {
         return refused("the path is not a socket; name one that is, or a path where nothing is");
     }
-    if found.uid() != own_user()? && found.uid() != 0 {
+    if !is_own_user(found.uid()) {
         return refused("the socket belongs to another user; name a path of this user");
     }
     Ok(())
