@@ -3,16 +3,15 @@
 mod accept;
 #[cfg(feature = "channelz")]
 mod channelz;
-mod guarding;
 #[cfg(feature = "handover")]
 mod handover;
 mod lifecycle;
 mod listening;
 mod live;
 mod mismatch;
-mod options;
 mod plugin;
 mod registration;
+mod setters;
 
 use lifecycle::Hooks;
 pub use lifecycle::{AbortedCalls, AbortedConnections, StopOptions, Stopped};
@@ -24,11 +23,10 @@ use std::{
     time::Duration,
 };
 use switchboard_core::{
-    Error, Extensions, Limit, Limits, Service,
+    Error, Extensions, Limits,
     access::Access,
     compression::Serving,
     flags::{Flag, Flags},
-    limits::Source,
     metrics::{self, ServerStats},
 };
 use switchboard_driver::serving::{Live, Phase, ServerParts, ServerState};
@@ -41,15 +39,24 @@ use switchboard_http::{
     Cors, HttpJson,
     http::{Hosts, HttpConfig, HttpState, Pages, Rest, WebSocketOptions},
 };
-#[cfg(feature = "tls")]
-use switchboard_net::net::tls::Tls;
 use switchboard_net::net::{Address, Listener};
 use switchboard_wire::{MethodTable, WireId, WireSet};
 #[cfg(feature = "tls")]
 use tokio::sync::watch;
 
 /// Builder of a server: services and listeners. Takes effect with [`serve`](Server::serve) or
-/// [`start`](Server::start).
+/// [`start`](Server::start). [`new`](Server::new) and [`minimal`](Server::minimal) create it; these functions set it:
+///
+/// - Services: `add`, `fallback`, `alias`, `expose`, `hide`, `plugin`.
+/// - Listeners: `listen`, `listen_with`, `listen_on`, `listen_tls`.
+/// - Limits: `limit`, `limits`, `method_limit`, `deadline_max`, `deadline_max_by_flag`, `method_deadline_max`.
+/// - Wires and messages: `wires`, `wire`, `compression`, `compression_bytes_min`, `method_compression`, `strict_fields`.
+/// - HTTP and WebSockets: `cors`, `host`, `http_json`, `page`, `websocket_origins`, `websocket_deflate`.
+/// - Calls: `layer`, `extension`, `result_cache`, `concurrency`, `fair`, `service_concurrency`, `method_concurrency`,
+///   `rate`.
+/// - Access: `auth`, `rule`, `allow_addresses`, `deny_addresses`, `on_connect`, `on_disconnect`.
+/// - Observation: `access_log`, `slow_call`, `flag`, `admin`, `channelz`.
+/// - Start and stop: `warm_up`, `on_start`, `on_stop`, `notice`, `handover`, `register`, `registration_notice`.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), switchboard::Error> {
@@ -149,212 +156,6 @@ impl Server {
         let mut server = Server::new();
         server.guards.wires = Some([WireId::NATIVE, WireId::GRPC, WireId::CONNECT].into_iter().collect());
         server
-    }
-
-    /// Adds a service, usually a generated `…Server`.
-    #[expect(clippy::should_implement_trait, reason = "a server is not a sum")]
-    pub fn add(mut self, service: impl Service) -> Server {
-        self.services.push(Arc::new(Guarded::new(service)));
-        self
-    }
-
-    /// Routes calls of services that were not added to this service, such as
-    /// `Forward`: calls of `services`, or of any service if the list is empty. It
-    /// receives messages as bytes, and the called name in [`Call::full_name`](switchboard_core::Call::full_name),
-    /// [`Cx::service_name`](switchboard_core::Cx::service_name) and
-    /// [`Cx::method_name`](switchboard_core::Cx::method_name).
-    ///
-    /// Names are not stored beyond their calls: callers cannot exhaust a table with them. Settings and
-    /// counters by method apply to all these methods together, under the name `*`.
-    pub fn fallback(
-        mut self,
-        service: impl Service,
-        services: impl IntoIterator<Item = impl Into<String>>,
-    ) -> Server {
-        let services = services.into_iter().map(Into::into).collect();
-        self.fallback = Some((Arc::new(Guarded::new(service)), services));
-        self
-    }
-
-    /// Listens at `address`: `tcp://0.0.0.0:8080`, `tcp://[::]:0`, `unix:/run/app.sock`, `memory://name`,
-    /// `tls://0.0.0.0:8443?cert=cert.pem&key=key.pem`.
-    ///
-    /// Options of the listener can follow a `?`, separated by `&`: limits by name, and for TLS `cert=FILE`,
-    /// `key=FILE`, `client_ca=FILE`, `client=required|optional` and `tls=only|optional`, where `optional`
-    /// serves connections without TLS too. See `Tls` for their meaning.
-    pub fn listen(self, address: impl Into<String>) -> Server {
-        self.listen_with(address, [])
-    }
-
-    /// Listens at `address` with its own limits.
-    pub fn listen_with(mut self, address: impl Into<String>, limits: impl Into<Vec<(Limit, u64)>>) -> Server {
-        self.listeners.push(Listening::new(address.into(), limits.into()));
-        self
-    }
-
-    /// Accepts connections from `listener`, a transport of the application. `address` is its public address, with the
-    /// options of [`listen`](Self::listen); nothing is bound at it. Connections at an address of `tcp://` or `tls://`
-    /// may use TLS.
-    pub fn listen_on(
-        mut self,
-        address: impl Into<String>,
-        listener: impl switchboard_net::transport::Listener,
-    ) -> Server {
-        self.listeners.push(Listening::new(address.into(), Vec::new()).on(Box::new(listener)));
-        self
-    }
-
-    /// Listens at `address`, `tcp://HOST:PORT` or `tls://HOST:PORT`, with TLS.
-    #[cfg(feature = "tls")]
-    pub fn listen_tls(mut self, address: impl Into<String>, tls: Tls) -> Server {
-        self.listeners.push(Listening::new(address.into(), Vec::new()).tls(tls));
-        self
-    }
-
-    /// Sets a limit for all listeners, in its [unit](Limit::unit).
-    pub fn limit(mut self, limit: Limit, value: u64) -> Server {
-        if let Err(error) = self.limits.set(limit, value, Source::Server) {
-            self.config_errors.push(error);
-        }
-        self
-    }
-
-    /// Sets a limit of one method, `package.Service/Method`, above or below the one of the server and its
-    /// listeners. The only limit per method is [`Limit::MessageBytesMax`], for request messages.
-    pub fn method_limit(mut self, method: impl Into<String>, limit: Limit, value: u64) -> Server {
-        let method = method.into();
-        let mut checked = Limits::default();
-        if limit != Limit::MessageBytesMax {
-            let text = format!(
-                "{} cannot be set for one method ({method}): only message_bytes_max can",
-                limit.name()
-            );
-            self.config_errors.push(Error::config(text));
-        } else if let Err(error) = checked.set(limit, value, Source::Server) {
-            self.config_errors.push(error);
-        }
-        self.method_limits.push((method, checked.get(Limit::MessageBytesMax) as u32));
-        self
-    }
-
-    /// Sets whether compressed messages are accepted on the native wire, and replies to them compressed;
-    /// default true. Replies are compressed only for callers that request it. On HTTP, compression is always
-    /// available to callers.
-    pub fn compression(mut self, on: bool) -> Server {
-        self.compression.on = on;
-        self
-    }
-
-    /// Sets the minimum size of compressed replies on the native wire; default 512 bytes.
-    pub fn compression_bytes_min(mut self, bytes: u32) -> Server {
-        self.compression.bytes_min = bytes;
-        self
-    }
-
-    /// Sets whether replies of one method, `package.Service/Method`, are compressed on the native wire for
-    /// callers that request it. Turn it off for images and other compressed content. Compressed requests are
-    /// always accepted.
-    pub fn method_compression(mut self, method: impl Into<String>, on: bool) -> Server {
-        self.method_compression.push((method.into(), on));
-        self
-    }
-
-    /// Allows browsers to call from pages of other origins, in every HTTP protocol; off by default.
-    #[cfg(feature = "http")]
-    pub fn cors(mut self, cors: Cors) -> Server {
-        if let Err(what) = cors.check() {
-            self.config_errors.push(Error::config(format!("cors: {what}")));
-        }
-        self.cors = Some(cors);
-        self
-    }
-
-    /// Adds a host name of the server for browsers, `app.example`. This protects from DNS rebinding, which
-    /// makes a page of any domain same-origin with this server.
-    ///
-    /// With a name, HTTP requests for other names get 421, except requests for an address, `localhost` or a
-    /// name below it, and requests over a pipe or a Unix socket. Without a name, the same is checked only for
-    /// browser requests from this machine: add the public name if a reverse proxy on this machine passes it
-    /// on.
-    #[cfg(feature = "http")]
-    pub fn host(mut self, name: impl AsRef<str>) -> Server {
-        if let Err(what) = self.hosts.add(name.as_ref()) {
-            self.config_errors.push(Error::config(format!("host: {what}")));
-        }
-        self
-    }
-
-    /// Sets the options of HTTP/JSON.
-    #[cfg(feature = "http")]
-    pub fn http_json(mut self, options: HttpJson) -> Server {
-        self.http_json = options;
-        self
-    }
-
-    /// Serves these bytes for GET and HEAD of `path`, for a web page that calls the services; see
-    /// `examples/browser`.
-    ///
-    /// The path is compared literally and takes precedence over other handlers; other HTTP methods are not
-    /// affected. The content is stored once. Pages are sent with a strict `Content-Security-Policy`: a page
-    /// can load scripts, styles, images and fonts only from this server, must not contain them inline, can
-    /// connect only to this server (including WebSockets on the same host and port), and cannot be framed.
-    /// Browsers revalidate it each time. [`start`](Server::start) fails on an invalid path or type, and on
-    /// two pages at one path.
-    ///
-    /// ```
-    /// let html = "<!doctype html><title>up</title>";
-    /// let server = switchboard::Server::new().page("/", "text/html; charset=utf-8", html);
-    /// ```
-    #[cfg(feature = "http")]
-    pub fn page(
-        mut self,
-        path: impl Into<String>,
-        content_type: &str,
-        content: impl Into<bytes::Bytes>,
-    ) -> Server {
-        if let Err(what) = self.pages.add(&path.into(), content_type, content.into()) {
-            self.config_errors.push(Error::config(format!("page: {what}")));
-        }
-        self
-    }
-
-    /// Allows web pages of these origins to open WebSockets: `https://app.example`, or `*` for all. Pages of
-    /// the host and port that the request names are allowed if that is an address, `localhost` or a
-    /// [`host`](Server::host) of the server. Callers other than browsers are not affected.
-    #[cfg(feature = "http")]
-    pub fn websocket_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Server {
-        self.websockets.origins.extend(origins.into_iter().map(Into::into));
-        self
-    }
-
-    /// Compresses WebSocket messages in both directions for callers that offer it (RFC 7692), as browsers
-    /// always do.
-    ///
-    /// Off by default: it costs time, about 50 KiB for each connection on which a compressed message is
-    /// arriving, and 300 KiB per thread. The sizes of messages also reveal something about their content if
-    /// they contain secrets next to text that an attacker can choose. Neither side keeps its window between
-    /// messages. Limits apply to the decompressed size; short messages are never compressed.
-    #[cfg(feature = "http")]
-    pub fn websocket_deflate(mut self) -> Server {
-        self.websockets.deflate = true;
-        self
-    }
-
-    /// Also serves `grpc.channelz.v1.Channelz`, unless a service of that name was added: it shows this
-    /// server, its listeners, and every connection with its addresses and counters.
-    ///
-    /// Off by default, as in every gRPC implementation: a caller of this service sees the other callers.
-    /// Connections count their calls and messages only if it is on.
-    #[cfg(feature = "channelz")]
-    pub fn channelz(mut self) -> Server {
-        self.channelz = true;
-        self
-    }
-
-    /// Replaces all limits, including their sources.
-    pub fn limits(mut self, limits: Limits) -> Server {
-        self.limits = limits;
-        self
     }
 
     /// Serves until Ctrl-C or SIGTERM, then [stops](Running::stop): calls have `drain_timeout` to end. A

@@ -2,6 +2,7 @@
 
 use super::{Running, StopOptions};
 use switchboard_core::{Error, MemoryStats};
+use switchboard_guard::guard::concurrency::ConcurrencyStats;
 #[cfg(feature = "http")]
 use switchboard_net::Address;
 
@@ -20,6 +21,11 @@ impl Running {
     #[cfg(not(feature = "handover"))]
     pub(super) async fn handed_over(&self) {
         std::future::pending::<()>().await;
+    }
+
+    /// Returns the statistics of the concurrency limits of the server, its services and its methods.
+    pub fn concurrency(&self) -> Vec<ConcurrencyStats> {
+        self.shared.guarding.concurrency()
     }
 
     /// Returns the memory counters: the part of [`stats`](Self::stats) that is cheap to query often.

@@ -1,6 +1,5 @@
 //! Registration of a server with registries, from its start to its drain.
 
-use crate::Server;
 use std::{net::IpAddr, sync::Arc, time::Duration};
 use switchboard_core::{Error, backoff};
 use switchboard_discovery::discover::{Instance, Lease, Registry, State};
@@ -10,36 +9,6 @@ use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
 };
-
-impl Server {
-    /// Registers this server once it listens, keeps the registration while it serves, and removes it at the
-    /// start of a drain.
-    ///
-    /// Empty fields of `instance` are filled in: without a service, each added service is registered; without
-    /// an address, the first listener's address is used; the id is the address. Weight, group, zone, version
-    /// and tags are used as given. An unavailable registry does not delay the start: registration is retried
-    /// until it succeeds. A listener on every address of the machine, `0.0.0.0`, needs an address in the
-    /// instance.
-    ///
-    /// ```no_run
-    /// # use std::sync::Arc;
-    /// # use switchboard::{Server, discover::{Fixed, Instance}};
-    /// # let registry = Arc::new(Fixed::new([]));
-    /// let server = Server::new().register(registry, Instance::default().zone("eu-1a").weight(200));
-    /// ```
-    pub fn register(mut self, registry: Arc<dyn Registry>, instance: Instance) -> Server {
-        self.templates.push(RegistrationTemplate { registry, template: instance });
-        self
-    }
-
-    /// Sets how long a drain waits for callers to learn of it from the registry before the server sends drain
-    /// notices on its connections; default 1 s. In the first half of this time the server is registered as
-    /// draining, in the second half it is deregistered.
-    pub fn registration_notice(mut self, notice: Duration) -> Server {
-        self.registration_notice = notice;
-        self
-    }
-}
 
 /// A registry, and the template of the registration.
 pub(super) struct RegistrationTemplate {

@@ -1,10 +1,15 @@
-//! Options of a server for its operation: logs, admin pages, hooks, and shutdown.
+//! Setters for the operation of a server: logs, admin pages, hooks, registries and shutdown.
 
-use super::{Server, lifecycle::Hooks};
-use std::{future::Future, sync::PoisonError, time::Duration};
+use crate::{
+    Server,
+    server::{lifecycle::Hooks, registration::RegistrationTemplate},
+};
+use std::{future::Future, sync::Arc, sync::PoisonError, time::Duration};
 use switchboard_core::Flag;
+use switchboard_discovery::discover::{Instance, Registry};
 use switchboard_net::Address;
 
+/// Observation: logs, flags and admin pages.
 impl Server {
     /// Logs one call in `every` at its end, as a `tracing` event with the target `switchboard::access` and
     /// the level `info`: method, wire, peer, caller, code, time, bytes, trace. 0, the default, turns the log
@@ -44,6 +49,20 @@ impl Server {
         self
     }
 
+    /// Also serves `grpc.channelz.v1.Channelz`, unless a service of that name was added: it shows this
+    /// server, its listeners, and every connection with its addresses and counters.
+    ///
+    /// Off by default, as in every gRPC implementation: a caller of this service sees the other callers.
+    /// Connections count their calls and messages only if it is on.
+    #[cfg(feature = "channelz")]
+    pub fn channelz(mut self) -> Server {
+        self.channelz = true;
+        self
+    }
+}
+
+/// Start and stop: hooks, and the sockets of a predecessor.
+impl Server {
     /// Adds a hook that runs before the server is ready, for example to fill caches or open connections.
     /// Meanwhile the server listens and serves calls, but health checks return `NOT_SERVING`. If a hook
     /// fails, the server does not start. Hooks run one after the other.
@@ -74,6 +93,13 @@ impl Server {
         self
     }
 
+    /// Sets how long a server continues to serve at the start of a shutdown, so that registries and load
+    /// balancers can redirect callers. Default zero.
+    pub fn notice(mut self, time: Duration) -> Server {
+        self.hooks().notice = time;
+        self
+    }
+
     /// Takes over the TCP listeners of the server that waits at this path, if there is one, and waits at the
     /// path for the next server: a new version of a program replaces the old one without rejecting
     /// connections. When the new server is ready, the old one [stops](super::Running::handed_over). Both must
@@ -85,14 +111,38 @@ impl Server {
         self
     }
 
-    /// Sets how long a server continues to serve at the start of a shutdown, so that registries and load
-    /// balancers can redirect callers. Default zero.
-    pub fn notice(mut self, time: Duration) -> Server {
-        self.hooks().notice = time;
+    fn hooks(&mut self) -> &mut Hooks {
+        self.hooks.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Registries.
+impl Server {
+    /// Registers this server once it listens, keeps the registration while it serves, and removes it at the
+    /// start of a drain.
+    ///
+    /// Empty fields of `instance` are filled in: without a service, each added service is registered; without
+    /// an address, the first listener's address is used; the id is the address. Weight, group, zone, version
+    /// and tags are used as given. An unavailable registry does not delay the start: registration is retried
+    /// until it succeeds. A listener on every address of the machine, `0.0.0.0`, needs an address in the
+    /// instance.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use switchboard::{Server, discover::{Fixed, Instance}};
+    /// # let registry = Arc::new(Fixed::new([]));
+    /// let server = Server::new().register(registry, Instance::default().zone("eu-1a").weight(200));
+    /// ```
+    pub fn register(mut self, registry: Arc<dyn Registry>, instance: Instance) -> Server {
+        self.templates.push(RegistrationTemplate { registry, template: instance });
         self
     }
 
-    pub(super) fn hooks(&mut self) -> &mut Hooks {
-        self.hooks.get_mut().unwrap_or_else(PoisonError::into_inner)
+    /// Sets how long a drain waits for callers to learn of it from the registry before the server sends drain
+    /// notices on its connections; default 1 s. In the first half of this time the server is registered as
+    /// draining, in the second half it is deregistered.
+    pub fn registration_notice(mut self, notice: Duration) -> Server {
+        self.registration_notice = notice;
+        self
     }
 }
