@@ -12,6 +12,7 @@ mod mismatch;
 mod plugin;
 mod registration;
 mod setters;
+mod start;
 
 use lifecycle::Hooks;
 pub use lifecycle::{AbortedCalls, AbortedConnections, StopOptions, Stopped};
@@ -23,24 +24,17 @@ use std::{
     time::Duration,
 };
 use switchboard_core::{
-    Error, Extensions, Limits,
-    access::Access,
-    compression::Serving,
-    flags::{Flag, Flags},
-    metrics::{self, ServerStats},
+    Error, Extensions, Limits, access::Access, compression::Serving, flags::Flag, metrics::ServerStats,
 };
-use switchboard_driver::serving::{Live, Phase, ServerParts, ServerState};
-use switchboard_guard::{
-    dispatch::{Guarded, GuardedService},
-    guard::{Guards, Unknown},
-};
+use switchboard_driver::serving::ServerState;
+use switchboard_guard::{dispatch::GuardedService, guard::Guards};
 #[cfg(feature = "http")]
 use switchboard_http::{
     Cors, HttpJson,
-    http::{Hosts, HttpConfig, HttpState, Pages, Rest, WebSocketOptions},
+    http::{Hosts, HttpState, Pages, WebSocketOptions},
 };
-use switchboard_net::net::{Address, Listener};
-use switchboard_wire::{MethodTable, WireId, WireSet};
+use switchboard_net::net::Address;
+use switchboard_wire::WireId;
 #[cfg(feature = "tls")]
 use tokio::sync::watch;
 
@@ -205,197 +199,6 @@ impl Server {
     /// polls it, and this one reaches all connections and protocols.
     fn start_boxed(self) -> switchboard_core::layer::BoxFuture<'static, Result<Running, Error>> {
         Box::pin(self.bind_and_serve())
-    }
-
-    async fn bind_and_serve(mut self) -> Result<Running, Error> {
-        if let Some(error) = self.config_errors.pop() {
-            return Err(error);
-        }
-        if self.listeners.is_empty() {
-            return Err(Error::config("the server has no listener: add .listen(\"tcp://127.0.0.1:8080\")"));
-        }
-        #[cfg(feature = "http")]
-        let admin = match self.admin.take() {
-            None => None,
-            Some(admin) => Some((admin.check()?, admin)),
-        };
-        let live = Live::new(&self.limits);
-        let mut flags = Flags::default();
-        for flag in self.flags.drain(..).chain(self.access.flags()).chain(live.flags()) {
-            flags.add(flag)?;
-        }
-        let service_names: Vec<_> = self.services.iter().map(|service| service.info().name).collect();
-        #[cfg(feature = "channelz")]
-        let shown = channelz::Shown::default();
-        #[cfg(feature = "channelz")]
-        if self.channelz && self.services.iter().all(|service| service.info().name != shown.info().name) {
-            self = self.add(shown.service());
-        }
-        let mut table = MethodTable::default();
-        for service in &self.services {
-            table.add(service.info()).map_err(Error::config)?;
-        }
-        if let Some((_, services)) = &self.fallback {
-            table.accept_undeclared(services.clone()).map_err(Error::config)?;
-        }
-        for (method, bytes) in &self.method_limits {
-            table
-                .limit_messages(method, *bytes)
-                .map_err(|why| Error::config(format!("method_limit: {why}")))?;
-        }
-        for (method, on) in self.method_compression {
-            let known = table.find(&method);
-            let known = known.ok_or_else(|| table.unknown(&method).message().to_owned());
-            let known = known.map_err(|why| Error::config(format!("method_compression: {why}")))?;
-            self.compression.plain.retain(|plain| *plain != known);
-            if !on {
-                self.compression.plain.push(known);
-            }
-        }
-        self.guards.name(&mut table)?;
-        #[cfg(feature = "http")]
-        let rest = Rest::new(&table, self.http_json).map_err(Error::config)?;
-        let listeners = self.listeners.into_iter().map(|listening| listening.resolve(&self.limits));
-        let mut listeners = listeners.collect::<Result<Vec<_>, _>>()?;
-        let wires = self.guards.wires.unwrap_or_else(WireSet::built_in).or(self.guards.added_wires);
-        for listener in &mut listeners {
-            listener.wires = listener.wires.and(wires);
-        }
-        let limited = listeners.iter().any(|listener| !listener.wires.has_all(WireSet::built_in()));
-        let has_auth = !self.guards.auth.is_empty();
-        if has_auth {
-            table.guard_unknown().map_err(Error::config)?;
-        }
-        let guarding = self.guards.build(&table, limited)?;
-        guarding.unlist(&mut table);
-        let table = Arc::new(table);
-        let others = self.fallback.map(|(service, _)| service);
-        let unknown = table
-            .guards_unknown()
-            .then(|| Arc::new(Guarded::new(Unknown::new(&table, &guarding))) as Arc<dyn GuardedService>);
-        let services = self.services.into_iter().chain(others).chain(unknown).enumerate();
-        let services = services.map(|(at, service)| service.guarded(guarding.chain(at))).collect();
-        #[cfg(feature = "channelz")]
-        let counts_sockets = self.channelz;
-        #[cfg(not(feature = "channelz"))]
-        let counts_sockets = false;
-        let shared = Arc::new(ServerState::new(ServerParts {
-            table,
-            services,
-            guarding,
-            wires,
-            limits: self.limits,
-            live,
-            flags,
-            access: self.access,
-            compression: self.compression,
-            strict_fields: self.strict_fields,
-            extensions: self.extensions,
-            counts_sockets,
-        }));
-        plugin::start(self.plugins, &shared, has_auth)?;
-        #[cfg(not(feature = "http"))]
-        let http = accept::Http;
-        #[cfg(feature = "http")]
-        let http = Arc::new(HttpState::new(
-            shared.clone(),
-            HttpConfig {
-                rest,
-                cors: self.cors.map(Arc::new),
-                hosts: self.hosts,
-                pages: self.pages,
-                websockets: self.websockets,
-            },
-        ));
-        #[cfg(feature = "channelz")]
-        shown.show(&shared);
-        #[cfg(feature = "handover")]
-        let (mut inherited, mut offered) = match &self.handover {
-            None => (handover::Inherited::default(), Vec::new()),
-            Some(path) => (handover::Inherited::request(path).await?, Vec::new()),
-        };
-        let mut bound = Vec::new();
-        for mut resolved in listeners {
-            let custom = resolved.listener.take();
-            let resolved = resolved;
-            let failed = |error| Error::bind(format!("listen on {}: {error}", resolved.address), error);
-            #[cfg(feature = "handover")]
-            let listener = match (custom, inherited.take(&resolved.address)) {
-                (Some(listener), _) => Listener::Custom(listener, resolved.address.clone()),
-                (None, Some(socket)) => Listener::from_socket(socket).map_err(failed)?,
-                (None, None) => Listener::bind(&resolved.address).await.map_err(failed)?,
-            };
-            #[cfg(feature = "handover")]
-            if self.handover.is_some()
-                && let Some(socket) = listener.socket().map_err(failed)?
-            {
-                offered.push((handover::key(&resolved.address), socket));
-            }
-            #[cfg(not(feature = "handover"))]
-            let listener = match custom {
-                Some(listener) => Listener::Custom(listener, resolved.address.clone()),
-                None => Listener::bind(&resolved.address).await.map_err(failed)?,
-            };
-            let address = resolved.public(listener.address().map_err(failed)?);
-            bound.push((listener, address, resolved));
-        }
-        #[cfg(feature = "tls")]
-        let (stop, stopped) = watch::channel(());
-        let (mut addresses, mut accepting) = (Vec::new(), Vec::new());
-        #[cfg(feature = "tls")]
-        let mut acceptors = Vec::new();
-        for (listener, address, resolved) in bound {
-            addresses.push(address);
-            #[cfg(feature = "tls")]
-            if let Some(acceptor) = &resolved.acceptor {
-                switchboard_core::runtime::spawn(acceptor.clone().keep_fresh(stopped.clone()));
-                acceptors.push(acceptor.clone());
-            }
-            accepting.push((listener, resolved));
-        }
-        // Set once; see the addresses below.
-        #[cfg(feature = "tls")]
-        let _ = shared.acceptors.set(acceptors);
-        let listening = addresses.iter().map(|address| (metrics::next_id(), address.clone()));
-        // This is the only place that sets it, before connections are accepted.
-        let _ = shared.listening.set(listening.collect());
-        let mut running = Running {
-            shared,
-            addresses,
-            #[cfg(feature = "tls")]
-            stop: Some(stop),
-            acceptors: None,
-            hooks: self.hooks,
-            registrations: None,
-            #[cfg(feature = "handover")]
-            waiting: None,
-            #[cfg(feature = "http")]
-            admin: None,
-            #[cfg(feature = "http")]
-            http: http.clone(),
-        };
-        #[cfg(feature = "http")]
-        if let Some((address, admin)) = admin {
-            running.admin = Some(crate::admin::start(admin, &address, running.shared.clone()).await?);
-        }
-        // During a warm-up, probes report that the server is not ready.
-        let is_ready = running.hooks().warm_up.is_empty();
-        running.set_phase(if is_ready { Phase::Serving } else { Phase::Starting });
-        for address in &running.addresses {
-            tracing::info!(%address, "listening");
-        }
-        let mut acceptors = accept::Acceptors::new();
-        for (listener, resolved) in accepting {
-            acceptors.add(listener, running.shared.clone(), http.clone(), resolved);
-        }
-        running.acceptors = Some(acceptors);
-        running.begin(&self.templates, &service_names, self.registration_notice).await?;
-        #[cfg(feature = "handover")]
-        if let (Some(path), Some(registrations)) = (self.handover, &running.registrations) {
-            inherited.ready(registrations.names()).await;
-            running.waiting = Some(handover::Waiting::at(&path, offered, registrations.taken())?);
-        }
-        Ok(running)
     }
 }
 

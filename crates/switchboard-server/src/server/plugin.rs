@@ -49,11 +49,9 @@ impl Server {
 ///
 /// # Errors
 /// The error of the first that does not start.
-pub(super) fn start(
-    plugins: Vec<AddedPlugin>,
-    shared: &Arc<ServerState>,
-    has_auth: bool,
-) -> Result<(), Error> {
+pub(super) fn start(plugins: Vec<AddedPlugin>, shared: &Arc<ServerState>) -> Result<(), Error> {
+    // Unknown methods are guarded if, and only if, the server checks credentials.
+    let has_auth = shared.table.guards_unknown();
     let mut running = Vec::with_capacity(plugins.len());
     for AddedPlugin { plugin, wires } in plugins {
         let name = plugin.name();
