@@ -152,19 +152,7 @@ impl<W: ServerWire> Connection<W> {
                 }
             }
             match item {
-                Some(Ok(item)) => {
-                    if let Some(parked) = self.calls.get_mut(index) {
-                        parked.credit -= queue::weight(&item.bytes) as i64;
-                        parked.sent += item.bytes.len() as u64;
-                        if let Some(watched) = &mut parked.watched {
-                            watched.replied(self.now);
-                        }
-                    }
-                    if let Some(counts) = &self.peer.counts {
-                        counts.sent(1, self.now);
-                    }
-                    self.wire.item(id, &item.bytes, item.compressed, &mut self.out);
-                }
+                Some(Ok(item)) => self.send_reply(index, id, &item),
                 None => return self.end_stream(index, Ok(&items.late_head_and_trailers())),
                 Some(Err(mut status)) => {
                     status.metadata_mut().extend(items.late_head_and_trailers());
@@ -178,6 +166,22 @@ impl<W: ServerWire> Connection<W> {
         if let Some(parked) = self.calls.get_mut(index) {
             parked.stage = Stage::Replies { items, head_sent };
         }
+    }
+
+    /// Writes a reply of a stream, which takes credit.
+    #[inline(always)]
+    fn send_reply(&mut self, index: u32, id: CallId, item: &Message) {
+        if let Some(parked) = self.calls.get_mut(index) {
+            parked.credit -= queue::weight(&item.bytes) as i64;
+            parked.sent += item.bytes.len() as u64;
+            if let Some(watched) = &mut parked.watched {
+                watched.replied(self.now);
+            }
+        }
+        if let Some(counts) = &self.peer.counts {
+            counts.sent(1, self.now);
+        }
+        self.wire.item(id, &item.bytes, item.compressed, &mut self.out);
     }
 
     /// Polls a handler whose replies cannot be sent now, so that it keeps reading requests. Otherwise a

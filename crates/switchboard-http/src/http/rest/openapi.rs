@@ -133,34 +133,7 @@ impl Document<'_> {
         if !VERBS.contains(&route.rule.verb) {
             return;
         }
-        let wildcards = self.path(route);
-        let mut parameters = Vec::new();
-        let mut at = 0;
-        for (place, segment) in route.template.segments.iter().enumerate() {
-            if matches!(segment, Segment::Literal(_)) {
-                continue;
-            }
-            let bound = route
-                .template
-                .variables
-                .iter()
-                .position(|variable| (variable.first..variable.first + variable.count).contains(&place));
-            let mut parameter = json!({
-                "name": wildcards[at], "in": "path", "required": true, "schema": {"type": "string"},
-            });
-            if let Some(bound) = bound {
-                let (variable, target) = (&route.template.variables[bound], &route.variables[bound]);
-                if variable.is_single {
-                    parameter["schema"] = self.schemas.of_field(input, FieldKind::Singular(target.kind));
-                    parameter["description"] = format!("`{}`", target.json_path()).into();
-                } else {
-                    let text = format!("a part of `{}`, as in `{}`", target.json_path(), route.rule.path);
-                    parameter["description"] = text.into();
-                }
-            }
-            parameters.push(parameter);
-            at += 1;
-        }
+        let mut parameters = self.path_parameters(route, input);
         // Other methods do not change the number.
         let number = info.http.iter().position(|rule| *rule == route.rule).unwrap_or_default() + 1;
         let mut operation = self.operation(service, info, route.method, &format!(".{number}"));
@@ -198,6 +171,39 @@ impl Document<'_> {
         }
         let path = self.paths.entry(route.template.to_string()).or_default();
         path.operations.insert(route.rule.verb.to_lowercase(), operation);
+    }
+
+    /// Registers the path of a route; returns the parameters of its wildcards.
+    fn path_parameters(&mut self, route: &Route, input: MessageIndex) -> Vec<Value> {
+        let wildcards = self.path(route);
+        let mut parameters = Vec::new();
+        let mut at = 0;
+        for (place, segment) in route.template.segments.iter().enumerate() {
+            if matches!(segment, Segment::Literal(_)) {
+                continue;
+            }
+            let bound = route
+                .template
+                .variables
+                .iter()
+                .position(|variable| (variable.first..variable.first + variable.count).contains(&place));
+            let mut parameter = json!({
+                "name": wildcards[at], "in": "path", "required": true, "schema": {"type": "string"},
+            });
+            if let Some(bound) = bound {
+                let (variable, target) = (&route.template.variables[bound], &route.variables[bound]);
+                if variable.is_single {
+                    parameter["schema"] = self.schemas.of_field(input, FieldKind::Singular(target.kind));
+                    parameter["description"] = format!("`{}`", target.json_path()).into();
+                } else {
+                    let text = format!("a part of `{}`, as in `{}`", target.json_path(), route.rule.path);
+                    parameter["description"] = text.into();
+                }
+            }
+            parameters.push(parameter);
+            at += 1;
+        }
+        parameters
     }
 
     /// Registers the path of a route; returns the names of its wildcards.

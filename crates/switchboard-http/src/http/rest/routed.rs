@@ -19,12 +19,14 @@ use super::{
 };
 use crate::http::HttpState;
 use ::http::{
-    Response, StatusCode,
+    HeaderMap, Response, StatusCode,
     header::{ACCEPT_ENCODING, CONTENT_TYPE, TE},
     request,
 };
 use bytes::Bytes;
-use connectrpc::{CodecFormat, ConnectError, Dispatcher, ErrorCode, Payload, RequestContext};
+use connectrpc::{
+    CodecFormat, CompressionRegistry, ConnectError, Dispatcher, ErrorCode, Payload, RequestContext,
+};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::{sync::Arc, time::Instant};
@@ -87,9 +89,8 @@ impl Routed {
         started: Option<CallStarted>,
     ) -> Result<Response<Reply>, Failure> {
         let Routed { shared, dispatch, method, route, variables, message_bytes_max, head, body } = self;
-        let Rest { routes, schema, options, .. } = &shared.config.rest;
         let shape = Shape::of(&shared, route, method).filter(|_| style == Style::Rest);
-        let route = route.map(|index| &routes.routes[index]);
+        let route = route.map(|index| &shared.config.rest.routes.routes[index]);
         let table = &shared.table;
         let (name, kind) = (table.full_name(method), table.info(method).kind);
         let codings = Standard::of(&shared).codings();
@@ -104,15 +105,7 @@ impl Routed {
             let failure = Failure::new(&Status::invalid_argument(text));
             return Err(failure.with_http(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
-        let accepted = head.headers.get(ACCEPT_ENCODING).and_then(|accepted| accepted.to_str().ok());
-        let wanted = Wanted {
-            style,
-            shape,
-            is_raw: route.is_some_and(|route| route.reply.is_raw),
-            trailers: head.headers.get(TE).is_some_and(|te| te.as_bytes().starts_with(b"trailers")),
-            coding: codings.negotiate_encoding(accepted, None),
-            codings,
-        };
+        let wanted = wanted(codings, &head.headers, (style, shape, route));
         let trailers = Arc::<Trailers>::default();
         let mut context = RequestContext::new(metadata_headers(&head.headers)).with_deadline(deadline);
         context.extensions_mut().insert(trailers.clone());
@@ -129,19 +122,7 @@ impl Routed {
                     let unpacked = codings.decompress_with_limit(coding, body, message_bytes_max);
                     body = unpacked.map_err(too_large)?;
                 }
-                let parts = message::Parts {
-                    variables,
-                    query: head.uri.query(),
-                    content_type: head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()),
-                    body,
-                };
-                let message = match (route, schema) {
-                    (Some(route), Some(schema)) => {
-                        message::assemble(schema, route, parts, options.ignore_unknown_parameters)
-                    }
-                    _ => message::plain(parts.body),
-                };
-                let message = match message {
+                let message = match request_message(&shared.config.rest, route, variables, &head, body) {
                     Ok(message) => message,
                     // The text names fields, which only callers of the method may see.
                     Err(status) => {
@@ -168,6 +149,41 @@ impl Routed {
                 Ok(Lines::response(reply, wanted.shape, &head.headers, deadline, trailers))
             }
         }
+    }
+}
+
+/// Creates the request message from the body, the path and the query.
+fn request_message(
+    rest: &Rest,
+    route: Option<&routes::Route>,
+    variables: Vec<String>,
+    head: &request::Parts,
+    body: Bytes,
+) -> Result<Bytes, Status> {
+    let (Some(route), Some(schema)) = (route, &rest.schema) else { return message::plain(body) };
+    let parts = message::Parts {
+        variables,
+        query: head.uri.query(),
+        content_type: head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()),
+        body,
+    };
+    message::assemble(schema, route, parts, rest.options.ignore_unknown_parameters)
+}
+
+/// Returns the form of the reply that the caller of this request accepts.
+fn wanted<'a>(
+    codings: &'a CompressionRegistry,
+    headers: &HeaderMap,
+    (style, shape, route): (Style, Option<Shape>, Option<&routes::Route>),
+) -> Wanted<'a> {
+    let accepted = headers.get(ACCEPT_ENCODING).and_then(|accepted| accepted.to_str().ok());
+    Wanted {
+        style,
+        shape,
+        is_raw: route.is_some_and(|route| route.reply.is_raw),
+        trailers: headers.get(TE).is_some_and(|te| te.as_bytes().starts_with(b"trailers")),
+        coding: codings.negotiate_encoding(accepted, None),
+        codings,
     }
 }
 
