@@ -346,7 +346,7 @@ impl RequestRouter {
         self.rest.refused(failure, request.uri())
     }
 
-    fn route(&self, mut request: Request<MeteredBody>) -> ResponseFuture {
+    fn route(&self, request: Request<MeteredBody>) -> ResponseFuture {
         if request.method() == Method::OPTIONS
             && request.headers().contains_key(ORIGIN)
             && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
@@ -365,29 +365,41 @@ impl RequestRouter {
         if let Some(page) = self.shared.config.pages.respond(&request) {
             return Box::pin(std::future::ready(Ok(page)));
         }
+        match self.route_gateways(request) {
+            Ok(response) => response,
+            Err(request) => self.route_rpc(request),
+        }
+    }
+
+    /// Responds to a request of rpcx, Thrift, JSON-RPC or HTTP/JSON, or returns it if it is none of these.
+    fn route_gateways(
+        &self,
+        mut request: Request<MeteredBody>,
+    ) -> Result<ResponseFuture, Request<MeteredBody>> {
         if rpcx::is_gateway(&request) {
             if let Some(disabled) = disabled(self.wires, WireId::RPCX) {
-                return Box::pin(std::future::ready(Ok(disabled)));
+                return Ok(Box::pin(std::future::ready(Ok(disabled))));
             }
             let response = self.rpcx.clone().respond(request);
-            return Box::pin(async move { Ok(response.await) });
+            return Ok(Box::pin(async move { Ok(response.await) }));
         }
         if thrift::is_thrift(&request) {
             if let Some(disabled) = disabled(self.wires, WireId::THRIFT) {
-                return Box::pin(std::future::ready(Ok(disabled)));
+                return Ok(Box::pin(std::future::ready(Ok(disabled))));
             }
             let response = self.thrift.clone().respond(request);
-            return Box::pin(async move { Ok(response.await) });
+            return Ok(Box::pin(async move { Ok(response.await) }));
         }
         if jsonrpc::is_jsonrpc(&request) {
             let response = self.jsonrpc.clone().respond(request);
-            return Box::pin(async move { Ok(response.await) });
+            return Ok(Box::pin(async move { Ok(response.await) }));
         }
         lower_content_type(request.headers_mut());
-        let mut request = match self.rest.call(request) {
-            Ok(response) => return response,
-            Err(request) => request,
-        };
+        self.rest.call(request)
+    }
+
+    /// Responds to a request of gRPC, gRPC-Web or Connect.
+    fn route_rpc(&self, mut request: Request<MeteredBody>) -> ResponseFuture {
         if request.version() < Version::HTTP_2 && is_grpc(request.headers()) {
             return Box::pin(std::future::ready(Ok(grpc_needs_http2())));
         }
@@ -422,47 +434,40 @@ impl RequestRouter {
         {
             let names = method.is_none() && !is_standard && !self.shared.guarding.is_open();
             let unknown = names.then(|| (self.dispatch.clone(), path.to_owned()));
-            return Box::pin(async move {
-                let denied = match unchecked {
-                    Some(unchecked) => unchecked.denied().await,
-                    None => None,
-                };
-                let reply = match (denied, unknown) {
-                    (Some(denied), _) => denied.response(|response| finished(response, None, text, kind)),
-                    // The status lists the methods that the caller may call.
-                    (None, Some((dispatch, path))) => {
-                        let status = dispatch.unknown(request.headers(), &path).await;
-                        let is_unknown = status.code() == Code::Unimplemented;
-                        let http = is_unknown.then_some(StatusCode::NOT_FOUND);
-                        finished(refusal::response(&status, http, request.headers()), None, text, kind)
-                    }
-                    (None, None) => finished(refused, None, text, kind),
-                };
-                if request.version() < Version::HTTP_2 {
-                    refusal::drain(DecodedBody::new(request.into_body(), Text::default(), silence)).await;
-                }
-                Ok(reply)
-            });
+            let finish = move |response| finished(response, None, text, kind);
+            return Box::pin(refuse_call(request, refused, unchecked, unknown, silence, finish));
         }
         if let Some(unchecked) = &unchecked {
             request.extensions_mut().insert(unchecked.started.clone());
         }
-        let replies_stream =
-            method.is_some_and(|method| matches!(table.info(method).kind, Kind::Bidi | Kind::ServerStream));
+        let call = RpcCall {
+            kind: method.map(|method| table.info(method).kind),
+            undeclared: kind_from_request.filter(|_| method.is_some()),
+            unchecked,
+            text,
+            content_type: kind,
+            silence,
+        };
+        self.call_rpc(request, call)
+    }
+
+    /// Calls the method of a request that was not refused, and completes the response.
+    fn call_rpc(&self, mut request: Request<MeteredBody>, call: RpcCall) -> ResponseFuture {
+        let RpcCall { kind, undeclared, unchecked, text, content_type, silence } = call;
+        let replies_stream = matches!(kind, Some(Kind::Bidi | Kind::ServerStream));
         let trailers = replies_stream.then(Arc::<Trailers>::default);
         if let Some(trailers) = &trailers {
             request.extensions_mut().insert(trailers.clone());
         }
         let envelopes = Envelopes::of(request.headers());
         let is_grpc = envelopes.as_ref().is_some_and(|envelopes| envelopes.is_grpc);
-        let uploads =
-            method.is_some_and(|method| matches!(table.info(method).kind, Kind::Bidi | Kind::ClientStream));
+        let uploads = matches!(kind, Some(Kind::Bidi | Kind::ClientStream));
         let (number, connection_memory) = (request.body().number(), self.connection_memory.clone());
         let sent_as = request.headers().get(CONTENT_TYPE).cloned();
         let request = request.map(|body| DecodedBody::new(body, text, silence).checked(envelopes, uploads));
-        let service = match (&self.undeclared, method.filter(|_| declared.is_none())) {
+        let service = match (&self.undeclared, undeclared) {
             (Some(services), Some(_)) if is_grpc => &services.grpc,
-            (Some(services), Some(_)) if kind_from_request == Some(Kind::Unary) => &services.connect,
+            (Some(services), Some(Kind::Unary)) => &services.connect,
             (Some(services), Some(_)) => &services.streams,
             _ if is_grpc => &self.grpc,
             _ => &self.connect,
@@ -478,15 +483,59 @@ impl RequestRouter {
             if let Some(unchecked) = unchecked.filter(|unchecked| !unchecked.started.is_set())
                 && let Some(denied) = unchecked.denied().await
             {
-                return Ok(denied.response(|response| finished(response, None, text, kind)));
+                return Ok(denied.response(|response| finished(response, None, text, content_type)));
             }
             if is_get {
                 // Caches store responses to GET, and other callers may not support the coding of this one.
                 response.headers_mut().append(VARY, ACCEPT_ENCODING.into());
             }
-            Ok(finished(response, trailers, text, kind))
+            Ok(finished(response, trailers, text, content_type))
         })
     }
+}
+
+/// A request of gRPC, gRPC-Web or Connect that was not refused.
+struct RpcCall {
+    /// The kind of its method, if there is one.
+    kind: Option<Kind>,
+    /// The kind that the request indicates, if no service declares its method and the fallback serves it.
+    undeclared: Option<Kind>,
+    unchecked: Option<UncheckedRequest>,
+    text: Text,
+    /// The content type that the caller requires.
+    content_type: Option<HeaderValue>,
+    /// Longest time without data of the body.
+    silence: Option<Duration>,
+}
+
+/// Responds to a call that its method does not accept. `unknown` has the path of a method that is not found: the status
+/// lists the methods that the caller may call.
+async fn refuse_call(
+    request: Request<MeteredBody>,
+    refused: Response<ConnectRpcBody>,
+    unchecked: Option<UncheckedRequest>,
+    unknown: Option<(Arc<Dispatch>, String)>,
+    silence: Option<Duration>,
+    finish: impl FnOnce(Response<ConnectRpcBody>) -> Response<Reply>,
+) -> Result<Response<Reply>, Infallible> {
+    let denied = match unchecked {
+        Some(unchecked) => unchecked.denied().await,
+        None => None,
+    };
+    let reply = match (denied, unknown) {
+        (Some(denied), _) => denied.response(finish),
+        (None, Some((dispatch, path))) => {
+            let status = dispatch.unknown(request.headers(), &path).await;
+            let is_unknown = status.code() == Code::Unimplemented;
+            let http = is_unknown.then_some(StatusCode::NOT_FOUND);
+            finish(refusal::response(&status, http, request.headers()))
+        }
+        (None, None) => finish(refused),
+    };
+    if request.version() < Version::HTTP_2 {
+        refusal::drain(DecodedBody::new(request.into_body(), Text::default(), silence)).await;
+    }
+    Ok(reply)
 }
 
 /// Returns the response to a request of a wire that the listener has not enabled, or that is not in this build, before
