@@ -44,7 +44,8 @@ use tokio::sync::watch;
 /// - Services: `add`, `fallback`, `alias`, `expose`, `hide`, `plugin`.
 /// - Listeners: `listen`, `listen_with`, `listen_on`, `listen_tls`.
 /// - Limits: `limit`, `limits`, `method_limit`, `deadline_max`, `deadline_max_by_flag`, `method_deadline_max`.
-/// - Wires and messages: `wires`, `wire`, `compression`, `compression_bytes_min`, `method_compression`, `strict_fields`.
+/// - Wires and messages: `wires`, `wire`, `compression`, `compression_bytes_min`, `method_compression`,
+///   `strict_fields`.
 /// - HTTP and WebSockets: `cors`, `host`, `http_json`, `page`, `websocket_origins`, `websocket_deflate`.
 /// - Calls: `layer`, `extension`, `result_cache`, `concurrency`, `fair`, `service_concurrency`, `method_concurrency`,
 ///   `rate`.

@@ -372,6 +372,7 @@ impl RequestRouter {
     }
 
     /// Responds to a request of rpcx, Thrift, JSON-RPC or HTTP/JSON, or returns it if it is none of these.
+    #[expect(clippy::result_large_err, reason = "a request of another dialect is no error")]
     fn route_gateways(
         &self,
         mut request: Request<MeteredBody>,

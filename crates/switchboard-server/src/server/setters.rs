@@ -1,5 +1,5 @@
-//! Setters of a server by topic: services, listeners and limits. Those of wires and HTTP are in `wires.rs`, of calls and
-//! access in `calls.rs`, of the operation in `operation.rs`, and of plugins in `../plugin.rs`.
+//! Setters of a server by topic: services, listeners and limits. Those of wires and HTTP are in `wires.rs`, of
+//! calls and access in `calls.rs`, of the operation in `operation.rs`, and of plugins in `../plugin.rs`.
 
 mod calls;
 mod operation;
