@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_core::{
-    Call, Caller, Cx, Result,
+    Call, Caller, Cx, Reply, Result,
     access::{Busy, CallerWatch, Entry},
     call::{ReplyBody, ReplyParts, RequestBody},
     compression::{Message, Packing},
@@ -21,7 +21,7 @@ use switchboard_core::{
     trace::Trace,
 };
 use switchboard_wire::{
-    Found, Kind, Metadata, MethodId, Outgoing, Retry, Status,
+    Found, Kind, Metadata, MethodId, Outgoing, Retry, Status, UndeclaredName,
     wire::{CallId, Encoding, Head, ServerWire},
 };
 
@@ -35,6 +35,48 @@ const TALLY_MAX: u64 = 1024;
 const PARKED_BYTES: usize = 512;
 /// Time above which a handler that holds the turn is named in a metric and a log line.
 const SLOW_HANDLER: Duration = Duration::from_millis(10);
+
+/// Result of the first poll of a handler, or its slot if it is not ready.
+type Outcome = Result<Result<Reply>, u32>;
+
+/// A call whose handler has started, without the parts that the handler has.
+struct StartedCall {
+    id: CallId,
+    service: u16,
+    method: MethodId,
+    undeclared_name: Option<UndeclaredName>,
+    oneway: bool,
+    began: Instant,
+    /// Bytes of its request messages.
+    received: u64,
+    metadata_bytes: usize,
+    deadline: Option<Instant>,
+    trace: Option<Arc<Trace>>,
+}
+
+impl StartedCall {
+    #[inline(always)]
+    fn parked(self, inbound: Option<Arc<Queue>>, watched: Option<Box<Watched>>, credit: i64) -> Parked {
+        Parked {
+            id: self.id,
+            method: self.method,
+            undeclared_name: self.undeclared_name,
+            oneway: self.oneway,
+            began: self.began,
+            received: self.received,
+            sent: 0,
+            entry: PARKED_BYTES + self.metadata_bytes,
+            held: PARKED_BYTES + self.metadata_bytes + self.received as usize,
+            deadline: self.deadline,
+            trace: self.trace,
+            inbound,
+            stalled: false,
+            credit,
+            stage: Stage::Polled,
+            watched,
+        }
+    }
+}
 
 impl<W: ServerWire> Connection<W> {
     /// Starts a call: checks it, polls its handler, and parks it if the handler is not ready.
@@ -130,28 +172,12 @@ impl<W: ServerWire> Connection<W> {
         inbound: Option<(Arc<Queue>, usize)>,
         compressed: bool,
     ) {
-        let (service, method) = self.shared.table.service_and_index(head.method);
-        let info = self.shared.table.info(head.method);
-        let refused = self.over_limit(id);
-        let refused = match refused {
-            None if self.memory.restrictions.pressure >= Pressure::Severe || self.memory.trickles => {
-                let request = if let RequestBody::One(message) = &body { message.len() } else { 0 };
-                let pressure = if self.memory.trickles {
-                    Pressure::Exhausted
-                } else {
-                    self.memory.restrictions.pressure
-                };
-                self.shared.memory.refuses(pressure, head.method, request)
-            }
-            refused => refused,
-        };
-        if let Some(status) = refused {
+        if let Some(status) = self.refusal(id, head.method, &body) {
             self.unclocked += 1;
             return self.wire.end(id, Err(&status), &mut self.out);
         }
-        let began = self.now;
         if let (Some(counts), RequestBody::One(_)) = (&self.peer.counts, &body) {
-            counts.received(1, began);
+            counts.received(1, self.now);
         }
         if head.timeout == Some(Duration::ZERO) {
             return self.late(id, &head);
@@ -160,6 +186,76 @@ impl<W: ServerWire> Connection<W> {
             (RequestBody::One(message), _) => message.len() as u64,
             (RequestBody::Many(_), inbound) => inbound.as_ref().map_or(0, |(_, bytes)| *bytes as u64),
         };
+        let (started_call, call) = self.create_call(id, head, body, received, compressed);
+        let StartedCall { service, method, .. } = started_call;
+        let index = self.calls.reserve();
+        let shared = &self.shared;
+        let dispatch = self.dispatches[usize::from(service)]
+            .get_or_insert_with(|| shared.services[usize::from(service)].dispatch());
+        let waker = self.calls.waker(index);
+        let is_logged = shared.access.is_on();
+        let is_picked = is_logged && shared.access.picks();
+        let is_timed = is_picked || (is_logged && shared.access.times_all());
+        let watch = CallerWatch::begin(is_timed);
+        let outcome = context::scope(started_call.deadline, started_call.trace.as_ref(), || {
+            dispatch.start(call, &mut Context::from_waker(waker))
+        });
+        let caller = watch.and_then(CallerWatch::end);
+        let drops = self.drops(&started_call, &outcome);
+        if drops.is_none()
+            && let Ok(Ok(reply)) = &outcome
+            && let ReplyParts { body: ReplyBody::One(message), metadata, trailers } = reply.parts()
+            && let Some(item) = message.one()
+        {
+            self.calls.release(index);
+            if self.memory.restrictions.pressure != Pressure::Normal && item.len() <= LARGE {
+                self.shared.memory.note_small(method);
+            }
+            self.count_ready(method, received, item.len() as u64);
+            if is_timed {
+                let names = (method, started_call.undeclared_name.as_deref());
+                let (sent, trace) = (item.len() as u64, started_call.trace.as_deref());
+                self.log_ready(is_picked, names, received, sent, trace, caller.as_deref());
+            }
+            if !started_call.oneway {
+                self.reply(id, metadata, item, false, trailers);
+            }
+            return;
+        }
+        let watched = is_logged.then_some((is_picked, caller));
+        self.park_started(index, started_call, inbound.map(|(queue, _)| queue), watched, (outcome, drops));
+    }
+
+    /// Returns the error of a call that exceeds a limit of the connection or does not fit into the memory budget.
+    #[inline(always)]
+    fn refusal(&mut self, id: CallId, method: MethodId, body: &RequestBody) -> Option<Status> {
+        match self.over_limit(id) {
+            None if self.memory.restrictions.pressure >= Pressure::Severe || self.memory.trickles => {
+                let request = if let RequestBody::One(message) = body { message.len() } else { 0 };
+                let pressure = if self.memory.trickles {
+                    Pressure::Exhausted
+                } else {
+                    self.memory.restrictions.pressure
+                };
+                self.shared.memory.refuses(pressure, method, request)
+            }
+            refused => refused,
+        }
+    }
+
+    /// Creates a call with its context from the head of a request.
+    #[inline(always)]
+    fn create_call(
+        &mut self,
+        id: CallId,
+        head: Head,
+        body: RequestBody,
+        received: u64,
+        compressed: bool,
+    ) -> (StartedCall, Call) {
+        let began = self.now;
+        let (service, method) = self.shared.table.service_and_index(head.method);
+        let info = self.shared.table.info(head.method);
         let deadline = head.timeout.map(|timeout| switchboard_core::clock::after(began, timeout));
         let deadline = self.shared.guarding.deadlines.cap(head.method, began, deadline);
         let service_info = self.shared.table.service(head.method);
@@ -174,78 +270,61 @@ impl<W: ServerWire> Connection<W> {
         cx.set_packing(packing, compressed);
         cx.set_oneway(head.oneway);
         cx.set_arrived(began);
-        let trace = cx.shared_trace();
-        let call = Call::new(method, head.codec, body, cx);
-        let index = self.calls.reserve();
-        let shared = &self.shared;
-        let dispatch = self.dispatches[usize::from(service)]
-            .get_or_insert_with(|| shared.services[usize::from(service)].dispatch());
-        let waker = self.calls.waker(index);
-        let is_logged = shared.access.is_on();
-        let is_picked = is_logged && shared.access.picks();
-        let is_timed = is_picked || (is_logged && shared.access.times_all());
-        let watch = CallerWatch::begin(is_timed);
-        let started = context::scope(deadline, trace.as_ref(), || {
-            dispatch.start(call, &mut Context::from_waker(waker))
-        });
-        let caller = watch.and_then(CallerWatch::end);
-        let drops = match &started {
-            Ok(Ok(reply)) => match reply.body() {
-                ReplyBody::One(item) if item.len() > LARGE => {
-                    let drops = !head.oneway && !self.takes_reply(head.method, item.len());
-                    drops.then(|| self.shared.memory.drops(item.len()))
-                }
-                _ => None,
-            },
-            _ => None,
-        };
-        if drops.is_none()
-            && let Ok(Ok(reply)) = &started
-            && let ReplyParts { body: ReplyBody::One(message), metadata, trailers } = reply.parts()
-            && let Some(item) = message.one()
-        {
-            self.calls.release(index);
-            if self.memory.restrictions.pressure != Pressure::Normal && item.len() <= LARGE {
-                self.shared.memory.note_small(head.method);
-            }
-            self.count_ready(head.method, received, item.len() as u64);
-            if is_timed {
-                let names = (head.method, head.undeclared_name.as_deref());
-                let sent = item.len() as u64;
-                self.log_ready(is_picked, names, received, sent, trace.as_deref(), caller.as_deref());
-            }
-            if !head.oneway {
-                self.reply(id, metadata, item, false, trailers);
-            }
-            return;
-        }
-        self.close_clock_batch();
-        if let Some(counts) = &self.peer.counts {
-            counts.started(1, began);
-        }
-        self.clock(began, head.method);
-        let parked = Parked {
+        let started_call = StartedCall {
             id,
+            service,
             method: head.method,
             undeclared_name: head.undeclared_name,
             oneway: head.oneway,
             began,
             received,
-            sent: 0,
-            entry: PARKED_BYTES + metadata_bytes,
-            held: PARKED_BYTES + metadata_bytes + received as usize,
+            metadata_bytes,
             deadline,
-            trace,
-            inbound: inbound.map(|(queue, _)| queue),
-            stalled: false,
-            credit: match self.wire.send_window() {
-                u32::MAX => i64::MAX,
-                window => i64::from(window),
-            },
-            stage: Stage::Polled,
-            watched: is_logged.then(|| Box::new(Watched::new(is_picked, caller, began, self.now))),
+            trace: cx.shared_trace(),
         };
-        match started {
+        (started_call, Call::new(method, head.codec, body, cx))
+    }
+
+    /// Returns the error that replaces a large reply for which the connection has no memory.
+    #[inline(always)]
+    fn drops(&mut self, call: &StartedCall, outcome: &Outcome) -> Option<Status> {
+        match outcome {
+            Ok(Ok(reply)) => match reply.body() {
+                ReplyBody::One(item) if item.len() > LARGE => {
+                    let drops = !call.oneway && !self.takes_reply(call.method, item.len());
+                    drops.then(|| self.shared.memory.drops(item.len()))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Parks a call whose handler is not ready or replies with a stream, and ends the others. `watched` has the fields
+    /// of the call logs.
+    #[inline(always)]
+    fn park_started(
+        &mut self,
+        index: u32,
+        call: StartedCall,
+        inbound: Option<Arc<Queue>>,
+        watched: Option<(bool, Option<Arc<Caller>>)>,
+        (outcome, drops): (Outcome, Option<Status>),
+    ) {
+        self.close_clock_batch();
+        if let Some(counts) = &self.peer.counts {
+            counts.started(1, call.began);
+        }
+        self.clock(call.began, call.method);
+        let watched = watched
+            .map(|(is_picked, caller)| Box::new(Watched::new(is_picked, caller, call.began, self.now)));
+        let service = call.service;
+        let credit = match self.wire.send_window() {
+            u32::MAX => i64::MAX,
+            window => i64::from(window),
+        };
+        let parked = call.parked(inbound, watched, credit);
+        match outcome {
             Ok(Err(status)) => {
                 self.calls.release(index);
                 self.end(&parked, Err(&status));
