@@ -246,7 +246,7 @@ impl Running {
         let is_ready = self.hooks().warm_up.is_empty();
         self.set_phase(if is_ready { Phase::Serving } else { Phase::Starting });
         for address in &self.addresses {
-            tracing::info!(%address, "listening");
+            tracing::info!(target: "switchboard::server", %address, "listening");
         }
         let mut acceptors = accept::Acceptors::new();
         for Bound { listener, resolved, .. } in bound {
