@@ -18,11 +18,12 @@ mod stats;
 pub use stats::ZmtpStats;
 
 use adapter::ZmtpAdapter;
+use bytes::Bytes;
 use stats::Counters;
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 use switchboard_core::{Limit, Result};
 use switchboard_fanout::{Engines, Options};
-use switchboard_message::{Bus, Topic};
+use switchboard_message::{Bus, Subscribe, Topic};
 use switchboard_net::plugin::{Plugin, PluginContext, PluginServer};
 use switchboard_wire::{
     spec::WireSpec,
@@ -78,6 +79,18 @@ struct Pipeline {
     group: String,
 }
 
+/// Time for which a job may wait for room in a peer.
+const JOB_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Pipeline {
+    /// Returns a subscription to the jobs. All members of a group have the same options.
+    fn member<'a>(&self, bus: &'a Bus) -> Subscribe<'a, Bytes> {
+        let jobs = bus.subscribe_encoded(&self.topic).group(self.group.clone());
+        // A job waits until a peer has room, and goes back when there is no peer: neither is a failure.
+        jobs.ack_wait(JOB_WAIT).attempts_max(u32::MAX)
+    }
+}
+
 impl Zmtp {
     /// Creates a plugin that serves SUB, XSUB, PUB and XPUB peers on the topics of a bus.
     ///
@@ -109,6 +122,12 @@ impl Zmtp {
     pub fn pipeline(self, topic: &str, group: &str) -> Result<Zmtp> {
         let pipeline = Pipeline { topic: Topic::new(topic)?, group: group.to_owned() };
         Ok(self.with(|shared| shared.pipeline = Some(pipeline)))
+    }
+
+    /// Returns a subscription that shares the jobs with the PULL peers, for work inside the process: a job that it
+    /// acknowledges goes to no peer. `None` without a [`pipeline`](Self::pipeline).
+    pub fn member(&self) -> Option<Subscribe<'_, Bytes>> {
+        Some(self.shared.pipeline.as_ref()?.member(&self.shared.bus))
     }
 
     /// Sets the limits on the input of each connection. The defaults are those of

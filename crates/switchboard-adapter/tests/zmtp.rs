@@ -179,10 +179,11 @@ async fn jobs_that_no_peer_has_go_back_to_the_group() {
     // Room for all of them while no member takes them.
     let jobs = TopicOptions::new().backlog_bytes(128 << 20);
     let bus = Bus::builder().topics("jobs", jobs).unwrap().build();
-    let running = start(&Zmtp::new(bus.clone()).pipeline("jobs", "workers").unwrap()).await;
+    let zmtp = Zmtp::new(bus.clone()).pipeline("jobs", "workers").unwrap();
+    let running = start(&zmtp).await;
     let mut peer = Peer::connect(&running, SocketType::Pull).await;
     settled(&mut peer).await;
-    let mut own = bus.subscribe_encoded("jobs").group("workers").ack().await.unwrap();
+    let mut own = zmtp.member().unwrap().await.unwrap();
     // More than the buffers of the connection have room for; the peer reads one.
     let body = vec![b'x'; 512 << 10];
     for _ in 0..64 {

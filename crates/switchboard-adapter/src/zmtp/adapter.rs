@@ -246,7 +246,7 @@ impl Adapter for ZmtpAdapter {
 
     fn command(&mut self, command: Command, subscribers: &mut Subscribers) {
         match command {
-            Command::Entry(entry) => self.deliver(&entry, subscribers),
+            Command::Entry(entry, _permit) => self.deliver(&entry, subscribers),
             Command::Job(job) => self.jobs.add(job, &self.shared, subscribers),
             Command::Missed(gap) => add(&self.shared.counters.missed, gap.missing.unwrap_or(0)),
         }

@@ -2,17 +2,31 @@
 
 use super::{Pipeline, adapter::ZmtpAdapter};
 use bytes::Bytes;
-use std::sync::Arc;
+use std::{
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 use switchboard_core::{Result, runtime};
 use switchboard_fanout::Handle;
 use switchboard_message::{Bus, Delivery, Gap, Message, Pattern, Subscription};
-use tokio::{sync::Semaphore, task::AbortHandle};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::AbortHandle,
+    time::sleep,
+};
+
+/// KiB of entries between the bus and an engine. Those behind them wait in the bus, with its limits.
+const WAITING_KIB: usize = 4096;
+/// Pause before a subscription that the bus has ended begins again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A message to an engine.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// An entry for the subscribers that match its topic.
-    Entry(Message<Bytes>),
+    /// An entry for the subscribers that match its topic, with its part of the entries that may wait.
+    Entry(Message<Bytes>, OwnedSemaphorePermit),
     /// An entry for one of the PULL peers.
     Job(Message<Bytes>),
     /// Entries that the bus dropped before they were read.
@@ -34,8 +48,8 @@ impl Drop for Feed {
 /// # Errors
 /// That of the bus, such as its limit of subscriptions.
 pub(super) fn entries(bus: &Bus, engine: Handle<ZmtpAdapter>) -> Result<Feed> {
-    let subscription = begin(bus.subscribe_encoded(Pattern::prefix("")))?;
-    Ok(Feed(runtime::spawn(run(subscription, engine, None)).abort_handle()))
+    let source = Source::Entries(Arc::new(Semaphore::new(WAITING_KIB)));
+    Reader { bus: bus.clone(), engine, source }.spawn()
 }
 
 /// Sends the entries of a group to an engine, each as soon as there is a permit for it.
@@ -48,46 +62,97 @@ pub(super) fn jobs(
     engine: Handle<ZmtpAdapter>,
     permits: Arc<Semaphore>,
 ) -> Result<Feed> {
-    let subscription = begin(bus.subscribe_encoded(&pipeline.topic).group(pipeline.group.clone()).ack())?;
-    Ok(Feed(runtime::spawn(run(subscription, engine, Some(permits))).abort_handle()))
+    let source = Source::Jobs(pipeline.clone(), permits);
+    Reader { bus: bus.clone(), engine, source }.spawn()
+}
+
+struct Reader {
+    bus: Bus,
+    engine: Handle<ZmtpAdapter>,
+    source: Source,
+}
+
+enum Source {
+    /// All entries, with the KiB that may wait.
+    Entries(Arc<Semaphore>),
+    /// Those of a group; the adapter adds a permit when a peer has a job.
+    Jobs(Pipeline, Arc<Semaphore>),
+}
+
+impl Reader {
+    fn begin(&self) -> Result<Subscription<Bytes>> {
+        match &self.source {
+            Source::Entries(_) => begin(self.bus.subscribe_encoded(Pattern::prefix(""))),
+            Source::Jobs(pipeline, _) => begin(pipeline.member(&self.bus)),
+        }
+    }
+
+    /// Reads the bus until the engine ends. The bus ends subscriptions of slow readers to some topics: then another one
+    /// begins.
+    fn spawn(self) -> Result<Feed> {
+        let mut begun = Ok(self.begin()?);
+        let run = async move {
+            loop {
+                match begun {
+                    Ok(subscription) => {
+                        if self.read(subscription).await.is_none() {
+                            return;
+                        }
+                    }
+                    Err(status) => tracing::warn!("zmtp: the bus is not read: {status}"),
+                }
+                sleep(PAUSE).await;
+                begun = self.begin();
+            }
+        };
+        Ok(Feed(runtime::spawn(run).abort_handle()))
+    }
+
+    /// Sends the entries of a subscription; `None` when the engine has ended.
+    async fn read(&self, mut subscription: Subscription<Bytes>) -> Option<()> {
+        loop {
+            if let Source::Jobs(_, permits) = &self.source {
+                permits.acquire().await.ok()?.forget();
+            }
+            let Some(entry) = next(&mut subscription, &self.engine).await? else {
+                if let Source::Jobs(_, permits) = &self.source {
+                    permits.add_permits(1);
+                }
+                return Some(());
+            };
+            let command = match &self.source {
+                Source::Jobs(..) => Command::Job(entry),
+                Source::Entries(waiting) => {
+                    let kib = (entry.len() / 1024).saturating_add(1).min(WAITING_KIB) as u32;
+                    Command::Entry(entry, waiting.clone().acquire_many_owned(kib).await.ok()?)
+                }
+            };
+            self.engine.send(command).await.ok()?;
+        }
+    }
 }
 
 /// A subscription of the bus begins at once.
 fn begin(subscribe: impl IntoFuture<Output = Result<Subscription<Bytes>>>) -> Result<Subscription<Bytes>> {
-    let mut begun = std::pin::pin!(subscribe.into_future());
-    match begun.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
-        std::task::Poll::Ready(begun) => begun,
-        std::task::Poll::Pending => unreachable!("subscriptions inside the process do not wait"),
+    let begun = pin!(subscribe.into_future());
+    match begun.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(begun) => begun,
+        Poll::Pending => unreachable!("subscriptions inside the process do not wait"),
     }
 }
 
-async fn run(
-    mut subscription: Subscription<Bytes>,
-    engine: Handle<ZmtpAdapter>,
-    permits: Option<Arc<Semaphore>>,
-) {
+/// Returns the next entry; `Some(None)` when the bus has ended the subscription, `None` when the engine has ended.
+async fn next(
+    subscription: &mut Subscription<Bytes>,
+    engine: &Handle<ZmtpAdapter>,
+) -> Option<Option<Message<Bytes>>> {
     loop {
-        if let Some(permits) = &permits {
-            // The adapter adds a permit when a peer has the job.
-            let Ok(permit) = permits.acquire().await else { return };
-            permit.forget();
-        }
-        let command = loop {
-            match subscription.next().await {
-                Ok(Some(Delivery::Entry(entry))) if permits.is_some() => break Command::Job(entry),
-                Ok(Some(Delivery::Entry(entry))) => break Command::Entry(entry),
-                Ok(Some(Delivery::Gap(gap))) => {
-                    if engine.send(Command::Missed(gap)).await.is_err() {
-                        return;
-                    }
-                }
-                Ok(Some(_)) => {}
-                Ok(None) => return,
-                Err(status) => tracing::warn!("zmtp: an entry of the bus is left out: {status}"),
-            }
-        };
-        if engine.send(command).await.is_err() {
-            return;
+        match subscription.next().await {
+            Ok(Some(Delivery::Entry(entry))) => return Some(Some(entry)),
+            Ok(Some(Delivery::Gap(gap))) => engine.send(Command::Missed(gap)).await.ok()?,
+            Ok(Some(_)) => {}
+            Ok(None) => return Some(None),
+            Err(status) => tracing::warn!("zmtp: a subscription of the bus: {status}"),
         }
     }
 }
