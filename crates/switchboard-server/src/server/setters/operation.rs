@@ -102,7 +102,7 @@ impl Server {
 
     /// Takes over the TCP listeners of the server that waits at this path, if there is one, and waits at the
     /// path for the next server: a new version of a program replaces the old one without rejecting
-    /// connections. When the new server is ready, the old one [stops](super::Running::handed_over). Both must
+    /// connections. When the new server is ready, the old one [stops](crate::Running::handed_over). Both must
     /// listen at the same addresses, in the same notation; addresses that the old server does not have are
     /// bound as usual. Only processes of the same user, and of root, are served.
     #[cfg(feature = "handover")]
