@@ -23,7 +23,7 @@ use switchboard_net::net::tls::TlsOptions;
 use switchboard_wire::WireSpec;
 use switchboard_wire::{Codec, Metadata, Status, WireId};
 
-/// Sets the options of a [`Channel`]. Most have the same name in its URL, which takes precedence.
+/// Sets the options of a [`Channel`](super::Channel). Most have the same name in its URL, which takes precedence.
 ///
 /// - Connections: `connections`, `connect_timeout`, `backoff_max`, `keepalive`; in code `connector`, `aborted_by`.
 /// - Wire: `wire`; in code `url_options`; in a URL `http`, `codec`, `get`, `path`, `deflate`, and those of the wire.
