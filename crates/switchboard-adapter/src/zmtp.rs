@@ -93,9 +93,6 @@ impl Pipeline {
 
 impl Zmtp {
     /// Creates a plugin that serves SUB, XSUB, PUB and XPUB peers on the topics of a bus.
-    ///
-    /// # Panics
-    /// Never: the name of the built-in topic is valid.
     pub fn new(bus: Bus) -> Zmtp {
         let shared = Shared {
             bus,

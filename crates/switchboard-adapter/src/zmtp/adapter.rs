@@ -278,10 +278,11 @@ impl Adapter for ZmtpAdapter {
     fn disconnected(
         &mut self,
         id: SubscriberId,
-        _reason: &CloseReason,
+        reason: &CloseReason,
         _state: State,
         subscribers: &mut Subscribers,
     ) {
+        tracing::debug!(peer = ?id, "closed: {reason}");
         match self.peers.remove(&id).map(|peer| peer.role) {
             Some(Role::Subscriber(prefixes)) => {
                 if let Some(filter) = prefixes.filter {

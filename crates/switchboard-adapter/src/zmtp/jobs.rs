@@ -9,7 +9,7 @@ use super::{
 };
 use bytes::Bytes;
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     sync::Arc,
 };
 use switchboard_core::Result;
@@ -25,8 +25,9 @@ const ROOM_BYTES: usize = 64 << 10;
 /// The PULL peers of an engine.
 #[derive(Debug)]
 pub(super) struct Jobs {
-    workers: HashSet<SubscriberId>,
-    /// Those with room, the next one first.
+    /// All of them, and whether each is among those with room.
+    workers: HashMap<SubscriberId, bool>,
+    /// Those with room, the next one first; also some that are gone.
     ready: VecDeque<SubscriberId>,
     /// Jobs for which no peer has room.
     pending: VecDeque<Message<Bytes>>,
@@ -37,7 +38,7 @@ pub(super) struct Jobs {
 impl Jobs {
     pub(super) fn new() -> Jobs {
         Jobs {
-            workers: HashSet::new(),
+            workers: HashMap::new(),
             ready: VecDeque::new(),
             pending: VecDeque::new(),
             permits: Arc::new(Semaphore::new(JOBS_MAX)),
@@ -59,7 +60,7 @@ impl Jobs {
             self.permits = Arc::new(Semaphore::new(JOBS_MAX));
             self.feed = Some(feed::jobs(&shared.bus, pipeline, engine.clone(), self.permits.clone())?);
         }
-        self.workers.insert(id);
+        self.workers.insert(id, true);
         self.ready.push_back(id);
         Ok(())
     }
@@ -67,8 +68,8 @@ impl Jobs {
     /// Removes a peer; the last one gives the jobs that no peer has back to the group.
     pub(super) fn leave(&mut self, id: SubscriberId) {
         self.workers.remove(&id);
-        self.ready.retain(|ready| *ready != id);
         if self.workers.is_empty() {
+            self.ready.clear();
             self.feed = None;
             for job in self.pending.drain(..) {
                 job.reject();
@@ -78,7 +79,8 @@ impl Jobs {
 
     /// A peer has room again.
     pub(super) fn drained(&mut self, id: SubscriberId, shared: &Shared, subscribers: &mut Subscribers) {
-        if self.workers.contains(&id) && !self.ready.contains(&id) {
+        if let Some(is_ready @ false) = self.workers.get_mut(&id) {
+            *is_ready = true;
             self.ready.push_back(id);
             self.assign(shared, subscribers);
         }
@@ -98,6 +100,7 @@ impl Jobs {
     fn assign(&mut self, shared: &Shared, subscribers: &mut Subscribers) {
         while !self.pending.is_empty() {
             let Some(id) = self.ready.pop_front() else { return };
+            let Some(is_ready) = self.workers.get_mut(&id) else { continue };
             let Some(job) = self.pending.pop_front() else { return };
             let Encoded { head, payload } = entries::encode(None, job.entry());
             let waiting = subscribers.send(id, |out| {
@@ -112,7 +115,8 @@ impl Jobs {
             job.ack();
             stats::add(&shared.counters.jobs, 1);
             self.permits.add_permits(1);
-            if waiting < ROOM_BYTES {
+            *is_ready = waiting < ROOM_BYTES;
+            if *is_ready {
                 self.ready.push_back(id);
             }
         }
