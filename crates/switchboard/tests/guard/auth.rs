@@ -346,12 +346,17 @@ async fn certificates_are_callers() {
     for (name, expected) in [
         (Some("alice"), None),
         (Some("bob"), Some(Code::PermissionDenied)),
+        // An empty subject names no caller, and so it is no credential.
+        (Some(""), Some(Code::Unauthenticated)),
         (None, Some(Code::Unauthenticated)),
     ] {
         let mut builder = Channel::builder(&running.url()).ca(servers.ca());
         let files = name.map(|name| {
             clients.issue_with(name, &[], |params| {
                 params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+                if name.is_empty() {
+                    params.distinguished_name = rcgen::DistinguishedName::new();
+                }
             })
         });
         if let Some(files) = &files {
