@@ -2,9 +2,9 @@
 //! in this crate's wording, and base64 if the caller wants that.
 
 use super::{
-    connection::ENVELOPE,
     connection_memory::{CHANGE, ConnectionMemory},
     convert::OWN_TEXT,
+    envelopes::ENVELOPE,
     field_values,
     status_text::{GRPC_STATUS_DETAILS, reword, reword_frame},
     trailers::{Late, Trailers},

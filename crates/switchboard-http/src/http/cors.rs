@@ -3,7 +3,7 @@
 //! Off unless `Server::cors` turns it on: without the headers of this module, a browser lets no
 //! page of another origin read a response. Preflight requests are answered here and never reach a handler.
 
-use super::{body::Reply, connection::ResponseFuture};
+use super::{body::Reply, router::ResponseFuture};
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{

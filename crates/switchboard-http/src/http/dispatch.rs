@@ -3,9 +3,9 @@
 use super::{
     Standard,
     call_guard::CallGuard,
-    connection::message_limits,
     connection_memory::ConnectionMemory,
     convert::{self, MetadataLimits},
+    envelopes::message_limits,
     flatbuffers::FlatBuffers,
     health::Shown,
     replies::{Only, Replies},

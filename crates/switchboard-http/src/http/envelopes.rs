@@ -8,6 +8,9 @@ use ::http::{HeaderMap, header::CONTENT_TYPE};
 /// Bytes before a message: the flag, and the length as a `u32`.
 const HEAD: u8 = 5;
 
+/// Bytes that a gRPC envelope adds to its message.
+pub(super) const ENVELOPE: usize = 5;
+
 /// Tracks the envelopes in the bytes of a body; stores none of the bytes.
 #[derive(Debug, Default)]
 pub(super) struct Envelopes {
@@ -61,6 +64,13 @@ impl Envelopes {
         }
         Ok(())
     }
+}
+
+/// The limits of `connectrpc` for request messages of at most `bytes` bytes.
+pub(super) fn message_limits(bytes: usize) -> connectrpc::Limits {
+    connectrpc::Limits::default()
+        .with_max_message_size(bytes)
+        .with_max_request_body_size(bytes.saturating_add(ENVELOPE))
 }
 
 #[cfg(test)]

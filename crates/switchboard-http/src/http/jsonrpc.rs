@@ -2,10 +2,10 @@
 
 use super::{
     body::Reply,
-    connection::respond,
     connection_memory::ConnectionMemory,
     convert::{self, MetadataLimits},
     metered_body::MeteredBody,
+    response::respond,
     rest::Failure,
     timeout,
     unary_call::{self, Handler, UnaryCall, notify},

@@ -3,7 +3,7 @@
 //! Only GET and HEAD of the exact path are answered here, before the calls; all other requests go on to the protocols,
 //! so that a POST to `/` remains JSON-RPC. A page may load from, and connect to, only the origin it came from.
 
-use super::{body::Reply, connection::respond};
+use super::{body::Reply, response::respond};
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{

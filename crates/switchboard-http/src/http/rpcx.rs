@@ -15,10 +15,10 @@
 
 use super::{
     body::Reply,
-    connection::respond,
     connection_memory::ConnectionMemory,
     jsonrpc::decoded,
     metered_body::MeteredBody,
+    response::respond,
     unary_call::{self, Handler, UnaryCall, notify},
 };
 use crate::http::HttpState;

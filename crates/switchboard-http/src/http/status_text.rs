@@ -3,7 +3,7 @@
 //! `connectrpc` refuses the message before a handler is called, and only its text gives the reason. This module
 //! searches the response for the text as it is sent, in every protocol: none of them encodes these words differently.
 
-use super::connection::ENVELOPE;
+use super::envelopes::ENVELOPE;
 
 /// The texts of `connectrpc`, each before the limit that it names.
 const TEXTS: [(&str, Size); 3] = [

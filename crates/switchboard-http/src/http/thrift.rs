@@ -3,10 +3,10 @@
 
 use super::{
     body::Reply,
-    connection::respond,
     connection_memory::ConnectionMemory,
     convert::{self, MetadataLimits},
     metered_body::MeteredBody,
+    response::respond,
     timeout,
     unary_call::{self, UnaryCall},
 };

@@ -3,10 +3,11 @@
 
 use super::{
     body::Reply,
-    connection::{Prefixed, disabled, respond},
     convert::{self, MetadataLimits},
     hosts::Hosts,
     metered_body::MeteredBody,
+    response::{disabled, respond},
+    socket::Prefixed,
 };
 use crate::http::HttpState;
 use ::http::{
