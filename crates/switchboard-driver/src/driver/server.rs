@@ -4,21 +4,28 @@
 //! request is a slice of the read buffer, the reply is encoded once and copied once into the outbox. A parked
 //! call costs a hash insert and a wake-up.
 
+mod begin;
+mod closing;
+mod counting;
+mod input;
 mod memory;
+mod parked;
 mod respond;
 mod streams;
+mod timers;
 #[cfg(test)]
 mod turns;
 
 use super::calls::{Calls, Stage};
-use crate::serving::{ServerState, going_away};
+use crate::serving::ServerState;
 use bytes::BytesMut;
+pub use closing::LINGER;
 use memory::ConnectionMemory;
 use std::{
     collections::VecDeque,
     future::Future,
     io::IoSlice,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
@@ -26,34 +33,22 @@ use std::{
 use switchboard_core::{
     Peer, Pusher,
     clock::after,
-    compression::Message,
     metrics::{ConnectionProtocol, Tally},
-    runtime,
 };
-use switchboard_guard::{dispatch::Dispatch, guard::BatchScope};
+use switchboard_guard::dispatch::Dispatch;
 use switchboard_net::{
     connection::{Flight, Pause, SHOWN_MAX, Wakes},
     net::{self, Io},
 };
-use switchboard_wire::{
-    Input, Limits, Metadata, MethodId, Outbox, Status, WireId,
-    wire::{Encoding, Head, Opened, ServerEvent, ServerWire},
-};
-use tokio::{io::AsyncReadExt, sync::mpsc, time::Sleep};
+use switchboard_wire::{Limits, MethodId, Outbox, WireId, wire::ServerWire};
+use tokio::{sync::mpsc, time::Sleep};
 
-/// Number of input units between two checks of the turn's time.
-const UNITS: u32 = 16;
 /// Outbox size above which it is written in the middle of a turn.
 const FLUSH_BYTES: usize = 64 << 10;
 /// Maximum number of parts of one vectored write.
 const PARTS_MAX: usize = 64;
 /// Time without traffic after which a connection releases the memory of its calls.
 const RELEASE_AFTER: Duration = Duration::from_secs(1);
-/// Maximum number of discarded reads per turn, so that other connections run.
-const DISCARDS_MAX: usize = 16;
-/// Time that a client has to receive the drain notice before its new calls are refused, and afterwards,
-/// without calls in flight, to close the connection.
-pub const LINGER: Duration = Duration::from_millis(500);
 
 /// Driver of one accepted connection; the future ends with the connection.
 pub(super) struct Connection<W> {
@@ -285,67 +280,6 @@ impl<W: ServerWire> Connection<W> {
         self.arm(cx)
     }
 
-    /// Queues the last bytes of a drained connection; returns whether the connection must wait before it
-    /// ends.
-    fn closes(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.closing.is_none() && self.wire.close(&mut self.out) {
-            self.closing = Some(self.now);
-            self.awaits_close = true;
-            return self.flush(cx, false).is_ok();
-        }
-        self.lingers(cx)
-    }
-
-    /// Returns whether the connection must wait before it ends: for the peer's response to the last bytes of
-    /// the machine, for those of the transport, or for input that the peer still sends after a protocol
-    /// error. If the socket is closed with unread input, the system may discard the last bytes that were
-    /// written.
-    fn lingers(&mut self, cx: &mut Context<'_>) -> bool {
-        let began = *self.closing.get_or_insert(self.now);
-        if self.now > after(began, LINGER) {
-            return false;
-        }
-        if self.awaits_close || Pin::new(&mut *self.io).poll_shutdown(cx).is_pending() {
-            return true;
-        }
-        for _ in 0..DISCARDS_MAX {
-            if !self.discards {
-                return false;
-            }
-            self.input.clear();
-            if self.input.capacity() == 0 {
-                self.input = net::lend();
-            }
-            match pin!(self.io.read_buf(&mut self.input)).poll(cx) {
-                Poll::Pending => {
-                    self.input.clear();
-                    return true;
-                }
-                Poll::Ready(Ok(n)) if n > 0 => {}
-                Poll::Ready(_) => self.discards = false,
-            }
-        }
-        cx.waker().wake_by_ref();
-        true
-    }
-
-    /// Sends the peer a notice to start no further calls on this connection.
-    #[cold]
-    fn drain(&mut self, reason: &str) {
-        self.draining = Some(self.now);
-        self.wire.drain(reason, &mut self.out);
-        let linger = after(self.now, LINGER);
-        self.alarm = Some(self.alarm.map_or(linger, |alarm| alarm.min(linger)));
-    }
-
-    /// Ends all calls whose grace period is over, because the server stops.
-    #[cold]
-    fn end_all(&mut self) {
-        for index in self.calls.all() {
-            self.finish(index, Err(going_away()));
-        }
-    }
-
     /// Reports the parked calls.
     #[cold]
     fn report_calls(&self, report: &mpsc::Sender<Vec<Flight>>) {
@@ -373,61 +307,6 @@ impl<W: ServerWire> Connection<W> {
         }
     }
 
-    /// Reads once and handles the bytes.
-    fn read(&mut self, cx: &mut Context<'_>) -> Read {
-        if self.read_closed {
-            return Read::Over;
-        }
-        if self.is_full() {
-            return self.pause_reads();
-        }
-        if self.held {
-            self.handle_input();
-            return if self.read_closed { Read::Over } else { Read::Some };
-        }
-        if self.lacks_room() {
-            return self.close_for_memory();
-        }
-        if self.input.capacity() == 0 {
-            self.input = net::lend();
-        } else if self.input.capacity() - self.input.len() < 4096 {
-            self.input.reserve(net::BUFFER_BYTES);
-        }
-        let read = pin!(self.io.read_buf(&mut self.input)).poll(cx);
-        match read {
-            Poll::Pending => Read::Blocked,
-            Poll::Ready(Ok(n)) if n > 0 => {
-                self.now = switchboard_core::clock::now();
-                self.last_read = self.now;
-                self.shared.metrics.received(self.shard, self.counted.1, n);
-                self.pinged = None;
-                runtime::traffic(self.now);
-                self.handle_input();
-                self.trickled();
-                if self.read_closed { Read::Over } else { Read::Some }
-            }
-            Poll::Ready(_) => {
-                self.close_read();
-                Read::Over
-            }
-        }
-    }
-
-    /// Reads nothing until there is room. Detects within a second that the peer has closed its side, once the outbox is
-    /// empty; the calls then end as at the end of the peer's bytes.
-    #[cold]
-    fn pause_reads(&mut self) -> Read {
-        if self.calls.len() > 0 && self.out.is_empty() {
-            if self.io.is_read_closed() {
-                self.close_read();
-                return Read::Over;
-            }
-            let again = after(self.now, RELEASE_AFTER);
-            self.alarm = Some(self.alarm.map_or(again, |alarm| alarm.min(again)));
-        }
-        Read::Held
-    }
-
     /// Returns whether the outbox is over its limit for one peer, or the connection holds too much while
     /// memory is short.
     #[inline]
@@ -441,29 +320,6 @@ impl<W: ServerWire> Connection<W> {
         self.now >= self.turn_end
     }
 
-    /// Returns whether the turn has used up its time, estimated by the number of input units handled in it.
-    #[inline]
-    fn has_spent(&mut self, handled: &mut u32) -> bool {
-        *handled += 1;
-        if *handled < UNITS {
-            return false;
-        }
-        *handled = 0;
-        if self.unclocked > 0 {
-            self.tick();
-        }
-        self.is_over()
-    }
-
-    /// Reads the clock for input units that do not read it themselves.
-    fn tick(&mut self) {
-        self.unclocked = 0;
-        match self.clock_batch {
-            Some(_) => self.close_clock_batch(),
-            None => self.now = switchboard_core::clock::now(),
-        }
-    }
-
     /// Takes the woken calls and queues them behind those that the last turn left.
     #[inline]
     fn take_woken(&mut self, task: &Waker) {
@@ -473,171 +329,6 @@ impl<W: ServerWire> Connection<W> {
         let mut woken = Vec::new();
         self.wakes.take(task, &mut woken);
         self.ready.append(&mut woken);
-    }
-
-    /// Handles whole units of the input while the outbox has room and the turn lasts.
-    fn handle_input(&mut self) {
-        let mut input = Input::new(std::mem::take(&mut self.input)).sharing(self.sharing.allowed());
-        self.held = false;
-        self.out.adopt(net::lend);
-        let batch = BatchScope::begin();
-        let (mut handled, mut spent) = (0, false);
-        loop {
-            while !self.is_full()
-                && !spent
-                && let Some(Opened { id, method, codec, timeout, len }) = self.wire.next_call(&mut input)
-            {
-                let (encoding, metadata) = (Encoding::Identity, Metadata::new());
-                let head =
-                    Head { method, undeclared_name: None, codec, encoding, timeout, metadata, oneway: false };
-                self.open(id, head, Some(input.take(len)), false);
-                spent = self.has_spent(&mut handled);
-            }
-            if self.is_full() || spent {
-                self.held = true;
-                self.close_clock_batch();
-                break;
-            }
-            match self.wire.recv(&mut input, &mut self.out) {
-                Ok(Some(event)) => {
-                    self.unclocked += 1;
-                    self.event(event);
-                    spent = self.has_spent(&mut handled);
-                }
-                Ok(None) => {
-                    self.close_clock_batch();
-                    break;
-                }
-                Err(fatal) => {
-                    self.close_clock_batch();
-                    self.shared.metrics.protocol_errors.fetch_add(1, Ordering::Relaxed);
-                    tracing::debug!(peer = %self.peer.address, wire = self.wire.name(), "closed: {fatal}");
-                    self.wire.drain(&fatal.to_string(), &mut self.out);
-                    self.discards = true;
-                    self.close_read();
-                    break;
-                }
-            }
-        }
-        drop(batch);
-        self.input = input.into_buffer();
-    }
-
-    /// Stops reading from the peer and drops the calls in flight: their callers are gone.
-    fn close_read(&mut self) {
-        self.read_closed = true;
-        self.awaits_close = false;
-        for index in self.calls.all() {
-            self.forget(index);
-        }
-    }
-
-    #[inline]
-    fn event(&mut self, event: ServerEvent) {
-        match event {
-            ServerEvent::Open { id, head, first, compressed: false, more } => {
-                self.open(id, head, first, more);
-            }
-            ServerEvent::Open { id, head, first, compressed: true, more } => {
-                self.open_compressed(id, head, first, more);
-            }
-            ServerEvent::Item { id, item, compressed } => {
-                self.item(id, Message { bytes: item, compressed, codec: None });
-            }
-            ServerEvent::HalfClose { id } => {
-                if let Some(queue) = self.inbound(id) {
-                    queue.finish(Ok(Metadata::new()));
-                }
-            }
-            ServerEvent::Cancel { id } => {
-                if let Some(index) = self.calls.find(id) {
-                    self.forget(index);
-                }
-            }
-            ServerEvent::Credit { id, bytes } => {
-                let Some(index) = self.calls.find(id) else { return };
-                let Some(parked) = self.calls.get_mut(index) else { return };
-                parked.credit = parked.credit.saturating_add(i64::from(bytes));
-                if let Stage::Replies { .. } = parked.stage {
-                    self.poll_call(index);
-                }
-            }
-            ServerEvent::Refused { id, status } => {
-                if let Some(index) = self.calls.find(id) {
-                    self.forget(index);
-                }
-                self.wire.end(id, Err(&status), &mut self.out);
-            }
-            ServerEvent::Pong | ServerEvent::Handled => {}
-            ServerEvent::Closed => self.close_read(),
-        }
-    }
-
-    /// Handles due timers: ends overdue calls and pings a silent peer. Returns true if the connection is
-    /// over, unless a read follows.
-    fn alarmed(&mut self) -> bool {
-        let (overdue, next) = self.calls.overdue(self.now);
-        for index in overdue {
-            let Some(parked) = self.calls.get_mut(index) else { continue };
-            let allowed = parked
-                .deadline
-                .map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(parked.began));
-            let text = format!("the deadline of {} ms has passed on the server", allowed.as_millis());
-            self.finish(index, Err(Status::deadline_exceeded(text)));
-        }
-        if self.ends_due.is_some_and(|due| due <= self.now) {
-            self.ends_due = None;
-            self.wire.release_ends(&mut self.out);
-        }
-        self.end_stalled();
-        let idle = self.settings.idle_timeout();
-        let mut silent = after(self.last_read, idle);
-        if silent <= self.now && self.calls.len() > 0 && !self.wire.responds_to_pings() && !self.is_full() {
-            silent = after(self.now, idle);
-        }
-        if silent <= self.now {
-            let pinged = match self.pinged {
-                Some(pinged) => pinged,
-                None => {
-                    if let Some(counts) = &self.peer.counts {
-                        counts.pinged();
-                    }
-                    self.wire.ping(&mut self.out);
-                    *self.pinged.insert(self.now)
-                }
-            };
-            silent = after(pinged, self.settings.keepalive_timeout());
-        }
-        let is_over = silent <= self.now;
-        if let Some(began) = self.draining {
-            silent = silent.min(after(began, LINGER));
-            if after(began, LINGER) <= self.now {
-                self.wire.refuse();
-                silent = after(self.now, LINGER);
-            }
-        }
-        let mut alarm = next.map_or(silent, |next| next.min(silent));
-        if self.roomy {
-            if after(self.last_read, RELEASE_AFTER) <= self.now && self.calls.len() == 0 {
-                self.shrink();
-            } else {
-                alarm = alarm.min(after(self.now, RELEASE_AFTER));
-            }
-        }
-        self.alarm = Some(alarm);
-        is_over
-    }
-
-    /// Releases the memory of calls; the next call allocates again.
-    fn shrink(&mut self) {
-        self.roomy = false;
-        self.flush_tally();
-        self.calls.shrink();
-        for dispatch in self.dispatches.iter_mut().flatten() {
-            dispatch.shrink();
-        }
-        self.ready = Vec::new();
-        self.stalled = VecDeque::new();
     }
 
     /// Writes the outbox; returns whether it is empty afterwards. While more input is available, only a large
@@ -673,37 +364,6 @@ impl<W: ServerWire> Connection<W> {
         if let Some(tail) = self.out.release() {
             net::take_back(tail);
         }
-    }
-
-    /// Registers the task with the next timer.
-    fn arm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.roomy && self.calls.has_room() {
-            self.roomy = true;
-            let release_at = after(self.now, RELEASE_AFTER);
-            self.alarm = Some(self.alarm.map_or(release_at, |alarm| alarm.min(release_at)));
-        }
-        if self.draining.is_some() && self.calls.len() == 0 || self.closing.is_some() {
-            let linger = after(self.now, LINGER);
-            self.alarm = Some(self.alarm.map_or(linger, |alarm| alarm.min(linger)));
-        }
-        if let Some((_, since)) = self.memory.read_paused_by {
-            let due = after(since, self.settings.stream_stall_timeout());
-            self.alarm = Some(self.alarm.map_or(due, |alarm| alarm.min(due)));
-        }
-        if self.wire.holds_ends() {
-            let due = *self.ends_due.get_or_insert(after(self.now, self.settings.stream_end_delay()));
-            self.alarm = Some(self.alarm.map_or(due, |alarm| alarm.min(due)));
-        }
-        let Some(alarm) = self.alarm else { return Poll::Pending };
-        let alarm = tokio::time::Instant::from_std(alarm);
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(alarm)));
-        if sleep.deadline() != alarm {
-            sleep.as_mut().reset(alarm);
-        }
-        if sleep.as_mut().poll(cx).is_ready() {
-            cx.waker().wake_by_ref();
-        }
-        Poll::Pending
     }
 }
 

@@ -20,9 +20,9 @@ use switchboard_guard::{
     guard::Guards,
 };
 use switchboard_wire::{
-    Kind, MethodInfo, MethodTable, Outgoing, ServiceInfo, WireSet,
+    Input, Kind, Metadata, MethodInfo, MethodTable, Outgoing, ServiceInfo, Status, WireSet,
     native::{self, Client},
-    wire::{CallId, ClientCallId, ClientWire, Codec, Fatal, MachineMemory, Open},
+    wire::{CallId, ClientCallId, ClientWire, Codec, Encoding, Fatal, MachineMemory, Open, ServerEvent},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
