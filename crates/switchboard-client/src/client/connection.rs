@@ -4,6 +4,7 @@
 //! one system call, reads all replies under one lock, and wakes the callers. The lock is never held across a system
 //! call, and there is no contention for it on pinned workers.
 
+mod deadlines;
 mod ending;
 #[cfg(test)]
 #[cfg(feature = "wires")]
@@ -13,6 +14,8 @@ mod numbers;
 #[cfg(feature = "wires")]
 mod outbox_limit;
 mod packed;
+mod replies;
+mod streams;
 mod task;
 mod wire;
 
@@ -40,17 +43,16 @@ use std::{
 };
 use switchboard_core::{
     Pushes, Result,
-    compression::Message,
-    queue::{self, MessageBatch, Queue},
+    queue::{MessageBatch, Queue},
 };
 use switchboard_net::{
     connection::{CallWaker, Wakes},
     net::{self, Io},
 };
 use switchboard_wire::{
-    Code, Codec, Encoding, Fatal, Input, Metadata, Outbox, Outgoing, Retry, Status,
+    Code, Codec, Encoding, Metadata, Outbox, Outgoing, Retry, Status,
     native::Client,
-    wire::{ClientCallId, ClientEvent, ClientWire, Open},
+    wire::{ClientCallId, ClientWire, Open},
 };
 use tokio::sync::Notify;
 use wire::Wire;
@@ -485,289 +487,6 @@ impl Inner {
             && let Some(task) = &self.task
         {
             task.wake_by_ref();
-        }
-    }
-
-    /// Handles all input; returns the error after which the connection cannot continue, if any. Wakers go into `wake`.
-    #[inline]
-    fn receive(&mut self, input: &mut Input, wake: &mut Vec<Waker>) -> Option<Fatal> {
-        loop {
-            while let Some((id, len)) = self.wire.next_reply(input) {
-                self.next_reply(id, len, input, wake);
-            }
-            match self.wire.recv(input, &mut self.out) {
-                Ok(Some(event)) => {
-                    self.event(event, wake);
-                    if self.read_paused_by.is_some() {
-                        return None;
-                    }
-                }
-                Ok(None) => return None,
-                Err(fatal) => return Some(fatal),
-            }
-        }
-    }
-
-    /// Stores a reply for its caller.
-    #[inline(always)]
-    fn reply(&mut self, id: ClientCallId, item: Bytes, wake: &mut Vec<Waker>) {
-        let Some(slot) = self.calls.get_mut(id) else { return self.calls.reply_late(id) };
-        match &mut slot.state {
-            State::Waiting(waker) => {
-                wake.extend(waker.take());
-                slot.state = State::Replied(item);
-            }
-            State::Stream(stream) => {
-                stream.inbound.push_now(item);
-                self.end_stream(id, Ok(Metadata::new()));
-            }
-            state => {
-                // A message after the end violates the protocol, or the call was rejected here.
-                if let Some(parts) = state.partial_reply() {
-                    parts.item = Some(Message { bytes: item, compressed: false, codec: parts.codec });
-                    parts.end = Some(Ok(()));
-                    wake.extend(parts.waker.take());
-                } else {
-                    self.calls.reply_late(id);
-                }
-            }
-        }
-    }
-
-    /// Takes a reply of `len` bytes from `input`; a plain one goes straight to its slot, because each further move of
-    /// the message would wait until the previous one is written.
-    #[inline]
-    fn next_reply(&mut self, id: ClientCallId, len: usize, input: &mut Input, wake: &mut Vec<Waker>) {
-        if let Some(slot) = self.calls.get_mut(id)
-            && let State::Waiting(waker) = &mut slot.state
-        {
-            wake.extend(waker.take());
-            slot.state = State::Replied(input.take(len));
-            return;
-        }
-        self.reply(id, input.take(len), wake);
-    }
-
-    /// Handles one event; wakers go into `wake`.
-    #[inline]
-    fn event(&mut self, event: ClientEvent, wake: &mut Vec<Waker>) {
-        match event {
-            ClientEvent::Reply { id, item, compressed: false } => self.reply(id, item, wake),
-            ClientEvent::Reply { id, item, compressed: true } => self.compressed_reply(id, item, wake),
-            ClientEvent::Head { id, metadata } => match self.calls.get_mut(id).map(|slot| &mut slot.state) {
-                Some(State::Stream(stream)) => stream.inbound.set_head(metadata),
-                Some(state) => {
-                    if let Some(parts) = state.partial_reply() {
-                        parts.head = metadata;
-                    }
-                }
-                None => {}
-            },
-            ClientEvent::Item { id, item, compressed } => {
-                match self.calls.get_mut(id).map(|slot| &mut slot.state) {
-                    Some(State::Stream(stream)) => {
-                        let ahead = stream.inbound.push_now(Message { bytes: item, compressed, codec: None });
-                        // One message may exceed the window.
-                        let is_ahead = ahead >= self.window as usize;
-                        if is_ahead && !self.wire.advertises_windows() {
-                            self.read_paused_by = Some(id);
-                        } else if is_ahead {
-                            self.wire.cancel(id, &mut self.out);
-                            let text =
-                                format!("{ahead} bytes sent ahead of the reader (stream_window_bytes)");
-                            self.end_stream(id, Err(Status::resource_exhausted(text)));
-                        }
-                    }
-                    Some(state) => {
-                        if let Some(parts) = state.partial_reply() {
-                            if parts.item.is_some() {
-                                self.wire.cancel(id, &mut self.out);
-                                let text = "the server replied with a stream to a call with one reply";
-                                parts.end = Some(Err(Status::unimplemented(text)));
-                                parts.awaiting_reply = true;
-                                wake.extend(parts.waker.take());
-                                return;
-                            }
-                            parts.item = Some(Message { bytes: item, compressed, codec: None });
-                        }
-                    }
-                    None => {}
-                }
-            }
-            ClientEvent::ReplyCodec { id, codec } => {
-                if let Some(parts) = self.calls.get_mut(id).and_then(|slot| slot.state.partial_reply()) {
-                    parts.codec = Some(codec);
-                }
-            }
-            ClientEvent::End { id, end } => match self.calls.get_mut(id).map(|slot| &mut slot.state) {
-                Some(State::Stream(_)) => self.end_stream(id, end),
-                Some(state) => {
-                    if let Some(parts) = state.partial_reply() {
-                        wake.extend(parts.waker.take());
-                        parts.end = Some(end.map(|trailers| parts.trailers = trailers));
-                    } else {
-                        self.calls.reply_late(id);
-                    }
-                }
-                None => self.calls.reply_late(id),
-            },
-            ClientEvent::Credit { id, bytes } => {
-                if let Some(State::Stream(stream)) = self.calls.get_mut(id).map(|slot| &mut slot.state) {
-                    stream.credit = stream.credit.saturating_add(i64::from(bytes));
-                    stream.note_due(id, &mut self.due);
-                }
-            }
-            ClientEvent::Settings { window_growth } => {
-                wake.extend(self.settings_waker.take());
-                for (id, slot) in self.calls.iter_mut() {
-                    if let State::Stream(stream) = &mut slot.state {
-                        stream.credit = stream.credit.saturating_add(i64::from(window_growth));
-                        stream.note_due(id, &mut self.due);
-                    }
-                }
-            }
-            ClientEvent::GoAway { status } => self.closed = Some(status),
-            ClientEvent::Push(push) => {
-                if let Some(pushes) = &self.pushes {
-                    pushes.put(*push);
-                }
-            }
-            ClientEvent::Pong => {}
-        }
-    }
-
-    fn end_stream(&mut self, id: ClientCallId, end: Result<Metadata>) {
-        if let Some(State::Stream(stream)) = self.calls.remove(id) {
-            if let Some(outbound) = &stream.outbound {
-                let text = "the call has ended";
-                outbound.close(end.as_ref().err().cloned().unwrap_or_else(|| Status::canceled(text)));
-            }
-            stream.inbound.finish(end);
-        }
-    }
-
-    /// Sends the pending data of a stream: requests while there is credit and space, and credit for its reader.
-    ///
-    /// A stream without credit continues with the next CREDIT, one stopped by a full outbox with the next turn, and one
-    /// without requests when `waker` is called.
-    fn pump(&mut self, low: u32, waker: &Waker) {
-        let Some(id) = self.calls.with_low_bits(low) else { return };
-        let Inner { wire, out, calls, due, window, .. } = self;
-        let Some(State::Stream(stream)) = calls.get_mut(id).map(|slot| &mut slot.state) else { return };
-        stream.due = false;
-        stream.inbound.watch_consumer(waker);
-        if stream.inbound.is_closed() {
-            // The reader was dropped, so the remaining replies are not needed.
-            wire.cancel(id, out);
-            return self.end_stream(id, Err(Status::canceled("the caller dropped the stream")));
-        }
-        // A server with its own window may have a small one, and waits for credit for every byte.
-        let least = if wire.advertises_windows() { *window / 4 } else { 1 };
-        if let Some(bytes) = stream.inbound.take_credit(least) {
-            wire.credit(id, bytes, out);
-        }
-        let Some(outbound) = stream.outbound.clone() else { return };
-        let mut failed = None;
-        while stream.credit > 0 {
-            if out.len() >= OUTBOX_HIGH {
-                stream.note_due(id, due);
-                break;
-            }
-            match stream.batch.poll_next(&outbound, &mut Context::from_waker(waker)) {
-                Poll::Pending => break,
-                Poll::Ready(Some(Ok(item))) => {
-                    stream.credit -= queue::weight(&item.bytes) as i64;
-                    if let Err(status) = wire.item(id, &item.bytes, item.compressed, out) {
-                        failed = Some(status);
-                        break;
-                    }
-                }
-                Poll::Ready(None | Some(Err(_))) => {
-                    wire.half_close(id, out);
-                    stream.outbound = None;
-                    break;
-                }
-            }
-        }
-        if let Some(status) = failed {
-            wire.cancel(id, out);
-            self.end_stream(id, Err(status));
-        }
-    }
-
-    /// Returns true when the connection may be read: the reader that held it back has taken enough.
-    fn may_read(&mut self) -> bool {
-        let Some(id) = self.read_paused_by else { return true };
-        if let Some(State::Stream(stream)) = self.calls.get_mut(id).map(|slot| &mut slot.state)
-            && stream.inbound.bytes() >= self.window as usize
-        {
-            return false;
-        }
-        self.read_paused_by = None;
-        true
-    }
-
-    /// Ends the call whose stream has held back the connection for longer than `timeout`.
-    #[cold]
-    fn end_stalled(&mut self, timeout: Duration) {
-        let Some(id) = self.read_paused_by.take() else { return };
-        let text = format!(
-            "no reply was taken for {timeout:?} (stream_stall_timeout) while {} bytes waited for the reader \
-             (stream_window_bytes); on {} that holds back all calls of the connection",
-            self.window,
-            self.wire.name()
-        );
-        self.wire.cancel(id, &mut self.out);
-        self.end_stream(id, Err(Status::resource_exhausted(text)));
-    }
-
-    /// Sets the deadlines of new calls.
-    fn stamp(&mut self, now: Instant) {
-        let Inner { fresh, calls, earliest, .. } = self;
-        for (id, timeout) in fresh.drain(..) {
-            let Some(slot) = calls.get_mut(id) else { continue };
-            // A timeout beyond the range of the clock means no deadline.
-            let Some(deadline) = now.checked_add(timeout) else { continue };
-            slot.deadline = Some(deadline);
-            if earliest.is_none_or(|earliest| deadline < earliest) {
-                *earliest = Some(deadline);
-            }
-        }
-    }
-
-    /// Ends the calls whose deadline has passed.
-    fn expire(&mut self, now: Instant, wake: &mut Vec<Waker>) {
-        let mut next = None::<Instant>;
-        let mut overdue = Vec::new();
-        for (id, slot) in self.calls.iter_mut() {
-            let Some(deadline) = slot.deadline else { continue };
-            if deadline <= now {
-                overdue.push(id);
-                slot.deadline = None;
-            } else if next.is_none_or(|next| deadline < next) {
-                next = Some(deadline);
-            }
-        }
-        self.earliest = next;
-        for id in overdue {
-            let text = "no response within the call's deadline";
-            self.fail(id, Status::deadline_exceeded(text), wake);
-            self.wire.cancel(id, &mut self.out);
-        }
-    }
-
-    /// Ends one call with a status created here.
-    fn fail(&mut self, id: ClientCallId, status: Status, wake: &mut Vec<Waker>) {
-        match self.calls.get_mut(id).map(|slot| &mut slot.state) {
-            Some(State::Stream(_)) => self.end_stream(id, Err(status)),
-            Some(state) => {
-                if let Some(parts) = state.partial_reply() {
-                    wake.extend(parts.waker.take());
-                    parts.end = Some(Err(status));
-                    parts.awaiting_reply = true;
-                }
-            }
-            None => {}
         }
     }
 }
