@@ -131,6 +131,33 @@ impl Drop for MemoryCharge {
     }
 }
 
+/// Bytes that one holder, such as a connection, has reported to a [`MemoryBudget`]. Small changes are not reported, so
+/// that a holder whose bytes change often seldom touches the budget, which all cores share.
+#[derive(Debug, Default)]
+pub struct ReportedBytes(usize);
+
+impl ReportedBytes {
+    /// Minimum change that is reported, except the release of all bytes.
+    pub const CHANGE_MIN: usize = 1 << 10;
+
+    /// Returns the bytes that the budget knows of.
+    #[inline]
+    pub fn get(&self) -> usize {
+        self.0
+    }
+
+    /// Sets the bytes that are held. Returns the previously reported number if the holder must report the change, with
+    /// [`MemoryBudget::change`].
+    #[inline]
+    #[must_use]
+    pub fn set(&mut self, held: usize) -> Option<usize> {
+        if held != self.0 && (held == 0 || held.abs_diff(self.0) >= ReportedBytes::CHANGE_MIN) {
+            return Some(std::mem::replace(&mut self.0, held));
+        }
+        None
+    }
+}
+
 impl MemoryBudget {
     /// Creates an empty budget for a server with this number of methods.
     pub fn new(max: Flag, methods: usize) -> MemoryBudget {
@@ -318,6 +345,17 @@ mod tests {
         let budget = self::budget(0);
         budget.change(0, 1 << 40);
         assert_eq!(budget.restrictions(false).pressure, Pressure::Normal);
+    }
+
+    #[test]
+    fn small_changes_are_not_reported() {
+        let mut reported = ReportedBytes::default();
+        assert_eq!(reported.set(1000), None);
+        assert_eq!((reported.set(5000), reported.get()), (Some(0), 5000));
+        assert_eq!(reported.set(5000 + 1023), None);
+        assert_eq!(reported.set(5000 - 1024), Some(5000));
+        // The release of the last bytes always is.
+        assert_eq!((reported.set(0), reported.set(0), reported.get()), (Some(3976), None, 0));
     }
 
     #[test]

@@ -25,14 +25,14 @@ use std::{
     },
     task::{Context, Poll, Waker, ready},
 };
-use switchboard_core::memory::{LARGE, PAUSE, Pressure, Restrictions};
+use switchboard_core::memory::{LARGE, PAUSE, Pressure, ReportedBytes, Restrictions};
 use switchboard_driver::serving::going_away;
 use switchboard_net::connection::Wakes;
 use switchboard_wire::{MethodId, Status};
 use tokio::time::Sleep;
 
 /// Smaller changes are not reported, and smaller pieces are counted together with later ones.
-pub(super) const CHANGE: usize = 1 << 10;
+pub(super) const CHANGE: usize = ReportedBytes::CHANGE_MIN;
 /// Bodies over this size are refused under severe memory pressure.
 const BODY_MAX: usize = 64 << 10;
 /// Aborted requests that have no response yet. A peer with more of them at once gets a less exact reason for the
@@ -73,7 +73,7 @@ enum Part {
 #[derive(Default)]
 struct Unread {
     bytes: usize,
-    reported: usize,
+    reported: ReportedBytes,
     /// Bodies that have not ended.
     bodies: usize,
     /// Waker of the task that reads the socket, while it is paused.
@@ -133,13 +133,21 @@ impl ConnectionMemory {
 
     /// Creates an empty charge for requests.
     pub(super) fn charge(self: &Arc<ConnectionMemory>) -> MemoryCharge {
-        MemoryCharge { connection_memory: self.clone(), part: Part::Requests, reported: 0 }
+        MemoryCharge {
+            connection_memory: self.clone(),
+            part: Part::Requests,
+            reported: ReportedBytes::default(),
+        }
     }
 
     /// Returns a piece of a reply; the piece and `before` bytes that precede it are counted until the last reference to
     /// the piece is dropped.
     pub(super) fn counted(self: &Arc<ConnectionMemory>, bytes: Bytes, before: usize) -> Bytes {
-        let mut charge = MemoryCharge { connection_memory: self.clone(), part: Part::Replies, reported: 0 };
+        let mut charge = MemoryCharge {
+            connection_memory: self.clone(),
+            part: Part::Replies,
+            reported: ReportedBytes::default(),
+        };
         charge.set(bytes.len() + before);
         Bytes::from_owner(MeteredBytes { bytes, _charge: charge })
     }
@@ -290,9 +298,8 @@ impl ConnectionMemory {
 
     fn report(&self, unread: &mut Unread) {
         let bytes = unread.bytes;
-        if is_reportable(unread.reported, bytes) {
-            self.change(Part::Unread, unread.reported, bytes);
-            unread.reported = bytes;
+        if let Some(before) = unread.reported.set(bytes) {
+            self.change(Part::Unread, before, bytes);
         }
         if bytes <= LARGE
             && let Some(reader) = unread.reader.take()
@@ -345,16 +352,12 @@ impl ConnectionMemory {
 impl Drop for ConnectionMemory {
     fn drop(&mut self) {
         // No other object refers to it any more.
-        let unread = self.unread().reported;
+        let unread = self.unread().reported.get();
         self.shared.memory.change(unread, 0);
         if *self.paused.get_mut() {
             self.shared.memory.pause(false);
         }
     }
-}
-
-fn is_reportable(reported: usize, bytes: usize) -> bool {
-    bytes != reported && (bytes == 0 || bytes.abs_diff(reported) >= CHANGE)
 }
 
 fn poll_pause(cx: &mut Context<'_>, pause: &mut Pause) -> Poll<()> {
@@ -367,15 +370,14 @@ fn poll_pause(cx: &mut Context<'_>, pause: &mut Pause) -> Poll<()> {
 pub(super) struct MemoryCharge {
     connection_memory: Arc<ConnectionMemory>,
     part: Part,
-    reported: usize,
+    reported: ReportedBytes,
 }
 
 impl MemoryCharge {
     /// Sets the number of bytes.
     pub(super) fn set(&mut self, bytes: usize) {
-        if is_reportable(self.reported, bytes) {
-            self.connection_memory.change(self.part, self.reported, bytes);
-            self.reported = bytes;
+        if let Some(before) = self.reported.set(bytes) {
+            self.connection_memory.change(self.part, before, bytes);
         }
     }
 
