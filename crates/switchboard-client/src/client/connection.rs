@@ -15,6 +15,7 @@ mod numbers;
 mod outbox_limit;
 mod packed;
 mod replies;
+mod state;
 mod streams;
 mod task;
 mod wire;
@@ -28,16 +29,14 @@ use super::{
     kind::ChannelKind,
     options::Options,
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use ending::Activity;
 use numbers::NumberedMethod;
+use state::ConnectionState;
 use std::{
     fmt,
     pin::pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicBool},
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
@@ -46,8 +45,8 @@ use switchboard_core::{
     queue::{MessageBatch, Queue},
 };
 use switchboard_net::{
-    connection::{CallWaker, Wakes},
-    net::{self, Io},
+    connection::{CallWaker, Keepalive, ReadBuffer, Timer, Wakes},
+    net::Io,
 };
 use switchboard_wire::{
     Code, Codec, Encoding, Metadata, Outbox, Outgoing, Retry, Status,
@@ -74,7 +73,7 @@ impl std::error::Error for OutboxFull {}
 pub(super) struct Connection {
     inner: Mutex<Inner>,
     wakes: Arc<Wakes>,
-    /// True while new calls may use the connection.
+    /// Copy of the state, read without the lock: true while new calls may use the connection.
     usable: AtomicBool,
     /// Wakes calls that wait for space in the outbox; see [`room`](Self::room).
     room: Notify,
@@ -107,8 +106,7 @@ struct Inner {
     task: Option<Waker>,
     /// True when the task was woken and has not run since.
     woken: bool,
-    /// The reason why new calls are rejected: the server said so, or the connection has ended.
-    closed: Option<Status>,
+    state: ConnectionState,
     /// Waker of the caller that waits for the settings of the server.
     settings_waker: Option<Waker>,
     /// Calls with a timeout that the task turns into a deadline: it reads the clock once for all of them.
@@ -168,7 +166,7 @@ impl Connection {
             named_calls: 0,
             task: None,
             woken: false,
-            closed: None,
+            state: ConnectionState::Open,
             settings_waker: None,
             fresh: Vec::new(),
             due: Vec::new(),
@@ -191,30 +189,22 @@ impl Connection {
             connection: connection.clone(),
             io,
             peer,
-            keepalive,
-            input: BytesMut::new(),
-            sharing: net::Sharing::default(),
+            input: ReadBuffer::default(),
             writing: Outbox::new(),
             ready: Vec::new(),
             wake: Vec::new(),
-            last_read: now,
             activity: Activity::default(),
             unused: silent.then(|| Box::pin(tokio::time::sleep(ending::UNUSED_MAX))),
-            pinged: None,
+            keepalive: Keepalive::new(keepalive, keepalive, now),
             held_since: None,
             stall_timeout: options.limits.stream_stall_timeout(),
-            timer: None,
-            sleep: None,
+            timer: Timer::default(),
         };
         (connection, task)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn is_usable(&self) -> bool {
-        self.usable.load(Ordering::Relaxed)
     }
 
     /// Returns the channel for a retry of a call that failed with `status`, when this connection takes no more calls
@@ -252,7 +242,7 @@ impl Connection {
             woken.as_mut().enable();
             {
                 let inner = self.lock();
-                if inner.closed.is_some() || inner.has_room() {
+                if !inner.state.is_open() || inner.has_room() {
                     return;
                 }
             }
@@ -262,9 +252,8 @@ impl Connection {
 
     /// Rejects further calls; the connection closes when those in flight have ended.
     pub(super) fn retire(&self) {
-        self.usable.store(false, Ordering::Relaxed);
         let mut inner = self.lock();
-        inner.closed.get_or_insert_with(|| Status::unavailable("the channel was dropped"));
+        self.drain(&mut inner, || Status::unavailable("the channel was dropped"));
         inner.wake();
     }
 
@@ -398,15 +387,13 @@ impl Connection {
     /// another connection.
     fn replace_if_abandoned(&self, inner: &mut Inner) {
         if inner.calls.abandoned() > ABANDONED_MAX {
-            self.usable.store(false, Ordering::Relaxed);
-            inner.closed.get_or_insert_with(|| {
-                Status::unavailable(format!(
-                    "the server has not replied to {} canceled calls, {} has no cancel, and at most \
-                     {ABANDONED_MAX} ids are reserved on a connection: it is replaced",
-                    inner.calls.abandoned(),
-                    inner.wire.name()
-                ))
-            });
+            let text = format!(
+                "the server has not replied to {} canceled calls, {} has no cancel, and at most {ABANDONED_MAX} ids \
+                 are reserved on a connection: it is replaced",
+                inner.calls.abandoned(),
+                inner.wire.name()
+            );
+            self.drain(inner, || Status::unavailable(text));
         }
     }
 }
@@ -421,7 +408,7 @@ impl Inner {
         oneway: bool,
         state: impl FnOnce() -> State,
     ) -> Result<ClientCallId> {
-        if let Some(status) = &self.closed {
+        if let Some(status) = self.state.rejection() {
             return Err(status.clone().with_retry(Retry::Safe));
         }
         self.wire.check(request.metadata)?;
@@ -475,7 +462,7 @@ impl Inner {
     #[inline]
     fn note_unwritten(&mut self, bytes: usize, room: &Notify) {
         self.unwritten = bytes;
-        if self.waiting > 0 && (self.closed.is_some() || self.has_room()) {
+        if self.waiting > 0 && (!self.state.is_open() || self.has_room()) {
             room.notify_one();
         }
     }

@@ -19,12 +19,12 @@ mod turns;
 use super::calls::{Calls, Stage};
 use crate::serving::ServerState;
 use bytes::BytesMut;
+use closing::ConnectionState;
 pub use closing::LINGER;
 use memory::ConnectionMemory;
 use std::{
     collections::VecDeque,
     future::Future,
-    io::IoSlice,
     pin::Pin,
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll, Waker, ready},
@@ -37,16 +37,14 @@ use switchboard_core::{
 };
 use switchboard_guard::dispatch::Dispatch;
 use switchboard_net::{
-    connection::{Flight, Pause, SHOWN_MAX, Wakes},
+    connection::{Flight, Keepalive, Pause, ReadBuffer, SHOWN_MAX, Timer, Wakes, poll_write_all},
     net::{self, Io},
 };
 use switchboard_wire::{Limits, MethodId, Outbox, WireId, wire::ServerWire};
-use tokio::{sync::mpsc, time::Sleep};
+use tokio::sync::mpsc;
 
 /// Outbox size above which it is written in the middle of a turn.
 const FLUSH_BYTES: usize = 64 << 10;
-/// Maximum number of parts of one vectored write.
-const PARTS_MAX: usize = 64;
 /// Time without traffic after which a connection releases the memory of its calls.
 const RELEASE_AFTER: Duration = Duration::from_secs(1);
 
@@ -64,8 +62,7 @@ pub(super) struct Connection<W> {
     counted: (WireId, ConnectionProtocol),
     /// Counts that are not yet added to the counters of the peer.
     tally: Tally,
-    input: BytesMut,
-    sharing: net::Sharing,
+    input: ReadBuffer,
     out: Outbox,
     dispatches: Vec<Option<Box<dyn Dispatch>>>,
     calls: Calls,
@@ -86,26 +83,15 @@ pub(super) struct Connection<W> {
     unclocked: u32,
     /// Calls of one method since the last clock reading that were ready at once.
     clock_batch: Option<ClockBatch>,
-    last_read: Instant,
-    /// Time of a keepalive PING without a response so far.
-    pinged: Option<Instant>,
-    /// The call table may have free entries; a timer is set to release their memory.
+    keepalive: Keepalive,
+    timer: Timer,
+    /// The call table may have free entries; the timer is set to release their memory.
     roomy: bool,
-    alarm: Option<Instant>,
     /// Time at which the machine may release the ends of streams that it holds.
     ends_due: Option<Instant>,
-    sleep: Option<Pin<Box<Sleep>>>,
-    draining: Option<Instant>,
     /// The input may contain whole units, because the outbox was over its high mark.
     held: bool,
-    /// No more bytes are read: the peer closed its side, or the machine has finished.
-    read_closed: bool,
-    /// Time at which the last bytes of the connection were queued.
-    closing: Option<Instant>,
-    /// The peer must respond to them.
-    awaits_close: bool,
-    /// Further input is read and discarded.
-    discards: bool,
+    state: ConnectionState,
     wire: W,
 }
 
@@ -158,6 +144,9 @@ impl<W: ServerWire> Connection<W> {
         let counted = (counted, ConnectionProtocol::of(counted));
         let mut limits = settings.wire();
         limits.stream_window_bytes = wire.receive_window(limits.stream_window_bytes);
+        let keepalive = Keepalive::new(settings.idle_timeout(), settings.keepalive_timeout(), now);
+        let mut timer = Timer::default();
+        timer.set(keepalive.due());
         // The bytes that the sniffer read.
         shared.metrics.received(shard, counted.1, input.len());
         Connection {
@@ -167,8 +156,7 @@ impl<W: ServerWire> Connection<W> {
             shard,
             counted,
             tally: Tally::default(),
-            input,
-            sharing: net::Sharing::default(),
+            input: ReadBuffer::new(input),
             out: Outbox::new(),
             dispatches: (0..shared.services.len()).map(|_| None).collect(),
             calls: Calls::new(wakes.clone()),
@@ -181,18 +169,12 @@ impl<W: ServerWire> Connection<W> {
             turn_end: now,
             unclocked: 0,
             clock_batch: None,
-            last_read: now,
-            pinged: None,
+            keepalive,
+            timer,
             roomy: false,
-            alarm: Some(after(now, settings.idle_timeout())),
             ends_due: None,
-            sleep: None,
-            draining: None,
             held: false,
-            read_closed: false,
-            closing: None,
-            awaits_close: false,
-            discards: false,
+            state: ConnectionState::Open,
             settings,
             shared,
             wire,
@@ -217,24 +199,16 @@ impl<W: ServerWire> Connection<W> {
         self.take_woken(cx.waker());
         self.look();
         self.out.adopt(net::lend);
-        if self.draining.is_none() {
-            if self.shared.draining.load(Ordering::Relaxed) {
-                self.drain("the server is going away");
-            } else if self.wakes.is_retired() {
-                self.drain("the connection is old (connection_age)");
-            }
-        } else if self.calls.len() > 0 && self.shared.ending.load(Ordering::Relaxed) {
-            self.end_all();
-        }
+        self.follow_server();
         if let Some(report) = self.wakes.take_report_request() {
             self.report_calls(&report);
         }
-        let silent = self.alarm.is_some_and(|alarm| alarm <= self.now) && self.alarmed();
+        let silent = self.timer.is_due(self.now) && self.alarmed();
         self.poll_ready();
         self.read_on();
         self.send_pushes();
         // Bytes that the sniffer read come first.
-        if !self.input.is_empty() && !self.read_closed && !self.is_full() {
+        if !self.input.is_empty() && self.state.reads() && !self.is_full() {
             self.handle_input();
         }
         loop {
@@ -265,14 +239,10 @@ impl<W: ServerWire> Connection<W> {
             }
         }
         // All input that arrived while this task did not run has been read by now.
-        if silent && self.pinged.is_some() {
+        if silent && self.keepalive.is_pinged() {
             return Poll::Ready(());
         }
-        if self.draining.is_some_and(|began| {
-            self.calls.len() == 0 && self.out.is_empty() && self.now > after(began, LINGER)
-        }) && !self.wire.holds_ends()
-            && !self.closes(cx)
-        {
+        if self.may_close() && !self.closes(cx) {
             return Poll::Ready(());
         }
         self.rest();
@@ -340,27 +310,17 @@ impl<W: ServerWire> Connection<W> {
         if more_input && self.out.len() < FLUSH_BYTES {
             return Ok(false);
         }
-        while !self.out.is_empty() {
-            let mut slices = [IoSlice::new(&[]); PARTS_MAX];
-            let filled = self.out.fill(&mut slices);
-            match net::poll_write_parts(&mut *self.io, cx, &slices[..filled]) {
-                Poll::Pending => return Ok(false),
-                Poll::Ready(Ok(0)) => return Err(std::io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(written)) => {
-                    self.shared.metrics.sent(self.shard, self.counted.1, written);
-                    self.out.advance(written);
-                }
-                Poll::Ready(Err(error)) => return Err(error),
-            }
+        let (shared, shard, protocol) = (&self.shared, self.shard, self.counted.1);
+        let sent = |bytes| shared.metrics.sent(shard, protocol, bytes);
+        match poll_write_all(&mut *self.io, cx, &mut self.out, sent) {
+            Poll::Pending => Ok(false),
+            Poll::Ready(written) => written.map(|()| true),
         }
-        Ok(true)
     }
 
     /// Releases buffers that the connection does not need while it waits.
     fn rest(&mut self) {
-        if self.input.is_empty() && self.input.capacity() > 0 {
-            self.sharing.take_back(std::mem::take(&mut self.input));
-        }
+        self.input.release();
         if let Some(tail) = self.out.release() {
             net::take_back(tail);
         }

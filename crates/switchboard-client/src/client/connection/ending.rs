@@ -4,7 +4,6 @@ use super::{Connection, Task};
 use std::{
     future::Future,
     pin::Pin,
-    sync::atomic::Ordering,
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -55,10 +54,10 @@ impl Activity {
 
 /// Ends every call in flight; new ones are rejected.
 pub(super) fn close(connection: &Connection, status: &Status) {
-    connection.usable.store(false, Ordering::Relaxed);
     let mut wake = Vec::new();
     let mut inner = connection.lock();
-    inner.closed.get_or_insert_with(|| status.clone());
+    inner.state.close(status);
+    connection.publish(&inner);
     wake.extend(inner.settings_waker.take());
     let ids: Vec<_> = inner.calls.iter_mut().map(|(id, _)| id).collect();
     for id in ids {
@@ -88,9 +87,9 @@ impl Task {
             return None;
         }
         // Under the lock: a caller that comes now uses another connection.
-        self.connection.usable.store(false, Ordering::Relaxed);
         let text = format!("the connection was not used for {UNUSED_MAX:?}");
-        Some(inner.closed.get_or_insert_with(|| Status::unavailable(text)).clone())
+        self.connection.drain(&mut inner, || Status::unavailable(text));
+        inner.state.rejection().cloned()
     }
 
     pub(super) fn lost(&self, why: &str) -> Status {
@@ -124,7 +123,7 @@ impl Future for Task {
             for waker in this.wake.drain(..) {
                 waker.wake();
             }
-            this.activity.ended(this.last_read, end)
+            this.activity.ended(this.keepalive.last_read(), end)
         })
     }
 }

@@ -271,7 +271,7 @@ async fn a_connection_is_replaced_after_too_many_abandoned_calls_without_a_reply
         }
         let reserves = world.with(|inner| inner.wire.call_ids() == CallIds::Reserved);
         assert_eq!(world.connection.is_usable(), !reserves, "{}", world.options);
-        let closed = world.with(|inner| inner.closed.clone());
+        let closed = world.with(|inner| inner.state.rejection().cloned());
         assert_eq!(closed.is_some(), reserves, "{}", world.options);
         if let Some(status) = closed {
             assert!(status.message().contains("1024 ids are reserved"), "{status}");

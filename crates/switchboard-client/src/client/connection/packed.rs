@@ -17,7 +17,7 @@ impl Connection {
     /// Ready once the server has sent its settings, or the connection has ended; for one waiter.
     pub(in crate::client) fn poll_settings(&self, cx: &Context<'_>) -> Poll<()> {
         let mut inner = self.lock();
-        if inner.wire.knows_server() || inner.closed.is_some() {
+        if inner.wire.knows_server() || !inner.state.is_open() {
             return Poll::Ready(());
         }
         inner.settings_waker = Some(cx.waker().clone());

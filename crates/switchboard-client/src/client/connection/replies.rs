@@ -1,6 +1,6 @@
 //! Input of a client connection: replies and other events, and the callers that they wake.
 
-use super::Inner;
+use super::{ConnectionState, Inner};
 use crate::client::calls::State;
 use bytes::Bytes;
 use std::task::Waker;
@@ -149,7 +149,7 @@ impl Inner {
                     }
                 }
             }
-            ClientEvent::GoAway { status } => self.closed = Some(status),
+            ClientEvent::GoAway { status } => self.state = ConnectionState::Draining(status),
             ClientEvent::Push(push) => {
                 if let Some(pushes) = &self.pushes {
                     pushes.put(*push);

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 use switchboard_core::queue;
+use switchboard_net::connection::credit_min;
 use switchboard_wire::{Status, wire::ClientWire};
 
 impl Inner {
@@ -25,8 +26,7 @@ impl Inner {
             wire.cancel(id, out);
             return self.end_stream(id, Err(Status::canceled("the caller dropped the stream")));
         }
-        // A server with its own window may have a small one, and waits for credit for every byte.
-        let least = if wire.advertises_windows() { *window / 4 } else { 1 };
+        let least = credit_min(wire.advertises_windows(), *window);
         if let Some(bytes) = stream.inbound.take_credit(least) {
             wire.credit(id, bytes, out);
         }

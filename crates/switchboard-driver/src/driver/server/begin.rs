@@ -223,9 +223,9 @@ impl<W: ServerWire> Connection<W> {
     #[inline(always)]
     fn refusal(&mut self, id: CallId, method: MethodId, body: &RequestBody) -> Option<Status> {
         match self.over_limit(id) {
-            None if self.memory.restrictions.pressure >= Pressure::Severe || self.memory.trickles => {
+            None if self.memory.restrictions.pressure >= Pressure::Severe || self.memory.reads_once() => {
                 let request = if let RequestBody::One(message) = body { message.len() } else { 0 };
-                let pressure = if self.memory.trickles {
+                let pressure = if self.memory.reads_once() {
                     Pressure::Exhausted
                 } else {
                     self.memory.restrictions.pressure

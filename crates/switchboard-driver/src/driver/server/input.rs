@@ -3,8 +3,6 @@
 use super::{Connection, RELEASE_AFTER, Read};
 use crate::driver::calls::Stage;
 use std::{
-    future::Future,
-    pin::pin,
     sync::atomic::Ordering,
     task::{Context, Poll},
 };
@@ -12,10 +10,9 @@ use switchboard_core::{clock::after, compression::Message, runtime};
 use switchboard_guard::guard::BatchScope;
 use switchboard_net::net;
 use switchboard_wire::{
-    Input, Metadata,
+    Metadata,
     wire::{Encoding, Head, Opened, ServerEvent, ServerWire},
 };
-use tokio::io::AsyncReadExt;
 
 /// Number of input units between two checks of the turn's time.
 const UNITS: u32 = 16;
@@ -23,7 +20,7 @@ const UNITS: u32 = 16;
 impl<W: ServerWire> Connection<W> {
     /// Reads once and handles the bytes.
     pub(super) fn read(&mut self, cx: &mut Context<'_>) -> Read {
-        if self.read_closed {
+        if !self.state.reads() {
             return Read::Over;
         }
         if self.is_full() {
@@ -31,28 +28,21 @@ impl<W: ServerWire> Connection<W> {
         }
         if self.held {
             self.handle_input();
-            return if self.read_closed { Read::Over } else { Read::Some };
+            return if self.state.reads() { Read::Some } else { Read::Over };
         }
         if self.lacks_room() {
             return self.close_for_memory();
         }
-        if self.input.capacity() == 0 {
-            self.input = net::lend();
-        } else if self.input.capacity() - self.input.len() < 4096 {
-            self.input.reserve(net::BUFFER_BYTES);
-        }
-        let read = pin!(self.io.read_buf(&mut self.input)).poll(cx);
-        match read {
+        match self.input.poll_read(&mut *self.io, cx) {
             Poll::Pending => Read::Blocked,
             Poll::Ready(Ok(n)) if n > 0 => {
                 self.now = switchboard_core::clock::now();
-                self.last_read = self.now;
+                self.keepalive.received(self.now);
                 self.shared.metrics.received(self.shard, self.counted.1, n);
-                self.pinged = None;
                 runtime::traffic(self.now);
                 self.handle_input();
-                self.trickled();
-                if self.read_closed { Read::Over } else { Read::Some }
+                self.end_read_once();
+                if self.state.reads() { Read::Some } else { Read::Over }
             }
             Poll::Ready(_) => {
                 self.close_read();
@@ -70,15 +60,14 @@ impl<W: ServerWire> Connection<W> {
                 self.close_read();
                 return Read::Over;
             }
-            let again = after(self.now, RELEASE_AFTER);
-            self.alarm = Some(self.alarm.map_or(again, |alarm| alarm.min(again)));
+            self.timer.wake_by(after(self.now, RELEASE_AFTER));
         }
         Read::Held
     }
 
     /// Handles whole units of the input while the outbox has room and the turn lasts.
     pub(super) fn handle_input(&mut self) {
-        let mut input = Input::new(std::mem::take(&mut self.input)).sharing(self.sharing.allowed());
+        let mut input = self.input.take();
         self.held = false;
         self.out.adopt(net::lend);
         let batch = BatchScope::begin();
@@ -114,14 +103,13 @@ impl<W: ServerWire> Connection<W> {
                     self.shared.metrics.protocol_errors.fetch_add(1, Ordering::Relaxed);
                     tracing::debug!(peer = %self.peer.address, wire = self.wire.name(), "closed: {fatal}");
                     self.wire.drain(&fatal.to_string(), &mut self.out);
-                    self.discards = true;
-                    self.close_read();
+                    self.discard_input();
                     break;
                 }
             }
         }
         drop(batch);
-        self.input = input.into_buffer();
+        self.input.put_back(input);
     }
 
     /// Returns whether the turn has used up its time, estimated by the number of input units handled in it.
@@ -185,15 +173,6 @@ impl<W: ServerWire> Connection<W> {
             }
             ServerEvent::Pong | ServerEvent::Handled => {}
             ServerEvent::Closed => self.close_read(),
-        }
-    }
-
-    /// Stops reading from the peer and drops the calls in flight: their callers are gone.
-    pub(super) fn close_read(&mut self) {
-        self.read_closed = true;
-        self.awaits_close = false;
-        for index in self.calls.all() {
-            self.forget(index);
         }
     }
 }

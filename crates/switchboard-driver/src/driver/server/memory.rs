@@ -3,17 +3,14 @@
 
 use super::{Connection, FLUSH_BYTES, Read};
 use crate::driver::calls::Stage;
-use bytes::BytesMut;
 use std::time::Instant;
 use switchboard_core::{
     Limits, Pusher,
-    memory::{LARGE, PAUSE, Pressure, Restrictions},
+    clock::after,
+    memory::{LARGE, PAUSE, Pressure, ReportedBytes, Restrictions},
 };
-use switchboard_net::net;
 use switchboard_wire::{MethodId, wire::ServerWire};
 
-/// Minimum change in bytes that is reported.
-const CHANGE: usize = 1 << 10;
 /// Maximum message size while memory is severely short: the size that a read buffer holds anyway.
 const MESSAGE_MAX: u32 = 64 << 10;
 
@@ -23,8 +20,8 @@ const READ_PAUSED: usize = usize::MAX / 2;
 
 /// Memory that a connection holds, and its limits.
 pub(super) struct ConnectionMemory {
-    /// Bytes that were last reported to the memory budget.
-    reported: usize,
+    /// Bytes that the memory budget knows of.
+    reported: ReportedBytes,
     /// Bytes of requests and queues of the parked calls.
     pub(super) calls: usize,
     pub(super) restrictions: Restrictions,
@@ -36,37 +33,52 @@ pub(super) struct ConnectionMemory {
     pub(super) read_paused_by: Option<(u32, Instant)>,
     /// Outbox size above which streams wait.
     pub(super) stream_limit: usize,
-    /// The connection is not read, because memory is short.
-    pub(super) paused: bool,
-    /// Large messages are rejected.
-    refuses_large: bool,
+    reads: Reads,
     /// Time of the last read while paused.
-    trickled: Option<Instant>,
-    /// One read is due in this turn although the connection is paused; it starts no call.
-    pub(super) trickles: bool,
+    read_once_at: Option<Instant>,
+}
+
+/// Whether the connection is read, as far as memory decides.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Reads {
+    Normal,
+    /// The connection is not read, because memory is short and it holds too much.
+    Paused,
+    /// The connection is paused, but one read is due in this turn; it starts no call.
+    PausedButOnce,
 }
 
 impl ConnectionMemory {
     pub(super) fn new(settings: &Limits) -> ConnectionMemory {
         ConnectionMemory {
-            reported: 0,
+            reported: ReportedBytes::default(),
             calls: 0,
             restrictions: Restrictions::NONE,
             limit: settings.outbox_bytes_max(),
             weight: 0,
             read_paused_by: None,
             stream_limit: FLUSH_BYTES,
-            paused: false,
-            refuses_large: false,
-            trickled: None,
-            trickles: false,
+            reads: Reads::Normal,
+            read_once_at: None,
         }
+    }
+
+    /// Returns whether reads are paused because memory is short.
+    #[inline]
+    fn is_paused(&self) -> bool {
+        self.reads != Reads::Normal
+    }
+
+    /// Returns whether this turn reads although reads are paused; then no call starts.
+    #[inline]
+    pub(super) fn reads_once(&self) -> bool {
+        self.reads == Reads::PausedButOnce
     }
 
     fn weigh(&mut self) {
         self.weight = match self.restrictions.pressure {
             _ if self.read_paused_by.is_some() => READ_PAUSED,
-            _ if self.trickles => 0,
+            _ if self.reads_once() => 0,
             Pressure::Normal => 0,
             Pressure::High | Pressure::Severe => self.calls,
             // A connection that holds little may still send bytes that end a call.
@@ -91,7 +103,7 @@ impl<W: ServerWire> Connection<W> {
     /// Updates the limits of this turn from the memory budget.
     #[inline]
     pub(super) fn look(&mut self) {
-        let restrictions = self.shared.memory.restrictions(self.memory.paused);
+        let restrictions = self.shared.memory.restrictions(self.memory.is_paused());
         if restrictions.pressure != Pressure::Normal || self.memory.restrictions.pressure != Pressure::Normal
         {
             self.apply(restrictions);
@@ -101,6 +113,7 @@ impl<W: ServerWire> Connection<W> {
     #[cold]
     fn apply(&mut self, restrictions: Restrictions) {
         let outbox = self.settings.outbox_bytes_max();
+        let refused = self.memory.restrictions.pressure >= Pressure::Severe;
         self.memory.restrictions = restrictions;
         self.memory.limit = if restrictions.pressure == Pressure::Exhausted {
             0
@@ -108,34 +121,35 @@ impl<W: ServerWire> Connection<W> {
             outbox.min(restrictions.read_limit)
         };
         self.memory.stream_limit = self.memory.limit.min(FLUSH_BYTES);
-        self.memory.trickles = self.trickle(restrictions);
+        self.read_once_if_due();
         self.memory.weigh();
         let refuses = restrictions.pressure >= Pressure::Severe;
-        if std::mem::replace(&mut self.memory.refuses_large, refuses) != refuses {
+        if refused != refuses {
             self.wire.take_at_most(if refuses { MESSAGE_MAX } else { u32::MAX });
             // The machine must check again a message that has arrived in part.
             self.held |= refuses && !self.input.is_empty();
         }
     }
 
-    /// Returns whether to read once although the connection is paused: for keepalives, cancellations and the
-    /// end of the connection. Not while the peer has replies to read.
-    fn trickle(&mut self, restrictions: Restrictions) -> bool {
-        let due =
-            self.memory.trickled.is_none_or(|last| switchboard_core::clock::after(last, PAUSE) <= self.now);
-        let trickles =
-            restrictions.pressure != Pressure::Normal && self.memory.paused && self.out.is_empty() && due;
-        if trickles {
-            self.memory.trickled = Some(self.now);
+    /// Lets this turn read once although the connection is paused, if that is due: for keepalives, cancellations and
+    /// the end of the connection. Not while the peer has replies to read.
+    fn read_once_if_due(&mut self) {
+        if !self.memory.is_paused() {
+            return;
         }
-        trickles
+        let due = self.memory.read_once_at.is_none_or(|last| after(last, PAUSE) <= self.now);
+        let reads = self.memory.restrictions.pressure != Pressure::Normal && self.out.is_empty() && due;
+        if reads {
+            self.memory.read_once_at = Some(self.now);
+        }
+        self.memory.reads = if reads { Reads::PausedButOnce } else { Reads::Paused };
     }
 
     /// Ends the exception for a paused connection after a read.
     #[inline]
-    pub(super) fn trickled(&mut self) {
-        if self.memory.trickles {
-            self.memory.trickles = false;
+    pub(super) fn end_read_once(&mut self) {
+        if self.memory.reads_once() {
+            self.memory.reads = Reads::Paused;
             self.memory.weigh();
         }
     }
@@ -143,36 +157,31 @@ impl<W: ServerWire> Connection<W> {
     /// Reports to the memory budget how much the connection holds until its next turn.
     #[inline]
     pub(super) fn settle(&mut self) {
-        let input = match self.input.len() {
-            0 => 0,
-            // Pages that were never written use no memory.
-            len => len.max(self.input.capacity().min(net::BUFFER_BYTES)),
-        };
         let pushes = self.peer.pusher.as_ref().filter(|pusher| pusher.any()).map_or(0, Pusher::queued_bytes);
         let machine = self.wire.unsent_response_bytes() + self.wire.memory().bytes;
-        let held = self.out.allocated_bytes() + machine + self.memory.calls + input + pushes;
-        if held != self.memory.reported && (held == 0 || held.abs_diff(self.memory.reported) >= CHANGE) {
-            self.shared.memory.change(self.memory.reported, held);
-            self.memory.reported = held;
+        let held =
+            self.out.allocated_bytes() + machine + self.memory.calls + self.input.held_bytes() + pushes;
+        if let Some(before) = self.memory.reported.set(held) {
+            self.shared.memory.change(before, held);
             self.wakes.set_held(held);
             self.look();
         }
-        if self.memory.restrictions.pressure != Pressure::Normal || self.memory.paused {
+        if self.memory.restrictions.pressure != Pressure::Normal || self.memory.is_paused() {
             self.wait_for_memory();
         }
     }
 
     #[cold]
     fn wait_for_memory(&mut self) {
-        self.trickled();
+        self.end_read_once();
         let paused = self.memory.restrictions.pressure != Pressure::Normal && self.is_full();
-        if std::mem::replace(&mut self.memory.paused, paused) != paused {
+        if self.memory.is_paused() != paused {
+            self.memory.reads = if paused { Reads::Paused } else { Reads::Normal };
             self.shared.memory.pause(paused);
             self.wakes.set_paused(paused);
         }
         if paused || !self.stalled.is_empty() {
-            let again = switchboard_core::clock::after(self.now, PAUSE);
-            self.alarm = Some(self.alarm.map_or(again, |alarm| alarm.min(again)));
+            self.timer.wake_by(after(self.now, PAUSE));
         }
     }
 
@@ -216,9 +225,8 @@ impl<W: ServerWire> Connection<W> {
         let status = self.shared.memory.aborts();
         tracing::warn!(peer = %self.peer.address, "closed: {}", status.message());
         self.wire.drain(status.message(), &mut self.out);
-        self.input = BytesMut::new();
-        self.discards = true;
-        self.close_read();
+        self.input.clear();
+        self.discard_input();
         Read::Over
     }
 }
@@ -226,8 +234,8 @@ impl<W: ServerWire> Connection<W> {
 impl<W> Connection<W> {
     /// Releases the whole charge at the end of the connection.
     pub(super) fn release(&mut self) {
-        self.shared.memory.change(self.memory.reported, 0);
-        if self.memory.paused {
+        self.shared.memory.change(self.memory.reported.get(), 0);
+        if self.memory.is_paused() {
             self.shared.memory.pause(false);
         }
     }

@@ -17,7 +17,7 @@ use switchboard_wire::{Status, wire::ServerWire};
 impl<W: ServerWire> Connection<W> {
     pub(super) fn park(&mut self, index: u32, parked: Parked) {
         if let Some(deadline) = parked.deadline {
-            self.alarm = Some(self.alarm.map_or(deadline, |alarm| alarm.min(deadline)));
+            self.timer.wake_by(deadline);
         }
         if let Some(queue) = &parked.inbound {
             queue.watch_consumer(self.calls.waker(index));

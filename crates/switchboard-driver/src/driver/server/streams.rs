@@ -15,6 +15,7 @@ use switchboard_core::{
     memory::Pressure,
     queue::{self, Items, Queue, guarded_next},
 };
+use switchboard_net::connection::credit_min;
 use switchboard_wire::{
     Metadata, Status,
     wire::{CallId, ServerWire},
@@ -209,8 +210,7 @@ impl<W: ServerWire> Connection<W> {
         let Some((parked, waker)) = self.calls.poll_parts(index) else { return };
         let Some(queue) = &parked.inbound else { return };
         queue.watch_consumer(waker);
-        // A peer that sets its own window may have a small one, and needs credit for every byte.
-        let least = if self.wire.advertises_windows() { self.limits.stream_window_bytes / 4 } else { 1 };
+        let least = credit_min(self.wire.advertises_windows(), self.limits.stream_window_bytes);
         if let Some(bytes) = queue.take_credit(least) {
             self.wire.credit(parked.id, bytes, &mut self.out);
         }

@@ -1,13 +1,13 @@
 //! Timers of a server connection: deadlines, keepalive, and the release of memory.
 
-use super::{Connection, LINGER, RELEASE_AFTER};
+use super::{Connection, LINGER, RELEASE_AFTER, closing::ConnectionState};
 use std::{
     collections::VecDeque,
-    future::Future,
     task::{Context, Poll},
     time::Duration,
 };
 use switchboard_core::clock::after;
+use switchboard_net::connection::Silence;
 use switchboard_wire::{Status, wire::ServerWire};
 
 impl<W: ServerWire> Connection<W> {
@@ -28,41 +28,37 @@ impl<W: ServerWire> Connection<W> {
             self.wire.release_ends(&mut self.out);
         }
         self.end_stalled();
-        let idle = self.settings.idle_timeout();
-        let mut silent = after(self.last_read, idle);
-        if silent <= self.now && self.calls.len() > 0 && !self.wire.responds_to_pings() && !self.is_full() {
-            silent = after(self.now, idle);
-        }
+        let mut silent = self.keepalive.due();
         if silent <= self.now {
-            let pinged = match self.pinged {
-                Some(pinged) => pinged,
-                None => {
-                    if let Some(counts) = &self.peer.counts {
-                        counts.pinged();
-                    }
-                    self.wire.ping(&mut self.out);
-                    *self.pinged.insert(self.now)
+            if self.calls.len() > 0 && !self.wire.responds_to_pings() && !self.is_full() {
+                silent = after(self.now, self.settings.idle_timeout());
+            } else if self.keepalive.check(self.now) == Silence::Ping {
+                if let Some(counts) = &self.peer.counts {
+                    counts.pinged();
                 }
-            };
-            silent = after(pinged, self.settings.keepalive_timeout());
+                self.wire.ping(&mut self.out);
+                silent = self.keepalive.due();
+            }
         }
         let is_over = silent <= self.now;
-        if let Some(began) = self.draining {
-            silent = silent.min(after(began, LINGER));
-            if after(began, LINGER) <= self.now {
+        match self.state {
+            ConnectionState::Draining { since } if after(since, LINGER) > self.now => {
+                silent = silent.min(after(since, LINGER));
+            }
+            ConnectionState::Draining { .. } | ConnectionState::Closing { .. } => {
                 self.wire.refuse();
                 silent = after(self.now, LINGER);
             }
+            _ => {}
         }
-        let mut alarm = next.map_or(silent, |next| next.min(silent));
+        self.timer.set(next.map_or(silent, |next| next.min(silent)));
         if self.roomy {
-            if after(self.last_read, RELEASE_AFTER) <= self.now && self.calls.len() == 0 {
+            if after(self.keepalive.last_read(), RELEASE_AFTER) <= self.now && self.calls.len() == 0 {
                 self.shrink();
             } else {
-                alarm = alarm.min(after(self.now, RELEASE_AFTER));
+                self.timer.wake_by(after(self.now, RELEASE_AFTER));
             }
         }
-        self.alarm = Some(alarm);
         is_over
     }
 
@@ -82,30 +78,20 @@ impl<W: ServerWire> Connection<W> {
     pub(super) fn arm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.roomy && self.calls.has_room() {
             self.roomy = true;
-            let release_at = after(self.now, RELEASE_AFTER);
-            self.alarm = Some(self.alarm.map_or(release_at, |alarm| alarm.min(release_at)));
+            self.timer.wake_by(after(self.now, RELEASE_AFTER));
         }
-        if self.draining.is_some() && self.calls.len() == 0 || self.closing.is_some() {
-            let linger = after(self.now, LINGER);
-            self.alarm = Some(self.alarm.map_or(linger, |alarm| alarm.min(linger)));
+        let is_drained = matches!(self.state, ConnectionState::Draining { .. }) && self.calls.len() == 0;
+        if is_drained || self.state.lingers_since().is_some() {
+            self.timer.wake_by(after(self.now, LINGER));
         }
         if let Some((_, since)) = self.memory.read_paused_by {
-            let due = after(since, self.settings.stream_stall_timeout());
-            self.alarm = Some(self.alarm.map_or(due, |alarm| alarm.min(due)));
+            self.timer.wake_by(after(since, self.settings.stream_stall_timeout()));
         }
         if self.wire.holds_ends() {
             let due = *self.ends_due.get_or_insert(after(self.now, self.settings.stream_end_delay()));
-            self.alarm = Some(self.alarm.map_or(due, |alarm| alarm.min(due)));
+            self.timer.wake_by(due);
         }
-        let Some(alarm) = self.alarm else { return Poll::Pending };
-        let alarm = tokio::time::Instant::from_std(alarm);
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(alarm)));
-        if sleep.deadline() != alarm {
-            sleep.as_mut().reset(alarm);
-        }
-        if sleep.as_mut().poll(cx).is_ready() {
-            cx.waker().wake_by_ref();
-        }
+        self.timer.register(cx);
         Poll::Pending
     }
 }
