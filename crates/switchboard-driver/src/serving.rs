@@ -1,17 +1,18 @@
 //! The state of a running server: what its listeners, connections, HTTP handlers and admin pages share.
 
 mod ending;
-#[cfg(feature = "http")]
 mod flights;
 mod live;
 mod parts;
 mod plugins;
+mod service_call;
+mod services;
 
-#[cfg(feature = "http")]
 pub use flights::Flights;
 pub use live::Live;
 pub use parts::ServerParts;
 pub use plugins::{PluginConnectionCount, Plugins, RunningPlugin};
+pub use services::PluginServices;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -103,8 +104,7 @@ pub struct ServerState {
     pub flags: Arc<Flags>,
     /// Phase of the server.
     pub phase: watch::Sender<Phase>,
-    /// Calls on HTTP that wait in handlers.
-    #[cfg(feature = "http")]
+    /// Calls on HTTP and of plugins that wait in handlers.
     pub flights: Flights,
     /// Open connections by their numbers.
     pub open: Mutex<BTreeMap<u64, Open>>,

@@ -11,6 +11,7 @@
 
 mod access;
 mod audit;
+mod authenticate;
 mod batch;
 pub mod concurrency;
 mod deadlines;

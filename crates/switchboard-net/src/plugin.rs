@@ -3,6 +3,10 @@
 //! A [`Plugin`] names its wires. A server detects them on its listeners as it detects all others, applies its rules for
 //! connections (addresses, hooks, TLS, allowed wires, the limit of connections), and hands each connection over.
 
+mod services;
+
+pub use services::{ServiceCall, ServiceResponse, Services};
+
 use crate::net::Io;
 use bytes::BytesMut;
 use std::{any::Any, fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};
@@ -34,12 +38,21 @@ pub struct PluginContext {
     pub limits: Limits,
     /// Whether the server checks the credentials of its callers: a plugin must not be a way around them.
     pub has_auth: bool,
+    /// The services of the server, for calls of the plugin's peers.
+    pub services: Arc<dyn Services>,
 }
 
 impl PluginContext {
-    /// Creates a context; servers do so.
+    /// Creates a context without services; servers do so.
     pub fn new(memory: Arc<MemoryBudget>, limits: Limits) -> PluginContext {
-        PluginContext { memory, limits, has_auth: false }
+        PluginContext { memory, limits, has_auth: false, services: Arc::new(services::NoServices) }
+    }
+
+    /// Sets the services that the plugin may call.
+    #[must_use]
+    pub fn services(mut self, services: Arc<dyn Services>) -> PluginContext {
+        self.services = services;
+        self
     }
 
     /// Sets whether the server checks the credentials of its callers.

@@ -36,10 +36,8 @@ impl ServerState {
         for connection in self.open().values() {
             connection.wakes.wake();
         }
+        self.flights.wake_all();
         #[cfg(feature = "http")]
-        {
-            self.flights.wake_all();
-            self.drain_http.send_replace(Drain::Ending);
-        }
+        self.drain_http.send_replace(Drain::Ending);
     }
 }

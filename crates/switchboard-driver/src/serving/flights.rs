@@ -1,8 +1,9 @@
 //! Calls that wait in handlers, for the admin page and for the end of a drain.
 //!
 //! Calls of sans-io wires are owned by their connection's task, which reports them on request; without a
-//! request this costs nothing. Calls on HTTP have no such task, so each waiting call is listed, by worker.
+//! request this costs nothing. Calls on HTTP and of plugins have no such task, so each waiting call is listed, by worker.
 
+#[cfg(feature = "http")]
 use super::ServerState;
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -10,7 +11,7 @@ use std::{
 };
 use switchboard_net::connection::{Flight, SHOWN_MAX};
 
-/// Waiting calls on HTTP, by worker.
+/// Waiting calls on HTTP and of plugins, by worker.
 pub struct Flights(Vec<Mutex<Listed>>);
 
 #[derive(Default)]
@@ -78,6 +79,7 @@ impl Flights {
     }
 }
 
+#[cfg(feature = "http")]
 impl ServerState {
     /// Returns the waiting calls, the oldest first, and the number of connections that did not report in time
     /// because their workers are busy.
@@ -111,8 +113,10 @@ impl ServerState {
 }
 
 /// Maximum number of connections queried at once.
+#[cfg(feature = "http")]
 const QUERIES_MAX: usize = 10_000;
 
+#[cfg(feature = "http")]
 fn keep_oldest(calls: &mut Vec<Flight>) {
     calls.sort_by_key(|call| call.began);
     calls.truncate(SHOWN_MAX);

@@ -1,8 +1,8 @@
 //! Creation of the state of a server.
 
 #[cfg(feature = "http")]
-use super::{Drain, Flights};
-use super::{Live, Phase, Plugins, ServerState};
+use super::Drain;
+use super::{Flights, Live, Phase, Plugins, ServerState};
 use std::sync::{
     Arc, Mutex, OnceLock,
     atomic::{AtomicBool, AtomicUsize},
@@ -75,7 +75,6 @@ impl ServerState {
             live: parts.live,
             flags: Arc::new(parts.flags),
             phase: watch::Sender::new(Phase::Starting),
-            #[cfg(feature = "http")]
             flights: Flights::new(runtime::worker_count()),
             open: Mutex::default(),
             #[cfg(feature = "http")]

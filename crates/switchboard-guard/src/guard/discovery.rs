@@ -4,19 +4,10 @@
 //! itself, `grpc.reflection.*` or `openapi.json`, determines who may read it; callers that it admits see the
 //! full description.
 
-use super::{Guarding, Later, access::Check, admit_wire, hinted, unknown::UnknownRules};
-use bytes::Bytes;
+use super::{Guarding, access::Check, admit_wire, authenticate::audit, hinted, unknown::UnknownRules};
 use std::sync::Arc;
-use switchboard_auth::auth::{Checked, Credentials, unauthenticated};
-use switchboard_core::{Call, Caller, Cx, Peer, Result, call::RequestBody};
-use switchboard_wire::{Codec, Kind, Metadata, MethodId, MethodInfo, MethodTable, ServiceInfo, Status};
-
-/// Pseudo service of the descriptions, for authentication.
-static DISCOVERY: ServiceInfo = ServiceInfo {
-    name: "switchboard.Discovery",
-    methods: &[MethodInfo::new("Describe", Kind::Unary)],
-    descriptor: &[],
-};
+use switchboard_core::{Caller, Peer, Result};
+use switchboard_wire::{Metadata, MethodId, MethodTable, Status};
 
 /// The methods of a server that a caller may see.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -174,46 +165,4 @@ impl Guarding {
         let shown: Arc<[bool]> = ids.map(|id| self.check(table, id).is_none_or(may)).collect();
         Visible { shown: shown.contains(&false).then_some(shown) }
     }
-
-    /// Authenticates the caller; returns `None` without credentials.
-    async fn caller(&self, peer: &Arc<Peer>, metadata: Metadata, name: &str) -> Result<Option<Arc<Caller>>> {
-        let later = {
-            let cx = Cx::new(peer, &DISCOVERY, &DISCOVERY.methods[0], None, metadata);
-            let call = Call::new(0, Codec::Json, RequestBody::One(Bytes::new()), cx);
-            let credentials = Credentials::new(&call, name);
-            let mut found = None;
-            for (by, auth) in self.auth.iter().enumerate() {
-                match auth.check(&credentials) {
-                    Checked::Absent => {}
-                    Checked::Caller(caller) => return Ok(Some(caller)),
-                    Checked::CachedCaller(caller) => return Ok(Some(caller.clone())),
-                    Checked::Unauthenticated(why) => return Err(unauthenticated(why)),
-                    Checked::Later(caller) => {
-                        found = Some(Later { by, caller });
-                        break;
-                    }
-                }
-            }
-            found
-        };
-        match later {
-            None => Ok(None),
-            Some(later) => later.caller.await.map(Some),
-        }
-    }
-}
-
-fn audit(peer: &Peer, method: &str, status: &Status) {
-    let Some(left_out) = super::audit::line() else { return };
-    tracing::warn!(
-        target: "switchboard::audit",
-        left_out,
-        method,
-        peer = peer.address,
-        wire = peer.wire(),
-        by = "rule",
-        code = status.code().name(),
-        "denied: {}",
-        status.message()
-    );
 }

@@ -74,7 +74,6 @@ pub struct Guarding {
     pub deadlines: Deadlines,
     hooks: Option<Arc<Hooks>>,
     /// The configured authentication.
-    #[cfg(feature = "http")]
     pub(super) auth: Arc<[Box<dyn Auth>]>,
     /// Kinds of credentials that `auth` accepts.
     #[cfg(feature = "http")]
@@ -209,10 +208,10 @@ impl Guards {
                 unknown: Some(rules),
             }));
         }
+        guarding.auth = auth;
         #[cfg(feature = "http")]
         {
             guarding.rules = self.rules;
-            guarding.auth = auth;
             guarding.accepted = accepted;
         }
         Ok(guarding)

@@ -3,7 +3,7 @@
 use super::Server;
 use std::sync::{Arc, atomic::AtomicUsize};
 use switchboard_core::Error;
-use switchboard_driver::serving::{RunningPlugin, ServerState};
+use switchboard_driver::serving::{PluginServices, RunningPlugin, ServerState};
 use switchboard_net::plugin::{Plugin, PluginContext};
 use switchboard_wire::WireId;
 
@@ -56,6 +56,7 @@ pub(super) fn start(plugins: Vec<AddedPlugin>, shared: &Arc<ServerState>) -> Res
     for AddedPlugin { plugin, wires } in plugins {
         let name = plugin.name();
         let context = PluginContext::new(shared.memory.clone(), shared.limits.clone()).has_auth(has_auth);
+        let context = context.services(Arc::new(PluginServices::new(shared)));
         let server = plugin
             .start(context)
             .map_err(|error| Error::config(format!("plugin: {name} does not start: {error}")))?;

@@ -1,6 +1,7 @@
 //! Plugins: connections that a server hands over follow its rules, are counted, and end with it.
 #![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
+mod calls;
 mod notes;
 #[path = "../support/mod.rs"]
 mod support;
