@@ -24,16 +24,20 @@ use std::{
     time::Duration,
 };
 use switchboard_core::{
-    Error, Extensions, Limits, access::Access, compression::Serving, flags::Flag, metrics::ServerStats,
+    Error, Extensions, Layer, Limits, Service, access::Access, compression::Serving, flags::Flag,
+    metrics::ServerStats,
 };
 use switchboard_driver::serving::ServerState;
-use switchboard_guard::{dispatch::GuardedService, guard::Guards};
+use switchboard_guard::{
+    dispatch::{Guarded, GuardedService},
+    guard::Guards,
+};
 #[cfg(feature = "http")]
 use switchboard_http::{
     Cors, HttpJson,
     http::{Hosts, HttpState, Pages, WebSocketOptions},
 };
-use switchboard_net::net::Address;
+use switchboard_net::{net::Address, plugin::Plugin};
 use switchboard_wire::WireId;
 #[cfg(feature = "tls")]
 use tokio::sync::watch;
@@ -200,6 +204,49 @@ impl Server {
     /// polls it, and this one reaches all connections and protocols.
     fn start_boxed(self) -> switchboard_core::layer::BoxFuture<'static, Result<Running, Error>> {
         Box::pin(self.bind_and_serve())
+    }
+}
+
+/// Setters whose argument implements a trait of Switchboard. They are beside the type, and not with the others in
+/// `setters`, so that the compiler names them `Server::add` where the argument does not.
+impl Server {
+    /// Adds a service, usually a generated `…Server`.
+    #[expect(clippy::should_implement_trait, reason = "a server is not a sum")]
+    pub fn add(mut self, service: impl Service) -> Server {
+        self.services.push(Arc::new(Guarded::new(service)));
+        self
+    }
+
+    /// Routes calls of services that were not added to this service, such as
+    /// `Forward`: calls of `services`, or of any service if the list is empty. It
+    /// receives messages as bytes, and the called name in [`Call::full_name`](switchboard_core::Call::full_name),
+    /// [`Cx::service_name`](switchboard_core::Cx::service_name) and
+    /// [`Cx::method_name`](switchboard_core::Cx::method_name).
+    ///
+    /// Names are not stored beyond their calls: callers cannot exhaust a table with them. Settings and
+    /// counters by method apply to all these methods together, under the name `*`.
+    pub fn fallback(
+        mut self,
+        service: impl Service,
+        services: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Server {
+        let services = services.into_iter().map(Into::into).collect();
+        self.fallback = Some((Arc::new(Guarded::new(service)), services));
+        self
+    }
+
+    /// Wraps every call in a layer, inside the layers that were added before.
+    pub fn layer(mut self, layer: impl Layer) -> Server {
+        self.guards.layers.push(Arc::new(layer));
+        self
+    }
+
+    /// Adds a plugin, which serves whole connections of its wires. The server applies its rules for connections before
+    /// it hands one over: addresses, TLS, allowed wires, hooks, `connections_max`. [`start`](Server::start) fails on a
+    /// wire that another plugin has, and on one whose calls the server handles itself.
+    pub fn plugin(mut self, plugin: impl Plugin) -> Server {
+        self.add_plugin(Box::new(plugin));
+        self
     }
 }
 

@@ -14,10 +14,8 @@ pub(super) struct AddedPlugin {
 }
 
 impl Server {
-    /// Adds a plugin, which serves whole connections of its wires. The server applies its rules for connections before
-    /// it hands one over: addresses, TLS, allowed wires, hooks, `connections_max`. [`start`](Server::start) fails on a
-    /// wire that another plugin has, and on one whose calls the server handles itself.
-    pub fn plugin(mut self, plugin: impl Plugin) -> Server {
+    /// Adds a plugin to those that serve connections; see [`plugin`](Server::plugin).
+    pub(super) fn add_plugin(&mut self, plugin: Box<dyn Plugin>) {
         let mut wires = Vec::new();
         for spec in plugin.wires() {
             let refused = |why: &str| {
@@ -40,8 +38,7 @@ impl Server {
                 }
             }
         }
-        self.plugins.push(AddedPlugin { plugin: Box::new(plugin), wires });
-        self
+        self.plugins.push(AddedPlugin { plugin, wires });
     }
 }
 

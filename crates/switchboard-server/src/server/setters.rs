@@ -1,44 +1,19 @@
-//! Setters of a server by topic: services, listeners and limits. Those of wires and HTTP are in `wires.rs`, of
-//! calls and access in `calls.rs`, of the operation in `operation.rs`, and of plugins in `../plugin.rs`.
+//! Setters of a server by topic: services, listeners and limits. Those of wires and HTTP are in `wires.rs`, of calls
+//! and access in `calls.rs`, and of the operation in `operation.rs`. Those whose argument implements a trait are beside
+//! the type.
 
 mod calls;
 mod operation;
 mod wires;
 
 use super::{Server, listening::Listening};
-use std::{sync::Arc, time::Duration};
-use switchboard_core::{Error, Flag, Limit, Limits, Service, limits::Source};
-use switchboard_guard::dispatch::Guarded;
+use std::time::Duration;
+use switchboard_core::{Error, Flag, Limit, Limits, limits::Source};
 #[cfg(feature = "tls")]
 use switchboard_net::net::tls::Tls;
 
 /// Services: what the server serves, and under which names.
 impl Server {
-    /// Adds a service, usually a generated `…Server`.
-    #[expect(clippy::should_implement_trait, reason = "a server is not a sum")]
-    pub fn add(mut self, service: impl Service) -> Server {
-        self.services.push(Arc::new(Guarded::new(service)));
-        self
-    }
-
-    /// Routes calls of services that were not added to this service, such as
-    /// `Forward`: calls of `services`, or of any service if the list is empty. It
-    /// receives messages as bytes, and the called name in [`Call::full_name`](switchboard_core::Call::full_name),
-    /// [`Cx::service_name`](switchboard_core::Cx::service_name) and
-    /// [`Cx::method_name`](switchboard_core::Cx::method_name).
-    ///
-    /// Names are not stored beyond their calls: callers cannot exhaust a table with them. Settings and
-    /// counters by method apply to all these methods together, under the name `*`.
-    pub fn fallback(
-        mut self,
-        service: impl Service,
-        services: impl IntoIterator<Item = impl Into<String>>,
-    ) -> Server {
-        let services = services.into_iter().map(Into::into).collect();
-        self.fallback = Some((Arc::new(Guarded::new(service)), services));
-        self
-    }
-
     /// Also serves the method `name` under `alias`, both `package.Service/Method`: for callers that use a
     /// previous name of the method.
     pub fn alias(mut self, alias: impl Into<String>, name: impl Into<String>) -> Server {
@@ -165,11 +140,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     const FILES: [&str; 5] = [
+        include_str!("../server.rs"),
         include_str!("setters.rs"),
         include_str!("setters/calls.rs"),
         include_str!("setters/operation.rs"),
         include_str!("setters/wires.rs"),
-        include_str!("plugin.rs"),
     ];
 
     /// Returns the names of the public functions that take a server and return one.

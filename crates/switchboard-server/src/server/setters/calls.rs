@@ -1,19 +1,12 @@
-//! Setters of what runs around each call and connection: layers, concurrency, rates, access and hooks.
+//! Setters of what runs around each call and connection: values, concurrency, rates, access and hooks.
 
 use crate::Server;
-use std::sync::Arc;
 use switchboard_auth::auth::Auth;
-use switchboard_core::{Error, Layer, Peer, Result};
+use switchboard_core::{Error, Peer, Result};
 use switchboard_guard::guard::{Concurrency, Fair, Network, Rate, ResultCache, Rule};
 
-/// Layers, values and results of calls.
+/// Values and results of calls.
 impl Server {
-    /// Wraps every call in a layer, inside the layers that were added before.
-    pub fn layer(mut self, layer: impl Layer) -> Server {
-        self.guards.layers.push(Arc::new(layer));
-        self
-    }
-
     /// Returns the guards and layers that a call passes on its way to its handler, the outermost first.
     pub fn layers(&self) -> Vec<String> {
         self.guards.order()
