@@ -1,5 +1,6 @@
 //! The state of a running server: what its listeners, connections, HTTP handlers and admin pages share.
 
+mod calls;
 mod ending;
 mod flights;
 mod live;
@@ -8,6 +9,7 @@ mod plugins;
 mod service_call;
 mod services;
 
+pub use calls::{CallRecord, Watched, arrived_late, deadline_passed};
 pub use flights::Flights;
 pub use live::Live;
 pub use parts::ServerParts;

@@ -1,19 +1,10 @@
 //! Table of the calls of one connection that did not finish in the turn that started them.
 
-use std::{
-    collections::HashMap,
-    pin::Pin,
-    sync::Arc,
-    task::Waker,
-    time::{Duration, Instant},
-};
-use switchboard_core::{
-    Caller,
-    queue::{Items, Queue},
-    trace::Trace,
-};
+use crate::serving::CallRecord;
+use std::{collections::HashMap, pin::Pin, sync::Arc, task::Waker, time::Instant};
+use switchboard_core::queue::{Items, Queue};
 use switchboard_net::connection::{CallWaker, Wakes};
-use switchboard_wire::{MethodId, wire::CallId};
+use switchboard_wire::wire::CallId;
 
 /// Table of parked calls, indexed by slot for wakers and by call number for the wire.
 pub(super) struct Calls {
@@ -34,20 +25,12 @@ struct Entry {
 /// A call in flight.
 pub(super) struct Parked {
     pub(super) id: CallId,
-    pub(super) method: MethodId,
-    /// Name of a method that no service declares.
-    pub(super) undeclared_name: Option<switchboard_wire::UndeclaredName>,
+    pub(super) record: CallRecord,
     pub(super) oneway: bool,
-    pub(super) began: Instant,
-    /// Bytes of request messages received so far.
-    pub(super) received: u64,
-    pub(super) sent: u64,
     /// Bytes of the call itself: its entry, its context and its metadata.
     pub(super) entry: usize,
     /// Bytes that the call, its request and its queues hold.
     pub(super) held: usize,
-    pub(super) deadline: Option<Instant>,
-    pub(super) trace: Option<Arc<Trace>>,
     /// Queue of a request stream that is still open.
     pub(super) inbound: Option<Arc<Queue>>,
     /// Set while the call waits for its turn to send replies.
@@ -55,51 +38,6 @@ pub(super) struct Parked {
     /// Bytes of replies that the peer accepts now; a message may overdraw it.
     pub(super) credit: i64,
     pub(super) stage: Stage,
-    /// Present for calls that start while one of the call logs is on.
-    pub(super) watched: Option<Box<Watched>>,
-}
-
-/// Fields of the call logs that are not counters.
-pub(super) struct Watched {
-    /// The access log has sampled the call.
-    pub(super) is_picked: bool,
-    pub(super) caller: Option<Arc<Caller>>,
-    /// Arrival of the last request message before the first reply message.
-    requested_at: Instant,
-    /// Time from `requested_at` to the first reply message.
-    waited: Option<Duration>,
-    /// Longest turn of the handler.
-    longest_turn: Duration,
-}
-
-impl Watched {
-    pub(super) fn new(is_picked: bool, caller: Option<Arc<Caller>>, began: Instant, now: Instant) -> Watched {
-        let longest_turn = now.saturating_duration_since(began);
-        Watched { is_picked, caller, requested_at: began, waited: None, longest_turn }
-    }
-
-    /// Records a request message.
-    pub(super) fn requested(&mut self, now: Instant) {
-        if self.waited.is_none() {
-            self.requested_at = now;
-        }
-    }
-
-    /// Records a reply message.
-    pub(super) fn replied(&mut self, now: Instant) {
-        self.waited.get_or_insert_with(|| now.saturating_duration_since(self.requested_at));
-    }
-
-    /// Records how long the handler ran.
-    pub(super) fn turned(&mut self, ran: Duration) {
-        self.longest_turn = self.longest_turn.max(ran);
-    }
-
-    /// Returns the duration of a stream that is compared with the slow-call threshold.
-    pub(super) fn slowest(&self, now: Instant) -> Duration {
-        let waited = self.waited.unwrap_or_else(|| now.saturating_duration_since(self.requested_at));
-        waited.max(self.longest_turn)
-    }
 }
 
 /// State of a parked call.
@@ -190,7 +128,9 @@ impl Calls {
         let mut overdue = Vec::new();
         let mut next = None;
         for (index, entry) in self.entries.iter().enumerate() {
-            let Some(deadline) = entry.parked.as_ref().and_then(|parked| parked.deadline) else { continue };
+            let Some(deadline) = entry.parked.as_ref().and_then(|parked| parked.record.deadline) else {
+                continue;
+            };
             if deadline <= now {
                 overdue.push(index as u32);
             } else if next.is_none_or(|next| deadline < next) {

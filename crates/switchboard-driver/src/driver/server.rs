@@ -26,7 +26,7 @@ use std::{
     collections::VecDeque,
     future::Future,
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
@@ -254,11 +254,11 @@ impl<W: ServerWire> Connection<W> {
     #[cold]
     fn report_calls(&self, report: &mpsc::Sender<Vec<Flight>>) {
         let shown = self.calls.iter().take(SHOWN_MAX).map(|parked| Flight {
-            method: parked.method,
+            method: parked.record.method,
             wire: self.counted.0,
             peer: self.peer.clone(),
-            began: parked.began,
-            deadline: parked.deadline,
+            began: parked.record.began,
+            deadline: parked.record.deadline,
             stage: if let Stage::Replies { .. } = parked.stage { "replies" } else { "handler" },
         });
         // The channel has capacity for one report of each connection; its receiver may have gone.
@@ -342,12 +342,8 @@ impl<W> Drop for Connection<W> {
         if let Some(pusher) = &self.peer.pusher {
             pusher.close();
         }
-        let parked = self.calls.len();
-        self.shared.parked.fetch_sub(parked, Ordering::Relaxed);
-        for index in self.calls.all() {
-            if let Some(parked) = self.calls.get_mut(index) {
-                self.shared.metrics.unpark(self.shard, self.counted.0, parked.method);
-            }
+        for parked in self.calls.iter() {
+            self.shared.unpark(self.shard, self.counted.0, parked.record.method);
         }
     }
 }

@@ -1,9 +1,6 @@
 //! Counts a call while it runs and when it ends, however it ends.
 
-use super::{
-    connection_memory::{ConnectionMemory, MemoryCharge},
-    dispatch::late,
-};
+use super::connection_memory::{ConnectionMemory, MemoryCharge};
 use crate::http::HttpState;
 use std::{
     future::Future,
@@ -13,16 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_core::{
-    Caller, Peer, Result,
-    access::{Busy, CallerWatch, Entry},
-    context,
-    memory::Pressure,
-    metrics::{Ended, Tally},
-    trace::Trace,
+    Peer, Result, access::CallerWatch, clock, context, memory::Pressure, metrics::Tally, trace::Trace,
 };
-use switchboard_driver::serving::going_away;
+use switchboard_driver::serving::{CallRecord, Watched, arrived_late, deadline_passed, going_away};
 use switchboard_net::connection::Flight;
-use switchboard_wire::{Code, Kind, MethodId, Retry, Status, WireId};
+use switchboard_wire::{Code, Kind, MethodId, Status, UndeclaredName, WireId};
 use tokio::time::Sleep;
 
 /// Counts one call. If it is dropped before the call ends, the call counts as canceled, or as late if its deadline has
@@ -32,24 +24,8 @@ pub(super) struct CallGuard {
     charge: MemoryCharge,
     shard: usize,
     wire: WireId,
-    method: MethodId,
-    began: Instant,
-    deadline: Option<Instant>,
+    record: CallRecord,
     peer: Arc<Peer>,
-    trace: Option<Arc<Trace>>,
-    /// The name of a method that no service declares.
-    undeclared_name: Option<switchboard_wire::UndeclaredName>,
-    /// Set for calls that may be logged.
-    caller: Option<Arc<Caller>>,
-    /// For a stream: time of the last request message before the first reply message.
-    last_request: Instant,
-    /// Time from `last_request` to the first reply message.
-    waited: Option<Duration>,
-    /// The longest poll of the handler of a stream.
-    longest_turn: Duration,
-    /// Bytes of messages so far.
-    received: u64,
-    sent: u64,
     /// Index in the list of waiting calls.
     place: Option<usize>,
     ended: bool,
@@ -71,48 +47,45 @@ impl CallGuard {
         request: usize,
     ) -> Result<CallGuard> {
         let shared = connection_memory.shared();
-        let (began, requested) = (switchboard_core::clock::now(), deadline);
+        let (began, requested) = (clock::now(), deadline);
         let deadline = shared.guarding.deadlines.cap(method, began, deadline);
         let alarm = deadline.filter(|_| deadline != requested);
         let alarm = alarm.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into())));
         if let Some(counts) = &peer.counts {
             counts.started(1, began);
         }
+        let watched = shared.access.is_on().then(|| {
+            let is_picked = shared.access.picks();
+            Box::new(Watched::new(is_picked, None, began, began))
+        });
         let mut call_guard = CallGuard {
             charge: connection_memory.charge(),
             shard,
             wire: peer.wire.unwrap_or(WireId::HTTP_JSON),
-            method,
-            began,
-            deadline,
+            record: CallRecord {
+                method,
+                undeclared_name: None,
+                began,
+                deadline,
+                received: 0,
+                sent: 0,
+                trace: None,
+                watched,
+            },
             peer: peer.clone(),
-            trace: None,
-            undeclared_name: None,
-            caller: None,
-            last_request: began,
-            waited: None,
-            longest_turn: Duration::ZERO,
-            received: 0,
-            sent: 0,
             place: None,
             ended: false,
             alarm,
         };
         let refused = if deadline.is_some_and(|deadline| deadline <= began) {
-            Some(Status::deadline_exceeded("the deadline had passed when the call arrived"))
+            Some(arrived_late())
         } else {
-            let parked = shared.parked.load(Ordering::Relaxed);
-            (parked as u64 >= shared.live.server_calls_max.value())
-                .then(|| {
-                    let text = format!("{parked} calls are in flight on this server (server_calls_max)");
-                    Status::resource_exhausted(text).with_retry(Retry::Safe)
-                })
-                .or_else(|| match shared.memory.restrictions(false).pressure {
-                    pressure @ (Pressure::Severe | Pressure::Exhausted) => {
-                        shared.memory.refuses(pressure, method, request)
-                    }
-                    Pressure::Normal | Pressure::High => None,
-                })
+            shared.over_calls_max().or_else(|| match shared.memory.restrictions(false).pressure {
+                pressure @ (Pressure::Severe | Pressure::Exhausted) => {
+                    shared.memory.refuses(pressure, method, request)
+                }
+                Pressure::Normal | Pressure::High => None,
+            })
         };
         match refused {
             None => {
@@ -142,77 +115,78 @@ impl CallGuard {
 
     /// Sets the bytes that are held for messages that it streams, in both directions.
     pub(super) fn streams(&mut self, requests: usize, replies: usize) {
-        self.charge.notes(self.method, replies);
+        self.charge.notes(self.record.method, replies);
         self.charge.set(requests + replies);
     }
 
     /// Returns the status that refuses a reply of this length, if memory does not suffice for it.
     pub(super) fn drops(&self, bytes: usize) -> Option<Status> {
-        self.charge.drops(self.method, bytes)
+        self.charge.drops(self.record.method, bytes)
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.deadline
+        self.record.deadline
     }
 
     /// Records that the handler waits: from now on the call counts as in flight.
     pub(super) fn park(&mut self, waker: &Waker) {
         if self.place.is_none() {
             let flight = Flight {
-                method: self.method,
+                method: self.record.method,
                 wire: self.wire,
                 peer: self.peer.clone(),
-                began: self.began,
-                deadline: self.deadline,
+                began: self.record.began,
+                deadline: self.record.deadline,
                 stage: "handler",
             };
             self.place = Some(self.shared().flights.enter(self.shard, flight, waker.clone()));
-            self.shared().parked.fetch_add(1, Ordering::Relaxed);
+            self.shared().park(self.shard, self.wire, self.record.method);
             self.connection_memory().park();
-            self.shared().metrics.park(self.shard, self.wire, self.method);
         }
     }
 
     pub(super) fn set_trace(&mut self, trace: Option<Arc<Trace>>) {
-        self.trace = trace;
+        self.record.trace = trace;
     }
 
     /// Sets the name of a method that no service declares.
-    pub(super) fn set_undeclared_name(&mut self, undeclared_name: Option<switchboard_wire::UndeclaredName>) {
-        self.undeclared_name = undeclared_name;
+    pub(super) fn set_undeclared_name(&mut self, undeclared_name: Option<UndeclaredName>) {
+        self.record.undeclared_name = undeclared_name;
     }
 
     /// Polls the handler of the call: under its deadline, in its trace, and watched if it may be logged.
     pub(super) fn poll<T>(&mut self, poll: impl FnOnce() -> T) -> T {
-        let access = &self.shared().access;
-        let is_watched = self.caller.is_none() && access.is_on();
-        let began = (self.is_stream() && access.times_all()).then(switchboard_core::clock::now);
+        let is_watched = self.record.watched.as_ref().is_some_and(|watched| watched.caller.is_none());
+        let began = (self.record.watched.is_some() && self.is_stream()).then(clock::now);
         let watch = CallerWatch::begin(is_watched);
-        let polled = context::scope(self.deadline, self.trace.as_ref(), poll);
-        if let Some(caller) = watch.and_then(CallerWatch::end) {
-            self.caller = Some(caller);
-        }
-        if let Some(began) = began {
-            self.longest_turn = self.longest_turn.max(switchboard_core::clock::since(began));
+        let polled = context::scope(self.record.deadline, self.record.trace.as_ref(), poll);
+        let caller = watch.and_then(CallerWatch::end);
+        if let Some(watched) = &mut self.record.watched {
+            if caller.is_some() {
+                watched.caller = caller;
+            }
+            if let Some(began) = began {
+                watched.turned(clock::since(began));
+            }
         }
         polled
     }
 
     fn is_stream(&self) -> bool {
-        self.shared().table.info(self.method).kind != Kind::Unary
+        self.shared().table.info(self.record.method).kind != Kind::Unary
     }
 
     /// Returns why the call must end, if it must: a handler that is ready after the deadline is late as well.
     pub(super) fn over(&mut self, cx: &mut Context<'_>) -> Option<Status> {
         if self.poll_late(cx) {
-            return Some(late(self.allowed()));
+            return Some(deadline_passed(self.record.allowed()));
         }
         (self.place.is_some() && self.shared().ending.load(Ordering::Relaxed)).then(going_away)
     }
 
     /// Returns the time that its caller or a limit of the server gave the call.
     pub(super) fn allowed(&self) -> Duration {
-        self.deadline.map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(self.began))
+        self.record.allowed()
     }
 
     /// Returns whether the deadline has passed; if not, the call is woken when a limit of the server ends it.
@@ -222,28 +196,28 @@ impl CallGuard {
 
     /// Returns whether the deadline has passed.
     fn is_late(&self) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= switchboard_core::clock::now())
+        self.record.deadline.is_some_and(|deadline| deadline <= clock::now())
     }
 
     /// Counts a message of the request.
     pub(super) fn received(&mut self, bytes: usize) {
-        self.received += bytes as u64;
-        if self.waited.is_none() && self.is_stream() && self.shared().access.times_all() {
-            self.last_request = switchboard_core::clock::now();
+        self.record.received += bytes as u64;
+        if let Some(watched) = &mut self.record.watched {
+            watched.requested(clock::now());
         }
         if let Some(counts) = &self.peer.counts {
-            counts.received(1, switchboard_core::clock::now());
+            counts.received(1, clock::now());
         }
     }
 
     /// Counts a message of the reply.
     pub(super) fn sent(&mut self, bytes: usize) {
-        self.sent += bytes as u64;
-        if self.waited.is_none() && self.is_stream() && self.shared().access.times_all() {
-            self.waited = Some(switchboard_core::clock::since(self.last_request));
+        self.record.sent += bytes as u64;
+        if let Some(watched) = &mut self.record.watched {
+            watched.replied(clock::now());
         }
         if let Some(counts) = &self.peer.counts {
-            counts.sent(1, switchboard_core::clock::now());
+            counts.sent(1, clock::now());
         }
     }
 
@@ -252,43 +226,22 @@ impl CallGuard {
         if let Some(counts) = self.peer.counts.as_ref().filter(|_| !self.ended) {
             counts.ended(1);
         }
-        self.record(code);
+        self.count_end(code);
     }
 
-    fn record(&mut self, code: Code) {
-        if !self.ended {
-            self.ended = true;
-            let took = switchboard_core::clock::since(self.began);
-            let ended = Ended { calls: 1, code, took, received: self.received, sent: self.sent };
-            self.shared().metrics.record(self.shard, self.wire, self.method, &ended);
-            if let Some(counts) = &self.peer.tally {
-                let failed = u64::from(code != Code::Ok);
-                counts.add(&Tally { calls: 1, failed, received: self.received, sent: self.sent });
-            }
-            if self.shared().access.is_on() {
-                let is_picked = self.shared().access.picks();
-                let busy = match self.is_stream() {
-                    false => Busy::Call(took),
-                    true => {
-                        let waited =
-                            self.waited.unwrap_or_else(|| switchboard_core::clock::since(self.last_request));
-                        Busy::Stream(waited.max(self.longest_turn))
-                    }
-                };
-                self.shared().access.log(is_picked, took, busy, || Entry {
-                    method: match &self.undeclared_name {
-                        Some(name) => name.to_string(),
-                        None => self.shared().table.full_name(self.method),
-                    },
-                    peer: &self.peer,
-                    caller: self.caller.as_deref().map(|caller| &caller.name[..]),
-                    code,
-                    received: self.received,
-                    sent: self.sent,
-                    trace: self.trace.as_deref(),
-                });
-            }
+    fn count_end(&mut self, code: Code) {
+        if self.ended {
+            return;
         }
+        self.ended = true;
+        let now = clock::now();
+        let ended = self.record.ended(code, 0, now);
+        self.shared().metrics.record(self.shard, self.wire, self.record.method, &ended);
+        if let Some(counts) = &self.peer.tally {
+            let failed = u64::from(code != Code::Ok);
+            counts.add(&Tally { calls: 1, failed, received: ended.received, sent: ended.sent });
+        }
+        self.shared().log_end(&self.peer, &self.record, &ended, now);
     }
 }
 
@@ -296,14 +249,13 @@ impl Drop for CallGuard {
     fn drop(&mut self) {
         if let Some(place) = self.place {
             self.shared().flights.leave(self.shard, place);
-            self.shared().parked.fetch_sub(1, Ordering::Relaxed);
+            self.shared().unpark(self.shard, self.wire, self.record.method);
             self.connection_memory().unpark();
-            self.shared().metrics.unpark(self.shard, self.wire, self.method);
         }
         if let Some(counts) = self.peer.counts.as_ref().filter(|_| !self.ended) {
             // The caller of a late call receives a status; a caller that disconnected does not.
             if self.is_late() { counts.ended(1) } else { counts.lost() }
         }
-        self.record(if self.is_late() { Code::DeadlineExceeded } else { Code::Canceled });
+        self.count_end(if self.is_late() { Code::DeadlineExceeded } else { Code::Canceled });
     }
 }

@@ -27,7 +27,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::Poll,
-    time::Duration,
 };
 use switchboard_core::{
     Call, Cx, Limit, Limits, Peer, Reply, Result,
@@ -421,11 +420,6 @@ pub(super) fn undeclared(shared: &Arc<HttpState>, path: &str, kind: Kind) -> Opt
     let reflects = path.starts_with("grpc.reflection.") && table.services().is_empty();
     let is_own = !reflects && Standard::of(shared).router().lookup(path).is_some();
     if is_own { None } else { table.undeclared(path, kind) }
-}
-
-/// Status of a call whose deadline has passed; `allowed` is the time that its caller or a limit of the server gave it.
-pub(super) fn late(allowed: Duration) -> Status {
-    Status::deadline_exceeded(format!("the deadline of {} ms has passed on the server", allowed.as_millis()))
 }
 
 fn refusal(status: &Status) -> ConnectError {

@@ -3,7 +3,6 @@
 use super::{
     call_guard::CallGuard,
     connection_memory::ConnectionMemory,
-    dispatch::late,
     metered_body::{Broken, MeteredBody},
 };
 use ::http::StatusCode;
@@ -20,6 +19,7 @@ use switchboard_core::{
     Call, Cx, Peer, Result,
     call::{ReplyBody, ReplyParts, RequestBody},
 };
+use switchboard_driver::serving::deadline_passed;
 use switchboard_wire::{Code, Codec, Found, Metadata, Status};
 
 /// A running call: its result and metadata. Dropping it cancels the call.
@@ -101,7 +101,7 @@ impl UnaryCall<'_> {
                 None => reply.await,
                 Some(deadline) => tokio::time::timeout_at(deadline.into(), reply)
                     .await
-                    .unwrap_or_else(|_| Err(late(allowed))),
+                    .unwrap_or_else(|_| Err(deadline_passed(allowed))),
             };
             let result = reply.and_then(|reply| match reply.into_parts() {
                 ReplyParts { mut metadata, trailers, body: ReplyBody::One(message) } => {

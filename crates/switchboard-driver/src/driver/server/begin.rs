@@ -1,10 +1,13 @@
 //! Start of a call: its checks, the first poll of its handler, and its place in the table if the handler is not ready.
 
 use super::Connection;
-use crate::driver::calls::{Parked, Stage, Watched};
+use crate::{
+    driver::calls::{Parked, Stage},
+    serving::{CallRecord, Watched, arrived_late},
+};
 use bytes::Bytes;
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     task::Context,
     time::{Duration, Instant},
 };
@@ -49,23 +52,26 @@ struct StartedCall {
 impl StartedCall {
     #[inline(always)]
     fn parked(self, inbound: Option<Arc<Queue>>, watched: Option<Box<Watched>>, credit: i64) -> Parked {
-        Parked {
-            id: self.id,
+        let record = CallRecord {
             method: self.method,
             undeclared_name: self.undeclared_name,
-            oneway: self.oneway,
             began: self.began,
+            deadline: self.deadline,
             received: self.received,
             sent: 0,
+            trace: self.trace,
+            watched,
+        };
+        Parked {
+            id: self.id,
+            record,
+            oneway: self.oneway,
             entry: PARKED_BYTES + self.metadata_bytes,
             held: PARKED_BYTES + self.metadata_bytes + self.received as usize,
-            deadline: self.deadline,
-            trace: self.trace,
             inbound,
             stalled: false,
             credit,
             stage: Stage::Polled,
-            watched,
         }
     }
 }
@@ -343,7 +349,7 @@ impl<W: ServerWire> Connection<W> {
     /// Ends a call whose deadline passed before it could start.
     #[cold]
     fn late(&mut self, id: CallId, head: &Head) {
-        let status = Status::deadline_exceeded("the deadline had passed when the call arrived");
+        let status = arrived_late();
         let ended = Ended { calls: 1, code: status.code(), took: Duration::ZERO, received: 0, sent: 0 };
         self.count(head.method, &ended);
         if !head.oneway {
@@ -362,11 +368,6 @@ impl<W: ServerWire> Connection<W> {
             let text = format!("{} calls are in flight on this connection (calls_max)", self.calls.len());
             return Some(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }
-        let parked = self.shared.parked.load(Ordering::Relaxed);
-        if parked as u64 >= self.shared.live.server_calls_max.value() {
-            let text = format!("{parked} calls are in flight on this server (server_calls_max)");
-            return Some(Status::resource_exhausted(text).with_retry(Retry::Safe));
-        }
-        None
+        self.shared.over_calls_max()
     }
 }

@@ -1,15 +1,10 @@
 //! Counters, clock readings and log entries of calls.
 
 use super::{ClockBatch, Connection};
-use crate::driver::calls::{Parked, Watched};
+use crate::{driver::calls::Parked, serving::Watched};
 use std::time::{Duration, Instant};
-use switchboard_core::{
-    Caller,
-    access::{Busy, Entry},
-    metrics::Ended,
-    trace::Trace,
-};
-use switchboard_wire::{Kind, MethodId, wire::ServerWire};
+use switchboard_core::{Caller, access::Busy, metrics::Ended, trace::Trace};
+use switchboard_wire::{MethodId, wire::ServerWire};
 
 /// Maximum number of consecutive ready calls of one method that share a clock reading, which costs as much as
 /// their dispatch.
@@ -38,22 +33,9 @@ impl<W: ServerWire> Connection<W> {
 
     /// Counts the end of a call that was not ready at once; `sent` is the size of its last message in bytes.
     pub(super) fn record(&mut self, call: &Parked, code: switchboard_wire::Code, sent: u64) {
-        let took = self.now.saturating_duration_since(call.began);
-        let ended = Ended { calls: 1, code, took, received: call.received, sent: call.sent + sent };
-        self.count(call.method, &ended);
-        if self.shared.access.is_on() {
-            let watched = call.watched.as_deref();
-            let busy = match self.shared.table.info(call.method).kind {
-                Kind::Unary => Busy::Call(took),
-                Kind::Bidi | Kind::ClientStream | Kind::ServerStream => {
-                    Busy::Stream(watched.map_or(Duration::ZERO, |watched| watched.slowest(self.now)))
-                }
-            };
-            let names = (call.method, call.undeclared_name.as_deref());
-            let is_picked = watched.is_some_and(|watched| watched.is_picked);
-            let caller = watched.and_then(|watched| watched.caller.as_deref());
-            self.log(is_picked, names, &ended, busy, call.trace.as_deref(), caller);
-        }
+        let ended = call.record.ended(code, sent, self.now);
+        self.count(call.record.method, &ended);
+        self.shared.log_end(&self.peer, &call.record, &ended, self.now);
     }
 
     /// Records how long the handler of a parked call ran.
@@ -66,7 +48,7 @@ impl<W: ServerWire> Connection<W> {
 
     /// Returns the log fields of a parked call, if a call log was on when it started.
     pub(super) fn watched(&mut self, index: u32) -> Option<&mut Watched> {
-        self.calls.get_mut(index)?.watched.as_deref_mut()
+        self.calls.get_mut(index)?.record.watched.as_deref_mut()
     }
 
     /// Logs a call that was ready at once, if it was sampled; such a call reads the clock at its end.
@@ -84,28 +66,7 @@ impl<W: ServerWire> Connection<W> {
         self.close_clock_batch();
         let took = self.now.saturating_duration_since(began);
         let ended = Ended { calls: 1, code: switchboard_wire::Code::Ok, took, received, sent };
-        self.log(is_picked, names, &ended, Busy::Call(took), trace, caller);
-    }
-
-    #[cold]
-    fn log(
-        &self,
-        is_picked: bool,
-        (method, undeclared_name): (MethodId, Option<&str>),
-        ended: &Ended,
-        busy: Busy,
-        trace: Option<&Trace>,
-        caller: Option<&Caller>,
-    ) {
-        self.shared.access.log(is_picked, ended.took, busy, || Entry {
-            method: undeclared_name.map_or_else(|| self.shared.table.full_name(method), str::to_owned),
-            peer: &self.peer,
-            caller: caller.map(|caller| &caller.name[..]),
-            code: ended.code,
-            received: ended.received,
-            sent: ended.sent,
-            trace,
-        });
+        self.shared.log(&self.peer, names, &ended, Busy::Call(took), (is_picked, caller), trace);
     }
 
     #[inline]

@@ -190,7 +190,7 @@ impl<W: ServerWire> Connection<W> {
         let Some(parked) = self.calls.get_mut(index) else { return };
         let requests = match &parked.inbound {
             Some(queue) => queue.bytes(),
-            None => parked.received as usize,
+            None => parked.record.received as usize,
         };
         let replies = match &parked.stage {
             Stage::Replies { items, .. } => items.queued_bytes(),
@@ -199,7 +199,7 @@ impl<W: ServerWire> Connection<W> {
         let held = parked.entry + requests + replies;
         let before = std::mem::replace(&mut parked.held, held);
         if replies > LARGE {
-            self.shared.memory.note(parked.method, replies);
+            self.shared.memory.note(parked.record.method, replies);
         }
         self.memory.change(before, held);
     }

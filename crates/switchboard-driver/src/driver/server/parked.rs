@@ -2,10 +2,7 @@
 
 use super::Connection;
 use crate::driver::calls::{Parked, Stage};
-use std::{
-    sync::atomic::Ordering,
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 use switchboard_core::{
     Result,
     access::CallerWatch,
@@ -16,14 +13,13 @@ use switchboard_wire::{Status, wire::ServerWire};
 
 impl<W: ServerWire> Connection<W> {
     pub(super) fn park(&mut self, index: u32, parked: Parked) {
-        if let Some(deadline) = parked.deadline {
+        if let Some(deadline) = parked.record.deadline {
             self.timer.wake_by(deadline);
         }
         if let Some(queue) = &parked.inbound {
             queue.watch_consumer(self.calls.waker(index));
         }
-        self.shared.parked.fetch_add(1, Ordering::Relaxed);
-        self.shared.metrics.park(self.shard, self.counted.0, parked.method);
+        self.shared.park(self.shard, self.counted.0, parked.record.method);
         self.memory.change(0, parked.held);
         self.calls.park(index, parked);
     }
@@ -44,16 +40,17 @@ impl<W: ServerWire> Connection<W> {
     pub(super) fn poll_call(&mut self, index: u32) {
         let Some((parked, waker)) = self.calls.poll_parts(index) else { return };
         let mut cx = Context::from_waker(waker);
-        let deadline = parked.deadline;
-        let trace = parked.trace.clone();
+        let deadline = parked.record.deadline;
+        let trace = parked.record.trace.clone();
         let began = self.now;
         match std::mem::replace(&mut parked.stage, Stage::Polled) {
             Stage::Polled => {}
             Stage::Handler { service, slot } => {
-                let method = parked.method;
+                let method = parked.record.method;
                 let dispatch =
                     self.dispatches[usize::from(service)].as_mut().expect("a parked call has its dispatch");
-                let is_watched = parked.watched.as_ref().is_some_and(|watched| watched.caller.is_none());
+                let is_watched =
+                    parked.record.watched.as_ref().is_some_and(|watched| watched.caller.is_none());
                 let watch = CallerWatch::begin(is_watched);
                 let polled = context::scope(deadline, trace.as_ref(), || dispatch.poll(slot, &mut cx));
                 let caller = watch.and_then(CallerWatch::end);
@@ -117,8 +114,7 @@ impl<W: ServerWire> Connection<W> {
     /// Removes a call from the table and drops its handler.
     pub(super) fn take(&mut self, index: u32) -> Option<Parked> {
         let mut parked = self.calls.remove(index)?;
-        self.shared.parked.fetch_sub(1, Ordering::Relaxed);
-        self.shared.metrics.unpark(self.shard, self.counted.0, parked.method);
+        self.shared.unpark(self.shard, self.counted.0, parked.record.method);
         self.memory.change(parked.held, 0);
         match std::mem::replace(&mut parked.stage, Stage::Polled) {
             Stage::Handler { service, slot } => {

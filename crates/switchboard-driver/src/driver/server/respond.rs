@@ -37,7 +37,7 @@ impl<W: ServerWire> Connection<W> {
             return self.succeed(call, metadata, (&whole).into(), trailers, false);
         }
         let bytes = parts.iter().map(Bytes::len).sum::<usize>();
-        if !self.takes_reply(call.method, bytes) {
+        if !self.takes_reply(call.record.method, bytes) {
             return self.end(call, Err(&self.shared.memory.drops(bytes)));
         }
         self.record(call, switchboard_wire::Code::Ok, bytes as u64);
@@ -60,7 +60,7 @@ impl<W: ServerWire> Connection<W> {
         trailers: &Metadata,
         compressed: bool,
     ) {
-        if item.len() > LARGE && !call.oneway && !self.takes_reply(call.method, item.len()) {
+        if item.len() > LARGE && !call.oneway && !self.takes_reply(call.record.method, item.len()) {
             return self.end(call, Err(&self.shared.memory.drops(item.len())));
         }
         self.record(call, switchboard_wire::Code::Ok, item.len() as u64);

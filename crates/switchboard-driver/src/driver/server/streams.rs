@@ -34,7 +34,7 @@ impl<W: ServerWire> Connection<W> {
     pub(super) fn item(&mut self, id: CallId, item: Message) {
         let Some(index) = self.calls.find(id) else { return };
         let Some(parked) = self.calls.get_mut(index) else { return };
-        let (method, Some(queue)) = (parked.method, &parked.inbound) else { return };
+        let (method, Some(queue)) = (parked.record.method, &parked.inbound) else { return };
         let general = self.limits.message_bytes_max;
         let message_max = self.shared.table.message_bytes_max(method, general) as usize;
         if item.bytes.len() > message_max {
@@ -44,8 +44,8 @@ impl<W: ServerWire> Connection<W> {
         if let Some(counts) = &self.peer.counts {
             counts.received(1, self.now);
         }
-        parked.received += item.bytes.len() as u64;
-        if let Some(watched) = &mut parked.watched {
+        parked.record.received += item.bytes.len() as u64;
+        if let Some(watched) = &mut parked.record.watched {
             watched.requested(self.now);
         }
         let weight = queue::weight(&item.bytes);
@@ -123,12 +123,12 @@ impl<W: ServerWire> Connection<W> {
                 break;
             }
             let Some((parked, waker)) = self.calls.poll_parts(index) else { return };
-            let (id, method) = (parked.id, parked.method);
+            let (id, method) = (parked.id, parked.record.method);
             let item = if let Some(made) = items.as_mut().next_made() {
                 Some(Ok(made))
             } else {
                 let began = self.now;
-                let trace = parked.trace.clone();
+                let trace = parked.record.trace.clone();
                 let mut cx = Context::from_waker(waker);
                 let polled =
                     context::scope(deadline, trace.as_ref(), || guarded_next(items.as_mut(), &mut cx));
@@ -174,8 +174,8 @@ impl<W: ServerWire> Connection<W> {
     fn send_reply(&mut self, index: u32, id: CallId, item: &Message) {
         if let Some(parked) = self.calls.get_mut(index) {
             parked.credit -= queue::weight(&item.bytes) as i64;
-            parked.sent += item.bytes.len() as u64;
-            if let Some(watched) = &mut parked.watched {
+            parked.record.sent += item.bytes.len() as u64;
+            if let Some(watched) = &mut parked.record.watched {
                 watched.replied(self.now);
             }
         }
@@ -193,7 +193,7 @@ impl<W: ServerWire> Connection<W> {
         if parked.inbound.is_none() || self.memory.restrictions.pressure == Pressure::Exhausted {
             return;
         }
-        let (method, trace, began) = (parked.method, parked.trace.clone(), self.now);
+        let (method, trace, began) = (parked.record.method, parked.record.trace.clone(), self.now);
         let mut cx = Context::from_waker(waker);
         context::scope(deadline, trace.as_ref(), || guarded_ahead(items, &mut cx));
         self.clock(began, method);

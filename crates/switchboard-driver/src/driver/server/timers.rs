@@ -1,14 +1,14 @@
 //! Timers of a server connection: deadlines, keepalive, and the release of memory.
 
 use super::{Connection, LINGER, RELEASE_AFTER, closing::ConnectionState};
+use crate::serving::deadline_passed;
 use std::{
     collections::VecDeque,
     task::{Context, Poll},
-    time::Duration,
 };
 use switchboard_core::clock::after;
 use switchboard_net::connection::Silence;
-use switchboard_wire::{Status, wire::ServerWire};
+use switchboard_wire::wire::ServerWire;
 
 impl<W: ServerWire> Connection<W> {
     /// Handles due timers: ends overdue calls and pings a silent peer. Returns true if the connection is
@@ -17,11 +17,8 @@ impl<W: ServerWire> Connection<W> {
         let (overdue, next) = self.calls.overdue(self.now);
         for index in overdue {
             let Some(parked) = self.calls.get_mut(index) else { continue };
-            let allowed = parked
-                .deadline
-                .map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(parked.began));
-            let text = format!("the deadline of {} ms has passed on the server", allowed.as_millis());
-            self.finish(index, Err(Status::deadline_exceeded(text)));
+            let allowed = parked.record.allowed();
+            self.finish(index, Err(deadline_passed(allowed)));
         }
         if self.ends_due.is_some_and(|due| due <= self.now) {
             self.ends_due = None;

@@ -6,7 +6,7 @@ use crate::serving::{Live, ServerParts};
 use bytes::Bytes;
 use std::{
     io,
-    sync::atomic::{AtomicBool, AtomicU64},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use switchboard_core::{
     Call, Extensions, Reply, Service,
