@@ -26,6 +26,8 @@ pub struct Access {
     pub recent: recent::Recent,
 }
 
+// `CALLER` is a hidden parameter, because the handler is in between: a reply does not carry the caller, and a context
+// is gone when its call ends. It is set only for calls that are logged.
 thread_local! {
     /// Calls of this thread since the last sampled one.
     static SINCE: Cell<u64> = const { Cell::new(u64::MAX) };

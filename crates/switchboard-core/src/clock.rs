@@ -12,10 +12,12 @@ use std::{
 
 static START: OnceLock<Instant> = OnceLock::new();
 
+// Of the thread: a seed that all cores changed would be contended.
 thread_local! {
     static SEED: Cell<u64> = Cell::new(RandomState::new().hash_one(0));
 }
 
+// Of the thread, so that tests that run side by side have a time each.
 #[cfg(any(test, feature = "simulation"))]
 thread_local! {
     static SIMULATED: OnceCell<Instant> = const { OnceCell::new() };

@@ -7,6 +7,8 @@ use std::{
     time::Instant,
 };
 
+// Hidden parameters, because the application is in between: a handler calls a client without passing on its context,
+// and the call still gets the deadline and the trace.
 thread_local! {
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
     static TRACE: RefCell<Option<Arc<Trace>>> = const { RefCell::new(None) };

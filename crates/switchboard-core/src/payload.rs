@@ -59,6 +59,7 @@ pub enum Pieces<'a> {
     Parts(&'a [Bytes]),
 }
 
+// Of the thread: messages are encoded where no connection is at hand, and dropped after they were written.
 thread_local! {
     #[expect(clippy::vec_box, reason = "a message holds the box itself")]
     static FREE: RefCell<Vec<Box<Buffer>>> = const { RefCell::new(Vec::new()) };

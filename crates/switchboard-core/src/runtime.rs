@@ -186,6 +186,7 @@ struct CurrentWorker {
     at: usize,
 }
 
+// Of the thread: code that runs on a worker finds it there, also where the application is in between.
 thread_local! {
     static CURRENT: RefCell<Option<CurrentWorker>> = const { RefCell::new(None) };
 }

@@ -1,5 +1,6 @@
 //! Counts the bytes that machines examine, for tests that bound this work; counts only with the feature `fuzzing`.
 
+// Of the thread, so that machines do not carry a counter that only tests read.
 #[cfg(feature = "fuzzing")]
 thread_local! {
     static UNITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };

@@ -115,6 +115,7 @@ struct SharedCaller {
 
 const COPIES: usize = 8;
 
+// Of the thread: a copy that each call chose anew would not stay in the cache of its core.
 thread_local! {
     /// Index of the copy that this thread uses.
     static COPY: usize = NEXT.fetch_add(1, Ordering::Relaxed) % COPIES;

@@ -62,6 +62,7 @@ pub async fn open_loop(mut caller: impl Caller, arrivals: Rc<Arrivals>, tally: R
     }
 }
 
+// Of the thread: callers of all targets count without a lock, also those that other libraries' threads run.
 thread_local! {
     static TALLY: RefCell<Option<Rc<Tally>>> = const { RefCell::new(None) };
 }

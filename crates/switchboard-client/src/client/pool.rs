@@ -139,6 +139,7 @@ struct Backoff {
     last: Option<Status>,
 }
 
+// Of the thread: a channel is cloned and shared by threads, and each of them uses its own connections without a lock.
 thread_local! {
     /// Index of the slot in each group that this thread uses, and the counter that selects the address.
     static SLOT_INDEX: usize = runtime::worker_index().unwrap_or_else(|| {

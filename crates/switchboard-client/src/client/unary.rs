@@ -204,6 +204,7 @@ struct PooledCall(Option<Box<RawCall>>);
 /// Maximum number of reusable boxes per thread, of 200 bytes each.
 const POOLED_MAX: usize = 256;
 
+// Of the thread, because calls of any channel may use the memory again; in the channel it would need a lock.
 thread_local! {
     #[expect(clippy::vec_box, reason = "a call holds the box")]
     static FREE: RefCell<Vec<Box<RawCall>>> = const { RefCell::new(Vec::new()) };

@@ -78,6 +78,7 @@ const KNOWN: &str = "postcard, json, msgpack and raw";
 /// Larger messages keep the memory that they were written into.
 const SCRATCH_MAX: usize = 16 << 10;
 
+// Of the thread: `encode` is a plain function, which handlers and callers call without a place for a buffer.
 thread_local! {
     /// Buffer for messages, since their size is not known before: a vector per message would grow step by step, with an
     /// allocation for each.

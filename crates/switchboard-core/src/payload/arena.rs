@@ -18,6 +18,7 @@ const BLOCK_BYTES: usize = 16 << 10;
 /// thread.
 const FULL_MAX: usize = 16;
 
+// Of the thread: messages of streams are encoded where no connection is at hand.
 thread_local! {
     static BLOCKS: RefCell<Blocks> = RefCell::new(Blocks::new());
 }

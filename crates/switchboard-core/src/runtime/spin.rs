@@ -31,6 +31,7 @@ struct Spin {
     score: u8,
 }
 
+// Of the thread: connections report traffic to the spinner of their worker without a reference to it.
 thread_local! {
     static SPIN: Cell<Spin> = const { Cell::new(Spin { span: Duration::ZERO, last_traffic: None, score: SCORE_MAX }) };
     static ASLEEP: RefCell<Option<Waker>> = const { RefCell::new(None) };

@@ -9,6 +9,8 @@
 use super::{Chain, Permit, rate::Ahead};
 use std::{cell::Cell, sync::Arc};
 
+// Hidden parameters: between the connection that reads a batch and the guards of its calls are slots, which are futures
+// without arguments. See `dispatch.rs`.
 thread_local! {
     static IS_ON: Cell<bool> = const { Cell::new(false) };
     static CURRENT: Cell<Option<Box<PermitBatch>>> = const { Cell::new(None) };

@@ -14,6 +14,7 @@ const KEPT_MAX: usize = 8;
 /// Maximum capacity of a kept buffer; larger ones are freed.
 const KEPT_BYTES_MAX: usize = 4 * BUFFER_BYTES;
 
+// Of the thread: the connections of a worker share the buffers without a lock.
 thread_local! {
     static KEPT: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
 }

@@ -18,6 +18,8 @@ pub(super) type Entry = (Cow<'static, str>, Bytes);
 const KEPT_MAX: usize = 64;
 const ENTRIES_MAX: usize = 16;
 
+// Of the thread, because metadata is made and dropped where no connection is at hand: by callers, handlers and
+// machines.
 thread_local! {
     #[expect(clippy::vec_box, reason = "what a list holds is the box")]
     static KEPT: RefCell<Vec<Box<Parts>>> = const { RefCell::new(Vec::new()) };

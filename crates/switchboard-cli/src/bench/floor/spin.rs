@@ -13,6 +13,7 @@ use std::{
 /// Time for which a worker polls after the last traffic.
 const SPIN: Duration = Duration::from_micros(50);
 
+// Of the thread: sockets report traffic to the spinner of their worker, as in the library.
 thread_local! {
     static LAST_TRAFFIC: Cell<Option<Instant>> = const { Cell::new(None) };
     static ASLEEP: RefCell<Option<Waker>> = const { RefCell::new(None) };
