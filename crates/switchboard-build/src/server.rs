@@ -184,9 +184,9 @@ fn dispatch(family: Family, method: &Method, handler: &Ident) -> TokenStream {
     let module = family.module();
     let run = run_stream(method, handler);
     let encode = if method.encoded {
-        quote!(reply.into_reply(codec)?)
+        quote!(reply.into_reply(codec).map_err(|status| cx.failed(status))?)
     } else {
-        quote!(#module::encode_payload(&reply, codec)?)
+        quote!(#module::encode_payload(&reply, codec).map_err(|status| cx.failed(status))?)
     };
     let receive = quote! {
         let input = ::switchboard::codegen::receive_request(
@@ -200,14 +200,15 @@ fn dispatch(family: Family, method: &Method, handler: &Ident) -> TokenStream {
     match method.kind {
         Kind::Unary => {
             let read = read(family, method);
+            let outcome = or_fail(&quote!(#handler::#ident(&self.0, request, &cx).await));
             let answer = if method.oneway {
                 quote! {
-                    #handler::#ident(&self.0, request, &cx).await?;
+                    #outcome;
                     Ok(::switchboard::Reply::one(::switchboard::codegen::Bytes::new(), cx))
                 }
             } else {
                 quote! {
-                    let reply = #handler::#ident(&self.0, request, &cx).await?;
+                    let reply = #outcome;
                     let bytes = #encode;
                     Ok(::switchboard::Reply::one(bytes, cx))
                 }
@@ -218,13 +219,16 @@ fn dispatch(family: Family, method: &Method, handler: &Ident) -> TokenStream {
                 #answer
             }
         }
-        Kind::ClientStream => quote! {
-            let (raw, cx) = call.into_many();
-            #receive
-            let reply = #handler::#ident(&self.0, input, &cx).await?;
-            let bytes = #encode;
-            Ok(::switchboard::Reply::one(bytes, cx))
-        },
+        Kind::ClientStream => {
+            let outcome = or_fail(&quote!(#handler::#ident(&self.0, input, &cx).await));
+            quote! {
+                let (raw, cx) = call.into_many();
+                #receive
+                let reply = #outcome;
+                let bytes = #encode;
+                Ok(::switchboard::Reply::one(bytes, cx))
+            }
+        }
         Kind::ServerStream => {
             // A view borrows from the bytes, so it is created where the handler runs.
             let (before, inside) = if method.owned {
@@ -255,6 +259,17 @@ fn dispatch(family: Family, method: &Method, handler: &Ident) -> TokenStream {
             });
             Ok(reply)
         },
+    }
+}
+
+/// Emits the value of the `outcome` of a handler. Its error ends the call, with the metadata that was added to the
+/// reply. A `match`, because `map_err` would move a large reply once more.
+fn or_fail(outcome: &TokenStream) -> TokenStream {
+    quote! {
+        match #outcome {
+            Ok(reply) => reply,
+            Err(status) => return Err(cx.failed(status)),
+        }
     }
 }
 
@@ -292,7 +307,7 @@ fn read(family: Family, method: &Method) -> TokenStream {
     quote! {
         #view_bytes
         let mut request = <#view<'_> as ::core::default::Default>::default();
-        #module::read_view(&mut request, &bytes)?;
+        #module::read_view(&mut request, &bytes).map_err(|status| cx.failed(status))?;
     }
 }
 

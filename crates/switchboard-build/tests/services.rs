@@ -139,7 +139,13 @@ fn encoded_replies_are_sent_unchanged() {
     );
     workspace.emit(switchboard_build::proto(file)).unwrap();
     let code = workspace.generated("log.v1.rs");
-    has(&code, &["Result<::switchboard::Encoded<Line>>", "reply.into_reply(codec)?"]);
+    has(
+        &code,
+        &[
+            "Result<::switchboard::Encoded<Line>>",
+            "reply.into_reply(codec).map_err(|status| cx.failed(status))?",
+        ],
+    );
 }
 
 const RETURNED: &str = "Output = ::switchboard::Result<impl \

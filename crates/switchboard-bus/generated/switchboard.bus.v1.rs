@@ -143,11 +143,15 @@ impl<T: Bus> ::switchboard::Service for BusServer<T> {
                     ::switchboard::codegen::codec::proto::decode::<PublishRequest>,
                     ::switchboard::codegen::codec::proto::decode_strict::<PublishRequest>,
                 )?;
-                let reply = T::publish(&self.0, request, &cx).await?;
+                let reply = match T::publish(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             1 => {
@@ -161,11 +165,15 @@ impl<T: Bus> ::switchboard::Service for BusServer<T> {
                         PublishBatchRequest,
                     >,
                 )?;
-                let reply = T::publish_batch(&self.0, request, &cx).await?;
+                let reply = match T::publish_batch(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             2 => {
@@ -202,11 +210,15 @@ impl<T: Bus> ::switchboard::Service for BusServer<T> {
                     ::switchboard::codegen::codec::proto::decode::<AckRequest>,
                     ::switchboard::codegen::codec::proto::decode_strict::<AckRequest>,
                 )?;
-                let reply = T::ack(&self.0, request, &cx).await?;
+                let reply = match T::ack(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             4 => {
@@ -218,11 +230,15 @@ impl<T: Bus> ::switchboard::Service for BusServer<T> {
                     ::switchboard::codegen::codec::proto::decode::<RejectRequest>,
                     ::switchboard::codegen::codec::proto::decode_strict::<RejectRequest>,
                 )?;
-                let reply = T::reject(&self.0, request, &cx).await?;
+                let reply = match T::reject(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             5 => {
@@ -234,11 +250,15 @@ impl<T: Bus> ::switchboard::Service for BusServer<T> {
                     ::switchboard::codegen::codec::proto::decode::<HistoryRequest>,
                     ::switchboard::codegen::codec::proto::decode_strict::<HistoryRequest>,
                 )?;
-                let reply = T::history(&self.0, request, &cx).await?;
+                let reply = match T::history(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             6 => {
@@ -250,11 +270,15 @@ impl<T: Bus> ::switchboard::Service for BusServer<T> {
                     ::switchboard::codegen::codec::proto::decode::<TopicsRequest>,
                     ::switchboard::codegen::codec::proto::decode_strict::<TopicsRequest>,
                 )?;
-                let reply = T::topics(&self.0, request, &cx).await?;
+                let reply = match T::topics(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             _ => {

@@ -141,9 +141,13 @@ impl<T: Bench> ::switchboard::Service for BenchServer<T> {
                 let mut request = <EchoMessageView<
                     '_,
                 > as ::core::default::Default>::default();
-                ::switchboard::codegen::codec::proto::read_view(&mut request, &bytes)?;
-                let reply = T::echo(&self.0, request, &cx).await?;
-                let bytes = reply.into_reply(codec)?;
+                ::switchboard::codegen::codec::proto::read_view(&mut request, &bytes)
+                    .map_err(|status| cx.failed(status))?;
+                let reply = match T::echo(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
+                let bytes = reply.into_reply(codec).map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             1 => {
@@ -160,9 +164,13 @@ impl<T: Bench> ::switchboard::Service for BenchServer<T> {
                 let mut request = <BenchmarkMessageView<
                     '_,
                 > as ::core::default::Default>::default();
-                ::switchboard::codegen::codec::proto::read_view(&mut request, &bytes)?;
-                let reply = T::message(&self.0, request, &cx).await?;
-                let bytes = reply.into_reply(codec)?;
+                ::switchboard::codegen::codec::proto::read_view(&mut request, &bytes)
+                    .map_err(|status| cx.failed(status))?;
+                let reply = match T::message(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
+                let bytes = reply.into_reply(codec).map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             2 => {

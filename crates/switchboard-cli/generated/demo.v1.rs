@@ -123,12 +123,17 @@ impl<T: Greeter> ::switchboard::Service for GreeterServer<T> {
                 let mut request = <GreetRequestView<
                     '_,
                 > as ::core::default::Default>::default();
-                ::switchboard::codegen::codec::proto::read_view(&mut request, &bytes)?;
-                let reply = T::greet(&self.0, request, &cx).await?;
+                ::switchboard::codegen::codec::proto::read_view(&mut request, &bytes)
+                    .map_err(|status| cx.failed(status))?;
+                let reply = match T::greet(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             1 => {
@@ -166,11 +171,15 @@ impl<T: Greeter> ::switchboard::Service for GreeterServer<T> {
                     ::switchboard::codegen::codec::proto::decode::<Number>,
                     ::switchboard::codegen::codec::proto::decode_strict::<Number>,
                 )?;
-                let reply = T::sum(&self.0, input, &cx).await?;
+                let reply = match T::sum(&self.0, input, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             3 => {
@@ -495,12 +504,17 @@ impl<T: Posts> ::switchboard::Service for PostsServer<T> {
                 let mut request = <QueryRequestView<
                     '_,
                 > as ::core::default::Default>::default();
-                ::switchboard::codegen::codec::proto::read_view(&mut request, &bytes)?;
-                let reply = T::query(&self.0, request, &cx).await?;
+                ::switchboard::codegen::codec::proto::read_view(&mut request, &bytes)
+                    .map_err(|status| cx.failed(status))?;
+                let reply = match T::query(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             _ => {

@@ -175,11 +175,15 @@ impl<T: Echo> ::switchboard::Service for EchoServer<T> {
                     ::switchboard::codegen::codec::flatbuffers::decode::<Message>,
                     ::switchboard::codegen::codec::flatbuffers::decode_strict::<Message>,
                 )?;
-                let reply = T::say(&self.0, request, &cx).await?;
+                let reply = match T::say(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::flatbuffers::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             1 => {
@@ -214,11 +218,15 @@ impl<T: Echo> ::switchboard::Service for EchoServer<T> {
                     ::switchboard::codegen::codec::flatbuffers::decode::<Message>,
                     ::switchboard::codegen::codec::flatbuffers::decode_strict::<Message>,
                 )?;
-                let reply = T::join(&self.0, input, &cx).await?;
+                let reply = match T::join(&self.0, input, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::flatbuffers::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             3 => {
@@ -253,7 +261,10 @@ impl<T: Echo> ::switchboard::Service for EchoServer<T> {
                     ::switchboard::codegen::codec::flatbuffers::decode::<Message>,
                     ::switchboard::codegen::codec::flatbuffers::decode_strict::<Message>,
                 )?;
-                T::note(&self.0, request, &cx).await?;
+                match T::note(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 Ok(::switchboard::Reply::one(::switchboard::codegen::Bytes::new(), cx))
             }
             _ => {

@@ -93,10 +93,11 @@ impl<Handler: Bench> ::switchboard::Service for BenchServer<Handler> {
                 };
                 let outcome = answer.await;
                 let bytes = ::switchboard::codegen::thrift::encode_result(
-                    outcome,
-                    codec,
-                    const { &[] },
-                )?;
+                        outcome,
+                        codec,
+                        const { &[] },
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             1 => {
@@ -115,10 +116,11 @@ impl<Handler: Bench> ::switchboard::Service for BenchServer<Handler> {
                 };
                 let outcome = answer.await;
                 let bytes = ::switchboard::codegen::thrift::encode_result(
-                    outcome,
-                    codec,
-                    const { &[] },
-                )?;
+                        outcome,
+                        codec,
+                        const { &[] },
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             other => {

@@ -83,12 +83,13 @@ impl<Handler: ThriftGreeter> ::switchboard::Service for ThriftGreeterServer<Hand
                 };
                 let outcome = answer.await;
                 let bytes = ::switchboard::codegen::thrift::encode_result(
-                    outcome,
-                    codec,
-                    const {
-                        &[::switchboard::codegen::thrift::Throw::new::<Nameless>(1)]
-                    },
-                )?;
+                        outcome,
+                        codec,
+                        const {
+                            &[::switchboard::codegen::thrift::Throw::new::<Nameless>(1)]
+                        },
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             other => {

@@ -24,12 +24,9 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use switchboard_wire::{Codec, Metadata, MethodInfo, ServiceInfo, Status, WireId, WireSet};
@@ -89,6 +86,8 @@ struct Context {
 /// ones, and then does not increment their reference counts again.
 const CONTEXTS_MAX: usize = 16;
 
+// Of the thread: a call is created by one crate and dropped by a handler, and a lock or an allocation for each would
+// cost more than the rest of its context.
 thread_local! {
     #[expect(clippy::vec_box, reason = "a call holds the box itself")]
     static CONTEXTS: RefCell<Vec<Box<Context>>> = const { RefCell::new(Vec::new()) };
@@ -96,7 +95,7 @@ thread_local! {
 
 /// The storage of the reply's metadata.
 enum ReplyStore {
-    /// In the context: if the handler fails, the metadata goes to the thread that called [`Cx::keep_reply`].
+    /// In the context: if the handler fails, [`Cx::failed`] moves the metadata to the status.
     Local(ReplyCell),
     /// Shared with the task that sends the response, so that it outlives a handler that fails.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP shares it"))]
@@ -108,18 +107,7 @@ enum ReplyStore {
 #[doc(hidden)]
 pub struct ReplyCell {
     reply: Mutex<Option<Box<ReplyMetadata>>>,
-    /// Number under which the metadata is kept when the call is over; 0 keeps nothing.
-    number: u64,
 }
-
-thread_local! {
-    /// Metadata of the last call that ended on this thread.
-    static LEFT: Cell<Option<(u64, Box<ReplyMetadata>)>> = const { Cell::new(None) };
-    /// Numbers are unique across threads.
-    static NEXT: Cell<u64> = Cell::new(THREADS.fetch_add(1 << 40, Ordering::Relaxed));
-}
-
-static THREADS: AtomicU64 = AtomicU64::new(0);
 
 /// The metadata before and after the messages of a reply.
 #[derive(Default)]
@@ -183,9 +171,10 @@ impl Call {
         let context = cx.context_mut();
         match context.body.take() {
             Some(RequestBody::One(bytes)) => {
-                let bytes = {
-                    let message = Message { bytes, compressed: context.compressed, codec: None };
-                    context.packing.unpack(message)?
+                let message = Message { bytes, compressed: context.compressed, codec: None };
+                let bytes = match context.packing.unpack(message) {
+                    Ok(bytes) => bytes,
+                    Err(status) => return Err(cx.failed(status)),
                 };
                 #[cfg(feature = "proto")]
                 let cx = cx.with_request(&bytes);
@@ -574,15 +563,33 @@ impl Cx {
         cell
     }
 
-    /// Must be called before the handler gets this context, on the thread that polls the handler. If the handler fails,
-    /// [`with_left`] adds the metadata of its reply to the status. The context is dropped by then, and no shared cell
-    /// is allocated, because the usual call does not need one.
-    #[doc(hidden)]
-    pub fn keep_reply(&mut self) -> u64 {
-        let ReplyStore::Local(cell) = &mut self.context_mut().reply else { return 0 };
-        cell.number = NEXT.get() + 1;
-        NEXT.set(cell.number);
-        cell.number
+    /// Adds the metadata that was added to the reply to the status with which the call fails.
+    ///
+    /// The connection has no access to the context of a handler that has failed, so the status carries its metadata.
+    /// Generated code calls this. A [`Service`](crate::Service) that decodes its messages itself calls it for its
+    /// errors:
+    ///
+    /// ```
+    /// # use switchboard::{Call, Cx, Reply, Result, codegen::Bytes};
+    /// # async fn handler(message: Bytes, cx: &Cx) -> Result<Bytes> { Ok(message) }
+    /// # async fn call(call: Call) -> Result<Reply> {
+    /// let (message, cx) = call.into_one()?;
+    /// let reply = handler(message, &cx).await.map_err(|status| cx.failed(status))?;
+    /// Ok(Reply::one(reply, cx))
+    /// # }
+    /// ```
+    #[cold]
+    #[must_use]
+    pub fn failed(&self, mut status: Status) -> Status {
+        // A shared cell is read by the task that sends the response.
+        let ReplyStore::Local(cell) = &self.context().reply else { return status };
+        let Some(reply) = cell.lock().take() else { return status };
+        let own = std::mem::take(status.metadata_mut());
+        let ReplyMetadata { head, trailers, .. } = *reply;
+        for part in [head, trailers, own] {
+            status.metadata_mut().extend(part);
+        }
+        status
     }
 
     /// Marks the head of a streamed reply as complete: it is sent without waiting for a message.
@@ -660,7 +667,7 @@ impl ReplyStore {
     #[inline]
     fn clear(&mut self) {
         match self {
-            ReplyStore::Local(cell) => cell.leave(),
+            ReplyStore::Local(cell) => *cell.get_mut() = None,
             ReplyStore::Shared(_) => *self = ReplyStore::default(),
         }
     }
@@ -680,35 +687,6 @@ impl ReplyCell {
     pub fn take(&self) -> ReplyMetadata {
         self.lock().take().map_or_else(ReplyMetadata::default, |reply| *reply)
     }
-
-    /// Keeps the metadata for [`with_left`] if [`Cx::keep_reply`] was called.
-    #[inline]
-    fn leave(&mut self) {
-        let number = std::mem::take(&mut self.number);
-        if let Some(reply) = self.get_mut().take()
-            && number != 0
-        {
-            // No effect while the thread exits.
-            let _ = LEFT.try_with(|left| left.set(Some((number, reply))));
-        }
-    }
-}
-
-/// Adds to the status of a handler that failed in this poll the metadata that it had added to its reply.
-#[cold]
-#[doc(hidden)]
-pub fn with_left(mut status: Status, number: u64) -> Status {
-    if let Some((left, reply)) = LEFT.take()
-        && left == number
-        && number != 0
-    {
-        let own = std::mem::take(status.metadata_mut());
-        let ReplyMetadata { head, trailers, .. } = *reply;
-        for part in [head, trailers, own] {
-            status.metadata_mut().extend(part);
-        }
-    }
-    status
 }
 
 impl fmt::Debug for Cx {

@@ -6,7 +6,7 @@
 #[cfg(feature = "http")]
 mod thrift;
 
-use crate::{Call, Reply, Result, Service, call::with_left, layer::BoxFuture, runtime};
+use crate::{Call, Reply, Result, Service, layer::BoxFuture, runtime};
 use std::{
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -91,17 +91,12 @@ impl<S: Service> ErasedService for Erased<S> {
 
 /// Passes a call to its handler: in place, or on the pool for computations if the method is marked `spawn`.
 #[inline]
-pub async fn handle<S: Service>(service: &Arc<S>, mut call: Call) -> Result<Reply> {
+pub async fn handle<S: Service>(service: &Arc<S>, call: Call) -> Result<Reply> {
     if call.cx().method().spawn {
         let service = service.clone();
-        return runtime::spawn_cpu(async move {
-            let number = call.cx_mut().keep_reply();
-            service.call(call).await.map_err(|status| with_left(status, number))
-        })
-        .await;
+        return runtime::spawn_cpu(async move { service.call(call).await }).await;
     }
-    let number = call.cx_mut().keep_reply();
-    service.call(call).await.map_err(|status| with_left(status, number))
+    service.call(call).await
 }
 
 /// Boxes the future of a call; a panic in it becomes its error.

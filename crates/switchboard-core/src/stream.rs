@@ -282,7 +282,7 @@ pub fn receive_request<T>(
     strict: fn(Codec, Bytes, FieldNames) -> Result<T>,
 ) -> Result<Receiver<T>> {
     let mut receiver = Receiver::of_request(raw, codec, read);
-    if cx.refuses_unknown_fields()? {
+    if cx.refuses_unknown_fields().map_err(|status| cx.failed(status))? {
         receiver.decode = Decode::Strict(strict, FieldNames::of_request(cx));
     }
     Ok(receiver)

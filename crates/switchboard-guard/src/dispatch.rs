@@ -16,7 +16,6 @@ use std::{
 };
 use switchboard_core::{
     Call, Reply, Result, Service,
-    call::with_left,
     erased::{Erased, ErasedService, catch, catching, handle},
     layer::{BoxFuture, End},
 };
@@ -96,8 +95,7 @@ async fn respond<S: Service>(guarded: &Guarded<S>, mut call: Call) -> Result<Rep
             return handle(guarded.erased.service(), call).await;
         }
         // The common case of `handle`, repeated here because each nested future moves the reply once more.
-        let number = call.cx_mut().keep_reply();
-        return guarded.erased.service().call(call).await.map_err(|status| with_left(status, number));
+        return guarded.erased.service().call(call).await;
     };
     if chain.wants_report(call.cx()) {
         return Box::pin(respond_with_report(guarded, chain, call)).await;
@@ -145,6 +143,8 @@ impl<S: Service> End for Guarded<S> {
     }
 }
 
+// Hidden parameters of one poll: a future takes only its `Context`. A cell that the slot and its owner share would be a
+// reference count and a lock for each poll, or `unsafe`.
 thread_local! {
     /// Passes a call into the slot that is being polled.
     static CALL: Cell<Option<Call>> = const { Cell::new(None) };

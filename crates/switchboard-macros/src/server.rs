@@ -238,7 +238,7 @@ fn handler(method: &Method) -> TokenStream {
     }
     let reply = if method.options.oneway {
         quote! {
-            #into_status?;
+            #into_status.map_err(|status| cx.failed(status))?;
             Ok(::switchboard::Reply::one(::switchboard::codegen::Bytes::new(), cx))
         }
     } else {
@@ -246,8 +246,9 @@ fn handler(method: &Method) -> TokenStream {
             output.span()=> ::switchboard::codegen::codec::serde::encode_payload::<#output>
         );
         quote! {
-            let reply = #into_status?;
-            Ok(::switchboard::Reply::one(#encode(&reply, codec)?, cx))
+            let reply = #into_status.map_err(|status| cx.failed(status))?;
+            let bytes = #encode(&reply, codec).map_err(|status| cx.failed(status))?;
+            Ok(::switchboard::Reply::one(bytes, cx))
         }
     };
     // The block drops the rest of the request before the wait; otherwise every waiting call would occupy memory for it.

@@ -71,6 +71,10 @@ impl Calc for Abacus {
 
     async fn mirror(&self, cx: &Cx, point: Point) -> Result<Point> {
         cx.reply_metadata("method", cx.method().name)?;
+        cx.reply_trailer("axis", "diagonal")?;
+        if point == (Point { x: 0, y: 0 }) {
+            return Err(Status::out_of_range("the origin has no mirror image"));
+        }
         Ok(Point { x: point.y, y: point.x })
     }
 
@@ -129,6 +133,10 @@ async fn exercise(calc: &CalcClient) -> Result<()> {
     let refused = calc.divide(7, 0).await.expect_err("no quotient");
     assert_eq!((refused.code(), refused.message()), (Code::InvalidArgument, "division by zero"));
     assert_eq!(*calc.mirror(Point { x: 1, y: 2 }).await?, Point { x: 2, y: 1 });
+    // Metadata that a handler has added to its reply is sent with its error.
+    let refused = calc.mirror(Point { x: 0, y: 0 }).await.expect_err("no image");
+    let added = |name| refused.metadata().text(name);
+    assert_eq!((added("method"), added("axis")), (Some("Mirror"), Some("diagonal")));
     calc.ping().await?;
     assert_eq!(all(calc.count(3, 6).await?).await?, [3, 4, 5]);
     let refused = all(calc.refuse().await?).await.expect_err("a refusal");

@@ -84,11 +84,15 @@ impl<T: KV> ::switchboard::Service for KVServer<T> {
                     ::switchboard::codegen::codec::proto::decode::<RangeRequest>,
                     ::switchboard::codegen::codec::proto::decode_strict::<RangeRequest>,
                 )?;
-                let reply = T::range(&self.0, request, &cx).await?;
+                let reply = match T::range(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             1 => {
@@ -100,11 +104,15 @@ impl<T: KV> ::switchboard::Service for KVServer<T> {
                     ::switchboard::codegen::codec::proto::decode::<PutRequest>,
                     ::switchboard::codegen::codec::proto::decode_strict::<PutRequest>,
                 )?;
-                let reply = T::put(&self.0, request, &cx).await?;
+                let reply = match T::put(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             _ => {
@@ -343,11 +351,15 @@ impl<T: Lease> ::switchboard::Service for LeaseServer<T> {
                         LeaseGrantRequest,
                     >,
                 )?;
-                let reply = T::lease_grant(&self.0, request, &cx).await?;
+                let reply = match T::lease_grant(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             1 => {
@@ -361,11 +373,15 @@ impl<T: Lease> ::switchboard::Service for LeaseServer<T> {
                         LeaseRevokeRequest,
                     >,
                 )?;
-                let reply = T::lease_revoke(&self.0, request, &cx).await?;
+                let reply = match T::lease_revoke(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             2 => {

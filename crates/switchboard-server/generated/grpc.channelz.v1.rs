@@ -145,11 +145,15 @@ impl<T: Channelz> ::switchboard::Service for ChannelzServer<T> {
                         GetTopChannelsRequest,
                     >,
                 )?;
-                let reply = T::get_top_channels(&self.0, request, &cx).await?;
+                let reply = match T::get_top_channels(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             1 => {
@@ -163,11 +167,15 @@ impl<T: Channelz> ::switchboard::Service for ChannelzServer<T> {
                         GetServersRequest,
                     >,
                 )?;
-                let reply = T::get_servers(&self.0, request, &cx).await?;
+                let reply = match T::get_servers(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             2 => {
@@ -181,11 +189,15 @@ impl<T: Channelz> ::switchboard::Service for ChannelzServer<T> {
                         GetServerRequest,
                     >,
                 )?;
-                let reply = T::get_server(&self.0, request, &cx).await?;
+                let reply = match T::get_server(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             3 => {
@@ -201,11 +213,15 @@ impl<T: Channelz> ::switchboard::Service for ChannelzServer<T> {
                         GetServerSocketsRequest,
                     >,
                 )?;
-                let reply = T::get_server_sockets(&self.0, request, &cx).await?;
+                let reply = match T::get_server_sockets(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             4 => {
@@ -219,11 +235,15 @@ impl<T: Channelz> ::switchboard::Service for ChannelzServer<T> {
                         GetChannelRequest,
                     >,
                 )?;
-                let reply = T::get_channel(&self.0, request, &cx).await?;
+                let reply = match T::get_channel(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             5 => {
@@ -237,11 +257,15 @@ impl<T: Channelz> ::switchboard::Service for ChannelzServer<T> {
                         GetSubchannelRequest,
                     >,
                 )?;
-                let reply = T::get_subchannel(&self.0, request, &cx).await?;
+                let reply = match T::get_subchannel(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             6 => {
@@ -255,11 +279,15 @@ impl<T: Channelz> ::switchboard::Service for ChannelzServer<T> {
                         GetSocketRequest,
                     >,
                 )?;
-                let reply = T::get_socket(&self.0, request, &cx).await?;
+                let reply = match T::get_socket(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             _ => {

@@ -252,12 +252,13 @@ impl Parts<'_> {
             let request_name = if names.is_empty() { quote!(_request) } else { quote!(request) };
             let reply = if method.oneway {
                 quote! {
-                    outcome?;
+                    outcome.map_err(|status| cx.failed(status))?;
                     Ok(::switchboard::Reply::one(::switchboard::codegen::Bytes::new(), cx))
                 }
             } else {
                 quote! {
-                    let bytes = ::switchboard::codegen::thrift::encode_result(outcome, codec, #throws)?;
+                    let bytes = ::switchboard::codegen::thrift::encode_result(outcome, codec, #throws)
+                        .map_err(|status| cx.failed(status))?;
                     Ok(::switchboard::Reply::one(bytes, cx))
                 }
             };

@@ -18,8 +18,13 @@ pub fn read_request<T>(
     read: impl FnOnce(Codec, Bytes) -> Result<T>,
     strict: impl FnOnce(Codec, Bytes, FieldNames) -> Result<T>,
 ) -> Result<T> {
-    if cx.refuses_unknown_fields()? {
-        return strict(codec, bytes, FieldNames::of_request(cx));
+    let read = match cx.refuses_unknown_fields() {
+        Ok(false) => read(codec, bytes),
+        Ok(true) => strict(codec, bytes, FieldNames::of_request(cx)),
+        Err(status) => Err(status),
+    };
+    match read {
+        Ok(request) => Ok(request),
+        Err(status) => Err(cx.failed(status)),
     }
-    read(codec, bytes)
 }

@@ -138,8 +138,12 @@ impl<F: Files> Service for FileTransfer<F> {
         let file = File { name, size, meta: meta.unwrap_or_default() };
         let held = file.name.len() + meta_bytes(&file.meta);
         check_bytes(held)?;
-        self.files.check(&file, is_upload, &cx)?;
-        Ok(Reply::one(self.side.ticket((file, is_upload), held, &cx)?.encode(codec)?, cx))
+        let ticket = self.files.check(&file, is_upload, &cx);
+        let ticket = ticket.and_then(|()| self.side.ticket((file, is_upload), held, &cx)?.encode(codec));
+        match ticket {
+            Ok(ticket) => Ok(Reply::one(ticket, cx)),
+            Err(status) => Err(cx.failed(status)),
+        }
     }
 }
 

@@ -82,8 +82,12 @@ impl<S: Streams> Service for StreamService<S> {
         let meta = decode::<TicketRequest>(codec, bytes)?.meta.unwrap_or_default();
         let held = meta_bytes(&meta);
         check_bytes(held)?;
-        self.streams.check(&meta, &cx)?;
-        Ok(Reply::one(self.side.ticket(meta, held, &cx)?.encode(codec)?, cx))
+        let ticket = self.streams.check(&meta, &cx);
+        let ticket = ticket.and_then(|()| self.side.ticket(meta, held, &cx)?.encode(codec));
+        match ticket {
+            Ok(ticket) => Ok(Reply::one(ticket, cx)),
+            Err(status) => Err(cx.failed(status)),
+        }
     }
 }
 

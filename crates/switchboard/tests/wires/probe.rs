@@ -158,7 +158,7 @@ impl Service for Probe {
                 let text: String = decode(codec, bytes)?;
                 head(&cx, &text)?;
                 seen.messages.push(text.clone());
-                self.end(seen, &cx)?;
+                self.end(seen, &cx).map_err(|status| cx.failed(status))?;
                 Ok(Reply::one(encode(&text, codec)?, cx))
             }
             1 => {
@@ -183,7 +183,7 @@ impl Service for Probe {
                 }
                 head(&cx, seen.messages.last().map_or("", String::as_str))?;
                 let all = seen.messages.concat();
-                self.end(seen, &cx)?;
+                self.end(seen, &cx).map_err(|status| cx.failed(status))?;
                 Ok(Reply::one(encode(&all, codec)?, cx))
             }
             _ => {
