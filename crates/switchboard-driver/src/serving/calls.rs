@@ -1,7 +1,7 @@
 //! The life of a call on any wire, as far as limits, counters and call logs see it.
 //!
-//! The connections of the driver and the calls of HTTP keep a [`CallRecord`] for each call that does not end at once.
-//! They poll the handlers themselves.
+//! The connections of the driver, and the calls of HTTP and of plugins, keep a [`CallRecord`] for each call that does
+//! not end at once. They poll the handlers themselves.
 
 use super::ServerState;
 use std::{

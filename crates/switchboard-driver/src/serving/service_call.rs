@@ -1,23 +1,18 @@
 //! Counts a call of a plugin's peer while it runs and when it ends, however it ends.
 
-use super::{ServerState, going_away};
+use super::{CallRecord, ServerState, Watched, arrived_late, deadline_passed, going_away};
 use bytes::Bytes;
 use std::{
     sync::{Arc, atomic::Ordering},
     task::Waker,
-    time::{Duration, Instant},
+    time::Instant,
 };
 use switchboard_core::{
-    Caller, Peer, Result,
-    access::{Busy, CallerWatch, Entry},
-    clock, context,
-    memory::Pressure,
-    metrics::{Ended, Tally},
-    runtime,
+    Peer, Result, access::CallerWatch, clock, context, memory::Pressure, metrics::Tally, runtime,
     trace::Trace,
 };
 use switchboard_net::{connection::Flight, plugin::ServiceResponse};
-use switchboard_wire::{Code, MethodId, Retry, Status, UndeclaredName, WireId};
+use switchboard_wire::{Code, MethodId, Status, UndeclaredName, WireId};
 
 /// Memory charged for a call in addition to its message: its context and a small handler.
 const CALL_BYTES: usize = 512;
@@ -29,15 +24,7 @@ pub(super) struct CountedCall {
     peer: Arc<Peer>,
     shard: usize,
     wire: WireId,
-    method: MethodId,
-    began: Instant,
-    deadline: Option<Instant>,
-    /// The name of a method that no service declares.
-    undeclared_name: Option<UndeclaredName>,
-    trace: Option<Arc<Trace>>,
-    /// Set for calls that may be logged.
-    caller: Option<Arc<Caller>>,
-    received: u64,
+    record: CallRecord,
     /// Bytes in the memory budget.
     charged: usize,
     /// Index in the list of waiting calls.
@@ -65,18 +52,23 @@ impl CountedCall {
         }
         let charged = CALL_BYTES.saturating_add(message.len());
         shared.memory.change(0, charged);
+        let watched =
+            shared.access.is_on().then(|| Box::new(Watched::new(shared.access.picks(), None, began, began)));
         let mut counted = CountedCall {
             shared: shared.clone(),
             peer: peer.clone(),
             shard: runtime::worker_index().unwrap_or(0),
             wire: peer.wire.unwrap_or(WireId::LOCAL),
-            method,
-            began,
-            deadline,
-            undeclared_name: None,
-            trace: None,
-            caller: None,
-            received: message.len() as u64,
+            record: CallRecord {
+                method,
+                undeclared_name: None,
+                began,
+                deadline,
+                received: message.len() as u64,
+                sent: 0,
+                trace: None,
+                watched,
+            },
             charged,
             place: None,
             ended: false,
@@ -84,7 +76,7 @@ impl CountedCall {
         match counted.refusal(message.len()) {
             None => Ok(counted),
             Some(status) => {
-                counted.record(status.code(), 0);
+                counted.count_end(status.code(), 0);
                 Err(status)
             }
         }
@@ -93,29 +85,24 @@ impl CountedCall {
     /// Returns the error of a call that exceeds a limit of the server.
     fn refusal(&self, request: usize) -> Option<Status> {
         if self.is_late() {
-            return Some(Status::deadline_exceeded("the deadline had passed when the call arrived"));
+            return Some(arrived_late());
         }
-        let parked = self.shared.parked.load(Ordering::Relaxed);
-        if parked as u64 >= self.shared.live.server_calls_max.value() {
-            let text = format!("{parked} calls are in flight on this server (server_calls_max)");
-            return Some(Status::resource_exhausted(text).with_retry(Retry::Safe));
-        }
-        match self.shared.memory.restrictions(false).pressure {
+        self.shared.over_calls_max().or_else(|| match self.shared.memory.restrictions(false).pressure {
             pressure @ (Pressure::Severe | Pressure::Exhausted) => {
-                self.shared.memory.refuses(pressure, self.method, request)
+                self.shared.memory.refuses(pressure, self.record.method, request)
             }
             Pressure::Normal | Pressure::High => None,
-        }
+        })
     }
 
     /// Sets the name of a method that no service declares, and the trace of the call.
     pub(super) fn set_names(&mut self, undeclared_name: Option<UndeclaredName>, trace: Option<Arc<Trace>>) {
-        (self.undeclared_name, self.trace) = (undeclared_name, trace);
+        (self.record.undeclared_name, self.record.trace) = (undeclared_name, trace);
     }
 
-    /// Returns the time that its caller or a limit of the server gave the call.
-    pub(super) fn allowed(&self) -> Duration {
-        self.deadline.map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(self.began))
+    /// Returns the status of the call when its deadline passes.
+    pub(super) fn late(&self) -> Status {
+        deadline_passed(self.record.allowed())
     }
 
     /// Returns why a waiting call must end, if it must.
@@ -125,10 +112,12 @@ impl CountedCall {
 
     /// Polls the handler of the call: under its deadline, in its trace, and watched if it may be logged.
     pub(super) fn poll<T>(&mut self, poll: impl FnOnce() -> T) -> T {
-        let watch = CallerWatch::begin(self.caller.is_none() && self.shared.access.is_on());
-        let polled = context::scope(self.deadline, self.trace.as_ref(), poll);
-        if let Some(caller) = watch.and_then(CallerWatch::end) {
-            self.caller = Some(caller);
+        let is_watched = self.record.watched.as_ref().is_some_and(|watched| watched.caller.is_none());
+        let watch = CallerWatch::begin(is_watched);
+        let polled = context::scope(self.record.deadline, self.record.trace.as_ref(), poll);
+        let caller = watch.and_then(CallerWatch::end);
+        if let Some(watched) = self.record.watched.as_mut().filter(|_| caller.is_some()) {
+            watched.caller = caller;
         }
         polled
     }
@@ -137,16 +126,15 @@ impl CountedCall {
     pub(super) fn park(&mut self, waker: &Waker) {
         if self.place.is_none() {
             let flight = Flight {
-                method: self.method,
+                method: self.record.method,
                 wire: self.wire,
                 peer: self.peer.clone(),
-                began: self.began,
-                deadline: self.deadline,
+                began: self.record.began,
+                deadline: self.record.deadline,
                 stage: "handler",
             };
             self.place = Some(self.shared.flights.enter(self.shard, flight, waker.clone()));
-            self.shared.parked.fetch_add(1, Ordering::Relaxed);
-            self.shared.metrics.park(self.shard, self.wire, self.method);
+            self.shared.park(self.shard, self.wire, self.record.method);
         }
     }
 
@@ -163,45 +151,31 @@ impl CountedCall {
                 if let Some(counts) = &self.peer.counts {
                     counts.sent(1, clock::now());
                 }
-                self.record(Code::Ok, response.message.len() as u64);
+                self.count_end(Code::Ok, response.message.len() as u64);
             }
-            Err(status) => self.record(status.code(), 0),
+            Err(status) => self.count_end(status.code(), 0),
         }
     }
 
-    fn record(&mut self, code: Code, sent: u64) {
+    fn count_end(&mut self, code: Code, sent: u64) {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
-        let took = clock::since(self.began);
-        let ended = Ended { calls: 1, code, took, received: self.received, sent };
-        self.shared.metrics.record(self.shard, self.wire, self.method, &ended);
+        let now = clock::now();
+        let ended = self.record.ended(code, sent, now);
+        self.shared.metrics.record(self.shard, self.wire, self.record.method, &ended);
         if let Some(counts) = &self.peer.counts {
             counts.ended(1);
         }
         if let Some(tally) = &self.peer.tally {
             let failed = u64::from(code != Code::Ok);
-            tally.add(&Tally { calls: 1, failed, received: self.received, sent });
+            tally.add(&Tally { calls: 1, failed, received: ended.received, sent: ended.sent });
         }
-        if self.shared.access.is_on() {
-            let is_picked = self.shared.access.picks();
-            self.shared.access.log(is_picked, took, Busy::Call(took), || Entry {
-                method: match &self.undeclared_name {
-                    Some(name) => name.to_string(),
-                    None => self.shared.table.full_name(self.method),
-                },
-                peer: &self.peer,
-                caller: self.caller.as_deref().map(|caller| &caller.name[..]),
-                code,
-                received: self.received,
-                sent,
-                trace: self.trace.as_deref(),
-            });
-        }
+        self.shared.log_end(&self.peer, &self.record, &ended, now);
     }
 
     fn is_late(&self) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= clock::now())
+        self.record.deadline.is_some_and(|deadline| deadline <= clock::now())
     }
 }
 
@@ -209,10 +183,9 @@ impl Drop for CountedCall {
     fn drop(&mut self) {
         if let Some(place) = self.place {
             self.shared.flights.leave(self.shard, place);
-            self.shared.parked.fetch_sub(1, Ordering::Relaxed);
-            self.shared.metrics.unpark(self.shard, self.wire, self.method);
+            self.shared.unpark(self.shard, self.wire, self.record.method);
         }
         self.shared.memory.change(self.charged, 0);
-        self.record(if self.is_late() { Code::DeadlineExceeded } else { Code::Canceled }, 0);
+        self.count_end(if self.is_late() { Code::DeadlineExceeded } else { Code::Canceled }, 0);
     }
 }

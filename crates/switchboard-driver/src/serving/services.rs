@@ -6,7 +6,7 @@ use std::{
     future::{poll_fn, ready},
     sync::{Arc, Weak},
     task::Poll,
-    time::{Duration, Instant},
+    time::Instant,
 };
 use switchboard_core::{
     Call, Caller, Cx, Limit, Peer, Result,
@@ -154,7 +154,6 @@ async fn run(
     mut counted: CountedCall,
     deadline: Option<Instant>,
 ) -> Result<ServiceResponse> {
-    let allowed = counted.allowed();
     let reply = poll_fn(|cx| {
         if let Some(over) = counted.over() {
             return Poll::Ready(Err(over));
@@ -169,7 +168,7 @@ async fn run(
         None => reply.await,
         Some(deadline) => {
             let reply = tokio::time::timeout_at(deadline.into(), reply).await;
-            reply.unwrap_or_else(|_| Err(late(allowed)))
+            reply.unwrap_or_else(|_| Err(counted.late()))
         }
     };
     let result =
@@ -190,9 +189,4 @@ fn response(reply: switchboard_core::Reply) -> Result<ServiceResponse> {
         }
         _ => Err(Status::internal("the handler returned a stream for a method with a single reply")),
     }
-}
-
-/// Status of a call whose deadline has passed; `allowed` is the time that its caller or a limit of the server gave it.
-fn late(allowed: Duration) -> Status {
-    Status::deadline_exceeded(format!("the deadline of {} ms has passed on the server", allowed.as_millis()))
 }
