@@ -17,6 +17,9 @@
 // Set for arithmetic on times, see clippy.toml: a peer must not be able to choose a time that causes a panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+mod feed;
+mod publish;
+mod responses;
 mod zmtp;
 
 pub use zmtp::{ZMTP, Zmtp, ZmtpStats};

@@ -3,27 +3,24 @@
 use super::{
     Shared,
     entries::{self, Encoded},
-    feed::{self, Command, Feed},
+    feed::{self, Command},
     filters::Filters,
     jobs::Jobs,
     peer::{Life, Peer, Role},
-    stats::add,
+};
+use crate::{
+    feed::Feed,
+    responses::{add, flush},
 };
 use bytes::Bytes;
-use std::{
-    collections::HashMap,
-    pin::pin,
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use switchboard_core::{Result, clock};
 use switchboard_fanout::{
     Adapter, Admitted, BufferId, CloseReason, Connected, Handle, State, SubscriberId, Subscribers,
 };
 use switchboard_message::{Message, Topic};
 use switchboard_wire::{
-    Input, Outbox, Status,
+    Input, Outbox,
     zmtp::{Connection, Event, ProtocolError, Settings, SocketType},
 };
 
@@ -194,15 +191,7 @@ impl ZmtpAdapter {
 
 /// Publishes frames to a topic, without waiting for a slow reader of the topic.
 fn publish(shared: &Shared, topic: &Topic, frames: &[Bytes]) -> Result<()> {
-    let publishing = pin!(shared.bus.publish_encoded(topic, entries::publication(frames)?));
-    match publishing.poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(published) => published.map(drop),
-        Poll::Pending => {
-            let text =
-                format!("topic \"{topic}\" makes its publishers wait, which PUB and PUSH peers cannot");
-            Err(Status::resource_exhausted(text))
-        }
-    }
+    crate::publish::publish(&shared.bus, topic, entries::publication(frames)?, "PUB and PUSH peers")
 }
 
 impl Adapter for ZmtpAdapter {
@@ -296,14 +285,6 @@ impl Adapter for ZmtpAdapter {
             Some(Role::Worker) => self.jobs.leave(id),
             Some(Role::Publisher(_) | Role::Handshake) | None => {}
         }
-    }
-}
-
-/// Moves responses to the outbox of a peer.
-fn flush(id: SubscriberId, out: &mut Outbox, subscribers: &mut Subscribers) {
-    if !out.is_empty() {
-        let bytes = Bytes::from(out.take_all());
-        subscribers.send(id, |own| own.chain(bytes));
     }
 }
 

@@ -4,9 +4,9 @@ use super::{
     Shared,
     adapter::ZmtpAdapter,
     entries::{self, Encoded},
-    feed::{self, Feed},
-    stats,
+    feed,
 };
+use crate::{feed::Feed, responses::add};
 use bytes::Bytes;
 use std::{
     collections::{HashMap, VecDeque},
@@ -113,7 +113,7 @@ impl Jobs {
                 continue;
             }
             job.ack();
-            stats::add(&shared.counters.jobs, 1);
+            add(&shared.counters.jobs, 1);
             self.permits.add_permits(1);
             *is_ready = waiting < ROOM_BYTES;
             if *is_ready {

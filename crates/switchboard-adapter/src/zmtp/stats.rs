@@ -47,8 +47,3 @@ impl Counters {
         }
     }
 }
-
-/// Adds to a counter.
-pub(super) fn add(counter: &AtomicU64, count: u64) {
-    counter.fetch_add(count, Ordering::Relaxed);
-}

@@ -1,0 +1,148 @@
+//! Tasks that read the bus for an engine.
+
+use bytes::Bytes;
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+use switchboard_core::{Result, runtime};
+use switchboard_fanout::{Adapter, Handle};
+use switchboard_message::{Delivery, Gap, Message, Subscription};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::AbortHandle,
+    time::sleep,
+};
+
+/// KiB of entries between the bus and an engine. Those behind them wait in the bus, with its limits.
+const WAITING_KIB: usize = 4096;
+/// Pause before a subscription that the bus has ended begins again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Entries of the bus for an engine, and the commands that carry them.
+pub(crate) trait Source: Send + Sync + 'static {
+    /// Command of the adapter.
+    type Command: Send + 'static;
+
+    /// Begins a subscription; called again when the bus has ended the one before.
+    fn begin(&self) -> Result<Subscription<Bytes>>;
+
+    /// Waits until the next entry may be taken from the bus. `None` ends the task.
+    fn ready(&self) -> impl Future<Output = Option<()>> + Send {
+        std::future::ready(Some(()))
+    }
+
+    /// The subscription has ended after [`ready`](Self::ready), without an entry.
+    fn unused(&self) {}
+
+    /// Makes a command of an entry, as soon as the engine has room for it. `None` ends the task.
+    fn entry(&self, entry: Message<Bytes>) -> impl Future<Output = Option<Self::Command>> + Send;
+
+    /// Makes a command of entries that the bus dropped before they were read.
+    fn missed(&self, gap: Gap) -> Self::Command;
+}
+
+/// A task that is ended when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Feed(AbortHandle);
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Feed {
+    /// Sends the entries of a source to an engine, until the engine ends. The subscription has begun when this function
+    /// returns: no later entry is missed. The bus ends subscriptions of slow readers to some topics: then another one
+    /// begins. `name` is that of the plugin, for messages.
+    ///
+    /// # Errors
+    /// That of the bus, such as its limit of subscriptions.
+    pub(crate) fn spawn<A, S>(name: &'static str, engine: Handle<A>, source: S) -> Result<Feed>
+    where
+        A: Adapter,
+        S: Source<Command = A::Command>,
+    {
+        let mut begun = Ok(source.begin()?);
+        let run = async move {
+            loop {
+                match begun {
+                    Ok(subscription) => {
+                        if read(name, &engine, &source, subscription).await.is_none() {
+                            return;
+                        }
+                    }
+                    Err(status) => tracing::warn!("{name}: the bus is not read: {status}"),
+                }
+                sleep(PAUSE).await;
+                begun = source.begin();
+            }
+        };
+        Ok(Feed(runtime::spawn(run).abort_handle()))
+    }
+}
+
+/// Sends the entries of a subscription; `None` when the engine has ended.
+async fn read<A, S>(
+    name: &'static str,
+    engine: &Handle<A>,
+    source: &S,
+    mut subscription: Subscription<Bytes>,
+) -> Option<()>
+where
+    A: Adapter,
+    S: Source<Command = A::Command>,
+{
+    loop {
+        source.ready().await?;
+        let entry = loop {
+            match subscription.next().await {
+                Ok(Some(Delivery::Entry(entry))) => break entry,
+                Ok(Some(Delivery::Gap(gap))) => engine.send(source.missed(gap)).await.ok()?,
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    source.unused();
+                    return Some(());
+                }
+                Err(status) => tracing::warn!("{name}: a subscription of the bus: {status}"),
+            }
+        };
+        let command = source.entry(entry).await?;
+        engine.send(command).await.ok()?;
+    }
+}
+
+/// Begins a subscription of a bus inside the process, which does not wait.
+///
+/// # Errors
+/// That of the bus.
+pub(crate) fn begin(
+    subscribe: impl IntoFuture<Output = Result<Subscription<Bytes>>>,
+) -> Result<Subscription<Bytes>> {
+    let begun = pin!(subscribe.into_future());
+    match begun.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(begun) => begun,
+        Poll::Pending => unreachable!("subscriptions inside the process do not wait"),
+    }
+}
+
+/// Entries between the bus and an engine, bounded by their bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct WaitingBytes(Arc<Semaphore>);
+
+impl WaitingBytes {
+    /// Creates the bound: 4 MiB.
+    pub(crate) fn new() -> WaitingBytes {
+        WaitingBytes(Arc::new(Semaphore::new(WAITING_KIB)))
+    }
+
+    /// Waits until the entry is within the bound. The permit is dropped when the engine has handled it.
+    pub(crate) async fn admit(&self, entry: &Message<Bytes>) -> Option<OwnedSemaphorePermit> {
+        let kib = (entry.len() / 1024).saturating_add(1).min(WAITING_KIB) as u32;
+        self.0.clone().acquire_many_owned(kib).await.ok()
+    }
+}
