@@ -5,7 +5,10 @@ use crate::{
     handoff::HandoffPipe,
     link::Link,
     mailbox::{Mailbox, Wakes},
-    subscriber::{BLOCKED, CLOSING, LAGGED, LINGERING, READ_CLOSED, READ_QUEUED, READ_STOPPED, SubscriberId},
+    subscriber::{
+        BLOCKED, CLOSING, LAGGED, LINGERING, PAUSED, READ_CLOSED, READ_QUEUED, READ_STOPPED, RESUMED,
+        SubscriberId,
+    },
     subscribers::{Subscribers, link_waker},
 };
 use bytes::BytesMut;
@@ -369,8 +372,13 @@ impl<A: Adapter> Engine<A> {
 
     fn read_one(&mut self, id: SubscriberId) {
         self.subscribers.pages.at_mut(id.index).flags &= !READ_QUEUED;
+        self.handle_kept(id);
         for _ in 0..READS {
             let Some(subscriber) = self.subscribers.pages.get_mut(id) else { return };
+            if subscriber.has(PAUSED) {
+                // Resuming queues it again.
+                return;
+            }
             if subscriber.outbox.as_ref().is_some_and(|outbox| outbox.len() >= READ_BYTES)
                 && subscriber.has(BLOCKED | LAGGED)
             {
@@ -395,6 +403,17 @@ impl<A: Adapter> Engine<A> {
         }
         if self.subscribers.is_connected(id) {
             self.subscribers.queue_read(id.index);
+        }
+    }
+
+    /// Gives the bytes that were kept during a pause to the adapter.
+    fn handle_kept(&mut self, id: SubscriberId) {
+        let subscriber = self.subscribers.pages.at_mut(id.index);
+        if subscriber.has(RESUMED) {
+            subscriber.flags &= !RESUMED;
+            if subscriber.input.is_some() {
+                self.received(id, 0);
+            }
         }
     }
 

@@ -26,21 +26,25 @@ impl fmt::Debug for SubscriberId {
 }
 
 /// The socket is full; an event follows when it has room.
-pub(crate) const BLOCKED: u8 = 1;
+pub(crate) const BLOCKED: u16 = 1;
 /// Queued for reading.
-pub(crate) const READ_QUEUED: u8 = 1 << 1;
+pub(crate) const READ_QUEUED: u16 = 1 << 1;
 /// Queued for writing.
-pub(crate) const WRITE_QUEUED: u8 = 1 << 2;
+pub(crate) const WRITE_QUEUED: u16 = 1 << 2;
 /// The peer has closed its sending side: reading goes on to the end.
-pub(crate) const READ_CLOSED: u8 = 1 << 3;
+pub(crate) const READ_CLOSED: u16 = 1 << 3;
 /// It is closed as soon as its outbox is written.
-pub(crate) const CLOSING: u8 = 1 << 4;
+pub(crate) const CLOSING: u16 = 1 << 4;
 /// Its sending side is closed; what the peer sends is discarded until it closes, too.
-pub(crate) const LINGERING: u8 = 1 << 5;
+pub(crate) const LINGERING: u16 = 1 << 5;
 /// Bytes that it was to read were dropped; the adapter decides next.
-pub(crate) const LAGGED: u8 = 1 << 6;
+pub(crate) const LAGGED: u16 = 1 << 6;
 /// It is not read until its outbox is written.
-pub(crate) const READ_STOPPED: u8 = 1 << 7;
+pub(crate) const READ_STOPPED: u16 = 1 << 7;
+/// The adapter wants no more of its bytes for now.
+pub(crate) const PAUSED: u16 = 1 << 8;
+/// Bytes that arrived before a pause are to be handled.
+pub(crate) const RESUMED: u16 = 1 << 9;
 
 /// The cursor of a subscriber in a broadcast buffer.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +59,7 @@ pub(crate) struct Feed {
 /// A connection that receives entries.
 pub(crate) struct Subscriber {
     pub(crate) link: Link,
-    pub(crate) flags: u8,
+    pub(crate) flags: u16,
     pub(crate) generation: u32,
     pub(crate) feeds: SmallVec<[Feed; 2]>,
     /// Bytes that are written before those of its buffers: the rest of a frame that its socket took in part, replies,
@@ -108,7 +112,7 @@ impl Subscriber {
     }
 
     #[inline]
-    pub(crate) fn has(&self, flags: u8) -> bool {
+    pub(crate) fn has(&self, flags: u16) -> bool {
         self.flags & flags != 0
     }
 

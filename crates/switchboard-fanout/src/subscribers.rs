@@ -7,8 +7,8 @@ use crate::{
     mailbox::{LinkWaker, Wakes},
     options::Options,
     subscriber::{
-        BLOCKED, CLOSING, Feed, LAGGED, LINGERING, Pages, READ_CLOSED, READ_QUEUED, State, SubscriberId,
-        WRITE_QUEUED,
+        BLOCKED, CLOSING, Feed, LAGGED, LINGERING, PAUSED, Pages, READ_CLOSED, READ_QUEUED, RESUMED, State,
+        SubscriberId, WRITE_QUEUED,
     },
     timer_wheel::TimerWheel,
 };
@@ -176,6 +176,31 @@ impl Subscribers {
         }
     }
 
+    /// Stops reading a subscriber, until [`resume`](Self::resume): its peer waits as soon as the buffers of the
+    /// connection are full. Called in [`Adapter::received`](crate::Adapter::received), it returns with the bytes that it
+    /// has not taken; they are kept.
+    ///
+    /// The end of the connection is not noticed meanwhile, unless something is written to it.
+    pub fn pause(&mut self, id: SubscriberId) {
+        if let Some(subscriber) = self.pages.get_mut(id)
+            && !subscriber.has(CLOSING | LINGERING)
+        {
+            subscriber.flags |= PAUSED;
+            subscriber.flags &= !RESUMED;
+        }
+    }
+
+    /// Reads a subscriber again: the bytes that were kept come first, in a later turn.
+    pub fn resume(&mut self, id: SubscriberId) {
+        if let Some(subscriber) = self.pages.get_mut(id)
+            && subscriber.has(PAUSED)
+        {
+            subscriber.flags &= !PAUSED;
+            subscriber.flags |= RESUMED;
+            self.queue_read(id.index);
+        }
+    }
+
     /// Sets the timer of a subscriber, in place of an earlier one. It is due after at least `after`, in steps of a
     /// second.
     pub fn set_timer(&mut self, id: SubscriberId, after: Duration) {
@@ -337,7 +362,7 @@ impl Subscribers {
         }
         let subscriber = self.pages.at_mut(id.index);
         subscriber.flags |= CLOSING;
-        subscriber.flags &= !LAGGED;
+        subscriber.flags &= !(LAGGED | PAUSED | RESUMED);
         subscriber.input = None;
         let state = std::mem::take(&mut subscriber.state);
         self.wheel.set(id.index, LINGER_SECONDS, &mut self.pages);

@@ -162,7 +162,7 @@ impl Subscribers {
     }
 
     /// Marks a subscriber as blocked or lagged, and has its bytes held.
-    fn hold(&mut self, index: u32, flag: u8) {
+    fn hold(&mut self, index: u32, flag: u16) {
         let subscriber = self.pages.at_mut(index);
         if !subscriber.has(BLOCKED | LAGGED) {
             for feed in &subscriber.feeds {

@@ -23,7 +23,7 @@ use tokio::{
     sync::mpsc,
 };
 
-/// A protocol of lines: `+topic` and `-topic` subscribe and unsubscribe, `=text` is answered, `!` is refused.
+/// A protocol of lines: `+topic` and `-topic` subscribe and unsubscribe, `=text` is answered, `#` pauses, `!` is refused.
 struct Lines {
     topics: HashMap<String, BufferId>,
     gone: mpsc::UnboundedSender<(SubscriberId, CloseReason)>,
@@ -87,6 +87,10 @@ impl Adapter for Lines {
         while let Some(end) = input.rest().iter().position(|byte| *byte == b'\n') {
             let line = String::from_utf8_lossy(&input.rest()[..end]).into_owned();
             input.skip(end + 1);
+            if line == "#" {
+                subscribers.pause(id);
+                return Ok(());
+            }
             self.line(id, &line, subscribers)?;
         }
         Ok(())
@@ -488,4 +492,35 @@ async fn new_subscribers_are_refused_while_memory_is_short() {
     assert_eq!(client.unwrap().read(&mut [0; 8]).await.unwrap(), 0, "closed without a greeting");
     memory.change(900 << 10, 0);
     let _second = fixture.connect().await;
+}
+
+#[tokio::test]
+async fn a_subscriber_that_is_paused_is_read_later() {
+    let mut fixture = Fixture::new(Options::default()).await;
+    let mut client = fixture.connect().await;
+    let ids = fixture.handle.query(|_, subscribers| subscribers.list(0, 1).0).await.unwrap();
+    let resume = async |fixture: &Fixture| {
+        let id = ids[0];
+        fixture.handle.query(move |_, subscribers| subscribers.resume(id)).await.unwrap();
+    };
+    // Bytes of the same read, and of a later one, wait.
+    client.write_all(b"=1\n#\n=2\n#\n").await.unwrap();
+    assert_eq!(line(&mut client).await, "=1");
+    client.write_all(b"=3\n#\n=4\n").await.unwrap();
+    resume(&fixture).await;
+    assert_eq!(line(&mut client).await, "=2");
+    resume(&fixture).await;
+    assert_eq!(line(&mut client).await, "=3");
+    // What the peer sends stays in the buffers of the connection: it cannot send without end.
+    let flood = vec![b'x'; 1 << 20];
+    let blocked = async {
+        loop {
+            client.get_mut().write_all(&flood).await.unwrap();
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_millis(200), blocked).await.is_err());
+    drop(client);
+    // The end of the connection is found when it is read again.
+    resume(&fixture).await;
+    assert_eq!(fixture.gone.recv().await.unwrap().1, CloseReason::Peer);
 }
