@@ -12,8 +12,10 @@ mod entries;
 mod feed;
 mod filters;
 mod jobs;
+mod login;
 mod peer;
 mod stats;
+mod task;
 
 pub use stats::ZmtpStats;
 
@@ -27,7 +29,7 @@ use switchboard_message::{Bus, Subscribe, Topic};
 use switchboard_net::plugin::{Plugin, PluginContext, PluginServer};
 use switchboard_wire::{
     spec::WireSpec,
-    zmtp::{self, Limits, Settings, SocketType},
+    zmtp::{self, Limits, Mechanism, Settings, SocketType},
 };
 
 /// ZMTP 3, the protocol of ZeroMQ.
@@ -69,6 +71,7 @@ struct Shared {
     limits: Option<Limits>,
     options: Options,
     is_anonymous: bool,
+    is_plain: bool,
     counters: Arc<Counters>,
 }
 
@@ -101,6 +104,7 @@ impl Zmtp {
             limits: None,
             options: Options::default(),
             is_anonymous: false,
+            is_plain: false,
             counters: Arc::default(),
         };
         Zmtp { shared: Arc::new(shared) }
@@ -140,8 +144,19 @@ impl Zmtp {
         self.with(|shared| shared.options = options)
     }
 
-    /// Accepts peers on a server that checks the credentials of its callers. Peers of ZMTP have none here, so such a
-    /// server does not start without this call: all that reach its port can publish and subscribe.
+    /// Requires a username and a password of each peer, by the mechanism PLAIN. The `auth` of the server checks them as
+    /// `authorization: Basic`; a password without a username is checked as `authorization: Bearer`. A peer that is
+    /// refused gets an ERROR with a status of ZAP, and is closed. Calls of the peer carry the credentials.
+    ///
+    /// PLAIN sends the password unencrypted: use it inside TLS, or on connections that cannot be intercepted. The server
+    /// does not start if it has no `auth`.
+    #[must_use]
+    pub fn plain(self) -> Zmtp {
+        self.with(|shared| shared.is_plain = true)
+    }
+
+    /// Accepts peers without credentials on a server that checks the credentials of its callers. Such a server does not
+    /// start without this call or [`plain`](Self::plain): all that reach its port can publish and subscribe.
     #[must_use]
     pub fn anonymous(self) -> Zmtp {
         self.with(|shared| shared.is_anonymous = true)
@@ -150,6 +165,29 @@ impl Zmtp {
     /// Returns the counters of all servers with this plugin.
     pub fn stats(&self) -> ZmtpStats {
         self.shared.counters.stats()
+    }
+
+    /// Returns the number of connections that have ended, by reason: `peer` for those that the peer closed,
+    /// `credentials` for refused logins, the rule that a peer broke, such as `mechanism`, `frame` or `limit`.
+    pub fn closed(&self) -> Vec<(&'static str, u64)> {
+        self.shared.counters.reasons()
+    }
+
+    /// Checks that peers are authenticated if, and only if, the server can do so.
+    fn check_auth(&self, has_auth: bool) -> std::result::Result<(), &'static str> {
+        match (has_auth, self.shared.is_plain, self.shared.is_anonymous) {
+            (true, false, false) => Err(
+                "the server checks credentials, and peers of ZMTP send none: call Zmtp::plain for usernames and \
+                 passwords, or Zmtp::anonymous to accept peers without them",
+            ),
+            (_, true, true) => Err(
+                "Zmtp::plain requires credentials, and Zmtp::anonymous accepts peers without them: choose one",
+            ),
+            (false, true, _) => {
+                Err("Zmtp::plain requires credentials, and the server checks none: add Server::auth")
+            }
+            _ => Ok(()),
+        }
     }
 
     fn settings(&self, server: &switchboard_core::Limits) -> std::result::Result<Settings, String> {
@@ -161,7 +199,8 @@ impl Zmtp {
             let bytes = server.get(Limit::MessageBytesMax);
             Limits { frame_bytes_max: bytes, message_bytes_max: bytes, ..Limits::default() }
         });
-        Ok(Settings::by_peer(&sockets)?.with_limits(limits))
+        let mechanism = if self.shared.is_plain { Mechanism::PlainServer } else { Mechanism::Null };
+        Ok(Settings::by_peer(&sockets)?.with_limits(limits).with_mechanism(mechanism))
     }
 }
 
@@ -175,15 +214,12 @@ impl Plugin for Zmtp {
     }
 
     fn start(&self, context: PluginContext) -> io::Result<Arc<dyn PluginServer>> {
-        if context.has_auth && !self.shared.is_anonymous {
-            let text = "the server checks credentials, and its peers of ZMTP have none: call Zmtp::anonymous to accept \
-                        them all the same";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        let settings =
-            self.settings(&context.limits).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+        let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
+        self.check_auth(context.has_auth).map_err(|why| invalid(why.to_owned()))?;
+        let settings = self.settings(&context.limits).map_err(invalid)?;
         let (shared, settings) = (self.shared.clone(), Arc::new(settings));
-        let make = move |handle| ZmtpAdapter::new(shared.clone(), settings.clone(), handle);
+        let services = context.services;
+        let make = move |handle| ZmtpAdapter::new(shared.clone(), settings.clone(), services.clone(), handle);
         Ok(Arc::new(Engines::new(self.shared.options, Some(context.memory), make)))
     }
 }

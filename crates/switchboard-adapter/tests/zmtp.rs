@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::{sync::Arc, time::Duration};
-use switchboard::{Caller, Codec, Running, Server, StopOptions, auth::Tokens};
+use switchboard::{
+    Caller, Codec, Running, Server, Status, StopOptions,
+    auth::{self, Basic, Checked, Credential, Tokens},
+};
 use switchboard_adapter::Zmtp;
 use switchboard_message::{Bus, Delivery, Pattern, Publication, TopicOptions};
 use switchboard_wire::{
     Input, Outbox,
-    zmtp::{Connection, Event, Settings, SocketType},
+    zmtp::{Connection, Credentials, Event, Mechanism, Settings, SocketType},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -29,16 +32,25 @@ async fn soon<T>(work: impl Future<Output = T>) -> T {
 
 impl Peer {
     async fn connect(running: &Running, kind: SocketType) -> Peer {
+        Peer::open(running, Settings::new(kind)).await.expect("a handshake")
+    }
+
+    /// A peer with a username and a password; `None` if the server refuses it.
+    async fn log_in(running: &Running, username: &'static str, password: &'static str) -> Option<Peer> {
+        let credentials = Mechanism::PlainClient(Credentials::new(username, password).unwrap());
+        Peer::open(running, Settings::new(SocketType::Sub).with_mechanism(credentials)).await
+    }
+
+    async fn open(running: &Running, settings: Settings) -> Option<Peer> {
         let address = running.url().replace("tcp://", "").parse().unwrap();
         let socket = TcpSocket::new_v4().unwrap();
         // What the kernel holds for it is part of what the server has written.
         socket.set_recv_buffer_size(64 << 10).unwrap();
         let stream = socket.connect(address).await.unwrap();
         let mut out = Outbox::new();
-        let connection = Connection::new(Arc::new(Settings::new(kind)), &mut out);
+        let connection = Connection::new(Arc::new(settings), &mut out);
         let mut peer = Peer { stream, connection, input: Input::default(), out };
-        let Some(Event::Ready(_)) = peer.event().await else { panic!("no handshake") };
-        peer
+        matches!(peer.event().await, Some(Event::Ready(_))).then_some(peer)
     }
 
     async fn flush(&mut self) {
@@ -207,6 +219,11 @@ async fn a_server_with_credentials_needs_a_decision() {
     };
     let text = server(Zmtp::new(Bus::new())).start().await.err().unwrap().to_string();
     assert!(text.contains("plugin: zmtp does not start") && text.contains("Zmtp::anonymous"), "{text}");
+    let text = server(Zmtp::new(Bus::new()).anonymous().plain()).start().await.err().unwrap().to_string();
+    assert!(text.contains("choose one"), "{text}");
+    let unchecked = Server::new().plugin(Zmtp::new(Bus::new()).plain()).listen("tcp://127.0.0.1:0");
+    let text = unchecked.start().await.err().unwrap().to_string();
+    assert!(text.contains("the server checks none: add Server::auth"), "{text}");
     let running = server(Zmtp::new(Bus::new()).anonymous()).start().await.unwrap();
     Peer::connect(&running, SocketType::Sub).await;
 }
@@ -231,4 +248,72 @@ async fn limits_of_a_peer_close_its_connection() {
     // Others are not affected.
     let mut peer = Peer::connect(&running, SocketType::Sub).await;
     settled(&mut peer).await;
+}
+
+/// The number of connections that ended for this reason.
+fn closed(zmtp: &Zmtp, reason: &str) -> u64 {
+    zmtp.closed().iter().find(|(name, _)| *name == reason).map_or(0, |(_, count)| *count)
+}
+
+#[tokio::test]
+async fn logins_are_checked_by_the_server() {
+    let bus = Bus::new();
+    let zmtp = Zmtp::new(bus.clone()).plain();
+    let basic = Basic::default().user("alice", "secret", Caller::new("alice"));
+    let tokens = Tokens::default().token("t0ken", Caller::new("robot"));
+    let server = Server::new().plugin(zmtp.clone()).auth(basic).auth(tokens).listen("tcp://127.0.0.1:0");
+    let running = server.start().await.unwrap();
+    for (username, password) in [("alice", "secret"), ("", "t0ken")] {
+        let mut peer = Peer::log_in(&running, username, password).await.expect("a login");
+        peer.subscribe(b"a").await;
+        settled(&mut peer).await;
+        bus.publish_encoded("a", raw("x")).await.unwrap();
+        assert_eq!(peer.message().await.unwrap(), [b"a", b"x"]);
+    }
+    for (username, password) in
+        [("alice", "wrong"), ("bob", "secret"), ("alice:s", "ecret"), ("", "none"), ("", "")]
+    {
+        assert!(Peer::log_in(&running, username, password).await.is_none(), "{username} {password}");
+    }
+    assert_eq!(closed(&zmtp, "credentials"), 5, "{:?}", zmtp.closed());
+    // Another mechanism.
+    assert!(Peer::open(&running, Settings::new(SocketType::Sub)).await.is_none());
+    assert_eq!(closed(&zmtp, "mechanism"), 1, "{:?}", zmtp.closed());
+}
+
+#[tokio::test]
+async fn a_verifier_that_waits_stops_no_other_peer() {
+    let (release, released) = tokio::sync::watch::channel(false);
+    let slow = auth::from_fn("slow", move |credentials| {
+        let Some(pair) = credentials.authorization("Basic").map(str::to_owned) else {
+            return Checked::Absent;
+        };
+        let mut released = released.clone();
+        Checked::Later(Box::pin(async move {
+            // Of "slow:x" and "down:x"; that of others is ready at once.
+            match pair.as_str() {
+                "c2xvdzp4" => drop(released.wait_for(|released| *released).await),
+                "ZG93bjp4" => return Err(Status::unavailable("the store is down")),
+                _ => {}
+            }
+            Ok(Arc::new(Caller::new(pair)))
+        }))
+    });
+    let zmtp = Zmtp::new(Bus::new()).plain();
+    let auth = slow.reads(Credential::Authorization("Basic".into()));
+    let server = Server::new().plugin(zmtp.clone()).auth(auth).listen("tcp://127.0.0.1:0");
+    let running = server.start().await.unwrap();
+    let mut waiting = std::pin::pin!(Peer::log_in(&running, "slow", "x"));
+    let quick = async {
+        assert!(Peer::log_in(&running, "quick", "x").await.is_some());
+        assert!(Peer::log_in(&running, "down", "x").await.is_none(), "a verifier that fails admits no peer");
+    };
+    tokio::select! {
+        biased;
+        _ = &mut waiting => panic!("the verdict waits"),
+        () = quick => {}
+    }
+    release.send_replace(true);
+    assert!(waiting.await.is_some());
+    assert_eq!(closed(&zmtp, "credentials"), 1);
 }

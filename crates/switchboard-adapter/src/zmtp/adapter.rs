@@ -6,6 +6,7 @@ use super::{
     feed::{self, Command},
     filters::Filters,
     jobs::Jobs,
+    login::{self, Login},
     peer::{Life, Peer, Role},
 };
 use crate::{
@@ -19,9 +20,10 @@ use switchboard_fanout::{
     Adapter, Admitted, BufferId, CloseReason, Connected, Handle, State, SubscriberId, Subscribers,
 };
 use switchboard_message::{Message, Topic};
+use switchboard_net::plugin::Services;
 use switchboard_wire::{
-    Input, Outbox,
-    zmtp::{Connection, Event, ProtocolError, Settings, SocketType},
+    Input, Metadata, Outbox, Status,
+    zmtp::{Connection, Credentials, Event, ProtocolError, Settings, SocketType},
 };
 
 /// Subscriptions of a peer.
@@ -31,6 +33,7 @@ const SUBSCRIPTIONS_MAX: u32 = 10_000;
 pub(super) struct ZmtpAdapter {
     shared: Arc<Shared>,
     settings: Arc<Settings>,
+    services: Arc<dyn Services>,
     engine: Handle<ZmtpAdapter>,
     peers: HashMap<SubscriberId, Peer>,
     filters: Filters,
@@ -44,10 +47,16 @@ pub(super) struct ZmtpAdapter {
 }
 
 impl ZmtpAdapter {
-    pub(super) fn new(shared: Arc<Shared>, settings: Arc<Settings>, engine: Handle<ZmtpAdapter>) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        settings: Arc<Settings>,
+        services: Arc<dyn Services>,
+        engine: Handle<ZmtpAdapter>,
+    ) -> Self {
         ZmtpAdapter {
             shared,
             settings,
+            services,
             engine,
             peers: HashMap::new(),
             filters: Filters::new(SUBSCRIPTIONS_MAX),
@@ -68,6 +77,9 @@ impl ZmtpAdapter {
         subscribers: &mut Subscribers,
     ) -> std::result::Result<(), CloseReason> {
         match (event, &mut peer.role) {
+            (Event::Credentials(credentials), Role::Handshake(_)) => {
+                self.log_in(id, peer, &credentials, subscribers)
+            }
             (Event::Ready(_), _) => self.ready(id, peer, subscribers),
             (Event::Subscribe(prefix), Role::Subscriber(prefixes)) => {
                 if prefixes.count >= SUBSCRIPTIONS_MAX {
@@ -134,13 +146,57 @@ impl ZmtpAdapter {
                 let _ = peer.connection.subscribe(b"", &mut self.out);
                 Ok(())
             }
-            Role::Publisher(_) | Role::Handshake => Ok(()),
+            Role::Publisher(_) | Role::Handshake(_) => Ok(()),
         };
         begun.map_err(|status| {
             // It has not begun, so it does not end.
-            peer.role = Role::Handshake;
+            peer.role = Role::Handshake(None);
             CloseReason::Violation { name: "bus", text: status.message().to_owned().into() }
         })
+    }
+
+    /// Begins to check the credentials of a peer, whose next bytes wait for the verdict.
+    fn log_in(
+        &mut self,
+        id: SubscriberId,
+        peer: &mut Peer,
+        credentials: &Credentials,
+        subscribers: &mut Subscribers,
+    ) -> std::result::Result<(), CloseReason> {
+        let metadata = match (login::metadata(credentials), &peer.remote) {
+            (Ok(metadata), Some(remote)) => {
+                let checked = self.services.authenticate(remote, metadata.clone());
+                peer.role = Role::Handshake(Some(Login::begin(id, metadata, checked, self.engine.clone())));
+                peer.is_paused = true;
+                subscribers.pause(id);
+                return Ok(());
+            }
+            (Err(status), _) => status,
+            (_, None) => Status::internal("the other end is unknown"),
+        };
+        peer.connection.reject(login::zap_status(&metadata), &mut self.out);
+        Err(refused(&metadata))
+    }
+
+    /// The credentials of a peer were checked.
+    fn verdict(&mut self, id: SubscriberId, verdict: Result<()>, subscribers: &mut Subscribers) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Role::Handshake(login @ Some(_)) = &mut peer.role else { return };
+        let login = login.take();
+        peer.is_paused = false;
+        match verdict {
+            Ok(()) => {
+                peer.connection.accept(&mut self.out);
+                flush(id, &mut self.out, subscribers);
+                peer.credentials = login.map(Login::into_metadata).unwrap_or_default();
+                subscribers.resume(id);
+            }
+            Err(status) => {
+                peer.connection.reject(login::zap_status(&status), &mut self.out);
+                flush(id, &mut self.out, subscribers);
+                subscribers.close(id, refused(&status));
+            }
+        }
     }
 
     /// Counts a subscriber; the first one makes the engine read the bus.
@@ -201,7 +257,18 @@ impl Adapter for ZmtpAdapter {
     fn connected(&mut self, connected: Connected<Admitted>, subscribers: &mut Subscribers) {
         let connection = Connection::new(self.settings.clone(), &mut self.out);
         let life = Life::new(clock::now());
-        self.peers.insert(connected.id, Peer { connection, role: Role::Handshake, life, held_bytes: 0 });
+        let remote = Some(Arc::new(connected.connection.peer));
+        let role = Role::Handshake(None);
+        let peer = Peer {
+            connection,
+            role,
+            life,
+            held_bytes: 0,
+            remote,
+            credentials: Metadata::new(),
+            is_paused: false,
+        };
+        self.peers.insert(connected.id, peer);
         flush(connected.id, &mut self.out, subscribers);
         subscribers.set_timer(connected.id, connected.connection.limits.handshake_timeout());
     }
@@ -217,6 +284,9 @@ impl Adapter for ZmtpAdapter {
             peer.life.heard = clock::now();
         }
         let ended = loop {
+            if peer.is_paused {
+                break Ok(());
+            }
             match peer.connection.recv(input, &mut self.out) {
                 Ok(Some(event)) => {
                     if let Err(reason) = self.event(id, &mut peer, event, subscribers) {
@@ -238,12 +308,13 @@ impl Adapter for ZmtpAdapter {
             Command::Entry(entry, _permit) => self.deliver(&entry, subscribers),
             Command::Job(job) => self.jobs.add(job, &self.shared, subscribers),
             Command::Missed(gap) => add(&self.shared.counters.missed, gap.missing.unwrap_or(0)),
+            Command::Verdict(id, verdict) => self.verdict(id, verdict, subscribers),
         }
     }
 
     fn due(&mut self, id: SubscriberId, subscribers: &mut Subscribers) {
         let Some(peer) = self.peers.get(&id) else { return };
-        if matches!(peer.role, Role::Handshake) {
+        if matches!(peer.role, Role::Handshake(_)) {
             return subscribers.close(id, CloseReason::TimedOut);
         }
         let Some(ttl) = peer.life.ttl else { return };
@@ -272,6 +343,7 @@ impl Adapter for ZmtpAdapter {
         subscribers: &mut Subscribers,
     ) {
         tracing::debug!(peer = ?id, "closed: {reason}");
+        self.shared.counters.closed(reason);
         match self.peers.remove(&id).map(|peer| peer.role) {
             Some(Role::Subscriber(prefixes)) => {
                 if let Some(filter) = prefixes.filter {
@@ -283,8 +355,16 @@ impl Adapter for ZmtpAdapter {
                 }
             }
             Some(Role::Worker) => self.jobs.leave(id),
-            Some(Role::Publisher(_) | Role::Handshake) | None => {}
+            Some(Role::Publisher(_) | Role::Handshake(_)) | None => {}
         }
+    }
+}
+
+/// Returns the reason to close a peer whose login was refused.
+fn refused(status: &Status) -> CloseReason {
+    CloseReason::Violation {
+        name: "credentials",
+        text: format!("login refused: {}", status.message()).into(),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::feed::{self, Feed, Source, WaitingBytes};
 use bytes::Bytes;
 use std::sync::Arc;
 use switchboard_core::Result;
-use switchboard_fanout::Handle;
+use switchboard_fanout::{Handle, SubscriberId};
 use switchboard_message::{Bus, Gap, Message, Pattern, Subscription};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -18,6 +18,8 @@ pub(super) enum Command {
     Job(Message<Bytes>),
     /// Entries that the bus dropped before they were read.
     Missed(Gap),
+    /// Whether the credentials of a peer were accepted.
+    Verdict(SubscriberId, Result<()>),
 }
 
 /// Sends all entries of the bus to an engine. It has begun when this function returns: no later entry is missed.

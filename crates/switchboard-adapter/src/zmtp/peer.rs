@@ -1,10 +1,13 @@
 //! A peer: its connection, and what it does.
 
+use super::login::Login;
 use bytes::Bytes;
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     time::{Duration, Instant},
 };
+use switchboard_wire::Metadata;
 use switchboard_wire::zmtp::{Connection, SocketType, patterns::Assembly};
 
 /// PINGs that a peer may send within a second.
@@ -18,12 +21,19 @@ pub(super) struct Peer {
     pub(super) life: Life,
     /// Bytes of a message that is incomplete.
     pub(super) held_bytes: usize,
+    /// The other end, for verifiers and services, as long as it may be needed.
+    pub(super) remote: Option<Arc<switchboard_core::Peer>>,
+    /// The credentials of its login, for its calls.
+    pub(super) credentials: Metadata,
+    /// Nothing is read: the result of the last event is awaited.
+    pub(super) is_paused: bool,
 }
 
 /// The part of a connection, known after the handshake.
 #[derive(Debug)]
 pub(super) enum Role {
-    Handshake,
+    /// The handshake is not complete; the login of PLAIN may be under way.
+    Handshake(Option<Login>),
     /// A SUB.
     Subscriber(Prefixes),
     /// A PUB or a PUSH.

@@ -1,6 +1,13 @@
 //! Counters of the plugin.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use switchboard_fanout::CloseReason;
 
 /// Counters of a [`Zmtp`](super::Zmtp) plugin, of all servers that it was added to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -31,9 +38,24 @@ pub(super) struct Counters {
     pub(super) missed: AtomicU64,
     pub(super) lagged_bytes: AtomicU64,
     pub(super) protocol_errors: AtomicU64,
+    /// Ended connections by reason. The names are of a fixed set.
+    closed: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 impl Counters {
+    /// Counts the end of a connection.
+    pub(super) fn closed(&self, reason: &CloseReason) {
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = closed.entry(reason.name()).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// Returns the number of ended connections by reason.
+    pub(super) fn reasons(&self) -> Vec<(&'static str, u64)> {
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        closed.iter().map(|(name, count)| (*name, *count)).collect()
+    }
+
     pub(super) fn stats(&self) -> ZmtpStats {
         let count = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
         ZmtpStats {

@@ -1,0 +1,106 @@
+//! Logins of peers with PLAIN: the username and the password are credentials of the server's `auth`.
+
+use super::{adapter::ZmtpAdapter, feed::Command, task::Task};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use std::{future::Future, pin::Pin, sync::Arc};
+use switchboard_core::{Caller, Result};
+use switchboard_fanout::{Handle, SubscriberId};
+use switchboard_wire::{Code, Metadata, Status, zmtp::Credentials};
+
+/// Metadata with the credentials of a caller.
+const AUTHORIZATION: &str = "authorization";
+
+/// A login whose credentials are checked. Dropping it ends the check.
+#[derive(Debug)]
+pub(super) struct Login {
+    /// The credentials, for the calls of the peer.
+    metadata: Metadata,
+    _task: Task,
+}
+
+/// Result of the check of credentials.
+type Checked = Result<Option<Arc<Caller>>>;
+
+impl Login {
+    /// Begins to check credentials; [`Command::Verdict`] has the result.
+    pub(super) fn begin(
+        id: SubscriberId,
+        metadata: Metadata,
+        checked: Pin<Box<dyn Future<Output = Checked> + Send>>,
+        engine: Handle<ZmtpAdapter>,
+    ) -> Login {
+        let work = async move {
+            let verdict = checked.await.and_then(|caller| match caller {
+                Some(_) => Ok(()),
+                None => Err(Status::unauthenticated("the server accepts no username with a password")),
+            });
+            // An engine that has ended has no peers.
+            let _ = engine.send(Command::Verdict(id, verdict)).await;
+        };
+        Login { metadata, _task: Task::spawn(work) }
+    }
+
+    /// Returns the credentials, once they were accepted.
+    pub(super) fn into_metadata(self) -> Metadata {
+        self.metadata
+    }
+}
+
+/// Returns credentials as the metadata that callers on other wires send: `Basic`, or `Bearer` with the password if
+/// there is no username.
+///
+/// # Errors
+/// `Unauthenticated` for a username with a colon, which `Basic` cannot express, and for a token that is not plain text.
+pub(super) fn metadata(credentials: &Credentials) -> Result<Metadata> {
+    let (username, password) = (credentials.username(), credentials.password());
+    let mut metadata = Metadata::new();
+    let value = if username.is_empty() {
+        [b"Bearer ", password].concat()
+    } else if username.contains(&b':') {
+        return Err(Status::unauthenticated("the username has a colon"));
+    } else {
+        format!("Basic {}", STANDARD.encode([username, b":", password].concat())).into_bytes()
+    };
+    metadata
+        .insert(AUTHORIZATION, value)
+        .map_err(|_| Status::unauthenticated("the password is a token that is not plain text"))?;
+    Ok(metadata)
+}
+
+/// Returns the status of ZAP that an ERROR has for a refused login.
+pub(super) fn zap_status(status: &Status) -> &'static str {
+    match status.code() {
+        Code::Unauthenticated | Code::PermissionDenied => "400",
+        // It may succeed later.
+        Code::DeadlineExceeded | Code::ResourceExhausted | Code::Unavailable => "300",
+        _ => "500",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(username: &'static str, password: &'static str) -> Result<String> {
+        let metadata = metadata(&Credentials::new(username, password).unwrap())?;
+        Ok(metadata.text(AUTHORIZATION).unwrap().to_owned())
+    }
+
+    #[test]
+    fn credentials_have_the_form_of_other_wires() {
+        // The example of RFC 7617.
+        assert_eq!(value("Aladdin", "open sesame").unwrap(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+        assert_eq!(value("", "s3cr3t").unwrap(), "Bearer s3cr3t");
+        assert_eq!(value("a", "").unwrap(), "Basic YTo=");
+        // It would be the name "a" with the password "b:c".
+        assert!(value("a:b", "c").unwrap_err().message().contains("colon"));
+        assert!(value("", "a\nb").unwrap_err().message().contains("plain text"));
+    }
+
+    #[test]
+    fn an_error_has_a_status_of_zap() {
+        assert_eq!(zap_status(&Status::unauthenticated("x")), "400");
+        assert_eq!(zap_status(&Status::unavailable("x")), "300");
+        assert_eq!(zap_status(&Status::internal("x")), "500");
+    }
+}
