@@ -22,4 +22,5 @@ mod publish;
 mod responses;
 mod zmtp;
 
-pub use zmtp::{ZMTP, Zmtp, ZmtpStats};
+pub use switchboard_wire::zmtp::SocketType;
+pub use zmtp::{ZMTP, Zmtp, ZmtpRouter, ZmtpRouterMessage, ZmtpRouterOptions, ZmtpRouterSender, ZmtpStats};

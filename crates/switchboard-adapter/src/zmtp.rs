@@ -5,22 +5,32 @@
 //!                                  ├─ one broadcast buffer per set of prefixes ◄─ feed ◄─ bus
 //! PUB, PUSH ─ messages ─► bus      │
 //! PULL ◄─ one entry at a time ─────┴─ jobs ◄─ group of the bus
+//! REQ, DEALER ─ requests ─► calls ─► services of the server, or a ROUTER of the application
 //! ```
 
 mod adapter;
+mod calls;
 mod entries;
 mod feed;
 mod filters;
 mod jobs;
 mod login;
+mod mapping;
 mod peer;
+mod publishing;
+mod request;
+mod routed;
+mod router;
 mod stats;
 mod task;
 
+pub use router::{ZmtpRouter, ZmtpRouterMessage, ZmtpRouterOptions, ZmtpRouterSender};
 pub use stats::ZmtpStats;
 
 use adapter::ZmtpAdapter;
 use bytes::Bytes;
+use mapping::{Local, Mapping};
+use router::Inlet;
 use stats::Counters;
 use std::{io, sync::Arc, time::Duration};
 use switchboard_core::{Limit, Result};
@@ -47,6 +57,7 @@ const SINGLE_FRAMES: &str = "zmq";
 /// | --- | --- |
 /// | SUB, XSUB | receives the entries of topics with one of its prefixes: the name of the topic, then the entry |
 /// | PUB, XPUB | publishes: the first frame is the name of the topic, the others are the entry |
+/// | REQ, DEALER, ROUTER | with [`services`](Self::services): calls the services of the server; with [`router`](Self::router): talks to a ROUTER of the application |
 /// | PUSH | with [`pipeline`](Self::pipeline): publishes all of its messages to one topic |
 /// | PULL | with [`pipeline`](Self::pipeline): each entry of that topic goes to one of these peers |
 ///
@@ -65,7 +76,11 @@ pub struct Zmtp {
 #[derive(Clone, Debug)]
 struct Shared {
     bus: Bus,
+    mapping: Mapping,
     pipeline: Option<Pipeline>,
+    routers: Vec<Inlet>,
+    /// Method of requests that name none.
+    default_method: Option<String>,
     single_frames: Topic,
     /// The limits on input; else those of the server.
     limits: Option<Limits>,
@@ -97,9 +112,15 @@ impl Pipeline {
 impl Zmtp {
     /// Creates a plugin that serves SUB, XSUB, PUB and XPUB peers on the topics of a bus.
     pub fn new(bus: Bus) -> Zmtp {
+        let mut mapping = Mapping::default();
+        let peers = [SocketType::Pub, SocketType::Sub, SocketType::Xpub, SocketType::Xsub];
+        mapping.add(peers, Local::Topics);
         let shared = Shared {
             bus,
+            mapping,
             pipeline: None,
+            routers: Vec::new(),
+            default_method: None,
             single_frames: Topic::new(SINGLE_FRAMES).expect("a valid name"),
             limits: None,
             options: Options::default(),
@@ -122,7 +143,51 @@ impl Zmtp {
     /// `InvalidArgument` for an invalid name.
     pub fn pipeline(self, topic: &str, group: &str) -> Result<Zmtp> {
         let pipeline = Pipeline { topic: Topic::new(topic)?, group: group.to_owned() };
-        Ok(self.with(|shared| shared.pipeline = Some(pipeline)))
+        Ok(self.with(|shared| {
+            shared.mapping.add([SocketType::Pull, SocketType::Push], Local::Pipeline);
+            shared.pipeline = Some(pipeline);
+        }))
+    }
+
+    /// Lets peers of these types, of REQ, DEALER and ROUTER, call the services of the server. A request has the frames
+    /// `[method] [message]`, or `[method] [headers] [message]`, behind the empty frame of a REQ; its response has
+    /// `[OK] [message]`, or the name of a status and its text.
+    ///
+    /// A type of peers has one local socket: the server does not start if a type is mapped twice.
+    #[must_use]
+    pub fn services(self, peers: impl IntoIterator<Item = SocketType>) -> Zmtp {
+        self.with(|shared| shared.mapping.add(peers, Local::Services))
+    }
+
+    /// Sets the method of requests that are a message alone, `package.Service/Method`: the only frame that simple REQ
+    /// programs send.
+    #[must_use]
+    pub fn default_method(self, method: impl Into<String>) -> Zmtp {
+        self.with(|shared| shared.default_method = Some(method.into()))
+    }
+
+    /// Connects peers of these types, of REQ, DEALER and ROUTER, to a ROUTER of the application. Call it again for
+    /// another ROUTER with other types.
+    ///
+    /// A type of peers has one local socket: the server does not start if a type is mapped twice.
+    #[must_use]
+    pub fn router(
+        self,
+        peers: impl IntoIterator<Item = SocketType>,
+        options: ZmtpRouterOptions,
+    ) -> (Zmtp, ZmtpRouter) {
+        let (router, inlet) = ZmtpRouter::new(options);
+        let zmtp = self.with(|shared| {
+            shared.mapping.add(peers, Local::Router(shared.routers.len()));
+            shared.routers.push(inlet);
+        });
+        (zmtp, router)
+    }
+
+    /// Refuses peers of these types, such as PUB where peers may only subscribe.
+    #[must_use]
+    pub fn without(self, peers: impl IntoIterator<Item = SocketType>) -> Zmtp {
+        self.with(|shared| shared.mapping.refuse(peers))
     }
 
     /// Returns a subscription that shares the jobs with the PULL peers, for work inside the process: a job that it
@@ -191,16 +256,12 @@ impl Zmtp {
     }
 
     fn settings(&self, server: &switchboard_core::Limits) -> std::result::Result<Settings, String> {
-        let mut sockets = vec![SocketType::Pub, SocketType::Sub];
-        if self.shared.pipeline.is_some() {
-            sockets.extend([SocketType::Pull, SocketType::Push]);
-        }
         let limits = self.shared.limits.unwrap_or_else(|| {
             let bytes = server.get(Limit::MessageBytesMax);
             Limits { frame_bytes_max: bytes, message_bytes_max: bytes, ..Limits::default() }
         });
         let mechanism = if self.shared.is_plain { Mechanism::PlainServer } else { Mechanism::Null };
-        Ok(Settings::by_peer(&sockets)?.with_limits(limits).with_mechanism(mechanism))
+        Ok(self.shared.mapping.settings()?.with_limits(limits).with_mechanism(mechanism))
     }
 }
 

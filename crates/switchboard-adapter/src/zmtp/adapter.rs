@@ -2,12 +2,14 @@
 
 use super::{
     Shared,
+    calls::Calls,
     entries::{self, Encoded},
     feed::{self, Command},
     filters::Filters,
     jobs::Jobs,
-    login::{self, Login},
-    peer::{Life, Peer, Role},
+    mapping::Local,
+    peer::{Peer, Prefixes, Role},
+    publishing::Publishing,
 };
 use crate::{
     feed::Feed,
@@ -15,15 +17,15 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{collections::HashMap, sync::Arc, time::Duration};
-use switchboard_core::{Result, clock};
+use switchboard_core::{Limit, Result, clock};
 use switchboard_fanout::{
     Adapter, Admitted, BufferId, CloseReason, Connected, Handle, State, SubscriberId, Subscribers,
 };
-use switchboard_message::{Message, Topic};
+use switchboard_message::Message;
 use switchboard_net::plugin::Services;
 use switchboard_wire::{
-    Input, Metadata, Outbox, Status,
-    zmtp::{Connection, Credentials, Event, ProtocolError, Settings, SocketType},
+    Input, Outbox, Status,
+    zmtp::{Connection, Event, Peer as Remote, ProtocolError, Settings, SocketType},
 };
 
 /// Subscriptions of a peer.
@@ -31,18 +33,18 @@ const SUBSCRIPTIONS_MAX: u32 = 10_000;
 
 /// Drives the peers of an engine.
 pub(super) struct ZmtpAdapter {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     settings: Arc<Settings>,
-    services: Arc<dyn Services>,
-    engine: Handle<ZmtpAdapter>,
-    peers: HashMap<SubscriberId, Peer>,
+    pub(super) services: Arc<dyn Services>,
+    pub(super) engine: Handle<ZmtpAdapter>,
+    pub(super) peers: HashMap<SubscriberId, Peer>,
     filters: Filters,
     /// Reads the bus while there are subscribers.
     feed: Option<Feed>,
     subscribed: usize,
     jobs: Jobs,
     /// Responses to the peer whose bytes are read.
-    out: Outbox,
+    pub(super) out: Outbox,
     found: Vec<u32>,
 }
 
@@ -80,7 +82,7 @@ impl ZmtpAdapter {
             (Event::Credentials(credentials), Role::Handshake(_)) => {
                 self.log_in(id, peer, &credentials, subscribers)
             }
-            (Event::Ready(_), _) => self.ready(id, peer, subscribers),
+            (Event::Ready(remote), _) => self.ready(id, peer, &remote, subscribers),
             (Event::Subscribe(prefix), Role::Subscriber(prefixes)) => {
                 if prefixes.count >= SUBSCRIPTIONS_MAX {
                     let text = format!("a peer has at most {SUBSCRIPTIONS_MAX} subscriptions");
@@ -105,12 +107,9 @@ impl ZmtpAdapter {
                 }
                 Ok(())
             }
-            (Event::Frame { body, more }, Role::Publisher(assembly)) => {
+            (Event::Frame { body, more }, _) => {
                 peer.held_bytes = if more { peer.held_bytes.saturating_add(body.len()) } else { 0 };
-                if let Some(message) = assembly.push(body, more) {
-                    self.publish(&message, peer.connection.socket());
-                }
-                Ok(())
+                self.frame(id, peer, body, more, subscribers)
             }
             (Event::Ping { ttl }, _) => {
                 if !peer.life.ping(clock::now()) {
@@ -129,74 +128,73 @@ impl ZmtpAdapter {
         }
     }
 
+    /// Handles a frame of a message.
+    fn frame(
+        &mut self,
+        id: SubscriberId,
+        peer: &mut Peer,
+        body: Bytes,
+        more: bool,
+        subscribers: &mut Subscribers,
+    ) -> std::result::Result<(), CloseReason> {
+        match &mut peer.role {
+            Role::Caller(calls) => {
+                if let Some(request) = calls.push(body, more) {
+                    self.call(id, peer, request, subscribers);
+                }
+            }
+            Role::Publisher(publishing) => {
+                if let Some(message) = publishing.push(body, more) {
+                    self.publish(id, peer, message, subscribers);
+                }
+            }
+            Role::Routed(routed) => {
+                if let Some(message) = routed.push(body, more) {
+                    return self.route_in(id, peer, message, subscribers);
+                }
+            }
+            Role::Handshake(_) | Role::Subscriber(_) | Role::Worker => {}
+        }
+        Ok(())
+    }
+
     /// The handshake is complete: the connection has its role.
     fn ready(
         &mut self,
         id: SubscriberId,
         peer: &mut Peer,
+        remote: &Remote,
         subscribers: &mut Subscribers,
     ) -> std::result::Result<(), CloseReason> {
         subscribers.clear_timer(id);
-        peer.role = Role::of(peer.connection.socket());
-        let begun = match &peer.role {
-            Role::Subscriber(_) => self.subscribe(),
-            Role::Worker => self.jobs.enter(id, &self.shared, &self.engine),
-            Role::Publisher(_) if peer.connection.socket() == SocketType::Sub => {
-                // Everything that the publisher has.
-                let _ = peer.connection.subscribe(b"", &mut self.out);
-                Ok(())
+        let refused =
+            |status: Status| CloseReason::Violation { name: "bus", text: status.message().to_owned().into() };
+        let (end, credentials) = (peer.remote.take(), std::mem::take(&mut peer.credentials));
+        // The settings of the connection accept no other types.
+        let local = self.shared.mapping.local(remote.socket);
+        peer.role = match (local, end, remote.socket) {
+            (Some(Local::Services), Some(end), _) => {
+                Role::Caller(Box::new(Calls::new(end, credentials, peer.calls_max)))
             }
-            Role::Publisher(_) | Role::Handshake(_) => Ok(()),
+            (Some(Local::Router(router)), ..) => self.enter_router(id, &remote.identity, router)?,
+            (Some(Local::Pipeline), _, SocketType::Pull) => {
+                self.jobs.enter(id, &self.shared, &self.engine).map_err(refused)?;
+                Role::Worker
+            }
+            (Some(Local::Topics), _, SocketType::Sub | SocketType::Xsub) => {
+                self.subscribe().map_err(refused)?;
+                Role::Subscriber(Prefixes::default())
+            }
+            (Some(local), ..) => {
+                if local == Local::Topics {
+                    // Everything that the publisher has.
+                    let _ = peer.connection.subscribe(b"", &mut self.out);
+                }
+                Role::Publisher(Publishing::new(local))
+            }
+            (None, ..) => Role::Handshake(None),
         };
-        begun.map_err(|status| {
-            // It has not begun, so it does not end.
-            peer.role = Role::Handshake(None);
-            CloseReason::Violation { name: "bus", text: status.message().to_owned().into() }
-        })
-    }
-
-    /// Begins to check the credentials of a peer, whose next bytes wait for the verdict.
-    fn log_in(
-        &mut self,
-        id: SubscriberId,
-        peer: &mut Peer,
-        credentials: &Credentials,
-        subscribers: &mut Subscribers,
-    ) -> std::result::Result<(), CloseReason> {
-        let metadata = match (login::metadata(credentials), &peer.remote) {
-            (Ok(metadata), Some(remote)) => {
-                let checked = self.services.authenticate(remote, metadata.clone());
-                peer.role = Role::Handshake(Some(Login::begin(id, metadata, checked, self.engine.clone())));
-                peer.is_paused = true;
-                subscribers.pause(id);
-                return Ok(());
-            }
-            (Err(status), _) => status,
-            (_, None) => Status::internal("the other end is unknown"),
-        };
-        peer.connection.reject(login::zap_status(&metadata), &mut self.out);
-        Err(refused(&metadata))
-    }
-
-    /// The credentials of a peer were checked.
-    fn verdict(&mut self, id: SubscriberId, verdict: Result<()>, subscribers: &mut Subscribers) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Role::Handshake(login @ Some(_)) = &mut peer.role else { return };
-        let login = login.take();
-        peer.is_paused = false;
-        match verdict {
-            Ok(()) => {
-                peer.connection.accept(&mut self.out);
-                flush(id, &mut self.out, subscribers);
-                peer.credentials = login.map(Login::into_metadata).unwrap_or_default();
-                subscribers.resume(id);
-            }
-            Err(status) => {
-                peer.connection.reject(login::zap_status(&status), &mut self.out);
-                flush(id, &mut self.out, subscribers);
-                subscribers.close(id, refused(&status));
-            }
-        }
+        Ok(())
     }
 
     /// Counts a subscriber; the first one makes the engine read the bus.
@@ -206,26 +204,6 @@ impl ZmtpAdapter {
         }
         self.subscribed += 1;
         Ok(())
-    }
-
-    /// Publishes the message of a peer. Its connection has no way to say that it was refused.
-    fn publish(&mut self, frames: &[Bytes], own: SocketType) {
-        let shared = &self.shared;
-        let published = match (own, &shared.pipeline, frames) {
-            (SocketType::Pull, Some(pipeline), frames) => publish(shared, &pipeline.topic, frames),
-            (_, _, [frame]) => publish(shared, &shared.single_frames, std::slice::from_ref(frame)),
-            (_, _, [name, frames @ ..]) => {
-                Topic::from_bytes(name).and_then(|topic| publish(shared, &topic, frames))
-            }
-            (_, _, []) => Ok(()),
-        };
-        match published {
-            Ok(()) => add(&shared.counters.published, 1),
-            Err(status) => {
-                add(&shared.counters.refused, 1);
-                tracing::debug!("zmtp: a message of a peer is dropped: {status}");
-            }
-        }
     }
 
     /// Sends an entry to all subscribers with a prefix of its topic.
@@ -245,32 +223,18 @@ impl ZmtpAdapter {
     }
 }
 
-/// Publishes frames to a topic, without waiting for a slow reader of the topic.
-fn publish(shared: &Shared, topic: &Topic, frames: &[Bytes]) -> Result<()> {
-    crate::publish::publish(&shared.bus, topic, entries::publication(frames)?, "PUB and PUSH peers")
-}
-
 impl Adapter for ZmtpAdapter {
     type Command = Command;
     type Connection = Admitted;
 
     fn connected(&mut self, connected: Connected<Admitted>, subscribers: &mut Subscribers) {
         let connection = Connection::new(self.settings.clone(), &mut self.out);
-        let life = Life::new(clock::now());
-        let remote = Some(Arc::new(connected.connection.peer));
-        let role = Role::Handshake(None);
-        let peer = Peer {
-            connection,
-            role,
-            life,
-            held_bytes: 0,
-            remote,
-            credentials: Metadata::new(),
-            is_paused: false,
-        };
+        let Admitted { peer: remote, limits, .. } = connected.connection;
+        let calls_max = usize::try_from(limits.get(Limit::CallsMax)).unwrap_or(usize::MAX);
+        let peer = Peer::new(connection, remote, calls_max);
         self.peers.insert(connected.id, peer);
         flush(connected.id, &mut self.out, subscribers);
-        subscribers.set_timer(connected.id, connected.connection.limits.handshake_timeout());
+        subscribers.set_timer(connected.id, limits.handshake_timeout());
     }
 
     fn received(
@@ -297,7 +261,7 @@ impl Adapter for ZmtpAdapter {
                 Err(error) => break Err(violation(&error)),
             }
         };
-        subscribers.set_adapter_bytes(id, peer.held_bytes);
+        subscribers.set_adapter_bytes(id, peer.adapter_bytes());
         self.peers.insert(id, peer);
         flush(id, &mut self.out, subscribers);
         ended.inspect_err(|_| add(&self.shared.counters.protocol_errors, 1))
@@ -308,6 +272,13 @@ impl Adapter for ZmtpAdapter {
             Command::Entry(entry, _permit) => self.deliver(&entry, subscribers),
             Command::Job(job) => self.jobs.add(job, &self.shared, subscribers),
             Command::Missed(gap) => add(&self.shared.counters.missed, gap.missing.unwrap_or(0)),
+            Command::Response(id, frames) => self.respond(id, frames, subscribers),
+            Command::Resume(id) => {
+                if let Some(peer) = self.peers.get_mut(&id) {
+                    peer.resume(id, subscribers);
+                }
+            }
+            Command::Route(id, frames, permit) => self.route_out(id, &frames, permit, subscribers),
             Command::Verdict(id, verdict) => self.verdict(id, verdict, subscribers),
         }
     }
@@ -319,7 +290,7 @@ impl Adapter for ZmtpAdapter {
         }
         let Some(ttl) = peer.life.ttl else { return };
         let silent = clock::since(peer.life.heard);
-        if silent >= ttl {
+        if silent >= ttl && !peer.is_paused {
             subscribers.close(id, CloseReason::TimedOut);
         } else {
             subscribers.set_timer(id, ttl.saturating_sub(silent).max(Duration::from_millis(1)));
@@ -332,7 +303,12 @@ impl Adapter for ZmtpAdapter {
     }
 
     fn drained(&mut self, id: SubscriberId, subscribers: &mut Subscribers) {
-        self.jobs.drained(id, &self.shared, subscribers);
+        match self.peers.get_mut(&id) {
+            Some(Peer { role: Role::Worker, .. }) => self.jobs.drained(id, &self.shared, subscribers),
+            Some(Peer { role: Role::Routed(routed), .. }) => routed.drained(),
+            Some(peer @ Peer { role: Role::Caller(_), .. }) => peer.send_responses(id, subscribers),
+            _ => {}
+        }
     }
 
     fn disconnected(
@@ -355,16 +331,9 @@ impl Adapter for ZmtpAdapter {
                 }
             }
             Some(Role::Worker) => self.jobs.leave(id),
-            Some(Role::Publisher(_) | Role::Handshake(_)) | None => {}
+            Some(Role::Routed(routed)) => routed.leave(),
+            Some(Role::Caller(_) | Role::Handshake(_) | Role::Publisher(_)) | None => {}
         }
-    }
-}
-
-/// Returns the reason to close a peer whose login was refused.
-fn refused(status: &Status) -> CloseReason {
-    CloseReason::Violation {
-        name: "credentials",
-        text: format!("login refused: {}", status.message()).into(),
     }
 }
 

@@ -18,6 +18,12 @@ pub(super) enum Command {
     Job(Message<Bytes>),
     /// Entries that the bus dropped before they were read.
     Missed(Gap),
+    /// The frames of a response to a call of a peer.
+    Response(SubscriberId, Vec<Bytes>),
+    /// The last message of a peer has found room: the peer is read again.
+    Resume(SubscriberId),
+    /// A message of the application to a peer of its ROUTER, with the room that it takes.
+    Route(SubscriberId, Vec<Bytes>, OwnedSemaphorePermit),
     /// Whether the credentials of a peer were accepted.
     Verdict(SubscriberId, Result<()>),
 }

@@ -1,10 +1,16 @@
 //! Logins of peers with PLAIN: the username and the password are credentials of the server's `auth`.
 
-use super::{adapter::ZmtpAdapter, feed::Command, task::Task};
+use super::{
+    adapter::ZmtpAdapter,
+    feed::Command,
+    peer::{Peer, Role},
+    task::Task,
+};
+use crate::responses::flush;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use std::{future::Future, pin::Pin, sync::Arc};
 use switchboard_core::{Caller, Result};
-use switchboard_fanout::{Handle, SubscriberId};
+use switchboard_fanout::{CloseReason, Handle, SubscriberId, Subscribers};
 use switchboard_wire::{Code, Metadata, Status, zmtp::Credentials};
 
 /// Metadata with the credentials of a caller.
@@ -23,7 +29,7 @@ type Checked = Result<Option<Arc<Caller>>>;
 
 impl Login {
     /// Begins to check credentials; [`Command::Verdict`] has the result.
-    pub(super) fn begin(
+    fn begin(
         id: SubscriberId,
         metadata: Metadata,
         checked: Pin<Box<dyn Future<Output = Checked> + Send>>,
@@ -41,7 +47,7 @@ impl Login {
     }
 
     /// Returns the credentials, once they were accepted.
-    pub(super) fn into_metadata(self) -> Metadata {
+    fn into_metadata(self) -> Metadata {
         self.metadata
     }
 }
@@ -51,7 +57,7 @@ impl Login {
 ///
 /// # Errors
 /// `Unauthenticated` for a username with a colon, which `Basic` cannot express, and for a token that is not plain text.
-pub(super) fn metadata(credentials: &Credentials) -> Result<Metadata> {
+fn metadata(credentials: &Credentials) -> Result<Metadata> {
     let (username, password) = (credentials.username(), credentials.password());
     let mut metadata = Metadata::new();
     let value = if username.is_empty() {
@@ -68,12 +74,66 @@ pub(super) fn metadata(credentials: &Credentials) -> Result<Metadata> {
 }
 
 /// Returns the status of ZAP that an ERROR has for a refused login.
-pub(super) fn zap_status(status: &Status) -> &'static str {
+fn zap_status(status: &Status) -> &'static str {
     match status.code() {
         Code::Unauthenticated | Code::PermissionDenied => "400",
         // It may succeed later.
         Code::DeadlineExceeded | Code::ResourceExhausted | Code::Unavailable => "300",
         _ => "500",
+    }
+}
+
+impl ZmtpAdapter {
+    /// Begins to check the credentials of a peer, whose next bytes wait for the verdict.
+    pub(super) fn log_in(
+        &mut self,
+        id: SubscriberId,
+        peer: &mut Peer,
+        credentials: &Credentials,
+        subscribers: &mut Subscribers,
+    ) -> std::result::Result<(), CloseReason> {
+        let status = match (metadata(credentials), &peer.remote) {
+            (Ok(metadata), Some(remote)) => {
+                let checked = self.services.authenticate(remote, metadata.clone());
+                peer.role = Role::Handshake(Some(Login::begin(id, metadata, checked, self.engine.clone())));
+                peer.is_paused = true;
+                subscribers.pause(id);
+                return Ok(());
+            }
+            (Err(status), _) => status,
+            (_, None) => Status::internal("the other end is unknown"),
+        };
+        peer.connection.reject(zap_status(&status), &mut self.out);
+        Err(refused(&status))
+    }
+
+    /// The credentials of a peer were checked.
+    pub(super) fn verdict(&mut self, id: SubscriberId, verdict: Result<()>, subscribers: &mut Subscribers) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Role::Handshake(login @ Some(_)) = &mut peer.role else { return };
+        let login = login.take();
+        peer.is_paused = false;
+        match verdict {
+            Ok(()) => {
+                peer.connection.accept(&mut self.out);
+                flush(id, &mut self.out, subscribers);
+                peer.credentials = login.map(Login::into_metadata).unwrap_or_default();
+                subscribers.resume(id);
+            }
+            Err(status) => {
+                peer.connection.reject(zap_status(&status), &mut self.out);
+                flush(id, &mut self.out, subscribers);
+                subscribers.close(id, refused(&status));
+            }
+        }
+    }
+}
+
+/// Returns the reason to close a peer whose login was refused.
+fn refused(status: &Status) -> CloseReason {
+    CloseReason::Violation {
+        name: "credentials",
+        text: format!("login refused: {}", status.message()).into(),
     }
 }
 

@@ -1,14 +1,15 @@
 //! A peer: its connection, and what it does.
 
-use super::login::Login;
+use super::{calls::Calls, login::Login, publishing::Publishing, routed::Routed, task::Task};
 use bytes::Bytes;
 use std::{
     collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
-use switchboard_wire::Metadata;
-use switchboard_wire::zmtp::{Connection, SocketType, patterns::Assembly};
+use switchboard_core::clock;
+use switchboard_fanout::{SubscriberId, Subscribers};
+use switchboard_wire::{Metadata, zmtp::Connection};
 
 /// PINGs that a peer may send within a second.
 const PINGS_MAX: u32 = 20;
@@ -25,7 +26,11 @@ pub(super) struct Peer {
     pub(super) remote: Option<Arc<switchboard_core::Peer>>,
     /// The credentials of its login, for its calls.
     pub(super) credentials: Metadata,
-    /// Nothing is read: the result of the last event is awaited.
+    /// Limit of its calls in flight.
+    pub(super) calls_max: usize,
+    /// Its last message waits for room.
+    waits_for: Option<Task>,
+    /// Nothing is read: the result of an earlier event is awaited.
     pub(super) is_paused: bool,
 }
 
@@ -34,10 +39,14 @@ pub(super) struct Peer {
 pub(super) enum Role {
     /// The handshake is not complete; the login of PLAIN may be under way.
     Handshake(Option<Login>),
+    /// A REQ or a DEALER that calls services.
+    Caller(Box<Calls>),
+    /// A PUB or a PUSH.
+    Publisher(Publishing),
+    /// A peer of a ROUTER of the application.
+    Routed(Box<Routed>),
     /// A SUB.
     Subscriber(Prefixes),
-    /// A PUB or a PUSH.
-    Publisher(Assembly),
     /// A PULL.
     Worker,
 }
@@ -53,14 +62,41 @@ pub(super) struct Prefixes {
     pub(super) filter: Option<u32>,
 }
 
-impl Role {
-    /// Returns the role of a connection whose own socket has this type.
-    pub(super) fn of(own: SocketType) -> Role {
-        match own {
-            SocketType::Pub => Role::Subscriber(Prefixes::default()),
-            SocketType::Push => Role::Worker,
-            _ => Role::Publisher(Assembly::new()),
+impl Peer {
+    /// Creates a peer whose handshake begins. `calls_max` is the limit of its calls in flight.
+    pub(super) fn new(connection: Connection, remote: switchboard_core::Peer, calls_max: usize) -> Peer {
+        Peer {
+            connection,
+            role: Role::Handshake(None),
+            life: Life::new(clock::now()),
+            held_bytes: 0,
+            remote: Some(Arc::new(remote)),
+            credentials: Metadata::new(),
+            calls_max,
+            waits_for: None,
+            is_paused: false,
         }
+    }
+
+    /// Stops reading the peer until [`resume`](Self::resume), which the task brings about.
+    pub(super) fn wait(&mut self, id: SubscriberId, subscribers: &mut Subscribers, task: Task) {
+        self.waits_for = Some(task);
+        self.is_paused = true;
+        subscribers.pause(id);
+    }
+
+    /// Reads the peer again.
+    pub(super) fn resume(&mut self, id: SubscriberId, subscribers: &mut Subscribers) {
+        self.waits_for = None;
+        if std::mem::take(&mut self.is_paused) {
+            subscribers.resume(id);
+        }
+    }
+
+    /// Returns the bytes that are held for the peer here.
+    pub(super) fn adapter_bytes(&self) -> usize {
+        let waiting = if let Role::Caller(calls) = &self.role { calls.waiting_bytes() } else { 0 };
+        self.held_bytes.saturating_add(waiting)
     }
 }
 

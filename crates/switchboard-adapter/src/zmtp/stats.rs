@@ -21,6 +21,8 @@ pub struct ZmtpStats {
     pub encoded: u64,
     /// Entries that went to PULL peers.
     pub jobs: u64,
+    /// Messages of peers that went to a ROUTER of the application.
+    pub routed: u64,
     /// Entries that the bus dropped before this plugin had read them, as far as their number is known.
     pub missed: u64,
     /// Bytes that subscribers lost, because they were too slow.
@@ -35,6 +37,7 @@ pub(super) struct Counters {
     pub(super) refused: AtomicU64,
     pub(super) encoded: AtomicU64,
     pub(super) jobs: AtomicU64,
+    pub(super) routed: AtomicU64,
     pub(super) missed: AtomicU64,
     pub(super) lagged_bytes: AtomicU64,
     pub(super) protocol_errors: AtomicU64,
@@ -63,6 +66,7 @@ impl Counters {
             refused: count(&self.refused),
             encoded: count(&self.encoded),
             jobs: count(&self.jobs),
+            routed: count(&self.routed),
             missed: count(&self.missed),
             lagged_bytes: count(&self.lagged_bytes),
             protocol_errors: count(&self.protocol_errors),

@@ -165,9 +165,15 @@ fn read_peer(
         return Err(invalid(format!("socket type \"{}\" is unknown", name.escape_ascii())));
     };
     let Some(ours) = settings.socket_for(socket) else {
-        let choices = if settings.choices.is_empty() { &[settings.socket][..] } else { &settings.choices };
-        let names: Vec<_> = choices.iter().map(|choice| choice.name()).collect();
-        let message = format!("socket type {socket} does not talk to {}", names.join(", "));
+        let names =
+            |types: &[SocketType]| types.iter().map(|choice| choice.name()).collect::<Vec<_>>().join(", ");
+        let message = match (&settings.peers[..], &settings.choices[..]) {
+            ([], []) => format!("socket type {socket} does not talk to {}", settings.socket),
+            ([], choices) => format!("socket type {socket} does not talk to {}", names(choices)),
+            (peers, _) => {
+                format!("socket type {socket} is not served here; expected one of {}", names(peers))
+            }
+        };
         return Err(ProtocolError::new(ErrorKind::SocketType, message));
     };
     let identity = properties.take(IDENTITY).unwrap_or_default();

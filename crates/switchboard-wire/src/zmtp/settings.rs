@@ -13,6 +13,8 @@ pub struct Settings {
     pub(super) socket: SocketType,
     /// The socket types among which the one of the peer decides.
     pub(super) choices: Vec<SocketType>,
+    /// The socket types of peers that are accepted; empty for all that a local socket talks to.
+    pub(super) peers: Vec<SocketType>,
     pub(super) mechanism: Mechanism,
     pub(super) identity: Bytes,
     pub(super) version: Version,
@@ -45,6 +47,7 @@ impl Settings {
         Settings {
             socket,
             choices: Vec::new(),
+            peers: Vec::new(),
             mechanism: Mechanism::Null,
             identity: Bytes::new(),
             version: Version::V3_1,
@@ -78,8 +81,18 @@ impl Settings {
         Ok(Settings { choices: sockets.to_vec(), ..Settings::new(*first) })
     }
 
+    /// Accepts only peers of these types. Without any, all types are accepted that a local socket talks to.
+    #[must_use]
+    pub fn with_peers(mut self, peers: &[SocketType]) -> Settings {
+        self.peers = peers.to_vec();
+        self
+    }
+
     /// Returns the socket type for a peer of this type, if there is one.
     pub(super) fn socket_for(&self, peer: SocketType) -> Option<SocketType> {
+        if !self.peers.is_empty() && !self.peers.contains(&peer) {
+            return None;
+        }
         if self.choices.is_empty() {
             return Some(self.socket).filter(|socket| socket.talks_to(peer));
         }

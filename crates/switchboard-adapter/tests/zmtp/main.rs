@@ -1,111 +1,19 @@
 //! Peers of ZMTP on a server: what they may do, and what ends with them. Sockets of libzmq are in `interop/zmtp`.
 #![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
-use std::{sync::Arc, time::Duration};
+mod calls;
+mod peer;
+mod router;
+
+use peer::{Peer, closed, settled, soon};
+use std::sync::Arc;
 use switchboard::{
     Caller, Codec, Running, Server, Status, StopOptions,
     auth::{self, Basic, Checked, Credential, Tokens},
 };
 use switchboard_adapter::Zmtp;
 use switchboard_message::{Bus, Delivery, Pattern, Publication, TopicOptions};
-use switchboard_wire::{
-    Input, Outbox,
-    zmtp::{Connection, Credentials, Event, Mechanism, Settings, SocketType},
-};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpSocket, TcpStream},
-    time::timeout,
-};
-
-/// A peer with a socket of this type.
-struct Peer {
-    stream: TcpStream,
-    connection: Connection,
-    input: Input,
-    out: Outbox,
-}
-
-async fn soon<T>(work: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(20), work).await.expect("in time")
-}
-
-impl Peer {
-    async fn connect(running: &Running, kind: SocketType) -> Peer {
-        Peer::open(running, Settings::new(kind)).await.expect("a handshake")
-    }
-
-    /// A peer with a username and a password; `None` if the server refuses it.
-    async fn log_in(running: &Running, username: &'static str, password: &'static str) -> Option<Peer> {
-        let credentials = Mechanism::PlainClient(Credentials::new(username, password).unwrap());
-        Peer::open(running, Settings::new(SocketType::Sub).with_mechanism(credentials)).await
-    }
-
-    async fn open(running: &Running, settings: Settings) -> Option<Peer> {
-        let address = running.url().replace("tcp://", "").parse().unwrap();
-        let socket = TcpSocket::new_v4().unwrap();
-        // What the kernel holds for it is part of what the server has written.
-        socket.set_recv_buffer_size(64 << 10).unwrap();
-        let stream = socket.connect(address).await.unwrap();
-        let mut out = Outbox::new();
-        let connection = Connection::new(Arc::new(settings), &mut out);
-        let mut peer = Peer { stream, connection, input: Input::default(), out };
-        matches!(peer.event().await, Some(Event::Ready(_))).then_some(peer)
-    }
-
-    async fn flush(&mut self) {
-        let bytes = self.out.take_all();
-        // The server may have closed the connection.
-        let _ = self.stream.write_all(&bytes).await;
-    }
-
-    /// The next event; `None` at the end of the connection.
-    async fn event(&mut self) -> Option<Event> {
-        loop {
-            let received = self.connection.recv(&mut self.input, &mut self.out);
-            self.flush().await;
-            match received {
-                Ok(Some(event)) => return Some(event),
-                Ok(None) => {}
-                Err(_) => return None,
-            }
-            let mut buffer = [0; 4096];
-            match soon(self.stream.read(&mut buffer)).await {
-                Ok(read) if read > 0 => self.input.extend(&buffer[..read]),
-                _ => return None,
-            }
-        }
-    }
-
-    /// The next message.
-    async fn message(&mut self) -> Option<Vec<Vec<u8>>> {
-        let mut frames = Vec::new();
-        loop {
-            match self.event().await? {
-                Event::Frame { body, more } => {
-                    frames.push(body.to_vec());
-                    if !more {
-                        return Some(frames);
-                    }
-                }
-                Event::Pong(_) => {}
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-
-    async fn send(&mut self, frames: &[&'static [u8]]) {
-        assert!(
-            self.connection.send(frames.iter().copied().map(switchboard_wire::Outgoing::Lent), &mut self.out)
-        );
-        self.flush().await;
-    }
-
-    async fn subscribe(&mut self, prefix: &[u8]) {
-        assert!(self.connection.subscribe(prefix, &mut self.out));
-        self.flush().await;
-    }
-}
+use switchboard_wire::zmtp::{Event, Settings, SocketType};
 
 async fn start(zmtp: &Zmtp) -> Running {
     Server::new().plugin(zmtp.clone()).listen("tcp://127.0.0.1:0").start().await.unwrap()
@@ -113,14 +21,6 @@ async fn start(zmtp: &Zmtp) -> Running {
 
 fn raw(text: &'static str) -> Publication {
     Publication::new(Codec::Raw, text)
-}
-
-/// Waits until the server has processed what a peer sent before: a PING is answered after it.
-async fn settled(peer: &mut Peer) {
-    assert!(peer.connection.ping(None, b"settled", &mut peer.out));
-    peer.flush().await;
-    let Some(Event::Pong(context)) = peer.event().await else { panic!("no PONG") };
-    assert_eq!(context, "settled");
 }
 
 #[tokio::test]
@@ -248,11 +148,6 @@ async fn limits_of_a_peer_close_its_connection() {
     // Others are not affected.
     let mut peer = Peer::connect(&running, SocketType::Sub).await;
     settled(&mut peer).await;
-}
-
-/// The number of connections that ended for this reason.
-fn closed(zmtp: &Zmtp, reason: &str) -> u64 {
-    zmtp.closed().iter().find(|(name, _)| *name == reason).map_or(0, |(_, count)| *count)
 }
 
 #[tokio::test]

@@ -1,0 +1,138 @@
+//! The local socket of each type of peer.
+
+use switchboard_wire::zmtp::{Settings, SocketType};
+
+/// What peers of a type talk to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Local {
+    /// The topic and the group of the pipeline.
+    Pipeline,
+    /// The ROUTER of the application with this index.
+    Router(usize),
+    /// The services of the server.
+    Services,
+    /// The topics of the bus.
+    Topics,
+}
+
+impl Local {
+    /// Returns the type of the local socket for a peer of this type; `None` if there is none.
+    fn socket(self, peer: SocketType) -> Option<SocketType> {
+        match (self, peer) {
+            (Local::Pipeline, SocketType::Pull) => Some(SocketType::Push),
+            (Local::Pipeline, SocketType::Push) => Some(SocketType::Pull),
+            (Local::Topics, SocketType::Pub | SocketType::Xpub) => Some(SocketType::Sub),
+            (Local::Topics, SocketType::Sub | SocketType::Xsub) => Some(SocketType::Pub),
+            (Local::Router(_) | Local::Services, peer) => {
+                Some(SocketType::Router).filter(|router| router.talks_to(peer))
+            }
+            (Local::Pipeline | Local::Topics, _) => None,
+        }
+    }
+
+    /// Returns its name in errors, with the setter that maps peers to it.
+    fn name(self) -> String {
+        match self {
+            Local::Pipeline => "the pipeline (Zmtp::pipeline)".to_owned(),
+            Local::Router(index) => format!("ROUTER {index} of the application (Zmtp::router)"),
+            Local::Services => "the services of the server (Zmtp::services)".to_owned(),
+            Local::Topics => "the topics of the bus (Zmtp::new)".to_owned(),
+        }
+    }
+}
+
+/// Maps each type of peer to one local socket.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mapping {
+    entries: Vec<(SocketType, Local)>,
+    refused: Vec<SocketType>,
+}
+
+impl Mapping {
+    /// Maps types of peers to a local socket.
+    pub(super) fn add(&mut self, peers: impl IntoIterator<Item = SocketType>, local: Local) {
+        for peer in peers {
+            if !self.entries.contains(&(peer, local)) {
+                self.entries.push((peer, local));
+            }
+        }
+    }
+
+    /// Refuses types of peers.
+    pub(super) fn refuse(&mut self, peers: impl IntoIterator<Item = SocketType>) {
+        self.refused.extend(peers);
+    }
+
+    /// Returns what a peer of this type talks to.
+    pub(super) fn local(&self, peer: SocketType) -> Option<Local> {
+        self.accepted().find(|(mapped, _)| *mapped == peer).map(|(_, local)| local)
+    }
+
+    fn accepted(&self) -> impl Iterator<Item = (SocketType, Local)> {
+        self.entries.iter().copied().filter(|(peer, _)| !self.refused.contains(peer))
+    }
+
+    /// Returns the settings of connections.
+    ///
+    /// # Errors
+    /// Fails without a type of peers, if two local sockets serve one type, and if a local socket cannot serve a type.
+    pub(super) fn settings(&self) -> Result<Settings, String> {
+        let (mut peers, mut sockets) = (Vec::new(), Vec::new());
+        for (peer, local) in self.accepted() {
+            let Some(socket) = local.socket(peer) else {
+                return Err(format!(
+                    "{peer} peers cannot talk to {}; DEALER, REQ and ROUTER can",
+                    local.name()
+                ));
+            };
+            if let Some(other) = self.local(peer).filter(|other| *other != local) {
+                return Err(format!(
+                    "{peer} peers are mapped to {} and to {}: name the types of peers of each, or leave one out",
+                    other.name(),
+                    local.name()
+                ));
+            }
+            peers.push(peer);
+            if !sockets.contains(&socket) {
+                sockets.push(socket);
+            }
+        }
+        if peers.is_empty() {
+            return Err("no type of peers is served".to_owned());
+        }
+        Ok(Settings::by_peer(&sockets)?.with_peers(&peers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use SocketType::{Dealer, Pub, Req, Router, Sub};
+
+    #[test]
+    fn each_type_has_one_local_socket() {
+        let mut mapping = Mapping::default();
+        assert_eq!(mapping.settings().unwrap_err(), "no type of peers is served");
+        mapping.add([Sub, Pub], Local::Topics);
+        mapping.add([Req, Dealer], Local::Services);
+        mapping.add([Router], Local::Router(0));
+        assert!(mapping.settings().is_ok());
+        assert_eq!(
+            (mapping.local(Req), mapping.local(Router)),
+            (Some(Local::Services), Some(Local::Router(0)))
+        );
+        assert_eq!(mapping.local(SocketType::Pair), None);
+        mapping.add([Req], Local::Router(0));
+        let text = mapping.settings().unwrap_err();
+        assert!(
+            text.starts_with("REQ peers are mapped to the services of the server (Zmtp::services)"),
+            "{text}"
+        );
+        assert!(text.contains("and to ROUTER 0 of the application (Zmtp::router)"), "{text}");
+        // A type that is refused is not ambiguous.
+        mapping.refuse([Req]);
+        assert!(mapping.settings().is_ok() && mapping.local(Req).is_none());
+        mapping.add([Sub], Local::Services);
+        assert!(mapping.settings().unwrap_err().starts_with("SUB peers cannot talk to the services"));
+    }
+}

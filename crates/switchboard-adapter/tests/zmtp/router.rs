@@ -1,0 +1,144 @@
+//! Peers of a ROUTER of the application.
+
+use super::peer::{Peer, closed, settled, soon};
+use bytes::Bytes;
+use switchboard::{Code, Running, Server};
+use switchboard_adapter::{Zmtp, ZmtpRouter, ZmtpRouterOptions};
+use switchboard_message::Bus;
+use switchboard_wire::zmtp::{Settings, SocketType};
+
+async fn start(options: ZmtpRouterOptions) -> (Running, Zmtp, ZmtpRouter) {
+    let types = [SocketType::Dealer, SocketType::Req, SocketType::Router];
+    let (zmtp, router) = Zmtp::new(Bus::new()).router(types, options);
+    let running = Server::new().plugin(zmtp.clone()).listen("tcp://127.0.0.1:0").start().await.unwrap();
+    (running, zmtp, router)
+}
+
+async fn dealer(running: &Running, identity: &'static str) -> Option<Peer> {
+    let settings = Settings::new(SocketType::Dealer).with_identity(identity).unwrap();
+    Peer::open(running, settings).await
+}
+
+fn frames(frames: &[&'static str]) -> Vec<Bytes> {
+    frames.iter().map(|frame| Bytes::from_static(frame.as_bytes())).collect()
+}
+
+/// Waits until so many peers are connected.
+async fn until_peers(router: &ZmtpRouter, count: usize) {
+    soon(async {
+        while router.sender().peers() != count {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn messages_have_the_identity_of_their_peer() {
+    let (running, zmtp, mut router) = start(ZmtpRouterOptions::default()).await;
+    let mut alice = dealer(&running, "alice").await.unwrap();
+    let mut req = Peer::connect(&running, SocketType::Req).await;
+    alice.send(&[b"hello", b"", b"there"]).await;
+    let message = soon(router.recv()).await.unwrap();
+    assert_eq!((&message.identity[..], message.frames), (&b"alice"[..], frames(&["hello", "", "there"])));
+    req.send(&[b"", b"question"]).await;
+    let message = soon(router.recv()).await.unwrap();
+    assert_eq!((message.identity[0], message.identity.len()), (0, 5), "a generated identity");
+    router.send(&message.identity, frames(&["", "reply"])).await.unwrap();
+    assert_eq!(req.message().await.unwrap(), [b"".to_vec(), b"reply".to_vec()]);
+    router.send(b"alice", frames(&["1", "2"])).await.unwrap();
+    assert_eq!(alice.message().await.unwrap(), [b"1", b"2"]);
+
+    let status = router.send(b"carol", frames(&["x"])).await.unwrap_err();
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::NotFound, "no connected peer has the identity \"carol\"")
+    );
+    assert_eq!(router.send(b"alice", Vec::new()).await.unwrap_err().code(), Code::InvalidArgument);
+    // The identity belongs to the first peer, and is free after it.
+    let mut second = dealer(&running, "alice").await.unwrap();
+    assert!(second.event().await.is_none());
+    assert_eq!(closed(&zmtp, "identity"), 1);
+    router.send(b"alice", frames(&["3"])).await.unwrap();
+    assert_eq!(alice.message().await.unwrap(), [b"3"]);
+    drop(alice);
+    until_peers(&router, 1).await;
+    assert!(!router.sender().is_connected(b"alice"));
+    dealer(&running, "alice").await.unwrap();
+    assert_eq!(zmtp.stats().routed, 2);
+}
+
+#[tokio::test]
+async fn peers_wait_for_an_application_that_does_not_receive() {
+    let mut options = ZmtpRouterOptions::default();
+    options.received_messages_max = 2;
+    let (running, _zmtp, mut router) = start(options).await;
+    let mut peer = dealer(&running, "a").await.unwrap();
+    let mut other = dealer(&running, "b").await.unwrap();
+    for at in 0..100_u8 {
+        peer.send(&[&[at]]).await;
+    }
+    other.send(&[b"x"]).await;
+    let (mut from_peer, mut from_other) = (0_u8, 0);
+    while from_peer < 100 || from_other < 1 {
+        let message = soon(router.recv()).await.unwrap();
+        if message.identity == "b" {
+            from_other += 1;
+        } else {
+            assert_eq!(message.frames, [vec![from_peer]], "in order, none lost");
+            from_peer += 1;
+        }
+    }
+    settled(&mut peer).await;
+}
+
+#[tokio::test]
+async fn the_application_waits_for_a_peer_that_does_not_read() {
+    let mut options = ZmtpRouterOptions::default();
+    options.peer_bytes_max = 64 << 10;
+    let (running, zmtp, router) = start(options).await;
+    let mut peer = dealer(&running, "slow").await.unwrap();
+    let large = || vec![Bytes::from(vec![b'x'; 60 << 10])];
+    let (mut sent, mut refusals) = (0, 0);
+    let status = loop {
+        match router.sender().try_send(b"slow", large()) {
+            Ok(()) => (sent, refusals) = (sent + 1, 0),
+            // The buffers of the connection are full after a while.
+            Err(status) if refusals > 1000 => break status,
+            Err(_) => {
+                refusals += 1;
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(status.message().contains("64 KiB of messages wait for it (peer_bytes_max)"), "{status}");
+    let sending = tokio::spawn({
+        let sender = router.sender();
+        let last = large();
+        async move { sender.send(b"slow", last).await }
+    });
+    for _ in 0..=sent {
+        assert_eq!(peer.message().await.unwrap()[0].len(), 60 << 10);
+    }
+    soon(sending).await.unwrap().unwrap();
+    assert_eq!(closed(&zmtp, "lagged"), 0);
+
+    // A send that waits ends with the peer.
+    while router.sender().try_send(b"slow", large()).is_ok() {
+        tokio::task::yield_now().await;
+    }
+    let sender = router.sender();
+    let waiting = tokio::spawn(async move { sender.send(b"slow", large()).await });
+    drop(peer);
+    until_peers(&router, 0).await;
+    // It may have been taken before the end was found.
+    let ended = soon(waiting).await.unwrap();
+    assert!(ended.is_ok() || ended.unwrap_err().code() == Code::NotFound);
+    // The application does not want its peers any more.
+    let mut last = dealer(&running, "last").await.unwrap();
+    drop(router);
+    last.send(&[b"x"]).await;
+    assert!(last.event().await.is_none());
+    assert_eq!(closed(&zmtp, "router"), 1);
+}
