@@ -42,6 +42,10 @@ pub trait Adapter: Send + 'static {
     /// oldest frame that is held, after what this method sends to it, unless this method closes or detaches it.
     fn lagged(&mut self, id: SubscriberId, buffer: BufferId, lost: u64, subscribers: &mut Subscribers);
 
+    /// The peer of a [paused](Subscribers::pause) subscriber has closed its sending side. What it sent before is still
+    /// to be read. Not called for connections without a descriptor of their own, such as those with TLS.
+    fn read_closed(&mut self, _id: SubscriberId, _subscribers: &mut Subscribers) {}
+
     /// Everything that was sent to a subscriber alone is written, after its socket was full.
     fn drained(&mut self, _id: SubscriberId, _subscribers: &mut Subscribers) {}
 

@@ -377,6 +377,9 @@ impl<A: Adapter> Engine<A> {
             let Some(subscriber) = self.subscribers.pages.get_mut(id) else { return };
             if subscriber.has(PAUSED) {
                 // Resuming queues it again.
+                if subscriber.has(READ_CLOSED) {
+                    self.adapter.read_closed(id, &mut self.subscribers);
+                }
                 return;
             }
             if subscriber.outbox.as_ref().is_some_and(|outbox| outbox.len() >= READ_BYTES)
@@ -387,7 +390,7 @@ impl<A: Adapter> Engine<A> {
                 return;
             }
             let n = match subscriber.link.read(&mut self.scratch) {
-                Ok(0) => return self.subscribers.remove(id.index, CloseReason::Peer),
+                Ok(0) => return self.read_closed(id),
                 Ok(n) => n,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => return self.subscribers.remove(id.index, CloseReason::Peer),
@@ -406,14 +409,22 @@ impl<A: Adapter> Engine<A> {
         }
     }
 
-    /// Gives the bytes that were kept during a pause to the adapter.
+    /// Gives the bytes that were kept during a pause to the adapter: none, if it has only to continue.
     fn handle_kept(&mut self, id: SubscriberId) {
         let subscriber = self.subscribers.pages.at_mut(id.index);
         if subscriber.has(RESUMED) {
             subscriber.flags &= !RESUMED;
-            if subscriber.input.is_some() {
-                self.received(id, 0);
-            }
+            self.received(id, 0);
+        }
+    }
+
+    /// The peer has closed its sending side: it gets the replies that its socket has room for.
+    fn read_closed(&mut self, id: SubscriberId) {
+        if !self.subscribers.pages.at(id.index).has(BLOCKED | LAGGED) {
+            self.subscribers.flush(id.index);
+        }
+        if self.subscribers.is_connected(id) {
+            self.subscribers.remove(id.index, CloseReason::Peer);
         }
     }
 

@@ -180,7 +180,8 @@ impl Subscribers {
     /// connection are full. Called in [`Adapter::received`](crate::Adapter::received), it returns with the bytes that it
     /// has not taken; they are kept.
     ///
-    /// The end of the connection is not noticed meanwhile, unless something is written to it.
+    /// The end of the connection is not noticed meanwhile, unless something is written to it;
+    /// [`Adapter::read_closed`](crate::Adapter::read_closed) reports that the peer will send no more.
     pub fn pause(&mut self, id: SubscriberId) {
         if let Some(subscriber) = self.pages.get_mut(id)
             && !subscriber.has(CLOSING | LINGERING)
@@ -190,7 +191,8 @@ impl Subscribers {
         }
     }
 
-    /// Reads a subscriber again: the bytes that were kept come first, in a later turn.
+    /// Reads a subscriber again: the bytes that were kept come first, in a later turn. Without any,
+    /// [`Adapter::received`](crate::Adapter::received) is called with an empty input.
     pub fn resume(&mut self, id: SubscriberId) {
         if let Some(subscriber) = self.pages.get_mut(id)
             && subscriber.has(PAUSED)

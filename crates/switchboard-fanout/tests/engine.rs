@@ -28,6 +28,9 @@ struct Lines {
     topics: HashMap<String, BufferId>,
     gone: mpsc::UnboundedSender<(SubscriberId, CloseReason)>,
     drained: Arc<AtomicUsize>,
+    /// Calls of `received` with an empty input, and peers that closed their sending side during a pause.
+    continued: usize,
+    read_closed: usize,
 }
 
 struct Publish {
@@ -84,6 +87,7 @@ impl Adapter for Lines {
         input: &mut Input,
         subscribers: &mut Subscribers,
     ) -> Result<(), CloseReason> {
+        self.continued += usize::from(input.is_empty());
         while let Some(end) = input.rest().iter().position(|byte| *byte == b'\n') {
             let line = String::from_utf8_lossy(&input.rest()[..end]).into_owned();
             input.skip(end + 1);
@@ -108,6 +112,10 @@ impl Adapter for Lines {
 
     fn lagged(&mut self, id: SubscriberId, _buffer: BufferId, lost: u64, subscribers: &mut Subscribers) {
         subscribers.send(id, |out| out.tail().extend_from_slice(format!("lost {lost}\n").as_bytes()));
+    }
+
+    fn read_closed(&mut self, _id: SubscriberId, _subscribers: &mut Subscribers) {
+        self.read_closed += 1;
     }
 
     fn drained(&mut self, _id: SubscriberId, _subscribers: &mut Subscribers) {
@@ -143,7 +151,9 @@ impl Fixture {
 
     async fn with_memory(options: Options, memory: Option<Arc<MemoryBudget>>) -> Fixture {
         let (send, gone) = mpsc::unbounded_channel();
-        let adapter = Lines { topics: HashMap::new(), gone: send, drained: Arc::default() };
+        let (continued, read_closed) = (0, 0);
+        let topics = HashMap::new();
+        let adapter = Lines { topics, gone: send, drained: Arc::default(), continued, read_closed };
         let (engine, handle) = Engine::new(adapter, options, memory).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         Fixture { handle, listener, gone, engine: tokio::spawn(engine.run()) }
@@ -492,6 +502,40 @@ async fn new_subscribers_are_refused_while_memory_is_short() {
     assert_eq!(client.unwrap().read(&mut [0; 8]).await.unwrap(), 0, "closed without a greeting");
     memory.change(900 << 10, 0);
     let _second = fixture.connect().await;
+}
+
+#[tokio::test]
+async fn a_paused_subscriber_continues_without_input_and_its_end_is_reported() {
+    let mut fixture = Fixture::new(Options::default()).await;
+    let mut client = fixture.connect().await;
+    let id = fixture.handle.query(|_, subscribers| subscribers.list(0, 1).0).await.unwrap()[0];
+    client.write_all(b"=1\n#\n").await.unwrap();
+    assert_eq!(line(&mut client).await, "=1");
+    fixture.handle.query(move |_, subscribers| subscribers.resume(id)).await.unwrap();
+    // The lines of another subscriber come after that.
+    let mut other = fixture.connect().await;
+    other.write_all(b"=other\n").await.unwrap();
+    assert_eq!(line(&mut other).await, "=other");
+    assert_eq!(fixture.handle.query(|adapter, _| adapter.continued).await, Some(1));
+    client.write_all(b"#\n=2\n").await.unwrap();
+    client.shutdown().await.unwrap();
+    while fixture.handle.query(|adapter, _| adapter.read_closed).await == Some(0) {}
+    // What it sent before is not lost.
+    fixture.handle.query(move |_, subscribers| subscribers.resume(id)).await.unwrap();
+    assert_eq!(line(&mut client).await, "=2");
+    assert_eq!(fixture.gone.recv().await.unwrap().1, CloseReason::Peer);
+}
+
+/// A peer may send its requests, close its sending side, and then read.
+#[tokio::test]
+async fn a_peer_that_closes_its_sending_side_gets_the_replies() {
+    let mut fixture = Fixture::new(Options::default()).await;
+    let mut client = fixture.connect().await;
+    client.write_all(b"=1\n=2\n").await.unwrap();
+    client.shutdown().await.unwrap();
+    assert_eq!((line(&mut client).await, line(&mut client).await), ("=1".to_owned(), "=2".to_owned()));
+    assert_eq!(client.read(&mut [0; 8]).await.unwrap(), 0);
+    assert_eq!(fixture.gone.recv().await.unwrap().1, CloseReason::Peer);
 }
 
 #[tokio::test]
