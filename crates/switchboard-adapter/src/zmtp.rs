@@ -13,6 +13,7 @@ mod calls;
 mod entries;
 mod feed;
 mod filters;
+mod interests;
 mod jobs;
 mod login;
 mod mapping;
@@ -38,6 +39,7 @@ use switchboard_fanout::{Engines, Options};
 use switchboard_message::{Bus, Subscribe, Topic};
 use switchboard_net::plugin::{Plugin, PluginContext, PluginServer};
 use switchboard_wire::{
+    Status,
     spec::WireSpec,
     zmtp::{self, Limits, Mechanism, Settings, SocketType},
 };
@@ -140,8 +142,17 @@ impl Zmtp {
     /// peers, which are members of this group.
     ///
     /// # Errors
-    /// `InvalidArgument` for an invalid name.
+    /// `InvalidArgument` for an invalid name of a topic, and for a name of a group that is empty or longer than
+    /// [`key_bytes_max`](switchboard_message::Limits::key_bytes_max) of the bus.
     pub fn pipeline(self, topic: &str, group: &str) -> Result<Zmtp> {
+        let max = self.shared.bus.limits().key_bytes_max;
+        if group.is_empty() || group.len() > max {
+            let text = format!(
+                "pipeline: the name of the group has {} bytes; expected 1 to {max} (key_bytes_max)",
+                group.len()
+            );
+            return Err(Status::invalid_argument(text));
+        }
         let pipeline = Pipeline { topic: Topic::new(topic)?, group: group.to_owned() };
         Ok(self.with(|shared| {
             shared.mapping.add([SocketType::Pull, SocketType::Push], Local::Pipeline);

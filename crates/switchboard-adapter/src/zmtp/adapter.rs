@@ -6,18 +6,19 @@ use super::{
     entries::{self, Encoded},
     feed::{self, Command},
     filters::Filters,
+    interests::Interests,
     jobs::Jobs,
     mapping::Local,
     peer::{Peer, Prefixes, Role},
     publishing::Publishing,
 };
 use crate::{
-    feed::Feed,
+    feed::{Feed, WaitingBytes},
     responses::{add, flush},
 };
 use bytes::Bytes;
 use std::{collections::HashMap, sync::Arc, time::Duration};
-use switchboard_core::{Limit, Result, clock};
+use switchboard_core::{Limit, clock};
 use switchboard_fanout::{
     Adapter, Admitted, BufferId, CloseReason, Connected, Handle, State, SubscriberId, Subscribers,
 };
@@ -39,9 +40,8 @@ pub(super) struct ZmtpAdapter {
     pub(super) engine: Handle<ZmtpAdapter>,
     pub(super) peers: HashMap<SubscriberId, Peer>,
     filters: Filters,
-    /// Reads the bus while there are subscribers.
-    feed: Option<Feed>,
-    subscribed: usize,
+    interests: Interests<Feed>,
+    waiting: WaitingBytes,
     jobs: Jobs,
     /// Responses to the peer whose bytes are read.
     pub(super) out: Outbox,
@@ -55,6 +55,7 @@ impl ZmtpAdapter {
         services: Arc<dyn Services>,
         engine: Handle<ZmtpAdapter>,
     ) -> Self {
+        let single_frames = shared.single_frames.clone();
         ZmtpAdapter {
             shared,
             settings,
@@ -62,8 +63,8 @@ impl ZmtpAdapter {
             engine,
             peers: HashMap::new(),
             filters: Filters::new(SUBSCRIPTIONS_MAX),
-            feed: None,
-            subscribed: 0,
+            interests: Interests::new(single_frames),
+            waiting: WaitingBytes::new(),
             jobs: Jobs::new(),
             out: Outbox::new(),
             found: Vec::new(),
@@ -88,6 +89,13 @@ impl ZmtpAdapter {
                     let text = format!("a peer has at most {SUBSCRIPTIONS_MAX} subscriptions");
                     return Err(CloseReason::Violation { name: "subscriptions", text: text.into() });
                 }
+                if !prefixes.all.contains_key(&prefix) {
+                    let (shared, engine) = (&self.shared, &self.engine);
+                    let begin = |topics, task| {
+                        feed::entries(&shared.bus, topics, task, self.waiting.clone(), engine.clone())
+                    };
+                    self.interests.add(&prefix, begin).map_err(|status| refused(&status))?;
+                }
                 prefixes.count += 1;
                 let count = prefixes.all.entry(prefix.clone()).or_default();
                 *count += 1;
@@ -103,6 +111,7 @@ impl ZmtpAdapter {
                 prefixes.count -= 1;
                 if is_last {
                     prefixes.all.remove(&prefix);
+                    self.interests.remove(&prefix);
                     self.filters.removed(id, &prefix, prefixes, subscribers);
                 }
                 Ok(())
@@ -167,8 +176,6 @@ impl ZmtpAdapter {
         subscribers: &mut Subscribers,
     ) -> std::result::Result<(), CloseReason> {
         subscribers.clear_timer(id);
-        let refused =
-            |status: Status| CloseReason::Violation { name: "bus", text: status.message().to_owned().into() };
         let (end, credentials) = (peer.remote.take(), std::mem::take(&mut peer.credentials));
         // The settings of the connection accept no other types.
         let local = self.shared.mapping.local(remote.socket);
@@ -178,11 +185,10 @@ impl ZmtpAdapter {
             }
             (Some(Local::Router(router)), ..) => self.enter_router(id, &remote.identity, router)?,
             (Some(Local::Pipeline), _, SocketType::Pull) => {
-                self.jobs.enter(id, &self.shared, &self.engine).map_err(refused)?;
+                self.jobs.enter(id, &self.shared, &self.engine).map_err(|status| refused(&status))?;
                 Role::Worker
             }
             (Some(Local::Topics), _, SocketType::Sub | SocketType::Xsub) => {
-                self.subscribe().map_err(refused)?;
                 Role::Subscriber(Prefixes::default())
             }
             (Some(local), ..) => {
@@ -194,15 +200,6 @@ impl ZmtpAdapter {
             }
             (None, ..) => Role::Handshake(None),
         };
-        Ok(())
-    }
-
-    /// Counts a subscriber; the first one makes the engine read the bus.
-    fn subscribe(&mut self) -> Result<()> {
-        if self.feed.is_none() {
-            self.feed = Some(feed::entries(&self.shared.bus, self.engine.clone())?);
-        }
-        self.subscribed += 1;
         Ok(())
     }
 
@@ -269,7 +266,12 @@ impl Adapter for ZmtpAdapter {
 
     fn command(&mut self, command: Command, subscribers: &mut Subscribers) {
         match command {
-            Command::Entry(entry, _permit) => self.deliver(&entry, subscribers),
+            Command::Entry(task, entry, _permit) => {
+                add(&self.shared.counters.read, 1);
+                if self.interests.is_owner(task, entry.topic()) {
+                    self.deliver(&entry, subscribers);
+                }
+            }
             Command::Job(job) => self.jobs.add(job, &self.shared, subscribers),
             Command::Missed(gap) => add(&self.shared.counters.missed, gap.missing.unwrap_or(0)),
             Command::Response(id, frames) => self.respond(id, frames, subscribers),
@@ -325,16 +327,18 @@ impl Adapter for ZmtpAdapter {
                 if let Some(filter) = prefixes.filter {
                     self.filters.leave(filter, subscribers);
                 }
-                self.subscribed -= 1;
-                if self.subscribed == 0 {
-                    self.feed = None;
-                }
+                prefixes.all.keys().for_each(|prefix| self.interests.remove(prefix));
             }
             Some(Role::Worker) => self.jobs.leave(id),
             Some(Role::Routed(routed)) => routed.leave(),
             Some(Role::Caller(_) | Role::Handshake(_) | Role::Publisher(_)) | None => {}
         }
     }
+}
+
+/// Returns the reason to close a peer for which the bus refused a subscription.
+fn refused(status: &Status) -> CloseReason {
+    CloseReason::Violation { name: "bus", text: status.message().to_owned().into() }
 }
 
 fn violation(error: &ProtocolError) -> CloseReason {

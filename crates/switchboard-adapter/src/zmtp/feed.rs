@@ -1,19 +1,20 @@
 //! The entries of the bus for an engine, and its jobs for PULL peers.
 
-use super::{Pipeline, adapter::ZmtpAdapter};
+use super::{Pipeline, adapter::ZmtpAdapter, interests::TaskId};
 use crate::feed::{self, Feed, Source, WaitingBytes};
 use bytes::Bytes;
 use std::sync::Arc;
 use switchboard_core::Result;
 use switchboard_fanout::{Handle, SubscriberId};
-use switchboard_message::{Bus, Gap, Message, Pattern, Subscription};
+use switchboard_message::{Bus, Gap, Message, Pattern, Subscription, Topic};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A message to an engine.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// An entry for the subscribers that match its topic, with its part of the entries that may wait.
-    Entry(Message<Bytes>, OwnedSemaphorePermit),
+    /// An entry for the subscribers that match its topic, with the task that has read it, and its part of the entries
+    /// that may wait.
+    Entry(TaskId, Message<Bytes>, OwnedSemaphorePermit),
     /// An entry for one of the PULL peers.
     Job(Message<Bytes>),
     /// Entries that the bus dropped before they were read.
@@ -28,12 +29,19 @@ pub(super) enum Command {
     Verdict(SubscriberId, Result<()>),
 }
 
-/// Sends all entries of the bus to an engine. It has begun when this function returns: no later entry is missed.
+/// Sends the entries of some topics of the bus to an engine, as the task `id`. It has begun when this function returns: no
+/// later entry is missed.
 ///
 /// # Errors
 /// That of the bus, such as its limit of subscriptions.
-pub(super) fn entries(bus: &Bus, engine: Handle<ZmtpAdapter>) -> Result<Feed> {
-    Feed::spawn("zmtp", engine, Entries { bus: bus.clone(), waiting: WaitingBytes::new() })
+pub(super) fn entries(
+    bus: &Bus,
+    topics: Topics,
+    id: TaskId,
+    waiting: WaitingBytes,
+    engine: Handle<ZmtpAdapter>,
+) -> Result<Feed> {
+    Feed::spawn("zmtp", engine, Entries { bus: bus.clone(), topics, id, waiting })
 }
 
 /// Sends the entries of a group to an engine, each as soon as there is a permit for it.
@@ -49,9 +57,18 @@ pub(super) fn jobs(
     Feed::spawn("zmtp", engine, Jobs { bus: bus.clone(), pipeline: pipeline.clone(), permits })
 }
 
-/// All entries.
+/// Topics of a task.
+#[derive(Clone, Debug)]
+pub(super) enum Topics {
+    One(Topic),
+    Pattern(Pattern),
+}
+
+/// The entries of some topics.
 struct Entries {
     bus: Bus,
+    topics: Topics,
+    id: TaskId,
     waiting: WaitingBytes,
 }
 
@@ -59,12 +76,15 @@ impl Source for Entries {
     type Command = Command;
 
     fn begin(&self) -> Result<Subscription<Bytes>> {
-        feed::begin(self.bus.subscribe_encoded(Pattern::prefix("")))
+        feed::begin(match &self.topics {
+            Topics::One(topic) => self.bus.subscribe_encoded(topic),
+            Topics::Pattern(pattern) => self.bus.subscribe_encoded(pattern.clone()),
+        })
     }
 
     async fn entry(&self, entry: Message<Bytes>) -> Option<Command> {
         let permit = self.waiting.admit(&entry).await?;
-        Some(Command::Entry(entry, permit))
+        Some(Command::Entry(self.id, entry, permit))
     }
 
     fn missed(&self, gap: Gap) -> Command {

@@ -17,6 +17,8 @@ pub struct ZmtpStats {
     pub published: u64,
     /// Messages of peers that the bus refused: an invalid name of a topic, a limit of the bus, a full topic.
     pub refused: u64,
+    /// Entries that were read from the bus for subscribers.
+    pub read: u64,
     /// Entries that went to broadcast buffers of subscribers, once for each set of prefixes.
     pub encoded: u64,
     /// Entries that went to PULL peers.
@@ -35,6 +37,7 @@ pub struct ZmtpStats {
 pub(super) struct Counters {
     pub(super) published: AtomicU64,
     pub(super) refused: AtomicU64,
+    pub(super) read: AtomicU64,
     pub(super) encoded: AtomicU64,
     pub(super) jobs: AtomicU64,
     pub(super) routed: AtomicU64,
@@ -64,6 +67,7 @@ impl Counters {
         ZmtpStats {
             published: count(&self.published),
             refused: count(&self.refused),
+            read: count(&self.read),
             encoded: count(&self.encoded),
             jobs: count(&self.jobs),
             routed: count(&self.routed),

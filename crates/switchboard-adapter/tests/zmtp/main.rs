@@ -6,13 +6,13 @@ mod peer;
 mod router;
 
 use peer::{Peer, closed, settled, soon};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use switchboard::{
     Caller, Codec, Running, Server, Status, StopOptions,
     auth::{self, Basic, Checked, Credential, Tokens},
 };
 use switchboard_adapter::Zmtp;
-use switchboard_message::{Bus, Delivery, Pattern, Publication, TopicOptions};
+use switchboard_message::{Bus, Delivery, Pattern, Publication, SlowReader, TopicOptions};
 use switchboard_wire::zmtp::{Event, Settings, SocketType};
 
 async fn start(zmtp: &Zmtp) -> Running {
@@ -211,4 +211,135 @@ async fn a_verifier_that_waits_stops_no_other_peer() {
     release.send_replace(true);
     assert!(waiting.await.is_some());
     assert_eq!(closed(&zmtp, "credentials"), 1);
+}
+
+#[tokio::test]
+async fn topics_without_subscribers_are_not_read() {
+    let bus = Bus::new();
+    let zmtp = Zmtp::new(bus.clone());
+    let running = start(&zmtp).await;
+    let mut peer = Peer::connect(&running, SocketType::Sub).await;
+    peer.subscribe(b"a/b/").await;
+    settled(&mut peer).await;
+    let publish = async |topic: &'static str| {
+        bus.publish_encoded(topic, raw("x")).await.unwrap();
+    };
+    for _ in 0..100 {
+        publish("other").await;
+    }
+    publish("a/b/1").await;
+    assert_eq!(peer.message().await.unwrap()[0], b"a/b/1");
+    assert_eq!(zmtp.stats().read, 1, "entries of other topics");
+
+    // Prefixes of another peer, shorter and longer: each entry arrives once at each.
+    let mut wide = Peer::connect(&running, SocketType::Sub).await;
+    wide.subscribe(b"a/").await;
+    wide.subscribe(b"a/b/1").await;
+    settled(&mut wide).await;
+    for topic in ["a/b/1", "a/c", "a/b/2", "a/b/1"] {
+        publish(topic).await;
+        assert_eq!(wide.message().await.unwrap()[0], topic.as_bytes());
+    }
+    for topic in ["a/b/1", "a/b/2", "a/b/1"] {
+        assert_eq!(peer.message().await.unwrap()[0], topic.as_bytes());
+    }
+    // The shorter prefix still gets the topics that were read for the longer one.
+    drop(peer);
+    for at in 0..50 {
+        publish(if at % 2 == 0 { "a/b/1" } else { "a/d" }).await;
+        wide.message().await.unwrap();
+    }
+    assert!(wide.connection.cancel(b"a/", &mut wide.out));
+    wide.flush().await;
+    settled(&mut wide).await;
+    publish("a/d").await;
+    publish("a/b/1").await;
+    assert_eq!(wide.message().await.unwrap()[0], b"a/b/1");
+    drop(wide);
+    soon(async {
+        while running.stats().connections > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let read = zmtp.stats().read;
+    for _ in 0..10 {
+        publish("a/b/1").await;
+    }
+    let mut last = Peer::connect(&running, SocketType::Sub).await;
+    settled(&mut last).await;
+    assert_eq!(zmtp.stats().read, read, "entries without a subscriber");
+}
+
+#[tokio::test]
+async fn prefixes_compare_the_content_of_messages_without_a_topic() {
+    let bus = Bus::new();
+    let running = start(&Zmtp::new(bus.clone())).await;
+    let mut peer = Peer::connect(&running, SocketType::Sub).await;
+    // Longer than any name of a topic.
+    let long = vec![b'p'; 300];
+    peer.subscribe(&long).await;
+    peer.subscribe(b"zmq").await;
+    settled(&mut peer).await;
+    let mut publisher = Peer::connect(&running, SocketType::Pub).await;
+    for text in [&long[..], b"other", b"zmq is the name", &[&long[..], b"!"].concat()] {
+        publisher.send(&[text]).await;
+    }
+    for expected in [&long[..], b"zmq is the name", &[&long[..], b"!"].concat()] {
+        assert_eq!(peer.message().await.unwrap(), [expected]);
+    }
+}
+
+#[tokio::test]
+async fn many_prefixes_are_read_together() {
+    let bus = Bus::new();
+    let zmtp = Zmtp::new(bus.clone());
+    let running = start(&zmtp).await;
+    let mut peer = Peer::connect(&running, SocketType::Sub).await;
+    let names: Vec<String> = (0..500).map(|at| format!("t{at:03}")).collect();
+    for name in &names {
+        peer.subscribe(name.as_bytes()).await;
+    }
+    settled(&mut peer).await;
+    for name in &names {
+        bus.publish_encoded(name, raw("x")).await.unwrap();
+    }
+    let mut arrived = Vec::new();
+    for _ in &names {
+        arrived.push(String::from_utf8(peer.message().await.unwrap().swap_remove(0)).unwrap());
+    }
+    arrived.sort();
+    assert_eq!(arrived, names, "each once");
+    settled(&mut peer).await;
+}
+
+#[tokio::test]
+async fn a_push_waits_for_a_topic_whose_publishers_wait() {
+    let jobs = TopicOptions::new().backlog(2).slow_reader(SlowReader::Wait(Duration::from_secs(20)));
+    let bus = Bus::builder().topics("jobs", jobs).unwrap().build();
+    let zmtp = Zmtp::new(bus.clone()).pipeline("jobs", "workers").unwrap();
+    let running = start(&zmtp).await;
+    let mut own = bus.subscribe_encoded("jobs").await.unwrap();
+    let mut peer = Peer::connect(&running, SocketType::Push).await;
+    for at in 0..200_u8 {
+        peer.send(&[&[at]]).await;
+    }
+    // Others are not affected.
+    let mut other = Peer::connect(&running, SocketType::Pub).await;
+    assert!(matches!(other.event().await, Some(Event::Subscribe(_))));
+    settled(&mut other).await;
+    for at in 0..200_u8 {
+        let Some(Delivery::Entry(job)) = soon(own.next()).await.unwrap() else { panic!("no job") };
+        assert_eq!(job[..], [at], "none is lost");
+    }
+    assert_eq!((zmtp.stats().refused, zmtp.stats().published), (0, 200));
+}
+
+#[tokio::test]
+async fn a_group_has_a_valid_name() {
+    for (name, bytes) in [(String::new(), 0), ("g".repeat(257), 257)] {
+        let status = Zmtp::new(Bus::new()).pipeline("jobs", &name).unwrap_err();
+        let expected = format!("the name of the group has {bytes} bytes; expected 1 to 256 (key_bytes_max)");
+        assert!(status.message().contains(&expected), "{status}");
+    }
 }
