@@ -210,7 +210,17 @@ pub(crate) fn zmtp(run: &Run<'_>) -> Outcome {
         let server = built_of(run, "interop-zmtp", "zmtp-server")?;
         let mut command = Command::new(python);
         command
-            .args(["-B", "-W", "ignore", "-m", "unittest", "--verbose", "test_zmtp", "test_server"])
+            .args([
+                "-B",
+                "-W",
+                "ignore",
+                "-m",
+                "unittest",
+                "--verbose",
+                "test_zmtp",
+                "test_server",
+                "test_peers",
+            ])
             .current_dir(run.workspace.root.join("interop/zmtp/python"))
             .env("ZMTP_PEER", peer)
             .env("ZMTP_SERVER", server);

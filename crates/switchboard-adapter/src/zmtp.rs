@@ -221,7 +221,7 @@ impl Zmtp {
     }
 
     /// Requires a username and a password of each peer, by the mechanism PLAIN. The `auth` of the server checks them as
-    /// `authorization: Basic`; a password without a username is checked as `authorization: Bearer`. A peer that is
+    /// `authorization: Basic`; with the username `bearer`, the password is a token, `authorization: Bearer`. A peer that is
     /// refused gets an ERROR with a status of ZAP, and is closed. Calls of the peer carry the credentials.
     ///
     /// PLAIN sends the password unencrypted: use it inside TLS, or on connections that cannot be intercepted. The server

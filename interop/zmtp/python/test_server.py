@@ -19,13 +19,15 @@ from peer import LIMIT
 class Server:
     """The program zmtp-server."""
 
-    def __init__(self):
+    def __init__(self, *options):
+        command = [os.environ["ZMTP_SERVER"], *options]
         self.process = subprocess.Popen(
-            [os.environ["ZMTP_SERVER"]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
         self.lines = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
-        self.address = self.line().removeprefix("listening on ")
+        self.addresses = self.line().removeprefix("listening on ").split(" ")
+        self.address = self.addresses[0]
 
     def _read(self):
         for line in self.process.stdout:
@@ -42,6 +44,16 @@ class Server:
     def stats(self):
         return {name: int(count) for name, count in re.findall(r"(\w+): (\d+)", self.ask("stats"))}
 
+    def closed(self, reason):
+        """The number of connections that ended for this reason."""
+        counts = dict(re.findall(r"(\w+): (\d+)", self.ask("closed")))
+        return int(counts.get(reason, 0))
+
+    def until_closed(self, reason, count):
+        end = time.monotonic() + LIMIT
+        while self.closed(reason) < count:
+            assert time.monotonic() < end, self.ask("closed")
+
     def until(self, condition):
         """Asks for the counters until they are as expected."""
         end = time.monotonic() + LIMIT
@@ -56,11 +68,14 @@ class Server:
 
 
 class Case(unittest.TestCase):
+    # Options of the server.
+    OPTIONS = ()
+
     def setUp(self):
         self.context = zmq.Context()
         self.exit = contextlib.ExitStack()
         self.exit.callback(self.context.destroy, linger=0)
-        self.server = Server()
+        self.server = Server(*self.OPTIONS)
         self.exit.callback(self.server.end)
 
     def tearDown(self):
@@ -70,9 +85,10 @@ class Case(unittest.TestCase):
         peer = self.context.socket(getattr(zmq, kind))
         peer.linger = 0
         peer.rcvtimeo = peer.sndtimeo = LIMIT * 1000
+        address = options.pop("address", "tcp://" + self.server.address)
         for name, value in options.items():
             setattr(peer, name, value)
-        peer.connect("tcp://" + self.server.address)
+        peer.connect(address)
         return peer
 
     def subscriber(self, *prefixes, kind="SUB", **options):
@@ -114,6 +130,8 @@ class Case(unittest.TestCase):
         with urllib.request.urlopen(request, timeout=LIMIT) as response:
             return json.load(response)
 
+
+class Topics(Case):
     def test_subscribers_get_topics_with_their_prefixes(self):
         for kind in ("SUB", "XSUB"):
             with self.subTest(kind):

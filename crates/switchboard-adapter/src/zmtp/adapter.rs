@@ -149,7 +149,7 @@ impl ZmtpAdapter {
         match &mut peer.role {
             Role::Caller(calls) => {
                 if let Some(request) = calls.push(body, more) {
-                    self.call(id, peer, request, subscribers);
+                    return self.call(id, peer, request, subscribers);
                 }
             }
             Role::Publisher(publishing) => {

@@ -9,7 +9,7 @@ use super::{
 use crate::responses::flush;
 use bytes::Bytes;
 use std::{collections::VecDeque, fmt, future::Future, pin::Pin, sync::Arc};
-use switchboard_fanout::{Handle, SubscriberId, Subscribers};
+use switchboard_fanout::{CloseReason, Handle, SubscriberId, Subscribers};
 use switchboard_net::plugin::Services;
 use switchboard_wire::{
     Metadata,
@@ -77,6 +77,9 @@ impl Calls {
 
     /// Begins a call; [`Command::Response`] has the frames of the response. Returns the response to a request that
     /// cannot be read.
+    ///
+    /// # Errors
+    /// The text of the error of a request that cannot have a response.
     pub(super) fn begin(
         &mut self,
         id: SubscriberId,
@@ -84,12 +87,12 @@ impl Calls {
         default_method: Option<&str>,
         services: &dyn Services,
         engine: &Handle<ZmtpAdapter>,
-    ) -> Option<Vec<Bytes>> {
+    ) -> Result<Option<Vec<Bytes>>, String> {
+        let Request { reply, call } = request::read(frames, default_method, &self.credentials)?;
         self.in_flight = self.in_flight.saturating_add(1);
-        let Request { reply, call } = request::read(frames, default_method, &self.credentials);
         let call = match call {
             Ok(call) => services.call(&self.remote, call),
-            Err(status) => return Some(reply.frames(Err(status))),
+            Err(status) => return Ok(Some(reply.frames(Err(status)))),
         };
         let engine = engine.clone();
         let task: Task = Box::pin(async move {
@@ -98,7 +101,7 @@ impl Calls {
             let _ = engine.send(Command::Response(id, response)).await;
         });
         self.tasks.spawn(task);
-        None
+        Ok(None)
     }
 
     /// Sends a response, or keeps it until the peer has room.
@@ -162,18 +165,22 @@ impl ZmtpAdapter {
         peer: &mut Peer,
         request: Vec<Bytes>,
         subscribers: &mut Subscribers,
-    ) {
-        let Peer { role: Role::Caller(calls), connection, .. } = peer else { return };
+    ) -> Result<(), CloseReason> {
+        let Peer { role: Role::Caller(calls), connection, .. } = peer else { return Ok(()) };
         let default_method = self.shared.default_method.as_deref();
         // READY comes before the response.
         flush(id, &mut self.out, subscribers);
-        if let Some(response) = calls.begin(id, request, default_method, &*self.services, &self.engine) {
+        let begun = calls.begin(id, request, default_method, &*self.services, &self.engine);
+        let response =
+            begun.map_err(|text| CloseReason::Violation { name: "envelope", text: text.into() })?;
+        if let Some(response) = response {
             calls.respond(id, response, connection, subscribers);
         }
         if calls.is_at_limit() {
             peer.is_paused = true;
             subscribers.pause(id);
         }
+        Ok(())
     }
 
     /// A call has ended.

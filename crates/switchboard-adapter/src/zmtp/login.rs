@@ -15,6 +15,8 @@ use switchboard_wire::{Code, Metadata, Status, zmtp::Credentials};
 
 /// Metadata with the credentials of a caller.
 const AUTHORIZATION: &str = "authorization";
+/// Username of peers whose password is a token; libzmq takes no empty username.
+const BEARER: &[u8] = b"bearer";
 
 /// A login whose credentials are checked. Dropping it ends the check.
 #[derive(Debug)]
@@ -53,14 +55,14 @@ impl Login {
 }
 
 /// Returns credentials as the metadata that callers on other wires send: `Basic`, or `Bearer` with the password if
-/// there is no username.
+/// the username is `bearer` or empty.
 ///
 /// # Errors
 /// `Unauthenticated` for a username with a colon, which `Basic` cannot express, and for a token that is not plain text.
 fn metadata(credentials: &Credentials) -> Result<Metadata> {
     let (username, password) = (credentials.username(), credentials.password());
     let mut metadata = Metadata::new();
-    let value = if username.is_empty() {
+    let value = if username.is_empty() || username.eq_ignore_ascii_case(BEARER) {
         [b"Bearer ", password].concat()
     } else if username.contains(&b':') {
         return Err(Status::unauthenticated("the username has a colon"));
@@ -151,6 +153,7 @@ mod tests {
         // The example of RFC 7617.
         assert_eq!(value("Aladdin", "open sesame").unwrap(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
         assert_eq!(value("", "s3cr3t").unwrap(), "Bearer s3cr3t");
+        assert_eq!(value("bearer", "s3cr3t").unwrap(), "Bearer s3cr3t");
         assert_eq!(value("a", "").unwrap(), "Basic YTo=");
         // It would be the name "a" with the password "b:c".
         assert!(value("a:b", "c").unwrap_err().message().contains("colon"));

@@ -26,6 +26,9 @@ const BINARY: &str = "-bin";
 /// Bytes of the headers of a request. The server has smaller limits, which need the headers to be read.
 const HEADERS_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of the return path of a request, which is held until the call has ended.
+const ENVELOPE_BYTES_MAX: usize = 64 << 10;
+
 /// A request: the way of its response, and the call.
 #[derive(Debug)]
 pub(super) struct Request {
@@ -42,8 +45,20 @@ pub(super) struct ReplyForm {
 }
 
 /// Reads a request. `credentials` are those of the connection, for requests without their own.
-pub(super) fn read(mut frames: Vec<Bytes>, default_method: Option<&str>, credentials: &Metadata) -> Request {
+///
+/// # Errors
+/// The text of the error for a return path that is too long: there is no response.
+pub(super) fn read(
+    mut frames: Vec<Bytes>,
+    default_method: Option<&str>,
+    credentials: &Metadata,
+) -> Result<Request, String> {
     let envelope = Envelope::split_or_bare(&mut frames);
+    let bytes: usize = envelope.frames().iter().map(Bytes::len).sum();
+    if bytes > ENVELOPE_BYTES_MAX {
+        let text = "the frames of a request before its empty one have";
+        return Err(format!("{text} {bytes} bytes; the limit is {ENVELOPE_BYTES_MAX}"));
+    }
     let is_message_alone = frames.len() == 1;
     let call = call(frames, default_method).map(|mut call| {
         if call.metadata.value("authorization").is_none() {
@@ -51,7 +66,7 @@ pub(super) fn read(mut frames: Vec<Bytes>, default_method: Option<&str>, credent
         }
         call
     });
-    Request { reply: ReplyForm { envelope, is_message_alone }, call }
+    Ok(Request { reply: ReplyForm { envelope, is_message_alone }, call })
 }
 
 fn call(mut frames: Vec<Bytes>, default_method: Option<&str>) -> Result<ServiceCall> {
@@ -164,7 +179,7 @@ mod tests {
     }
 
     fn parse(parts: &[&'static str]) -> Request {
-        read(frames(parts), None, &Metadata::new())
+        read(frames(parts), None, &Metadata::new()).unwrap()
     }
 
     #[test]
@@ -201,7 +216,7 @@ mod tests {
         let mut credentials = Metadata::new();
         credentials.insert("authorization", "Basic eA==").unwrap();
         let authorization = |headers| {
-            let call = read(frames(&["", "m", headers, "x"]), None, &credentials).call.unwrap();
+            let call = read(frames(&["", "m", headers, "x"]), None, &credentials).unwrap().call.unwrap();
             call.metadata.text("authorization").unwrap().to_owned()
         };
         assert_eq!(authorization("x-a: 1"), "Basic eA==");
@@ -210,11 +225,11 @@ mod tests {
 
     #[test]
     fn a_message_alone_calls_the_default_method() {
-        let request = read(frames(&["", "{}"]), Some("a.B/C"), &Metadata::new());
+        let request = read(frames(&["", "{}"]), Some("a.B/C"), &Metadata::new()).unwrap();
         assert_eq!(request.call.unwrap().method, "a.B/C");
         let response = ServiceResponse::new(Bytes::from_static(b"1"), Metadata::new());
         assert_eq!(request.reply.frames(Ok(response)), frames(&["", "1"]));
-        let request = read(frames(&["{}"]), Some("a.B/C"), &Metadata::new());
+        let request = read(frames(&["{}"]), Some("a.B/C"), &Metadata::new()).unwrap();
         assert_eq!(request.reply.frames(Err(Status::not_found("no"))), frames(&["NOT_FOUND", "no"]));
     }
 
@@ -236,11 +251,18 @@ mod tests {
             assert!(status.message().contains(rule), "{status}");
         }
         let bytes = vec![Bytes::new(), Bytes::from_static(&[0xFF]), Bytes::new()];
-        assert!(read(bytes, None, &Metadata::new()).call.unwrap_err().message().contains("not UTF-8"));
+        assert!(
+            read(bytes, None, &Metadata::new()).unwrap().call.unwrap_err().message().contains("not UTF-8")
+        );
         let large = "x".repeat(HEADERS_BYTES_MAX + 1).into();
         let request = vec![Bytes::new(), Bytes::from_static(b"m"), large, Bytes::new()];
         assert!(
-            read(request, None, &Metadata::new()).call.unwrap_err().message().contains("the limit is 65536")
+            read(request, None, &Metadata::new())
+                .unwrap()
+                .call
+                .unwrap_err()
+                .message()
+                .contains("the limit is 65536")
         );
     }
 }

@@ -218,3 +218,16 @@ async fn a_request_that_follows_the_handshake_at_once_is_answered_after_it() {
     assert!(text.starts_with("\\x04") && text.contains("READY"), "{text}");
     assert!(text.contains("INVALID"), "{text}");
 }
+
+#[tokio::test]
+async fn a_long_return_path_ends_the_connection() {
+    let zmtp = zmtp();
+    let running = start(Server::new().add(Desk::default()).plugin(zmtp.clone())).await;
+    let mut peer = Peer::connect(&running, SocketType::Dealer).await;
+    let long = vec![b'x'; 64 << 10];
+    peer.send(&[&long, b"", b"test.Desk/Echo", b"1"]).await;
+    assert_eq!(peer.message().await.unwrap()[3], b"1");
+    peer.send(&[&long, b"y", b"", b"test.Desk/Echo", b"1"]).await;
+    assert!(peer.message().await.is_none());
+    assert_eq!(closed(&zmtp, "envelope"), 1);
+}

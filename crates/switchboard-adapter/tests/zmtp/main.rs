@@ -158,7 +158,7 @@ async fn logins_are_checked_by_the_server() {
     let tokens = Tokens::default().token("t0ken", Caller::new("robot"));
     let server = Server::new().plugin(zmtp.clone()).auth(basic).auth(tokens).listen("tcp://127.0.0.1:0");
     let running = server.start().await.unwrap();
-    for (username, password) in [("alice", "secret"), ("", "t0ken")] {
+    for (username, password) in [("alice", "secret"), ("bearer", "t0ken")] {
         let mut peer = Peer::log_in(&running, username, password).await.expect("a login");
         peer.subscribe(b"a").await;
         settled(&mut peer).await;
