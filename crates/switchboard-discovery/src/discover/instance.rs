@@ -192,11 +192,6 @@ impl Instance {
         }
         Ok(())
     }
-
-    /// Returns true when callers may send it new calls: it is up and its weight is above 0.
-    pub fn takes_calls(&self) -> bool {
-        self.state == State::Up && self.weight > 0
-    }
 }
 
 /// Longer than any name in use; with every byte escaped it is still a valid key of etcd, ZooKeeper and Redis.

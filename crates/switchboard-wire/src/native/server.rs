@@ -85,11 +85,6 @@ impl Server {
         self
     }
 
-    /// Returns the largest message that the client accepts, in bytes.
-    pub fn peer_message_bytes_max(&self) -> u32 {
-        self.peer.message_bytes_max
-    }
-
     fn open(&mut self, header: Header, input: &mut Input) -> Result<ServerEvent, Fatal> {
         let id = header.id;
         let body_len = header.len as usize;
