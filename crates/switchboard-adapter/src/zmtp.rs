@@ -59,7 +59,8 @@ const SINGLE_FRAMES: &str = "zmq";
 /// | --- | --- |
 /// | SUB, XSUB | receives the entries of topics with one of its prefixes: the name of the topic, then the entry |
 /// | PUB, XPUB | publishes: the first frame is the name of the topic, the others are the entry |
-/// | REQ, DEALER, ROUTER | with [`services`](Self::services): calls the services of the server; with [`router`](Self::router): talks to a ROUTER of the application |
+/// | REQ, DEALER, ROUTER | with [`services`](Self::services): calls the services of the server |
+/// | REQ, DEALER, ROUTER | with [`router`](Self::router): talks to a ROUTER of the application |
 /// | PUSH | with [`pipeline`](Self::pipeline): publishes all of its messages to one topic |
 /// | PULL | with [`pipeline`](Self::pipeline): each entry of that topic goes to one of these peers |
 ///
@@ -220,12 +221,12 @@ impl Zmtp {
         self.with(|shared| shared.options = options)
     }
 
-    /// Requires a username and a password of each peer, by the mechanism PLAIN. The `auth` of the server checks them as
-    /// `authorization: Basic`; with the username `bearer`, the password is a token, `authorization: Bearer`. A peer that is
-    /// refused gets an ERROR with a status of ZAP, and is closed. Calls of the peer carry the credentials.
+    /// Requires a username and a password of each peer, by the mechanism PLAIN. The `auth` of the server checks them
+    /// as `authorization: Basic`; with the username `bearer`, the password is a token, `authorization: Bearer`. A peer
+    /// that is refused gets an ERROR with a status of ZAP, and is closed. Calls of the peer carry the credentials.
     ///
-    /// PLAIN sends the password unencrypted: use it inside TLS, or on connections that cannot be intercepted. The server
-    /// does not start if it has no `auth`.
+    /// PLAIN sends the password unencrypted: use it inside TLS, or on connections that cannot be intercepted. The
+    /// server does not start if it has no `auth`.
     #[must_use]
     pub fn plain(self) -> Zmtp {
         self.with(|shared| shared.is_plain = true)

@@ -177,8 +177,7 @@ impl Subscribers {
     }
 
     /// Stops reading a subscriber, until [`resume`](Self::resume): its peer waits as soon as the buffers of the
-    /// connection are full. Called in [`Adapter::received`](crate::Adapter::received), it returns with the bytes that it
-    /// has not taken; they are kept.
+    /// connection are full. Bytes that [`Adapter::received`](crate::Adapter::received) leaves are kept.
     ///
     /// The end of the connection is not noticed meanwhile, unless something is written to it;
     /// [`Adapter::read_closed`](crate::Adapter::read_closed) reports that the peer will send no more.

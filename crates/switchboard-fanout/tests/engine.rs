@@ -23,7 +23,8 @@ use tokio::{
     sync::mpsc,
 };
 
-/// A protocol of lines: `+topic` and `-topic` subscribe and unsubscribe, `=text` is answered, `#` pauses, `!` is refused.
+/// A protocol of lines: `+topic` and `-topic` subscribe and unsubscribe, `=text` is answered, `#` pauses, `!` is
+/// refused.
 struct Lines {
     topics: HashMap<String, BufferId>,
     gone: mpsc::UnboundedSender<(SubscriberId, CloseReason)>,

@@ -29,8 +29,8 @@ pub(super) enum Command {
     Verdict(SubscriberId, Result<()>),
 }
 
-/// Sends the entries of some topics of the bus to an engine, as the task `id`. It has begun when this function returns: no
-/// later entry is missed.
+/// Sends the entries of some topics of the bus to an engine, as the task `id`. It has begun when this function returns:
+/// no later entry is missed.
 ///
 /// # Errors
 /// That of the bus, such as its limit of subscriptions.

@@ -5,9 +5,10 @@
 //! tasks                a/b ◄──┘      x          a
 //! ```
 //!
-//! A prefix is served by a task that reads it, or a shorter one. Where tasks overlap, the one with the longest prefix owns a
-//! topic: entries of the others are ignored, so that each entry is delivered once. A task is kept while a shorter prefix is
-//! read, since the subscribers of the shorter one get its entries. Topics without subscribers are not read.
+//! A prefix is served by a task that reads it, or a shorter one. Where tasks overlap, the one with the longest prefix
+//! owns a topic: entries of the others are ignored, so that each entry is delivered once. A task is kept while a
+//! shorter prefix is read, since its subscribers get the entries of the longer one. Topics without subscribers are not
+//! read.
 
 use super::feed::Topics;
 use bytes::Bytes;

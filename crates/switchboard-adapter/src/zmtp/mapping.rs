@@ -2,7 +2,7 @@
 
 use switchboard_wire::zmtp::{Settings, SocketType};
 
-/// What peers of a type talk to.
+/// Local socket that peers of a type talk to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Local {
     /// The topic and the group of the pipeline.
@@ -63,7 +63,7 @@ impl Mapping {
         self.refused.extend(peers);
     }
 
-    /// Returns what a peer of this type talks to.
+    /// Returns the local socket for a peer of this type.
     pub(super) fn local(&self, peer: SocketType) -> Option<Local> {
         self.accepted().find(|(mapped, _)| *mapped == peer).map(|(_, local)| local)
     }

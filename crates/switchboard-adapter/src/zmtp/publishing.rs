@@ -32,8 +32,8 @@ impl Publishing {
 }
 
 impl ZmtpAdapter {
-    /// Publishes a message of a peer, which cannot be told that it was refused. A PUSH whose topic is full waits, if the
-    /// topic makes its publishers wait: then the peer is not read meanwhile.
+    /// Publishes a message of a peer; the protocol has no way to report that it was refused. A PUSH is not read while
+    /// its topic is full, if the topic makes its publishers wait.
     pub(super) fn publish(
         &self,
         id: SubscriberId,

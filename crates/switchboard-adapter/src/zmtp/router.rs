@@ -41,8 +41,8 @@ impl Default for ZmtpRouterOptions {
 
 /// A ROUTER: receives messages with the identity of their peer, and sends messages to a peer by its identity.
 ///
-/// Peers are those of the types that [`Zmtp::router`](super::Zmtp::router) maps to it. A peer without an identity gets a
-/// generated one. Identities are not authenticated: a second peer with the identity of a connected one is closed.
+/// Peers are those of the types that [`Zmtp::router`](super::Zmtp::router) maps to it. A peer without an identity gets
+/// a generated one. Identities are not authenticated: a second peer with the identity of a connected one is closed.
 ///
 /// ```no_run
 /// use switchboard_adapter::{SocketType, Zmtp, ZmtpRouterOptions};

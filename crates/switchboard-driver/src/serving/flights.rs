@@ -1,7 +1,8 @@
 //! Calls that wait in handlers, for the admin page and for the end of a drain.
 //!
 //! Calls of sans-io wires are owned by their connection's task, which reports them on request; without a
-//! request this costs nothing. Calls on HTTP and of plugins have no such task, so each waiting call is listed, by worker.
+//! request this costs nothing. Calls on HTTP and of plugins have no such task, so each waiting call is listed, by
+//! worker.
 
 #[cfg(feature = "http")]
 use super::ServerState;

@@ -105,7 +105,7 @@ impl ServiceResponse {
     }
 }
 
-/// Stands for the services of a plugin that runs without a server.
+/// The services of a plugin that runs without a server: there are none.
 #[derive(Debug)]
 pub(super) struct NoServices;
 

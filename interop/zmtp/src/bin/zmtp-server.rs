@@ -7,8 +7,9 @@
 //! | `unix=PATH` | listens on this Unix socket as well |
 //! | `tls` | listens with TLS and a certificate of its own as well |
 //!
-//! Prints `listening on ADDRESS…`, first that of TCP, then that of TLS. Reads a command from each line of the standard input,
-//! and prints a line for each. PUSH and PULL peers share the topic `jobs`. Identities and frames are in hexadecimal.
+//! Prints `listening on ADDRESS…`, first that of TCP, then that of TLS. Reads a command from each line of the standard
+//! input, and prints a line for each. PUSH and PULL peers share the topic `jobs`. Identities and frames are in
+//! hexadecimal.
 //!
 //! | command | response |
 //! | --- | --- |
