@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -43,6 +43,14 @@ pub(crate) trait Source: Send + Sync + 'static {
 
     /// Makes a command of entries that the bus dropped before they were read.
     fn missed(&self, gap: Gap) -> Self::Command;
+
+    /// Returns a mark of the time before the bus is polled, for [`caught_up`](Self::caught_up).
+    fn mark(&self) -> u64 {
+        0
+    }
+
+    /// All entries that were published before the mark are sent to the engine. The waker of `cx` polls the bus again.
+    fn caught_up(&self, _mark: u64, _cx: &Context<'_>) {}
 }
 
 /// A task that is ended when it is dropped.
@@ -100,7 +108,7 @@ where
     loop {
         source.ready().await?;
         let entry = loop {
-            match subscription.next().await {
+            match next(source, &mut subscription).await {
                 Ok(Some(Delivery::Entry(entry))) => break entry,
                 Ok(Some(Delivery::Gap(gap))) => engine.send(source.missed(gap)).await.ok()?,
                 Ok(Some(_)) => {}
@@ -114,6 +122,23 @@ where
         let command = source.entry(entry).await?;
         engine.send(command).await.ok()?;
     }
+}
+
+/// Returns the next item of a subscription. The source learns when there is none at the moment.
+async fn next<S: Source>(
+    source: &S,
+    subscription: &mut Subscription<Bytes>,
+) -> Result<Option<Delivery<Bytes>>> {
+    let mut next = pin!(subscription.next());
+    poll_fn(|cx| {
+        let mark = source.mark();
+        let polled = next.as_mut().poll(cx);
+        if polled.is_pending() {
+            source.caught_up(mark, cx);
+        }
+        polled
+    })
+    .await
 }
 
 /// Begins a subscription of a bus inside the process, which does not wait.

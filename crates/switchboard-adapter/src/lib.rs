@@ -3,6 +3,8 @@
 //! [`Zmtp`] serves sockets of ZeroMQ on the port of a server: SUB peers subscribe to topics by prefix, PUB and PUSH
 //! peers publish, PULL peers share the entries of a topic.
 //!
+//! [`Redis`] serves clients of Redis: `SUBSCRIBE`, `PUBLISH`, and `CALL` for the methods of the server.
+//!
 //! ```no_run
 //! use switchboard_adapter::Zmtp;
 //! use switchboard_message::Bus;
@@ -19,8 +21,10 @@
 
 mod feed;
 mod publish;
+mod resp;
 mod responses;
 mod zmtp;
 
 pub use switchboard_wire::zmtp::SocketType;
 pub use zmtp::{ZMTP, Zmtp, ZmtpRouter, ZmtpRouterMessage, ZmtpRouterOptions, ZmtpRouterSender, ZmtpStats};
+pub use resp::{REDIS, Redis, RedisStats};

@@ -4,8 +4,8 @@
 //! send when they connect, subscriptions, publications and `CALL` for methods. [`Client`] sends any command to a server
 //! and turns its replies and pushes into [`ClientEvent`]s. [`Pattern`] has the globs of `PSUBSCRIBE`.
 //!
-//! **No server uses this module yet**: it is not in the list of wires, and the first bytes of a connection do not
-//! select it.
+//! It carries messages beside calls, so it is not in the list of wires: a plugin of a server drives [`Server`]. [`sniff`]
+//! detects it by its first bytes.
 //!
 //! ```text
 //! bytes ─► Server::recv ─► PING, HELLO, CLIENT, INFO ... ─► Responded, the reply is in the outbox
@@ -41,6 +41,7 @@ mod reply;
 mod request;
 mod server;
 mod settings;
+mod sniff;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -53,6 +54,7 @@ pub use limits::{Limits, ReplyLimits};
 pub use pattern::Pattern;
 pub use server::{Event, Server};
 pub use settings::{Credentials, Settings};
+pub use sniff::{sniff, sniff_inline};
 pub use value::Value;
 pub use version::{SubscriptionKind, Version};
 pub use write::{write_command, write_message, write_pattern_message, write_value};

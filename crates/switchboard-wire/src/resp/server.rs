@@ -18,6 +18,11 @@ use handshake::Hello;
 use std::sync::Arc;
 use subscriptions::{Names, Subscriptions};
 
+/// Returns true if this is the name of a command.
+pub(super) fn is_command(name: &[u8]) -> bool {
+    Spec::find(name).is_some()
+}
+
 /// Event from the client.
 ///
 /// Events with a method in brackets wait for it: until it or [`Server::refuse`] is called, nothing more is read, so
@@ -272,6 +277,11 @@ impl Server {
     /// Returns the number of subscriptions of all kinds.
     pub fn subscription_count(&self) -> usize {
         self.subscriptions.len()
+    }
+
+    /// Returns true if the client needs no credentials, or has sent valid ones.
+    pub fn is_authenticated(&self) -> bool {
+        self.authenticated
     }
 
     /// Executes a command that has all of its arguments.

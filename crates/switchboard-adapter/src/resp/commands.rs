@@ -1,0 +1,258 @@
+//! The commands of clients that need the bus or the server.
+
+use super::{
+    adapter::RespAdapter,
+    credentials,
+    feed::{self, Command},
+    peer::{Client, Task},
+};
+use crate::responses::add;
+use bytes::Bytes;
+use std::{
+    future::Future,
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+use switchboard_core::{Result, runtime};
+use switchboard_fanout::{CloseReason, SubscriberId};
+use switchboard_message::{Publication, Topic};
+use switchboard_net::plugin::ServiceCall;
+use switchboard_wire::{
+    Code, Codec, Metadata, Status,
+    resp::{Credentials, Event, Pattern, SubscriptionKind},
+};
+
+/// Channels in a reply to `PUBSUB CHANNELS`.
+const CHANNELS_MAX: usize = 65_536;
+/// Credentials of a connection that the server may reject.
+const REJECTIONS_MAX: u32 = 10;
+
+impl RespAdapter {
+    /// Executes a command.
+    ///
+    /// # Errors
+    /// The reason to close the connection.
+    pub(super) fn event(
+        &mut self,
+        id: SubscriberId,
+        client: &mut Client,
+        event: Event,
+    ) -> Result<(), CloseReason> {
+        match event {
+            Event::Responded { .. } => {}
+            Event::Auth(credentials) => return self.auth(id, client, &credentials),
+            Event::Call { method, payload, metadata } => self.call(id, client, &method, payload, metadata),
+            Event::Channels { pattern } => self.channels(client, pattern.as_ref()),
+            Event::Patterns => {
+                client.machine.patterns(self.shared().directory.patterns() as u64, &mut self.out);
+            }
+            Event::Publish { channel, payload } => self.publish(id, client, channel, payload),
+            Event::Quit => return Err(CloseReason::Peer),
+            Event::Reset => {
+                client.credentials = None;
+                self.end_subscriptions(&mut client.subscriptions);
+            }
+            Event::Subscribe { kind, name } => self.subscribe(client, kind, &name),
+            Event::Subscribers { .. } => {
+                let shared = self.shared().clone();
+                let count = |channel: &Bytes| shared.directory.subscribers(channel);
+                client.machine.subscribers(count, &mut self.out);
+            }
+            Event::Unsubscribe { kind, name } => {
+                let source = self.sources.find(kind, &name);
+                if source.is_some_and(|source| client.subscriptions.remove(source)) {
+                    self.shared().directory.remove(kind, &name);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the server check credentials.
+    fn auth(
+        &mut self,
+        id: SubscriberId,
+        client: &mut Client,
+        credentials: &Credentials,
+    ) -> Result<(), CloseReason> {
+        let (services, peer) = (self.server.services.clone(), client.peer.clone());
+        let forms = credentials::forms(credentials);
+        let check = async move {
+            for form in forms {
+                if services.authenticate(&peer, form.clone()).await?.is_some() {
+                    return Ok(form);
+                }
+            }
+            Err(Status::unauthenticated("the server checks no credentials of this kind"))
+        };
+        match self.start(id, client, check, false, Command::Authenticated) {
+            Some(checked) => self.authenticated(client, checked),
+            None => Ok(()),
+        }
+    }
+
+    /// Replies to credentials that were checked.
+    ///
+    /// # Errors
+    /// The reason to close the connection, after many that were invalid.
+    pub(super) fn authenticated(
+        &mut self,
+        client: &mut Client,
+        checked: Result<Metadata>,
+    ) -> Result<(), CloseReason> {
+        match checked {
+            Ok(credentials) => {
+                client.credentials = Some(credentials);
+                client.machine.accept(&mut self.out);
+                return Ok(());
+            }
+            Err(status) if status.code() == Code::Unauthenticated => client.machine.reject(&mut self.out),
+            Err(status) => client.machine.refuse(&class(&status), status.message(), &mut self.out),
+        }
+        add(&self.shared().counters.rejected_credentials, 1);
+        client.rejections = client.rejections.saturating_add(1);
+        if client.rejections < REJECTIONS_MAX {
+            return Ok(());
+        }
+        let text = format!("{REJECTIONS_MAX} credentials of the connection were rejected");
+        Err(CloseReason::Violation { name: "auth", text: text.into() })
+    }
+
+    /// Calls a method of the server.
+    fn call(
+        &mut self,
+        id: SubscriberId,
+        client: &mut Client,
+        method: &[u8],
+        payload: Bytes,
+        mut metadata: Metadata,
+    ) {
+        add(&self.shared().counters.calls, 1);
+        if let Some(credentials) = &client.credentials {
+            credentials::add(credentials, &mut metadata);
+        }
+        let call = ServiceCall::new(String::from_utf8_lossy(method), Codec::Json, payload).metadata(metadata);
+        let response = self.server.services.call(&client.peer, call);
+        let response = async move { response.await.map(|response| response.message) };
+        if let Some(result) = self.start(id, client, response, true, Command::Called) {
+            client.machine.called(result.as_ref(), &mut self.out);
+        }
+    }
+
+    /// Returns the result of a future that is ready; else a task sends it to the engine as a command, and the client
+    /// waits.
+    fn start<T: Send + 'static>(
+        &self,
+        id: SubscriberId,
+        client: &mut Client,
+        future: impl Future<Output = T> + Send + 'static,
+        is_call: bool,
+        command: fn(SubscriberId, T) -> Command,
+    ) -> Option<T> {
+        let mut future = Box::pin(future);
+        if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return Some(result);
+        }
+        let engine = self.engine.clone();
+        let task = runtime::spawn(async move {
+            let result = future.await;
+            // An engine that has ended has closed the client.
+            let _ = engine.send(command(id, result)).await;
+        });
+        client.waits.task = Some(Task { handle: task.abort_handle(), is_call });
+        None
+    }
+
+    /// Lists the channels with subscribers.
+    fn channels(&mut self, client: &mut Client, pattern: Option<&Pattern>) {
+        match self.shared().directory.channels(pattern, CHANNELS_MAX) {
+            Ok(names) => client.machine.channels(names, &mut self.out),
+            Err(count) => {
+                let text =
+                    format!("{count} channels match; the limit is {CHANNELS_MAX}, use a narrower pattern");
+                client.machine.refuse("ERR", &text, &mut self.out);
+            }
+        }
+    }
+
+    /// Publishes a message. The client waits while its topic has no room, if the topic makes publishers wait.
+    fn publish(&mut self, id: SubscriberId, client: &mut Client, channel: Bytes, payload: Bytes) {
+        let bus = self.shared().bus.clone();
+        let name = match std::str::from_utf8(&channel) {
+            Ok(name) => name,
+            Err(_) => {
+                let refused = Topic::from_bytes(&channel).map(drop);
+                return self.published(id, client, &channel, refused);
+            }
+        };
+        let publication = Publication::new(Codec::Raw, payload.clone());
+        let polled = {
+            let publishing = pin!(bus.publish_encoded(name, publication));
+            publishing.poll(&mut Context::from_waker(Waker::noop()))
+        };
+        match polled {
+            Poll::Ready(published) => self.published(id, client, &channel, published.map(drop)),
+            Poll::Pending => {
+                let (name, bus) = (name.to_owned(), bus.clone());
+                let publishing = async move {
+                    let publication = Publication::new(Codec::Raw, payload);
+                    let published = bus.publish_encoded(&name, publication).await;
+                    (channel, published.map(drop))
+                };
+                let command = |id, (channel, result)| Command::Published(id, channel, result);
+                if let Some((channel, result)) = self.start(id, client, publishing, false, command) {
+                    self.published(id, client, &channel, result);
+                }
+            }
+        }
+    }
+
+    /// Replies to a publication.
+    pub(super) fn published(
+        &mut self,
+        id: SubscriberId,
+        client: &mut Client,
+        channel: &[u8],
+        result: Result<()>,
+    ) {
+        let shared = &self.server.shared;
+        match result {
+            Ok(()) => {
+                add(&shared.counters.published, 1);
+                client.machine.published(shared.directory.receivers(channel), &mut self.out);
+                client.waits.for_window = !shared.window.published(&self.engine, id);
+            }
+            Err(status) => {
+                add(&shared.counters.refused, 1);
+                client.machine.refuse(&class(&status), status.message(), &mut self.out);
+            }
+        }
+    }
+
+    /// Adds a subscription. The first one makes the engine read the bus.
+    fn subscribe(&mut self, client: &mut Client, kind: SubscriptionKind, name: &[u8]) {
+        if let Err(status) = self.check_subscription(kind, name) {
+            add(&self.shared().counters.refused, 1);
+            return client.machine.refuse(&class(&status), status.message(), &mut self.out);
+        }
+        client.subscriptions.all.push(self.sources.add(kind, name));
+        client.subscriptions.is_changed = true;
+        self.shared().directory.add(kind, name);
+        client.machine.accept(&mut self.out);
+    }
+
+    fn check_subscription(&mut self, kind: SubscriptionKind, name: &[u8]) -> Result<()> {
+        if kind != SubscriptionKind::Pattern {
+            Topic::from_bytes(name)?;
+        }
+        if self.feed.is_none() {
+            self.feed = Some(feed::entries(self.shared(), self.engine.clone())?);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the class of the error for a status: the name of its code in upper case, as in replies to `CALL`.
+fn class(status: &Status) -> String {
+    status.code().name().to_ascii_uppercase()
+}

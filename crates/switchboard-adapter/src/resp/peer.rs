@@ -1,0 +1,102 @@
+//! A client of an engine: its connection, its subscriptions, and what it waits for.
+
+use std::{sync::Arc, time::Duration};
+use switchboard_core::Peer;
+use switchboard_wire::{
+    Metadata,
+    resp::{Server, Version},
+};
+use tokio::task::AbortHandle;
+
+/// A client of an engine.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) machine: Server,
+    pub(super) peer: Arc<Peer>,
+    pub(super) subscriptions: Subscriptions,
+    /// Credentials that the server has accepted, for the calls.
+    pub(super) credentials: Option<Metadata>,
+    /// Credentials that the server has rejected.
+    pub(super) rejections: u32,
+    /// Time that it has for its first command and for its credentials.
+    pub(super) login_time: Duration,
+    pub(super) has_command: bool,
+    /// Has sent a command, and needs no credentials or has sent them.
+    pub(super) is_ready: bool,
+    /// Reasons for which its next command is not read.
+    pub(super) waits: Waits,
+}
+
+impl Client {
+    /// Creates a client that has sent nothing.
+    pub(super) fn new(machine: Server, peer: Arc<Peer>, login_time: Duration) -> Client {
+        Client {
+            machine,
+            peer,
+            subscriptions: Subscriptions::default(),
+            credentials: None,
+            rejections: 0,
+            login_time,
+            has_command: false,
+            is_ready: false,
+            waits: Waits::default(),
+        }
+    }
+}
+
+/// Reasons for which the next command of a client is not read.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    /// The last command has no reply yet: the task makes it.
+    pub(super) task: Option<Task>,
+    /// Many bytes of replies are not written.
+    pub(super) for_output: bool,
+    /// Many publications are not read by the engines.
+    pub(super) for_window: bool,
+}
+
+impl Waits {
+    /// Returns whether the next command waits.
+    pub(super) fn any(&self) -> bool {
+        self.task.is_some() || self.for_output || self.for_window
+    }
+}
+
+/// A task that is ended when it is dropped.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) handle: AbortHandle,
+    /// The task calls a method: it is ended with its client.
+    pub(super) is_call: bool,
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.handle.abort();
+    }
+}
+
+/// The subscriptions of a client.
+#[derive(Debug, Default)]
+pub(super) struct Subscriptions {
+    /// Numbers of their sources.
+    pub(super) all: Vec<u32>,
+    /// Sources of subscriptions that have ended since the set was chosen.
+    pub(super) left: Vec<u32>,
+    /// The set of these subscriptions.
+    pub(super) set: Option<u32>,
+    /// The version of the protocol in that set.
+    pub(super) version: Version,
+    /// The set is to be chosen again.
+    pub(super) is_changed: bool,
+}
+
+impl Subscriptions {
+    /// Ends the subscription to a source. Returns false if there is none.
+    pub(super) fn remove(&mut self, source: u32) -> bool {
+        let Some(at) = self.all.iter().position(|own| *own == source) else { return false };
+        self.left.push(self.all.swap_remove(at));
+        self.is_changed = true;
+        true
+    }
+}
