@@ -20,7 +20,7 @@ use tokio::{
 };
 
 /// Methods that clients call.
-#[switchboard::service]
+#[switchboard::service(name = "test.v1.Desk")]
 trait Desk {
     /// Returns the text and the name of the caller.
     async fn echo(&self, text: String) -> Result<String>;
@@ -271,20 +271,20 @@ async fn replies_have_the_order_of_the_commands() {
     for at in 0..1000 {
         client.expect(&format!("${}\r\n{at}\r\n", at.to_string().len())).await;
     }
-    let name = "CALL Desk/";
-    client.ask(&format!("{name}echo {{\"text\":\"hi\"}}"), "$4\r\n\"hi\"\r\n").await;
-    client.ask(&format!("{name}echo {{\"text\":\"fail\"}}"), "-FAILED_PRECONDITION not today\r\n").await;
-    client.send(&[&format!("{name}wait {{\"text\":\"a\"}}"), "PING after", "SUBSCRIBE t", "PING"]).await;
+    let name = "CALL test.v1.Desk/";
+    client.ask(&format!("{name}Echo {{\"text\":\"hi\"}}"), "$4\r\n\"hi\"\r\n").await;
+    client.ask(&format!("{name}Echo {{\"text\":\"fail\"}}"), "-FAILED_PRECONDITION not today\r\n").await;
+    client.send(&[&format!("{name}Wait {{\"text\":\"a\"}}"), "PING after", "SUBSCRIBE t", "PING"]).await;
     let mut other = Client::connect(&running).await;
     other.ask("PUBLISH t early", ":0\r\n").await;
-    other.ask(&format!("{name}nothing {{}}"), "-UNIMPLEMENTED unknown method Desk/nothing").await;
+    other.ask(&format!("{name}Nothing {{}}"), "-UNIMPLEMENTED unknown method test.v1.Desk/Nothing").await;
     clerk.doors.add_permits(1);
     client.expect("$3\r\n\"a\"\r\n$5\r\nafter\r\n").await;
     client.expect(&confirmation('*', "subscribe", "t", 1)).await;
     client.expect(&array(&["pong", ""])).await;
     // A call ends with its client.
     let mut caller = Client::connect(&running).await;
-    caller.send(&[&format!("{name}wait {{\"text\":\"b\"}}")]).await;
+    caller.send(&[&format!("{name}Wait {{\"text\":\"b\"}}")]).await;
     while clerk.waiting.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
@@ -300,7 +300,7 @@ async fn replies_have_the_order_of_the_commands() {
 }
 
 /// Returns the name of its caller.
-#[switchboard::service]
+#[switchboard::service(name = "test.v1.Who")]
 trait Who {
     async fn name(&self, cx: &Cx) -> Result<String>;
 }
@@ -329,9 +329,9 @@ async fn credentials_are_checked_by_the_server() {
     client.ask("AUTH wrong", wrong).await;
     client.ask("AUTH ali secret", "+OK\r\n").await;
     client.ask("PUBLISH t x", ":0\r\n").await;
-    client.ask("CALL Who/name {}", "$5\r\n\"ali\"\r\n").await;
+    client.ask("CALL test.v1.Who/Name {}", "$5\r\n\"ali\"\r\n").await;
     // A call may have credentials of its own.
-    client.ask("CALL Who/name {} authorization Bearer-wrong", "-UNAUTHENTICATED ").await;
+    client.ask("CALL test.v1.Who/Name {} authorization Bearer-wrong", "-UNAUTHENTICATED ").await;
     let mut other = Client::connect(&running).await;
     other.send(&["HELLO 3 AUTH default secret SETNAME me", "CLIENT GETNAME"]).await;
     other.expect("%7\r\n").await;

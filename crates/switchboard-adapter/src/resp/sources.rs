@@ -131,7 +131,7 @@ mod tests {
         let channel = sources.add(SubscriptionKind::Channel, b"news.art");
         let shard = sources.add(SubscriptionKind::Shard, b"news.art");
         let glob = sources.add(SubscriptionKind::Pattern, b"news.*");
-        let mut matching = |sources: &mut Sources, topic: &str| {
+        let matching = |sources: &mut Sources, topic: &str| {
             let mut found = Vec::new();
             sources.matching(topic, &mut found);
             found
