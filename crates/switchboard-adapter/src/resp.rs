@@ -113,6 +113,7 @@ impl Redis {
         let mut options = Options::default();
         options.broadcast_buffer_bytes_max = BUFFER_BYTES_MAX;
         options.outbox_bytes_max = BUFFER_BYTES_MAX;
+        options.closes_lagged = true;
         Redis { shared: Arc::new(shared), is_inline: false, limits: None, options }
     }
 
@@ -133,10 +134,11 @@ impl Redis {
     }
 
     /// Sets the limits of each engine. The default is that of [`Options`] with 8 MiB for the bytes that wait for slow
-    /// subscribers.
+    /// subscribers, which are closed when they lag.
     #[must_use]
     pub fn options(mut self, options: Options) -> Redis {
         self.options = options;
+        self.options.closes_lagged = true;
         self
     }
 

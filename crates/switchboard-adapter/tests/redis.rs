@@ -379,9 +379,10 @@ async fn a_subscriber_that_does_not_read_is_closed_and_others_are_not() {
         publisher.0.read_exact(&mut [0; 3]).await.unwrap();
         fast.expect(&message).await;
     }
-    let rest = slow.rest().await;
-    assert!(rest.len() < 400 * message.len() && rest.starts_with(&message));
+    // It is closed before it reads.
     assert_eq!((redis.stats().lagged, redis.stats().missed), (1, 0));
+    let rest = slow.rest().await;
+    assert!(rest.len() < 400 * message.len());
     publisher.ask("PUBSUB NUMSUB t", "*2\r\n$1\r\nt\r\n:1\r\n").await;
     running.stop(StopOptions::new()).await;
 }

@@ -16,6 +16,10 @@ pub struct Options {
     /// Bytes of one broadcast buffer that its subscribers have not read; default 1 MiB. The oldest are dropped, and a
     /// subscriber that has not read them has lagged.
     pub broadcast_buffer_bytes_max: usize,
+    /// Whether a subscriber that has lagged is closed at once, with the reason
+    /// [`Lagged`](crate::CloseReason::Lagged); default false:
+    /// [`Adapter::lagged`](crate::Adapter::lagged) decides when its socket has room again.
+    pub closes_lagged: bool,
     /// Time between the notice to the subscribers of a server that stops, and the closing of those that are left;
     /// default 1 s. The drain timeout of the server bounds it.
     pub drain_notice: Duration,
@@ -28,6 +32,7 @@ impl Default for Options {
             subscribers_max: 1_000_000,
             outbox_bytes_max: 1 << 20,
             broadcast_buffer_bytes_max: 1 << 20,
+            closes_lagged: false,
             drain_notice: Duration::from_secs(1),
         }
     }

@@ -78,6 +78,10 @@ impl Subscribers {
             pass.next += 1;
             let subscriber = self.pages.at_mut(member);
             if subscriber.has(BLOCKED | LAGGED) {
+                let has_lagged = |feed: &Feed| feed.buffer == index && feed.cursor < buffer.bytes.tail();
+                if self.options.closes_lagged && subscriber.feeds.iter().any(has_lagged) {
+                    self.remove(member, CloseReason::Lagged);
+                }
                 continue;
             }
             match subscriber.feeds.as_mut_slice() {

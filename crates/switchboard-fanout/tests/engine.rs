@@ -288,6 +288,27 @@ async fn a_slow_subscriber_lags_and_another_does_not() {
 }
 
 /// Replies wait for the end of a frame, however small the pieces that the socket takes.
+/// Where lagged subscribers are closed, one that never reads is closed without an event of its socket.
+#[tokio::test]
+async fn a_subscriber_that_lags_is_closed_where_the_options_say_so() {
+    let mut options = Options::default();
+    (options.broadcast_buffer_bytes_max, options.closes_lagged) = (64 << 10, true);
+    let mut fixture = Fixture::new(options).await;
+    let _slow = fixture.subscribed("a").await;
+    let mut fast = fixture.subscribed("a").await;
+    let text = "x".repeat(32 << 10);
+    let mut published = 0;
+    while fixture.gone.is_empty() {
+        fixture.publish("a", &*text).await;
+        assert_eq!(line(&mut fast).await.len(), text.len() + 2);
+        published += 1;
+        assert!(published < 10_000, "it is still there");
+    }
+    assert_eq!(fixture.gone.recv().await.unwrap().1, CloseReason::Lagged);
+    fixture.publish("a", "last").await;
+    assert_eq!(line(&mut fast).await, "> last");
+}
+
 #[tokio::test]
 async fn replies_and_large_frames_are_not_mixed() {
     let fixture = Fixture::new(Options::default()).await;
