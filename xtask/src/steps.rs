@@ -261,6 +261,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::zmtp(run),
     },
     Step {
+        name: "interop-redis",
+        about: "redis-py, redis-cli, redis-benchmark and ioredis: RESP2 and RESP3, patterns, calls, credentials, reconnects",
+        check: |run| suites::redis(run),
+    },
+    Step {
         name: "conformance-client",
         about: "every case of Connect's suite for clients: Connect, gRPC, gRPC-Web on HTTP/1.1 and HTTP/2, with TLS and without",
         check: |run| suites::conformance_client(run),

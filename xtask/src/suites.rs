@@ -228,6 +228,25 @@ pub(crate) fn zmtp(run: &Run<'_>) -> Outcome {
     })
 }
 
+/// The plugin for Redis with redis-py, redis-cli, redis-benchmark and ioredis.
+pub(crate) fn redis(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::RedisPy, |python| {
+        run.peers.path(Peer::RedisTools)?;
+        let ioredis = run.peers.path(Peer::Ioredis)?;
+        let server = built_of(run, "interop-redis", "resp-server")?;
+        let folder = run.workspace.root.join("interop/redis");
+        let mut cases = Command::new(python);
+        cases
+            .args(["-B", "-m", "unittest", "--verbose", "test_redis", "test_tools"])
+            .current_dir(folder.join("python"))
+            .env("RESP_SERVER", &server);
+        process::run_within(SUITE_LIMIT, &mut cases)?;
+        let mut cases = Command::new("node");
+        cases.args(["--test", "ioredis.test.cjs"]).current_dir(folder.join("js"));
+        process::run_within(SUITE_LIMIT, cases.env("RESP_SERVER", server).env("IOREDIS", ioredis))
+    })
+}
+
 /// Python's cases of `interop/NAME/python` against the programs `NAME-server` and `NAME-client` of a package.
 fn python_cases(
     run: &Run<'_>,
