@@ -19,6 +19,8 @@ use tokio::{
 
 /// KiB of entries between the bus and an engine. Those behind them wait in the bus, with its limits.
 const WAITING_KIB: usize = 4096;
+/// Items in a row after which a subscription may pause although it has more.
+const PAUSE_AFTER: u32 = 32;
 /// Pause before a subscription that the bus has ended begins again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -105,10 +107,11 @@ where
     A: Adapter,
     S: Source<Command = A::Command>,
 {
+    let mut taken = 0;
     loop {
         source.ready().await?;
         let entry = loop {
-            match next(source, &mut subscription).await {
+            match next(source, &mut subscription, &mut taken).await {
                 Ok(Some(Delivery::Entry(entry))) => break entry,
                 Ok(Some(Delivery::Gap(gap))) => engine.send(source.missed(gap)).await.ok()?,
                 Ok(Some(_)) => {}
@@ -124,17 +127,23 @@ where
     }
 }
 
-/// Returns the next item of a subscription. The source learns when there is none at the moment.
+/// Returns the next item of a subscription; the source learns when there is none. `taken` counts the items since then.
 async fn next<S: Source>(
     source: &S,
     subscription: &mut Subscription<Bytes>,
+    taken: &mut u32,
 ) -> Result<Option<Delivery<Bytes>>> {
     let mut next = pin!(subscription.next());
     poll_fn(|cx| {
         let mark = source.mark();
         let polled = next.as_mut().poll(cx);
-        if polled.is_pending() {
+        if polled.is_ready() {
+            *taken = taken.saturating_add(1);
+        } else if std::mem::take(taken) < PAUSE_AFTER {
             source.caught_up(mark, cx);
+        } else {
+            // It may have more, and only pauses: the next poll shows it.
+            cx.waker().wake_by_ref();
         }
         polled
     })

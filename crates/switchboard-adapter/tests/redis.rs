@@ -259,6 +259,29 @@ async fn a_long_pipeline_of_publications_reaches_every_subscriber() {
     running.stop(StopOptions::new()).await;
 }
 
+/// Publications of a client keep their order at a subscriber of several channels, although the bus has none between topics.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn publications_to_several_channels_arrive_in_order() {
+    const COUNT: usize = 3000;
+    let running = start(&Redis::new(Bus::new())).await;
+    let mut subscriber = Client::connect(&running).await;
+    subscriber.ask("PSUBSCRIBE c*", &confirmation('*', "psubscribe", "c*", 1)).await;
+    let mut publisher = Client::connect(&running).await;
+    let channel = |at: usize| format!("c{}", at * 7 % 31);
+    let commands: String = (0..COUNT).map(|at| array(&["PUBLISH", &channel(at), &at.to_string()])).collect();
+    let publish = async {
+        publisher.write(commands.as_bytes()).await;
+        publisher.expect(&":1\r\n".repeat(COUNT)).await;
+    };
+    let receive = async {
+        for at in 0..COUNT {
+            subscriber.expect(&array(&["pmessage", "c*", &channel(at), &at.to_string()])).await;
+        }
+    };
+    tokio::join!(publish, receive);
+    running.stop(StopOptions::new()).await;
+}
+
 #[tokio::test]
 async fn replies_have_the_order_of_the_commands() {
     let clerk = Clerk::new();

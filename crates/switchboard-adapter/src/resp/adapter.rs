@@ -223,10 +223,16 @@ impl Adapter for RespAdapter {
                 Ok(())
             }),
             Command::Published(id, channel, result) => self.complete(id, subscribers, |adapter, client| {
-                adapter.published(id, client, &channel, result);
+                adapter.published(id, client, channel, result);
                 Ok(())
             }),
-            Command::Continue(id) => self.resume(id, subscribers, |waits| waits.for_window = false),
+            Command::Continue(id) => self.complete(id, subscribers, |adapter, client| {
+                client.waits.for_window = false;
+                if let Some((channel, payload)) = client.held.take() {
+                    adapter.publish(id, client, channel, payload);
+                }
+                Ok(())
+            }),
         }
     }
 

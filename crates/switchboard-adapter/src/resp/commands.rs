@@ -175,14 +175,23 @@ impl RespAdapter {
         }
     }
 
-    /// Publishes a message. The client waits while its topic has no room, if the topic makes publishers wait.
-    fn publish(&mut self, id: SubscriberId, client: &mut Client, channel: Bytes, payload: Bytes) {
+    /// Publishes a message, after those of the client to another topic are read: the bus keeps no order between topics.
+    /// The client waits while its topic has no room, if the topic makes publishers wait.
+    pub(super) fn publish(&mut self, id: SubscriberId, client: &mut Client, channel: Bytes, payload: Bytes) {
+        let window = &self.server.shared.window;
+        if let Some((_, number)) = client.published.as_ref().filter(|(topic, _)| *topic != channel)
+            && !window.is_read(*number)
+        {
+            window.wait(*number, &self.engine, id);
+            (client.waits.for_window, client.held) = (true, Some((channel, payload)));
+            return;
+        }
         let bus = self.shared().bus.clone();
         let name = match std::str::from_utf8(&channel) {
             Ok(name) => name,
             Err(_) => {
                 let refused = Topic::from_bytes(&channel).map(drop);
-                return self.published(id, client, &channel, refused);
+                return self.published(id, client, channel, refused);
             }
         };
         let publication = Publication::new(Codec::Raw, payload.clone());
@@ -191,7 +200,7 @@ impl RespAdapter {
             publishing.poll(&mut Context::from_waker(Waker::noop()))
         };
         match polled {
-            Poll::Ready(published) => self.published(id, client, &channel, published.map(drop)),
+            Poll::Ready(published) => self.published(id, client, channel, published.map(drop)),
             Poll::Pending => {
                 let (name, bus) = (name.to_owned(), bus.clone());
                 let publishing = async move {
@@ -201,7 +210,7 @@ impl RespAdapter {
                 };
                 let command = |id, (channel, result)| Command::Published(id, channel, result);
                 if let Some((channel, result)) = self.start(id, client, publishing, false, command) {
-                    self.published(id, client, &channel, result);
+                    self.published(id, client, channel, result);
                 }
             }
         }
@@ -212,15 +221,24 @@ impl RespAdapter {
         &mut self,
         id: SubscriberId,
         client: &mut Client,
-        channel: &[u8],
+        channel: Bytes,
         result: Result<()>,
     ) {
         let shared = &self.server.shared;
         match result {
             Ok(()) => {
                 add(&shared.counters.published, 1);
-                client.machine.published(shared.directory.receivers(channel), &mut self.out);
-                client.waits.for_window = !shared.window.published(&self.engine, id);
+                client.machine.published(shared.directory.receivers(&channel), &mut self.out);
+                let number = shared.window.count();
+                if shared.window.is_full(number) {
+                    shared.window.wait(number, &self.engine, id);
+                    client.waits.for_window = true;
+                }
+                match &mut client.published {
+                    Some((topic, newest)) if *topic == channel => *newest = number,
+                    // A copy: the channel is a part of its request.
+                    newest => *newest = Some((Bytes::copy_from_slice(&channel), number)),
+                }
             }
             Err(status) => {
                 add(&shared.counters.refused, 1);

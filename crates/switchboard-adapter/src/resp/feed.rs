@@ -65,7 +65,7 @@ impl Source for Entries {
     }
 
     fn mark(&self) -> u64 {
-        self.reader.requested()
+        self.reader.newest()
     }
 
     fn caught_up(&self, mark: u64, cx: &Context<'_>) {

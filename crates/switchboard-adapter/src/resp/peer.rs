@@ -1,5 +1,6 @@
 //! A client of an engine: its connection, its subscriptions, and what it waits for.
 
+use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
 use switchboard_core::Peer;
 use switchboard_wire::{
@@ -23,6 +24,10 @@ pub(super) struct Client {
     pub(super) has_command: bool,
     /// Has sent a command, and needs no credentials or has sent them.
     pub(super) is_ready: bool,
+    /// The topic and the number of its newest publication.
+    pub(super) published: Option<(Bytes, u64)>,
+    /// A publication that waits until those before it are read.
+    pub(super) held: Option<(Bytes, Bytes)>,
     /// Reasons for which its next command is not read.
     pub(super) waits: Waits,
 }
@@ -39,6 +44,8 @@ impl Client {
             login_time,
             has_command: false,
             is_ready: false,
+            published: None,
+            held: None,
             waits: Waits::default(),
         }
     }
@@ -51,7 +58,7 @@ pub(super) struct Waits {
     pub(super) task: Option<Task>,
     /// Many bytes of replies are not written.
     pub(super) for_output: bool,
-    /// Many publications are not read by the engines.
+    /// The engines have not read its publications: the next one may be held until they have.
     pub(super) for_window: bool,
 }
 

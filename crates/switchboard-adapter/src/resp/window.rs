@@ -1,14 +1,15 @@
-//! A bound on the publications that the engines have not read from the bus.
+//! The publications that the engines have not read from the bus.
 //!
 //! A topic keeps a limited number of entries for a reader that is behind. A client sends thousands of publications in
-//! one piece, faster than the tasks that read the bus run: without a bound, subscribers would miss the oldest. So a
-//! client waits after [`OPEN_MAX`] publications until every engine with subscribers has read those before.
+//! one piece, faster than the tasks that read the bus run: without a bound, subscribers would miss the oldest. And the
+//! bus keeps no order between topics. So a client waits until every engine with subscribers has read its publications:
+//! after [`OPEN_MAX`] of them, and before one to another topic.
 
-use super::{adapter::RespAdapter, feed::Command};
+use super::{Shared, adapter::RespAdapter, feed::Command};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Waker},
 };
@@ -16,39 +17,34 @@ use switchboard_core::runtime;
 use switchboard_fanout::{Handle, NotSent, SubscriberId};
 
 /// Publications that engines may not have read: half of the entries that a topic keeps by default.
-const OPEN_MAX: usize = 512;
-/// Publications after which the engines are requested to report that they have read them.
-const ROUND: usize = 128;
+const OPEN_MAX: u64 = 512;
 
 /// The publications of all clients, and the engines that read them.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    /// Number of readers: without any, publications are not counted.
+    /// Number of the newest publication. It is counted after it was appended.
+    newest: AtomicU64,
+    /// Number of a publication that all readers have read; they may have read later ones.
+    read: AtomicU64,
+    /// Number of readers: without any, no client waits.
     readers: AtomicUsize,
+    /// Whether clients wait.
+    has_waiting: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     readers: Vec<Arc<Progress>>,
-    /// Number of the newest round.
-    round: u64,
-    /// Readers that have not read the publications before the round.
-    behind: usize,
-    /// Publications before the round, while a reader is behind, and since.
-    before: usize,
-    since: usize,
-    /// Clients that wait.
-    waiting: Vec<(Handle<RespAdapter>, SubscriberId)>,
+    /// Clients that wait until the publication with this number is read.
+    waiting: Vec<(u64, Handle<RespAdapter>, SubscriberId)>,
 }
 
 /// The progress of a reader.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Progress {
-    /// The round that it is requested to report.
-    requested: AtomicU64,
-    /// The round that it has reported.
-    reported: AtomicU64,
+    /// Number of the newest publication that it has read.
+    read: AtomicU64,
     waker: Mutex<Option<Waker>>,
 }
 
@@ -56,7 +52,7 @@ struct Progress {
 #[derive(Debug)]
 pub(super) struct Reader {
     progress: Arc<Progress>,
-    window: Arc<super::Shared>,
+    shared: Arc<Shared>,
 }
 
 impl Window {
@@ -64,66 +60,83 @@ impl Window {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a publication. Returns false if the client has to wait: the engine gets [`Command::Continue`] then.
-    pub(super) fn published(&self, engine: &Handle<RespAdapter>, client: SubscriberId) -> bool {
-        if self.readers.load(Ordering::Acquire) == 0 {
-            return true;
-        }
+    /// Counts a publication that the bus has accepted, and returns its number.
+    pub(super) fn count(&self) -> u64 {
+        self.newest.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
+    }
+
+    /// Returns whether so many publications are open that a client waits for its own, which has this number.
+    pub(super) fn is_full(&self, number: u64) -> bool {
+        let is_far = |read: u64| number.saturating_sub(read) >= OPEN_MAX;
+        self.has_readers() && is_far(self.read.load(Ordering::Acquire)) && is_far(self.refresh())
+    }
+
+    /// Returns whether all engines have read the publication with this number.
+    pub(super) fn is_read(&self, number: u64) -> bool {
+        !self.has_readers() || self.read.load(Ordering::Acquire) >= number || self.refresh() >= number
+    }
+
+    fn has_readers(&self) -> bool {
+        self.readers.load(Ordering::Acquire) > 0
+    }
+
+    /// Reads the progress of all readers.
+    fn refresh(&self) -> u64 {
+        self.store_read(&self.lock())
+    }
+
+    fn store_read(&self, state: &State) -> u64 {
+        let read = state.readers.iter().map(|reader| reader.read.load(Ordering::Acquire)).min();
+        let read = read.unwrap_or_else(|| self.newest.load(Ordering::Acquire));
+        self.read.fetch_max(read, Ordering::AcqRel);
+        read
+    }
+
+    /// Makes a client wait until a publication is read: its engine gets [`Command::Continue`] then.
+    pub(super) fn wait(&self, number: u64, engine: &Handle<RespAdapter>, client: SubscriberId) {
         let mut state = self.lock();
-        state.since += 1;
-        if state.behind == 0 && state.since >= ROUND {
-            state.begin();
-        }
-        let is_open = state.before + state.since < OPEN_MAX || state.readers.is_empty();
-        if !is_open {
-            state.waiting.push((engine.clone(), client));
-        }
-        is_open
-    }
-
-    /// Adds a reader; `shared` has this window.
-    pub(super) fn enter(shared: &Arc<super::Shared>) -> Reader {
-        let progress = Arc::new(Progress::default());
-        let mut state = shared.window.lock();
-        // What was published before is none of its concern.
-        let round = state.round;
-        progress.requested.store(round, Ordering::Relaxed);
-        progress.reported.store(round, Ordering::Relaxed);
-        state.readers.push(progress.clone());
-        shared.window.readers.store(state.readers.len(), Ordering::Release);
-        Reader { progress, window: shared.clone() }
-    }
-}
-
-impl State {
-    /// Begins a round: every reader reports as soon as it has read what is published now.
-    fn begin(&mut self) {
-        self.round += 1;
-        self.behind = self.readers.len();
-        self.before = std::mem::take(&mut self.since);
-        for reader in &self.readers {
-            reader.requested.store(self.round, Ordering::Release);
+        state.waiting.push((number, engine.clone(), client));
+        self.has_waiting.store(true, Ordering::Release);
+        // A reader that has read everything does not look again by itself.
+        for reader in state.readers.iter().filter(|reader| reader.read.load(Ordering::Acquire) < number) {
             if let Some(waker) = reader.waker().take() {
                 waker.wake();
             }
         }
+        drop(state);
+        self.release();
     }
 
-    /// A reader has read the publications before the round. Returns the clients that continue.
-    fn passed(&mut self) -> Vec<(Handle<RespAdapter>, SubscriberId)> {
-        self.behind = self.behind.saturating_sub(1);
-        if self.behind > 0 {
-            return Vec::new();
+    /// Continues the clients whose publications are read.
+    fn release(&self) {
+        let mut state = self.lock();
+        let read = self.store_read(&state);
+        let (done, waiting) =
+            std::mem::take(&mut state.waiting).into_iter().partition(|(number, ..)| *number <= read);
+        state.waiting = waiting;
+        self.has_waiting.store(!state.waiting.is_empty(), Ordering::Release);
+        drop(state);
+        let done: Vec<(u64, Handle<RespAdapter>, SubscriberId)> = done;
+        for (_, engine, client) in done {
+            if let Err(NotSent::Full(command)) = engine.try_send(Command::Continue(client)) {
+                runtime::spawn(async move {
+                    // An engine that has ended has closed the client.
+                    let _ = engine.send(command).await;
+                });
+            }
         }
-        self.before = 0;
-        if self.since >= ROUND && !self.readers.is_empty() {
-            self.begin();
-        }
-        if self.before + self.since < OPEN_MAX || self.readers.is_empty() {
-            std::mem::take(&mut self.waiting)
-        } else {
-            Vec::new()
-        }
+    }
+
+    /// Adds a reader; `shared` has this window. What was published before is none of its concern.
+    pub(super) fn enter(shared: &Arc<Shared>) -> Reader {
+        let window = &shared.window;
+        let read = AtomicU64::new(window.newest.load(Ordering::Acquire));
+        let progress = Arc::new(Progress { read, waker: Mutex::default() });
+        let mut state = window.lock();
+        state.readers.push(progress.clone());
+        window.readers.store(state.readers.len(), Ordering::Release);
+        drop(state);
+        Reader { progress, shared: shared.clone() }
     }
 }
 
@@ -134,59 +147,33 @@ impl Progress {
 }
 
 impl Reader {
-    /// Returns the round that a report after the next poll of the bus is for.
-    pub(super) fn requested(&self) -> u64 {
-        self.progress.requested.load(Ordering::Acquire)
+    /// Returns the number of the newest publication, before the bus is polled.
+    pub(super) fn newest(&self) -> u64 {
+        self.shared.window.newest.load(Ordering::Acquire)
     }
 
-    /// Reports that the bus had no more entries when it was polled after `round` was requested.
-    pub(super) fn has_read(&self, round: u64, cx: &Context<'_>) {
+    /// Records that the bus had no more entries when it was polled after the publication with this number.
+    pub(super) fn has_read(&self, number: u64, cx: &Context<'_>) {
+        let window = &self.shared.window;
         *self.progress.waker() = Some(cx.waker().clone());
-        self.report(round);
-        // A round that began meanwhile may not have found the waker.
-        if self.requested() != round {
-            cx.waker().wake_by_ref();
-        }
-    }
-
-    fn report(&self, round: u64) {
-        if self.progress.reported.load(Ordering::Relaxed) == round {
-            return;
-        }
-        let mut state = self.window.window.lock();
-        if self.progress.reported.swap(round, Ordering::Relaxed) != round && state.round == round {
-            let continuing = state.passed();
-            drop(state);
-            resume(continuing);
+        self.progress.read.store(number, Ordering::Release);
+        if window.has_waiting.load(Ordering::Acquire) {
+            window.release();
+            // A client that waits for a later one may not have found the waker.
+            if self.newest() != number {
+                cx.waker().wake_by_ref();
+            }
         }
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let window = &self.window.window;
+        let window = &self.shared.window;
         let mut state = window.lock();
         state.readers.retain(|reader| !Arc::ptr_eq(reader, &self.progress));
         window.readers.store(state.readers.len(), Ordering::Release);
-        let is_behind = state.behind > 0 && self.progress.reported.load(Ordering::Relaxed) != state.round;
-        let mut continuing = if is_behind { state.passed() } else { Vec::new() };
-        if state.readers.is_empty() {
-            (state.before, state.since, state.behind) = (0, 0, 0);
-            continuing.append(&mut state.waiting);
-        }
         drop(state);
-        resume(continuing);
-    }
-}
-
-/// Makes the engines continue to read these clients.
-fn resume(continuing: Vec<(Handle<RespAdapter>, SubscriberId)>) {
-    for (engine, client) in continuing {
-        if let Err(NotSent::Full(command)) = engine.try_send(Command::Continue(client)) {
-            runtime::spawn(async move {
-                // An engine that has ended has closed the client.
-                let _ = engine.send(command).await;
-            });
-        }
+        window.release();
     }
 }
