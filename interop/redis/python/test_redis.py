@@ -23,7 +23,10 @@ class Case(unittest.TestCase):
         self.exit.close()
 
     def client(self, **options):
-        client = redis.Redis(port=self.server.port, socket_timeout=LIMIT, **{"protocol": 3, **options})
+        once = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
+        client = redis.Redis(
+            port=self.server.port, socket_timeout=LIMIT, **{"protocol": 3, "retry": once, **options}
+        )
         self.exit.callback(client.close)
         return client
 

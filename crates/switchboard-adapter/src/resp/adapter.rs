@@ -223,7 +223,7 @@ impl Adapter for RespAdapter {
                 Ok(())
             }),
             Command::Published(id, channel, result) => self.complete(id, subscribers, |adapter, client| {
-                adapter.published(id, client, channel, result);
+                adapter.published(id, client, &channel, result);
                 Ok(())
             }),
             Command::Continue(id) => self.complete(id, subscribers, |adapter, client| {

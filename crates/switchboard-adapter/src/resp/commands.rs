@@ -187,12 +187,9 @@ impl RespAdapter {
             return;
         }
         let bus = self.shared().bus.clone();
-        let name = match std::str::from_utf8(&channel) {
-            Ok(name) => name,
-            Err(_) => {
-                let refused = Topic::from_bytes(&channel).map(drop);
-                return self.published(id, client, channel, refused);
-            }
+        let Ok(name) = std::str::from_utf8(&channel) else {
+            let refused = Topic::from_bytes(&channel).map(drop);
+            return self.published(id, client, &channel, refused);
         };
         let publication = Publication::new(Codec::Raw, payload.clone());
         let polled = {
@@ -200,7 +197,7 @@ impl RespAdapter {
             publishing.poll(&mut Context::from_waker(Waker::noop()))
         };
         match polled {
-            Poll::Ready(published) => self.published(id, client, channel, published.map(drop)),
+            Poll::Ready(published) => self.published(id, client, &channel, published.map(drop)),
             Poll::Pending => {
                 let (name, bus) = (name.to_owned(), bus.clone());
                 let publishing = async move {
@@ -210,7 +207,7 @@ impl RespAdapter {
                 };
                 let command = |id, (channel, result)| Command::Published(id, channel, result);
                 if let Some((channel, result)) = self.start(id, client, publishing, false, command) {
-                    self.published(id, client, channel, result);
+                    self.published(id, client, &channel, result);
                 }
             }
         }
@@ -221,23 +218,23 @@ impl RespAdapter {
         &mut self,
         id: SubscriberId,
         client: &mut Client,
-        channel: Bytes,
+        channel: &[u8],
         result: Result<()>,
     ) {
         let shared = &self.server.shared;
         match result {
             Ok(()) => {
                 add(&shared.counters.published, 1);
-                client.machine.published(shared.directory.receivers(&channel), &mut self.out);
+                client.machine.published(shared.directory.receivers(channel), &mut self.out);
                 let number = shared.window.count();
                 if shared.window.is_full(number) {
                     shared.window.wait(number, &self.engine, id);
                     client.waits.for_window = true;
                 }
                 match &mut client.published {
-                    Some((topic, newest)) if *topic == channel => *newest = number,
+                    Some((topic, newest)) if topic[..] == *channel => *newest = number,
                     // A copy: the channel is a part of its request.
-                    newest => *newest = Some((Bytes::copy_from_slice(&channel), number)),
+                    newest => *newest = Some((Bytes::copy_from_slice(channel), number)),
                 }
             }
             Err(status) => {

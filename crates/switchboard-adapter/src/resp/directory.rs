@@ -106,8 +106,8 @@ impl Directory {
     pub(super) fn channels(&self, pattern: Option<&Pattern>, max: usize) -> Result<Vec<Box<[u8]>>, usize> {
         let tables = self.lock();
         let matching = || {
-            let matches = |name: &&Box<[u8]>| pattern.is_none_or(|pattern| pattern.matches(name));
-            tables.channels.keys().filter(matches)
+            let names = tables.channels.keys();
+            names.filter(|name| pattern.is_none_or(|pattern| pattern.matches(name)))
         };
         let count = matching().count();
         if count > max { Err(count) } else { Ok(matching().cloned().collect()) }
