@@ -83,17 +83,19 @@ impl SubscriptionAcks {
         let delivery = held.newest;
         held.entries.insert(delivery, message);
         // Beyond the limit of the member, the oldest ones have gone to other members: all have the same period.
-        while held.entries.len() > self.max {
-            held.entries.pop_first();
-        }
+        let oldest = (held.entries.len() > self.max).then(|| held.entries.pop_first());
         drop(held);
+        // Without the lock: the end of a payload may use the service.
+        drop(oldest);
         AckId { subscription: self.id, delivery }
     }
 }
 
 impl Drop for SubscriptionAcks {
     fn drop(&mut self) {
-        lock(&self.all.subscriptions).held.remove(&self.id);
+        let held = lock(&self.all.subscriptions).held.remove(&self.id);
+        // The guard has ended: the end of a payload may use the service.
+        drop(held);
     }
 }
 

@@ -22,8 +22,7 @@ pub struct Limits {
     pub backlog_bytes_max: usize,
     /// Entries of one batch; default 1,024.
     pub batch_entries_max: usize,
-    /// Publication ids that one topic remembers; default 1,024. The oldest are forgotten first. `shard_bytes_max` does
-    /// not count them.
+    /// Publication ids that one topic remembers; default 1,024. The oldest are forgotten first.
     pub dedup_ids_max: usize,
     /// Period in which a topic recognises a publication id; default 2 minutes.
     pub dedup_window: Duration,
@@ -38,7 +37,8 @@ pub struct Limits {
     pub key_bytes_max: usize,
     /// Replies that one request or survey collects; default 1,024.
     pub replies_max: usize,
-    /// Bytes of the entries that one of the 16 shards keeps; default 64 MiB. Expired entries are removed first.
+    /// Bytes of the entries that one of the 16 shards keeps, and of the publication ids that its topics remember;
+    /// default 64 MiB. Expired entries, and ids whose window has passed, are removed first.
     pub shard_bytes_max: usize,
     /// Subscriptions of the bus; default 1,000,000.
     pub subscriptions_max: usize,

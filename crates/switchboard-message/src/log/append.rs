@@ -2,11 +2,12 @@
 
 use super::{
     Entry, Position,
-    member::Notifications,
+    member::Deferred,
     names::NameRef,
     options::SlowReader,
     set::CursorSet,
     shard::{SWEEP_INTERVAL, Shard, Shared},
+    topic_log::id_bytes,
 };
 use smallvec::SmallVec;
 use std::{cmp::Reverse, sync::Arc, time::Duration};
@@ -45,14 +46,16 @@ impl Shard {
         entries: &mut SmallVec<[Entry; 1]>,
         now: u64,
         shared: &Shared,
-        notifications: &mut Notifications,
+        deferred: &mut Deferred,
     ) -> Result<Appended, AppendError> {
-        let index = self.topic_or_new(name, now, shared)?;
+        let index = self.topic_or_new(name, now, shared, deferred)?;
         let count = entries.len();
         let bytes = entries.iter().map(Entry::charged_bytes).sum();
-        self.trim(index, now);
+        self.trim(index, now, deferred);
         if name.ignores_ids || !self.are_known(index, entries, now, shared) {
-            self.reserve(bytes, now, shared)?;
+            let remembered = entries.iter().filter_map(Entry::id).filter(|_| !name.ignores_ids);
+            let ids: usize = remembered.map(|id| id_bytes(id.len())).sum();
+            self.reserve(bytes + ids, now, shared, deferred)?;
             self.check_backlog(index, count, bytes)?;
         }
         let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic().into()) };
@@ -64,11 +67,12 @@ impl Shard {
             {
                 topic.duplicates += 1;
                 offset = first;
+                deferred.removed.push(entry);
                 continue;
             }
             self.sequence += 1;
-            let before = topic.ring.bytes();
-            offset = topic.ring.append(entry, self.sequence, now, topic.cursors);
+            let before = topic.bytes();
+            offset = topic.ring.append(entry, self.sequence, now, topic.cursors, &mut deferred.removed);
             topic.published += 1;
             if let Some(id) = id {
                 topic.remember_id(&id, offset, now, &shared.limits);
@@ -78,17 +82,17 @@ impl Shard {
                 let Some(set) = &mut slot.set else { continue };
                 set.ready.push(Reverse((self.sequence, index)));
                 if set.group.is_none() {
-                    notifications.members.extend(set.next_waiting());
+                    deferred.members.extend(set.next_waiting());
                 }
             }
             for set in &topic.groups {
                 // One member per entry: a woken member that is busy does not delay the next entry.
                 let slot = self.sets.get_mut(*set as usize);
                 let set = slot.and_then(|slot| slot.set.as_mut());
-                notifications.members.extend(set.and_then(CursorSet::next_waiting));
+                deferred.members.extend(set.and_then(CursorSet::next_waiting));
             }
-            topic.ring.trim(now);
-            self.bytes = self.bytes + topic.ring.bytes() - before;
+            topic.ring.trim(now, &mut deferred.removed);
+            self.bytes = self.bytes + topic.bytes() - before;
         }
         let position = Position { epoch: topic.epoch, offset };
         Ok(Appended { position, cursors: topic.cursors })
@@ -98,8 +102,11 @@ impl Shard {
     fn are_known(&mut self, index: u32, entries: &[Entry], now: u64, shared: &Shared) -> bool {
         let Some(topic) = &mut self.topics[index as usize] else { return false };
         let mut entries = entries.iter();
-        entries
-            .all(|entry| entry.id().is_some_and(|id| topic.offset_of_id(id, now, &shared.limits).is_some()))
+        let before = topic.bytes();
+        let are_known = entries
+            .all(|entry| entry.id().is_some_and(|id| topic.offset_of_id(id, now, &shared.limits).is_some()));
+        self.bytes = self.bytes + topic.bytes() - before;
+        are_known
     }
 
     /// Checks that publishers of the topic do not have to wait.
@@ -121,14 +128,14 @@ impl Shard {
     }
 
     /// Checks that the shard has space, after the removal of expired entries if necessary.
-    fn reserve(&mut self, bytes: usize, now: u64, shared: &Shared) -> Result<()> {
+    fn reserve(&mut self, bytes: usize, now: u64, shared: &Shared, deferred: &mut Deferred) -> Result<()> {
         let max = shared.limits.shard_bytes_max;
         if self.bytes.saturating_add(bytes) <= max {
             return Ok(());
         }
         if self.swept_at.is_none_or(|swept| now.saturating_sub(swept) >= SWEEP_INTERVAL) {
             self.swept_at = Some(now);
-            (0..self.topics.len() as u32).for_each(|index| self.trim(index, now));
+            (0..self.topics.len() as u32).for_each(|index| self.trim_all(index, now, shared, deferred));
             if self.bytes.saturating_add(bytes) <= max {
                 return Ok(());
             }
@@ -147,9 +154,10 @@ impl Shard {
         name: NameRef<'_>,
         now: u64,
         shared: &Shared,
+        deferred: &mut Deferred,
     ) -> Result<usize, AppendError> {
-        let index = self.topic_or_new(name, now, shared)?;
-        self.trim(index, now);
+        let index = self.topic_or_new(name, now, shared, deferred)?;
+        self.trim(index, now, deferred);
         match self.topic(index).map_or(0, |topic| topic.ring.credit()) {
             0 => Err(self.wait(index)),
             credit => Ok(credit),

@@ -5,7 +5,7 @@ use super::{
     append::missing_topic,
     durable::ParkedCursor,
     group::Group,
-    member::{Member, Notifications},
+    member::{Deferred, Member},
     set::{AckOptions, Cursor, CursorSet, GroupKey, SetId, Source},
     shard::{Shard, Shared},
 };
@@ -50,7 +50,13 @@ pub(super) struct AttachedSet {
 
 impl Shard {
     /// Adds a subscription, in one step: kept entries from its start and all later ones are delivered.
-    pub(super) fn attach(&mut self, attach: &Attach, now: u64, shared: &Shared) -> Result<AttachedSet> {
+    pub(super) fn attach(
+        &mut self,
+        attach: &Attach,
+        now: u64,
+        shared: &Shared,
+        deferred: &mut Deferred,
+    ) -> Result<AttachedSet> {
         if let Some(key) = &attach.group
             && let Some(index) = self.groups.get(key)
         {
@@ -60,7 +66,7 @@ impl Shard {
         }
         // First: the limit of topics may refuse it.
         let single = match &attach.source {
-            Source::Topic(topic) => Some(self.topic_or_new(topic.into(), now, shared)?),
+            Source::Topic(topic) => Some(self.topic_or_new(topic.into(), now, shared, deferred)?),
             Source::Pattern(_) => None,
         };
         if let Some(key) = attach.group.as_ref().filter(|key| key.is_durable) {
@@ -88,7 +94,7 @@ impl Shard {
             parked.cursors.into_iter().map(by_topic).collect::<HashMap<_, _>>()
         });
         for index in topics {
-            self.trim(index, now);
+            self.trim(index, now, deferred);
             match &mut parked {
                 Some(parked) => {
                     let cursor = self.topic(index).and_then(|topic| parked.remove(&topic.topic));
@@ -193,7 +199,7 @@ impl Shard {
         member: &Arc<Member>,
         now: u64,
         shared: &Shared,
-        notifications: &mut Notifications,
+        deferred: &mut Deferred,
     ) {
         let Some(set) = self.set_mut(id) else { return };
         set.stop_waiting(member);
@@ -201,12 +207,12 @@ impl Shard {
         let is_last = set.members == 0;
         let held = set.group.as_ref().map_or_else(Vec::new, |group| group.held_by(member));
         for sequence in held {
-            self.release(id, sequence, notifications);
+            self.release(id, sequence, deferred);
         }
         let Some(set) = self.set_mut(id) else { return };
         if !is_last {
             if set.has_entries() {
-                notifications.members.extend(set.next_waiting());
+                deferred.members.extend(set.next_waiting());
             }
             return;
         }
@@ -227,10 +233,11 @@ impl Shard {
                         sets.swap_remove(at);
                     }
                 }
-                notifications.rooms.extend(topic.waiting_room());
+                deferred.rooms.extend(topic.waiting_room());
             }
-            self.trim(cursor.topic, now);
+            self.trim(cursor.topic, now, deferred);
             self.remove_if_unused(cursor.topic, shared);
         }
+        deferred.ended.push(set);
     }
 }

@@ -85,14 +85,14 @@ impl Group {
         }
     }
 
-    /// Removes an entry that was acknowledged; returns the member that held it, or `Some(None)` if it was to be
+    /// Removes an entry that was acknowledged; returns it with the member that held it, or without one if it was to be
     /// delivered again.
-    pub(super) fn acknowledge(&mut self, sequence: u64) -> Option<Option<Arc<Member>>> {
+    pub(super) fn acknowledge(&mut self, sequence: u64) -> Option<(Entry, Option<Arc<Member>>)> {
         if let Some(found) = self.unacknowledged.remove(&sequence) {
             found.member.released();
-            return Some(Some(found.member));
+            return Some((found.entry.entry, Some(found.member)));
         }
-        self.redeliveries.remove(&sequence).map(|_| None)
+        self.redeliveries.remove(&sequence).map(|found| (found.entry, None))
     }
 
     /// Returns the sequence numbers of the entries that this member holds.

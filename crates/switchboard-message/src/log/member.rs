@@ -1,6 +1,9 @@
 //! Receiving side of a subscription, as the shards see it.
 
-use super::{Entry, Gap, Position, Topic, set::SetId};
+use super::{
+    Entry, Gap, Position, Topic,
+    set::{CursorSet, SetId},
+};
 use smallvec::SmallVec;
 use std::{
     sync::{
@@ -105,24 +108,32 @@ pub(super) struct DeadLetter {
     pub(super) entry: Entry,
 }
 
-/// Notifications to be sent after the lock of a shard is released.
+/// Work after the lock of a shard is released: notifications, and drops of what applications own, which may use the
+/// bus.
 #[derive(Debug, Default)]
-pub(super) struct Notifications {
+pub(super) struct Deferred {
     pub(super) members: SmallVec<[Arc<Member>; 2]>,
     /// Members that may receive again, after an acknowledgement.
     pub(super) relieved: SmallVec<[Arc<Member>; 2]>,
     /// Topics that accept entries again.
     pub(super) rooms: SmallVec<[Arc<Notify>; 1]>,
     pub(super) dead_letters: Vec<DeadLetter>,
+    /// Entries that the logs and the groups do not hold any more.
+    pub(super) removed: Removed,
+    /// Cursor sets that have ended.
+    pub(super) ended: Vec<CursorSet>,
 }
 
-impl Notifications {
+/// Entries to be dropped without a lock: inline as many as a subscription takes at a time.
+pub(super) type Removed = SmallVec<[Entry; 64]>;
+
+impl Deferred {
     /// Wakes all; returns the dead letters.
-    pub(super) fn send(self, shard: u32) -> Vec<DeadLetter> {
+    pub(super) fn send(&mut self, shard: u32) -> Vec<DeadLetter> {
         self.members.iter().for_each(|member| member.wake(shard));
         self.relieved.iter().for_each(|member| member.wake_task());
         self.rooms.iter().for_each(|room| room.notify_waiters());
-        self.dead_letters
+        std::mem::take(&mut self.dead_letters)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Entries of one log, and the number of cursors that have not read each of them.
 
-use super::{Entry, TopicOptions};
+use super::{Entry, TopicOptions, member::Removed};
 use foldhash::quality::RandomState;
 use std::{
     collections::{HashMap, VecDeque},
@@ -143,11 +143,18 @@ impl Ring {
     }
 
     /// Appends an entry that `readers` cursors will read; returns its offset. Call [`trim`](Self::trim) afterwards.
-    pub(super) fn append(&mut self, entry: Entry, sequence: u64, time: u64, readers: u32) -> u64 {
+    pub(super) fn append(
+        &mut self,
+        entry: Entry,
+        sequence: u64,
+        time: u64,
+        readers: u32,
+        removed: &mut Removed,
+    ) -> u64 {
         let offset = self.next;
         self.next += 1;
         if self.is_keyed() {
-            self.index_key(&entry, offset);
+            self.index_key(&entry, offset, removed);
         }
         self.last_time = self.last_time.max(time);
         self.live += 1;
@@ -157,11 +164,11 @@ impl Ring {
         offset
     }
 
-    fn index_key(&mut self, entry: &Entry, offset: u64) {
+    fn index_key(&mut self, entry: &Entry, offset: u64, removed: &mut Removed) {
         let Some(key) = entry.key() else { return };
         let is_full = self.live >= self.limit();
         if is_full && self.superseded > 0 {
-            self.remove_superseded();
+            self.remove_superseded(removed);
         }
         let Some(newest) = self.keys.get_mut(&**key) else {
             self.keys.insert(key[..].into(), offset);
@@ -169,20 +176,21 @@ impl Ring {
         };
         let previous = std::mem::replace(newest, offset);
         if self.options.conflates || is_full {
-            self.replace(previous);
+            self.replace(previous, removed);
         } else {
             self.superseded += 1;
         }
     }
 
     /// Removes an entry whose key has a newer one.
-    fn replace(&mut self, offset: u64) {
+    fn replace(&mut self, offset: u64, removed: &mut Removed) {
         let index = self.index_of(offset);
         let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.offset == offset) else { return };
         if let Some(entry) = slot.entry.take() {
             self.live -= 1;
             self.bytes -= entry.charged_bytes();
             self.conflated += 1;
+            removed.push(entry);
         }
         let replaced = self.slots.len() - self.live;
         if replaced >= REPLACED_MIN && replaced > self.live {
@@ -190,9 +198,9 @@ impl Ring {
         }
     }
 
-    fn remove_superseded(&mut self) {
+    fn remove_superseded(&mut self, removed: &mut Removed) {
         let Ring { slots, keys, live, bytes, conflated, .. } = self;
-        slots.retain(|slot| {
+        slots.retain_mut(|slot| {
             let Some(entry) = &slot.entry else { return false };
             let newest = entry.key().and_then(|key| keys.get(&**key));
             if newest.is_none_or(|newest| *newest == slot.offset) {
@@ -201,6 +209,7 @@ impl Ring {
             *live -= 1;
             *bytes -= entry.charged_bytes();
             *conflated += 1;
+            removed.extend(slot.entry.take());
             false
         });
         self.superseded = 0;
@@ -208,7 +217,7 @@ impl Ring {
 
     /// Removes entries at the front that neither the history nor a cursor keeps, and those that a full backlog does not
     /// keep.
-    pub(super) fn trim(&mut self, now: u64) {
+    pub(super) fn trim(&mut self, now: u64, removed: &mut Removed) {
         while let Some(front) = self.slots.front() {
             let Some(entry) = &front.entry else {
                 self.slots.pop_front();
@@ -221,7 +230,7 @@ impl Ring {
             if is_history || is_backlog {
                 return;
             }
-            self.pop();
+            self.pop(removed);
         }
         if self.slots.is_empty() && self.slots.capacity() > KEPT_SLOTS_MAX {
             self.slots = VecDeque::new();
@@ -235,7 +244,7 @@ impl Ring {
             && Duration::from_nanos(now.saturating_sub(time)) <= history.age_max
     }
 
-    fn pop(&mut self) {
+    fn pop(&mut self, removed: &mut Removed) {
         let Some(slot) = self.slots.pop_front() else { return };
         let Some(entry) = slot.entry else { return };
         self.live -= 1;
@@ -247,9 +256,11 @@ impl Ring {
                 // Its newer entry is still in the ring: nothing is missing.
                 self.superseded = self.superseded.saturating_sub(1);
                 self.conflated += 1;
+                removed.push(entry);
                 return;
             }
         }
+        removed.push(entry);
         self.floor = slot.offset + 1;
         self.floor_time = slot.time;
     }

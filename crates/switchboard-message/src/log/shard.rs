@@ -4,7 +4,7 @@ use super::{
     BusStats, GapReason, Pattern, Topic, TopicOptions, TopicStats,
     durable::Parked,
     group::GroupEntry,
-    member::{DeadLetter, Notifications},
+    member::{DeadLetter, Deferred},
     names::NameRef,
     pattern::PatternIndex,
     set::{CursorSet, GroupKey, SetId},
@@ -83,7 +83,7 @@ pub(super) struct Shard {
     pub(super) sequence: u64,
     /// Epoch of the newest topic.
     epoch: u64,
-    /// Charged bytes of all entries.
+    /// Charged bytes of all entries and publication ids.
     pub(super) bytes: usize,
     /// Topics by the hash of their names.
     names: HashMap<u64, SmallVec<[u32; 1]>, BuildHasherDefault<Identity>>,
@@ -153,11 +153,20 @@ impl Shard {
     }
 
     /// Removes the entries of a topic that nothing keeps.
-    pub(super) fn trim(&mut self, index: u32, now: u64) {
+    pub(super) fn trim(&mut self, index: u32, now: u64, deferred: &mut Deferred) {
         let Some(topic) = &mut self.topics[index as usize] else { return };
-        let before = topic.ring.bytes();
-        topic.ring.trim(now);
-        self.bytes = self.bytes + topic.ring.bytes() - before;
+        let before = topic.bytes();
+        topic.ring.trim(now, &mut deferred.removed);
+        self.bytes = self.bytes + topic.bytes() - before;
+    }
+
+    /// Removes the same entries, and the publication ids whose window has passed.
+    pub(super) fn trim_all(&mut self, index: u32, now: u64, shared: &Shared, deferred: &mut Deferred) {
+        self.trim(index, now, deferred);
+        let Some(topic) = &mut self.topics[index as usize] else { return };
+        let before = topic.bytes();
+        topic.forget_ids(now, &shared.limits);
+        self.bytes = self.bytes + topic.bytes() - before;
     }
 
     /// Returns the index of the topic. Only topics of ours, not names from outside, find reserved names.
@@ -177,25 +186,37 @@ impl Shard {
     }
 
     /// Returns the index of the topic; creates it if it does not exist.
-    pub(super) fn topic_or_new(&mut self, name: NameRef<'_>, now: u64, shared: &Shared) -> Result<u32> {
+    pub(super) fn topic_or_new(
+        &mut self,
+        name: NameRef<'_>,
+        now: u64,
+        shared: &Shared,
+        deferred: &mut Deferred,
+    ) -> Result<u32> {
         match self.find_topic(name) {
             Some(index) => Ok(index),
             None if name.must_exist => {
                 Err(Status::not_found(format!("topic \"{}\" does not exist", name.name)))
             }
-            None => self.create_topic(name, now, shared),
+            None => self.create_topic(name, now, shared, deferred),
         }
     }
 
     #[cold]
-    fn create_topic(&mut self, name: NameRef<'_>, now: u64, shared: &Shared) -> Result<u32> {
+    fn create_topic(
+        &mut self,
+        name: NameRef<'_>,
+        now: u64,
+        shared: &Shared,
+        deferred: &mut Deferred,
+    ) -> Result<u32> {
         let topic = match name.topic {
             Some(topic) => topic.clone(),
             None => Topic::new(name.name)?,
         };
         let (max, held) = (shared.limits.topics_max, self.topics.len() - self.free_topics.len());
         if held >= self.sweep_topics {
-            self.remove_unused(now, shared);
+            self.remove_unused(now, shared, deferred);
         }
         if shared.topics.load(Ordering::Relaxed) >= max {
             shared.topic_sweep.request();
@@ -227,12 +248,9 @@ impl Shard {
     }
 
     /// Removes topics that hold nothing.
-    pub(super) fn remove_unused(&mut self, now: u64, shared: &Shared) {
+    pub(super) fn remove_unused(&mut self, now: u64, shared: &Shared, deferred: &mut Deferred) {
         for index in 0..self.topics.len() as u32 {
-            self.trim(index, now);
-            if let Some(topic) = &mut self.topics[index as usize] {
-                topic.forget_ids(now, &shared.limits);
-            }
+            self.trim_all(index, now, shared, deferred);
             self.remove_if_unused(index, shared);
         }
         let held = self.topics.len() - self.free_topics.len();
@@ -289,12 +307,13 @@ impl Shard {
     }
 
     /// Ends the delivery of an entry: notes a dead letter, if the group has a topic for them.
-    pub(super) fn dead_letter(&mut self, set: SetId, entry: GroupEntry, notifications: &mut Notifications) {
+    pub(super) fn dead_letter(&mut self, set: SetId, entry: GroupEntry, deferred: &mut Deferred) {
         self.dead_letters += 1;
         let group = self.set_mut(set).and_then(|set| set.group.as_ref());
         let ack = group.and_then(|group| group.ack.as_ref());
-        if let Some(to) = ack.and_then(|ack| ack.dead_letters.clone()) {
-            notifications.dead_letters.push(DeadLetter { to, entry: entry.entry });
+        match ack.and_then(|ack| ack.dead_letters.clone()) {
+            Some(to) => deferred.dead_letters.push(DeadLetter { to, entry: entry.entry }),
+            None => deferred.removed.push(entry.entry),
         }
     }
 

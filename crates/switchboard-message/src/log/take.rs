@@ -3,7 +3,7 @@
 use super::{
     Gap, GapReason, Position,
     group::GroupEntry,
-    member::{Member, Notifications, Taken, TakenEntry, Token},
+    member::{Deferred, Member, Taken, TakenEntry, Token},
     options::SlowReader,
     set::{CursorSet, SetId},
     shard::Shard,
@@ -39,9 +39,9 @@ impl Shard {
         size: BatchSize,
         now: u64,
         batch: &mut VecDeque<Taken>,
-        notifications: &mut Notifications,
+        deferred: &mut Deferred,
     ) -> AfterTake {
-        self.release_due(id, now, notifications);
+        self.release_due(id, now, deferred);
         let shard = self.index;
         let Some((set, topics, held_bytes)) = self.set_and_topics(id) else { return AfterTake::default() };
         let mut reader = Reader { member, id, shard, now, size, taken: 0, bytes: 0, batch };
@@ -54,16 +54,16 @@ impl Shard {
             if let Some(group) = &mut set.group
                 && let Some((sequence, entry)) = group.redeliveries.pop_first()
             {
-                reader.redeliver(set, topics, sequence, entry);
+                reader.redeliver(set, topics, sequence, entry, deferred);
                 continue;
             }
             let Some(Reverse((_, index))) = set.ready.pop() else { break };
             let Some(Some(topic)) = topics.get_mut(index as usize) else { continue };
-            let before = topic.ring.bytes();
+            let before = topic.bytes();
             let is_open = reader.read(set, topic, index);
-            topic.ring.trim(now);
-            *held_bytes = *held_bytes + topic.ring.bytes() - before;
-            notifications.rooms.extend(topic.waiting_room());
+            topic.ring.trim(now, &mut deferred.removed);
+            *held_bytes = *held_bytes + topic.bytes() - before;
+            deferred.rooms.extend(topic.waiting_room());
             if !is_open {
                 return AfterTake::default();
             }
@@ -72,7 +72,7 @@ impl Shard {
         if !has_more && reader.taken == 0 {
             set.wait(member);
         } else if has_more && set.group.is_some() {
-            notifications.members.extend(set.next_waiting());
+            deferred.members.extend(set.next_waiting());
         }
         let deadline =
             set.group.as_mut().and_then(|group| group.next_deadline()).map(|(deadline, _)| deadline);
@@ -80,57 +80,58 @@ impl Shard {
     }
 
     /// Ends the wait of a member; wakes another member of the group, if it has entries.
-    pub(super) fn pass(&mut self, id: SetId, member: &Arc<Member>, notifications: &mut Notifications) {
+    pub(super) fn pass(&mut self, id: SetId, member: &Arc<Member>, deferred: &mut Deferred) {
         let Some(set) = self.set_mut(id) else { return };
         set.stop_waiting(member);
         if set.has_entries() {
-            notifications.members.extend(set.next_waiting());
+            deferred.members.extend(set.next_waiting());
         }
     }
 
     /// Ends the delivery of an entry; returns whether it was unacknowledged.
-    pub(super) fn acknowledge(&mut self, token: Token, notifications: &mut Notifications) -> bool {
+    pub(super) fn acknowledge(&mut self, token: Token, deferred: &mut Deferred) -> bool {
         let group = self.set_mut(token.set).and_then(|set| set.group.as_mut());
         match group.and_then(|group| group.acknowledge(token.sequence)) {
             None => false,
-            Some(holder) => {
-                notifications.relieved.extend(holder);
+            Some((entry, holder)) => {
+                deferred.removed.push(entry);
+                deferred.relieved.extend(holder);
                 true
             }
         }
     }
 
     /// Makes an unacknowledged entry available at once; returns whether this delivery was the current one.
-    pub(super) fn reject(&mut self, token: Token, notifications: &mut Notifications) -> bool {
+    pub(super) fn reject(&mut self, token: Token, deferred: &mut Deferred) -> bool {
         let group = self.set_mut(token.set).and_then(|set| set.group.as_ref());
         let held = group.and_then(|group| group.unacknowledged.get(&token.sequence));
         if held.is_none_or(|held| held.entry.attempts != token.attempt) {
             return false;
         }
-        self.release(token.set, token.sequence, notifications)
+        self.release(token.set, token.sequence, deferred)
     }
 
     /// Moves an unacknowledged entry to the redeliveries, or to the dead letters; returns false for other entries.
-    pub(super) fn release(&mut self, id: SetId, sequence: u64, notifications: &mut Notifications) -> bool {
+    pub(super) fn release(&mut self, id: SetId, sequence: u64, deferred: &mut Deferred) -> bool {
         let Some(set) = self.set_mut(id) else { return false };
         let Some(group) = &mut set.group else { return false };
         let Some(holder) = group.unacknowledged.get(&sequence).map(|held| held.member.clone()) else {
             return false;
         };
-        notifications.relieved.push(holder);
+        deferred.relieved.push(holder);
         match group.release(sequence) {
-            Some((entry, _)) => self.dead_letter(id, entry, notifications),
-            None => notifications.members.extend(set.next_waiting()),
+            Some((entry, _)) => self.dead_letter(id, entry, deferred),
+            None => deferred.members.extend(set.next_waiting()),
         }
         true
     }
 
     /// Releases the entries whose period for the acknowledgement has passed.
-    fn release_due(&mut self, id: SetId, now: u64, notifications: &mut Notifications) {
+    fn release_due(&mut self, id: SetId, now: u64, deferred: &mut Deferred) {
         loop {
             let group = self.set_mut(id).and_then(|set| set.group.as_mut());
             let Some(sequence) = group.and_then(|group| group.pop_due(now)) else { return };
-            self.release(id, sequence, notifications);
+            self.release(id, sequence, deferred);
         }
     }
 }
@@ -217,9 +218,13 @@ impl Reader<'_> {
         topics: &mut [Option<TopicLog>],
         sequence: u64,
         mut entry: GroupEntry,
+        deferred: &mut Deferred,
     ) {
-        let Some(Some(topic)) = topics.get_mut(entry.topic as usize) else { return };
+        let Some(Some(topic)) = topics.get_mut(entry.topic as usize) else {
+            return deferred.removed.push(entry.entry);
+        };
         if entry.entry.is_expired(self.now) {
+            deferred.removed.push(entry.entry);
             self.push_gap(topic, entry.offset..entry.offset + 1, GapReason::Expired);
             return;
         }

@@ -41,7 +41,8 @@ const REASONS: [GapReason; 4] = [GapReason::Epoch, GapReason::Expired, GapReason
 pub struct TopicStats {
     /// Entries in the log.
     pub entries: usize,
-    /// Bytes of these entries, with about 128 per entry for the log itself.
+    /// Bytes of these entries, with about 128 per entry for the log itself, and of the publication ids that the topic
+    /// remembers, with about 96 per id.
     pub bytes: usize,
     /// Cursors: subscriptions and groups.
     pub cursors: usize,
@@ -81,6 +82,11 @@ impl TopicLog {
         self.cursors == 0 && self.parked == 0 && self.ring.len() == 0 && self.ids.is_none()
     }
 
+    /// Returns the bytes of the entries, and of the publication ids.
+    pub(super) fn bytes(&self) -> usize {
+        self.ring.bytes() + self.ids.as_ref().map_or(0, |ids| ids.bytes)
+    }
+
     /// Returns the notification of publishers that wait.
     pub(super) fn room(&mut self) -> Arc<Notify> {
         self.room.get_or_insert_with(Arc::default).clone()
@@ -115,6 +121,7 @@ impl TopicLog {
         }
         // The window outlives the entry: a copy, so that the id does not keep its message alive.
         let id: Arc<[u8]> = id.into();
+        ids.bytes += id_bytes(id.len());
         ids.order.push_back((now, id.clone()));
         ids.offsets.insert(id, offset);
     }
@@ -136,7 +143,7 @@ impl TopicLog {
             |reason| REASONS.iter().position(|known| *known == reason).map_or(0, |at| self.missing[at]);
         TopicStats {
             entries: self.ring.len(),
-            bytes: self.ring.bytes(),
+            bytes: self.bytes(),
             cursors: self.cursors as usize,
             published: self.published,
             duplicates: self.duplicates,
@@ -153,12 +160,23 @@ struct RecentIds {
     offsets: HashMap<Arc<[u8]>, u64, RandomState>,
     /// With the times of their publications.
     order: VecDeque<(u64, Arc<[u8]>)>,
+    /// Charged bytes of all ids.
+    bytes: usize,
+}
+
+/// Memory of a publication id beside its bytes: reference counts, and its places in the map and in the order.
+const ID_BYTES: usize = 96;
+
+/// Returns the memory that a log charges for a publication id of this length.
+pub(super) fn id_bytes(length: usize) -> usize {
+    ID_BYTES + length
 }
 
 impl RecentIds {
     fn forget_oldest(&mut self) {
         if let Some((_, id)) = self.order.pop_front() {
             self.offsets.remove(&id);
+            self.bytes -= id_bytes(id.len());
         }
     }
 }

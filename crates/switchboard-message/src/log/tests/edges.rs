@@ -199,3 +199,28 @@ fn a_redelivery_that_was_acknowledged_or_rejected_twice_counts_once() {
     assert_eq!(fixture.read(&members[0]).len(), 0);
     assert_eq!(members.map(|member| member.member.unacknowledged()), [0, 0]);
 }
+
+#[test]
+fn publication_ids_count_in_the_bytes_of_their_shard() {
+    let limits = Limits { shard_bytes_max: 20_000, ..Limits::default() };
+    let mut fixture = with_limits(limits, &[]);
+    let publish = |fixture: &Fixture, id: usize| {
+        let id = format!("{id:0200}");
+        fixture.publish_with("t", "", |publication| publication.id = id.into())
+    };
+    // Nothing keeps the entries: the ids alone are the memory.
+    let accepted = (0..1_000).take_while(|id| publish(&fixture, *id).is_ok()).count();
+    assert!((20..100).contains(&accepted), "{accepted}");
+    let stats = fixture.log.stats();
+    assert!(stats.entries == 0 && stats.bytes > 15_000 && stats.bytes <= 20_000, "{stats:?}");
+    assert_eq!(fixture.log.topic_stats("t".into()).unwrap().bytes, stats.bytes);
+    let refused = failed(publish(&fixture, 1_000));
+    assert!(refused.message().contains("shard_bytes_max=20000"), "{refused}");
+    // A known id needs no space.
+    assert_eq!(publish(&fixture, 0).unwrap().position.offset, 1);
+    fixture.now += 121 * SECOND;
+    publish(&fixture, 1_000).unwrap();
+    fixture.now += 121 * SECOND;
+    fixture.log.remove_unused(fixture.now);
+    assert_eq!((fixture.log.stats().topics, fixture.log.stats().bytes), (0, 0));
+}
