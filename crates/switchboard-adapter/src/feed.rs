@@ -11,6 +11,7 @@ use std::{
 use switchboard_core::{Result, runtime};
 use switchboard_fanout::{Adapter, Handle};
 use switchboard_message::{Delivery, Gap, Message, Subscription};
+use switchboard_wire::Status;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::AbortHandle,
@@ -160,7 +161,9 @@ pub(crate) fn begin(
     let begun = pin!(subscribe.into_future());
     match begun.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(begun) => begun,
-        Poll::Pending => unreachable!("subscriptions inside the process do not wait"),
+        Poll::Pending => Err(Status::unimplemented(
+            "peers of an adapter cannot be on the topics of another process; use a bus of this process",
+        )),
     }
 }
 

@@ -16,7 +16,17 @@ pub static BUS: ::switchboard::ServiceInfo = ::switchboard::ServiceInfo {
         ::switchboard::MethodInfo::new("Subscribe", ::switchboard::Kind::ServerStream)
             .params(
                 ::switchboard::Params::Fields(
-                    &["topic", "last", "after", "since", "group", "durable", "ack"],
+                    &[
+                        "topic",
+                        "last",
+                        "after",
+                        "since",
+                        "group",
+                        "durable",
+                        "ack",
+                        "resume",
+                        "prefix",
+                    ],
                 ),
             ),
         ::switchboard::MethodInfo::new("Ack", ::switchboard::Kind::Unary)
@@ -30,7 +40,17 @@ pub static BUS: ::switchboard::ServiceInfo = ::switchboard::ServiceInfo {
             ),
         ::switchboard::MethodInfo::new("Topics", ::switchboard::Kind::Unary)
             .idempotency(::switchboard::Idempotency::NoSideEffects)
-            .params(::switchboard::Params::Fields(&["topics"])),
+            .params(
+                ::switchboard::Params::Fields(
+                    &["topics", "pattern", "prefix", "limit", "pageToken"],
+                ),
+            ),
+        ::switchboard::MethodInfo::new("Request", ::switchboard::Kind::ServerStream)
+            .params(::switchboard::Params::Fields(&["topic", "entry", "timeLimit"])),
+        ::switchboard::MethodInfo::new("Reply", ::switchboard::Kind::Unary)
+            .params(::switchboard::Params::Fields(&["replyTo", "entry"])),
+        ::switchboard::MethodInfo::new("Credit", ::switchboard::Kind::Unary)
+            .params(::switchboard::Params::Fields(&["topic"])),
     ],
     descriptor: DESCRIPTOR_SET,
 };
@@ -90,13 +110,40 @@ pub trait Bus: Send + Sync + 'static {
         Output = ::switchboard::Result<HistoryResponse>,
     > + Send;
 
-    /// Returns the counters of topics.
+    /// Returns the counters of topics: of named ones, or of those that match a pattern, in pages.
     fn topics(
         &self,
         request: TopicsRequest,
         cx: &::switchboard::Cx,
     ) -> impl ::core::future::Future<
         Output = ::switchboard::Result<TopicsResponse>,
+    > + Send;
+
+    /// Publishes a request to a topic, and delivers the replies of its subscribers. The first event is `sent`. The stream
+    /// ends at the time limit, or when the caller has enough.
+    fn request(
+        &self,
+        request: RequestRequest,
+        cx: &::switchboard::Cx,
+        out: ::switchboard::Sender<RequestEvent>,
+    ) -> impl ::core::future::Future<Output = ::switchboard::Result<()>> + Send;
+
+    /// Replies to a request that a subscription has delivered.
+    fn reply(
+        &self,
+        request: ReplyRequest,
+        cx: &::switchboard::Cx,
+    ) -> impl ::core::future::Future<
+        Output = ::switchboard::Result<ReplyResponse>,
+    > + Send;
+
+    /// Waits until a topic accepts an entry without a pause, as long as the topic lets its publishers wait.
+    fn credit(
+        &self,
+        request: CreditRequest,
+        cx: &::switchboard::Cx,
+    ) -> impl ::core::future::Future<
+        Output = ::switchboard::Result<CreditResponse>,
     > + Send;
 }
 
@@ -281,6 +328,61 @@ impl<T: Bus> ::switchboard::Service for BusServer<T> {
                     .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
+            7 => {
+                let (bytes, cx) = call.into_one()?;
+                let request = ::switchboard::codegen::read_request(
+                    &cx,
+                    codec,
+                    bytes,
+                    ::switchboard::codegen::codec::proto::decode::<RequestRequest>,
+                    ::switchboard::codegen::codec::proto::decode_strict::<RequestRequest>,
+                )?;
+                let service = ::switchboard::codegen::Arc::clone(&self.0);
+                let encode = ::switchboard::codegen::codec::proto::encode::<
+                    RequestEvent,
+                >;
+                let reply = ::switchboard::codegen::stream_reply(
+                    cx,
+                    codec,
+                    encode,
+                    move |cx, out| async move {
+                        T::request(&service, request, &cx, out).await
+                    },
+                );
+                Ok(reply)
+            }
+            8 => {
+                let (bytes, cx) = call.into_one()?;
+                let request = ::switchboard::codegen::read_request(
+                    &cx,
+                    codec,
+                    bytes,
+                    ::switchboard::codegen::codec::proto::decode::<ReplyRequest>,
+                    ::switchboard::codegen::codec::proto::decode_strict::<ReplyRequest>,
+                )?;
+                let reply = T::reply(&self.0, request, &cx).await?;
+                let bytes = ::switchboard::codegen::codec::proto::encode_payload(
+                    &reply,
+                    codec,
+                )?;
+                Ok(::switchboard::Reply::one(bytes, cx))
+            }
+            9 => {
+                let (bytes, cx) = call.into_one()?;
+                let request = ::switchboard::codegen::read_request(
+                    &cx,
+                    codec,
+                    bytes,
+                    ::switchboard::codegen::codec::proto::decode::<CreditRequest>,
+                    ::switchboard::codegen::codec::proto::decode_strict::<CreditRequest>,
+                )?;
+                let reply = T::credit(&self.0, request, &cx).await?;
+                let bytes = ::switchboard::codegen::codec::proto::encode_payload(
+                    &reply,
+                    codec,
+                )?;
+                Ok(::switchboard::Reply::one(bytes, cx))
+            }
             _ => {
                 Err(
                     ::switchboard::Status::unimplemented(
@@ -463,7 +565,7 @@ impl BusClient {
             )
     }
 
-    /// Returns the counters of topics.
+    /// Returns the counters of topics: of named ones, or of those that match a pattern, in pages.
     pub fn topics(
         &self,
         request: impl ::core::borrow::Borrow<TopicsRequest>,
@@ -481,6 +583,70 @@ impl BusClient {
                     TopicsRequest,
                 >(request.borrow(), self.codec),
                 ::switchboard::codegen::codec::proto::decode::<TopicsResponse>,
+            )
+    }
+
+    /// Publishes a request to a topic, and delivers the replies of its subscribers. The first event is `sent`. The stream
+    /// ends at the time limit, or when the caller has enough.
+    pub fn request(
+        &self,
+        request: impl ::core::borrow::Borrow<RequestRequest>,
+    ) -> ::switchboard::ServerStreamCall<RequestEvent> {
+        static METHOD: ::switchboard::ClientMethod = ::switchboard::ClientMethod {
+            service: &BUS,
+            index: 7,
+            path: "switchboard.bus.v1.Bus/Request",
+        };
+        self.channel
+            .server_stream(
+                &METHOD,
+                self.codec,
+                ::switchboard::codegen::codec::proto::encode::<
+                    RequestRequest,
+                >(request.borrow(), self.codec),
+                ::switchboard::codegen::codec::proto::decode::<RequestEvent>,
+            )
+    }
+
+    /// Replies to a request that a subscription has delivered.
+    pub fn reply(
+        &self,
+        request: impl ::core::borrow::Borrow<ReplyRequest>,
+    ) -> ::switchboard::UnaryCall<ReplyResponse> {
+        static METHOD: ::switchboard::ClientMethod = ::switchboard::ClientMethod {
+            service: &BUS,
+            index: 8,
+            path: "switchboard.bus.v1.Bus/Reply",
+        };
+        self.channel
+            .unary(
+                &METHOD,
+                self.codec,
+                ::switchboard::codegen::codec::proto::encode_payload::<
+                    ReplyRequest,
+                >(request.borrow(), self.codec),
+                ::switchboard::codegen::codec::proto::decode::<ReplyResponse>,
+            )
+    }
+
+    /// Waits until a topic accepts an entry without a pause, as long as the topic lets its publishers wait.
+    pub fn credit(
+        &self,
+        request: impl ::core::borrow::Borrow<CreditRequest>,
+    ) -> ::switchboard::UnaryCall<CreditResponse> {
+        static METHOD: ::switchboard::ClientMethod = ::switchboard::ClientMethod {
+            service: &BUS,
+            index: 9,
+            path: "switchboard.bus.v1.Bus/Credit",
+        };
+        self.channel
+            .unary(
+                &METHOD,
+                self.codec,
+                ::switchboard::codegen::codec::proto::encode_payload::<
+                    CreditRequest,
+                >(request.borrow(), self.codec),
+                ::switchboard::codegen::codec::proto::decode::<CreditResponse>,
             )
     }
 }
@@ -591,7 +757,7 @@ pub trait BusApi: Send + Sync {
         }
     }
 
-    /// Returns the counters of topics.
+    /// Returns the counters of topics: of named ones, or of those that match a pattern, in pages.
     fn topics(
         &self,
         request: TopicsRequest,
@@ -603,6 +769,58 @@ pub trait BusApi: Send + Sync {
             Err(
                 ::switchboard::Status::unimplemented(
                     "the fake has no switchboard.bus.v1.Bus/Topics",
+                ),
+            )
+        }
+    }
+
+    /// Publishes a request to a topic, and delivers the replies of its subscribers. The first event is `sent`. The stream
+    /// ends at the time limit, or when the caller has enough.
+    fn request(
+        &self,
+        request: RequestRequest,
+    ) -> impl ::core::future::Future<
+        Output = ::switchboard::Result<::switchboard::Receiver<RequestEvent>>,
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no switchboard.bus.v1.Bus/Request",
+                ),
+            )
+        }
+    }
+
+    /// Replies to a request that a subscription has delivered.
+    fn reply(
+        &self,
+        request: ReplyRequest,
+    ) -> impl ::core::future::Future<
+        Output = ::switchboard::Result<ReplyResponse>,
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no switchboard.bus.v1.Bus/Reply",
+                ),
+            )
+        }
+    }
+
+    /// Waits until a topic accepts an entry without a pause, as long as the topic lets its publishers wait.
+    fn credit(
+        &self,
+        request: CreditRequest,
+    ) -> impl ::core::future::Future<
+        Output = ::switchboard::Result<CreditResponse>,
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no switchboard.bus.v1.Bus/Credit",
                 ),
             )
         }
@@ -654,6 +872,27 @@ impl BusApi for BusClient {
         request: TopicsRequest,
     ) -> ::switchboard::Result<TopicsResponse> {
         Ok(BusClient::topics(self, request).await?.into_inner())
+    }
+
+    async fn request(
+        &self,
+        request: RequestRequest,
+    ) -> ::switchboard::Result<::switchboard::Receiver<RequestEvent>> {
+        BusClient::request(self, request).await
+    }
+
+    async fn reply(
+        &self,
+        request: ReplyRequest,
+    ) -> ::switchboard::Result<ReplyResponse> {
+        Ok(BusClient::reply(self, request).await?.into_inner())
+    }
+
+    async fn credit(
+        &self,
+        request: CreditRequest,
+    ) -> ::switchboard::Result<CreditResponse> {
+        Ok(BusClient::credit(self, request).await?.into_inner())
     }
 }
 
@@ -1121,6 +1360,303 @@ pub const __POSITION_JSON_ANY: ::switchboard::codegen::buffa::type_registry::Jso
     type_url: "type.googleapis.com/switchboard.bus.v1.Position",
     to_json: ::switchboard::codegen::buffa::type_registry::any_to_json::<Position>,
     from_json: ::switchboard::codegen::buffa::type_registry::any_from_json::<Position>,
+    is_wkt: false,
+};
+/// Progress of a subscription to a pattern. A caller keeps that of `started`, sets the sequence number of a shard to that
+/// of each entry that it receives, and continues after it with `resume`.
+#[derive(Clone, PartialEq, Default)]
+#[derive(
+    ::switchboard::codegen::serde::Serialize,
+    ::switchboard::codegen::serde::Deserialize
+)]
+#[serde(crate = "::switchboard::codegen::serde")]
+#[serde(default)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub struct Checkpoint {
+    /// Identifier of the sequence numbers: a restarted server has another one.
+    ///
+    /// Field 1: `epoch`
+    #[serde(
+        rename = "epoch",
+        with = "::switchboard::codegen::buffa::json_helpers::uint64",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_zero_u64"
+    )]
+    pub epoch: u64,
+    /// Sequence number of each shard, by its index.
+    ///
+    /// Field 2: `sequences`
+    #[serde(
+        rename = "sequences",
+        with = "::switchboard::codegen::buffa::json_helpers::proto_seq",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_vec"
+    )]
+    pub sequences: ::switchboard::codegen::buffa::alloc::vec::Vec<u64>,
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::core::fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("Checkpoint")
+            .field("epoch", &self.epoch)
+            .field("sequences", &self.sequences)
+            .finish()
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl Checkpoint {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.Checkpoint";
+}
+::switchboard::codegen::buffa::impl_default_instance!(Checkpoint);
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::MessageName for Checkpoint {
+    const PACKAGE: &'static str = "switchboard.bus.v1";
+    const NAME: &'static str = "Checkpoint";
+    const FULL_NAME: &'static str = "switchboard.bus.v1.Checkpoint";
+    const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.Checkpoint";
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::Message for Checkpoint {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::switchboard::codegen::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(
+        &self,
+        _cache: &mut ::switchboard::codegen::buffa::SizeCache,
+    ) -> u32 {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if self.epoch != 0u64 {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::uint64_encoded_len(
+                        self.epoch,
+                    ) as u64;
+        }
+        if !self.sequences.is_empty() {
+            let payload: u64 = self
+                .sequences
+                .iter()
+                .map(|&v| {
+                    ::switchboard::codegen::buffa::types::uint64_encoded_len(v) as u64
+                })
+                .sum::<u64>();
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::encoding::varint_len(payload) as u64
+                    + payload;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::switchboard::codegen::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        _cache: &mut ::switchboard::codegen::buffa::SizeCache,
+        buf: &mut impl ::switchboard::codegen::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        if self.epoch != 0u64 {
+            ::switchboard::codegen::buffa::types::put_uint64_field(
+                1u32,
+                self.epoch,
+                buf,
+            );
+        }
+        if !self.sequences.is_empty() {
+            let payload: u64 = self
+                .sequences
+                .iter()
+                .map(|&v| {
+                    ::switchboard::codegen::buffa::types::uint64_encoded_len(v) as u64
+                })
+                .sum::<u64>();
+            ::switchboard::codegen::buffa::types::put_len_delimited_header(
+                2u32,
+                payload,
+                buf,
+            );
+            for &v in &self.sequences {
+                ::switchboard::codegen::buffa::types::encode_uint64(v, buf);
+            }
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::switchboard::codegen::buffa::encoding::Tag,
+        buf: &mut impl ::switchboard::codegen::buffa::bytes::Buf,
+        ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::Varint,
+                )?;
+                self.epoch = ::switchboard::codegen::buffa::types::decode_uint64(buf)?;
+            }
+            2u32 => {
+                if tag.wire_type()
+                    == ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited
+                {
+                    let len = ::switchboard::codegen::buffa::encoding::decode_varint(
+                        buf,
+                    )?;
+                    let len = usize::try_from(len)
+                        .map_err(|_| {
+                            ::switchboard::codegen::buffa::DecodeError::MessageTooLarge
+                        })?;
+                    if buf.remaining() < len {
+                        return ::core::result::Result::Err(
+                            ::switchboard::codegen::buffa::DecodeError::UnexpectedEof,
+                        );
+                    }
+                    if buf.chunk().len() >= len {
+                        ::switchboard::codegen::buffa::types::extend_packed_uint64(
+                            &buf.chunk()[..len],
+                            &mut self.sequences,
+                            len,
+                        )?;
+                        buf.advance(len);
+                    } else {
+                        self.sequences.reserve(len);
+                        let mut limited = buf.take(len);
+                        while limited.has_remaining() {
+                            self.sequences
+                                .push(
+                                    ::switchboard::codegen::buffa::types::decode_uint64_packed(
+                                        &mut limited,
+                                    )?,
+                                );
+                        }
+                        let leftover = limited.remaining();
+                        if leftover > 0 {
+                            limited.advance(leftover);
+                        }
+                    }
+                } else if tag.wire_type()
+                    == ::switchboard::codegen::buffa::encoding::WireType::Varint
+                {
+                    self.sequences
+                        .push(::switchboard::codegen::buffa::types::decode_uint64(buf)?);
+                } else {
+                    return ::core::result::Result::Err(
+                        ::switchboard::codegen::buffa::encoding::wire_type_mismatch(
+                            tag,
+                            ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                        ),
+                    );
+                }
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(
+                        ::switchboard::codegen::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.epoch = 0u64;
+        self.sequences.clear();
+        self.__buffa_unknown_fields.clear();
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::ExtensionSet for Checkpoint {
+    const PROTO_FQN: &'static str = "switchboard.bus.v1.Checkpoint";
+    fn unknown_fields(&self) -> &::switchboard::codegen::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(
+        &mut self,
+    ) -> &mut ::switchboard::codegen::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::json_helpers::ProtoElemJson for Checkpoint {
+    fn serialize_proto_json<S: ::switchboard::codegen::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::switchboard::codegen::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::switchboard::codegen::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::switchboard::codegen::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub const __CHECKPOINT_JSON_ANY: ::switchboard::codegen::buffa::type_registry::JsonAnyEntry = ::switchboard::codegen::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/switchboard.bus.v1.Checkpoint",
+    to_json: ::switchboard::codegen::buffa::type_registry::any_to_json::<Checkpoint>,
+    from_json: ::switchboard::codegen::buffa::type_registry::any_from_json::<Checkpoint>,
     is_wkt: false,
 };
 /// Name and value that accompany a payload.
@@ -2705,6 +3241,15 @@ pub struct SubscribeRequest {
         skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
     )]
     pub topic: ::switchboard::codegen::buffa::alloc::string::String,
+    /// Set: all topics whose names begin with these bytes; `topic` is then empty.
+    ///
+    /// Field 9: `prefix`
+    #[serde(
+        rename = "prefix",
+        with = "::switchboard::codegen::buffa::json_helpers::opt_bytes",
+        skip_serializing_if = "::core::option::Option::is_none"
+    )]
+    pub prefix: ::core::option::Option<::switchboard::codegen::buffa::bytes::Bytes>,
     /// Name of the group: each entry goes to one of its members. Empty: this subscription receives all entries.
     ///
     /// Field 5: `group`
@@ -2752,6 +3297,7 @@ impl ::core::fmt::Debug for SubscribeRequest {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
         f.debug_struct("SubscribeRequest")
             .field("topic", &self.topic)
+            .field("prefix", &self.prefix)
             .field("group", &self.group)
             .field("durable", &self.durable)
             .field("ack", &self.ack)
@@ -2773,6 +3319,26 @@ impl SubscribeRequest {
     ///
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.SubscribeRequest";
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl SubscribeRequest {
+    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
+    #[inline]
+    ///Sets [`Self::prefix`] to `Some(value)`, consuming and returning `self`.
+    pub fn with_prefix(
+        mut self,
+        value: impl Into<::switchboard::codegen::buffa::bytes::Bytes>,
+    ) -> Self {
+        self.prefix = Some(value.into());
+        self
+    }
 }
 ::switchboard::codegen::buffa::impl_default_instance!(SubscribeRequest);
 #[allow(
@@ -2849,6 +3415,16 @@ impl ::switchboard::codegen::buffa::Message for SubscribeRequest {
                                 inner as u64,
                             ) as u64 + inner as u64;
                 }
+                __buffa::oneof::subscribe_request::Start::Resume(x) => {
+                    let __slot = __cache.reserve();
+                    let inner = x.compute_size(__cache);
+                    __cache.set(__slot, inner);
+                    size
+                        += 1u64
+                            + ::switchboard::codegen::buffa::encoding::varint_len(
+                                inner as u64,
+                            ) as u64 + inner as u64;
+                }
             }
         }
         if !self.group.is_empty() {
@@ -2870,6 +3446,11 @@ impl ::switchboard::codegen::buffa::Message for SubscribeRequest {
                     + ::switchboard::codegen::buffa::encoding::varint_len(
                         inner_size as u64,
                     ) as u64 + inner_size as u64;
+        }
+        if let Some(ref v) = self.prefix {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::bytes_encoded_len(v) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::switchboard::codegen::buffa::saturate_size(size)
@@ -2913,6 +3494,14 @@ impl ::switchboard::codegen::buffa::Message for SubscribeRequest {
                     );
                     x.write_to(__cache, buf);
                 }
+                __buffa::oneof::subscribe_request::Start::Resume(x) => {
+                    ::switchboard::codegen::buffa::types::put_len_delimited_header(
+                        8u32,
+                        u64::from(__cache.consume_next()),
+                        buf,
+                    );
+                    x.write_to(__cache, buf);
+                }
             }
         }
         if !self.group.is_empty() {
@@ -2936,6 +3525,9 @@ impl ::switchboard::codegen::buffa::Message for SubscribeRequest {
                 buf,
             );
             self.ack.write_to(__cache, buf);
+        }
+        if let Some(ref v) = self.prefix {
+            ::switchboard::codegen::buffa::types::put_shared_bytes_field(9u32, v, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -3027,6 +3619,34 @@ impl ::switchboard::codegen::buffa::Message for SubscribeRequest {
                     );
                 }
             }
+            8u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                if let ::core::option::Option::Some(
+                    __buffa::oneof::subscribe_request::Start::Resume(ref mut existing),
+                ) = self.start
+                {
+                    ::switchboard::codegen::buffa::Message::merge_length_delimited(
+                        &mut **existing,
+                        buf,
+                        ctx,
+                    )?;
+                } else {
+                    let mut val = ::core::default::Default::default();
+                    ::switchboard::codegen::buffa::Message::merge_length_delimited(
+                        &mut val,
+                        buf,
+                        ctx,
+                    )?;
+                    self.start = ::core::option::Option::Some(
+                        __buffa::oneof::subscribe_request::Start::Resume(
+                            ::switchboard::codegen::buffa::alloc::boxed::Box::new(val),
+                        ),
+                    );
+                }
+            }
             5u32 => {
                 ::switchboard::codegen::buffa::encoding::check_wire_type(
                     tag,
@@ -3055,6 +3675,15 @@ impl ::switchboard::codegen::buffa::Message for SubscribeRequest {
                     ctx,
                 )?;
             }
+            9u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                self.prefix = ::core::option::Option::Some(
+                    ::switchboard::codegen::buffa::types::decode_bytes_to_bytes(buf)?,
+                );
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(
@@ -3074,6 +3703,7 @@ impl ::switchboard::codegen::buffa::Message for SubscribeRequest {
         self.group.clear();
         self.durable = false;
         self.ack = ::switchboard::codegen::buffa::MessageField::none();
+        self.prefix = ::core::option::Option::None;
         self.__buffa_unknown_fields.clear();
     }
 }
@@ -3125,6 +3755,9 @@ impl<'de> ::switchboard::codegen::serde::Deserialize<'de> for SubscribeRequest {
                 let mut __f_topic: ::core::option::Option<
                     ::switchboard::codegen::buffa::alloc::string::String,
                 > = None;
+                let mut __f_prefix: ::core::option::Option<
+                    ::core::option::Option<::switchboard::codegen::buffa::bytes::Bytes>,
+                > = None;
                 let mut __f_group: ::core::option::Option<
                     ::switchboard::codegen::buffa::alloc::string::String,
                 > = None;
@@ -3160,6 +3793,35 @@ impl<'de> ::switchboard::codegen::serde::Deserialize<'de> for SubscribeRequest {
                                         D::Error,
                                     > {
                                         ::switchboard::codegen::buffa::json_helpers::proto_string::deserialize(
+                                            d,
+                                        )
+                                    }
+                                }
+                                map.next_value_seed(_S)?
+                            });
+                        }
+                        "prefix" => {
+                            __f_prefix = Some({
+                                struct _S;
+                                impl<
+                                    'de,
+                                > ::switchboard::codegen::serde::de::DeserializeSeed<'de>
+                                for _S {
+                                    type Value = ::core::option::Option<
+                                        ::switchboard::codegen::buffa::bytes::Bytes,
+                                    >;
+                                    fn deserialize<
+                                        D: ::switchboard::codegen::serde::Deserializer<'de>,
+                                    >(
+                                        self,
+                                        d: D,
+                                    ) -> ::core::result::Result<
+                                        ::core::option::Option<
+                                            ::switchboard::codegen::buffa::bytes::Bytes,
+                                        >,
+                                        D::Error,
+                                    > {
+                                        ::switchboard::codegen::buffa::json_helpers::opt_bytes::deserialize(
                                             d,
                                         )
                                     }
@@ -3306,6 +3968,30 @@ impl<'de> ::switchboard::codegen::serde::Deserialize<'de> for SubscribeRequest {
                                 );
                             }
                         }
+                        "resume" => {
+                            let v: ::core::option::Option<Checkpoint> = map
+                                .next_value_seed(
+                                    ::switchboard::codegen::buffa::json_helpers::NullableDeserializeSeed(
+                                        ::switchboard::codegen::buffa::json_helpers::DefaultDeserializeSeed::<
+                                            Checkpoint,
+                                        >::new(),
+                                    ),
+                                )?;
+                            if let Some(v) = v {
+                                if __oneof_start.is_some() {
+                                    return Err(
+                                        ::switchboard::codegen::serde::de::Error::custom(
+                                            "multiple oneof fields set for 'start'",
+                                        ),
+                                    );
+                                }
+                                __oneof_start = Some(
+                                    __buffa::oneof::subscribe_request::Start::Resume(
+                                        ::switchboard::codegen::buffa::alloc::boxed::Box::new(v),
+                                    ),
+                                );
+                            }
+                        }
                         _ => {
                             map.next_value::<
                                     ::switchboard::codegen::serde::de::IgnoredAny,
@@ -3316,6 +4002,9 @@ impl<'de> ::switchboard::codegen::serde::Deserialize<'de> for SubscribeRequest {
                 let mut __r = <SubscribeRequest as ::core::default::Default>::default();
                 if let ::core::option::Option::Some(v) = __f_topic {
                     __r.topic = v;
+                }
+                if let ::core::option::Option::Some(v) = __f_prefix {
+                    __r.prefix = v;
                 }
                 if let ::core::option::Option::Some(v) = __f_group {
                     __r.group = v;
@@ -4232,6 +4921,28 @@ pub mod subscribe_event {
 #[serde(default)]
 #[allow(dead_code, missing_docs, unreachable_pub)]
 pub struct Started {
+    /// Position before the first entry, of a subscription to one topic.
+    ///
+    /// Field 1: `position`
+    #[serde(
+        rename = "position",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_unset_message_field"
+    )]
+    pub position: ::switchboard::codegen::buffa::MessageField<
+        Position,
+        ::switchboard::codegen::buffa::Inline<Position>,
+    >,
+    /// Progress before the first entry, of a subscription to a pattern.
+    ///
+    /// Field 2: `checkpoint`
+    #[serde(
+        rename = "checkpoint",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_unset_message_field"
+    )]
+    pub checkpoint: ::switchboard::codegen::buffa::MessageField<
+        Checkpoint,
+        ::switchboard::codegen::buffa::Inline<Checkpoint>,
+    >,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
@@ -4246,7 +4957,10 @@ pub struct Started {
 )]
 impl ::core::fmt::Debug for Started {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-        f.debug_struct("Started").finish()
+        f.debug_struct("Started")
+            .field("position", &self.position)
+            .field("checkpoint", &self.checkpoint)
+            .finish()
     }
 }
 #[allow(
@@ -4298,21 +5012,57 @@ impl ::switchboard::codegen::buffa::Message for Started {
     #[allow(clippy::let_and_return)]
     fn compute_size(
         &self,
-        _cache: &mut ::switchboard::codegen::buffa::SizeCache,
+        __cache: &mut ::switchboard::codegen::buffa::SizeCache,
     ) -> u32 {
         #[allow(unused_imports)]
         use ::switchboard::codegen::buffa::Enumeration as _;
         let mut size = 0u64;
+        if self.position.is_set() {
+            let __slot = __cache.reserve();
+            let inner_size = self.position.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
+        }
+        if self.checkpoint.is_set() {
+            let __slot = __cache.reserve();
+            let inner_size = self.checkpoint.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::switchboard::codegen::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::switchboard::codegen::buffa::SizeCache,
+        __cache: &mut ::switchboard::codegen::buffa::SizeCache,
         buf: &mut impl ::switchboard::codegen::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
         use ::switchboard::codegen::buffa::Enumeration as _;
+        if self.position.is_set() {
+            ::switchboard::codegen::buffa::types::put_len_delimited_header(
+                1u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            self.position.write_to(__cache, buf);
+        }
+        if self.checkpoint.is_set() {
+            ::switchboard::codegen::buffa::types::put_len_delimited_header(
+                2u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            self.checkpoint.write_to(__cache, buf);
+        }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
@@ -4326,6 +5076,28 @@ impl ::switchboard::codegen::buffa::Message for Started {
         #[allow(unused_imports)]
         use ::switchboard::codegen::buffa::Enumeration as _;
         match tag.field_number() {
+            1u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::Message::merge_length_delimited(
+                    self.position.get_or_insert_default(),
+                    buf,
+                    ctx,
+                )?;
+            }
+            2u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::Message::merge_length_delimited(
+                    self.checkpoint.get_or_insert_default(),
+                    buf,
+                    ctx,
+                )?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(
@@ -4340,6 +5112,8 @@ impl ::switchboard::codegen::buffa::Message for Started {
         ::core::result::Result::Ok(())
     }
     fn clear(&mut self) {
+        self.position = ::switchboard::codegen::buffa::MessageField::none();
+        self.checkpoint = ::switchboard::codegen::buffa::MessageField::none();
         self.__buffa_unknown_fields.clear();
     }
 }
@@ -4655,6 +5429,32 @@ pub struct Entry {
         skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
     )]
     pub ack_id: ::switchboard::codegen::buffa::alloc::string::String,
+    /// Index of the shard in the checkpoint, and the sequence number in it, of a subscription to a pattern.
+    ///
+    /// Field 10: `shard`
+    #[serde(
+        rename = "shard",
+        with = "::switchboard::codegen::buffa::json_helpers::uint32",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_zero_u32"
+    )]
+    pub shard: u32,
+    /// Field 11: `sequence`
+    #[serde(
+        rename = "sequence",
+        with = "::switchboard::codegen::buffa::json_helpers::uint64",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_zero_u64"
+    )]
+    pub sequence: u64,
+    /// Identifies the request for `Reply`; empty if its sender does not wait for a reply.
+    ///
+    /// Field 12: `reply_to`
+    #[serde(
+        rename = "replyTo",
+        alias = "reply_to",
+        with = "::switchboard::codegen::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub reply_to: ::switchboard::codegen::buffa::alloc::string::String,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
@@ -4679,6 +5479,9 @@ impl ::core::fmt::Debug for Entry {
             .field("id", &self.id)
             .field("attempt", &self.attempt)
             .field("ack_id", &self.ack_id)
+            .field("shard", &self.shard)
+            .field("sequence", &self.sequence)
+            .field("reply_to", &self.reply_to)
             .finish()
     }
 }
@@ -4803,6 +5606,27 @@ impl ::switchboard::codegen::buffa::Message for Entry {
                         &self.ack_id,
                     ) as u64;
         }
+        if self.shard != 0u32 {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::uint32_encoded_len(
+                        self.shard,
+                    ) as u64;
+        }
+        if self.sequence != 0u64 {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::uint64_encoded_len(
+                        self.sequence,
+                    ) as u64;
+        }
+        if !self.reply_to.is_empty() {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(
+                        &self.reply_to,
+                    ) as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::switchboard::codegen::buffa::saturate_size(size)
     }
@@ -4875,6 +5699,27 @@ impl ::switchboard::codegen::buffa::Message for Entry {
             ::switchboard::codegen::buffa::types::put_string_field(
                 9u32,
                 &self.ack_id,
+                buf,
+            );
+        }
+        if self.shard != 0u32 {
+            ::switchboard::codegen::buffa::types::put_uint32_field(
+                10u32,
+                self.shard,
+                buf,
+            );
+        }
+        if self.sequence != 0u64 {
+            ::switchboard::codegen::buffa::types::put_uint64_field(
+                11u32,
+                self.sequence,
+                buf,
+            );
+        }
+        if !self.reply_to.is_empty() {
+            ::switchboard::codegen::buffa::types::put_string_field(
+                12u32,
+                &self.reply_to,
                 buf,
             );
         }
@@ -4982,6 +5827,32 @@ impl ::switchboard::codegen::buffa::Message for Entry {
                     buf,
                 )?;
             }
+            10u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::Varint,
+                )?;
+                self.shard = ::switchboard::codegen::buffa::types::decode_uint32(buf)?;
+            }
+            11u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::Varint,
+                )?;
+                self.sequence = ::switchboard::codegen::buffa::types::decode_uint64(
+                    buf,
+                )?;
+            }
+            12u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::types::merge_string(
+                    &mut self.reply_to,
+                    buf,
+                )?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(
@@ -5005,6 +5876,9 @@ impl ::switchboard::codegen::buffa::Message for Entry {
         self.id = ::core::default::Default::default();
         self.attempt = 0u32;
         self.ack_id.clear();
+        self.shard = 0u32;
+        self.sequence = 0u64;
+        self.reply_to.clear();
         self.__buffa_unknown_fields.clear();
     }
 }
@@ -7056,7 +7930,7 @@ pub const __HISTORY_RESPONSE_JSON_ANY: ::switchboard::codegen::buffa::type_regis
     >,
     is_wkt: false,
 };
-/// Request of `Topics`.
+/// Request of `Topics`. With neither names nor a pattern nor a prefix, it lists all topics.
 #[derive(Clone, PartialEq, Default)]
 #[derive(
     ::switchboard::codegen::serde::Serialize,
@@ -7066,7 +7940,7 @@ pub const __HISTORY_RESPONSE_JSON_ANY: ::switchboard::codegen::buffa::type_regis
 #[serde(default)]
 #[allow(dead_code, missing_docs, unreachable_pub)]
 pub struct TopicsRequest {
-    /// Names of topics; at most 1,024.
+    /// Names of topics; at most 1,024. There are no pages then.
     ///
     /// Field 1: `topics`
     #[serde(
@@ -7077,6 +7951,43 @@ pub struct TopicsRequest {
     pub topics: ::switchboard::codegen::buffa::alloc::vec::Vec<
         ::switchboard::codegen::buffa::alloc::string::String,
     >,
+    /// Lists the topics that match this pattern.
+    ///
+    /// Field 2: `pattern`
+    #[serde(
+        rename = "pattern",
+        with = "::switchboard::codegen::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub pattern: ::switchboard::codegen::buffa::alloc::string::String,
+    /// Set: lists the topics whose names begin with these bytes.
+    ///
+    /// Field 3: `prefix`
+    #[serde(
+        rename = "prefix",
+        with = "::switchboard::codegen::buffa::json_helpers::opt_bytes",
+        skip_serializing_if = "::core::option::Option::is_none"
+    )]
+    pub prefix: ::core::option::Option<::switchboard::codegen::buffa::bytes::Bytes>,
+    /// Topics of the response; 0 means 100, and at most 1,000.
+    ///
+    /// Field 4: `limit`
+    #[serde(
+        rename = "limit",
+        with = "::switchboard::codegen::buffa::json_helpers::uint32",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_zero_u32"
+    )]
+    pub limit: u32,
+    /// `next_page_token` of the page before; empty for the first.
+    ///
+    /// Field 5: `page_token`
+    #[serde(
+        rename = "pageToken",
+        alias = "page_token",
+        with = "::switchboard::codegen::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub page_token: ::switchboard::codegen::buffa::alloc::string::String,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
@@ -7091,7 +8002,13 @@ pub struct TopicsRequest {
 )]
 impl ::core::fmt::Debug for TopicsRequest {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-        f.debug_struct("TopicsRequest").field("topics", &self.topics).finish()
+        f.debug_struct("TopicsRequest")
+            .field("topics", &self.topics)
+            .field("pattern", &self.pattern)
+            .field("prefix", &self.prefix)
+            .field("limit", &self.limit)
+            .field("page_token", &self.page_token)
+            .finish()
     }
 }
 #[allow(
@@ -7108,6 +8025,26 @@ impl TopicsRequest {
     ///
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.TopicsRequest";
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl TopicsRequest {
+    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
+    #[inline]
+    ///Sets [`Self::prefix`] to `Some(value)`, consuming and returning `self`.
+    pub fn with_prefix(
+        mut self,
+        value: impl Into<::switchboard::codegen::buffa::bytes::Bytes>,
+    ) -> Self {
+        self.prefix = Some(value.into());
+        self
+    }
 }
 ::switchboard::codegen::buffa::impl_default_instance!(TopicsRequest);
 #[allow(
@@ -7153,6 +8090,32 @@ impl ::switchboard::codegen::buffa::Message for TopicsRequest {
                 += 1u64
                     + ::switchboard::codegen::buffa::types::string_encoded_len(v) as u64;
         }
+        if !self.pattern.is_empty() {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(
+                        &self.pattern,
+                    ) as u64;
+        }
+        if let Some(ref v) = self.prefix {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::bytes_encoded_len(v) as u64;
+        }
+        if self.limit != 0u32 {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::uint32_encoded_len(
+                        self.limit,
+                    ) as u64;
+        }
+        if !self.page_token.is_empty() {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(
+                        &self.page_token,
+                    ) as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::switchboard::codegen::buffa::saturate_size(size)
     }
@@ -7165,6 +8128,30 @@ impl ::switchboard::codegen::buffa::Message for TopicsRequest {
         use ::switchboard::codegen::buffa::Enumeration as _;
         for v in &self.topics {
             ::switchboard::codegen::buffa::types::put_string_field(1u32, v, buf);
+        }
+        if !self.pattern.is_empty() {
+            ::switchboard::codegen::buffa::types::put_string_field(
+                2u32,
+                &self.pattern,
+                buf,
+            );
+        }
+        if let Some(ref v) = self.prefix {
+            ::switchboard::codegen::buffa::types::put_shared_bytes_field(3u32, v, buf);
+        }
+        if self.limit != 0u32 {
+            ::switchboard::codegen::buffa::types::put_uint32_field(
+                4u32,
+                self.limit,
+                buf,
+            );
+        }
+        if !self.page_token.is_empty() {
+            ::switchboard::codegen::buffa::types::put_string_field(
+                5u32,
+                &self.page_token,
+                buf,
+            );
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -7190,6 +8177,42 @@ impl ::switchboard::codegen::buffa::Message for TopicsRequest {
                 )?;
                 self.topics.push(__elem);
             }
+            2u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::types::merge_string(
+                    &mut self.pattern,
+                    buf,
+                )?;
+            }
+            3u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                self.prefix = ::core::option::Option::Some(
+                    ::switchboard::codegen::buffa::types::decode_bytes_to_bytes(buf)?,
+                );
+            }
+            4u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::Varint,
+                )?;
+                self.limit = ::switchboard::codegen::buffa::types::decode_uint32(buf)?;
+            }
+            5u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::types::merge_string(
+                    &mut self.page_token,
+                    buf,
+                )?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(
@@ -7205,6 +8228,10 @@ impl ::switchboard::codegen::buffa::Message for TopicsRequest {
     }
     fn clear(&mut self) {
         self.topics.clear();
+        self.pattern.clear();
+        self.prefix = ::core::option::Option::None;
+        self.limit = 0u32;
+        self.page_token.clear();
         self.__buffa_unknown_fields.clear();
     }
 }
@@ -7268,7 +8295,8 @@ pub const __TOPICS_REQUEST_JSON_ANY: ::switchboard::codegen::buffa::type_registr
 #[serde(default)]
 #[allow(dead_code, missing_docs, unreachable_pub)]
 pub struct TopicsResponse {
-    /// Counters of the topics of the request that the server holds, in the order of the request.
+    /// Counters of the topics that the server holds: in the order of the names of the request, or in any order. A page may
+    /// have fewer topics than its limit. A topic that exists during all pages is in one of them.
     ///
     /// Field 1: `topics`
     #[serde(
@@ -7277,6 +8305,16 @@ pub struct TopicsResponse {
         deserialize_with = "::switchboard::codegen::buffa::json_helpers::null_as_default"
     )]
     pub topics: ::switchboard::codegen::buffa::alloc::vec::Vec<Topic>,
+    /// For the next page; empty after the last.
+    ///
+    /// Field 2: `next_page_token`
+    #[serde(
+        rename = "nextPageToken",
+        alias = "next_page_token",
+        with = "::switchboard::codegen::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub next_page_token: ::switchboard::codegen::buffa::alloc::string::String,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
@@ -7291,7 +8329,10 @@ pub struct TopicsResponse {
 )]
 impl ::core::fmt::Debug for TopicsResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-        f.debug_struct("TopicsResponse").field("topics", &self.topics).finish()
+        f.debug_struct("TopicsResponse")
+            .field("topics", &self.topics)
+            .field("next_page_token", &self.next_page_token)
+            .finish()
     }
 }
 #[allow(
@@ -7358,6 +8399,13 @@ impl ::switchboard::codegen::buffa::Message for TopicsResponse {
                         inner_size as u64,
                     ) as u64 + inner_size as u64;
         }
+        if !self.next_page_token.is_empty() {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(
+                        &self.next_page_token,
+                    ) as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::switchboard::codegen::buffa::saturate_size(size)
     }
@@ -7375,6 +8423,13 @@ impl ::switchboard::codegen::buffa::Message for TopicsResponse {
                 buf,
             );
             v.write_to(__cache, buf);
+        }
+        if !self.next_page_token.is_empty() {
+            ::switchboard::codegen::buffa::types::put_string_field(
+                2u32,
+                &self.next_page_token,
+                buf,
+            );
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -7405,6 +8460,16 @@ impl ::switchboard::codegen::buffa::Message for TopicsResponse {
                 )?;
                 self.topics.push(elem);
             }
+            2u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::types::merge_string(
+                    &mut self.next_page_token,
+                    buf,
+                )?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(
@@ -7420,6 +8485,7 @@ impl ::switchboard::codegen::buffa::Message for TopicsResponse {
     }
     fn clear(&mut self) {
         self.topics.clear();
+        self.next_page_token.clear();
         self.__buffa_unknown_fields.clear();
     }
 }
@@ -7470,6 +8536,1755 @@ pub const __TOPICS_RESPONSE_JSON_ANY: ::switchboard::codegen::buffa::type_regist
     to_json: ::switchboard::codegen::buffa::type_registry::any_to_json::<TopicsResponse>,
     from_json: ::switchboard::codegen::buffa::type_registry::any_from_json::<
         TopicsResponse,
+    >,
+    is_wkt: false,
+};
+/// Request of `Request`.
+#[derive(Clone, PartialEq, Default)]
+#[derive(
+    ::switchboard::codegen::serde::Serialize,
+    ::switchboard::codegen::serde::Deserialize
+)]
+#[serde(crate = "::switchboard::codegen::serde")]
+#[serde(default)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub struct RequestRequest {
+    /// Name of the topic.
+    ///
+    /// Field 1: `topic`
+    #[serde(
+        rename = "topic",
+        with = "::switchboard::codegen::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub topic: ::switchboard::codegen::buffa::alloc::string::String,
+    /// The request.
+    ///
+    /// Field 2: `entry`
+    #[serde(
+        rename = "entry",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_unset_message_field"
+    )]
+    pub entry: ::switchboard::codegen::buffa::MessageField<
+        Publication,
+        ::switchboard::codegen::buffa::Inline<Publication>,
+    >,
+    /// Period after which no reply is delivered; default 5 s.
+    ///
+    /// Field 3: `time_limit`
+    #[serde(
+        rename = "timeLimit",
+        alias = "time_limit",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_unset_message_field"
+    )]
+    pub time_limit: ::switchboard::codegen::buffa::MessageField<
+        ::switchboard::codegen::buffa_types::google::protobuf::Duration,
+        ::switchboard::codegen::buffa::Inline<
+            ::switchboard::codegen::buffa_types::google::protobuf::Duration,
+        >,
+    >,
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::core::fmt::Debug for RequestRequest {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("RequestRequest")
+            .field("topic", &self.topic)
+            .field("entry", &self.entry)
+            .field("time_limit", &self.time_limit)
+            .finish()
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl RequestRequest {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.RequestRequest";
+}
+::switchboard::codegen::buffa::impl_default_instance!(RequestRequest);
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::MessageName for RequestRequest {
+    const PACKAGE: &'static str = "switchboard.bus.v1";
+    const NAME: &'static str = "RequestRequest";
+    const FULL_NAME: &'static str = "switchboard.bus.v1.RequestRequest";
+    const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.RequestRequest";
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::Message for RequestRequest {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::switchboard::codegen::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(
+        &self,
+        __cache: &mut ::switchboard::codegen::buffa::SizeCache,
+    ) -> u32 {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if !self.topic.is_empty() {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(
+                        &self.topic,
+                    ) as u64;
+        }
+        if self.entry.is_set() {
+            let __slot = __cache.reserve();
+            let inner_size = self.entry.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
+        }
+        if self.time_limit.is_set() {
+            let __slot = __cache.reserve();
+            let inner_size = self.time_limit.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::switchboard::codegen::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        __cache: &mut ::switchboard::codegen::buffa::SizeCache,
+        buf: &mut impl ::switchboard::codegen::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        if !self.topic.is_empty() {
+            ::switchboard::codegen::buffa::types::put_string_field(
+                1u32,
+                &self.topic,
+                buf,
+            );
+        }
+        if self.entry.is_set() {
+            ::switchboard::codegen::buffa::types::put_len_delimited_header(
+                2u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            self.entry.write_to(__cache, buf);
+        }
+        if self.time_limit.is_set() {
+            ::switchboard::codegen::buffa::types::put_len_delimited_header(
+                3u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            self.time_limit.write_to(__cache, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::switchboard::codegen::buffa::encoding::Tag,
+        buf: &mut impl ::switchboard::codegen::buffa::bytes::Buf,
+        ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::types::merge_string(
+                    &mut self.topic,
+                    buf,
+                )?;
+            }
+            2u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::Message::merge_length_delimited(
+                    self.entry.get_or_insert_default(),
+                    buf,
+                    ctx,
+                )?;
+            }
+            3u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::Message::merge_length_delimited(
+                    self.time_limit.get_or_insert_default(),
+                    buf,
+                    ctx,
+                )?;
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(
+                        ::switchboard::codegen::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.topic.clear();
+        self.entry = ::switchboard::codegen::buffa::MessageField::none();
+        self.time_limit = ::switchboard::codegen::buffa::MessageField::none();
+        self.__buffa_unknown_fields.clear();
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::ExtensionSet for RequestRequest {
+    const PROTO_FQN: &'static str = "switchboard.bus.v1.RequestRequest";
+    fn unknown_fields(&self) -> &::switchboard::codegen::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(
+        &mut self,
+    ) -> &mut ::switchboard::codegen::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::json_helpers::ProtoElemJson for RequestRequest {
+    fn serialize_proto_json<S: ::switchboard::codegen::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::switchboard::codegen::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::switchboard::codegen::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::switchboard::codegen::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub const __REQUEST_REQUEST_JSON_ANY: ::switchboard::codegen::buffa::type_registry::JsonAnyEntry = ::switchboard::codegen::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/switchboard.bus.v1.RequestRequest",
+    to_json: ::switchboard::codegen::buffa::type_registry::any_to_json::<RequestRequest>,
+    from_json: ::switchboard::codegen::buffa::type_registry::any_from_json::<
+        RequestRequest,
+    >,
+    is_wkt: false,
+};
+/// Event of a request.
+#[derive(Clone, PartialEq, Default)]
+#[derive(::switchboard::codegen::serde::Serialize)]
+#[serde(crate = "::switchboard::codegen::serde")]
+#[serde(default)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub struct RequestEvent {
+    #[serde(flatten)]
+    pub event: ::core::option::Option<__buffa::oneof::request_event::Event>,
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::core::fmt::Debug for RequestEvent {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("RequestEvent").field("event", &self.event).finish()
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl RequestEvent {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.RequestEvent";
+}
+::switchboard::codegen::buffa::impl_default_instance!(RequestEvent);
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::MessageName for RequestEvent {
+    const PACKAGE: &'static str = "switchboard.bus.v1";
+    const NAME: &'static str = "RequestEvent";
+    const FULL_NAME: &'static str = "switchboard.bus.v1.RequestEvent";
+    const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.RequestEvent";
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::Message for RequestEvent {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::switchboard::codegen::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(
+        &self,
+        __cache: &mut ::switchboard::codegen::buffa::SizeCache,
+    ) -> u32 {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if let ::core::option::Option::Some(ref v) = self.event {
+            match v {
+                __buffa::oneof::request_event::Event::Sent(x) => {
+                    let __slot = __cache.reserve();
+                    let inner = x.compute_size(__cache);
+                    __cache.set(__slot, inner);
+                    size
+                        += 1u64
+                            + ::switchboard::codegen::buffa::encoding::varint_len(
+                                inner as u64,
+                            ) as u64 + inner as u64;
+                }
+                __buffa::oneof::request_event::Event::Reply(x) => {
+                    let __slot = __cache.reserve();
+                    let inner = x.compute_size(__cache);
+                    __cache.set(__slot, inner);
+                    size
+                        += 1u64
+                            + ::switchboard::codegen::buffa::encoding::varint_len(
+                                inner as u64,
+                            ) as u64 + inner as u64;
+                }
+            }
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::switchboard::codegen::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        __cache: &mut ::switchboard::codegen::buffa::SizeCache,
+        buf: &mut impl ::switchboard::codegen::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        if let ::core::option::Option::Some(ref v) = self.event {
+            match v {
+                __buffa::oneof::request_event::Event::Sent(x) => {
+                    ::switchboard::codegen::buffa::types::put_len_delimited_header(
+                        1u32,
+                        u64::from(__cache.consume_next()),
+                        buf,
+                    );
+                    x.write_to(__cache, buf);
+                }
+                __buffa::oneof::request_event::Event::Reply(x) => {
+                    ::switchboard::codegen::buffa::types::put_len_delimited_header(
+                        2u32,
+                        u64::from(__cache.consume_next()),
+                        buf,
+                    );
+                    x.write_to(__cache, buf);
+                }
+            }
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::switchboard::codegen::buffa::encoding::Tag,
+        buf: &mut impl ::switchboard::codegen::buffa::bytes::Buf,
+        ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                if let ::core::option::Option::Some(
+                    __buffa::oneof::request_event::Event::Sent(ref mut existing),
+                ) = self.event
+                {
+                    ::switchboard::codegen::buffa::Message::merge_length_delimited(
+                        &mut **existing,
+                        buf,
+                        ctx,
+                    )?;
+                } else {
+                    let mut val = ::core::default::Default::default();
+                    ::switchboard::codegen::buffa::Message::merge_length_delimited(
+                        &mut val,
+                        buf,
+                        ctx,
+                    )?;
+                    self.event = ::core::option::Option::Some(
+                        __buffa::oneof::request_event::Event::Sent(
+                            ::switchboard::codegen::buffa::alloc::boxed::Box::new(val),
+                        ),
+                    );
+                }
+            }
+            2u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                if let ::core::option::Option::Some(
+                    __buffa::oneof::request_event::Event::Reply(ref mut existing),
+                ) = self.event
+                {
+                    ::switchboard::codegen::buffa::Message::merge_length_delimited(
+                        &mut **existing,
+                        buf,
+                        ctx,
+                    )?;
+                } else {
+                    let mut val = ::core::default::Default::default();
+                    ::switchboard::codegen::buffa::Message::merge_length_delimited(
+                        &mut val,
+                        buf,
+                        ctx,
+                    )?;
+                    self.event = ::core::option::Option::Some(
+                        __buffa::oneof::request_event::Event::Reply(
+                            ::switchboard::codegen::buffa::alloc::boxed::Box::new(val),
+                        ),
+                    );
+                }
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(
+                        ::switchboard::codegen::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.event = ::core::option::Option::None;
+        self.__buffa_unknown_fields.clear();
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::ExtensionSet for RequestEvent {
+    const PROTO_FQN: &'static str = "switchboard.bus.v1.RequestEvent";
+    fn unknown_fields(&self) -> &::switchboard::codegen::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(
+        &mut self,
+    ) -> &mut ::switchboard::codegen::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl<'de> ::switchboard::codegen::serde::Deserialize<'de> for RequestEvent {
+    fn deserialize<D: ::switchboard::codegen::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        struct _V;
+        impl<'de> ::switchboard::codegen::serde::de::Visitor<'de> for _V {
+            type Value = RequestEvent;
+            fn expecting(
+                &self,
+                f: &mut ::core::fmt::Formatter<'_>,
+            ) -> ::core::fmt::Result {
+                f.write_str("struct RequestEvent")
+            }
+            #[allow(clippy::field_reassign_with_default)]
+            fn visit_map<A: ::switchboard::codegen::serde::de::MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> ::core::result::Result<RequestEvent, A::Error> {
+                let mut __oneof_event: ::core::option::Option<
+                    __buffa::oneof::request_event::Event,
+                > = None;
+                while let Some(key) = map
+                    .next_key::<::switchboard::codegen::buffa::alloc::string::String>()?
+                {
+                    match key.as_str() {
+                        "sent" => {
+                            let v: ::core::option::Option<Sent> = map
+                                .next_value_seed(
+                                    ::switchboard::codegen::buffa::json_helpers::NullableDeserializeSeed(
+                                        ::switchboard::codegen::buffa::json_helpers::DefaultDeserializeSeed::<
+                                            Sent,
+                                        >::new(),
+                                    ),
+                                )?;
+                            if let Some(v) = v {
+                                if __oneof_event.is_some() {
+                                    return Err(
+                                        ::switchboard::codegen::serde::de::Error::custom(
+                                            "multiple oneof fields set for 'event'",
+                                        ),
+                                    );
+                                }
+                                __oneof_event = Some(
+                                    __buffa::oneof::request_event::Event::Sent(
+                                        ::switchboard::codegen::buffa::alloc::boxed::Box::new(v),
+                                    ),
+                                );
+                            }
+                        }
+                        "reply" => {
+                            let v: ::core::option::Option<Entry> = map
+                                .next_value_seed(
+                                    ::switchboard::codegen::buffa::json_helpers::NullableDeserializeSeed(
+                                        ::switchboard::codegen::buffa::json_helpers::DefaultDeserializeSeed::<
+                                            Entry,
+                                        >::new(),
+                                    ),
+                                )?;
+                            if let Some(v) = v {
+                                if __oneof_event.is_some() {
+                                    return Err(
+                                        ::switchboard::codegen::serde::de::Error::custom(
+                                            "multiple oneof fields set for 'event'",
+                                        ),
+                                    );
+                                }
+                                __oneof_event = Some(
+                                    __buffa::oneof::request_event::Event::Reply(
+                                        ::switchboard::codegen::buffa::alloc::boxed::Box::new(v),
+                                    ),
+                                );
+                            }
+                        }
+                        _ => {
+                            map.next_value::<
+                                    ::switchboard::codegen::serde::de::IgnoredAny,
+                                >()?;
+                        }
+                    }
+                }
+                let mut __r = <RequestEvent as ::core::default::Default>::default();
+                __r.event = __oneof_event;
+                Ok(__r)
+            }
+        }
+        d.deserialize_map(_V)
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::json_helpers::ProtoElemJson for RequestEvent {
+    fn serialize_proto_json<S: ::switchboard::codegen::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::switchboard::codegen::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::switchboard::codegen::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::switchboard::codegen::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub const __REQUEST_EVENT_JSON_ANY: ::switchboard::codegen::buffa::type_registry::JsonAnyEntry = ::switchboard::codegen::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/switchboard.bus.v1.RequestEvent",
+    to_json: ::switchboard::codegen::buffa::type_registry::any_to_json::<RequestEvent>,
+    from_json: ::switchboard::codegen::buffa::type_registry::any_from_json::<
+        RequestEvent,
+    >,
+    is_wkt: false,
+};
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+pub mod request_event {
+    #[allow(unused_imports)]
+    use super::*;
+    #[doc(inline)]
+    pub use super::__buffa::oneof::request_event::Event;
+}
+/// Publication of a request.
+#[derive(Clone, PartialEq, Default)]
+#[derive(
+    ::switchboard::codegen::serde::Serialize,
+    ::switchboard::codegen::serde::Deserialize
+)]
+#[serde(crate = "::switchboard::codegen::serde")]
+#[serde(default)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub struct Sent {
+    /// Position of the request.
+    ///
+    /// Field 1: `position`
+    #[serde(
+        rename = "position",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_unset_message_field"
+    )]
+    pub position: ::switchboard::codegen::buffa::MessageField<
+        Position,
+        ::switchboard::codegen::buffa::Inline<Position>,
+    >,
+    /// Subscriptions and groups that receive it, at least one.
+    ///
+    /// Field 2: `receivers`
+    #[serde(
+        rename = "receivers",
+        with = "::switchboard::codegen::buffa::json_helpers::uint32",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_zero_u32"
+    )]
+    pub receivers: u32,
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::core::fmt::Debug for Sent {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("Sent")
+            .field("position", &self.position)
+            .field("receivers", &self.receivers)
+            .finish()
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl Sent {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.Sent";
+}
+::switchboard::codegen::buffa::impl_default_instance!(Sent);
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::MessageName for Sent {
+    const PACKAGE: &'static str = "switchboard.bus.v1";
+    const NAME: &'static str = "Sent";
+    const FULL_NAME: &'static str = "switchboard.bus.v1.Sent";
+    const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.Sent";
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::Message for Sent {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::switchboard::codegen::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(
+        &self,
+        __cache: &mut ::switchboard::codegen::buffa::SizeCache,
+    ) -> u32 {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if self.position.is_set() {
+            let __slot = __cache.reserve();
+            let inner_size = self.position.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
+        }
+        if self.receivers != 0u32 {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::uint32_encoded_len(
+                        self.receivers,
+                    ) as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::switchboard::codegen::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        __cache: &mut ::switchboard::codegen::buffa::SizeCache,
+        buf: &mut impl ::switchboard::codegen::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        if self.position.is_set() {
+            ::switchboard::codegen::buffa::types::put_len_delimited_header(
+                1u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            self.position.write_to(__cache, buf);
+        }
+        if self.receivers != 0u32 {
+            ::switchboard::codegen::buffa::types::put_uint32_field(
+                2u32,
+                self.receivers,
+                buf,
+            );
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::switchboard::codegen::buffa::encoding::Tag,
+        buf: &mut impl ::switchboard::codegen::buffa::bytes::Buf,
+        ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::Message::merge_length_delimited(
+                    self.position.get_or_insert_default(),
+                    buf,
+                    ctx,
+                )?;
+            }
+            2u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::Varint,
+                )?;
+                self.receivers = ::switchboard::codegen::buffa::types::decode_uint32(
+                    buf,
+                )?;
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(
+                        ::switchboard::codegen::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.position = ::switchboard::codegen::buffa::MessageField::none();
+        self.receivers = 0u32;
+        self.__buffa_unknown_fields.clear();
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::ExtensionSet for Sent {
+    const PROTO_FQN: &'static str = "switchboard.bus.v1.Sent";
+    fn unknown_fields(&self) -> &::switchboard::codegen::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(
+        &mut self,
+    ) -> &mut ::switchboard::codegen::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::json_helpers::ProtoElemJson for Sent {
+    fn serialize_proto_json<S: ::switchboard::codegen::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::switchboard::codegen::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::switchboard::codegen::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::switchboard::codegen::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub const __SENT_JSON_ANY: ::switchboard::codegen::buffa::type_registry::JsonAnyEntry = ::switchboard::codegen::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/switchboard.bus.v1.Sent",
+    to_json: ::switchboard::codegen::buffa::type_registry::any_to_json::<Sent>,
+    from_json: ::switchboard::codegen::buffa::type_registry::any_from_json::<Sent>,
+    is_wkt: false,
+};
+/// Request of `Reply`.
+#[derive(Clone, PartialEq, Default)]
+#[derive(
+    ::switchboard::codegen::serde::Serialize,
+    ::switchboard::codegen::serde::Deserialize
+)]
+#[serde(crate = "::switchboard::codegen::serde")]
+#[serde(default)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub struct ReplyRequest {
+    /// `reply_to` of the entry.
+    ///
+    /// Field 1: `reply_to`
+    #[serde(
+        rename = "replyTo",
+        alias = "reply_to",
+        with = "::switchboard::codegen::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub reply_to: ::switchboard::codegen::buffa::alloc::string::String,
+    /// The reply.
+    ///
+    /// Field 2: `entry`
+    #[serde(
+        rename = "entry",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_unset_message_field"
+    )]
+    pub entry: ::switchboard::codegen::buffa::MessageField<
+        Publication,
+        ::switchboard::codegen::buffa::Inline<Publication>,
+    >,
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::core::fmt::Debug for ReplyRequest {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("ReplyRequest")
+            .field("reply_to", &self.reply_to)
+            .field("entry", &self.entry)
+            .finish()
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ReplyRequest {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.ReplyRequest";
+}
+::switchboard::codegen::buffa::impl_default_instance!(ReplyRequest);
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::MessageName for ReplyRequest {
+    const PACKAGE: &'static str = "switchboard.bus.v1";
+    const NAME: &'static str = "ReplyRequest";
+    const FULL_NAME: &'static str = "switchboard.bus.v1.ReplyRequest";
+    const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.ReplyRequest";
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::Message for ReplyRequest {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::switchboard::codegen::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(
+        &self,
+        __cache: &mut ::switchboard::codegen::buffa::SizeCache,
+    ) -> u32 {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if !self.reply_to.is_empty() {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(
+                        &self.reply_to,
+                    ) as u64;
+        }
+        if self.entry.is_set() {
+            let __slot = __cache.reserve();
+            let inner_size = self.entry.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::switchboard::codegen::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        __cache: &mut ::switchboard::codegen::buffa::SizeCache,
+        buf: &mut impl ::switchboard::codegen::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        if !self.reply_to.is_empty() {
+            ::switchboard::codegen::buffa::types::put_string_field(
+                1u32,
+                &self.reply_to,
+                buf,
+            );
+        }
+        if self.entry.is_set() {
+            ::switchboard::codegen::buffa::types::put_len_delimited_header(
+                2u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            self.entry.write_to(__cache, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::switchboard::codegen::buffa::encoding::Tag,
+        buf: &mut impl ::switchboard::codegen::buffa::bytes::Buf,
+        ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::types::merge_string(
+                    &mut self.reply_to,
+                    buf,
+                )?;
+            }
+            2u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::Message::merge_length_delimited(
+                    self.entry.get_or_insert_default(),
+                    buf,
+                    ctx,
+                )?;
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(
+                        ::switchboard::codegen::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.reply_to.clear();
+        self.entry = ::switchboard::codegen::buffa::MessageField::none();
+        self.__buffa_unknown_fields.clear();
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::ExtensionSet for ReplyRequest {
+    const PROTO_FQN: &'static str = "switchboard.bus.v1.ReplyRequest";
+    fn unknown_fields(&self) -> &::switchboard::codegen::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(
+        &mut self,
+    ) -> &mut ::switchboard::codegen::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::json_helpers::ProtoElemJson for ReplyRequest {
+    fn serialize_proto_json<S: ::switchboard::codegen::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::switchboard::codegen::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::switchboard::codegen::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::switchboard::codegen::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub const __REPLY_REQUEST_JSON_ANY: ::switchboard::codegen::buffa::type_registry::JsonAnyEntry = ::switchboard::codegen::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/switchboard.bus.v1.ReplyRequest",
+    to_json: ::switchboard::codegen::buffa::type_registry::any_to_json::<ReplyRequest>,
+    from_json: ::switchboard::codegen::buffa::type_registry::any_from_json::<
+        ReplyRequest,
+    >,
+    is_wkt: false,
+};
+/// Response of `Reply`.
+#[derive(Clone, PartialEq, Default)]
+#[derive(
+    ::switchboard::codegen::serde::Serialize,
+    ::switchboard::codegen::serde::Deserialize
+)]
+#[serde(crate = "::switchboard::codegen::serde")]
+#[serde(default)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub struct ReplyResponse {
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::core::fmt::Debug for ReplyResponse {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("ReplyResponse").finish()
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ReplyResponse {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.ReplyResponse";
+}
+::switchboard::codegen::buffa::impl_default_instance!(ReplyResponse);
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::MessageName for ReplyResponse {
+    const PACKAGE: &'static str = "switchboard.bus.v1";
+    const NAME: &'static str = "ReplyResponse";
+    const FULL_NAME: &'static str = "switchboard.bus.v1.ReplyResponse";
+    const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.ReplyResponse";
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::Message for ReplyResponse {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::switchboard::codegen::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(
+        &self,
+        _cache: &mut ::switchboard::codegen::buffa::SizeCache,
+    ) -> u32 {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        let mut size = 0u64;
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::switchboard::codegen::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        _cache: &mut ::switchboard::codegen::buffa::SizeCache,
+        buf: &mut impl ::switchboard::codegen::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::switchboard::codegen::buffa::encoding::Tag,
+        buf: &mut impl ::switchboard::codegen::buffa::bytes::Buf,
+        ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        match tag.field_number() {
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(
+                        ::switchboard::codegen::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.__buffa_unknown_fields.clear();
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::ExtensionSet for ReplyResponse {
+    const PROTO_FQN: &'static str = "switchboard.bus.v1.ReplyResponse";
+    fn unknown_fields(&self) -> &::switchboard::codegen::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(
+        &mut self,
+    ) -> &mut ::switchboard::codegen::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::json_helpers::ProtoElemJson for ReplyResponse {
+    fn serialize_proto_json<S: ::switchboard::codegen::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::switchboard::codegen::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::switchboard::codegen::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::switchboard::codegen::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub const __REPLY_RESPONSE_JSON_ANY: ::switchboard::codegen::buffa::type_registry::JsonAnyEntry = ::switchboard::codegen::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/switchboard.bus.v1.ReplyResponse",
+    to_json: ::switchboard::codegen::buffa::type_registry::any_to_json::<ReplyResponse>,
+    from_json: ::switchboard::codegen::buffa::type_registry::any_from_json::<
+        ReplyResponse,
+    >,
+    is_wkt: false,
+};
+/// Request of `Credit`.
+#[derive(Clone, PartialEq, Default)]
+#[derive(
+    ::switchboard::codegen::serde::Serialize,
+    ::switchboard::codegen::serde::Deserialize
+)]
+#[serde(crate = "::switchboard::codegen::serde")]
+#[serde(default)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub struct CreditRequest {
+    /// Name of the topic.
+    ///
+    /// Field 1: `topic`
+    #[serde(
+        rename = "topic",
+        with = "::switchboard::codegen::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub topic: ::switchboard::codegen::buffa::alloc::string::String,
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::core::fmt::Debug for CreditRequest {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("CreditRequest").field("topic", &self.topic).finish()
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl CreditRequest {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.CreditRequest";
+}
+::switchboard::codegen::buffa::impl_default_instance!(CreditRequest);
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::MessageName for CreditRequest {
+    const PACKAGE: &'static str = "switchboard.bus.v1";
+    const NAME: &'static str = "CreditRequest";
+    const FULL_NAME: &'static str = "switchboard.bus.v1.CreditRequest";
+    const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.CreditRequest";
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::Message for CreditRequest {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::switchboard::codegen::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(
+        &self,
+        _cache: &mut ::switchboard::codegen::buffa::SizeCache,
+    ) -> u32 {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if !self.topic.is_empty() {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(
+                        &self.topic,
+                    ) as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::switchboard::codegen::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        _cache: &mut ::switchboard::codegen::buffa::SizeCache,
+        buf: &mut impl ::switchboard::codegen::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        if !self.topic.is_empty() {
+            ::switchboard::codegen::buffa::types::put_string_field(
+                1u32,
+                &self.topic,
+                buf,
+            );
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::switchboard::codegen::buffa::encoding::Tag,
+        buf: &mut impl ::switchboard::codegen::buffa::bytes::Buf,
+        ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::types::merge_string(
+                    &mut self.topic,
+                    buf,
+                )?;
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(
+                        ::switchboard::codegen::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.topic.clear();
+        self.__buffa_unknown_fields.clear();
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::ExtensionSet for CreditRequest {
+    const PROTO_FQN: &'static str = "switchboard.bus.v1.CreditRequest";
+    fn unknown_fields(&self) -> &::switchboard::codegen::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(
+        &mut self,
+    ) -> &mut ::switchboard::codegen::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::json_helpers::ProtoElemJson for CreditRequest {
+    fn serialize_proto_json<S: ::switchboard::codegen::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::switchboard::codegen::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::switchboard::codegen::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::switchboard::codegen::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub const __CREDIT_REQUEST_JSON_ANY: ::switchboard::codegen::buffa::type_registry::JsonAnyEntry = ::switchboard::codegen::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/switchboard.bus.v1.CreditRequest",
+    to_json: ::switchboard::codegen::buffa::type_registry::any_to_json::<CreditRequest>,
+    from_json: ::switchboard::codegen::buffa::type_registry::any_from_json::<
+        CreditRequest,
+    >,
+    is_wkt: false,
+};
+/// Response of `Credit`.
+#[derive(Clone, PartialEq, Default)]
+#[derive(
+    ::switchboard::codegen::serde::Serialize,
+    ::switchboard::codegen::serde::Deserialize
+)]
+#[serde(crate = "::switchboard::codegen::serde")]
+#[serde(default)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub struct CreditResponse {
+    /// Entries that the topic accepts without a wait; at least one.
+    ///
+    /// Field 1: `entries`
+    #[serde(
+        rename = "entries",
+        with = "::switchboard::codegen::buffa::json_helpers::uint32",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_zero_u32"
+    )]
+    pub entries: u32,
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::core::fmt::Debug for CreditResponse {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("CreditResponse").field("entries", &self.entries).finish()
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl CreditResponse {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.CreditResponse";
+}
+::switchboard::codegen::buffa::impl_default_instance!(CreditResponse);
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::MessageName for CreditResponse {
+    const PACKAGE: &'static str = "switchboard.bus.v1";
+    const NAME: &'static str = "CreditResponse";
+    const FULL_NAME: &'static str = "switchboard.bus.v1.CreditResponse";
+    const TYPE_URL: &'static str = "type.googleapis.com/switchboard.bus.v1.CreditResponse";
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::Message for CreditResponse {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::switchboard::codegen::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(
+        &self,
+        _cache: &mut ::switchboard::codegen::buffa::SizeCache,
+    ) -> u32 {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if self.entries != 0u32 {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::uint32_encoded_len(
+                        self.entries,
+                    ) as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::switchboard::codegen::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        _cache: &mut ::switchboard::codegen::buffa::SizeCache,
+        buf: &mut impl ::switchboard::codegen::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        if self.entries != 0u32 {
+            ::switchboard::codegen::buffa::types::put_uint32_field(
+                1u32,
+                self.entries,
+                buf,
+            );
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::switchboard::codegen::buffa::encoding::Tag,
+        buf: &mut impl ::switchboard::codegen::buffa::bytes::Buf,
+        ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::Varint,
+                )?;
+                self.entries = ::switchboard::codegen::buffa::types::decode_uint32(buf)?;
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(
+                        ::switchboard::codegen::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.entries = 0u32;
+        self.__buffa_unknown_fields.clear();
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::ExtensionSet for CreditResponse {
+    const PROTO_FQN: &'static str = "switchboard.bus.v1.CreditResponse";
+    fn unknown_fields(&self) -> &::switchboard::codegen::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(
+        &mut self,
+    ) -> &mut ::switchboard::codegen::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::json_helpers::ProtoElemJson for CreditResponse {
+    fn serialize_proto_json<S: ::switchboard::codegen::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::switchboard::codegen::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::switchboard::codegen::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::switchboard::codegen::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub const __CREDIT_RESPONSE_JSON_ANY: ::switchboard::codegen::buffa::type_registry::JsonAnyEntry = ::switchboard::codegen::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/switchboard.bus.v1.CreditResponse",
+    to_json: ::switchboard::codegen::buffa::type_registry::any_to_json::<CreditResponse>,
+    from_json: ::switchboard::codegen::buffa::type_registry::any_from_json::<
+        CreditResponse,
     >,
     is_wkt: false,
 };
@@ -7979,6 +10794,11 @@ pub mod __buffa {
                         ::switchboard::codegen::buffa_types::google::protobuf::Timestamp,
                     >,
                 ),
+                Resume(
+                    ::switchboard::codegen::buffa::alloc::boxed::Box<
+                        super::super::super::Checkpoint,
+                    >,
+                ),
             }
             impl ::switchboard::codegen::buffa::Oneof for Start {}
             impl From<super::super::super::Position> for Start {
@@ -7997,6 +10817,19 @@ pub mod __buffa {
                     v: ::switchboard::codegen::buffa_types::google::protobuf::Timestamp,
                 ) -> Self {
                     Self::Since(::switchboard::codegen::buffa::alloc::boxed::Box::new(v))
+                }
+            }
+            impl From<super::super::super::Checkpoint> for Start {
+                fn from(v: super::super::super::Checkpoint) -> Self {
+                    Self::Resume(
+                        ::switchboard::codegen::buffa::alloc::boxed::Box::new(v),
+                    )
+                }
+            }
+            impl From<super::super::super::Checkpoint>
+            for ::core::option::Option<Start> {
+                fn from(v: super::super::super::Checkpoint) -> Self {
+                    Self::Some(Start::from(v))
                 }
             }
             impl ::switchboard::codegen::serde::Serialize for Start {
@@ -8018,6 +10851,9 @@ pub mod __buffa {
                         }
                         Self::Since(v) => {
                             map.serialize_entry("since", &**v)?;
+                        }
+                        Self::Resume(v) => {
+                            map.serialize_entry("resume", &**v)?;
                         }
                     }
                     map.end()
@@ -8176,12 +11012,70 @@ pub mod __buffa {
                 }
             }
         }
+        pub mod request_event {
+            #[allow(unused_imports)]
+            use super::*;
+            /// The event. Callers ignore kinds that they do not know.
+            #[derive(Clone, PartialEq, Debug)]
+            pub enum Event {
+                Sent(
+                    ::switchboard::codegen::buffa::alloc::boxed::Box<
+                        super::super::super::Sent,
+                    >,
+                ),
+                Reply(
+                    ::switchboard::codegen::buffa::alloc::boxed::Box<
+                        super::super::super::Entry,
+                    >,
+                ),
+            }
+            impl ::switchboard::codegen::buffa::Oneof for Event {}
+            impl From<super::super::super::Sent> for Event {
+                fn from(v: super::super::super::Sent) -> Self {
+                    Self::Sent(::switchboard::codegen::buffa::alloc::boxed::Box::new(v))
+                }
+            }
+            impl From<super::super::super::Sent> for ::core::option::Option<Event> {
+                fn from(v: super::super::super::Sent) -> Self {
+                    Self::Some(Event::from(v))
+                }
+            }
+            impl From<super::super::super::Entry> for Event {
+                fn from(v: super::super::super::Entry) -> Self {
+                    Self::Reply(::switchboard::codegen::buffa::alloc::boxed::Box::new(v))
+                }
+            }
+            impl From<super::super::super::Entry> for ::core::option::Option<Event> {
+                fn from(v: super::super::super::Entry) -> Self {
+                    Self::Some(Event::from(v))
+                }
+            }
+            impl ::switchboard::codegen::serde::Serialize for Event {
+                fn serialize<S: ::switchboard::codegen::serde::Serializer>(
+                    &self,
+                    s: S,
+                ) -> ::core::result::Result<S::Ok, S::Error> {
+                    use ::switchboard::codegen::serde::ser::SerializeMap;
+                    let mut map = s.serialize_map(Some(1))?;
+                    match self {
+                        Self::Sent(v) => {
+                            map.serialize_entry("sent", &**v)?;
+                        }
+                        Self::Reply(v) => {
+                            map.serialize_entry("reply", &**v)?;
+                        }
+                    }
+                    map.end()
+                }
+            }
+        }
     }
     /// Register this package's `Any` type entries and extension entries.
     pub fn register_types(
         reg: &mut ::switchboard::codegen::buffa::type_registry::TypeRegistry,
     ) {
         reg.register_json_any(super::__POSITION_JSON_ANY);
+        reg.register_json_any(super::__CHECKPOINT_JSON_ANY);
         reg.register_json_any(super::__HEADER_JSON_ANY);
         reg.register_json_any(super::__PUBLICATION_JSON_ANY);
         reg.register_json_any(super::__PUBLISH_REQUEST_JSON_ANY);
@@ -8203,6 +11097,13 @@ pub mod __buffa {
         reg.register_json_any(super::__HISTORY_RESPONSE_JSON_ANY);
         reg.register_json_any(super::__TOPICS_REQUEST_JSON_ANY);
         reg.register_json_any(super::__TOPICS_RESPONSE_JSON_ANY);
+        reg.register_json_any(super::__REQUEST_REQUEST_JSON_ANY);
+        reg.register_json_any(super::__REQUEST_EVENT_JSON_ANY);
+        reg.register_json_any(super::__SENT_JSON_ANY);
+        reg.register_json_any(super::__REPLY_REQUEST_JSON_ANY);
+        reg.register_json_any(super::__REPLY_RESPONSE_JSON_ANY);
+        reg.register_json_any(super::__CREDIT_REQUEST_JSON_ANY);
+        reg.register_json_any(super::__CREDIT_RESPONSE_JSON_ANY);
         reg.register_json_any(super::__TOPIC_JSON_ANY);
     }
 }

@@ -1,10 +1,18 @@
 //! Conversions between the messages of the schema and the types of the bus.
 
+mod client;
+
+pub(crate) use client::{
+    selector, since, subscribe_request, to_duration, to_entry, to_gap, to_history, to_publication, to_topic,
+};
+
 use crate::v1;
 use bytes::Bytes;
 use std::time::{Duration, SystemTime};
-use switchboard::{Codec, Result, Status, codegen::buffa_types::google::protobuf};
-use switchboard_message::{Gap, GapReason, Message, Position, Publication, TopicStats};
+use switchboard::{Codec, Metadata, Result, Status, codegen::buffa_types::google::protobuf};
+use switchboard_message::{
+    Checkpoint, Gap, GapReason, Message, Pattern, Position, Publication, Selector, TopicStats,
+};
 
 /// Converts an entry to be published.
 pub(crate) fn publication(entry: v1::Publication) -> Result<Publication> {
@@ -14,16 +22,43 @@ pub(crate) fn publication(entry: v1::Publication) -> Result<Publication> {
     if let Some(expires_in) = entry.expires_in.into_option() {
         publication.expires_in = Some(duration("expires_in", expires_in)?);
     }
-    for header in entry.headers {
-        if let Err(invalid) = publication.headers.insert(&header.name, header.value) {
+    publication.headers = metadata(entry.headers)?;
+    Ok(publication)
+}
+
+pub(crate) fn metadata(headers: Vec<v1::Header>) -> Result<Metadata> {
+    let mut metadata = Metadata::new();
+    for header in headers {
+        if let Err(invalid) = metadata.insert(&header.name, header.value) {
             let text = format!("header \"{}\" of the entry: {invalid}", header.name.escape_debug());
             return Err(Status::invalid_argument(text));
         }
     }
-    Ok(publication)
+    Ok(metadata)
 }
 
-fn codec(name: &str) -> Result<Codec> {
+pub(crate) fn headers(metadata: &Metadata) -> Vec<v1::Header> {
+    let header = |(name, value): (&str, &Bytes)| v1::Header {
+        name: name.to_owned(),
+        value: value.clone(),
+        ..Default::default()
+    };
+    metadata.iter().map(header).collect()
+}
+
+/// Converts the topics of a request: a pattern or a name, or a prefix.
+pub(crate) fn to_selector(topic: &str, prefix: Option<&Bytes>) -> Result<Selector> {
+    match prefix {
+        None => Ok(topic.into()),
+        Some(prefix) if topic.is_empty() => Ok(Pattern::prefix(prefix.clone()).into()),
+        Some(_) => {
+            let text = "the request has a name or pattern as well as a prefix; set one of them";
+            Err(Status::invalid_argument(text))
+        }
+    }
+}
+
+pub(crate) fn codec(name: &str) -> Result<Codec> {
     if name.is_empty() {
         return Ok(Codec::Raw);
     }
@@ -60,22 +95,27 @@ pub(crate) fn to_position(position: &v1::Position) -> Position {
 /// Converts a delivered entry, without its `ack_id`.
 pub(crate) fn entry(message: &Message<Bytes>) -> v1::Entry {
     let entry = message.entry();
-    let headers = message.headers().iter().map(|(name, value)| v1::Header {
-        name: name.to_owned(),
-        value: value.clone(),
-        ..Default::default()
-    });
     v1::Entry {
         topic: message.topic().name().to_owned(),
         position: position(message.position()).into(),
         payload: entry.bytes().clone(),
         codec: entry.codec().name().to_owned(),
-        headers: headers.collect(),
+        headers: headers(message.headers()),
         key: entry.key().cloned().unwrap_or_default(),
         id: entry.id().cloned().unwrap_or_default(),
         attempt: message.attempt(),
+        reply_to: message.reply_to().unwrap_or_default().to_owned(),
         ..Default::default()
     }
+}
+
+pub(crate) fn from_checkpoint(checkpoint: &Checkpoint) -> v1::Checkpoint {
+    let Checkpoint { epoch, sequences, .. } = checkpoint;
+    v1::Checkpoint { epoch: *epoch, sequences: sequences.clone(), ..Default::default() }
+}
+
+pub(crate) fn to_checkpoint(checkpoint: v1::Checkpoint) -> Checkpoint {
+    Checkpoint::new(checkpoint.epoch, checkpoint.sequences)
 }
 
 pub(crate) fn gap(gap: &Gap) -> v1::Gap {

@@ -27,9 +27,12 @@
 //! ```
 
 mod acks;
+mod connect;
 mod convert;
+mod remote;
 mod service;
 
+pub use connect::Connect;
 pub use service::BusServer;
 #[cfg(doc)]
 use switchboard_message::Bus;

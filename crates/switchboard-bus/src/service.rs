@@ -3,27 +3,16 @@
 use crate::{
     acks::{AckId, SubscriptionAcks, Unacknowledged},
     convert,
-    v1::{self, history_request, subscribe_event::Event, subscribe_request},
+    v1::{self, history_request, request_event, subscribe_event::Event, subscribe_request},
 };
 use bytes::Bytes;
-use futures_core::Stream;
-use std::{
-    future::poll_fn,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 use switchboard::{Call, Cx, Reply, Result, Sender, Service, ServiceInfo, Status};
-use switchboard_message::{Bus, Delivery, Message, Subscribe, Topic};
+use switchboard_message::{Bus, Delivery, Message, Subscribe};
 use tokio::sync::watch;
 
 /// Ids or names of one request.
 const NAMES_MAX: usize = 1_024;
-/// Entries of a response to `History`, by default and at most.
-const HISTORY_ENTRIES: [usize; 2] = [100, 1_000];
-/// Bytes of a response to `History` beside its last entry: such a response is within the default limit of a message.
-const HISTORY_BYTES_MAX: usize = 1 << 20;
-
 /// The service `switchboard.bus.v1.Bus` over a [`Bus`], for [`Server::add`](switchboard::Server::add).
 ///
 /// A subscription takes entries from the bus as its stream has room: a subscriber that does not read holds the messages
@@ -82,9 +71,7 @@ struct Topics {
 
 impl v1::Bus for Topics {
     async fn publish(&self, request: v1::PublishRequest, _: &Cx) -> Result<v1::PublishResponse> {
-        let entry = request.entry.into_option();
-        let entry = entry.ok_or_else(|| Status::invalid_argument("field entry of the request is missing"))?;
-        let publication = convert::publication(entry)?;
+        let publication = convert::publication(entry_of(request.entry.into_option())?)?;
         let position = self.bus.publish_encoded(&request.topic, publication).await?;
         Ok(v1::PublishResponse { position: convert::position(position).into(), ..Default::default() })
     }
@@ -126,39 +113,21 @@ impl v1::Bus for Topics {
     }
 
     async fn history(&self, request: v1::HistoryRequest, _: &Cx) -> Result<v1::HistoryResponse> {
-        let topic = Topic::new(&request.topic)?;
-        if self.bus.topic_stats(&topic).is_none() {
-            let text = format!("topic \"{topic}\" not found: it has no entries and no subscriptions");
-            return Err(Status::not_found(text));
+        let mut history = self.bus.history_with(&request.topic, |_, bytes| Ok(bytes));
+        history = match request.start {
+            None => history,
+            Some(history_request::Start::After(position)) => history.after(convert::to_position(&position)),
+            Some(history_request::Start::Since(since)) => history.since(convert::age(*since)?),
+        };
+        if request.limit > 0 {
+            history = history.limit(request.limit as usize);
         }
-        let [default, max] = HISTORY_ENTRIES;
-        let limit = match request.limit as usize {
-            0 => default,
-            limit => limit.min(max),
-        };
-        let subscribe = self.bus.subscribe_encoded(&topic);
-        let subscription = match request.start {
-            None => subscribe.last(limit),
-            Some(history_request::Start::After(position)) => subscribe.after(convert::to_position(&position)),
-            Some(history_request::Start::Since(since)) => subscribe.since(convert::age(*since)?),
-        };
-        let mut subscription = subscription.await?;
-        let (mut response, mut bytes) = (v1::HistoryResponse::default(), 0_usize);
-        // The subscription is polled once per item: it pends after the newest entry.
-        while let Some(delivery) = poll_fn(|cx| Poll::Ready(poll_ready(&mut subscription, cx))).await {
-            let delivery = delivery?;
-            let items = response.entries.len().max(response.gaps.len());
-            if items >= limit || bytes >= HISTORY_BYTES_MAX {
-                response.has_more = matches!(delivery, Delivery::Entry(_) | Delivery::Gap(_));
-                break;
-            }
+        let page = history.await?;
+        let mut response = v1::HistoryResponse { has_more: page.has_more, ..Default::default() };
+        for delivery in &page.deliveries {
             match delivery {
-                Delivery::Entry(message) => {
-                    bytes =
-                        bytes.saturating_add(message.len()).saturating_add(message.headers().encoded_len());
-                    response.entries.push(convert::entry(&message));
-                }
-                Delivery::Gap(gap) => response.gaps.push(convert::gap(&gap)),
+                Delivery::Entry(message) => response.entries.push(convert::entry(message)),
+                Delivery::Gap(gap) => response.gaps.push(convert::gap(gap)),
                 _ => {}
             }
         }
@@ -167,12 +136,51 @@ impl v1::Bus for Topics {
 
     async fn topics(&self, request: v1::TopicsRequest, _: &Cx) -> Result<v1::TopicsResponse> {
         check_names(request.topics.len(), "topics")?;
+        if request.topics.is_empty() {
+            return self.list(request).await;
+        }
+        if !request.pattern.is_empty() || request.prefix.is_some() {
+            let text = "the request has names as well as a pattern or prefix; set one of them";
+            return Err(Status::invalid_argument(text));
+        }
         let topic = |name: String| {
             let stats = self.bus.topic_stats(&name)?;
             Some(convert::topic(name, stats))
         };
         let topics = request.topics.into_iter().filter_map(topic).collect();
         Ok(v1::TopicsResponse { topics, ..Default::default() })
+    }
+
+    async fn request(
+        &self,
+        request: v1::RequestRequest,
+        _: &Cx,
+        out: Sender<v1::RequestEvent>,
+    ) -> Result<()> {
+        let publication = convert::publication(entry_of(request.entry.into_option())?)?;
+        let time_limit = request.time_limit.into_option();
+        let time_limit = time_limit.map(|limit| convert::duration("time_limit", limit)).transpose()?;
+        let event =
+            |event: request_event::Event| v1::RequestEvent { event: Some(event), ..Default::default() };
+        let sent = self.bus.request_encoded(&request.topic, publication, time_limit).await?;
+        let (position, receivers, mut replies) = sent;
+        let position = convert::position(position).into();
+        out.send(event(v1::Sent { position, receivers, ..Default::default() }.into())).await?;
+        while let Some(reply) = replies.next().await? {
+            out.send(event(request_event::Event::Reply(convert::entry(&reply).into()))).await?;
+        }
+        Ok(())
+    }
+
+    async fn reply(&self, request: v1::ReplyRequest, _: &Cx) -> Result<v1::ReplyResponse> {
+        let reply = convert::publication(entry_of(request.entry.into_option())?)?;
+        self.bus.reply_to(&request.reply_to, reply).await?;
+        Ok(v1::ReplyResponse::default())
+    }
+
+    async fn credit(&self, request: v1::CreditRequest, _: &Cx) -> Result<v1::CreditResponse> {
+        let entries = self.bus.credit(&request.topic).await?;
+        Ok(v1::CreditResponse { entries: entries.try_into().unwrap_or(u32::MAX), ..Default::default() })
     }
 }
 
@@ -182,11 +190,18 @@ impl Topics {
         let (subscribe, acks) = self.begin(request)?;
         let mut subscription = subscribe.await?;
         let event = |event: Event| v1::SubscribeEvent { event: Some(event), ..Default::default() };
-        out.send(event(v1::Started::default().into())).await?;
+        let checkpoint = subscription.checkpoint().map(convert::from_checkpoint);
+        let is_pattern = checkpoint.is_some();
+        let started = v1::Started {
+            position: subscription.begins_after().map(convert::position).into(),
+            checkpoint: checkpoint.into(),
+            ..Default::default()
+        };
+        out.send(event(started.into())).await?;
         // An entry is taken when the one before it is in the queue of the stream, which has a limit.
         while let Some(delivery) = subscription.next().await? {
             let next = match delivery {
-                Delivery::Entry(message) => entry(message, acks.as_ref()).into(),
+                Delivery::Entry(message) => entry(message, is_pattern, acks.as_ref()).into(),
                 Delivery::Gap(gap) => convert::gap(&gap).into(),
                 Delivery::Recovered => v1::Recovered::default().into(),
                 _ => continue,
@@ -201,12 +216,16 @@ impl Topics {
         &self,
         request: v1::SubscribeRequest,
     ) -> Result<(Subscribe<'_, Bytes>, Option<SubscriptionAcks>)> {
-        let mut subscribe = self.bus.subscribe_encoded(&request.topic);
+        let topics = convert::to_selector(&request.topic, request.prefix.as_ref())?;
+        let mut subscribe = self.bus.subscribe_encoded(topics);
         subscribe = match request.start {
             None => subscribe,
             Some(subscribe_request::Start::Last(entries)) => subscribe.last(entries as usize),
             Some(subscribe_request::Start::After(position)) => {
                 subscribe.after(convert::to_position(&position))
+            }
+            Some(subscribe_request::Start::Resume(checkpoint)) => {
+                subscribe.resume(convert::to_checkpoint(*checkpoint))
             }
             Some(subscribe_request::Start::Since(since)) => subscribe.since(convert::age(*since)?),
         };
@@ -242,6 +261,26 @@ impl Topics {
         Ok((subscribe, Some(self.unacknowledged.subscribe(max))))
     }
 
+    /// Lists topics.
+    async fn list(&self, request: v1::TopicsRequest) -> Result<v1::TopicsResponse> {
+        let pattern = match (&*request.pattern, &request.prefix) {
+            ("", None) => ">",
+            (pattern, _) => pattern,
+        };
+        let mut list = self.bus.topics(convert::to_selector(pattern, request.prefix.as_ref())?);
+        if request.limit > 0 {
+            list = list.limit(request.limit as usize);
+        }
+        if !request.page_token.is_empty() {
+            list = list.page(request.page_token);
+        }
+        let page = list.await?;
+        let topics = page.topics.into_iter();
+        let topics = topics.map(|listed| convert::topic(listed.topic.name().to_owned(), listed.stats));
+        let next_page_token = page.next.unwrap_or_default();
+        Ok(v1::TopicsResponse { topics: topics.collect(), next_page_token, ..Default::default() })
+    }
+
     /// Runs an operation for each entry; returns the ids of those for which it had no effect.
     fn each_unacknowledged(
         &self,
@@ -258,12 +297,19 @@ impl Topics {
 }
 
 /// Converts a delivered entry, and holds it for its acknowledgement.
-fn entry(message: Message<Bytes>, acks: Option<&SubscriptionAcks>) -> v1::Entry {
+fn entry(message: Message<Bytes>, is_pattern: bool, acks: Option<&SubscriptionAcks>) -> v1::Entry {
     let mut entry = convert::entry(&message);
+    if is_pattern {
+        (entry.shard, entry.sequence) = message.sequence();
+    }
     if let Some(acks) = acks {
         entry.ack_id = acks.hold(message).to_string();
     }
     entry
+}
+
+fn entry_of(entry: Option<v1::Publication>) -> Result<v1::Publication> {
+    entry.ok_or_else(|| Status::invalid_argument("field entry of the request is missing"))
 }
 
 fn check_names(count: usize, field: &str) -> Result<()> {
@@ -273,12 +319,4 @@ fn check_names(count: usize, field: &str) -> Result<()> {
         return Err(Status::resource_exhausted(text));
     }
     Ok(())
-}
-
-/// Returns the next item, if there is one now.
-fn poll_ready<S: Stream + Unpin>(stream: &mut S, cx: &mut Context<'_>) -> Option<S::Item> {
-    match Pin::new(stream).poll_next(cx) {
-        Poll::Ready(item) => item,
-        Poll::Pending => None,
-    }
 }

@@ -46,3 +46,8 @@ pub(crate) fn instant(deadline: u64) -> Instant {
 pub(crate) fn after(now: u64, period: Duration) -> u64 {
     now.saturating_add(period.as_nanos().try_into().unwrap_or(u64::MAX))
 }
+
+/// Returns the time before a period.
+pub(crate) fn before(now: u64, period: Duration) -> u64 {
+    now.saturating_sub(period.as_nanos().try_into().unwrap_or(u64::MAX))
+}

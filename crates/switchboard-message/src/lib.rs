@@ -31,11 +31,12 @@ mod limits;
 mod log;
 
 pub use bus::{
-    Bus, BusBuilder, Delivery, Message, Publish, PublishBatch, Publishing, Replies, Request, Selector,
-    Subscribe, Subscription,
+    Bus, BusBuilder, Delivery, HistoryPage, ListTopics, ListingTopics, Message, Publish, PublishBatch,
+    Publishing, ReadHistory, Replies, Request, Selector, Subscribe, Subscribing, Subscription, TopicsPage,
+    remote,
 };
 pub use limits::Limits;
 pub use log::{
-    BusStats, Entry, Gap, GapReason, History, NameRef, Pattern, Position, Publication, SlowReader, Topic,
-    TopicOptions, TopicStats, names,
+    BusStats, Checkpoint, Entry, Gap, GapReason, History, ListedTopic, NameRef, Pattern, Position,
+    Publication, SlowReader, Topic, TopicOptions, TopicStats, names,
 };

@@ -77,7 +77,7 @@ const DEPENDENCIES: [(&str, &[&str]); 14] = [
         "switchboard-client",
         &["switchboard-core", "switchboard-discovery", "switchboard-net", "switchboard-wire"],
     ),
-    ("switchboard-bus", &["switchboard", "switchboard-message"]),
+    ("switchboard-bus", &["switchboard", "switchboard-core", "switchboard-message"]),
 ];
 
 /// Circles that stay, with the reason.

@@ -1,7 +1,10 @@
 //! Items of a subscription.
 
-use super::{Bus, Publishing};
-use crate::log::{Entry, Gap, NameRef, Position, Publication, TakenEntry, Token, Topic};
+use super::{
+    Bus, Side,
+    remote::{RemoteEntry, Settled},
+};
+use crate::log::{Entry, Gap, Position, Publication, TakenEntry, Topic, shard_of};
 use bytes::Bytes;
 use serde::Serialize;
 use std::{fmt, ops::Deref};
@@ -26,6 +29,8 @@ pub struct Message<T> {
     taken: TakenEntry,
     /// For the acknowledgement, and for the reply.
     bus: Option<Bus>,
+    /// Identifies the delivery in another process.
+    ack_id: Option<Box<str>>,
 }
 
 impl<T> Message<T> {
@@ -38,7 +43,7 @@ impl<T> Message<T> {
         match decode(taken.entry.codec(), taken.entry.bytes().clone()) {
             Ok(message) => {
                 let needs_bus = taken.token.is_some() || taken.entry.reply_to().is_some();
-                Ok(Message { message, taken, bus: needs_bus.then(|| bus.clone()) })
+                Ok(Message { message, taken, bus: needs_bus.then(|| bus.clone()), ack_id: None })
             }
             Err(status) => {
                 let (topic, offset) = (&taken.topic, taken.position.offset);
@@ -46,6 +51,22 @@ impl<T> Message<T> {
                 Err(Status::new(status.code(), text).with_source(status))
             }
         }
+    }
+
+    /// Decodes an entry of another process.
+    pub(super) fn decode_remote(
+        delivered: RemoteEntry,
+        bus: &Bus,
+        decode: fn(Codec, Bytes) -> Result<T>,
+    ) -> Result<Message<T>> {
+        let RemoteEntry { topic, position, entry, attempt, ack_id } = delivered;
+        let taken = TakenEntry { topic, position, entry, sequence: 0, attempt, token: None };
+        let mut message = Message::decode(taken, bus, decode)?;
+        if ack_id.is_some() {
+            message.bus = Some(bus.clone());
+        }
+        message.ack_id = ack_id;
+        Ok(message)
     }
 
     /// Returns the topic.
@@ -81,18 +102,41 @@ impl<T> Message<T> {
     /// Acknowledges the message: its group does not deliver it again. An acknowledgement after the period counts as
     /// well, also while another member holds the message. Returns false if it was acknowledged before, if it became a
     /// dead letter, if the group has ended, or if the subscription does not acknowledge.
+    ///
+    /// In another process, it is acknowledged in the background, and true says that this will be tried. A message whose
+    /// acknowledgement is lost with the connection is delivered again.
     pub fn ack(&self) -> bool {
-        self.with_token(|bus, token| bus.inner.log.acknowledge(token, bus.now()))
+        self.settle(Settled::Acknowledged)
     }
 
     /// Makes the message available to the members of its group at once. Returns false if it was acknowledged, if its
-    /// period has passed and it is available or delivered again, or if the subscription does not acknowledge.
+    /// period has passed and it is available or delivered again, or if the subscription does not acknowledge. In another
+    /// process as for [`ack`](Self::ack).
     pub fn reject(&self) -> bool {
-        self.with_token(|bus, token| bus.inner.log.reject(token, bus.now()))
+        self.settle(Settled::Rejected)
     }
 
-    fn with_token(&self, run: impl FnOnce(&Bus, Token) -> bool) -> bool {
-        self.bus.as_ref().zip(self.taken.token).is_some_and(|(bus, token)| run(bus, token))
+    fn settle(&self, outcome: Settled) -> bool {
+        match (self.bus.as_ref().map(|bus| &bus.side), self.taken.token, &self.ack_id) {
+            (Some(Side::Local(local)), Some(token), _) => match outcome {
+                Settled::Acknowledged => local.log.acknowledge(token, local.now()),
+                Settled::Rejected => local.log.reject(token, local.now()),
+            },
+            (Some(Side::Remote(remote)), _, Some(ack_id)) => remote.bus.settle(ack_id, outcome),
+            _ => false,
+        }
+    }
+
+    /// Returns the shard of the topic, and the sequence number in it: progress of a subscription to a pattern.
+    #[doc(hidden)]
+    pub fn sequence(&self) -> (u32, u64) {
+        (shard_of(self.taken.topic.hash()), self.taken.sequence)
+    }
+
+    /// Identifies the requester for a reply from another process.
+    #[doc(hidden)]
+    pub fn reply_to(&self) -> Option<&str> {
+        self.taken.entry.reply_to().map(Topic::name)
     }
 
     /// Returns whether the sender of the message waits for a reply.
@@ -119,8 +163,7 @@ impl<T> Message<T> {
             let text = format!("the message of topic \"{}\" expects no reply", self.topic());
             return Err(Status::failed_precondition(text));
         };
-        let name = NameRef { must_exist: true, ..to.into() };
-        Publishing::new(bus, name, Ok(Publication::new(codec, bytes))).await.map(drop)
+        bus.reply_to(to.name(), Publication::new(codec, bytes)).await
     }
 }
 

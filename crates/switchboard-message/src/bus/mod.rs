@@ -1,34 +1,48 @@
-//! A bus of typed messages inside the process.
+//! A bus of typed messages.
 //!
-//! The bus encodes and decodes messages, reads the clock and waits; the [logs](crate::log) do the rest.
+//! The bus encodes and decodes messages, reads the clock and waits; the [logs](crate::log) of this process do the rest, or
+//! the [`RemoteBus`](remote::RemoteBus) of another one.
 
+mod builder;
+mod history;
+mod local;
+mod local_subscription;
 mod message;
 mod publish;
+pub mod remote;
 mod request;
 mod subscribe;
 mod subscription;
+mod topics;
 
+pub use builder::BusBuilder;
+pub use history::{HistoryPage, ReadHistory};
 pub use message::{Delivery, Message};
 pub use publish::{Publish, PublishBatch, Publishing};
 pub use request::{Replies, Request};
-pub use subscribe::{Selector, Subscribe};
+pub use subscribe::{Selector, Subscribe, Subscribing};
 pub use subscription::Subscription;
+pub use topics::{ListTopics, ListingTopics, TopicsPage};
 
+#[cfg(doc)]
+use crate::Pattern;
 use crate::{
-    clock::Clock,
     limits::Limits,
-    log::{BusStats, GroupKey, Log, NameRef, Pattern, Publication, Topic, TopicOptions, TopicStats},
+    log::{BusStats, GroupKey, NameRef, Publication, Topic, TopicStats},
 };
 use bytes::Bytes;
+use local::{Local, REPLY_PREFIX};
+use remote::Remote;
 use serde::{Serialize, de::DeserializeOwned};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 use switchboard_core::{Result, codec};
 use switchboard_wire::{Codec, Status};
 
-/// Topics of this process. Cheap to clone; all clones are one bus.
+/// Topics of this process, or of another one. Cheap to clone; all clones are one bus.
+///
+/// [`Bus::new`] creates the topics of this process. The crate `switchboard-bus` connects to those of another process with
+/// `Bus::connect(url)`, and serves them with `BusServer`. Both are used in the same way; a method whose result is known
+/// only in the process of the topics says so.
 ///
 /// ```
 /// # use switchboard_message::{Bus, Delivery};
@@ -46,26 +60,14 @@ use switchboard_wire::{Codec, Status};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Bus {
-    inner: Arc<Inner>,
+    side: Side,
 }
 
-#[derive(Debug)]
-struct Inner {
-    log: Log,
-    clock: Clock,
-    codec: Codec,
-    /// Number of the newest reply topic.
-    replies: AtomicU64,
-}
-
-/// Settings of a [`Bus`].
+/// Process that has the topics.
 #[derive(Clone, Debug)]
-#[must_use = "a builder has no effect before `build`"]
-pub struct BusBuilder {
-    limits: Limits,
-    rules: Vec<(Pattern, TopicOptions)>,
-    clock: Clock,
-    codec: Codec,
+enum Side {
+    Local(Arc<Local>),
+    Remote(Arc<Remote>),
 }
 
 impl Default for Bus {
@@ -82,8 +84,7 @@ impl Bus {
 
     /// Returns the settings of a bus, to be changed.
     pub fn builder() -> BusBuilder {
-        let (limits, rules) = (Limits::default(), Vec::new());
-        BusBuilder { limits, rules, clock: Clock::Runtime, codec: Codec::Postcard }
+        BusBuilder::new()
     }
 
     /// Publishes a message: `await` the result, or call [`Publish::now`].
@@ -103,7 +104,7 @@ impl Bus {
         topic: impl Into<NameRef<'a>>,
         message: &'a T,
     ) -> Publish<'a, T> {
-        self.publish_with(topic, message, self.inner.codec, codec::serde::encode)
+        self.publish_with(topic, message, self.codec(), codec::serde::encode)
     }
 
     /// Publishes a message of any type, with its function for encoding, such as that of `codec::proto`.
@@ -142,7 +143,7 @@ impl Bus {
         topic: impl Into<NameRef<'a>>,
         messages: &'a [T],
     ) -> PublishBatch<'a, T> {
-        PublishBatch::new(self, topic.into(), messages, self.inner.codec, codec::serde::encode)
+        PublishBatch::new(self, topic.into(), messages, self.codec(), codec::serde::encode)
     }
 
     /// Publishes several encoded messages to one topic, each with its own codec, key and headers: all, or none.
@@ -279,6 +280,62 @@ impl Bus {
         Request::new(self, topic.into(), message)
     }
 
+    /// Reads the entries that a topic keeps, in pages, without a subscription: `await` the result for a [`HistoryPage`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use switchboard_message::{Bus, Delivery, TopicOptions};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> switchboard_core::Result<()> {
+    /// let bus = Bus::builder().topics("log", TopicOptions::new().history(10, Duration::MAX))?.build();
+    /// bus.publish_batch("log", &[1, 2, 3]).await?;
+    /// let page = bus.history::<i32>("log").limit(2).await?;
+    /// assert!(matches!(&page.deliveries[0], Delivery::Entry(second) if **second == 2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` for a topic that has no entries and no subscriptions, `InvalidArgument` for an invalid name, and the
+    /// errors of the codec.
+    pub fn history<'a, T: DeserializeOwned>(&'a self, topic: impl Into<NameRef<'a>>) -> ReadHistory<'a, T> {
+        self.history_with(topic, codec::serde::decode)
+    }
+
+    /// Reads the entries that a topic keeps, with a function for decoding; see [`history`](Self::history).
+    pub fn history_with<'a, T>(
+        &'a self,
+        topic: impl Into<NameRef<'a>>,
+        decode: fn(Codec, Bytes) -> Result<T>,
+    ) -> ReadHistory<'a, T> {
+        ReadHistory::new(self, topic.into(), decode)
+    }
+
+    /// Lists the topics of a pattern with their counters, in pages: `await` the result for a [`TopicsPage`]. Reserved
+    /// topics are not listed.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> switchboard_core::Result<()> {
+    /// let bus = switchboard_message::Bus::new();
+    /// let _quotes = bus.subscribe::<f64>("quotes/acme").await?;
+    /// let mut page = bus.topics("quotes/*").await?;
+    /// while let Some(token) = page.next.take() {
+    ///     let next = bus.topics("quotes/*").page(token).await?;
+    ///     page.topics.extend(next.topics);
+    ///     page.next = next.next;
+    /// }
+    /// assert_eq!(page.topics[0].topic.name(), "quotes/acme");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an invalid pattern or token.
+    pub fn topics(&self, topics: impl Into<Selector>) -> ListTopics<'_> {
+        ListTopics::new(self, topics.into())
+    }
+
     /// Waits until the topic accepts an entry without a pause; returns how many it accepts. Dropping the future is
     /// safe.
     ///
@@ -302,7 +359,12 @@ impl Bus {
     /// `ResourceExhausted` at the time limit, `InvalidArgument` for an invalid name.
     pub async fn credit<'a>(&'a self, topic: impl Into<NameRef<'a>>) -> Result<usize> {
         let name = topic.into();
-        publish::retry_in_room(self, name.name, || self.inner.log.credit(name, self.now())).await
+        match &self.side {
+            Side::Local(local) => {
+                publish::retry_in_room(local, name.name, || local.log.credit(name, local.now())).await
+            }
+            Side::Remote(remote) => remote.bus.credit(name.name.to_owned()).await,
+        }
     }
 
     /// Removes a durable cursor that has no subscription; returns whether there was one.
@@ -312,86 +374,93 @@ impl Bus {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for an invalid name or pattern.
+    /// `InvalidArgument` for an invalid name or pattern, `Unimplemented` for topics of another process: remove the cursor
+    /// there.
     pub fn remove_durable(&self, topics: impl Into<Selector>, name: &str) -> Result<bool> {
         let key = GroupKey { name: name.into(), source: topics.into().source?, is_durable: true };
-        Ok(self.inner.log.remove_durable(&key))
+        match &self.side {
+            Side::Local(local) => Ok(local.log.remove_durable(&key)),
+            Side::Remote(_) => {
+                let text = format!(
+                    "durable cursor \"{name}\" cannot be removed from another process; remove it in the process that has \
+                     its topics"
+                );
+                Err(Status::unimplemented(text))
+            }
+        }
     }
 
-    /// Returns the limits.
+    /// Returns the limits: the defaults for topics of another process, which applies its own.
     ///
     /// ```
     /// assert_eq!(switchboard_message::Bus::new().limits().unacknowledged_max, 64);
     /// ```
     pub fn limits(&self) -> &Limits {
-        self.inner.log.limits()
+        match &self.side {
+            Side::Local(local) => local.log.limits(),
+            Side::Remote(remote) => &remote.limits,
+        }
     }
 
-    /// Returns the counters of a topic that the bus holds.
+    /// Returns the counters of a topic that the bus holds. `None` for topics of another process.
     pub fn topic_stats<'a>(&'a self, topic: impl Into<NameRef<'a>>) -> Option<TopicStats> {
-        self.inner.log.topic_stats(topic.into())
+        self.local()?.log.topic_stats(topic.into())
     }
 
-    /// Returns the counters of the bus. Visits all topics.
+    /// Returns the counters of the bus; zeros for topics of another process. Visits all topics.
     ///
     /// ```
     /// let bus = switchboard_message::Bus::new();
     /// assert_eq!((bus.stats().topics, bus.stats().bytes), (0, 0));
     /// ```
     pub fn stats(&self) -> BusStats {
-        self.inner.log.stats()
+        self.local().map(|local| local.log.stats()).unwrap_or_default()
     }
 
-    /// Removes expired entries, and topics that hold nothing. Publications do this as well, at limits.
+    /// Removes expired entries, and topics that hold nothing. Publications do this as well, at limits. Has no effect on
+    /// topics of another process.
     pub fn remove_unused(&self) {
-        self.inner.log.remove_unused(self.now());
+        if let Some(local) = self.local() {
+            local.log.remove_unused(local.now());
+        }
     }
 
-    fn now(&self) -> u64 {
-        self.inner.clock.now()
-    }
-
-    /// Returns a topic for the replies to one request.
-    fn reply_topic(&self) -> Topic {
-        let number = self.inner.replies.fetch_add(1, Ordering::Relaxed);
-        Topic::internal(&format!("$reply/{number}"))
-    }
-}
-
-impl BusBuilder {
-    /// Sets the limits.
-    pub fn limits(mut self, limits: Limits) -> BusBuilder {
-        self.limits = limits;
-        self
-    }
-
-    /// Sets the options of the topics that match a pattern. The first pattern that matches a name applies.
+    /// Replies to the request with this `reply_to`, which [`Message::reply_to`] has returned, perhaps in another process.
     ///
     /// # Errors
-    /// `InvalidArgument` for an invalid pattern.
-    pub fn topics(mut self, pattern: &str, options: TopicOptions) -> Result<BusBuilder> {
-        self.rules.push((Pattern::new(pattern)?, options));
-        Ok(self)
-    }
-
-    /// Sets the codec of messages whose publication names none; default postcard.
-    pub fn codec(mut self, codec: Codec) -> BusBuilder {
-        self.codec = codec;
-        self
-    }
-
-    /// Uses a clock in nanoseconds that is moved by hand; timers never fire. For simulations that poll.
+    /// `NotFound` if the requester no longer waits, `InvalidArgument` for another text.
     #[doc(hidden)]
-    pub fn manual_clock(mut self, clock: Arc<AtomicU64>) -> BusBuilder {
-        self.clock = Clock::Manual(clock);
-        self
+    pub async fn reply_to(&self, reply_to: &str, reply: Publication) -> Result<()> {
+        match &self.side {
+            Side::Remote(remote) => remote.bus.reply(reply_to.to_owned(), reply).await,
+            Side::Local(_) if !reply_to.starts_with(REPLY_PREFIX) => {
+                let shown: String = reply_to.chars().take(64).collect();
+                let text = format!(
+                    "reply_to \"{shown}\" is not one of this server; send that of an entry unchanged"
+                );
+                Err(Status::invalid_argument(text))
+            }
+            Side::Local(_) => {
+                let topic = Topic::internal(reply_to);
+                let name = NameRef { must_exist: true, ..(&topic).into() };
+                Publishing::new(self, name, Ok(reply)).await.map(drop)
+            }
+        }
     }
 
-    /// Creates the bus.
-    pub fn build(self) -> Bus {
-        let BusBuilder { limits, rules, clock, codec } = self;
-        let log = Log::new(limits, rules, switchboard_core::clock::random);
-        Bus { inner: Arc::new(Inner { log, clock, codec, replies: AtomicU64::new(0) }) }
+    fn local(&self) -> Option<&Arc<Local>> {
+        match &self.side {
+            Side::Local(local) => Some(local),
+            Side::Remote(_) => None,
+        }
+    }
+
+    /// Returns the codec of messages whose publication names none.
+    fn codec(&self) -> Codec {
+        match &self.side {
+            Side::Local(local) => local.codec,
+            Side::Remote(remote) => remote.codec,
+        }
     }
 }
 

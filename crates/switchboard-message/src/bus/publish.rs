@@ -1,9 +1,9 @@
 //! Publications: options, and futures that resolve to the position.
 
-use super::{Bus, backlog_full};
+use super::{Bus, Side, backlog_full, local::Local, remote::Remote};
 use crate::{
     clock,
-    log::{AppendError, Appended, Entry, NameRef, Position, Publication, Topic},
+    log::{AppendError, Appended, Entry, NameRef, Position, Publication},
 };
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
@@ -80,18 +80,47 @@ impl<'a, T> Publish<'a, T> {
         self.name.name
     }
 
-    pub(super) fn reply_to(mut self, topic: Topic) -> Self {
-        self.publication.reply_to = Some(topic);
-        self
+    pub(super) fn name(&self) -> NameRef<'a> {
+        self.name
     }
 
     /// Publishes without a wait: a full topic with [`SlowReader::Wait`](crate::SlowReader::Wait) refuses the message.
     ///
     /// # Errors
-    /// `ResourceExhausted` that names the limit, `InvalidArgument` for an invalid name or header, and the errors of the
-    /// codec.
+    /// `ResourceExhausted` that names the limit, `InvalidArgument` for an invalid name or header, the errors of the
+    /// codec, and `Unimplemented` for topics of another process: await the publication, or call [`later`](Self::later).
     pub fn now(self) -> Result<Position> {
         self.into_future().now()
+    }
+
+    /// Publishes without a wait and without a position. Topics of another process receive the message in the
+    /// background, in the order of these calls; a message that they refuse is counted and logged, and is repeated only
+    /// if it has an [`id`](Self::id).
+    ///
+    /// ```
+    /// # fn main() -> switchboard_core::Result<()> {
+    /// # let bus = switchboard_message::Bus::new();
+    /// bus.publish("metrics/load", &0.5).later()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`now`](Self::now) for topics of this process; for topics of another one `ResourceExhausted` if the
+    /// queue of the connection is full, and the errors of the codec.
+    pub fn later(self) -> Result<()> {
+        self.into_future().later()
+    }
+
+    /// Encodes the message.
+    pub(super) fn publication(mut self) -> Result<Publication> {
+        match self.error {
+            Some(error) => Err(error),
+            None => (self.encode)(self.message, self.publication.codec).map(|bytes| {
+                self.publication.bytes = bytes;
+                self.publication
+            }),
+        }
     }
 }
 
@@ -100,15 +129,8 @@ impl<'a, T> IntoFuture for Publish<'a, T> {
     type IntoFuture = Publishing<'a>;
 
     fn into_future(self) -> Publishing<'a> {
-        let Publish { bus, name, message, encode, mut publication, error } = self;
-        let publication = match error {
-            Some(error) => Err(error),
-            None => encode(message, publication.codec).map(|bytes| {
-                publication.bytes = bytes;
-                publication
-            }),
-        };
-        Publishing::new(bus, name, publication)
+        let (bus, name) = (self.bus, self.name);
+        Publishing::new(bus, name, self.publication())
     }
 }
 
@@ -153,13 +175,17 @@ impl<'a, T> PublishBatch<'a, T> {
         self.into_future().now()
     }
 
-    fn entries(&self) -> Result<SmallVec<[Entry; 1]>> {
-        check_batch(self.bus, self.messages.len())?;
-        let entry = |message| {
-            let bytes = (self.encode)(message, self.codec)?;
-            entry(self.bus, Publication::new(self.codec, bytes))
-        };
-        self.messages.iter().map(entry).collect()
+    fn content(&self) -> Result<Content> {
+        let publication = |message| Ok(Publication::new(self.codec, (self.encode)(message, self.codec)?));
+        let publications = self.messages.iter().map(publication);
+        match &self.bus.side {
+            Side::Local(local) => {
+                check_batch(local, self.messages.len())?;
+                let entries = publications.map(|publication| entry(local, publication?));
+                Ok(Content::Entries(entries.collect::<Result<_>>()?))
+            }
+            Side::Remote(_) => Ok(Content::Publications(publications.collect::<Result<_>>()?)),
+        }
     }
 }
 
@@ -168,7 +194,7 @@ impl<'a, T> IntoFuture for PublishBatch<'a, T> {
     type IntoFuture = Publishing<'a>;
 
     fn into_future(self) -> Publishing<'a> {
-        Publishing { bus: self.bus, name: self.name, entries: self.entries(), waiting: None }
+        Publishing { bus: self.bus, name: self.name, content: self.content(), waiting: None }
     }
 }
 
@@ -183,8 +209,8 @@ impl<T> fmt::Debug for PublishBatch<'_, T> {
 }
 
 /// Checks the number of messages of a batch.
-fn check_batch(bus: &Bus, messages: usize) -> Result<()> {
-    let max = bus.inner.log.limits().batch_entries_max;
+fn check_batch(local: &Local, messages: usize) -> Result<()> {
+    let max = local.log.limits().batch_entries_max;
     if messages == 0 {
         let text = "a batch of no messages has no position; publish at least one";
         return Err(Status::invalid_argument(text));
@@ -196,42 +222,87 @@ fn check_batch(bus: &Bus, messages: usize) -> Result<()> {
     Ok(())
 }
 
-fn entry(bus: &Bus, publication: Publication) -> Result<Entry> {
-    let limits = bus.inner.log.limits();
-    publication.into_entry(|| bus.now(), limits.entry_bytes_max, limits.key_bytes_max)
+fn entry(local: &Local, publication: Publication) -> Result<Entry> {
+    let limits = local.log.limits();
+    publication.into_entry(|| local.now(), limits.entry_bytes_max, limits.key_bytes_max)
 }
 
 /// Future of a publication. Resolves to the position once the log has accepted the entries: at once, unless the topic
-/// makes its publishers wait.
+/// makes its publishers wait, or is in another process.
 ///
-/// Dropping it before it resolves publishes nothing.
+/// Dropping it before it resolves publishes nothing. In another process the entries may have been appended, or not, if it
+/// was polled before.
 #[must_use = "a publication does nothing before it is awaited"]
 pub struct Publishing<'a> {
     bus: &'a Bus,
     name: NameRef<'a>,
-    entries: Result<SmallVec<[Entry; 1]>>,
+    content: Result<Content>,
     waiting: Option<Pin<Box<dyn Future<Output = Result<Appended>> + Send + 'a>>>,
+}
+
+/// Messages of a publication.
+enum Content {
+    /// For the logs of this process.
+    Entries(SmallVec<[Entry; 1]>),
+    /// For another process.
+    Publications(Vec<Publication>),
 }
 
 impl<'a> Publishing<'a> {
     pub(super) fn new(bus: &'a Bus, name: NameRef<'a>, publication: Result<Publication>) -> Publishing<'a> {
-        let entries = publication.and_then(|publication| Ok(smallvec![entry(bus, publication)?]));
-        Publishing { bus, name, entries, waiting: None }
+        let content = publication.and_then(|publication| match &bus.side {
+            Side::Local(local) => Ok(Content::Entries(smallvec![entry(local, publication)?])),
+            Side::Remote(_) => Ok(Content::Publications(vec![publication])),
+        });
+        Publishing { bus, name, content, waiting: None }
     }
 
     pub(super) fn batch(bus: &'a Bus, name: NameRef<'a>, publications: Vec<Publication>) -> Publishing<'a> {
-        let entries = check_batch(bus, publications.len())
-            .and_then(|()| publications.into_iter().map(|publication| entry(bus, publication)).collect());
-        Publishing { bus, name, entries, waiting: None }
+        let content = match &bus.side {
+            Side::Local(local) => check_batch(local, publications.len()).and_then(|()| {
+                let entries = publications.into_iter().map(|publication| entry(local, publication));
+                Ok(Content::Entries(entries.collect::<Result<_>>()?))
+            }),
+            Side::Remote(_) => Ok(Content::Publications(publications)),
+        };
+        Publishing { bus, name, content, waiting: None }
     }
 
-    pub(super) fn now(self) -> Result<Position> {
-        let mut entries = self.entries?;
-        match self.bus.inner.log.append(self.name, &mut entries, self.bus.now()) {
-            Ok(appended) => Ok(appended.position),
-            Err(AppendError::Failed(status)) => Err(status),
-            Err(AppendError::Wait(..)) => Err(backlog_full(self.name.name, "")),
+    /// Publishes without a wait; see [`Publish::now`].
+    ///
+    /// # Errors
+    /// Those of [`Publish::now`].
+    pub fn now(self) -> Result<Position> {
+        let topic = self.name.name;
+        match (&self.bus.side, self.content?) {
+            (Side::Local(local), Content::Entries(mut entries)) => {
+                match local.log.append(self.name, &mut entries, local.now()) {
+                    Ok(appended) => Ok(appended.position),
+                    Err(AppendError::Failed(status)) => Err(status),
+                    Err(AppendError::Wait(..)) => Err(backlog_full(topic, "")),
+                }
+            }
+            _ => {
+                let text = format!(
+                    "topic \"{topic}\" is in another process, whose position is not known without a wait; await the \
+                     publication, or call later()"
+                );
+                Err(Status::unimplemented(text))
+            }
         }
+    }
+
+    /// Publishes without a wait and without a position; see [`Publish::later`].
+    ///
+    /// # Errors
+    /// Those of [`Publish::later`].
+    pub fn later(self) -> Result<()> {
+        let Side::Remote(remote) = &self.bus.side else { return self.now().map(drop) };
+        let Content::Publications(publications) = self.content? else { return Ok(()) };
+        let topic = self.name.name;
+        publications
+            .into_iter()
+            .try_for_each(|publication| remote.bus.publish_later(topic.to_owned(), publication))
     }
 
     /// Polls for the position, with the number of cursors that receive the entry.
@@ -239,23 +310,37 @@ impl<'a> Publishing<'a> {
         if let Some(waiting) = &mut self.waiting {
             return waiting.as_mut().poll(cx);
         }
-        let (bus, name) = (self.bus, self.name);
-        let mut entries = match &mut self.entries {
-            Ok(entries) => std::mem::take(entries),
-            Err(status) => return Poll::Ready(Err(status.clone())),
-        };
-        match bus.inner.log.append(name, &mut entries, bus.now()) {
-            Ok(appended) => Poll::Ready(Ok(appended)),
-            Err(AppendError::Failed(status)) => Poll::Ready(Err(status)),
-            Err(AppendError::Wait(..)) => {
-                let waiting = async move {
-                    retry_in_room(bus, name.name, || bus.inner.log.append(name, &mut entries, bus.now()))
-                        .await
-                };
-                self.waiting.insert(Box::pin(waiting)).as_mut().poll(cx)
+        let name = self.name;
+        match (&self.bus.side, &mut self.content) {
+            (_, Err(status)) => Poll::Ready(Err(status.clone())),
+            (Side::Local(local), Ok(Content::Entries(entries))) => {
+                let mut entries = std::mem::take(entries);
+                match local.log.append(name, &mut entries, local.now()) {
+                    Ok(appended) => Poll::Ready(Ok(appended)),
+                    Err(AppendError::Failed(status)) => Poll::Ready(Err(status)),
+                    Err(AppendError::Wait(..)) => {
+                        let waiting = async move {
+                            let append = || local.log.append(name, &mut entries, local.now());
+                            retry_in_room(local, name.name, append).await
+                        };
+                        self.waiting.insert(Box::pin(waiting)).as_mut().poll(cx)
+                    }
+                }
             }
+            (Side::Remote(remote), Ok(Content::Publications(publications))) => {
+                let publications = std::mem::take(publications);
+                let sending = send(remote, name.name, publications);
+                self.waiting.insert(Box::pin(sending)).as_mut().poll(cx)
+            }
+            _ => Poll::Ready(Err(Status::internal("a publication is for another bus"))),
         }
     }
+}
+
+/// Publishes in another process, which does not report the number of cursors.
+async fn send(remote: &Remote, topic: &str, publications: Vec<Publication>) -> Result<Appended> {
+    let position = remote.bus.publish(topic.to_owned(), publications).await?;
+    Ok(Appended { position, cursors: 0 })
 }
 
 impl Future for Publishing<'_> {
@@ -274,7 +359,7 @@ impl fmt::Debug for Publishing<'_> {
 
 /// Repeats an operation while its topic is full, at most for the time limit of the topic.
 pub(super) async fn retry_in_room<R>(
-    bus: &Bus,
+    local: &Local,
     topic: &str,
     mut attempt: impl FnMut() -> Result<R, AppendError>,
 ) -> Result<R> {
@@ -283,7 +368,7 @@ pub(super) async fn retry_in_room<R>(
         Err(AppendError::Failed(status)) => return Err(status),
         Err(AppendError::Wait(room, limit)) => (room, limit),
     };
-    let mut timer = bus.inner.clock.timer(clock::after(bus.now(), limit));
+    let mut timer = local.clock.timer(clock::after(local.now(), limit));
     loop {
         let known = room.clone();
         let mut notified = pin!(known.notified());

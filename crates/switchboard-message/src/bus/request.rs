@@ -1,7 +1,12 @@
 //! Requests over topics: a reply topic per request, one reply, all replies, or those of a survey.
 
-use super::{Bus, Delivery, Message, Publish, Subscription};
-use crate::log::{Appended, NameRef};
+use super::{
+    Bus, Delivery, Message, Publish, Publishing, Side, Subscription,
+    local::Local,
+    remote::{Remote, RemoteRequest},
+};
+use crate::log::{Appended, NameRef, Position, Publication};
+use bytes::Bytes;
 use futures_core::Stream;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
@@ -30,7 +35,7 @@ pub struct Request<'a, T, O> {
 
 impl<'a, T: Serialize, O> Request<'a, T, O> {
     pub(super) fn new(bus: &'a Bus, name: NameRef<'a>, message: &'a T) -> Request<'a, T, O> {
-        let publish = Publish::new(bus, name, message, bus.inner.codec, codec::serde::encode);
+        let publish = Publish::new(bus, name, message, bus.codec(), codec::serde::encode);
         Request { publish, bus, time_limit: TIME_LIMIT, outcome: PhantomData }
     }
 }
@@ -49,28 +54,94 @@ impl<'a, T, O> Request<'a, T, O> {
     }
 
     /// Sends the request; returns the replies to come, and the number of subscribers.
-    async fn send<R: DeserializeOwned>(self) -> Result<(Replies<R>, Appended)> {
-        let topic = self.bus.reply_topic();
-        let name = self.publish.topic_name();
-        let subscription = self.bus.subscribe::<R>(&topic).await?;
-        let mut timer =
-            Box::pin(tokio::time::sleep_until(Instant::now() + self.time_limit.min(TIME_LIMIT_MAX)));
-        let mut publishing = self.publish.reply_to(topic).into_future();
-        // The topic may make its publishers wait.
-        let appended = poll_fn(|cx| match publishing.poll_appended(cx) {
-            Poll::Ready(appended) => Poll::Ready(Some(appended)),
+    async fn send<R: DeserializeOwned>(self) -> Result<(Replies<R>, u32)> {
+        let timer = timer(self.time_limit);
+        let (bus, name) = (self.bus, self.publish.name());
+        let (replies, receivers) = match &bus.side {
+            Side::Local(local) => {
+                let publication = self.publish.publication()?;
+                let request = (name, publication, self.time_limit);
+                let (replies, appended) = publish(bus, local, request, timer, codec::serde::decode).await?;
+                (replies, appended.cursors)
+            }
+            Side::Remote(remote) => self.send_over(remote, timer).await?,
+        };
+        Ok((replies, receivers))
+    }
+
+    async fn send_over<R: DeserializeOwned>(
+        self,
+        remote: &Remote,
+        mut timer: Pin<Box<Sleep>>,
+    ) -> Result<(Replies<R>, u32)> {
+        let (bus, limit, name) = (self.bus, self.time_limit, self.publish.topic_name());
+        let publication = self.publish.publication()?;
+        let request = RemoteRequest { topic: name.to_owned(), publication, time_limit: limit };
+        let mut sent = remote.bus.request(request);
+        let sent = poll_fn(|cx| match sent.as_mut().poll(cx) {
+            Poll::Ready(sent) => Poll::Ready(Some(sent)),
             Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
         });
-        let appended = appended.await.unwrap_or_else(|| {
-            let text = format!("topic \"{name}\" accepted no request within {:?}", self.time_limit);
-            Err(Status::deadline_exceeded(text))
-        })?;
-        if appended.cursors == 0 {
-            return Err(Status::unavailable(format!("topic \"{name}\" has no subscriber for the request")));
-        }
-        let left = self.bus.inner.log.limits().replies_max;
-        Ok((Replies { subscription, timer, left }, appended))
+        let (receivers, replies) = sent.await.unwrap_or_else(|| Err(not_accepted(name, limit)))?;
+        let subscription = Subscription::remote(bus, replies, codec::serde::decode);
+        Ok((Replies { subscription, timer, left: remote.limits.replies_max }, receivers))
     }
+}
+
+/// Publishes a request to a topic of this process, and subscribes to its replies.
+async fn publish<R>(
+    bus: &Bus,
+    local: &Local,
+    (name, mut publication, limit): (NameRef<'_>, Publication, Duration),
+    mut timer: Pin<Box<Sleep>>,
+    decode: fn(Codec, Bytes) -> Result<R>,
+) -> Result<(Replies<R>, Appended)> {
+    let topic = local.reply_topic();
+    let subscription = bus.subscribe_with(&topic, decode).await?;
+    publication.reply_to = Some(topic);
+    let mut publishing = Publishing::new(bus, name, Ok(publication));
+    // The topic may make its publishers wait.
+    let appended = poll_fn(|cx| match publishing.poll_appended(cx) {
+        Poll::Ready(appended) => Poll::Ready(Some(appended)),
+        Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+    });
+    let appended = appended.await.unwrap_or_else(|| Err(not_accepted(name.name, limit)))?;
+    if appended.cursors == 0 {
+        let text = format!("topic \"{}\" has no subscriber for the request", name.name);
+        return Err(Status::unavailable(text));
+    }
+    let left = local.log.limits().replies_max;
+    Ok((Replies { subscription, timer, left }, appended))
+}
+
+fn timer(limit: Duration) -> Pin<Box<Sleep>> {
+    Box::pin(tokio::time::sleep_until(Instant::now() + limit.min(TIME_LIMIT_MAX)))
+}
+
+impl Bus {
+    /// Sends an encoded request to a topic of this process; returns its position, the number of its receivers, and its
+    /// replies.
+    #[doc(hidden)]
+    pub async fn request_encoded(
+        &self,
+        topic: &str,
+        publication: Publication,
+        time_limit: Option<Duration>,
+    ) -> Result<(Position, u32, Replies<Bytes>)> {
+        let Side::Local(local) = &self.side else {
+            return Err(Status::unimplemented(
+                "a request cannot be passed on to the topics of another process",
+            ));
+        };
+        let limit = time_limit.unwrap_or(TIME_LIMIT);
+        let request = (topic.into(), publication, limit);
+        let (replies, appended) = publish(self, local, request, timer(limit), |_, bytes| Ok(bytes)).await?;
+        Ok((appended.position, appended.cursors, replies))
+    }
+}
+
+fn not_accepted(topic: &str, limit: Duration) -> Status {
+    Status::deadline_exceeded(format!("topic \"{topic}\" accepted no request within {limit:?}"))
 }
 
 /// A year: the clock can represent its end.
@@ -122,9 +193,9 @@ where
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let (mut replies, appended) = self.send().await?;
+            let (mut replies, receivers) = self.send().await?;
             let mut received = Vec::new();
-            while received.len() < appended.cursors as usize
+            while received.len() < receivers as usize
                 && let Some(reply) = replies.next().await?
             {
                 received.push(reply);

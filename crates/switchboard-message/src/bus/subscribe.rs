@@ -1,14 +1,24 @@
 //! Subscriptions before they begin: topics, start, group.
 
-use super::{Bus, Subscription};
+use super::{
+    Bus, Side, Subscription,
+    local::Local,
+    local_subscription::LocalSubscription,
+    remote::{RemoteAck, RemoteFuture, RemoteSelector, RemoteStart, RemoteStream, RemoteSubscribe},
+};
 #[cfg(doc)]
 use super::{Delivery, Message};
-use crate::log::{AckOptions, Attach, GroupKey, Pattern, Position, Source, Start, Topic};
+use crate::{
+    clock,
+    log::{AckOptions, Attach, Checkpoint, GroupKey, Pattern, Position, Source, Start, Topic},
+};
 use bytes::Bytes;
 use std::{
     fmt,
-    future::{IntoFuture, Ready, ready},
+    future::{Future, IntoFuture},
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll},
     time::Duration,
 };
 use switchboard_core::Result;
@@ -69,12 +79,12 @@ pub struct Subscribe<'a, T> {
     bus: &'a Bus,
     selector: Selector,
     decode: fn(Codec, Bytes) -> Result<T>,
-    start: Start,
+    start: RemoteStart,
     /// A name, and whether the cursor is durable.
     group: Option<(String, bool)>,
     ack: Option<AckOptions>,
     dead_letters: Option<Result<Topic>>,
-    unacknowledged_max: usize,
+    unacknowledged_max: Option<usize>,
 }
 
 impl<'a, T> Subscribe<'a, T> {
@@ -87,17 +97,17 @@ impl<'a, T> Subscribe<'a, T> {
             bus,
             selector,
             decode,
-            start: Start::Head,
+            start: RemoteStart::Head,
             group: None,
             ack: None,
             dead_letters: None,
-            unacknowledged_max: bus.inner.log.limits().unacknowledged_max.max(1),
+            unacknowledged_max: None,
         }
     }
 
     /// Begins with this number of kept entries of each topic, if it has as many. The default is the next entry.
     pub fn last(mut self, entries: usize) -> Self {
-        self.start = Start::Last(entries);
+        self.start = RemoteStart::Last(entries);
         self
     }
 
@@ -119,15 +129,41 @@ impl<'a, T> Subscribe<'a, T> {
     /// # }
     /// ```
     pub fn after(mut self, position: Position) -> Self {
-        self.start = Start::After(position);
+        self.start = RemoteStart::After(position);
         self
     }
 
     /// Begins with the kept entries that are not older than this. The first item is [`Delivery::Recovered`] or
     /// [`Delivery::Gap`].
     pub fn since(mut self, age: Duration) -> Self {
-        let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
-        self.start = Start::Since(self.bus.now().saturating_sub(age));
+        self.start = RemoteStart::Since(age);
+        self
+    }
+
+    /// Continues a subscription to a pattern after its [checkpoint](Subscription::checkpoint). The first item is
+    /// [`Delivery::Recovered`] if no entry is missing, and [`Delivery::Gap`] otherwise. After the checkpoint of another
+    /// process, it begins with the first kept entry of each topic.
+    ///
+    /// A topic that was created and removed in the meantime is not reported.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use switchboard_message::{Bus, Delivery, TopicOptions};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> switchboard_core::Result<()> {
+    /// let bus = Bus::builder().topics("log/*", TopicOptions::new().history(10, Duration::MAX))?.build();
+    /// let mut all = bus.subscribe::<i32>("log/*").await?;
+    /// bus.publish("log/a", &1).await?;
+    /// bus.publish("log/b", &2).await?;
+    /// all.next().await?;
+    /// let checkpoint = all.checkpoint().cloned().expect("a pattern");
+    /// let mut rest = bus.subscribe::<i32>("log/*").resume(checkpoint).await?;
+    /// assert!(matches!(rest.next().await?, Some(Delivery::Recovered)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn resume(mut self, checkpoint: Checkpoint) -> Self {
+        self.start = RemoteStart::Resume(checkpoint);
         self
     }
 
@@ -189,7 +225,7 @@ impl<'a, T> Subscribe<'a, T> {
 
     /// Limits the unacknowledged entries of this member; at most `unacknowledged_max` of the bus, at least 1.
     pub fn unacknowledged_max(mut self, entries: usize) -> Self {
-        self.unacknowledged_max = entries.clamp(1, self.unacknowledged_max);
+        self.unacknowledged_max = Some(entries.max(1));
         self
     }
 
@@ -198,16 +234,46 @@ impl<'a, T> Subscribe<'a, T> {
         self.ack.get_or_insert_with(default)
     }
 
-    fn begin(self) -> Result<Subscription<T>> {
-        let source = self.selector.source?;
-        let invalid = |text: &str| Err(Status::invalid_argument(text));
-        if matches!((&source, self.start), (Source::Pattern(_), Start::After(_))) {
-            return invalid("a position belongs to one topic; subscribe to a pattern with `last` or `since`");
-        }
-        if self.ack.is_some() && self.group.is_none() {
-            return invalid("a subscription without a group cannot acknowledge; add `group` or `durable`");
-        }
-        let max = self.bus.inner.log.limits().key_bytes_max;
+    /// Checks the combination of the options.
+    fn check(&self, source: &Source) -> Result<()> {
+        let text = match (source, &self.start) {
+            (Source::Pattern(_), RemoteStart::After(_)) => {
+                "a position belongs to one topic; subscribe to a pattern with `last`, `since` or `resume`"
+            }
+            (Source::Topic(_), RemoteStart::Resume(_)) => {
+                "a checkpoint belongs to a pattern; subscribe to one topic with `after`"
+            }
+            _ if self.ack.is_some() && self.group.is_none() => {
+                "a subscription without a group cannot acknowledge; add `group` or `durable`"
+            }
+            _ => return Ok(()),
+        };
+        Err(Status::invalid_argument(text))
+    }
+
+    /// Describes the subscription for another process.
+    fn into_remote(self) -> Result<RemoteSubscribe> {
+        let source = self.selector.source.clone()?;
+        self.check(&source)?;
+        let dead_letters = self.dead_letters.transpose()?.map(|topic| topic.name().to_owned());
+        let ack = self.ack.map(|AckOptions { wait, attempts_max, .. }| RemoteAck {
+            wait,
+            attempts_max,
+            dead_letters,
+            unacknowledged_max: self.unacknowledged_max,
+        });
+        let topics = RemoteSelector::from(&source);
+        let is_durable = self.group.as_ref().is_some_and(|(_, is_durable)| *is_durable);
+        let group = self.group.map(|(name, _)| name);
+        Ok(RemoteSubscribe { topics, start: self.start, group, is_durable, ack })
+    }
+
+    /// Begins a subscription to topics of this process.
+    fn begin(self, local: &Arc<Local>) -> Result<Box<LocalSubscription>> {
+        let source = self.selector.source.clone()?;
+        self.check(&source)?;
+        let limits = local.log.limits();
+        let max = limits.key_bytes_max;
         if let Some(length) = self.group.as_ref().map(|(name, _)| name.len()).filter(|length| *length > max) {
             let text = format!("the name of a group has {length} bytes; the limit is key_bytes_max={max}");
             return Err(Status::resource_exhausted(text));
@@ -220,9 +286,9 @@ impl<'a, T> Subscribe<'a, T> {
                 Source::Topic(known) => *known == topic,
             };
             if is_own {
-                return invalid(
+                return Err(Status::invalid_argument(
                     "the topic of dead letters is one of the group's own topics; choose another one",
-                );
+                ));
             }
             ack.dead_letters = Some(topic);
         }
@@ -231,17 +297,72 @@ impl<'a, T> Subscribe<'a, T> {
             source: source.clone(),
             is_durable,
         });
-        let attach = Attach { source, start: self.start, group, ack };
-        Subscription::begin(self.bus, &attach, self.decode, self.unacknowledged_max)
+        let start = match self.start {
+            RemoteStart::After(position) => Start::After(position),
+            RemoteStart::Head => Start::Head,
+            RemoteStart::Last(entries) => Start::Last(entries),
+            RemoteStart::Resume(checkpoint) => local.log.behind(&checkpoint),
+            RemoteStart::Since(age) => Start::Since(clock::before(local.now(), age)),
+        };
+        let max = limits.unacknowledged_max.max(1);
+        let unacknowledged_max = self.unacknowledged_max.map_or(max, |entries| entries.min(max));
+        LocalSubscription::begin(local, &Attach { source, start, group, ack }, unacknowledged_max)
+            .map(Box::new)
     }
 }
 
 impl<'a, T> IntoFuture for Subscribe<'a, T> {
     type Output = Result<Subscription<T>>;
-    type IntoFuture = Ready<Result<Subscription<T>>>;
+    type IntoFuture = Subscribing<T>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        ready(self.begin())
+    fn into_future(self) -> Subscribing<T> {
+        let (bus, decode) = (self.bus.clone(), self.decode);
+        let state = match &bus.side {
+            Side::Local(local) => State::Begun(Some(self.begin(local))),
+            Side::Remote(remote) => match self.into_remote() {
+                Ok(request) => State::Remote(remote.bus.subscribe(request)),
+                Err(status) => State::Begun(Some(Err(status))),
+            },
+        };
+        Subscribing { bus, decode, state }
+    }
+}
+
+/// Future of a subscription. It is ready at once for topics of this process, where the subscription has begun before the
+/// first poll.
+#[must_use = "a subscription ends when its future is dropped"]
+pub struct Subscribing<T> {
+    bus: Bus,
+    decode: fn(Codec, Bytes) -> Result<T>,
+    state: State,
+}
+
+enum State {
+    Begun(Option<Result<Box<LocalSubscription>>>),
+    Remote(RemoteFuture<RemoteStream>),
+}
+
+impl<T> Future for Subscribing<T> {
+    type Output = Result<Subscription<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let subscribing = &mut *self;
+        let (bus, decode) = (&subscribing.bus, subscribing.decode);
+        match &mut subscribing.state {
+            State::Begun(begun) => Poll::Ready(match begun.take() {
+                Some(begun) => begun.map(|local| Subscription::local(bus, local, decode)),
+                None => Err(Status::internal("a subscription was polled after it had begun")),
+            }),
+            State::Remote(begun) => {
+                begun.as_mut().poll(cx).map_ok(|events| Subscription::remote(bus, events, decode))
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for Subscribing<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscribing").finish_non_exhaustive()
     }
 }
 

@@ -1,34 +1,21 @@
 //! Subscriptions: streams of entries, gaps and outcomes.
 
-use super::{Bus, Delivery, Message};
-use crate::{
-    clock,
-    log::{Attach, Attached, BatchSize, Member, Outcome, Taken},
+use super::{
+    Bus, Delivery, Message,
+    local_subscription::{LocalItem, LocalSubscription},
+    remote::{RemoteEvent, RemoteStream},
 };
+use crate::log::{Checkpoint, Position, Taken};
 use bytes::Bytes;
 use futures_core::Stream;
-use smallvec::SmallVec;
 use std::{
-    collections::VecDeque,
     fmt,
-    future::{Future, poll_fn},
+    future::poll_fn,
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
+    task::{Context, Poll},
 };
 use switchboard_core::Result;
 use switchboard_wire::Codec;
-use tokio::time::Sleep;
-
-/// Entries that a subscription takes from its logs at a time: enough to spread the cost of the lock.
-const BATCH: BatchSize = BatchSize { entries: 64, bytes: 64 << 10 };
-/// A member of a group takes one entry at a time, so that the others receive theirs.
-const ONE: BatchSize = BatchSize { entries: 1, bytes: usize::MAX };
-/// Batches without a pause: then other tasks of the thread run, also when publishers are faster than this one.
-const BATCHES_MAX: u32 = 32;
-/// Takes nothing; entries whose period for the acknowledgement has passed become available.
-const NONE: BatchSize = BatchSize { entries: 0, bytes: 0 };
 
 /// A stream of the entries of a topic or of all topics of a pattern; made by [`Bus::subscribe`].
 ///
@@ -56,61 +43,36 @@ const NONE: BatchSize = BatchSize { entries: 0, bytes: 0 };
 /// ```
 pub struct Subscription<T> {
     bus: Bus,
-    member: Arc<Member>,
-    attached: Attached,
-    /// Index of the set that is read first: a busy shard does not delay the others.
-    first: usize,
-    /// Earliest redelivery, by set.
-    deadlines: SmallVec<[Option<u64>; 1]>,
     decode: fn(Codec, Bytes) -> Result<T>,
-    is_group: bool,
-    /// Period for acknowledgements.
-    ack_wait: Option<Duration>,
-    unacknowledged_max: usize,
-    /// Outcome of the start.
-    outcomes: VecDeque<Delivery<T>>,
-    batch: VecDeque<Taken>,
-    /// Batches since the last pause.
-    batches: u32,
-    /// Deadline and timer of the next redelivery.
-    timer: Option<(u64, Pin<Box<Sleep>>)>,
-    is_closed: bool,
+    feed: Feed,
+}
+
+/// Where the entries come from.
+enum Feed {
+    Local(Box<LocalSubscription>),
+    Remote(RemoteStream),
+    /// The subscription has ended.
+    Ended,
 }
 
 // No field is pinned in place.
 impl<T> Unpin for Subscription<T> {}
 
 impl<T> Subscription<T> {
-    pub(super) fn begin(
+    pub(super) fn local(
         bus: &Bus,
-        attach: &Attach,
+        local: Box<LocalSubscription>,
         decode: fn(Codec, Bytes) -> Result<T>,
-        unacknowledged_max: usize,
-    ) -> Result<Subscription<T>> {
-        let member = Arc::<Member>::default();
-        let (attached, outcome) = bus.inner.log.attach(attach, &member, bus.now())?;
-        attached.iter().for_each(|(shard, _)| member.keep_shards(1 << shard));
-        let outcomes = match outcome {
-            Outcome::Gaps(gaps) => gaps.into_iter().map(Delivery::Gap).collect(),
-            Outcome::None => VecDeque::new(),
-            Outcome::Recovered => VecDeque::from([Delivery::Recovered]),
-        };
-        Ok(Subscription {
-            bus: bus.clone(),
-            deadlines: attached.iter().map(|_| None).collect(),
-            member,
-            attached,
-            first: 0,
-            decode,
-            is_group: attach.group.is_some(),
-            ack_wait: attach.ack.as_ref().map(|ack| ack.wait),
-            unacknowledged_max,
-            outcomes,
-            batch: VecDeque::new(),
-            batches: 0,
-            timer: None,
-            is_closed: false,
-        })
+    ) -> Subscription<T> {
+        Subscription { bus: bus.clone(), decode, feed: Feed::Local(local) }
+    }
+
+    pub(super) fn remote(
+        bus: &Bus,
+        events: RemoteStream,
+        decode: fn(Codec, Bytes) -> Result<T>,
+    ) -> Subscription<T> {
+        Subscription { bus: bus.clone(), decode, feed: Feed::Remote(events) }
     }
 
     /// Returns the next item; `None` after the subscription was closed.
@@ -120,156 +82,71 @@ impl<T> Subscription<T> {
     ///
     /// # Errors
     /// `ResourceExhausted` when the topic closes slow readers and this one was too slow: the subscription has ended.
-    /// The error of the codec for an entry that cannot be decoded; the next call continues with the entry after it.
+    /// The error of the codec for an entry that cannot be decoded; the next call continues with the entry after it. For
+    /// topics of another process, also errors after which it does not try again, such as `PermissionDenied`: the
+    /// subscription has ended.
     pub async fn next(&mut self) -> Result<Option<Delivery<T>>> {
         let mut next = Next { subscription: self, is_pending: false };
         poll_fn(|cx| next.poll(cx)).await.transpose()
     }
 
-    /// Returns the number of entries that this member has not acknowledged.
+    /// Returns the number of entries that this member has not acknowledged; 0 for topics of another process.
     pub fn unacknowledged(&self) -> usize {
-        self.member.unacknowledged()
+        self.as_local().map_or(0, LocalSubscription::unacknowledged)
+    }
+
+    /// Returns the progress of a subscription to a pattern, for [`Subscribe::resume`](super::Subscribe::resume). `None`
+    /// for one topic, whose [positions](Message::position) say as much, and for topics of another process, which such a
+    /// subscription resumes by itself.
+    pub fn checkpoint(&self) -> Option<&Checkpoint> {
+        self.as_local()?.checkpoint()
+    }
+
+    /// Returns the position before the first entry, of a subscription to one topic of this process.
+    #[doc(hidden)]
+    pub fn begins_after(&self) -> Option<Position> {
+        self.as_local()?.position()
+    }
+
+    fn as_local(&self) -> Option<&LocalSubscription> {
+        match &self.feed {
+            Feed::Local(local) => Some(local),
+            Feed::Remote(_) | Feed::Ended => None,
+        }
     }
 
     fn poll_delivery(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Delivery<T>>>> {
-        if let Some(outcome) = self.outcomes.pop_front() {
-            return Poll::Ready(Some(Ok(outcome)));
-        }
-        if self.batch.is_empty() {
-            if self.is_closed {
-                return Poll::Ready(None);
+        let (bus, decode) = (&self.bus, self.decode);
+        match &mut self.feed {
+            Feed::Local(local) => local.poll_next(cx).map(|item| {
+                Some(match item? {
+                    LocalItem::Recovered => Ok(Delivery::Recovered),
+                    LocalItem::Taken(Taken::Entry(taken)) => {
+                        Message::decode(taken, bus, decode).map(Delivery::Entry)
+                    }
+                    LocalItem::Taken(Taken::Gap(gap)) => Ok(Delivery::Gap(gap)),
+                    LocalItem::Taken(Taken::Closed(status)) => Err(status),
+                })
+            }),
+            Feed::Remote(events) => {
+                let event = std::task::ready!(events.as_mut().poll_next(cx));
+                Poll::Ready(match event {
+                    Some(Ok(RemoteEvent::Entry(entry))) => {
+                        Some(Message::decode_remote(*entry, bus, decode).map(Delivery::Entry))
+                    }
+                    Some(Ok(RemoteEvent::Gap(gap))) => Some(Ok(Delivery::Gap(gap))),
+                    Some(Ok(RemoteEvent::Recovered)) => Some(Ok(Delivery::Recovered)),
+                    Some(Err(status)) => {
+                        self.feed = Feed::Ended;
+                        Some(Err(status))
+                    }
+                    None => {
+                        self.feed = Feed::Ended;
+                        None
+                    }
+                })
             }
-            ready!(self.poll_batch(cx));
-        }
-        Poll::Ready(self.batch.pop_front().map(|taken| match taken {
-            Taken::Entry(taken) => Message::decode(taken, &self.bus, self.decode).map(Delivery::Entry),
-            Taken::Gap(gap) => Ok(Delivery::Gap(gap)),
-            Taken::Closed(status) => {
-                self.close();
-                Err(status)
-            }
-        }))
-    }
-
-    /// Fills the batch, or pauses.
-    fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.batches == BATCHES_MAX {
-            self.batches = 0;
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        let polled = self.poll_entries(cx);
-        self.batches = if polled.is_ready() { self.batches + 1 } else { 0 };
-        polled
-    }
-
-    fn poll_entries(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        loop {
-            let mut shards = self.member.take_shards(cx.waker());
-            let now = self.bus.now();
-            if self.is_full() {
-                shards |= self.release_due(now);
-            }
-            if self.is_full() {
-                // Kept for later; another member receives the entries now.
-                self.member.keep_shards(shards);
-                let pending = self.attached.iter().filter(|(shard, _)| shards & 1 << shard != 0);
-                pending.for_each(|attached| self.bus.inner.log.pass(*attached, &self.member, now));
-            } else {
-                self.take(shards | self.due(now), now);
-                if !self.batch.is_empty() {
-                    return Poll::Ready(());
-                }
-            }
-            ready!(self.poll_timer(now, cx));
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.ack_wait.is_some() && self.member.unacknowledged() >= self.unacknowledged_max
-    }
-
-    /// Takes the next entries of these shards; those that may have more are kept.
-    fn take(&mut self, mut shards: u32, now: u64) {
-        let size = if self.is_group { ONE } else { BATCH };
-        let mut left = size;
-        let sets = self.attached.len();
-        for index in (self.first..sets).chain(0..self.first) {
-            let attached = self.attached[index];
-            let bit = 1 << attached.0;
-            if shards & bit == 0 {
-                continue;
-            }
-            if left.entries == 0 || left.bytes == 0 {
-                self.first = index;
-                break;
-            }
-            let after = self.bus.inner.log.take(attached, &self.member, left, now, &mut self.batch);
-            left.entries = size.entries.saturating_sub(self.batch.len());
-            left.bytes = left.bytes.saturating_sub(after.bytes);
-            self.deadlines[index] = after.deadline;
-            if !after.has_more {
-                shards &= !bit;
-            }
-        }
-        if shards != 0 {
-            self.member.keep_shards(shards);
-        }
-    }
-
-    /// Returns the shards in which a redelivery is due.
-    fn due(&self, now: u64) -> u32 {
-        let sets = self.attached.iter().zip(&self.deadlines);
-        let due = sets.filter(|(_, deadline)| deadline.is_some_and(|deadline| deadline <= now));
-        due.fold(0, |shards, ((shard, _), _)| shards | 1 << shard)
-    }
-
-    /// Makes entries available whose period has passed; returns their shards.
-    fn release_due(&mut self, now: u64) -> u32 {
-        let due = self.due(now);
-        for (attached, deadline) in self.attached.iter().zip(&mut self.deadlines) {
-            if due & 1 << attached.0 != 0 {
-                let log = &self.bus.inner.log;
-                *deadline = log.take(*attached, &self.member, NONE, now, &mut self.batch).deadline;
-            }
-        }
-        due
-    }
-
-    /// Waits for the next redelivery; without one the stream waits for entries.
-    fn poll_timer(&mut self, now: u64, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(wait) = self.ack_wait else { return Poll::Pending };
-        // Entries that other members receive from now on are due after a whole period.
-        let deadline = self.deadlines.iter().flatten().copied().chain([clock::after(now, wait)]).min();
-        let Some(deadline) = deadline else { return Poll::Pending };
-        let timer = match &mut self.timer {
-            // One that fires earlier costs a turn, and a new one an allocation.
-            Some((known, timer)) if *known <= deadline => timer,
-            timer => {
-                let Some(new) = self.bus.inner.clock.timer(deadline) else { return Poll::Pending };
-                &mut timer.insert((deadline, new)).1
-            }
-        };
-        ready!(timer.as_mut().poll(cx));
-        self.timer = None;
-        // Deadlines of other members may not be known yet.
-        self.deadlines.fill(Some(0));
-        Poll::Ready(())
-    }
-
-    /// Leaves the entries to the other members of the group until the next poll.
-    fn pass(&mut self) {
-        let now = self.bus.now();
-        for attached in &self.attached {
-            self.bus.inner.log.pass(*attached, &self.member, now);
-            self.member.keep_shards(1 << attached.0);
-        }
-    }
-
-    fn close(&mut self) {
-        if !std::mem::replace(&mut self.is_closed, true) {
-            self.batch.clear();
-            self.bus.inner.log.detach(&self.attached, &self.member, self.bus.now());
+            Feed::Ended => Poll::Ready(None),
         }
     }
 }
@@ -290,15 +167,12 @@ impl<T> Next<'_, T> {
 
 impl<T> Drop for Next<'_, T> {
     fn drop(&mut self) {
-        if self.is_pending && self.subscription.is_group {
-            self.subscription.pass();
+        if self.is_pending
+            && let Feed::Local(local) = &mut self.subscription.feed
+            && local.is_group()
+        {
+            local.pass();
         }
-    }
-}
-
-impl<T> Drop for Subscription<T> {
-    fn drop(&mut self) {
-        self.close();
     }
 }
 
@@ -312,7 +186,7 @@ impl<T> Stream for Subscription<T> {
 
 impl<T> fmt::Debug for Subscription<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("batch", &self.batch.len()).finish_non_exhaustive()
+        f.debug_struct("Subscription").field("bus", &self.bus).finish_non_exhaustive()
     }
 }
 
@@ -332,7 +206,11 @@ mod tests {
             }
             for _ in 0..640 {
                 assert!(matches!(all.next().await, Ok(Some(Delivery::Entry(_)))));
-                assert!(all.batch.len() < max, "{bytes}: {}", all.batch.len());
+                assert!(
+                    all.as_local().unwrap().taken() < max,
+                    "{bytes}: {}",
+                    all.as_local().unwrap().taken()
+                );
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Begin and end of subscriptions in a shard, and durable cursors without a member.
 
 use super::{
-    Gap, GapReason, Position,
+    Gap, GapReason, Position, SHARDS,
     append::missing_topic,
     durable::ParkedCursor,
     group::Group,
@@ -18,6 +18,8 @@ use switchboard_wire::Status;
 pub(crate) enum Start {
     /// The one after this position.
     After(Position),
+    /// The one after these sequence numbers of the shards.
+    Behind([u64; SHARDS]),
     /// The next one that is published.
     #[default]
     Head,
@@ -46,6 +48,10 @@ pub(super) struct AttachedSet {
     pub(super) is_resumed: bool,
     /// Entries that are missing at its start; a group has them as well.
     pub(super) gaps: Vec<Gap>,
+    /// Position before the first entry, of a subscription to one topic.
+    pub(super) position: Option<Position>,
+    /// Sequence number in the shard before the first entry.
+    pub(super) sequence: u64,
 }
 
 impl Shard {
@@ -62,7 +68,7 @@ impl Shard {
         {
             let id = self.set_id(*index);
             self.join(id, attach)?;
-            return Ok(AttachedSet { id, is_new: false, is_resumed: false, gaps: Vec::new() });
+            return Ok(self.attached(id, false, false, Vec::new()));
         }
         // First: the limit of topics may refuse it.
         let single = match &attach.source {
@@ -112,7 +118,22 @@ impl Shard {
             // Kept by the group: a member that leaves before it has read them does not take them along.
             group.add_gaps(&gaps);
         }
-        Ok(AttachedSet { id, is_new: true, is_resumed, gaps })
+        Ok(self.attached(id, true, is_resumed, gaps))
+    }
+
+    /// Describes a set with the place of its first entry.
+    fn attached(&mut self, id: SetId, is_new: bool, is_resumed: bool, gaps: Vec<Gap>) -> AttachedSet {
+        let newest = self.sequence;
+        let (mut position, mut sequence) = (None, newest);
+        if let Some((set, topics, _)) = self.set_and_topics(id) {
+            sequence = set.ready.peek().map_or(newest, |Reverse((sequence, _))| sequence.saturating_sub(1));
+            if let (Source::Topic(_), [cursor]) = (&set.source, set.cursors()) {
+                let topic = topics.get(cursor.topic as usize).and_then(Option::as_ref);
+                let offset = cursor.next.saturating_sub(1);
+                position = topic.map(|topic| Position { epoch: topic.epoch, offset });
+            }
+        }
+        AttachedSet { id, is_new, is_resumed, gaps, position, sequence }
     }
 
     fn join(&mut self, id: SetId, attach: &Attach) -> Result<()> {
@@ -147,6 +168,13 @@ impl Shard {
         Some(match start {
             Start::Head => (head, None),
             Start::Last(entries) => (ring.last(entries), None),
+            Start::Behind(sequences) => {
+                let sequence = sequences.get(self.index as usize).copied().unwrap_or_default();
+                // The first of the missing entries is not known.
+                let is_lost = ring.has_lost_after(sequence);
+                let lost = is_lost.then(|| Gap { missing: None, ..gap(GapReason::Expired, 1..ring.floor()) });
+                (ring.after_sequence(sequence), lost)
+            }
             Start::Since(time) => {
                 let next = ring.since(time);
                 // The first of the missing entries is not known.

@@ -85,6 +85,8 @@ pub(crate) struct TakenEntry {
     pub(crate) topic: Topic,
     pub(crate) position: Position,
     pub(crate) entry: Entry,
+    /// Sequence number in the shard of the topic.
+    pub(crate) sequence: u64,
     /// Number of the delivery, from 1.
     pub(crate) attempt: u32,
     /// Identifies the delivery for its acknowledgement, in groups that acknowledge.

@@ -17,6 +17,7 @@ mod attach;
 mod durable;
 mod entry;
 mod group;
+mod list;
 mod member;
 pub mod names;
 mod options;
@@ -34,11 +35,12 @@ mod tests;
 pub(crate) use append::{AppendError, Appended};
 pub(crate) use attach::{Attach, Start};
 pub use entry::{Entry, Publication};
+pub use list::ListedTopic;
 pub(crate) use member::{Member, Taken, TakenEntry, Token};
 pub use names::{NameRef, Topic};
 pub use options::{History, SlowReader, TopicOptions};
 pub use pattern::Pattern;
-pub use position::{Gap, GapReason, Position};
+pub use position::{Checkpoint, Gap, GapReason, Position};
 pub(crate) use set::{AckOptions, GroupKey, SetId, Source};
 pub(crate) use take::{AfterTake, BatchSize};
 pub use topic_log::TopicStats;
@@ -65,6 +67,8 @@ const SHARDS: usize = 16;
 pub(crate) struct Log {
     shards: [Mutex<Shard>; SHARDS],
     shared: Shared,
+    /// Identifies the sequence numbers of this process.
+    epoch: u64,
     subscriptions: AtomicUsize,
     /// Dead letters that their topic did not accept.
     dead_letters_lost: AtomicUsize,
@@ -72,6 +76,17 @@ pub(crate) struct Log {
 
 /// Sets of a subscription, by shard.
 pub(crate) type Attached = SmallVec<[(u32, SetId); 1]>;
+
+/// A subscription that has begun.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    pub(crate) sets: Attached,
+    pub(crate) outcome: Outcome,
+    /// Position before the first entry, of a subscription to one topic.
+    pub(crate) position: Option<Position>,
+    /// Progress before the first entry, of a subscription to a pattern.
+    pub(crate) checkpoint: Option<Box<Checkpoint>>,
+}
 
 /// First items of a subscription.
 #[derive(Debug)]
@@ -111,13 +126,13 @@ impl Log {
         rules: Vec<(Pattern, TopicOptions)>,
         mut random: impl FnMut() -> u64,
     ) -> Log {
-        let mut index = 0;
+        let (mut index, epoch) = (0, random());
         let shards = [(); SHARDS].map(|()| {
             index += 1;
             Mutex::new(Shard::new(index - 1, random()))
         });
         let (subscriptions, dead_letters_lost) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Log { shards, shared: Shared::new(limits, rules), subscriptions, dead_letters_lost }
+        Log { shards, shared: Shared::new(limits, rules), epoch, subscriptions, dead_letters_lost }
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -178,12 +193,7 @@ impl Log {
     }
 
     /// Adds a subscription.
-    pub(crate) fn attach(
-        &self,
-        attach: &Attach,
-        member: &Arc<Member>,
-        now: u64,
-    ) -> Result<(Attached, Outcome)> {
+    pub(crate) fn attach(&self, attach: &Attach, member: &Arc<Member>, now: u64) -> Result<Attachment> {
         let max = self.limits().subscriptions_max;
         if self.subscriptions.fetch_add(1, Ordering::Relaxed) >= max {
             self.subscriptions.fetch_sub(1, Ordering::Relaxed);
@@ -195,7 +205,7 @@ impl Log {
             Source::Pattern(_) => 0..SHARDS as u32,
         };
         let (mut attached, mut gaps, mut is_new) = (Attached::new(), Vec::new(), false);
-        let mut created = Vec::new();
+        let (mut created, mut position, mut sequences) = (Vec::new(), None, Vec::new());
         for index in shards {
             let begin =
                 || self.with(index, now, |shard, deferred| shard.attach(attach, now, &self.shared, deferred));
@@ -206,6 +216,8 @@ impl Log {
             match set {
                 Ok(set) => {
                     attached.push((index, set.id));
+                    position = set.position;
+                    sequences.push(set.sequence);
                     gaps.extend(set.gaps);
                     is_new |= set.is_new;
                     created.extend((set.is_new && !set.is_resumed).then_some(index));
@@ -219,11 +231,23 @@ impl Log {
         }
         let outcome = match attach.start {
             _ if !is_new => Outcome::None,
-            Start::After(_) | Start::Since(_) if gaps.is_empty() => Outcome::Recovered,
+            Start::After(_) | Start::Behind(_) | Start::Since(_) if gaps.is_empty() => Outcome::Recovered,
             _ if attach.group.is_some() => Outcome::None,
             _ => Outcome::Gaps(gaps),
         };
-        Ok((attached, outcome))
+        let is_pattern = matches!(attach.source, Source::Pattern(_));
+        let checkpoint = is_pattern.then(|| Box::new(Checkpoint { epoch: self.epoch, sequences }));
+        Ok(Attachment { sets: attached, outcome, position, checkpoint })
+    }
+
+    /// Returns the start of a subscription that continues after a checkpoint. The logs of another process are read from
+    /// their beginning.
+    pub(crate) fn behind(&self, checkpoint: &Checkpoint) -> Start {
+        let mut known = [0; SHARDS];
+        if checkpoint.epoch == self.epoch && checkpoint.sequences.len() == SHARDS {
+            known.copy_from_slice(&checkpoint.sequences);
+        }
+        Start::Behind(known)
     }
 
     /// Removes a subscription.
@@ -312,6 +336,7 @@ impl Log {
     }
 }
 
-fn shard_of(hash: u64) -> u32 {
+/// Returns the shard of a topic, by the hash of its name.
+pub(crate) fn shard_of(hash: u64) -> u32 {
     (hash >> 60) as u32
 }

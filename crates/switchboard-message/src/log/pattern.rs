@@ -5,7 +5,7 @@ use super::{
     names::{self, SEPARATOR},
 };
 use bytes::Bytes;
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt};
 use switchboard_core::Result;
 use switchboard_wire::Status;
 
@@ -87,6 +87,14 @@ impl Pattern {
         levels.next().is_none()
     }
 
+    /// Returns the bytes, if the pattern is a prefix.
+    pub(crate) fn prefix_bytes(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Kind::Prefix(prefix) => Some(prefix),
+            Kind::Tokens(_) => None,
+        }
+    }
+
     /// Returns the topic, if the pattern is a name without wildcards.
     pub(crate) fn topic(&self) -> Option<Topic> {
         let Kind::Tokens(tokens) = &self.0 else { return None };
@@ -98,7 +106,29 @@ impl Pattern {
     }
 }
 
+impl fmt::Display for Pattern {
+    /// Writes a token pattern as [`Pattern::new`] reads it, and a prefix with a star at its end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Prefix(prefix) => write!(f, "{}*", prefix.escape_ascii()),
+            Kind::Tokens(tokens) => tokens.iter().enumerate().try_for_each(|(index, token)| {
+                let separator = if index == 0 { "" } else { "/" };
+                write!(f, "{separator}{}", token.text())
+            }),
+        }
+    }
+}
+
 impl Token {
+    fn text(&self) -> &str {
+        match self {
+            Token::Level(level) => level,
+            Token::One => "*",
+            Token::Rest => ">",
+            Token::RestOrNone => "#",
+        }
+    }
+
     fn parse(level: &str) -> Token {
         match level {
             "*" | "+" => Token::One,

@@ -21,6 +21,31 @@ impl fmt::Display for Position {
     }
 }
 
+/// Progress of a subscription to a pattern: the sequence number, in each shard of the logs, up to which it has received
+/// the entries. A later subscription can continue [after it](crate::Subscribe::resume), whichever topics match.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Checkpoint {
+    /// Identifier of the logs: that of another process, or of another bus, differs.
+    pub epoch: u64,
+    /// Sequence number of each shard.
+    pub sequences: Vec<u64>,
+}
+
+impl Checkpoint {
+    /// Creates a checkpoint of what another process has stored.
+    pub fn new(epoch: u64, sequences: Vec<u64>) -> Checkpoint {
+        Checkpoint { epoch, sequences }
+    }
+
+    /// Notes an entry that was received. Numbers of shards that do not exist are ignored.
+    pub fn advance(&mut self, shard: u32, sequence: u64) {
+        if let Some(known) = self.sequences.get_mut(shard as usize) {
+            *known = sequence.max(*known);
+        }
+    }
+}
+
 /// Entries of a topic that a subscription does not receive.
 ///
 /// ```
@@ -53,6 +78,11 @@ pub struct Gap {
 }
 
 impl Gap {
+    /// Creates a gap that another process has reported.
+    pub fn new(topic: Topic, epoch: u64, range: Range<u64>, missing: Option<u64>, reason: GapReason) -> Gap {
+        Gap { topic, epoch, range, missing, reason }
+    }
+
     /// Extends the gap by the one that follows it directly; returns false if another one follows.
     pub(super) fn extend(&mut self, next: &Gap) -> bool {
         let follows = self.range.end == next.range.start && self.reason == next.reason;

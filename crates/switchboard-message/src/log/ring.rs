@@ -23,8 +23,9 @@ pub(super) struct Ring {
     next: u64,
     /// No entry from this offset on was removed at the front.
     floor: u64,
-    /// Time of the newest entry that was removed at the front.
+    /// Time and sequence number of the newest entry that was removed at the front.
     floor_time: u64,
+    floor_sequence: u64,
     /// Time of the newest entry. Publishers read the clock before they have the lock.
     last_time: u64,
     /// Newest offset of each key. Copies: the key of an entry may keep its message alive, and outlives the entry here.
@@ -63,6 +64,7 @@ impl Ring {
             next: 1,
             floor: 1,
             floor_time: 0,
+            floor_sequence: 0,
             last_time: 0,
             keys: HashMap::default(),
             superseded: 0,
@@ -93,6 +95,11 @@ impl Ring {
     /// Returns whether an entry that was published at this time or later was removed at the front.
     pub(super) fn has_lost_since(&self, time: u64) -> bool {
         self.floor > 1 && self.floor_time >= time
+    }
+
+    /// Returns whether an entry behind this sequence number was removed at the front.
+    pub(super) fn has_lost_after(&self, sequence: u64) -> bool {
+        self.floor_sequence > sequence
     }
 
     pub(super) fn is_keyed(&self) -> bool {
@@ -263,6 +270,7 @@ impl Ring {
         removed.push(entry);
         self.floor = slot.offset + 1;
         self.floor_time = slot.time;
+        self.floor_sequence = slot.sequence;
     }
 
     /// Returns the index of the first slot whose offset is not before this one.
@@ -306,6 +314,12 @@ impl Ring {
         }
         let live = self.slots.iter().rev().filter(|slot| slot.entry.is_some());
         live.take(entries).last().map_or(self.next, |slot| slot.offset)
+    }
+
+    /// Returns the offset of the first entry behind this sequence number.
+    pub(super) fn after_sequence(&self, sequence: u64) -> u64 {
+        let index = self.slots.partition_point(|slot| slot.sequence <= sequence);
+        self.slots.get(index).map_or(self.next, |slot| slot.offset)
     }
 
     /// Returns the offset of the first entry that was published at this time or later.

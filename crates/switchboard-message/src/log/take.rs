@@ -197,7 +197,8 @@ impl Reader<'_> {
             }
             let position = Position { epoch: topic.epoch, offset };
             let topic = topic.topic.clone();
-            self.batch.push_back(Taken::Entry(TakenEntry { topic, position, entry, attempt: 1, token }));
+            let taken = TakenEntry { topic, position, entry, sequence, attempt: 1, token };
+            self.batch.push_back(Taken::Entry(taken));
         };
         cursor.next = if following.is_some() { next } else { topic.ring.next_offset() };
         match following {
@@ -235,6 +236,7 @@ impl Reader<'_> {
             topic: topic.topic.clone(),
             position: Position { epoch: topic.epoch, offset: entry.offset },
             entry: entry.entry.clone(),
+            sequence,
             attempt: entry.attempts,
             token: Some(self.token(sequence, entry.attempts)),
         }));

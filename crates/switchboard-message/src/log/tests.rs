@@ -89,12 +89,12 @@ impl Fixture {
         });
         let member = Arc::<Member>::default();
         let attach = Attach { source, start, group, ack };
-        let (attached, outcome) = self.log.attach(&attach, &member, self.now)?;
-        let gaps = match outcome {
+        let attachment = self.log.attach(&attach, &member, self.now)?;
+        let gaps = match attachment.outcome {
             Outcome::Gaps(gaps) => gaps,
             _ => Vec::new(),
         };
-        Ok(Subscriber { member, attached, gaps })
+        Ok(Subscriber { member, attached: attachment.sets, gaps })
     }
 
     fn unsubscribe(&self, subscriber: &Subscriber) {

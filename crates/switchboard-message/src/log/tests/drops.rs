@@ -48,7 +48,7 @@ impl Owners {
         let name = |name: &str| GroupKey { name: name.into(), source: source.clone(), is_durable: false };
         let attach = Attach { group: group.map(name), source: source.clone(), start: Start::Head, ack };
         let member = Arc::<Member>::default();
-        let (attached, _) = self.log.attach(&attach, &member, self.now).unwrap();
+        let attached = self.log.attach(&attach, &member, self.now).unwrap().sets;
         Subscriber { member, attached, gaps: Vec::new() }
     }
 

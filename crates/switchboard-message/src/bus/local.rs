@@ -1,0 +1,44 @@
+//! The topics of this process.
+
+use crate::{
+    clock::Clock,
+    log::{Log, Topic},
+};
+use std::{
+    collections::hash_map::RandomState,
+    hash::BuildHasher,
+    sync::atomic::{AtomicU64, Ordering},
+};
+use switchboard_wire::Codec;
+
+/// Logs of a bus, its clock and its default codec.
+#[derive(Debug)]
+pub(super) struct Local {
+    pub(super) log: Log,
+    pub(super) clock: Clock,
+    pub(super) codec: Codec,
+    /// Number of the newest reply topic.
+    replies: AtomicU64,
+    /// Names of reply topics cannot be guessed: their keys are random.
+    reply_names: RandomState,
+}
+
+/// Beginning of the names of reply topics.
+pub(super) const REPLY_PREFIX: &str = "$reply/";
+
+impl Local {
+    pub(super) fn new(log: Log, clock: Clock, codec: Codec) -> Local {
+        Local { log, clock, codec, replies: AtomicU64::new(0), reply_names: RandomState::new() }
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    /// Returns a topic for the replies to one request.
+    pub(super) fn reply_topic(&self) -> Topic {
+        let number = self.replies.fetch_add(1, Ordering::Relaxed);
+        let secret = self.reply_names.hash_one(number);
+        Topic::internal(&format!("{REPLY_PREFIX}{number}/{secret:016x}"))
+    }
+}
