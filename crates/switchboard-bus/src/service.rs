@@ -6,9 +6,9 @@ use crate::{
     v1::{self, history_request, request_event, subscribe_event::Event, subscribe_request},
 };
 use bytes::Bytes;
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 use switchboard::{Call, Cx, Reply, Result, Sender, Service, ServiceInfo, Status};
-use switchboard_message::{Bus, Delivery, Message, Subscribe};
+use switchboard_message::{Bus, Delivery, Message, Subscribe, TopicRules};
 use tokio::sync::watch;
 
 /// Ids or names of one request.
@@ -18,7 +18,20 @@ const NAMES_MAX: usize = 1_024;
 /// A subscription takes entries from the bus as its stream has room: a subscriber that does not read holds the messages
 /// of one stream, and the topic's own limits define when it misses entries, which are then reported as a gap.
 ///
-/// The service accepts every caller and every topic. Guards of the server restrict callers.
+/// Guards of the server restrict who calls its methods, and [rules](TopicRules) who uses which topics:
+///
+/// ```
+/// use switchboard_bus::BusServer;
+/// use switchboard_message::{Bus, TopicRule, TopicRules};
+///
+/// let rules = TopicRules::new([
+///     TopicRule::topics("quotes/>").to_subscribe().public(),
+///     TopicRule::topics("quotes/>").roles(["market"]).rate(1_000.0),
+///     TopicRule::topics(">").deny(),
+/// ])?;
+/// let topics = BusServer::new(Bus::new()).rules(rules);
+/// # Ok::<_, switchboard::Status>(())
+/// ```
 ///
 /// A subscription has no end of its own, and a server that stops waits for it until the end of its drain. [`close`]
 /// ends subscriptions at once:
@@ -43,7 +56,16 @@ impl BusServer {
     /// that delivered them.
     pub fn new(bus: Bus) -> BusServer {
         let (unacknowledged, closed) = (Arc::default(), watch::Sender::new(false));
-        BusServer { topics: Arc::new(Topics { bus, unacknowledged, closed }) }
+        BusServer { topics: Arc::new(Topics { bus, rules: TopicRules::default(), unacknowledged, closed }) }
+    }
+
+    /// Sets the rules of topics; by default, all are open to those who may call the methods. A reply is allowed to each
+    /// receiver of its request, and an acknowledgement to each receiver of its entry.
+    #[must_use]
+    pub fn rules(self, rules: TopicRules) -> BusServer {
+        let Topics { bus, unacknowledged, closed, .. } = &*self.topics;
+        let (bus, unacknowledged, closed) = (bus.clone(), unacknowledged.clone(), closed.clone());
+        BusServer { topics: Arc::new(Topics { bus, rules, unacknowledged, closed }) }
     }
 
     /// Ends all subscriptions with `Unavailable`, and refuses later ones. Publications are still accepted.
@@ -65,13 +87,15 @@ impl Service for BusServer {
 #[derive(Debug)]
 struct Topics {
     bus: Bus,
+    rules: TopicRules,
     unacknowledged: Arc<Unacknowledged>,
     closed: watch::Sender<bool>,
 }
 
 impl v1::Bus for Topics {
-    async fn publish(&self, request: v1::PublishRequest, _: &Cx) -> Result<v1::PublishResponse> {
+    async fn publish(&self, request: v1::PublishRequest, cx: &Cx) -> Result<v1::PublishResponse> {
         let publication = convert::publication(entry_of(request.entry.into_option())?)?;
+        self.rules.admit(&request.topic, cx.caller(), slice::from_ref(&publication))?;
         let position = self.bus.publish_encoded(&request.topic, publication).await?;
         Ok(v1::PublishResponse { position: convert::position(position).into(), ..Default::default() })
     }
@@ -79,9 +103,11 @@ impl v1::Bus for Topics {
     async fn publish_batch(
         &self,
         request: v1::PublishBatchRequest,
-        _: &Cx,
+        cx: &Cx,
     ) -> Result<v1::PublishBatchResponse> {
-        let publications = request.entries.into_iter().map(convert::publication).collect::<Result<_>>()?;
+        let entries = request.entries.into_iter();
+        let publications = entries.map(convert::publication).collect::<Result<Vec<_>>>()?;
+        self.rules.admit(&request.topic, cx.caller(), &publications)?;
         let position = self.bus.publish_batch_encoded(&request.topic, publications).await?;
         Ok(v1::PublishBatchResponse { position: convert::position(position).into(), ..Default::default() })
     }
@@ -89,9 +115,10 @@ impl v1::Bus for Topics {
     async fn subscribe(
         &self,
         request: v1::SubscribeRequest,
-        _: &Cx,
+        cx: &Cx,
         out: Sender<v1::SubscribeEvent>,
     ) -> Result<()> {
+        self.may_subscribe(&request, cx)?;
         let mut closed = self.closed.subscribe();
         tokio::select! {
             // The sender is a part of the service, which outlives the call.
@@ -112,7 +139,8 @@ impl v1::Bus for Topics {
         Ok(v1::RejectResponse { unknown_ack_ids, ..Default::default() })
     }
 
-    async fn history(&self, request: v1::HistoryRequest, _: &Cx) -> Result<v1::HistoryResponse> {
+    async fn history(&self, request: v1::HistoryRequest, cx: &Cx) -> Result<v1::HistoryResponse> {
+        self.rules.may_subscribe(&request.topic, cx.caller())?;
         let mut history = self.bus.history_with(&request.topic, |_, bytes| Ok(bytes));
         history = match request.start {
             None => history,
@@ -134,10 +162,10 @@ impl v1::Bus for Topics {
         Ok(response)
     }
 
-    async fn topics(&self, request: v1::TopicsRequest, _: &Cx) -> Result<v1::TopicsResponse> {
+    async fn topics(&self, request: v1::TopicsRequest, cx: &Cx) -> Result<v1::TopicsResponse> {
         check_names(request.topics.len(), "topics")?;
         if request.topics.is_empty() {
-            return self.list(request).await;
+            return self.list(request, cx).await;
         }
         if !request.pattern.is_empty() || request.prefix.is_some() {
             let text = "the request has names as well as a pattern or prefix; set one of them";
@@ -147,17 +175,19 @@ impl v1::Bus for Topics {
             let stats = self.bus.topic_stats(&name)?;
             Some(convert::topic(name, stats))
         };
-        let topics = request.topics.into_iter().filter_map(topic).collect();
+        let names = request.topics.into_iter().filter(|name| self.may_see(name, cx));
+        let topics = names.filter_map(topic).collect();
         Ok(v1::TopicsResponse { topics, ..Default::default() })
     }
 
     async fn request(
         &self,
         request: v1::RequestRequest,
-        _: &Cx,
+        cx: &Cx,
         out: Sender<v1::RequestEvent>,
     ) -> Result<()> {
         let publication = convert::publication(entry_of(request.entry.into_option())?)?;
+        self.rules.admit(&request.topic, cx.caller(), slice::from_ref(&publication))?;
         let time_limit = request.time_limit.into_option();
         let time_limit = time_limit.map(|limit| convert::duration("time_limit", limit)).transpose()?;
         let event =
@@ -178,7 +208,8 @@ impl v1::Bus for Topics {
         Ok(v1::ReplyResponse::default())
     }
 
-    async fn credit(&self, request: v1::CreditRequest, _: &Cx) -> Result<v1::CreditResponse> {
+    async fn credit(&self, request: v1::CreditRequest, cx: &Cx) -> Result<v1::CreditResponse> {
+        self.rules.may_publish(&request.topic, cx.caller())?;
         let entries = self.bus.credit(&request.topic).await?;
         Ok(v1::CreditResponse { entries: entries.try_into().unwrap_or(u32::MAX), ..Default::default() })
     }
@@ -261,8 +292,25 @@ impl Topics {
         Ok((subscribe, Some(self.unacknowledged.subscribe(max))))
     }
 
-    /// Lists topics.
-    async fn list(&self, request: v1::TopicsRequest) -> Result<v1::TopicsResponse> {
+    /// Checks the topics of a subscription, and the one for its dead letters.
+    fn may_subscribe(&self, request: &v1::SubscribeRequest, cx: &Cx) -> Result<()> {
+        let topics = convert::to_selector(&request.topic, request.prefix.as_ref())?;
+        self.rules.may_subscribe(topics, cx.caller())?;
+        let dead_letters = request.ack.as_option().map_or("", |ack| &ack.dead_letter_topic);
+        if dead_letters.is_empty() {
+            return Ok(());
+        }
+        self.rules.may_publish(dead_letters, cx.caller())
+    }
+
+    /// Returns whether the counters of a topic are for this caller: one that may publish or subscribe to it.
+    fn may_see(&self, topic: &str, cx: &Cx) -> bool {
+        let caller = cx.caller();
+        self.rules.may_subscribe(topic, caller).is_ok() || self.rules.may_publish(topic, caller).is_ok()
+    }
+
+    /// Lists the topics that the caller may use.
+    async fn list(&self, request: v1::TopicsRequest, cx: &Cx) -> Result<v1::TopicsResponse> {
         let pattern = match (&*request.pattern, &request.prefix) {
             ("", None) => ">",
             (pattern, _) => pattern,
@@ -275,7 +323,7 @@ impl Topics {
             list = list.page(request.page_token);
         }
         let page = list.await?;
-        let topics = page.topics.into_iter();
+        let topics = page.topics.into_iter().filter(|listed| self.may_see(listed.topic.name(), cx));
         let topics = topics.map(|listed| convert::topic(listed.topic.name().to_owned(), listed.stats));
         let next_page_token = page.next.unwrap_or_default();
         Ok(v1::TopicsResponse { topics: topics.collect(), next_page_token, ..Default::default() })

@@ -7,6 +7,8 @@
 pub mod access;
 #[doc(hidden)]
 pub mod backoff;
+#[doc(hidden)]
+pub mod buckets;
 pub mod call;
 #[doc(hidden)]
 pub mod clock;

@@ -29,6 +29,7 @@ mod bus;
 mod clock;
 mod limits;
 mod log;
+mod rules;
 
 pub use bus::{
     Bus, BusBuilder, Delivery, HistoryPage, ListTopics, ListingTopics, Message, Publish, PublishBatch,
@@ -40,3 +41,4 @@ pub use log::{
     BusStats, Checkpoint, Entry, Gap, GapReason, History, ListedTopic, NameRef, Pattern, Position,
     Publication, SlowReader, Topic, TopicOptions, TopicStats, names,
 };
+pub use rules::{TopicRule, TopicRules};

@@ -36,7 +36,7 @@ async fn line_with(io: &mut BufReader<TcpStream>, text: &str) -> String {
 async fn browsers_subscribe_with_event_streams() {
     let server = serve(&Bus::new()).await;
     let mut events = post(&server, "Subscribe", "text/event-stream", r#"{"topic":"quotes/*"}"#).await;
-    line_with(&mut events, r#""started":{}"#).await;
+    line_with(&mut events, r#""started":"#).await;
     let body = r#"{"topic":"quotes/acme","entry":{"payload":"MTIuNQ==","codec":"json"}}"#;
     let mut response = post(&server, "Publish", "application/json", body).await;
     line_with(&mut response, " 200 ").await;

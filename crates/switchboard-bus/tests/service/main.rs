@@ -5,5 +5,6 @@ mod errors;
 mod groups;
 mod http_json;
 mod limits;
+mod rules;
 mod support;
 mod wires;

@@ -2,17 +2,17 @@
 //!
 //! Each key has a token bucket. The position of a key in the table depends on a secret of the process.
 
-mod buckets;
-
 use super::key::Key;
-use buckets::{Buckets, Want};
 use foldhash::quality::RandomState;
 use std::{
     fmt,
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
-use switchboard_core::{Call, Error, Flag, Result};
+use switchboard_core::{
+    Call, Error, Flag, Result,
+    buckets::{Buckets, Want},
+};
 use switchboard_wire::{Retry, Status};
 
 /// A rate of calls, see `Server::rate`.

@@ -27,7 +27,7 @@ use switchboard_wire::{Codec, Status};
 /// Topics of a subscription: a name, a pattern with wildcards, or a [`Pattern`].
 #[derive(Debug)]
 pub struct Selector {
-    pub(super) source: Result<Source>,
+    pub(crate) source: Result<Source>,
 }
 
 impl From<&str> for Selector {

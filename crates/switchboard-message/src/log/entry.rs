@@ -48,6 +48,12 @@ impl Publication {
         }
     }
 
+    /// Returns the bytes that count in the limits of entries: the message, its key, its id and its headers.
+    pub fn encoded_len(&self) -> usize {
+        let parts = self.bytes.len().saturating_add(self.key.len()).saturating_add(self.id.len());
+        parts.saturating_add(self.headers.encoded_len())
+    }
+
     /// Converts the publication to an entry.
     ///
     /// # Errors
@@ -58,8 +64,8 @@ impl Publication {
         bytes_max: usize,
         key_bytes_max: usize,
     ) -> Result<Entry> {
+        let length = self.encoded_len();
         let Publication { codec, bytes, headers, key, id, expires_in, reply_to } = self;
-        let length = bytes.len() + key.len() + id.len() + headers.encoded_len();
         if length > bytes_max {
             let text = format!("the entry has {length} bytes; the limit is entry_bytes_max={bytes_max}");
             return Err(Status::resource_exhausted(text));

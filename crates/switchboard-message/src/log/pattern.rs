@@ -1,5 +1,7 @@
 //! Patterns of topic names, and an index that finds the patterns of a name.
 
+mod relation;
+
 use super::{
     Topic,
     names::{self, SEPARATOR},

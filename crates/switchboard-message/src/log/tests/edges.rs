@@ -224,3 +224,67 @@ fn publication_ids_count_in_the_bytes_of_their_shard() {
     fixture.log.remove_unused(fixture.now);
     assert_eq!((fixture.log.stats().topics, fixture.log.stats().bytes), (0, 0));
 }
+
+#[test]
+fn topics_are_listed_in_pages_while_others_come_and_go() {
+    let fixture = log(&[]);
+    let subscribers: Vec<_> =
+        (0..500).map(|number| fixture.subscribe(&format!("t/{number}"), Start::Head)).collect();
+    fixture.subscribe("other", Start::Head);
+    let source = Source::Pattern(Pattern::new("t/>").unwrap());
+    let (mut listed, mut place, mut pages) = (Vec::new(), (0, 0), 0);
+    loop {
+        let (page, next) = fixture.log.list(&source, place, 7, fixture.now);
+        assert!(page.len() <= 7);
+        listed.extend(page.into_iter().map(|listed| listed.topic.name().to_owned()));
+        pages += 1;
+        // Every fifth topic of those that are left ends, and a new one begins.
+        fixture.unsubscribe(&subscribers[pages * 5 % 500]);
+        fixture.subscribe(&format!("t/new/{pages}"), Start::Head);
+        let Some(next) = next else { break };
+        place = next;
+    }
+    let stays = |number: &usize| !number.is_multiple_of(5) || *number > pages * 5;
+    for number in (0..500).filter(stays) {
+        let name = format!("t/{number}");
+        assert_eq!(listed.iter().filter(|known| **known == name).count(), 1, "{name}");
+    }
+    assert!(!listed.contains(&"other".to_owned()));
+    let all = fixture.log.list(&source, (u32::MAX, u32::MAX), 7, fixture.now);
+    assert!(all.0.is_empty() && all.1.is_none());
+    let one = Source::Topic(Topic::new("other").unwrap());
+    assert_eq!(fixture.log.list(&one, (0, 0), 7, fixture.now).0[0].stats.cursors, 1);
+}
+
+#[test]
+fn a_pattern_continues_after_its_checkpoint() {
+    let options = TopicOptions::new().history(3, Duration::MAX);
+    let fixture = log(&[(">", options)]);
+    let all = Source::Pattern(Pattern::new("*").unwrap());
+    let attach = |start| Attach { source: all.clone(), start, group: None, ack: None };
+    // Ends at once: it keeps no entries.
+    let begin = |start| {
+        let member = Arc::<Member>::default();
+        let attachment = fixture.log.attach(&attach(start), &member, fixture.now).unwrap();
+        fixture.log.detach(&attachment.sets, &member, fixture.now);
+        attachment
+    };
+    fixture.publish("a", "old");
+    let mut checkpoint = *begin(Start::Head).checkpoint.unwrap();
+    assert!(matches!(begin(fixture.log.behind(&checkpoint)).outcome, Outcome::Recovered));
+    fixture.publish_all("a", &["1", "2", "3", "4", "5"]);
+    fixture.publish("b", "6");
+    let resumed = fixture.subscribe("*", fixture.log.behind(&checkpoint));
+    let missing: Vec<_> = resumed.gaps.iter().map(|gap| (gap.topic.name(), gap.range.clone())).collect();
+    assert_eq!(missing, [("a", 1..4)], "the first missing offset is not known");
+    let mut received = fixture.read(&resumed);
+    received.sort_unstable();
+    assert_eq!(received, ["3", "4", "5", "6"]);
+    // All of it was received.
+    checkpoint.sequences.fill(u64::MAX);
+    assert_eq!(fixture.read(&fixture.subscribe("*", fixture.log.behind(&checkpoint))), [""; 0]);
+    // That of another process: all kept entries.
+    checkpoint.epoch += 1;
+    let other = fixture.subscribe("*", fixture.log.behind(&checkpoint));
+    assert_eq!((other.gaps.len(), fixture.read(&other).len()), (1, 4));
+}

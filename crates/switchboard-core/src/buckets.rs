@@ -15,20 +15,21 @@ use std::sync::{
 };
 
 /// A fixed number of buckets in small sets.
-pub(super) struct Buckets {
+#[derive(Debug)]
+pub struct Buckets {
     sets: Vec<Set>,
     /// Overflow bucket for keys without a bucket.
     strangers: Bucket,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Set {
     buckets: [Bucket; WAYS],
     /// Held while a bucket of the set is reassigned.
     moving: Mutex<()>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Bucket {
     key: AtomicU64,
     /// Time at which the bucket is full, in nanoseconds since the start; [`MOVING`] during a reassignment.
@@ -39,7 +40,8 @@ const WAYS: usize = 8;
 const MOVING: u64 = u64::MAX;
 
 impl Buckets {
-    pub(super) fn new(keys: u32) -> Buckets {
+    /// Creates buckets for about this many keys.
+    pub fn new(keys: u32) -> Buckets {
         let sets = (keys as usize).div_ceil(WAYS);
         Buckets { sets: (0..sets).map(|_| Set::default()).collect(), strangers: Bucket::default() }
     }
@@ -47,7 +49,7 @@ impl Buckets {
     /// Takes a token, and up to `more` further ones. Returns the number of further tokens, or the nanoseconds
     /// until a token is available.
     #[inline]
-    pub(super) fn take(&self, want: Want) -> Result<u32, u64> {
+    pub fn take(&self, want: Want) -> Result<u32, u64> {
         let set = self.set(want.key);
         let known = set.buckets.iter().find(|bucket| bucket.key.load(Ordering::Relaxed) == want.key);
         known.and_then(|bucket| bucket.take(want)).unwrap_or_else(|| self.take_moved(set, want))
@@ -70,12 +72,12 @@ impl Buckets {
     }
 
     /// Returns this many nanoseconds' worth of tokens, which the key took before, to its own bucket.
-    pub(super) fn return_tokens(&self, key: u64, worth: u64) -> bool {
+    pub fn return_tokens(&self, key: u64, worth: u64) -> bool {
         self.set(key).buckets.iter().any(|bucket| bucket.return_tokens(key, worth))
     }
 
     /// Returns the token of a call that did not run, to the bucket of its key or to the overflow bucket.
-    pub(super) fn refund(&self, key: u64, interval: u64) {
+    pub fn refund(&self, key: u64, interval: u64) {
         if !self.return_tokens(key, interval) {
             self.strangers.return_tokens(0, interval);
         }
@@ -89,15 +91,17 @@ impl Buckets {
 
 /// A request for tokens: its key and its rate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Want {
-    pub(super) key: u64,
+pub struct Want {
+    /// The key.
+    pub key: u64,
     /// Nanoseconds since the start.
-    pub(super) now: u64,
-    /// Nanoseconds between two tokens; the next field is how far they may run ahead.
-    pub(super) interval: u64,
-    pub(super) ahead: u64,
+    pub now: u64,
+    /// Nanoseconds between two tokens.
+    pub interval: u64,
+    /// How far tokens may run ahead of the clock, in nanoseconds.
+    pub ahead: u64,
     /// Further tokens to take if the bucket stays more than half full.
-    pub(super) more: u32,
+    pub more: u32,
 }
 
 impl Bucket {
