@@ -29,6 +29,8 @@
 mod acks;
 mod connect;
 mod convert;
+mod events;
+mod plugin;
 mod remote;
 mod service;
 

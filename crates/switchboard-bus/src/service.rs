@@ -49,6 +49,7 @@ const NAMES_MAX: usize = 1_024;
 #[derive(Clone, Debug)]
 pub struct BusServer {
     topics: Arc<Topics>,
+    event_patterns: bool,
 }
 
 impl BusServer {
@@ -56,7 +57,8 @@ impl BusServer {
     /// that delivered them.
     pub fn new(bus: Bus) -> BusServer {
         let (unacknowledged, closed) = (Arc::default(), watch::Sender::new(false));
-        BusServer { topics: Arc::new(Topics { bus, rules: TopicRules::default(), unacknowledged, closed }) }
+        let rules = TopicRules::default();
+        BusServer { topics: Arc::new(Topics { bus, rules, unacknowledged, closed }), event_patterns: false }
     }
 
     /// Sets the rules of topics; by default, all are open to those who may call the methods. A reply is allowed to each
@@ -65,7 +67,28 @@ impl BusServer {
     pub fn rules(self, rules: TopicRules) -> BusServer {
         let Topics { bus, unacknowledged, closed, .. } = &*self.topics;
         let (bus, unacknowledged, closed) = (bus.clone(), unacknowledged.clone(), closed.clone());
-        BusServer { topics: Arc::new(Topics { bus, rules, unacknowledged, closed }) }
+        BusServer { topics: Arc::new(Topics { bus, rules, unacknowledged, closed }), ..self }
+    }
+
+    /// Also accepts patterns as topics of `GET /events`, which the plugin adds. The id of a stream has no position of a
+    /// pattern: a client that reconnects gets a gap for it, and entries from then on.
+    #[must_use]
+    pub fn event_patterns(mut self) -> BusServer {
+        self.event_patterns = true;
+        self
+    }
+
+    pub(crate) fn allows_event_patterns(&self) -> bool {
+        self.event_patterns
+    }
+
+    pub(crate) fn bus(&self) -> &Bus {
+        &self.topics.bus
+    }
+
+    /// Resolves when subscriptions must end, to the reason.
+    pub(crate) fn until_closed(&self) -> impl Future<Output = Status> + Send + use<> {
+        self.topics.until_closed()
     }
 
     /// Ends all subscriptions with `Unavailable`, and refuses later ones. Publications are still accepted.
@@ -119,12 +142,8 @@ impl v1::Bus for Topics {
         out: Sender<v1::SubscribeEvent>,
     ) -> Result<()> {
         self.may_subscribe(&request, cx)?;
-        let mut closed = self.closed.subscribe();
         tokio::select! {
-            // The sender is a part of the service, which outlives the call.
-            _ = closed.wait_for(|closed| *closed) => Err(Status::unavailable(
-                "the subscription has ended because the server closes; subscribe at another one",
-            )),
+            closed = self.until_closed() => Err(closed),
             result = self.deliver(request, out) => result,
         }
     }
@@ -216,6 +235,18 @@ impl v1::Bus for Topics {
 }
 
 impl Topics {
+    /// Resolves when subscriptions must end, to the reason.
+    fn until_closed(&self) -> impl Future<Output = Status> + Send + use<> {
+        let mut closed = self.closed.subscribe();
+        async move {
+            // The sender may end first: then the service is gone, too.
+            let _ = closed.wait_for(|closed| *closed).await;
+            Status::unavailable(
+                "the subscription has ended because the server closes; subscribe at another one",
+            )
+        }
+    }
+
     /// Delivers the entries of a subscription until the caller leaves.
     async fn deliver(&self, request: v1::SubscribeRequest, out: Sender<v1::SubscribeEvent>) -> Result<()> {
         let (subscribe, acks) = self.begin(request)?;

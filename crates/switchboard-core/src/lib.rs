@@ -22,6 +22,7 @@ pub mod erased;
 mod error;
 #[doc(hidden)]
 pub mod flags;
+pub mod forward;
 pub mod layer;
 pub mod limits;
 #[doc(hidden)]

@@ -4,15 +4,21 @@
 //! [`Pushes`]. Neither side waits: if the peer does not keep up, the server rejects further messages, and the
 //! client drops them.
 
-use crate::Result;
+use crate::{
+    Result,
+    forward::{Forward, ForwardEntry},
+};
+use futures_core::Stream;
 use std::{
     collections::VecDeque,
     fmt,
+    future::{Future, poll_fn},
+    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    task::Waker,
+    task::{Poll, Waker},
 };
 pub use switchboard_wire::wire::Push;
 use switchboard_wire::{Retry, Status, wire::PushLimits};
@@ -20,6 +26,8 @@ use tokio::sync::Notify;
 
 /// Maximum bytes of messages of a channel that wait for their reader.
 const UNREAD_BYTES_MAX: usize = 1 << 20;
+/// Queued bytes up to which forwarded entries are added: more entries stay in their log.
+const FORWARD_BYTES: usize = 64 << 10;
 
 /// Sends push messages to the peer of a call, during the call and after it, as long as its connection lives.
 /// Obtained from [`Cx::pusher`](crate::Cx::pusher); clones send to the same connection.
@@ -37,6 +45,8 @@ pub(crate) struct Outgoing {
     wire_limits: PushLimits,
     /// Maximum number of queued bytes.
     bytes_max: usize,
+    /// Wakes forwarded subscriptions when there is room for their entries, and at the end.
+    room: Notify,
 }
 
 #[derive(Default)]
@@ -57,6 +67,7 @@ impl Pusher {
             limits: limits.wire(),
             wire_limits,
             bytes_max: limits.outbox_bytes_max(),
+            room: Notify::new(),
         }))
     }
 
@@ -68,9 +79,9 @@ impl Pusher {
     /// the wire; `InvalidArgument` for a path of more than 254 bytes on eRPC, and 1 KiB on rpcx.
     pub fn push(&self, push: Push) -> Result<()> {
         self.0.check(&push)?;
-        let mut waiting = self.0.lock();
+        let waiting = self.0.lock();
         if waiting.closed {
-            return Err(Status::unavailable("the connection has ended"));
+            return Err(closed());
         }
         let (bytes, max) = (waiting.bytes, self.0.bytes_max);
         if bytes >= max {
@@ -79,15 +90,56 @@ impl Pusher {
             );
             return Err(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }
-        waiting.bytes += push.memory_bytes();
-        waiting.queue.push_back(push);
-        let first = waiting.queue.len() == 1;
-        self.0.any.store(true, Ordering::Release);
-        drop(waiting);
-        if first {
-            self.0.task.wake_by_ref();
-        }
+        self.0.append(waiting, push);
         Ok(())
+    }
+
+    /// Pushes the entries of a subscription until it ends, each with the name of its topic as the path, and with the
+    /// message and the codec of its publication.
+    ///
+    /// The next entry is read when less than 64 KiB wait for the peer, or less than `outbox_bytes_max`. A peer that
+    /// reads slowly therefore holds no more than that and one entry for each `forward`, and its cursor falls behind in
+    /// the log, where the options of the topic apply. An entry of a group that acknowledges is acknowledged when it is
+    /// queued.
+    ///
+    /// Ends with `Ok` when the subscription ends. Spawn it: it has no end of its own before that of the connection.
+    /// Cancel safe, as [`Sender::forward`](crate::Sender::forward).
+    ///
+    /// # Errors
+    /// `Unavailable` once the connection has ended, the errors of the subscription, `DataLoss` for entries that are
+    /// missing, and those of [`push`](Self::push) for an entry over the limits of the peer.
+    pub async fn forward<F: Forward>(&self, source: F) -> Result<()> {
+        let mut entries = pin!(source.entries().await?);
+        let room = FORWARD_BYTES.min(self.0.bytes_max);
+        loop {
+            // Registered before the queue is checked: a change in between is not missed.
+            let mut changed = pin!(self.0.room.notified());
+            changed.as_mut().enable();
+            let has_room = {
+                let waiting = self.0.lock();
+                if waiting.closed {
+                    return Err(closed());
+                }
+                waiting.bytes < room
+            };
+            let next = poll_fn(|cx| {
+                if has_room && let Poll::Ready(entry) = entries.as_mut().poll_next(cx) {
+                    return Poll::Ready(Some(entry));
+                }
+                changed.as_mut().poll(cx).map(|()| None)
+            });
+            let Some(entry) = next.await else { continue };
+            let Some(entry) = entry.transpose()? else { return Ok(()) };
+            let (codec, message) = entry.encoded();
+            let push = Push::new(entry.topic(), message.clone()).with_codec(codec);
+            self.0.check(&push)?;
+            let waiting = self.0.lock();
+            if waiting.closed {
+                return Err(closed());
+            }
+            self.0.append(waiting, push);
+            entry.forwarded();
+        }
     }
 
     /// Returns whether the connection has ended, so that pushing fails.
@@ -107,8 +159,14 @@ impl Pusher {
     pub fn next(&self) -> Option<Push> {
         let mut waiting = self.0.lock();
         let push = waiting.queue.pop_front();
+        let (before, room) = (waiting.bytes, FORWARD_BYTES.min(self.0.bytes_max));
         waiting.bytes -= push.as_ref().map_or(0, Push::memory_bytes);
+        let has_room = before >= room && waiting.bytes < room;
         self.0.any.store(!waiting.queue.is_empty(), Ordering::Release);
+        drop(waiting);
+        if has_room {
+            self.0.room.notify_waiters();
+        }
         push
     }
 
@@ -124,12 +182,26 @@ impl Pusher {
         let mut waiting = self.0.lock();
         *waiting = Waiting { closed: true, ..Waiting::default() };
         self.0.any.store(false, Ordering::Release);
+        drop(waiting);
+        self.0.room.notify_waiters();
     }
 }
 
 impl Outgoing {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends a message, and wakes the task of the connection for the first one.
+    fn append(&self, mut waiting: MutexGuard<'_, Waiting>, push: Push) {
+        waiting.bytes += push.memory_bytes();
+        waiting.queue.push_back(push);
+        let first = waiting.queue.len() == 1;
+        self.any.store(true, Ordering::Release);
+        drop(waiting);
+        if first {
+            self.task.wake_by_ref();
+        }
     }
 
     fn check(&self, push: &Push) -> Result<()> {
@@ -154,6 +226,10 @@ impl Outgoing {
         }
         Ok(())
     }
+}
+
+fn closed() -> Status {
+    Status::unavailable("the connection has ended")
 }
 
 impl fmt::Debug for Pusher {

@@ -312,6 +312,20 @@ impl Queue {
         }
     }
 
+    /// Resolves when the producer can append nothing more: the consumer has closed the queue, or it has ended with a
+    /// status. `cx` is woken as well when the consumer takes something.
+    pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Status> {
+        let mut state = self.lock();
+        if let Some(status) = &state.closed {
+            return Poll::Ready(status.clone());
+        }
+        if let Some(Err(status)) = &state.end {
+            return Poll::Ready(status.clone());
+        }
+        keep(&mut state.producer, cx);
+        Poll::Pending
+    }
+
     /// Returns whether the consumer has closed the queue.
     pub fn is_closed(&self) -> bool {
         self.lock().closed.is_some()

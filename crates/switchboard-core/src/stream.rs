@@ -3,6 +3,7 @@
 //! On the server the handler's future is the source of the replies: `HandlerItems` polls it, so a stream needs no task
 //! of its own.
 
+mod forward;
 mod sink;
 mod source;
 

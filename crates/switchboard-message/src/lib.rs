@@ -32,8 +32,8 @@ mod log;
 mod rules;
 
 pub use bus::{
-    Bus, BusBuilder, Delivery, HistoryPage, ListTopics, ListingTopics, Message, Publish, PublishBatch,
-    Publishing, ReadHistory, Replies, Request, Selector, Subscribe, Subscribing, Subscription, TopicsPage,
+    Bus, BusBuilder, Delivery, ForwardEntries, HistoryPage, ListTopics, ListingTopics, Message, Publish, PublishBatch,
+    Publishing, ReadHistory, Replies, Request, Selector, Subscribe, Subscribing, Subscription, TopicsPage, WithGaps,
     remote,
 };
 pub use limits::Limits;

@@ -1,7 +1,10 @@
-//! Plugins of servers: code that serves whole connections of a wire, beside the calls that a server dispatches.
+//! Plugins of servers: wires, HTTP paths and services of another crate.
 //!
 //! A [`Plugin`] names its wires. A server detects them on its listeners as it detects all others, applies its rules for
 //! connections (addresses, hooks, TLS, allowed wires, the limit of connections), and hands each connection over.
+//! Services and [routes](Route) of a plugin are calls like all others.
+
+mod route;
 
 mod services;
 
@@ -9,24 +12,48 @@ pub use services::{ServiceCall, ServiceResponse, Services};
 
 use crate::net::Io;
 use bytes::BytesMut;
+pub use route::{Route, RouteBody, RouteHandler, RouteHead, RouteRequest, RouteResponse};
 use std::{any::Any, fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};
-use switchboard_core::{Limits, Peer, memory::MemoryBudget};
+use switchboard_core::{Limits, Peer, memory::MemoryBudget, service::DynService};
 use switchboard_wire::{WireId, spec::WireSpec};
 
-/// Serves the connections of its wires. One plugin may be added to several servers.
+/// Adds wires, services and HTTP paths to servers. One plugin may be added to several servers.
 pub trait Plugin: Send + Sync + 'static {
     /// Returns its name on pages and in messages: lower-case letters, `bus`.
     fn name(&self) -> &'static str;
 
     /// Returns the wires whose connections it takes. Each has a matcher of first bytes and no server machine.
-    fn wires(&self) -> Vec<&'static WireSpec>;
+    fn wires(&self) -> Vec<&'static WireSpec> {
+        Vec::new()
+    }
+
+    /// Returns services for the server, as `Server::add` adds them. Called once for each server to which the plugin is
+    /// added.
+    fn services(&self) -> Vec<DynService> {
+        Vec::new()
+    }
+
+    /// Returns HTTP paths for the server, which a server without the feature `http` ignores. Called once for each
+    /// server that starts.
+    fn routes(&self) -> Vec<Route> {
+        Vec::new()
+    }
 
     /// Begins to serve the connections of a server. Called once for each server that starts, inside its runtime.
     ///
+    /// The default is for plugins without wires that need not know when the server ends.
+    ///
     /// # Errors
     /// The server does not start.
-    fn start(&self, context: PluginContext) -> io::Result<Arc<dyn PluginServer>>;
+    fn start(&self, _context: PluginContext) -> io::Result<Arc<dyn PluginServer>> {
+        Ok(Arc::new(WithoutWires))
+    }
 }
+
+/// The server of a plugin without wires.
+struct WithoutWires;
+
+impl PluginServer for WithoutWires {}
 
 /// Resources of a server that its plugins share.
 #[derive(Clone, Debug)]
@@ -63,20 +90,23 @@ impl PluginContext {
     }
 }
 
-/// The part of a plugin that serves the connections of one server. No method may block.
+/// The part of a plugin that serves the connections of one server. No method may block. A plugin without wires gets no
+/// connections; `drain` and `abort` are called as well.
 pub trait PluginServer: Send + Sync + 'static {
-    /// Takes a connection. Called on the worker that has accepted it.
-    fn connect(&self, connection: PluginConnection);
+    /// Takes a connection. Called on the worker that has accepted it. The default closes it, for plugins without wires.
+    fn connect(&self, _connection: PluginConnection) {}
 
-    /// Begins to end: notifies the peers, and closes the connections that are left after at most `limit`. Called once,
-    /// after the last connection.
-    fn drain(&self, limit: Duration);
+    /// Begins to end: notifies the peers, ends calls that have no end of their own, and closes the connections that are
+    /// left after at most `limit`. Called once, after the last connection.
+    fn drain(&self, _limit: Duration) {}
 
     /// Closes all connections at once.
-    fn abort(&self);
+    fn abort(&self) {}
 
     /// Returns at most `max` connections, from a position on, for a page.
-    fn list(&self, from: ListPosition, max: usize) -> ConnectionList<'_>;
+    fn list(&self, _from: ListPosition, _max: usize) -> ConnectionList<'_> {
+        Box::pin(std::future::ready(ConnectionPage::default()))
+    }
 }
 
 /// A page of the connections of a plugin.

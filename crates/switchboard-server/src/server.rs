@@ -241,9 +241,12 @@ impl Server {
         self
     }
 
-    /// Adds a plugin, which serves whole connections of its wires. The server applies its rules for connections before
-    /// it hands one over: addresses, TLS, allowed wires, hooks, `connections_max`. [`start`](Server::start) fails on a
-    /// wire that another plugin has, and on one whose calls the server handles itself.
+    /// Adds a plugin: services, HTTP paths, and wires whose whole connections it serves.
+    ///
+    /// Calls of its services and requests to its paths are calls like all others. The server applies its rules for
+    /// connections before it hands one over: addresses, TLS, allowed wires, hooks, `connections_max`.
+    /// [`start`](Server::start) fails on a wire that another plugin has, on one whose calls the server handles itself,
+    /// and on a path that exists or whose method the server does not have.
     pub fn plugin(mut self, plugin: impl Plugin) -> Server {
         self.add_plugin(Box::new(plugin));
         self

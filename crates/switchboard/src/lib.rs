@@ -36,7 +36,7 @@ pub use switchboard_core::{
     Call, Caller, CertificateStats, Compression, ConnectionProtocolStats, Cx, Error, Extensions, Flag,
     Identity, Latency, Layer, Limit, Limits, MemoryStats, MethodStats, Next, Payload, Peer, PeerStats, Push,
     Pusher, Pushes, Receiver, Reply, Result, Runtime, Sender, ServerStats, Service, TlsStats, Trace,
-    WireStats, call, codec, layer, limits, run, runtime, service, stream, wire,
+    WireStats, call, codec, forward, layer, limits, run, runtime, service, stream, wire,
 };
 #[doc(inline)]
 pub use switchboard_discovery::{balance, discover};

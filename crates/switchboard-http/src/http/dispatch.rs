@@ -8,6 +8,7 @@ use super::{
     envelopes::message_limits,
     flatbuffers::FlatBuffers,
     health::Shown,
+    plugin_route::RouteCall,
     replies::{Only, Replies},
     requests::Requests,
     trailers::Trailers,
@@ -31,6 +32,8 @@ use std::{
 use switchboard_core::{
     Call, Cx, Limit, Limits, Peer, Reply, Result,
     call::{ReplyBody, ReplyMetadata, ReplyParts, RequestBody},
+    erased::ErasedService,
+    layer::BoxFuture,
 };
 use switchboard_guard::guard::Visible;
 use switchboard_wire::{
@@ -275,33 +278,34 @@ impl Dispatch {
         if let RequestBody::One(message) = &body {
             call_guard.received(message.len());
         }
-        let mut handler = self.shared.services[usize::from(service)].call(Call::new(method, codec, body, cx));
-        let mut requests = requests;
-        async move {
-            let reply = poll_fn(|cx| {
-                if let Some(over) = call_guard.over(cx) {
-                    return Poll::Ready(Err(over));
-                }
-                if let Some(requests) = &mut requests {
-                    requests.poll(cx, &mut call_guard);
-                }
-                let poll = call_guard.poll(|| handler.as_mut().poll(cx));
-                if let Some(requests) = &requests {
-                    call_guard.holds(requests.queued_bytes());
-                }
-                if poll.is_pending() {
-                    call_guard.park(cx.waker());
-                }
-                poll
-            })
-            .await;
-            match reply {
-                Ok(reply) => Ok(PendingReply { reply, requests, call_guard, trailers, protocol }),
-                Err(status) => {
-                    call_guard.end(status.code());
-                    Err(status)
-                }
-            }
+        let handler = self.shared.services[usize::from(service)].call(Call::new(method, codec, body, cx));
+        drive(handler, requests, call_guard, trailers, protocol)
+    }
+
+    /// Calls the handler of a plugin's HTTP path, as the method whose rules apply.
+    ///
+    /// # Errors
+    /// The errors of the guards and of the handler.
+    pub(super) async fn call_plugin(
+        &self,
+        service: &dyn ErasedService,
+        method: MethodId,
+        context: &RequestContext,
+        route: RouteCall,
+        (body, requests): (RequestBody, Option<Requests>),
+    ) -> Result<PluginReply, ConnectError> {
+        let bytes = if let RequestBody::One(message) = &body { message.len() } else { 0 };
+        let call = self.begin(method.into(), context, CodecFormat::Json, bytes);
+        let PreparedCall { method, mut cx, mut call_guard, trailers, protocol, .. } =
+            call.map_err(|status| refusal(&status))?;
+        call_guard.received(bytes);
+        cx.extensions_mut().insert(route);
+        let handler = service.call(Call::new(method, Codec::Raw, body, cx));
+        let pending = drive(handler, requests, call_guard, trailers, protocol).await;
+        let pending = pending.map_err(|status| refusal(&status))?;
+        match pending.reply.is_many() {
+            true => Ok(PluginReply::Pieces(pending.many().await?.body)),
+            false => Ok(PluginReply::Whole(pending.one()?.body.into_contiguous())),
         }
     }
 
@@ -361,6 +365,46 @@ impl Dispatch {
             }
         }
     }
+}
+
+/// Polls a handler until it has replied.
+async fn drive(
+    mut handler: BoxFuture<'static, Result<Reply>>,
+    mut requests: Option<Requests>,
+    mut call_guard: CallGuard,
+    trailers: Option<Arc<Trailers>>,
+    protocol: Protocol,
+) -> Result<PendingReply> {
+    let reply = poll_fn(|cx| {
+        if let Some(over) = call_guard.over(cx) {
+            return Poll::Ready(Err(over));
+        }
+        if let Some(requests) = &mut requests {
+            requests.poll(cx, &mut call_guard);
+        }
+        let poll = call_guard.poll(|| handler.as_mut().poll(cx));
+        if let Some(requests) = &requests {
+            call_guard.holds(requests.queued_bytes());
+        }
+        if poll.is_pending() {
+            call_guard.park(cx.waker());
+        }
+        poll
+    })
+    .await;
+    match reply {
+        Ok(reply) => Ok(PendingReply { reply, requests, call_guard, trailers, protocol }),
+        Err(status) => {
+            call_guard.end(status.code());
+            Err(status)
+        }
+    }
+}
+
+/// The body of the response of a plugin's handler.
+pub(super) enum PluginReply {
+    Pieces(connectrpc::EncodedStream),
+    Whole(Bytes),
 }
 
 /// A reply, and the state that its call needs until it ends.

@@ -29,7 +29,14 @@ mod routes;
 mod shape;
 mod streamed;
 
-use super::{body::Reply, cross_site, dispatch::Dispatch, metered_body::MeteredBody, router::ResponseFuture};
+use super::{
+    body::Reply,
+    cross_site,
+    dispatch::Dispatch,
+    metered_body::MeteredBody,
+    plugin_route::{PluginRequest, PluginRoute},
+    router::ResponseFuture,
+};
 use crate::http::HttpState;
 use ::http::{
     HeaderValue, Method, Request, Response, StatusCode, Uri,
@@ -38,12 +45,14 @@ use ::http::{
 use bytes::Bytes;
 use connectrpc::Dispatcher;
 use head::content_type;
-pub(super) use head::is_of_other_dialect;
+pub(super) use head::{is_of_other_dialect, metadata_headers};
 use http_body::Body as _;
 pub use options::HttpJson;
+pub(super) use percent::query;
 pub(super) use reply::Failure;
 pub(super) use reply::Style;
 use routed::Routed;
+pub(super) use routed::collect;
 use routes::{Found, Routes};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use switchboard_guard::guard::{OPENAPI as OPENAPI_NAME, Visible};
@@ -91,6 +100,19 @@ impl Rest {
             }
         }
         Ok(Rest { routes, schema, options, openapi: OnceLock::new(), narrowed: Mutex::default() })
+    }
+
+    /// Adds the paths of plugins.
+    ///
+    /// # Errors
+    /// A path that exists.
+    pub fn add_plugin_routes(&mut self, routes: impl IntoIterator<Item = PluginRoute>) -> Result<(), String> {
+        routes.into_iter().try_for_each(|route| self.routes.add_plugin(route))
+    }
+
+    /// Returns the paths of plugins.
+    pub(super) fn plugin_routes(&self) -> &[PluginRoute] {
+        &self.routes.plugins
     }
 
     /// Returns the description of the visible methods. It is created once for all callers that may call the same
@@ -162,6 +184,10 @@ impl Caller {
         }
         match self.shared.config.rest.routes.find(&verb, uri.path()) {
             Found::Route(index, segments) => {
+                if let Some(plugin) = self.shared.config.rest.routes.plugin(index) {
+                    let request = self.plugin_request(request, plugin, &segments, false);
+                    return Ok(Box::pin(async move { Ok(request.respond().await) }));
+                }
                 let route = &self.shared.config.rest.routes.routes[index];
                 let cors = self.shared.config.cors.as_deref();
                 if !reads(&self.shared.table, route.method)
@@ -183,6 +209,51 @@ impl Caller {
                 Ok(self.refused_path(request, None, failure.with_allow(&verbs)))
             }
             Found::Nothing => self.plain(request),
+        }
+    }
+
+    /// Returns the handshake of a WebSocket as a request to a path of a plugin, if its path is one that takes them.
+    #[expect(clippy::result_large_err, reason = "a handshake of another dialect is no error")]
+    pub(super) fn websocket(
+        &self,
+        request: Request<MeteredBody>,
+    ) -> Result<PluginRequest, Request<MeteredBody>> {
+        let (rest, uri) = (&self.shared.config.rest, request.uri().clone());
+        let is_long = uri.path().len() > PATH_BYTES_MAX
+            || uri.query().is_some_and(|query| query.len() > PATH_BYTES_MAX);
+        if rest.plugin_routes().is_empty() || is_long {
+            return Err(request);
+        }
+        let Found::Route(index, segments) = rest.routes.find(&Method::GET, uri.path()) else {
+            return Err(request);
+        };
+        match rest.routes.plugin(index) {
+            Some(index) if rest.plugin_routes()[index].takes_websockets => {
+                Ok(self.plugin_request(request, index, &segments, true))
+            }
+            _ => Err(request),
+        }
+    }
+
+    fn plugin_request(
+        &self,
+        request: Request<MeteredBody>,
+        index: usize,
+        segments: &[&str],
+        is_websocket: bool,
+    ) -> PluginRequest {
+        let route = &self.shared.config.rest.plugin_routes()[index];
+        let (head, body) = request.into_parts();
+        let limit = self.shared.table.message_bytes_max(route.method, self.message_bytes_max);
+        PluginRequest {
+            shared: self.shared.clone(),
+            dispatch: self.dispatch.clone(),
+            route: index,
+            variables: routes::texts(&route.template, segments),
+            message_bytes_max: limit as usize,
+            head,
+            body,
+            is_websocket,
         }
     }
 
@@ -369,6 +440,8 @@ fn paths(shared: &HttpState, visible: &Visible) -> String {
     let table = &shared.table;
     let routes = shared.config.rest.routes.routes.iter().filter(|route| visible.has(route.method));
     let rules = routes.map(|route| format!("{} {}", route.rule.verb, route.rule.path));
+    let plugins = shared.config.rest.plugin_routes().iter().filter(|route| visible.has(route.method));
+    let rules = rules.chain(plugins.map(|route| format!("{} {}", route.verb, route.template)));
     let ids = (0..table.len()).map(|at| MethodId(at as u16)).filter(|id| visible.has(*id));
     let methods = ids.map(|id| table.full_name(id)).filter(|name| table.find(name).is_some());
     let mut paths: Vec<_> =

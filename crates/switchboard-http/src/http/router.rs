@@ -183,6 +183,10 @@ impl RequestRouter {
             return self.refused(failure, &request);
         }
         if websocket::is_upgrade(&request) {
+            let request = match self.rest.websocket(request) {
+                Ok(request) => return self.upgrades.respond_with_pieces(request, self.shared.clone()),
+                Err(request) => request,
+            };
             let response = self.upgrades.respond(request, &self.shared, &self.metadata, self.wires);
             return Box::pin(std::future::ready(Ok(response)));
         }

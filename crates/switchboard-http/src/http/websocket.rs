@@ -1,6 +1,8 @@
 //! WebSocket handshakes, and the protocol of the connection after them: by its sub-protocol the native wire (`swb.1`)
 //! or JSON-RPC (`jsonrpc`, or no sub-protocol that the server supports); without one, by its path, rpcx.
 
+mod pieces;
+
 use super::{
     body::Reply,
     convert::{self, MetadataLimits},
@@ -8,6 +10,9 @@ use super::{
     metered_body::MeteredBody,
     response::{disabled, respond},
     socket::Prefixed,
+    plugin_route::PluginRequest,
+    rest::Style,
+    router::ResponseFuture,
 };
 use crate::http::HttpState;
 use ::http::{
@@ -18,8 +23,10 @@ use ::http::{
     },
 };
 use bytes::BytesMut;
+use connectrpc::EncodedStream;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use pieces::PieceSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use switchboard_core::metrics::ConnectionProtocol;
 use switchboard_driver::driver::{Accepted, DynConnection, DynWire, NativeConnection};
@@ -36,9 +43,16 @@ pub(super) struct Upgrades(Arc<Mutex<Option<Upgrade>>>);
 
 pub(super) struct Upgrade {
     on: OnUpgrade,
-    wire: Option<WireId>,
     deflate: Option<Deflate>,
-    metadata: Metadata,
+    content: Content,
+}
+
+/// What the messages of a WebSocket are.
+enum Content {
+    /// Those of a wire, with the metadata of the handshake.
+    Wire(Option<WireId>, Metadata),
+    /// The pieces that a plugin sends.
+    Pieces(EncodedStream),
 }
 
 /// Options of WebSockets on a server.
@@ -64,29 +78,10 @@ impl Upgrades {
         limits: &MetadataLimits,
         enabled: WireSet,
     ) -> Response<Reply> {
+        if let Err(refused) = check(request.method(), request.headers(), shared) {
+            return refused;
+        }
         let headers = request.headers();
-        let text =
-            |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let key = text(&SEC_WEBSOCKET_KEY);
-        if text(&SEC_WEBSOCKET_VERSION) != "13" {
-            let mut response =
-                respond(StatusCode::UPGRADE_REQUIRED, "only version 13 of WebSocket is supported\n");
-            response.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
-            return response;
-        }
-        if request.method() != Method::GET
-            || !has_token(headers, &CONNECTION, "upgrade")
-            || !websocket::is_key(key)
-            || headers.get_all(SEC_WEBSOCKET_KEY).iter().count() > 1
-        {
-            return respond(StatusCode::BAD_REQUEST, "this is not a WebSocket handshake (RFC 6455)\n");
-        }
-        if !may_come(headers, &shared.config.websockets.origins, &shared.config.hosts) {
-            return respond(
-                StatusCode::FORBIDDEN,
-                "pages of this origin may open no WebSocket here (websocket_origins)\n",
-            );
-        }
         let metadata = match convert::metadata(headers, limits) {
             Ok(metadata) => metadata,
             Err(status) => return respond(StatusCode::BAD_REQUEST, format!("{}\n", status.message())),
@@ -101,26 +96,46 @@ impl Upgrades {
         if let Some(disabled) = disabled(enabled, wire) {
             return disabled;
         }
-        let extensions =
-            headers.get_all(SEC_WEBSOCKET_EXTENSIONS).iter().filter_map(|value| value.to_str().ok());
-        let deflate = if shared.config.websockets.deflate { Deflate::answer(extensions) } else { None };
-        let mut response = respond(StatusCode::SWITCHING_PROTOCOLS, "");
-        let accept = websocket::accept_key(key);
-        let into = response.headers_mut();
-        into.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-        into.insert(UPGRADE, HeaderValue::from_static("websocket"));
-        into.insert(SEC_WEBSOCKET_ACCEPT, HeaderValue::try_from(accept).expect("base64 is a header value"));
+        let (mut response, deflate) = accept(headers, shared);
         if let Some(protocol) = protocol {
-            into.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
+            response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
         }
-        if let Some((_, answer)) = &deflate {
-            let answer = HeaderValue::try_from(answer).expect("names and numbers are a header value");
-            into.insert(SEC_WEBSOCKET_EXTENSIONS, answer);
-        }
-        let deflate = deflate.map(|(agreed, _)| agreed);
-        let upgrade = Upgrade { on: hyper::upgrade::on(&mut request), wire, deflate, metadata };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
+        let content = Content::Wire(wire, metadata);
+        self.set(Upgrade { on: hyper::upgrade::on(&mut request), deflate, content });
         response
+    }
+
+    /// Responds to a handshake at a path of a plugin, once its handler has responded.
+    pub(super) fn respond_with_pieces(
+        &self,
+        mut request: PluginRequest,
+        shared: Arc<HttpState>,
+    ) -> ResponseFuture {
+        if let Err(refused) = check(&request.head.method, &request.head.headers, &shared) {
+            return Box::pin(std::future::ready(Ok(refused)));
+        }
+        let upgrades = self.clone();
+        Box::pin(async move {
+            let Some(on) = request.head.extensions.remove::<OnUpgrade>() else {
+                return Ok(respond(StatusCode::BAD_REQUEST, "this connection cannot become a WebSocket\n"));
+            };
+            let (response, deflate) = accept(&request.head.headers, &shared);
+            let pieces = match request.answer().await {
+                Ok(answer) => answer.into_pieces(),
+                Err(failure) => Err(failure.response(Style::Rest)),
+            };
+            Ok(match pieces {
+                Ok(pieces) => {
+                    upgrades.set(Upgrade { on, deflate, content: Content::Pieces(pieces) });
+                    response
+                }
+                Err(refused) => refused,
+            })
+        })
+    }
+
+    fn set(&self, upgrade: Upgrade) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
     }
 
     /// Takes the accepted handshake, if there is one.
@@ -147,14 +162,21 @@ impl Upgrade {
         let Prefixed { first, io, .. } = parts.io.into_inner();
         let mut input = BytesMut::from(&parts.read_buf[..]);
         input.extend_from_slice(&first);
+        let (wire, metadata, pieces) = match self.content {
+            Content::Wire(wire, metadata) => (wire, metadata, None),
+            Content::Pieces(pieces) => (Some(WireId::HTTP_JSON), Metadata::new(), Some(pieces)),
+        };
         let accepted = |io, input| {
             let mut accepted = accepted(io, input);
-            accepted.peer.wire = self.wire;
+            accepted.peer.wire = wire;
             accepted.shared.speaks(accepted.peer.connection, ConnectionProtocol::WEBSOCKET);
             accepted
         };
+        if let Some(pieces) = pieces {
+            return Box::pin(PieceSender::new(accepted(io, input), self.deflate, pieces)).await;
+        }
         let pipe = |io, input| Box::new(WebSocketIo::server(io, input, self.deflate));
-        match self.wire {
+        match wire {
             Some(WireId::NATIVE) => {
                 let accepted = accepted(pipe(io, input), BytesMut::new());
                 NativeConnection::new(accepted).inside_websocket().await;
@@ -172,12 +194,60 @@ impl Upgrade {
             _ => {
                 let accepted = accepted(io, input);
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
-                let wire = jsonrpc::Server::websocket(limits, table, self.metadata, self.deflate);
+                let wire = jsonrpc::Server::websocket(limits, table, metadata, self.deflate);
                 let wire: DynWire = Box::new(wire);
                 Box::pin(DynConnection::new(accepted, wire).inside_websocket()).await;
             }
         }
     }
+}
+
+/// Checks a handshake.
+///
+/// # Errors
+/// The response that refuses it.
+#[expect(clippy::result_large_err, reason = "a response is sent, not passed on")]
+fn check(method: &Method, headers: &HeaderMap, shared: &HttpState) -> Result<(), Response<Reply>> {
+    let text =
+        |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if text(&SEC_WEBSOCKET_VERSION) != "13" {
+        let mut response =
+            respond(StatusCode::UPGRADE_REQUIRED, "only version 13 of WebSocket is supported\n");
+        response.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        return Err(response);
+    }
+    if method != Method::GET
+        || !has_token(headers, &CONNECTION, "upgrade")
+        || !websocket::is_key(text(&SEC_WEBSOCKET_KEY))
+        || headers.get_all(SEC_WEBSOCKET_KEY).iter().count() > 1
+    {
+        return Err(respond(StatusCode::BAD_REQUEST, "this is not a WebSocket handshake (RFC 6455)\n"));
+    }
+    if !may_come(headers, &shared.config.websockets.origins, &shared.config.hosts) {
+        return Err(respond(
+            StatusCode::FORBIDDEN,
+            "pages of this origin may open no WebSocket here (websocket_origins)\n",
+        ));
+    }
+    Ok(())
+}
+
+/// Creates the response to a valid handshake, and negotiates compression.
+fn accept(headers: &HeaderMap, shared: &HttpState) -> (Response<Reply>, Option<Deflate>) {
+    let key = headers.get(SEC_WEBSOCKET_KEY).and_then(|key| key.to_str().ok()).unwrap_or_default();
+    let extensions = headers.get_all(SEC_WEBSOCKET_EXTENSIONS).iter().filter_map(|value| value.to_str().ok());
+    let deflate = if shared.config.websockets.deflate { Deflate::answer(extensions) } else { None };
+    let mut response = respond(StatusCode::SWITCHING_PROTOCOLS, "");
+    let accept = websocket::accept_key(key);
+    let into = response.headers_mut();
+    into.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    into.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    into.insert(SEC_WEBSOCKET_ACCEPT, HeaderValue::try_from(accept).expect("base64 is a header value"));
+    if let Some((_, answer)) = &deflate {
+        let answer = HeaderValue::try_from(answer).expect("names and numbers are a header value");
+        into.insert(SEC_WEBSOCKET_EXTENSIONS, answer);
+    }
+    (response, deflate.map(|(agreed, _)| agreed))
 }
 
 fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {

@@ -4,6 +4,7 @@
 //! the [`RemoteBus`](remote::RemoteBus) of another one.
 
 mod builder;
+mod forward;
 mod history;
 mod local;
 mod local_subscription;
@@ -16,6 +17,7 @@ mod subscription;
 mod topics;
 
 pub use builder::BusBuilder;
+pub use forward::{ForwardEntries, WithGaps};
 pub use history::{HistoryPage, ReadHistory};
 pub use message::{Delivery, Message};
 pub use publish::{Publish, PublishBatch, Publishing};

@@ -1,6 +1,6 @@
 //! Log of one topic, and the publication ids that it remembers.
 
-use super::{GapReason, Topic, TopicOptions, ring::Ring};
+use super::{GapReason, Position, Topic, TopicOptions, ring::Ring};
 use crate::limits::Limits;
 use foldhash::quality::RandomState;
 use std::{
@@ -56,6 +56,8 @@ pub struct TopicStats {
     pub expired: u64,
     /// Entries that subscriptions missed because they were too slow.
     pub lagged: u64,
+    /// Position of the newest entry; its offset is 0 before the first one.
+    pub head: Position,
 }
 
 impl TopicLog {
@@ -150,6 +152,7 @@ impl TopicLog {
             conflated: self.ring.conflated,
             expired: count(GapReason::Expired),
             lagged: count(GapReason::Lagged),
+            head: Position { epoch: self.epoch, offset: self.ring.next_offset().saturating_sub(1) },
         }
     }
 }

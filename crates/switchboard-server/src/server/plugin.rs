@@ -1,9 +1,12 @@
-//! Plugins: code that serves whole connections of its wires.
+//! Plugins: wires, services and HTTP paths of other crates.
 
 use super::Server;
 use std::sync::{Arc, atomic::AtomicUsize};
 use switchboard_core::Error;
 use switchboard_driver::serving::{PluginServices, RunningPlugin, ServerState};
+use switchboard_guard::dispatch::Guarded;
+#[cfg(feature = "http")]
+use switchboard_http::http::PluginRoute;
 use switchboard_net::plugin::{Plugin, PluginContext};
 use switchboard_wire::WireId;
 
@@ -38,8 +41,22 @@ impl Server {
                 }
             }
         }
+        let services = plugin.services().into_iter();
+        self.services.extend(services.map(|service| Arc::new(Guarded::new(service)) as Arc<_>));
         self.plugins.push(AddedPlugin { plugin, wires });
     }
+}
+
+/// Returns the HTTP paths of the plugins, for their methods in the state of a server.
+///
+/// # Errors
+/// A malformed path, and a method that the server does not have.
+#[cfg(feature = "http")]
+pub(super) fn routes(plugins: &[AddedPlugin], shared: &ServerState) -> Result<Vec<PluginRoute>, Error> {
+    let all = plugins.iter().flat_map(|AddedPlugin { plugin, .. }| {
+        plugin.routes().into_iter().map(|route| PluginRoute::new(plugin.name(), route, shared))
+    });
+    all.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(Error::config)
 }
 
 /// Starts the plugins of a server.

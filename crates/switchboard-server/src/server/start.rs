@@ -46,10 +46,12 @@ impl Server {
         let shown = self.add_channelz();
         let table = self.build_table()?;
         #[cfg(feature = "http")]
-        let rest =
+        let mut rest =
             Rest::new(&table, mem::replace(&mut self.http_json, HttpJson::new())).map_err(Error::config)?;
         let (listeners, wires) = self.resolve_listeners()?;
         let shared = self.build_state(table, &listeners, wires, live, flags)?;
+        #[cfg(feature = "http")]
+        rest.add_plugin_routes(plugin::routes(&self.plugins, &shared)?).map_err(Error::config)?;
         plugin::start(mem::take(&mut self.plugins), &shared)?;
         #[cfg(not(feature = "http"))]
         let http = accept::Http;

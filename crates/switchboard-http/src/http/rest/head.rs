@@ -62,7 +62,7 @@ pub(super) fn coding<'h>(
 }
 
 /// Returns the headers under the names that the application uses.
-pub(super) fn metadata_headers(headers: &HeaderMap) -> HeaderMap {
+pub(in crate::http) fn metadata_headers(headers: &HeaderMap) -> HeaderMap {
     let mut named = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers {
         let own =

@@ -37,7 +37,7 @@ pub(super) fn decode(text: &str, keep_slash: bool) -> Result<String> {
 ///
 /// # Errors
 /// `InvalidArgument` for invalid escapes, text that is not UTF-8, and too many parameters.
-pub(super) fn query(query: &str) -> Result<Vec<(String, String)>> {
+pub(in crate::http) fn query(query: &str) -> Result<Vec<(String, String)>> {
     let mut parameters = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         if parameters.len() == PARAMETERS_MAX {

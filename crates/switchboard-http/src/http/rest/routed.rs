@@ -194,7 +194,11 @@ fn too_large(error: ConnectError) -> Failure {
     if is_large { failure.with_http(StatusCode::PAYLOAD_TOO_LARGE) } else { failure }
 }
 
-async fn collect(body: MeteredBody, max: usize) -> Result<Bytes, Failure> {
+/// Reads a whole body.
+///
+/// # Errors
+/// A body over `max` bytes, one that ends early, and one for which memory does not suffice.
+pub(in crate::http) async fn collect(body: MeteredBody, max: usize) -> Result<Bytes, Failure> {
     match Limited::new(body, max).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {

@@ -5,6 +5,7 @@
 //! right; a template that ends in a `:verb` has precedence over one that takes the colon as text.
 
 use super::{
+    super::plugin_route::PluginRoute,
     fields::{Schema, Target},
     percent,
     shape::default_json,
@@ -18,11 +19,13 @@ use switchboard_wire::{
     http_rule::{Segment, Template},
 };
 
-/// The paths of all methods that have rules.
+/// The paths of all methods that have rules, and those of plugins.
 #[derive(Default)]
 pub(super) struct Routes {
     root: Node,
     pub(super) routes: Vec<Route>,
+    /// Their indices follow those of `routes`.
+    pub(super) plugins: Vec<PluginRoute>,
 }
 
 /// One rule of one method.
@@ -107,9 +110,31 @@ impl Routes {
     }
 
     fn add(&mut self, route: Route) -> Result<(), String> {
+        self.insert(route.rule.verb, &route.template, &route.name)?;
+        self.routes.push(route);
+        Ok(())
+    }
+
+    /// Adds a path of a plugin, after those of all methods.
+    ///
+    /// # Errors
+    /// A path that exists.
+    pub(super) fn add_plugin(&mut self, route: PluginRoute) -> Result<(), String> {
+        self.insert(route.verb, &route.template, &route.name)?;
+        self.plugins.push(route);
+        Ok(())
+    }
+
+    /// Returns the index of a plugin's path for that of a path.
+    pub(super) fn plugin(&self, index: usize) -> Option<usize> {
+        index.checked_sub(self.routes.len())
+    }
+
+    /// Adds a template, with the next index.
+    fn insert(&mut self, verb: &'static str, template: &Template, name: &str) -> Result<(), String> {
         let mut node = &mut self.root;
         let mut is_rest = false;
-        for segment in &route.template.segments {
+        for segment in &template.segments {
             match segment {
                 Segment::Any => node = node.any.get_or_insert_default(),
                 Segment::Literal(text) => node = node.literals.entry(text.clone()).or_default(),
@@ -117,26 +142,25 @@ impl Routes {
             }
         }
         let ends = if is_rest { &mut node.rests } else { &mut node.ends };
-        let same = |end: &&End| end.verb == route.rule.verb && end.custom == route.template.verb;
+        let same = |end: &&End| end.verb == verb && end.custom == template.verb;
         if let Some(end) = ends.iter().find(same) {
-            let (known, new) = (&self.routes[end.route].name, &route.name);
+            let known = match end.route.checked_sub(self.routes.len()) {
+                Some(plugin) => &self.plugins[plugin].name,
+                None => &self.routes[end.route].name,
+            };
             return Err(format!(
-                "{} {} is a path of both {known} and {new}: change one of them",
-                route.rule.verb, route.template
+                "{verb} {template} is a path of both {known} and {name}: change one of them"
             ));
         }
-        ends.push(End {
-            custom: route.template.verb.clone(),
-            verb: route.rule.verb,
-            route: self.routes.len(),
-        });
-        self.routes.push(route);
+        let route = self.routes.len() + self.plugins.len();
+        ends.push(End { custom: template.verb.clone(), verb, route });
         Ok(())
     }
 
     /// Looks up the path of a request.
     pub(super) fn find<'p>(&self, method: &Method, path: &'p str) -> Found<'p> {
-        let Some(path) = path.strip_prefix('/').filter(|_| !self.routes.is_empty()) else {
+        let has_routes = !self.routes.is_empty() || !self.plugins.is_empty();
+        let Some(path) = path.strip_prefix('/').filter(|_| has_routes) else {
             return Found::Nothing;
         };
         let mut segments: Vec<&str> = if path.is_empty() { Vec::new() } else { path.split('/').collect() };
@@ -257,17 +281,25 @@ impl Route {
     /// # Errors
     /// `InvalidArgument` for invalid escapes.
     pub(super) fn texts(&self, segments: &[&str]) -> Result<Vec<String>> {
-        let text = |variable: &switchboard_wire::http_rule::Variable| {
-            let last = variable.first + variable.count;
-            let is_rest = self.template.segments.get(last - 1) == Some(&Segment::Rest);
-            let last = if is_rest { segments.len() } else { last };
-            match variable.is_single {
-                true => percent::decode(segments[variable.first], false),
-                false => percent::decode(&segments[variable.first..last].join("/"), true),
-            }
-        };
-        self.template.variables.iter().map(text).collect()
+        texts(&self.template, segments)
     }
+}
+
+/// Returns the values of the variables of a template as text, in order.
+///
+/// # Errors
+/// `InvalidArgument` for invalid escapes.
+pub(super) fn texts(template: &Template, segments: &[&str]) -> Result<Vec<String>> {
+    let text = |variable: &switchboard_wire::http_rule::Variable| {
+        let last = variable.first + variable.count;
+        let is_rest = template.segments.get(last - 1) == Some(&Segment::Rest);
+        let last = if is_rest { segments.len() } else { last };
+        match variable.is_single {
+            true => percent::decode(segments[variable.first], false),
+            false => percent::decode(&segments[variable.first..last].join("/"), true),
+        }
+    };
+    template.variables.iter().map(text).collect()
 }
 
 impl ReplyPart {
