@@ -246,6 +246,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::baidu_streams(run),
     },
     Step {
+        name: "interop-events",
+        about: "event streams of a bus with curl, Node's eventsource and Python's websockets, through kills of the server",
+        check: |run| suites::events(run),
+    },
+    Step {
         name: "interop-kiss",
         about: "kiss-rpc and FlatBuffers in gRPC with Python programs that were written from the document, both directions",
         check: |run| suites::kiss(run),

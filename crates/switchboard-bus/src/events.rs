@@ -73,7 +73,9 @@ fn accepts_events(head: &RouteHead) -> bool {
             let mut parts = part.split(';').map(str::trim);
             let is_it = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(range));
             let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-            is_it.then(|| quality.is_none_or(|quality| quality.parse().is_ok_and(|quality: f32| quality > 0.0)))
+            is_it.then(|| {
+                quality.is_none_or(|quality| quality.parse().is_ok_and(|quality: f32| quality > 0.0))
+            })
         })
     };
     ranges.is_empty() || [EVENTS, "text/*", "*/*"].into_iter().find_map(accepts).unwrap_or(false)
@@ -103,7 +105,8 @@ fn topics(head: &RouteHead, allows_patterns: bool) -> Result<Vec<Selected>> {
             (Err(status), Err(_)) => return Err(status),
             (Err(_), Ok(_)) if allows_patterns => None,
             (Err(_), Ok(_)) => {
-                let text = format!("\"{name}\" is a pattern; event streams of this server have topics by name");
+                let text =
+                    format!("\"{name}\" is a pattern; event streams of this server have topics by name");
                 return Err(Status::permission_denied(text));
             }
         };

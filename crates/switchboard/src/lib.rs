@@ -16,6 +16,9 @@ pub mod otlp;
 pub mod proxy;
 #[cfg(feature = "auth")]
 pub mod rpcx;
+// The plugin of the simulation is that of the tests, which names the crate.
+#[cfg(test)]
+extern crate self as switchboard;
 #[cfg(test)]
 #[cfg(feature = "wires")]
 mod simulation;

@@ -26,6 +26,7 @@ mod journal;
 mod messages;
 mod network;
 mod node;
+mod plugins;
 mod random;
 mod registry;
 mod regressions;

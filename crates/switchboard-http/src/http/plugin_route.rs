@@ -26,6 +26,8 @@ use switchboard_wire::{Metadata, MethodId, ServiceInfo, Status, http_rule::Templ
 /// An HTTP path of a plugin on a running server.
 pub struct PluginRoute {
     pub(super) verb: &'static str,
+    /// The path as the plugin wrote it, for messages.
+    pub(super) path: String,
     pub(super) template: Template,
     /// The method whose rules apply.
     pub(super) method: MethodId,
@@ -57,6 +59,7 @@ impl PluginRoute {
         let handler = Guarded::new(HandlerService { info, handler: route.handler });
         Ok(Some(PluginRoute {
             verb: route.verb,
+            path: route.path,
             template,
             method,
             name: table.full_name(method),

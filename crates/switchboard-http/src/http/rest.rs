@@ -441,7 +441,7 @@ fn paths(shared: &HttpState, visible: &Visible) -> String {
     let routes = shared.config.rest.routes.routes.iter().filter(|route| visible.has(route.method));
     let rules = routes.map(|route| format!("{} {}", route.rule.verb, route.rule.path));
     let plugins = shared.config.rest.plugin_routes().iter().filter(|route| visible.has(route.method));
-    let rules = rules.chain(plugins.map(|route| format!("{} {}", route.verb, route.template)));
+    let rules = rules.chain(plugins.map(|route| format!("{} {}", route.verb, route.path)));
     let ids = (0..table.len()).map(|at| MethodId(at as u16)).filter(|id| visible.has(*id));
     let methods = ids.map(|id| table.full_name(id)).filter(|name| table.find(name).is_some());
     let mut paths: Vec<_> =

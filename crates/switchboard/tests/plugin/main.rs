@@ -3,6 +3,7 @@
 
 mod calls;
 mod notes;
+mod routes;
 #[path = "../support/mod.rs"]
 mod support;
 
