@@ -53,7 +53,11 @@ pub mod v1 {
     include!("../generated/switchboard.bus.v1.rs");
 }
 
-/// The documentation page, so that its examples are compiled and run.
+/// The documentation pages, so that their examples are compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/topics.md")]
 struct TopicsPage;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/event-streams.md")]
+struct EventStreamsPage;

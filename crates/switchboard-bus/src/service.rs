@@ -13,7 +13,8 @@ use tokio::sync::watch;
 
 /// Ids or names of one request.
 const NAMES_MAX: usize = 1_024;
-/// The service `switchboard.bus.v1.Bus` over a [`Bus`], for [`Server::add`](switchboard::Server::add).
+/// The service `switchboard.bus.v1.Bus` over a [`Bus`], for [`Server::add`](switchboard::Server::add); for
+/// [`Server::plugin`](switchboard::Server::plugin), which adds `GET /events` as well.
 ///
 /// A subscription takes entries from the bus as its stream has room: a subscriber that does not read holds the messages
 /// of one stream, and the topic's own limits define when it misses entries, which are then reported as a gap.
@@ -34,7 +35,7 @@ const NAMES_MAX: usize = 1_024;
 /// ```
 ///
 /// A subscription has no end of its own, and a server that stops waits for it until the end of its drain. [`close`]
-/// ends subscriptions at once:
+/// ends subscriptions at once; the plugin calls it when the server drains:
 ///
 /// ```
 /// # use switchboard::Server;

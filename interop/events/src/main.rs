@@ -28,7 +28,7 @@ async fn start(bus: &Bus, address: &str) -> Result<Running, switchboard::Error> 
         match server().start().await {
             // The sockets of the killed server are closed in a moment.
             Err(error) if error.to_string().contains("in use") => {
-                tokio::time::sleep(Duration::from_millis(5)).await
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
             started => return started,
         }

@@ -4,7 +4,7 @@ use crate::support::{Client, bus_with_history, publish, serve, soon, start};
 use serde_json::{Value, json};
 use switchboard::{Running, Server, StopOptions};
 use switchboard_bus::BusServer;
-use switchboard_message::Bus;
+use switchboard_message::{Bus, TopicOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A client, frame by frame.
@@ -119,6 +119,35 @@ async fn the_client_sends_pings_and_the_end_only() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_holds_little() {
+    let bus = Bus::builder().topics("t", TopicOptions::new().backlog(16)).unwrap().build();
+    let server = serve(&bus).await;
+    let mut socket = Socket::open(&server, "topic=t").await;
+    socket.object().await;
+    let entry = format!("\"{}\"", "x".repeat(32 << 10));
+    for _ in 0..2_000 {
+        tokio::task::yield_now().await;
+        publish(&bus, "t", &entry).await;
+    }
+    let (held, kept) = (server.stats().memory.held, bus.stats().bytes as u64);
+    assert!(held + kept < 4 << 20, "{held} bytes for the reader, {kept} bytes in the log");
+    assert!(held >= 32 << 10, "the message that is being written counts");
+    let (mut next, mut missed) = (1, 0);
+    while next <= 2_000 {
+        let object = socket.object().await;
+        if object["event"] == "gap" {
+            assert_eq!((&object["reason"], &object["from"]), (&json!("lagged"), &json!(next)));
+            let to = object["to"].as_u64().unwrap();
+            (missed, next) = (missed + to + 1 - next, to + 1);
+            continue;
+        }
+        assert_eq!(object["offset"], next);
+        next += 1;
+    }
+    assert!(missed > 1_000, "{missed} entries were missed");
 }
 
 #[tokio::test]

@@ -22,11 +22,8 @@ impl<T> Sender<T> {
     /// Ends with `Ok` when the subscription ends. Cancel safe: an entry is read and queued in one step, so that a
     /// dropped `forward` takes none from the other members of a group.
     ///
-    /// ```ignore
-    /// async fn watch(&self, name: String, out: Sender<Quote>) -> Result<()> {
-    ///     out.forward(self.bus.subscribe(format!("quotes/{name}")).last(10)).await
-    /// }
-    /// ```
+    /// A handler writes `out.forward(self.bus.subscribe("quotes/acme").last(10)).await` with a bus of the crate
+    /// `switchboard-message`.
     ///
     /// # Errors
     /// `Canceled` when the caller has disconnected, the status with which the call ended, the errors of the

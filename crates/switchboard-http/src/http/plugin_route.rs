@@ -46,6 +46,9 @@ impl PluginRoute {
     /// A malformed path, and a method that the server does not have.
     pub fn new(plugin: &str, route: Route, state: &ServerState) -> Result<Option<PluginRoute>, String> {
         let wrong = |why: &str| format!("plugin: {plugin}: {} {}: {why}", route.verb, route.path);
+        if route.verb.is_empty() || !route.verb.bytes().all(|byte| byte.is_ascii_uppercase()) {
+            return Err(wrong("an HTTP method is in upper case, such as GET"));
+        }
         let template = Template::parse(&route.path).map_err(|why| wrong(&why))?;
         let table = &state.table;
         let mut methods = (0..table.len() as u16).map(MethodId);

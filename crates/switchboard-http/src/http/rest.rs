@@ -23,6 +23,7 @@ mod message;
 mod openapi;
 mod options;
 mod percent;
+mod plugins;
 mod reply;
 mod routed;
 mod routes;
@@ -30,12 +31,7 @@ mod shape;
 mod streamed;
 
 use super::{
-    body::Reply,
-    cross_site,
-    dispatch::Dispatch,
-    metered_body::MeteredBody,
-    plugin_route::{PluginRequest, PluginRoute},
-    router::ResponseFuture,
+    body::Reply, cross_site, dispatch::Dispatch, metered_body::MeteredBody, router::ResponseFuture,
 };
 use crate::http::HttpState;
 use ::http::{
@@ -100,19 +96,6 @@ impl Rest {
             }
         }
         Ok(Rest { routes, schema, options, openapi: OnceLock::new(), narrowed: Mutex::default() })
-    }
-
-    /// Adds the paths of plugins.
-    ///
-    /// # Errors
-    /// A path that exists.
-    pub fn add_plugin_routes(&mut self, routes: impl IntoIterator<Item = PluginRoute>) -> Result<(), String> {
-        routes.into_iter().try_for_each(|route| self.routes.add_plugin(route))
-    }
-
-    /// Returns the paths of plugins.
-    pub(super) fn plugin_routes(&self) -> &[PluginRoute] {
-        &self.routes.plugins
     }
 
     /// Returns the description of the visible methods. It is created once for all callers that may call the same
@@ -209,51 +192,6 @@ impl Caller {
                 Ok(self.refused_path(request, None, failure.with_allow(&verbs)))
             }
             Found::Nothing => self.plain(request),
-        }
-    }
-
-    /// Returns the handshake of a WebSocket as a request to a path of a plugin, if its path is one that takes them.
-    #[expect(clippy::result_large_err, reason = "a handshake of another dialect is no error")]
-    pub(super) fn websocket(
-        &self,
-        request: Request<MeteredBody>,
-    ) -> Result<PluginRequest, Request<MeteredBody>> {
-        let (rest, uri) = (&self.shared.config.rest, request.uri().clone());
-        let is_long = uri.path().len() > PATH_BYTES_MAX
-            || uri.query().is_some_and(|query| query.len() > PATH_BYTES_MAX);
-        if rest.plugin_routes().is_empty() || is_long {
-            return Err(request);
-        }
-        let Found::Route(index, segments) = rest.routes.find(&Method::GET, uri.path()) else {
-            return Err(request);
-        };
-        match rest.routes.plugin(index) {
-            Some(index) if rest.plugin_routes()[index].takes_websockets => {
-                Ok(self.plugin_request(request, index, &segments, true))
-            }
-            _ => Err(request),
-        }
-    }
-
-    fn plugin_request(
-        &self,
-        request: Request<MeteredBody>,
-        index: usize,
-        segments: &[&str],
-        is_websocket: bool,
-    ) -> PluginRequest {
-        let route = &self.shared.config.rest.plugin_routes()[index];
-        let (head, body) = request.into_parts();
-        let limit = self.shared.table.message_bytes_max(route.method, self.message_bytes_max);
-        PluginRequest {
-            shared: self.shared.clone(),
-            dispatch: self.dispatch.clone(),
-            route: index,
-            variables: routes::texts(&route.template, segments),
-            message_bytes_max: limit as usize,
-            head,
-            body,
-            is_websocket,
         }
     }
 

@@ -184,7 +184,9 @@ impl RequestRouter {
         }
         if websocket::is_upgrade(&request) {
             let request = match self.rest.websocket(request) {
-                Ok(request) => return self.upgrades.respond_with_pieces(request, self.shared.clone()),
+                Ok(request) => {
+                    return self.upgrades.respond_with_pieces(request, self.connection_memory.clone());
+                }
                 Err(request) => request,
             };
             let response = self.upgrades.respond(request, &self.shared, &self.metadata, self.wires);

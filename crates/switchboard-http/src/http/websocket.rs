@@ -5,6 +5,7 @@ mod pieces;
 
 use super::{
     body::Reply,
+    connection_memory::ConnectionMemory,
     convert::{self, MetadataLimits},
     hosts::Hosts,
     metered_body::MeteredBody,
@@ -52,7 +53,7 @@ enum Content {
     /// Those of a wire, with the metadata of the handshake.
     Wire(Option<WireId>, Metadata),
     /// The pieces that a plugin sends.
-    Pieces(EncodedStream),
+    Pieces(EncodedStream, Arc<ConnectionMemory>),
 }
 
 /// Options of WebSockets on a server.
@@ -109,9 +110,9 @@ impl Upgrades {
     pub(super) fn respond_with_pieces(
         &self,
         mut request: PluginRequest,
-        shared: Arc<HttpState>,
+        memory: Arc<ConnectionMemory>,
     ) -> ResponseFuture {
-        if let Err(refused) = check(&request.head.method, &request.head.headers, &shared) {
+        if let Err(refused) = check(&request.head.method, &request.head.headers, memory.shared()) {
             return Box::pin(std::future::ready(Ok(refused)));
         }
         let upgrades = self.clone();
@@ -119,14 +120,14 @@ impl Upgrades {
             let Some(on) = request.head.extensions.remove::<OnUpgrade>() else {
                 return Ok(respond(StatusCode::BAD_REQUEST, "this connection cannot become a WebSocket\n"));
             };
-            let (response, deflate) = accept(&request.head.headers, &shared);
+            let (response, deflate) = accept(&request.head.headers, memory.shared());
             let pieces = match request.answer().await {
                 Ok(answer) => answer.into_pieces(),
                 Err(failure) => Err(failure.response(Style::Rest)),
             };
             Ok(match pieces {
                 Ok(pieces) => {
-                    upgrades.set(Upgrade { on, deflate, content: Content::Pieces(pieces) });
+                    upgrades.set(Upgrade { on, deflate, content: Content::Pieces(pieces, memory) });
                     response
                 }
                 Err(refused) => refused,
@@ -164,7 +165,9 @@ impl Upgrade {
         input.extend_from_slice(&first);
         let (wire, metadata, pieces) = match self.content {
             Content::Wire(wire, metadata) => (wire, metadata, None),
-            Content::Pieces(pieces) => (Some(WireId::HTTP_JSON), Metadata::new(), Some(pieces)),
+            Content::Pieces(pieces, memory) => {
+                (Some(WireId::HTTP_JSON), Metadata::new(), Some((pieces, memory)))
+            }
         };
         let accepted = |io, input| {
             let mut accepted = accepted(io, input);

@@ -30,7 +30,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Creates a path that `handler` responds to.
+    /// Creates a path that `handler` responds to; `verb` is in upper case.
     pub fn new(
         verb: &'static str,
         path: impl Into<String>,
@@ -91,8 +91,8 @@ where
     }
 }
 
-/// The head of a request to a [`Route`].
-#[derive(Clone, Debug, Default)]
+/// The head of a request to a [`Route`]. `Debug` leaves out values, which may be secret.
+#[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct RouteHead {
     /// The HTTP method.
@@ -132,6 +132,19 @@ impl RouteHead {
     }
 }
 
+impl fmt::Debug for RouteHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |fields: &mut dyn Iterator<Item = &String>| fields.cloned().collect::<Vec<_>>();
+        f.debug_struct("RouteHead")
+            .field("verb", &self.verb)
+            .field("path", &self.path)
+            .field("parameters", &names(&mut self.parameters.iter().map(|(name, _)| name)))
+            .field("headers", &names(&mut self.headers.iter().map(|(name, _)| name)))
+            .field("is_websocket", &self.is_websocket)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A request to a [`Route`].
 #[non_exhaustive]
 pub struct RouteRequest {
@@ -160,7 +173,7 @@ impl RouteRequest {
 
 impl fmt::Debug for RouteRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RouteRequest").field("head", &self.head).field("cx", &self.cx).finish_non_exhaustive()
+        f.debug_struct("RouteRequest").field("head", &self.head).finish_non_exhaustive()
     }
 }
 

@@ -218,6 +218,7 @@ async fn a_server_does_not_start_with_an_unclear_path() {
             Route::new("GET", "/x", "test.Probe/Ecko", hello),
             "plugin: paths: get /x: unknown method test.probe/ecko",
         ),
+        (Route::new("get", "/x", "test.Probe/Echo", hello), "an http method is in upper case"),
         (Route::new("GET", "x", "test.Probe/Echo", hello), "plugin: paths: get x: path x"),
         (Route::new("GET", "/count", "test.Probe/Echo", hello), "get /count is a path of both"),
     ] {

@@ -1,11 +1,13 @@
 //! A WebSocket in one direction: each piece of a body is a message of text, and the peer sends none.
 
+use crate::http::connection_memory::{CHANGE, ConnectionMemory};
 use bytes::{Bytes, BytesMut};
 use connectrpc::{EncodedBody, EncodedStream, ErrorCode};
 use std::{
     future::Future,
     io::{self, IoSlice},
     pin::{Pin, pin},
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -40,6 +42,9 @@ pub(super) struct PieceSender {
     accepted: Accepted,
     machine: WebSocket,
     pieces: Option<EncodedStream>,
+    memory: Arc<ConnectionMemory>,
+    /// The message that is being written, as held memory.
+    unsent: Option<Bytes>,
     out: Outbox,
     /// Payload of the peer, which is discarded.
     discarded: BytesMut,
@@ -51,11 +56,17 @@ pub(super) struct PieceSender {
 }
 
 impl PieceSender {
-    pub(super) fn new(accepted: Accepted, deflate: Option<Deflate>, pieces: EncodedStream) -> PieceSender {
+    pub(super) fn new(
+        accepted: Accepted,
+        deflate: Option<Deflate>,
+        (pieces, memory): (EncodedStream, Arc<ConnectionMemory>),
+    ) -> PieceSender {
         PieceSender {
             accepted,
             machine: WebSocket::new(Role::Server, LIMITS).with_deflate(deflate),
             pieces: Some(pieces),
+            memory,
+            unsent: None,
             out: Outbox::new(),
             discarded: BytesMut::new(),
             alarm: Box::pin(sleep(PING_TIME)),
@@ -93,6 +104,7 @@ impl PieceSender {
             Some(Ok(piece)) => {
                 let piece: Bytes = EncodedBody::into_contiguous(piece);
                 self.machine.send(Kind::Text, &[&piece], &mut self.out);
+                self.unsent = (piece.len() >= CHANGE).then(|| self.memory.counted(piece, 0));
                 self.rest(false, PING_TIME);
             }
             Some(Err(error)) => {
@@ -189,6 +201,7 @@ impl PieceSender {
             }
         }
         self.out.release();
+        self.unsent = None;
         Pin::new(&mut **io).poll_flush(cx)
     }
 }
