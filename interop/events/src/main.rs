@@ -1,11 +1,11 @@
 //! `events-server`: a server with the event streams of a bus, which the cases in `python/test_events.py` drive.
 //!
-//! Prints `listening on 127.0.0.1:PORT`. Topics keep 1,000 entries, and a reader that is behind by 64 more misses some.
-//! Reads a command from each line of the standard input, and prints a line for each.
+//! Prints `listening on 127.0.0.1:PORT`. Topics keep 1,000 entries, and a reader that is behind by 64 more misses
+//! some. Reads a command from each line of the standard input, and prints a line for each.
 //!
 //! | command | response |
 //! | --- | --- |
-//! | `publish TOPIC COUNT BYTES` | `published OFFSET`: this number of entries, JSON objects with `n` and a text of this length |
+//! | `publish TOPIC COUNT BYTES` | `published OFFSET`: so many entries, objects with `n` and a text of this length |
 //! | `restart` | `restarted`: the server was killed, and another one listens at its address |
 //! | `forget` | `restarted`, with another bus |
 //! | `subscriptions` | `subscriptions COUNT` |

@@ -65,7 +65,7 @@ async fn a_client_may_ask_for_other_topics() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_reported() {
+async fn missing_entries_are_reported() {
     let bus = Bus::builder().topics("t", TopicOptions::new().history(2, Duration::MAX)).unwrap().build();
     let server = serve(&bus).await;
     let (_, id) = Client::events(&server, "topic=t", "").await;

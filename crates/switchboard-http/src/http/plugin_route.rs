@@ -1,5 +1,5 @@
-//! HTTP paths of plugins: a request is a call of the method whose rules apply, with a handler of its own behind the same
-//! guards, layers and counters.
+//! HTTP paths of plugins: a request is a call of the method whose rules apply, with a handler of its own behind the
+//! same guards, layers and counters.
 
 mod request;
 

@@ -48,7 +48,7 @@ pub(super) struct Upgrade {
     content: Content,
 }
 
-/// What the messages of a WebSocket are.
+/// Source of the messages of a WebSocket.
 enum Content {
     /// Those of a wire, with the metadata of the handshake.
     Wire(Option<WireId>, Metadata),

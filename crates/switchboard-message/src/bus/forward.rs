@@ -32,8 +32,9 @@ pub struct ForwardEntries<T> {
 
 impl<'a, T> Subscribe<'a, T> {
     /// Calls `on_gap` for each gap when the subscription is forwarded with
-    /// [`Sender::forward`](switchboard_core::Sender::forward) or [`Pusher::forward`](switchboard_core::Pusher::forward):
-    /// `Ok` continues with the next entry, and an error ends it. Without such a function a gap ends it with `DataLoss`.
+    /// [`Sender::forward`](switchboard_core::Sender::forward) or
+    /// [`Pusher::forward`](switchboard_core::Pusher::forward): `Ok` continues with the next entry, and an error ends
+    /// it. Without such a function a gap ends it with `DataLoss`.
     ///
     /// ```
     /// # use switchboard_core::{Result, Sender};

@@ -25,7 +25,7 @@ const SUBSCRIBERS: usize = 12;
 /// Numbered notes that a run publishes.
 const NOTES: u64 = 400;
 
-/// What subscribers received.
+/// Counters of subscribers.
 #[derive(Debug, Default)]
 struct Received {
     connections: u64,
@@ -70,7 +70,7 @@ impl World {
         faults.abort();
         let _ = faults.await;
         world.link.heal();
-        // Every subscriber is connected again, and receives what is published now.
+        // Every subscriber is connected again, and receives the next note.
         sleep(Duration::from_secs(120)).await;
         world.newest.send_replace(u64::MAX);
         world.notes.publish("last");
