@@ -25,6 +25,6 @@ mod resp;
 mod responses;
 mod zmtp;
 
+pub use resp::{REDIS, Redis, RedisStats};
 pub use switchboard_wire::zmtp::SocketType;
 pub use zmtp::{ZMTP, Zmtp, ZmtpRouter, ZmtpRouterMessage, ZmtpRouterOptions, ZmtpRouterSender, ZmtpStats};
-pub use resp::{REDIS, Redis, RedisStats};

@@ -42,6 +42,9 @@ pub(crate) async fn respond(server: &BusServer, request: &RouteRequest) -> Resul
         ));
     }
     let topics = topics(head, server.allows_event_patterns())?;
+    for selected in &topics {
+        server.rules_of_topics().may_subscribe(&selected.name, request.cx.caller())?;
+    }
     let start = Start::of(head)?;
     let (mut sources, mut unreadable) = (Vec::new(), Vec::new());
     for topic in topics {

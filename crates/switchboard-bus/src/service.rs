@@ -83,6 +83,10 @@ impl BusServer {
         self.event_patterns
     }
 
+    pub(crate) fn rules_of_topics(&self) -> &TopicRules {
+        &self.topics.rules
+    }
+
     pub(crate) fn bus(&self) -> &Bus {
         &self.topics.bus
     }

@@ -32,9 +32,9 @@ mod log;
 mod rules;
 
 pub use bus::{
-    Bus, BusBuilder, Delivery, ForwardEntries, HistoryPage, ListTopics, ListingTopics, Message, Publish, PublishBatch,
-    Publishing, ReadHistory, Replies, Request, Selector, Subscribe, Subscribing, Subscription, TopicsPage, WithGaps,
-    remote,
+    Bus, BusBuilder, Delivery, ForwardEntries, HistoryPage, ListTopics, ListingTopics, Message, Publish,
+    PublishBatch, Publishing, ReadHistory, Replies, Request, Selector, Subscribe, Subscribing, Subscription,
+    TopicsPage, WithGaps, remote,
 };
 pub use limits::Limits;
 pub use log::{

@@ -30,9 +30,7 @@ mod routes;
 mod shape;
 mod streamed;
 
-use super::{
-    body::Reply, cross_site, dispatch::Dispatch, metered_body::MeteredBody, router::ResponseFuture,
-};
+use super::{body::Reply, cross_site, dispatch::Dispatch, metered_body::MeteredBody, router::ResponseFuture};
 use crate::http::HttpState;
 use ::http::{
     HeaderValue, Method, Request, Response, StatusCode, Uri,

@@ -9,11 +9,11 @@ use super::{
     convert::{self, MetadataLimits},
     hosts::Hosts,
     metered_body::MeteredBody,
-    response::{disabled, respond},
-    socket::Prefixed,
     plugin_route::PluginRequest,
+    response::{disabled, respond},
     rest::Style,
     router::ResponseFuture,
+    socket::Prefixed,
 };
 use crate::http::HttpState;
 use ::http::{
