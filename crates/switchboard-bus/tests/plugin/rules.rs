@@ -3,7 +3,7 @@
 use crate::support::{Client, publish, start};
 use switchboard::{Caller, Cors, Server, auth::Tokens, guard::Rule};
 use switchboard_bus::BusServer;
-use switchboard_message::Bus;
+use switchboard_message::{Bus, TopicRule, TopicRules};
 
 #[tokio::test]
 async fn permission_to_subscribe_is_permission_for_events() {
@@ -56,4 +56,20 @@ async fn a_hidden_method_has_no_path() {
     let server = Server::new().plugin(BusServer::new(Bus::new())).hide(["*/Subscribe"]);
     let client = Client::get(&start(server).await, "/events?topic=t", "").await;
     assert_eq!(client.status, 404);
+}
+
+#[tokio::test]
+async fn rules_of_topics_apply_to_events() {
+    let bus = Bus::new();
+    let rules = TopicRules::new([TopicRule::topics("open/>").public(), TopicRule::topics(">").deny()]).unwrap();
+    let server = start(Server::new().plugin(BusServer::new(bus).rules(rules).event_patterns())).await;
+    for (query, status) in [
+        ("topic=open/t", 200),
+        ("topic=open/*", 200),
+        ("topic=closed/t", 403),
+        ("topic=open/t&topic=closed/t", 403),
+        ("topic=>", 403),
+    ] {
+        assert_eq!(Client::get(&server, &format!("/events?{query}"), "").await.status, status, "{query}");
+    }
 }
