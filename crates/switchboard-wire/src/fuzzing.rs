@@ -33,7 +33,7 @@ pub use resp::{resp_conversation, resp_input};
 pub use rpcx::{rpcx_client_input, rpcx_conversation, rpcx_server_input};
 pub use thrift::{thrift_conversation, thrift_input, thrift_struct};
 pub use websocket::{websocket_conversation, websocket_input};
-pub use zmtp::{zmtp_conversation, zmtp_input};
+pub use zmtp::{zmtp_conversation, zmtp_curve, zmtp_input};
 
 pub use crate::work::take as take_work;
 

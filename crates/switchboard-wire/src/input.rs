@@ -96,6 +96,21 @@ impl Input {
         taken
     }
 
+    /// Takes `n` bytes that can be changed in place, without a copy unless they are few and the buffer is not shared.
+    ///
+    /// # Panics
+    /// If there are fewer bytes.
+    #[cfg(feature = "curve")]
+    pub(crate) fn take_mut(&mut self, n: usize) -> BytesMut {
+        if self.unshared && n <= COPY_MAX {
+            let taken = BytesMut::from(&self.rest()[..n]);
+            self.skip(n);
+            return taken;
+        }
+        self.settle();
+        self.buffer.split_to(n)
+    }
+
     /// Takes `n` bytes that are not frozen yet, and freezes the buffer if more small payloads may follow.
     fn take_first(&mut self, n: usize) -> Bytes {
         if n == 0 {

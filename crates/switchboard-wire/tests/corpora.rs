@@ -19,7 +19,7 @@ const TARGETS: &[Target] = targets! {
     flatbuffers_message jsonrpc_input kiss_conversation kiss_input metadata nats_conversation nats_input
     resp_conversation resp_input rpcx_client_input rpcx_conversation rpcx_server_input server_input sniff
     thrift_conversation thrift_input thrift_struct websocket_conversation websocket_input zmtp_conversation
-    zmtp_input
+    zmtp_curve zmtp_input
 };
 
 /// Returns the names of the entries of a folder of `fuzz`; none if the folder does not exist.

@@ -123,6 +123,11 @@ fn zmtp_machines_understand_each_other() {
 }
 
 #[test]
+fn zmtp_boxes_that_are_changed_or_moved_are_refused() {
+    check(fuzzing::zmtp_curve);
+}
+
+#[test]
 fn nats_takes_any_bytes() {
     check(fuzzing::nats_input);
 }

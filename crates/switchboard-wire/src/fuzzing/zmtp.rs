@@ -1,5 +1,9 @@
 //! The ZMTP machine against arbitrary bytes and against itself.
 
+mod curve;
+
+pub use curve::zmtp_curve;
+
 use super::{Choices, feed::pieces};
 use crate::{
     Input, Outbox,
@@ -52,8 +56,13 @@ pub fn zmtp_conversation(data: &[u8]) {
     let mut choices = Choices::new(data);
     let ours = socket(&mut choices);
     let theirs = ours.peers()[usize::from(choices.byte()) % ours.peers().len()];
-    let mechanisms = match choices.byte() % 3 {
+    let mechanisms = match choices.byte() % 5 {
         0 => [Mechanism::Null, Mechanism::Null],
+        3 => curve::mechanisms(choices.byte()),
+        4 => {
+            let [client, server] = curve::mechanisms(choices.byte());
+            [server, client]
+        }
         first => {
             let credentials = Credentials::new(choices.bytes(40).to_vec(), choices.bytes(40).to_vec());
             let mechanisms = [Mechanism::PlainClient(credentials.expect("short")), Mechanism::PlainServer];
@@ -116,7 +125,7 @@ impl Side {
             other.input.extend(piece);
             while let Some(event) = other.connection.recv(&mut other.input, &mut other.out).expect("no error")
             {
-                if matches!(event, Event::Credentials(_)) {
+                if matches!(event, Event::ClientKey(_) | Event::Credentials(_)) {
                     other.connection.accept(&mut other.out);
                 }
                 other.events.push(event);
@@ -126,7 +135,7 @@ impl Side {
 
     /// Sends something that the socket type may send; returns the events of the peer.
     fn say(&mut self, peer: &Side, choices: &mut Choices<'_>) -> Vec<Event> {
-        let (connection, out) = (&self.connection, &mut self.out);
+        let (connection, out) = (&mut self.connection, &mut self.out);
         let topic = Bytes::copy_from_slice(choices.bytes(30));
         match (connection.settings().socket(), choices.byte() % 4) {
             (_, 0) => {
@@ -269,6 +278,8 @@ fn input(mechanism: &Mechanism, ours: SocketType, choices: &mut Choices<'_>) -> 
             command("WELCOME", b"", &mut bytes);
             command("READY", &metadata, &mut bytes);
         }
+        // The commands of CURVE are those of `zmtp_curve`.
+        Mechanism::CurveClient(_) | Mechanism::CurveServer(_) => {}
         Mechanism::PlainServer => {
             let (username, password) = (choices.bytes(10), choices.bytes(10));
             let lens = [[username.len() as u8], [password.len() as u8]];

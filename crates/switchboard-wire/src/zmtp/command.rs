@@ -133,10 +133,10 @@ pub(super) fn read_ping(data: &[u8]) -> Result<(Option<Duration>, &[u8]), Protoc
     Ok((ttl, &context[..context.len().min(CONTEXT_BYTES_MAX)]))
 }
 
-/// Appends a PING. The time to live is rounded up to tenths of a second, up to 6553.5 s.
-pub(super) fn write_ping(ttl: Option<Duration>, context: &[u8], out: &mut Outbox) {
+/// Returns the data of a PING. The time to live is rounded up to tenths of a second, up to 6553.5 s.
+pub(super) fn ping(ttl: Option<Duration>, context: &[u8]) -> ([u8; TTL_BYTES], &[u8]) {
     let tenths = ttl.map_or(0, |ttl| ttl.as_millis().div_ceil(100));
     let tenths = u16::try_from(tenths).unwrap_or(u16::MAX);
     let context = &context[..context.len().min(CONTEXT_BYTES_MAX)];
-    write(Name::Ping, &[&tenths.to_be_bytes(), context], out);
+    (tenths.to_be_bytes(), context)
 }

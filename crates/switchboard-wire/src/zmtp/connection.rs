@@ -1,8 +1,10 @@
 //! State of a connection: greeting, handshake, then messages and commands.
 
+#[cfg(feature = "curve")]
+use super::curve::Curve;
 use super::{
-    Credentials, ErrorKind, Properties, ProtocolError, Settings, SocketType, Version,
-    command::{self, Name},
+    Credentials, ErrorKind, Properties, ProtocolError, PublicKey, Settings, SocketType, Version,
+    command::{self, Command, Name},
     frame::Header,
     greeting::{GREETING_BYTES, Greeting},
     handshake::{Handshake, Progress},
@@ -16,6 +18,10 @@ use std::{sync::Arc, time::Duration};
 pub enum Event {
     /// The peer ended one subscription to this prefix.
     Cancel(Bytes),
+    /// The peer of a CURVE server has the secret key of this public key. Nothing is read until
+    /// [`Connection::accept`] or [`Connection::reject`]; [`Event::Ready`] follows the acceptance, from the next call of
+    /// [`Connection::recv`] even without more bytes.
+    ClientKey(PublicKey),
     /// The peer of a PLAIN server sent credentials. Nothing is read until [`Connection::accept`] or
     /// [`Connection::reject`].
     Credentials(Credentials),
@@ -70,6 +76,9 @@ pub struct Connection {
     pub(super) bytes: u64,
     /// Bytes of a frame that this socket type does not read.
     pub(super) skip: u64,
+    /// Keys and steps of CURVE after the greeting.
+    #[cfg(feature = "curve")]
+    pub(super) curve: Option<Box<Curve>>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -86,7 +95,17 @@ impl Connection {
         let mechanism = &settings.mechanism;
         Greeting::write(settings.version, mechanism.name(), mechanism.is_server(), out.tail());
         let (version, socket) = (settings.version, settings.socket);
-        Connection { settings, state: State::Greeting, socket, version, frames: 0, bytes: 0, skip: 0 }
+        Connection {
+            settings,
+            state: State::Greeting,
+            socket,
+            version,
+            frames: 0,
+            bytes: 0,
+            skip: 0,
+            #[cfg(feature = "curve")]
+            curve: None,
+        }
     }
 
     /// Processes bytes of `input`; responses are appended to `out`. `None` means that more bytes are needed, that the
@@ -94,15 +113,18 @@ impl Connection {
     ///
     /// # Errors
     /// Returns the error of the peer and closes the connection. During the handshake, `out` has an ERROR with its text,
-    /// unless this side is a client of PLAIN.
+    /// unless this side is a client of PLAIN or CURVE.
     pub fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<Event>, ProtocolError> {
         if self.state == State::Open
+            && !self.is_sealed()
             && let Some(event) = self.take_short(input)
         {
             return Ok(Some(event));
         }
         let received = match self.state {
             State::Greeting | State::Handshake(_) => self.connect(input, out),
+            #[cfg(feature = "curve")]
+            State::Open if self.is_sealed() => self.open_sealed(input, out),
             State::Open => self.open(input, out),
             State::Closed => {
                 input.skip(input.len());
@@ -119,15 +141,22 @@ impl Connection {
         })
     }
 
-    /// Accepts the credentials of the peer; [`recv`](Self::recv) then continues. Has no effect at other times.
+    /// Accepts the credentials or the key of the peer; [`recv`](Self::recv) then continues. Has no effect at other
+    /// times.
     pub fn accept(&mut self, out: &mut Outbox) {
         if self.state == State::Handshake(Handshake::Verdict) {
+            #[cfg(feature = "curve")]
+            if let Some(curve) = &mut self.curve {
+                curve.accept(&self.settings, out);
+                self.state = State::Handshake(Handshake::Accepted);
+                return;
+            }
             command::write(Name::Welcome, &[], out);
             self.state = State::Handshake(Handshake::Initiate);
         }
     }
 
-    /// Rejects the credentials of the peer and closes the connection. `reason` is sent in an ERROR; libzmq sends a
+    /// Rejects the credentials or the key of the peer and closes the connection. `reason` is sent in an ERROR; libzmq sends a
     /// status of ZAP there: `300`, `400` or `500`. Clients of PLAIN in libzmq 4.3.5 report each ERROR of the standard
     /// form as a command that they did not expect. Has no effect at other times.
     pub fn reject(&mut self, reason: &str, out: &mut Outbox) {
@@ -140,6 +169,15 @@ impl Connection {
     /// Returns true between the handshake and the end of the connection.
     pub fn is_open(&self) -> bool {
         self.state == State::Open
+    }
+
+    /// Returns true if each message is encrypted for this peer, with CURVE. Frames that were encoded with
+    /// [`write_frame`](super::write_frame) cannot be sent to it.
+    pub fn is_sealed(&self) -> bool {
+        #[cfg(feature = "curve")]
+        return self.curve.is_some();
+        #[cfg(not(feature = "curve"))]
+        false
     }
 
     /// Returns true if nothing more is read.
@@ -165,28 +203,64 @@ impl Connection {
                 greeting.check_mechanism(self.settings.mechanism.name())?;
                 input.skip(GREETING_BYTES);
                 self.version = self.version.min(greeting.version);
-                self.state = State::Handshake(Handshake::begin(&self.settings, out));
+                self.state = State::Handshake(self.begin(out)?);
                 continue;
             };
             if handshake == Handshake::Verdict {
                 return Ok(None);
+            }
+            #[cfg(feature = "curve")]
+            if let Some(Progress::Done(peer, socket)) = self.curve.as_mut().and_then(|curve| curve.complete())
+            {
+                return Ok(Some(self.complete(peer, socket)));
             }
             let Some(header) = Header::read(input.rest())? else { return Ok(None) };
             if !header.command {
                 return Err(handshake.unexpected("a message"));
             }
             let Some(command) = self.take_command(&header, input)? else { return Ok(None) };
-            let progress = handshake.command(&command, self.version, &self.settings, out);
+            let progress = self.progress(&mut handshake, &command, out);
             self.state = State::Handshake(handshake);
             match progress? {
-                Progress::Credentials(credentials) => return Ok(Some(Event::Credentials(credentials))),
-                Progress::Done(peer, socket) => {
-                    self.state = State::Open;
-                    self.socket = socket;
-                    return Ok(Some(Event::Ready(peer)));
-                }
+                Progress::Done(peer, socket) => return Ok(Some(self.complete(peer, socket))),
                 Progress::More => {}
+                Progress::Verdict(event) => return Ok(Some(event)),
             }
         }
+    }
+
+    /// Begins the handshake once the greeting of the peer was accepted.
+    fn begin(&mut self, out: &mut Outbox) -> Result<Handshake, ProtocolError> {
+        #[cfg(feature = "curve")]
+        if let Some((curve, handshake)) = Curve::begin(&self.settings, out)? {
+            self.curve = Some(Box::new(curve));
+            return Ok(handshake);
+        }
+        Ok(Handshake::begin(&self.settings, out))
+    }
+
+    fn progress(
+        &mut self,
+        handshake: &mut Handshake,
+        command: &Command,
+        out: &mut Outbox,
+    ) -> Result<Progress, ProtocolError> {
+        #[cfg(feature = "curve")]
+        if let Some(curve) = &mut self.curve {
+            return curve.command(handshake, command, self.version, &self.settings, out);
+        }
+        handshake.command(command, self.version, &self.settings, out)
+    }
+
+    fn complete(&mut self, peer: Box<Peer>, socket: SocketType) -> Event {
+        self.state = State::Open;
+        self.socket = socket;
+        Event::Ready(peer)
+    }
+
+    /// Closes a connection that has no counters left for further messages.
+    #[cfg(feature = "curve")]
+    pub(super) fn exhaust(&mut self) {
+        self.state = State::Closed;
     }
 }

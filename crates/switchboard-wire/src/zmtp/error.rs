@@ -3,13 +3,15 @@
 use crate::Fatal;
 use std::fmt;
 
-/// Rule that a peer broke, for counters.
+/// Rule that a peer broke, or failure of this side, for counters.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum ErrorKind {
     /// A command is malformed, or it is not the one that the handshake expects.
     Command,
     /// The credentials of the peer were rejected.
     Credentials,
+    /// A box of CURVE does not open, or its nonce is not new.
+    Curve,
     /// The flags of a frame are not valid, or the message has more or fewer frames than the socket type allows.
     Frame,
     /// The first bytes are not those of ZMTP 3.
@@ -20,6 +22,8 @@ pub enum ErrorKind {
     Mechanism,
     /// The metadata of the handshake is malformed.
     Metadata,
+    /// This side has no random bytes for its keys.
+    Random,
     /// The peer sent ERROR.
     Refused,
     /// The socket types of the two sides may not talk.
@@ -32,11 +36,13 @@ impl ErrorKind {
         match self {
             ErrorKind::Command => "command",
             ErrorKind::Credentials => "credentials",
+            ErrorKind::Curve => "curve",
             ErrorKind::Frame => "frame",
             ErrorKind::Greeting => "greeting",
             ErrorKind::Limit => "limit",
             ErrorKind::Mechanism => "mechanism",
             ErrorKind::Metadata => "metadata",
+            ErrorKind::Random => "random",
             ErrorKind::Refused => "refused",
             ErrorKind::SocketType => "socket_type",
         }

@@ -5,10 +5,11 @@
 //! PLAIN   client ── HELLO ─► server ── WELCOME ─► client ── INITIATE ─► server ── READY ─► client
 //! ```
 //!
-//! READY and INITIATE have the metadata of their sender. Either side may send ERROR at any time instead.
+//! READY and INITIATE have the metadata of their sender. Either side may send ERROR at any time instead. CURVE has the
+//! steps of PLAIN, and its commands are in `curve`.
 
 use super::{
-    Credentials, ErrorKind, Mechanism, Peer, Properties, ProtocolError, Settings, SocketType, Version,
+    Credentials, ErrorKind, Event, Mechanism, Peer, Properties, ProtocolError, Settings, SocketType, Version,
     command::{self, Command, Name},
     properties::{self, IDENTITY, SOCKET_TYPE},
     settings::check_identity,
@@ -19,27 +20,31 @@ use bytes::{Bytes, BytesMut};
 /// The step that completes next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Handshake {
+    /// A server of CURVE has sent READY.
+    #[cfg(feature = "curve")]
+    Accepted,
     /// Waits for READY of the other side, which decides the socket type of this one.
     Choice,
-    /// A server of PLAIN waits for HELLO.
+    /// A server of PLAIN or CURVE waits for HELLO.
     Hello,
-    /// A server of PLAIN waits for INITIATE.
+    /// A server of PLAIN or CURVE waits for INITIATE.
     Initiate,
     /// Waits for READY of the other side.
     Ready,
-    /// A server of PLAIN waits for the verdict of its driver on the credentials.
+    /// A server waits for the verdict of its driver on the credentials of PLAIN or the key of CURVE.
     Verdict,
-    /// A client of PLAIN waits for WELCOME.
+    /// A client of PLAIN or CURVE waits for WELCOME.
     Welcome,
 }
 
 /// Result of a command.
 #[derive(Debug)]
 pub(super) enum Progress {
-    Credentials(Credentials),
     /// The handshake is complete.
     Done(Box<Peer>, SocketType),
     More,
+    /// The driver decides on the credentials or the key of this event.
+    Verdict(Event),
 }
 
 impl Handshake {
@@ -58,6 +63,9 @@ impl Handshake {
                 Handshake::Welcome
             }
             Mechanism::PlainServer => Handshake::Hello,
+            // `Curve::begin` begins these.
+            #[cfg(feature = "curve")]
+            Mechanism::CurveClient(_) | Mechanism::CurveServer(_) => Handshake::Hello,
         }
     }
 
@@ -78,7 +86,7 @@ impl Handshake {
             (Handshake::Hello, Name::Hello) => {
                 let credentials = read_hello(data)?;
                 *self = Handshake::Verdict;
-                Ok(Progress::Credentials(credentials))
+                Ok(Progress::Verdict(Event::Credentials(credentials)))
             }
             (Handshake::Initiate, Name::Initiate) => {
                 let (peer, socket) = read_peer(data, "INITIATE", version, settings)?;
@@ -113,7 +121,9 @@ impl Handshake {
             Handshake::Hello => "HELLO",
             Handshake::Initiate => "INITIATE",
             Handshake::Choice | Handshake::Ready => "READY",
-            Handshake::Verdict => "nothing before WELCOME",
+            Handshake::Verdict => "nothing before the response of this side",
+            #[cfg(feature = "curve")]
+            Handshake::Accepted => "nothing before the response of this side",
             Handshake::Welcome => "WELCOME",
         };
         let message = format!("handshake: {arrived} arrived, expected {expected}");
@@ -121,8 +131,13 @@ impl Handshake {
     }
 }
 
-/// Appends a command with the metadata of this side. The names have the case that libzmq compares.
+/// Appends a command with the metadata of this side.
 fn write_metadata(name: Name, settings: &Settings, socket: SocketType, out: &mut Outbox) {
+    command::write(name, &[&metadata(settings, socket)], out);
+}
+
+/// Returns the metadata of this side. The names have the case that libzmq compares.
+pub(super) fn metadata(settings: &Settings, socket: SocketType) -> BytesMut {
     let mut metadata = BytesMut::new();
     Properties::write(SOCKET_TYPE, socket.name().as_bytes(), &mut metadata);
     if socket.has_identity() {
@@ -131,7 +146,7 @@ fn write_metadata(name: Name, settings: &Settings, socket: SocketType, out: &mut
     for (name, value) in settings.properties.iter() {
         Properties::write(name, value, &mut metadata);
     }
-    command::write(name, &[&metadata], out);
+    metadata
 }
 
 fn read_hello(data: &[u8]) -> Result<Credentials, ProtocolError> {
@@ -148,7 +163,7 @@ fn read_hello(data: &[u8]) -> Result<Credentials, ProtocolError> {
 }
 
 /// Reads the metadata of the peer and checks that the two sockets may talk.
-fn read_peer(
+pub(super) fn read_peer(
     data: &[u8],
     command: &str,
     version: Version,

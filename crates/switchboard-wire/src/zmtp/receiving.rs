@@ -7,6 +7,7 @@ use super::{
     subscription::{CANCEL, SUBSCRIBE},
 };
 use crate::{Input, Outbox};
+use bytes::Bytes;
 
 /// Largest name of a group of RADIO and DISH, in bytes; libzmq has the same limit.
 const GROUP_BYTES_MAX: u64 = 255;
@@ -68,10 +69,8 @@ impl Connection {
         header: &Header,
         input: &mut Input,
     ) -> Result<Option<Command>, ProtocolError> {
-        let limit = u64::from(self.settings.limits.command_bytes_max);
-        let Some(bytes) = header.frame_bytes().filter(|_| header.len <= limit) else {
-            return Err(ProtocolError::over("command", header.len, "bytes", limit, "command_bytes_max"));
-        };
+        self.check_command_bytes(header.len)?;
+        let Some(bytes) = header.frame_bytes() else { return Ok(None) };
         if input.len() < bytes {
             return Ok(None);
         }
@@ -79,8 +78,20 @@ impl Connection {
         Command::read(input.take(bytes - header.bytes)).map(Some)
     }
 
+    pub(super) fn check_command_bytes(&self, len: u64) -> Result<(), ProtocolError> {
+        let limit = u64::from(self.settings.limits.command_bytes_max);
+        if len <= limit {
+            return Ok(());
+        }
+        Err(ProtocolError::over("command", len, "bytes", limit, "command_bytes_max"))
+    }
+
     /// Processes a command after the handshake. Commands that mean nothing to this socket type are ignored.
-    fn command(&self, command: Command, out: &mut Outbox) -> Result<Option<Event>, ProtocolError> {
+    pub(super) fn command(
+        &mut self,
+        command: Command,
+        out: &mut Outbox,
+    ) -> Result<Option<Event>, ProtocolError> {
         let Command { name, data } = command;
         let socket = self.socket;
         Ok(match name {
@@ -94,7 +105,7 @@ impl Connection {
             }
             Name::Ping => {
                 let (ttl, context) = command::read_ping(&data)?;
-                command::write(Name::Pong, &[context], out);
+                self.put_command(Name::Pong, &[context], out);
                 Some(Event::Ping { ttl })
             }
             Name::Pong => Some(Event::Pong(data)),
@@ -108,7 +119,7 @@ impl Connection {
     }
 
     /// Checks a frame of a message against the limits and the socket type. Returns the bytes of the message with it.
-    fn check_frame(&self, header: &Header) -> Result<u64, ProtocolError> {
+    pub(super) fn check_frame(&self, header: &Header) -> Result<u64, ProtocolError> {
         let (limits, socket) = (&self.settings.limits, self.socket);
         let frames = self.frames.saturating_add(1);
         if header.len > limits.frame_bytes_max {
@@ -145,16 +156,12 @@ impl Connection {
     /// Takes a frame of a message once it is complete. A frame that this socket type does not read is skipped as its
     /// bytes arrive.
     fn take_frame(&mut self, header: &Header, input: &mut Input) -> Result<Taken, ProtocolError> {
-        let socket = self.socket;
         let mut subscription = None;
-        if socket.publishes() && self.frames == 0 && !header.more && header.len > 0 {
+        if self.may_subscribe(header) {
             let Some(&first) = input.rest().get(header.bytes) else { return Ok(Taken::Incomplete) };
-            if matches!(first, SUBSCRIBE | CANCEL) {
-                self.check_topic("a subscription message", header.len - 1)?;
-                subscription = Some(first);
-            }
+            subscription = self.subscription(header, first)?;
         }
-        if !socket.receives() && subscription.is_none() {
+        if !self.socket.receives() && subscription.is_none() {
             input.skip(header.bytes);
             self.skip = header.len;
             return Ok(Taken::Frame(None));
@@ -167,12 +174,39 @@ impl Connection {
             return Ok(Taken::Incomplete);
         }
         input.skip(header.bytes);
-        let mut body = input.take(bytes - header.bytes);
-        Ok(Taken::Frame(Some(match subscription {
-            None => Event::Frame { body, more: header.more },
-            Some(SUBSCRIBE) => Event::Subscribe(body.split_off(1)),
-            Some(_) => Event::Cancel(body.split_off(1)),
-        })))
+        let body = input.take(bytes - header.bytes);
+        Ok(Taken::Frame(Some(frame_event(header, body, subscription))))
+    }
+
+    /// Processes a frame that was opened.
+    #[cfg(feature = "curve")]
+    pub(super) fn unsealed_frame(
+        &mut self,
+        header: &Header,
+        body: Bytes,
+    ) -> Result<Option<Event>, ProtocolError> {
+        let bytes = self.check_frame(header)?;
+        let mut subscription = None;
+        if let Some(&first) = body.first().filter(|_| self.may_subscribe(header)) {
+            subscription = self.subscription(header, first)?;
+        }
+        (self.frames, self.bytes) = if header.more { (self.frames + 1, bytes) } else { (0, 0) };
+        let is_read = self.socket.receives() || subscription.is_some();
+        Ok(is_read.then(|| frame_event(header, body, subscription)))
+    }
+
+    /// Returns true if a frame can be a subscription, by its header.
+    fn may_subscribe(&self, header: &Header) -> bool {
+        self.socket.publishes() && self.frames == 0 && !header.more && header.len > 0
+    }
+
+    /// Returns the first byte of a frame if it makes the frame a subscription.
+    fn subscription(&self, header: &Header, first: u8) -> Result<Option<u8>, ProtocolError> {
+        if !matches!(first, SUBSCRIBE | CANCEL) {
+            return Ok(None);
+        }
+        self.check_topic("a subscription message", header.len - 1)?;
+        Ok(Some(first))
     }
 
     fn check_topic(&self, what: &str, len: u64) -> Result<(), ProtocolError> {
@@ -181,6 +215,14 @@ impl Connection {
             return Ok(());
         }
         Err(ProtocolError::over(&format!("topic of {what}"), len, "bytes", limit, "topic_bytes_max"))
+    }
+}
+
+fn frame_event(header: &Header, mut body: Bytes, subscription: Option<u8>) -> Event {
+    match subscription {
+        None => Event::Frame { body, more: header.more },
+        Some(SUBSCRIBE) => Event::Subscribe(body.split_off(1)),
+        Some(_) => Event::Cancel(body.split_off(1)),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Settings of one side of a connection.
 
+#[cfg(feature = "curve")]
+use super::{CurveClient, CurveServer};
 use super::{Limits, Properties, SocketType, Version};
 use bytes::Bytes;
 use std::fmt;
@@ -25,6 +27,12 @@ pub struct Settings {
 /// Security mechanism, which must be equal on both sides.
 #[derive(Clone, Debug)]
 pub enum Mechanism {
+    /// Encrypts, and proves the possession of a secret key to a server whose public key is known.
+    #[cfg(feature = "curve")]
+    CurveClient(CurveClient),
+    /// Encrypts, and verifies the public key of a client, see [`Event::ClientKey`](super::Event::ClientKey).
+    #[cfg(feature = "curve")]
+    CurveServer(CurveServer),
     /// No authentication.
     Null,
     /// Sends a username and a password in plaintext.
@@ -157,17 +165,29 @@ impl Mechanism {
     /// Returns the name in the greeting.
     pub fn name(&self) -> &'static str {
         match self {
+            #[cfg(feature = "curve")]
+            Mechanism::CurveClient(_) | Mechanism::CurveServer(_) => super::curve::NAME,
             Mechanism::Null => "NULL",
             Mechanism::PlainClient(_) | Mechanism::PlainServer => "PLAIN",
         }
     }
 
     pub(super) fn is_client(&self) -> bool {
-        matches!(self, Mechanism::PlainClient(_))
+        match self {
+            #[cfg(feature = "curve")]
+            Mechanism::CurveClient(_) => true,
+            Mechanism::PlainClient(_) => true,
+            _ => false,
+        }
     }
 
     pub(super) fn is_server(&self) -> bool {
-        matches!(self, Mechanism::PlainServer)
+        match self {
+            #[cfg(feature = "curve")]
+            Mechanism::CurveServer(_) => true,
+            Mechanism::PlainServer => true,
+            _ => false,
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Bytes in hexadecimal were written by libzmq 4.3.5.
 
+#[cfg(feature = "curve")]
+mod curve;
 mod golden;
 mod handshake;
 mod limits;
