@@ -218,6 +218,7 @@ pub(crate) fn zmtp(run: &Run<'_>) -> Outcome {
                 "unittest",
                 "--verbose",
                 "test_zmtp",
+                "test_curve",
                 "test_server",
                 "test_peers",
             ])

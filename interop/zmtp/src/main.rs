@@ -1,5 +1,6 @@
-//! `zmtp-peer TYPE [listen | ADDRESS] [minor=0] [identity=HEX] [server | plain=HEX:HEX]`: one connection of the ZMTP
-//! machine, which the cases in `python` drive.
+//! `zmtp-peer TYPE [listen | ADDRESS] [minor=0] [identity=HEX] [MECHANISM]`: one connection of the ZMTP machine, which
+//! the cases in `python` drive. The mechanism is `server` or `plain=USERNAME:PASSWORD` for PLAIN, and
+//! `curve-server=SECRET` or `curve=SECRET:SERVER` for CURVE; else NULL.
 //!
 //! Prints `listening on 127.0.0.1:PORT` if it listens, then a line for each event. Reads a command from each line of
 //! the standard input. Bytes are in hexadecimal, and `-` is an empty frame.
@@ -9,7 +10,7 @@
 //! | `ready TYPE MINOR IDENTITY` | `send FRAME…` |
 //! | `message FRAME…` | `subscribe TOPIC`, `cancel TOPIC`, `join GROUP`, `leave GROUP` |
 //! | `subscribe TOPIC`, `cancel TOPIC`, `join GROUP`, `leave GROUP` | `ping CONTEXT` |
-//! | `credentials USERNAME PASSWORD` | `accept`, `reject TEXT` |
+//! | `credentials USERNAME PASSWORD`, `key PUBLIC` | `accept`, `reject TEXT` |
 //! | `ping TENTHS`, `pong CONTEXT` | `close` |
 //! | `error KIND TEXT`, `closed` | |
 
@@ -17,6 +18,7 @@ mod text;
 
 use bytes::Bytes;
 use std::{
+    fs::File,
     io::{self, BufRead, Read, Write},
     net::{TcpListener, TcpStream},
     sync::{Arc, mpsc},
@@ -25,7 +27,10 @@ use std::{
 };
 use switchboard_wire::{
     Input, Outbox,
-    zmtp::{Connection, Credentials, Event, Mechanism, Settings, SocketType, Version},
+    zmtp::{
+        Connection, Credentials, CurveClient, CurveServer, Event, KEY_BYTES, Mechanism, PublicKey,
+        Randomness, SecretKey, Settings, SocketType, Version,
+    },
 };
 use text::{hex, words};
 
@@ -83,6 +88,16 @@ fn settings(socket: SocketType, options: &[String]) -> Result<Settings, Error> {
     let mut settings = Settings::new(socket);
     for option in options {
         settings = match option.split_once('=').unwrap_or((option, "")) {
+            ("curve", keys) => {
+                let (secret, server) = keys.split_once(':').ok_or("the key of the server is missing")?;
+                let (secret, server) = (SecretKey::new(key(secret)?), PublicKey::new(key(server)?));
+                let keys = CurveClient::new(secret, server, random());
+                settings.with_mechanism(Mechanism::CurveClient(keys))
+            }
+            ("curve-server", secret) => {
+                let keys = CurveServer::new(SecretKey::new(key(secret)?), random());
+                settings.with_mechanism(Mechanism::CurveServer(keys))
+            }
             ("identity", identity) => settings.with_identity(hex(identity)?)?,
             ("minor", "0") => settings.with_version(Version::V3_0),
             ("plain", credentials) => {
@@ -95,6 +110,15 @@ fn settings(socket: SocketType, options: &[String]) -> Result<Settings, Error> {
         };
     }
     Ok(settings)
+}
+
+fn key(text: &str) -> Result<[u8; KEY_BYTES], Error> {
+    hex(text)?.try_into().map_err(|_| "a key has 32 bytes".into())
+}
+
+fn random() -> Randomness {
+    let read = |bytes: &mut [u8]| File::open("/dev/urandom")?.read_exact(bytes);
+    Randomness::new(move |bytes| read(bytes).map_err(|error| error.to_string()))
 }
 
 /// Runs the connection until either side closes it.
@@ -140,6 +164,7 @@ fn report(event: Event, frames: &mut Vec<Bytes>) {
             let (username, password) = (credentials.username(), credentials.password());
             say(&format!("credentials {}", words([username, password])));
         }
+        Event::ClientKey(key) => say(&format!("key {}", words([key.to_bytes()]))),
         Event::Frame { body, more } => {
             frames.push(body);
             if !more {

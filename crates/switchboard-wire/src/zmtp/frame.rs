@@ -71,14 +71,10 @@ pub fn write_frame<'a>(body: impl Into<Outgoing<'a>>, more: bool, out: &mut Outb
 
 /// Appends the header of a frame with a body of `len` bytes; `more` if another follows. The body is written after it.
 pub fn write_frame_header(len: usize, more: bool, into: &mut BytesMut) {
-    write_header(u8::from(more), len, into);
-}
-
-fn write_header(flags: u8, len: usize, into: &mut BytesMut) {
     match u8::try_from(len) {
-        Ok(len) => into.extend_from_slice(&[flags, len]),
+        Ok(len) => into.extend_from_slice(&[u8::from(more), len]),
         Err(_) => {
-            into.extend_from_slice(&[flags | LONG]);
+            into.extend_from_slice(&[u8::from(more) | LONG]);
             into.extend_from_slice(&(len as u64).to_be_bytes());
         }
     }
@@ -94,12 +90,6 @@ where
     while let Some(body) = frames.next() {
         write_frame(body, frames.peek().is_some(), out);
     }
-}
-
-/// Appends the header of a command whose name and data have `len` bytes.
-#[cfg(feature = "curve")]
-pub(super) fn write_command_header(len: usize, into: &mut BytesMut) {
-    write_header(COMMAND, len, into);
 }
 
 /// Appends a command whose name and data are `body`.

@@ -30,7 +30,8 @@ impl PublicKey {
         self.0
     }
 
-    pub(super) fn as_bytes(&self) -> &[u8; KEY_BYTES] {
+    /// Returns the bytes.
+    pub const fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
 }

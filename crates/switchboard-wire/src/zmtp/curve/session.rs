@@ -75,7 +75,8 @@ impl Session {
     }
 
     fn write(&self, counter: u64, flags: u8, parts: &[&[u8]], len: usize, into: &mut BytesMut) {
-        frame::write_command_header(len, into);
+        // As libzmq does: a frame of a message, although MESSAGE is a command. All peers of libzmq read it.
+        frame::write_frame_header(len, false, into);
         let counter = counter.to_be_bytes();
         into.put_slice(MESSAGE);
         into.put_slice(&counter);
@@ -88,7 +89,7 @@ impl Session {
         }
     }
 
-    /// Opens the body of a command frame, which must be a MESSAGE, in place. Returns its flags and its body.
+    /// Opens the body of a frame, which must be a MESSAGE, in place. Returns its flags and its body.
     pub(in crate::zmtp) fn open(&mut self, mut command: BytesMut) -> Result<(u8, Bytes), ProtocolError> {
         let is_message = command.len() >= OVERHEAD_BYTES && command.starts_with(MESSAGE);
         let split = command.get_mut(MESSAGE.len()..).and_then(|rest| rest.split_first_chunk_mut());

@@ -64,12 +64,13 @@ impl Connection {
         self.seal(COMMAND, &parts, out);
     }
 
-    /// Takes the body of a command frame once it is complete. Its size is checked before its bytes arrive: a box above
+    /// Takes the body of a frame once it is complete. Its size is checked before its bytes arrive: a box above
     /// the limit of commands can only have a frame.
     fn take_sealed(&self, input: &mut Input) -> Result<Option<BytesMut>, ProtocolError> {
         let Some(header) = Header::read(input.rest())? else { return Ok(None) };
-        if !header.command {
-            return Err(refused("traffic", "has a frame that is not a MESSAGE"));
+        // Either a command or, as libzmq writes it, a frame of a message.
+        if header.more {
+            return Err(refused("MESSAGE", "has another frame behind it"));
         }
         let Some(len) = header.len.checked_sub(OVERHEAD_BYTES as u64) else {
             let least = OVERHEAD_BYTES;

@@ -170,13 +170,28 @@ fn commands_out_of_turn_are_refused() {
     }
 }
 
+/// libzmq marks a MESSAGE as a frame of a message, other peers mark it as a command: both are read.
+#[test]
+fn the_command_flag_of_a_message_does_not_matter() {
+    for flags in [0, 4] {
+        let (mut one, mut other) = open(SocketType::Push, SocketType::Pull);
+        assert!(one.connection.send([&Bytes::from_static(b"a")], &mut one.out));
+        let mut bytes = one.out.take_all();
+        assert_eq!(bytes[0], 0, "the form of libzmq");
+        bytes[0] = flags;
+        other.read(&bytes, 100);
+        assert_eq!(other.frames(), [(Bytes::from_static(b"a"), false)]);
+    }
+}
+
 /// Plain frames after the handshake, such as a forged ERROR, are no traffic.
 #[test]
 fn plain_frames_are_refused_once_the_connection_is_open() {
     let text = "traffic of CURVE has another command than MESSAGE, or an incomplete one";
     for (bytes, text) in [
-        (frame(0, b"job"), "traffic of CURVE has a frame that is not a MESSAGE"),
-        (frame(1, b"job"), "traffic of CURVE has a frame that is not a MESSAGE"),
+        (frame(0, b"job"), "MESSAGE of CURVE has 3 bytes; the least is 33"),
+        (frame(0, &[0; 60]), text),
+        (frame(1, &[0; 60]), "MESSAGE of CURVE has another frame behind it"),
         (command("ERROR", b"\x03400"), "MESSAGE of CURVE has 10 bytes; the least is 33"),
         (command("ERROR", &[0; 60]), text),
         (command("PING", &[0; 60]), text),
