@@ -27,4 +27,6 @@ mod zmtp;
 
 pub use resp::{REDIS, Redis, RedisStats};
 pub use switchboard_wire::zmtp::SocketType;
+#[cfg(feature = "curve")]
+pub use switchboard_wire::zmtp::{PublicKey as CurvePublicKey, SecretKey as CurveSecretKey};
 pub use zmtp::{ZMTP, Zmtp, ZmtpRouter, ZmtpRouterMessage, ZmtpRouterOptions, ZmtpRouterSender, ZmtpStats};

@@ -10,6 +10,8 @@
 
 mod adapter;
 mod calls;
+#[cfg(feature = "curve")]
+mod curve;
 mod entries;
 mod feed;
 mod filters;
@@ -22,6 +24,7 @@ mod publishing;
 mod request;
 mod routed;
 mod router;
+mod sealed;
 mod stats;
 mod task;
 
@@ -90,6 +93,8 @@ struct Shared {
     options: Options,
     is_anonymous: bool,
     is_plain: bool,
+    /// CURVE with the key of the server.
+    curve: Option<Mechanism>,
     counters: Arc<Counters>,
 }
 
@@ -129,6 +134,7 @@ impl Zmtp {
             options: Options::default(),
             is_anonymous: false,
             is_plain: false,
+            curve: None,
             counters: Arc::default(),
         };
         Zmtp { shared: Arc::new(shared) }
@@ -233,7 +239,8 @@ impl Zmtp {
     }
 
     /// Accepts peers without credentials on a server that checks the credentials of its callers. Such a server does not
-    /// start without this call or [`plain`](Self::plain): all that reach its port can publish and subscribe.
+    /// start without this call, [`plain`](Self::plain) or `curve`: all that reach its port can publish and subscribe.
+    /// With `curve`, peers with any key are accepted.
     #[must_use]
     pub fn anonymous(self) -> Zmtp {
         self.with(|shared| shared.is_anonymous = true)
@@ -252,10 +259,21 @@ impl Zmtp {
 
     /// Checks that peers are authenticated if, and only if, the server can do so.
     fn check_auth(&self, has_auth: bool) -> std::result::Result<(), &'static str> {
-        match (has_auth, self.shared.is_plain, self.shared.is_anonymous) {
+        let Shared { is_plain, is_anonymous, ref curve, .. } = *self.shared;
+        if curve.is_some() {
+            return match (has_auth, is_plain, is_anonymous) {
+                (_, true, _) => Err("Zmtp::plain and Zmtp::curve are two mechanisms: choose one"),
+                (false, _, false) => Err(
+                    "Zmtp::curve verifies the keys of peers, and the server checks no credentials: add Server::auth \
+                     with auth::CurveKeys, or call Zmtp::anonymous to accept every key",
+                ),
+                _ => Ok(()),
+            };
+        }
+        match (has_auth, is_plain, is_anonymous) {
             (true, false, false) => Err(
                 "the server checks credentials, and peers of ZMTP send none: call Zmtp::plain for usernames and \
-                 passwords, or Zmtp::anonymous to accept peers without them",
+                 passwords, Zmtp::curve for keys, or Zmtp::anonymous to accept peers without them",
             ),
             (_, true, true) => Err(
                 "Zmtp::plain requires credentials, and Zmtp::anonymous accepts peers without them: choose one",
@@ -272,7 +290,11 @@ impl Zmtp {
             let bytes = server.get(Limit::MessageBytesMax);
             Limits { frame_bytes_max: bytes, message_bytes_max: bytes, ..Limits::default() }
         });
-        let mechanism = if self.shared.is_plain { Mechanism::PlainServer } else { Mechanism::Null };
+        let mechanism = match &self.shared.curve {
+            Some(curve) => curve.clone(),
+            None if self.shared.is_plain => Mechanism::PlainServer,
+            None => Mechanism::Null,
+        };
         Ok(self.shared.mapping.settings()?.with_limits(limits).with_mechanism(mechanism))
     }
 }

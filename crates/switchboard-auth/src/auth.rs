@@ -11,6 +11,7 @@
 #[cfg(feature = "auth")]
 mod basic;
 mod credential;
+mod curve;
 #[cfg(feature = "auth")]
 pub mod jwt;
 mod secrets;
@@ -22,6 +23,7 @@ pub use basic::Basic;
 #[doc(hidden)]
 pub use credential::Accepted;
 pub use credential::Credential;
+pub use curve::CurveKeys;
 #[cfg(feature = "auth")]
 pub use jwt::Jwt;
 pub use secrets::{ApiKeys, Tokens};

@@ -11,6 +11,7 @@ use super::{
     mapping::Local,
     peer::{Peer, Prefixes, Role},
     publishing::Publishing,
+    sealed::SealedSubscribers,
 };
 use crate::{
     feed::{Feed, WaitingBytes},
@@ -40,6 +41,7 @@ pub(super) struct ZmtpAdapter {
     pub(super) engine: Handle<ZmtpAdapter>,
     pub(super) peers: HashMap<SubscriberId, Peer>,
     filters: Filters,
+    sealed: SealedSubscribers,
     interests: Interests<Feed>,
     waiting: WaitingBytes,
     jobs: Jobs,
@@ -56,6 +58,7 @@ impl ZmtpAdapter {
         engine: Handle<ZmtpAdapter>,
     ) -> Self {
         let single_frames = shared.single_frames.clone();
+        let sealed = SealedSubscribers::new(SUBSCRIPTIONS_MAX, &shared);
         ZmtpAdapter {
             shared,
             settings,
@@ -63,6 +66,7 @@ impl ZmtpAdapter {
             engine,
             peers: HashMap::new(),
             filters: Filters::new(SUBSCRIPTIONS_MAX),
+            sealed,
             interests: Interests::new(single_frames),
             waiting: WaitingBytes::new(),
             jobs: Jobs::new(),
@@ -83,6 +87,8 @@ impl ZmtpAdapter {
             (Event::Credentials(credentials), Role::Handshake(_)) => {
                 self.log_in(id, peer, &credentials, subscribers)
             }
+            #[cfg(feature = "curve")]
+            (Event::ClientKey(key), Role::Handshake(_)) => self.log_in_with_key(id, peer, key, subscribers),
             (Event::Ready(remote), _) => self.ready(id, peer, &remote, subscribers),
             (Event::Subscribe(prefix), Role::Subscriber(prefixes)) => {
                 if prefixes.count >= SUBSCRIPTIONS_MAX {
@@ -99,7 +105,9 @@ impl ZmtpAdapter {
                 prefixes.count += 1;
                 let count = prefixes.all.entry(prefix.clone()).or_default();
                 *count += 1;
-                if *count == 1 {
+                if *count == 1 && peer.connection.is_sealed() {
+                    self.sealed.add(id, &prefix);
+                } else if *count == 1 {
                     self.filters.added(id, &prefix, prefixes, subscribers);
                 }
                 Ok(())
@@ -112,7 +120,11 @@ impl ZmtpAdapter {
                 if is_last {
                     prefixes.all.remove(&prefix);
                     self.interests.remove(&prefix);
-                    self.filters.removed(id, &prefix, prefixes, subscribers);
+                    if peer.connection.is_sealed() {
+                        self.sealed.cancel(id, &prefix);
+                    } else {
+                        self.filters.removed(id, &prefix, prefixes, subscribers);
+                    }
                 }
                 Ok(())
             }
@@ -217,6 +229,7 @@ impl ZmtpAdapter {
             }
         }
         self.found = found;
+        self.sealed.deliver(name, entry, &mut self.peers, &self.shared, subscribers);
     }
 }
 
@@ -272,7 +285,7 @@ impl Adapter for ZmtpAdapter {
                     self.deliver(&entry, subscribers);
                 }
             }
-            Command::Job(job) => self.jobs.add(job, &self.shared, subscribers),
+            Command::Job(job) => self.jobs.add(job, &self.shared, &mut self.peers, subscribers),
             Command::Missed(gap) => add(&self.shared.counters.missed, gap.missing.unwrap_or(0)),
             Command::Response(id, frames) => self.respond(id, frames, subscribers),
             Command::Resume(id) => {
@@ -306,7 +319,10 @@ impl Adapter for ZmtpAdapter {
 
     fn drained(&mut self, id: SubscriberId, subscribers: &mut Subscribers) {
         match self.peers.get_mut(&id) {
-            Some(Peer { role: Role::Worker, .. }) => self.jobs.drained(id, &self.shared, subscribers),
+            Some(Peer { role: Role::Worker, .. }) => {
+                self.jobs.drained(id, &self.shared, &mut self.peers, subscribers);
+            }
+            Some(Peer { role: Role::Subscriber(_), .. }) => self.sealed.drained(id),
             Some(Peer { role: Role::Routed(routed), .. }) => routed.drained(),
             Some(peer @ Peer { role: Role::Caller(_), .. }) => peer.send_responses(id, subscribers),
             _ => {}
@@ -327,6 +343,7 @@ impl Adapter for ZmtpAdapter {
                 if let Some(filter) = prefixes.filter {
                     self.filters.leave(filter, subscribers);
                 }
+                self.sealed.remove(id);
                 prefixes.all.keys().for_each(|prefix| self.interests.remove(prefix));
             }
             Some(Role::Worker) => self.jobs.leave(id),

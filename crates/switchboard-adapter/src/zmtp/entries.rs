@@ -54,6 +54,18 @@ pub(super) fn encode(topic: Option<&str>, entry: &Entry) -> Encoded {
     Encoded { head, payload: Bytes::new() }
 }
 
+/// Returns the frames of an entry, behind the name of its topic if it has one.
+pub(super) fn frames(topic: Option<&str>, entry: &Entry) -> Vec<Bytes> {
+    let mut frames: Vec<_> =
+        topic.map(|topic| Bytes::copy_from_slice(topic.as_bytes())).into_iter().collect();
+    let mut rest = entry.bytes().clone();
+    match lengths(entry) {
+        None => frames.push(rest),
+        Some(lengths) => frames.extend(lengths.into_iter().map(|length| rest.split_to(length))),
+    }
+    frames
+}
+
 /// Returns the lengths of the frames, unless the entry is one frame. Lengths that do not fit the entry, which only
 /// another publisher can have written, count as none.
 fn lengths(entry: &Entry) -> Option<Vec<usize>> {

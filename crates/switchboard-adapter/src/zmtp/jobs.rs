@@ -5,6 +5,7 @@ use super::{
     adapter::ZmtpAdapter,
     entries::{self, Encoded},
     feed,
+    peer::Peer,
 };
 use crate::{feed::Feed, responses::add};
 use bytes::Bytes;
@@ -78,34 +79,58 @@ impl Jobs {
     }
 
     /// A peer has room again.
-    pub(super) fn drained(&mut self, id: SubscriberId, shared: &Shared, subscribers: &mut Subscribers) {
+    pub(super) fn drained(
+        &mut self,
+        id: SubscriberId,
+        shared: &Shared,
+        peers: &mut HashMap<SubscriberId, Peer>,
+        subscribers: &mut Subscribers,
+    ) {
         if let Some(is_ready @ false) = self.workers.get_mut(&id) {
             *is_ready = true;
             self.ready.push_back(id);
-            self.assign(shared, subscribers);
+            self.assign(shared, peers, subscribers);
         }
     }
 
     /// Takes a job of the group.
-    pub(super) fn add(&mut self, job: Message<Bytes>, shared: &Shared, subscribers: &mut Subscribers) {
+    pub(super) fn add(
+        &mut self,
+        job: Message<Bytes>,
+        shared: &Shared,
+        peers: &mut HashMap<SubscriberId, Peer>,
+        subscribers: &mut Subscribers,
+    ) {
         if self.workers.is_empty() {
             job.reject();
             return;
         }
         self.pending.push_back(job);
-        self.assign(shared, subscribers);
+        self.assign(shared, peers, subscribers);
     }
 
     /// Gives jobs to the peers with room, in turn.
-    fn assign(&mut self, shared: &Shared, subscribers: &mut Subscribers) {
+    fn assign(
+        &mut self,
+        shared: &Shared,
+        peers: &mut HashMap<SubscriberId, Peer>,
+        subscribers: &mut Subscribers,
+    ) {
         while !self.pending.is_empty() {
             let Some(id) = self.ready.pop_front() else { return };
             let Some(is_ready) = self.workers.get_mut(&id) else { continue };
             let Some(job) = self.pending.pop_front() else { return };
-            let Encoded { head, payload } = entries::encode(None, job.entry());
-            let waiting = subscribers.send(id, |out| {
-                out.tail().extend_from_slice(&head);
-                out.chain(payload);
+            let sealed = peers.get_mut(&id).filter(|peer| peer.connection.is_sealed());
+            let waiting = subscribers.send(id, |out| match sealed {
+                Some(peer) => {
+                    // The handshake is complete.
+                    let _ = peer.connection.send(&entries::frames(None, job.entry()), out);
+                }
+                None => {
+                    let Encoded { head, payload } = entries::encode(None, job.entry());
+                    out.tail().extend_from_slice(&head);
+                    out.chain(payload);
+                }
             });
             if waiting == 0 {
                 // The peer is gone, which `leave` says next.

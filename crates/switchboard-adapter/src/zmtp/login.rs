@@ -30,17 +30,38 @@ pub(super) struct Login {
 type Checked = Result<Option<Arc<Caller>>>;
 
 impl Login {
-    /// Begins to check credentials; [`Command::Verdict`] has the result.
-    fn begin(
+    /// Begins to check the credentials or the key of a peer, whose next bytes wait; [`Command::Verdict`] has the
+    /// result. `unknown` is the error of a server that checks none of their kind.
+    pub(super) fn begin(
+        adapter: &mut ZmtpAdapter,
+        id: SubscriberId,
+        peer: &mut Peer,
+        metadata: Metadata,
+        unknown: &'static str,
+        subscribers: &mut Subscribers,
+    ) -> std::result::Result<(), CloseReason> {
+        let Some(remote) = &peer.remote else {
+            return Err(adapter.refuse(peer, &Status::internal("the other end is unknown")));
+        };
+        let checked = adapter.services.authenticate(remote, metadata.clone());
+        let login = Login::spawn(id, metadata, checked, unknown, adapter.engine.clone());
+        peer.role = Role::Handshake(Some(login));
+        peer.is_paused = true;
+        subscribers.pause(id);
+        Ok(())
+    }
+
+    fn spawn(
         id: SubscriberId,
         metadata: Metadata,
         checked: Pin<Box<dyn Future<Output = Checked> + Send>>,
+        unknown: &'static str,
         engine: Handle<ZmtpAdapter>,
     ) -> Login {
         let work = async move {
             let verdict = checked.await.and_then(|caller| match caller {
                 Some(_) => Ok(()),
-                None => Err(Status::unauthenticated("the server accepts no username with a password")),
+                None => Err(Status::unauthenticated(unknown)),
             });
             // An engine that has ended has no peers.
             let _ = engine.send(Command::Verdict(id, verdict)).await;
@@ -94,19 +115,16 @@ impl ZmtpAdapter {
         credentials: &Credentials,
         subscribers: &mut Subscribers,
     ) -> std::result::Result<(), CloseReason> {
-        let status = match (metadata(credentials), &peer.remote) {
-            (Ok(metadata), Some(remote)) => {
-                let checked = self.services.authenticate(remote, metadata.clone());
-                peer.role = Role::Handshake(Some(Login::begin(id, metadata, checked, self.engine.clone())));
-                peer.is_paused = true;
-                subscribers.pause(id);
-                return Ok(());
-            }
-            (Err(status), _) => status,
-            (_, None) => Status::internal("the other end is unknown"),
-        };
-        peer.connection.reject(zap_status(&status), &mut self.out);
-        Err(refused(&status))
+        let unknown = "the server accepts no username with a password";
+        match metadata(credentials) {
+            Ok(metadata) => Login::begin(self, id, peer, metadata, unknown, subscribers),
+            Err(status) => Err(self.refuse(peer, &status)),
+        }
+    }
+
+    fn refuse(&mut self, peer: &mut Peer, status: &Status) -> CloseReason {
+        peer.connection.reject(zap_status(status), &mut self.out);
+        refused(status)
     }
 
     /// The credentials of a peer were checked.

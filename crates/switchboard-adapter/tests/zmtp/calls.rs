@@ -30,7 +30,7 @@ static DESK_INFO: ServiceInfo = ServiceInfo {
 const LARGE: usize = 200 << 10;
 
 #[derive(Clone, Default)]
-struct Desk {
+pub(crate) struct Desk {
     hanging: Arc<AtomicUsize>,
     changed: Arc<Notify>,
 }

@@ -20,6 +20,8 @@ pub struct Peer {
     pub socket: Option<SocketAddr>,
     /// Identity from the peer's verified certificate, if TLS requests client certificates.
     pub identity: Option<Arc<Identity>>,
+    /// Public key of the peer, if it has proved that it has the secret key: by CURVE, the mechanism of ZeroMQ.
+    pub curve_key: Option<Arc<[u8; 32]>>,
     /// The wires that the peer may use.
     #[doc(hidden)]
     pub wires: WireSet,
@@ -67,6 +69,7 @@ impl Peer {
             address,
             socket: None,
             identity: None,
+            curve_key: None,
             wires: WireSet::ALL,
             counts: None,
             tally: None,

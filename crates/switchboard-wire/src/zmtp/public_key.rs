@@ -36,6 +36,12 @@ impl PublicKey {
     }
 }
 
+impl From<PublicKey> for [u8; KEY_BYTES] {
+    fn from(key: PublicKey) -> [u8; KEY_BYTES] {
+        key.0
+    }
+}
+
 /// Reads Z85.
 impl FromStr for PublicKey {
     type Err = Z85Error;
