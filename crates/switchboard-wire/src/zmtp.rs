@@ -46,6 +46,7 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 pub mod z85;
+pub mod zws;
 
 pub use connection::{Connection, Event, Peer};
 #[cfg(feature = "curve")]

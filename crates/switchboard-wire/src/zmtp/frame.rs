@@ -6,7 +6,7 @@ use bytes::BytesMut;
 
 const MORE: u8 = 1;
 const LONG: u8 = 2;
-const COMMAND: u8 = 4;
+pub(super) const COMMAND: u8 = 4;
 
 /// Size in bytes of the header of a short frame, and of a long one.
 const SHORT_BYTES: usize = 2;
