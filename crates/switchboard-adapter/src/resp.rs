@@ -64,7 +64,7 @@ const REQUEST_MORE: u32 = 1 << 20;
 /// | --- | --- |
 /// | `SUBSCRIBE`, `SSUBSCRIBE` | receives the entries of the topic with this name |
 /// | `PSUBSCRIBE` | receives the entries of all topics whose names match the glob |
-/// | `PUBLISH`, `SPUBLISH` | publishes to the topic; the reply is the number of subscribers among the clients of Redis |
+/// | `PUBLISH`, `SPUBLISH` | publishes to the topic; the reply is the number of subscriptions of clients of Redis |
 /// | `CALL pkg.Service/Method JSON [name value …]` | calls a method of the server; the reply is JSON |
 /// | `AUTH`, `HELLO … AUTH` | has the credentials checked by the server, as those of a call |
 ///

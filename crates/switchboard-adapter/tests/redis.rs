@@ -149,7 +149,7 @@ async fn subscribers_get_messages_by_channel_and_by_pattern() {
     let running = start(&redis).await;
     let (mut old, mut new) = (Client::connect(&running).await, Client::connect(&running).await);
     let mut publisher = Client::connect(&running).await;
-    publisher.ask("PUBLISH news nobody", ":0\r\n").await;
+    publisher.ask("PUBLISH news unread", ":0\r\n").await;
     old.send(&["SUBSCRIBE news other", "PSUBSCRIBE n[a-f]ws*"]).await;
     old.expect(&confirmation('*', "subscribe", "news", 1)).await;
     old.expect(&confirmation('*', "subscribe", "other", 2)).await;
@@ -259,7 +259,8 @@ async fn a_long_pipeline_of_publications_reaches_every_subscriber() {
     running.stop(StopOptions::new()).await;
 }
 
-/// Publications of a client keep their order at a subscriber of several channels, although the bus has none between topics.
+/// Publications of a client keep their order at a subscriber of several channels, although the bus has none between
+/// topics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn publications_to_several_channels_arrive_in_order() {
     const COUNT: usize = 3000;

@@ -4,8 +4,8 @@
 //! send when they connect, subscriptions, publications and `CALL` for methods. [`Client`] sends any command to a server
 //! and turns its replies and pushes into [`ClientEvent`]s. [`Pattern`] has the globs of `PSUBSCRIBE`.
 //!
-//! It carries messages beside calls, so it is not in the list of wires: a plugin of a server drives [`Server`]. [`sniff`]
-//! detects it by its first bytes.
+//! It carries messages beside calls, so it is not in the list of wires: a plugin of a server drives [`Server`].
+//! [`sniff`] detects it by its first bytes.
 //!
 //! ```text
 //! bytes ─► Server::recv ─► PING, HELLO, CLIENT, INFO ... ─► Responded, the reply is in the outbox

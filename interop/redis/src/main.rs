@@ -1,8 +1,8 @@
-//! `resp-server [PORT] [auth | small]`: a server with the plugin for Redis, the service of its bus, and a service to call,
-//! which the cases in `python` and `js` drive.
+//! `resp-server [PORT] [auth | small]`: a server with the plugin for Redis, the service of its bus, and a service to
+//! call, which the cases in `python` and `js` drive.
 //!
-//! `auth` checks credentials: the token `secret` and the user `bob` with the password `pass`. With `small`, a subscriber
-//! that is behind by 256 KiB is closed.
+//! `auth` checks credentials: the token `secret` and the user `bob` with the password `pass`. With `small`, a
+//! subscriber that is behind by 256 KiB is closed.
 //!
 //! Prints `listening on 127.0.0.1:PORT`. Reads a command from each line of the standard input, and prints a line for
 //! each.

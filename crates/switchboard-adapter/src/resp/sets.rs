@@ -47,8 +47,8 @@ impl Sets {
         self.sets.get(set as usize)?.as_ref()
     }
 
-    /// Moves a client to the set of its subscriptions, after they or its version have changed. It gets what was appended
-    /// for it before. Returns false if a part of that was dropped already, because the client is too slow.
+    /// Moves a client to the set of its subscriptions, after they or its version have changed. It gets what was
+    /// appended for it before. Returns false if a part of that was dropped already, because the client is too slow.
     pub(super) fn settle(
         &mut self,
         id: SubscriberId,
