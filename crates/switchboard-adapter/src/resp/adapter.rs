@@ -119,6 +119,7 @@ impl RespAdapter {
         if client.waits.any() {
             subscribers.pause(id);
         }
+        subscribers.set_adapter_bytes(id, client.held.as_ref().map_or(0, |(_, payload)| payload.len()));
         self.clients.insert(id, client);
     }
 
