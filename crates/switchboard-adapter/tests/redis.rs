@@ -193,7 +193,6 @@ async fn subscribers_get_messages_by_channel_and_by_pattern() {
     new.send(&["HELLO 3", "SUBSCRIBE a"]).await;
     old.ask("PING", "+PONG\r\n").await;
     assert_eq!(redis.stats().published, 4);
-    running.stop(StopOptions::new()).await;
 }
 
 #[tokio::test]
@@ -219,7 +218,6 @@ async fn topics_are_shared_with_the_bus() {
     let large = "x".repeat(100_000);
     publisher.send(&[&format!("PUBLISH quotes/acme {large}")]).await;
     client.expect(&array(&["message", "quotes/acme", &large])).await;
-    running.stop(StopOptions::new()).await;
 }
 
 /// More publications than a topic keeps, in one piece: subscribers of any engine miss none.
@@ -256,7 +254,6 @@ async fn a_long_pipeline_of_publications_reaches_every_subscriber() {
     soon(async { tokio::join!(publish, confirm, by_channel, by_pattern) }).await;
     let stats = redis.stats();
     assert_eq!((stats.published, stats.missed, stats.lagged), (COUNT as u64, 0, 0));
-    running.stop(StopOptions::new()).await;
 }
 
 /// Publications of a client keep their order at a subscriber of several channels, although the bus has none between
@@ -280,7 +277,6 @@ async fn publications_to_several_channels_arrive_in_order() {
         }
     };
     tokio::join!(publish, receive);
-    running.stop(StopOptions::new()).await;
 }
 
 #[tokio::test]
@@ -320,7 +316,6 @@ async fn replies_have_the_order_of_the_commands() {
     })
     .await;
     assert_eq!(redis.stats().calls, 5);
-    running.stop(StopOptions::new()).await;
 }
 
 /// Returns the name of its caller.
@@ -367,7 +362,6 @@ async fn credentials_are_checked_by_the_server() {
     assert_eq!(guess.rest().await, wrong.repeat(10));
     let stats = redis.stats();
     assert_eq!((stats.rejected_credentials, stats.protocol_errors), (11, 1));
-    running.stop(StopOptions::new()).await;
 }
 
 #[tokio::test]
@@ -408,7 +402,6 @@ async fn a_subscriber_that_does_not_read_is_closed_and_others_are_not() {
     let rest = slow.rest().await;
     assert!(rest.len() < 400 * message.len());
     publisher.ask("PUBSUB NUMSUB t", "*2\r\n$1\r\nt\r\n:1\r\n").await;
-    running.stop(StopOptions::new()).await;
 }
 
 /// Replies of a client that sends and does not read are bounded, and all arrive when it reads.
@@ -438,7 +431,6 @@ async fn replies_that_are_not_read_make_the_client_wait() {
         read += n;
     }
     client.ask("PING", "+PONG\r\n").await;
-    running.stop(StopOptions::new()).await;
 }
 
 #[tokio::test]
@@ -468,7 +460,6 @@ async fn bad_input_is_answered_and_closes_the_connection() {
         assert!(rest.ends_with("\r\n"), "{rest:?}");
     }
     assert_eq!(redis.stats().protocol_errors, cases.len() as u64);
-    running.stop(StopOptions::new()).await;
 }
 
 #[tokio::test]
@@ -487,7 +478,6 @@ async fn names_that_topics_cannot_have_are_refused() {
     // Patterns match any name.
     client.ask("PSUBSCRIBE $*", &confirmation('*', "psubscribe", "$*", 1)).await;
     assert_eq!(redis.stats().refused, 4);
-    running.stop(StopOptions::new()).await;
 }
 
 #[tokio::test]
@@ -500,7 +490,6 @@ async fn inline_commands_are_served_where_they_are_enabled() {
     client.ask("PING", "+PONG\r\n").await;
     client.write(b"PING\r\n").await;
     client.expect("+PONG\r\n").await;
-    running.stop(StopOptions::new()).await;
 }
 
 /// A client whose subscriptions change gets each message once, in order, in sets of any size.
@@ -530,7 +519,6 @@ async fn changes_of_subscriptions_lose_no_message() {
     }
     client.ask("UNSUBSCRIBE t", &confirmation('*', "unsubscribe", "t", 0)).await;
     client.ask("PING", "+PONG\r\n").await;
-    running.stop(StopOptions::new()).await;
 }
 
 /// A topic that makes its publishers wait makes clients wait for the reply.
@@ -547,7 +535,6 @@ async fn a_full_topic_makes_its_publisher_wait() {
         assert_eq!(&job[..], text.as_bytes());
     }
     client.expect(":0\r\n:0\r\n:0\r\n+PONG\r\n").await;
-    running.stop(StopOptions::new()).await;
 }
 
 #[tokio::test]
