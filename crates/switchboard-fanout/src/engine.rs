@@ -6,7 +6,7 @@ use crate::{
     link::Link,
     mailbox::{Mailbox, Wakes},
     subscriber::{
-        BLOCKED, CLOSING, LAGGED, LINGERING, PAUSED, READ_CLOSED, READ_QUEUED, READ_STOPPED, RESUMED,
+        BLOCKED, BUSY, CLOSING, LAGGED, LINGERING, PAUSED, READ_CLOSED, READ_QUEUED, READ_STOPPED, RESUMED,
         SubscriberId,
     },
     subscribers::{Subscribers, link_waker},
@@ -124,8 +124,8 @@ impl<A: Adapter> Handle<A> {
         receive.await.ok()
     }
 
-    /// Ends the engine: the adapter notifies the subscribers, those that are left after `notice` are closed, and the
-    /// engine ends when all are gone.
+    /// Ends the engine: the adapter notifies the subscribers, those that are left after `notice` are closed, except
+    /// [busy](Subscribers::set_busy) ones, and the engine ends when all are gone.
     pub async fn drain(&self, notice: Duration) {
         // An engine that has ended has nothing to drain.
         let _ = self.mailbox.send(Message::Drain(notice)).await;
@@ -534,7 +534,9 @@ impl<A: Adapter> Engine<A> {
         let Some(ends) = self.drain_ends else { return false };
         if Instant::now() >= ends {
             for index in 0..self.subscribers.pages.used() {
-                if let Some(id) = self.subscribers.pages.id(index) {
+                if let Some(id) = self.subscribers.pages.id(index)
+                    && !self.subscribers.pages.at(index).has(BUSY)
+                {
                     self.subscribers.close(id, CloseReason::Stopped);
                 }
             }

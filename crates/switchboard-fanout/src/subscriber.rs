@@ -45,6 +45,8 @@ pub(crate) const READ_STOPPED: u16 = 1 << 7;
 pub(crate) const PAUSED: u16 = 1 << 8;
 /// Bytes that arrived before a pause are to be handled.
 pub(crate) const RESUMED: u16 = 1 << 9;
+/// The adapter has a response for it under way: a drain does not close it.
+pub(crate) const BUSY: u16 = 1 << 10;
 
 /// The cursor of a subscriber in a broadcast buffer.
 #[derive(Clone, Copy, Debug)]

@@ -7,8 +7,8 @@ use crate::{
     mailbox::{LinkWaker, Wakes},
     options::Options,
     subscriber::{
-        BLOCKED, CLOSING, Feed, LAGGED, LINGERING, PAUSED, Pages, READ_CLOSED, READ_QUEUED, RESUMED, State,
-        SubscriberId, WRITE_QUEUED,
+        BLOCKED, BUSY, CLOSING, Feed, LAGGED, LINGERING, PAUSED, Pages, READ_CLOSED, READ_QUEUED, RESUMED,
+        State, SubscriberId, WRITE_QUEUED,
     },
     timer_wheel::TimerWheel,
 };
@@ -202,6 +202,16 @@ impl Subscribers {
         }
     }
 
+    /// Sets whether a response to a subscriber is under way. A drain does not close a busy subscriber at the end of the
+    /// notice, but when it is not busy any more; the server that stops limits the time.
+    pub fn set_busy(&mut self, id: SubscriberId, is_busy: bool) {
+        if let Some(subscriber) = self.pages.get_mut(id)
+            && !subscriber.has(CLOSING | LINGERING)
+        {
+            subscriber.flags = if is_busy { subscriber.flags | BUSY } else { subscriber.flags & !BUSY };
+        }
+    }
+
     /// Sets the timer of a subscriber, in place of an earlier one. It is due after at least `after`, in steps of a
     /// second.
     pub fn set_timer(&mut self, id: SubscriberId, after: Duration) {
@@ -363,7 +373,7 @@ impl Subscribers {
         }
         let subscriber = self.pages.at_mut(id.index);
         subscriber.flags |= CLOSING;
-        subscriber.flags &= !(LAGGED | PAUSED | RESUMED);
+        subscriber.flags &= !(BUSY | LAGGED | PAUSED | RESUMED);
         subscriber.input = None;
         let state = std::mem::take(&mut subscriber.state);
         self.wheel.set(id.index, LINGER_SECONDS, &mut self.pages);

@@ -23,8 +23,8 @@ use tokio::{
     sync::mpsc,
 };
 
-/// A protocol of lines: `+topic` and `-topic` subscribe and unsubscribe, `=text` is answered, `#` pauses, `!` is
-/// refused.
+/// A protocol of lines: `+topic` and `-topic` subscribe and unsubscribe, `=text` is answered, `#` pauses, `*` makes
+/// busy, `!` is refused.
 struct Lines {
     topics: HashMap<String, BufferId>,
     gone: mpsc::UnboundedSender<(SubscriberId, CloseReason)>,
@@ -61,6 +61,10 @@ impl Lines {
             }
             Some(("=", text)) => {
                 subscribers.send(id, |out| out.tail().extend_from_slice(format!("={text}\n").as_bytes()));
+            }
+            Some(("*", _)) => {
+                subscribers.set_busy(id, true);
+                subscribers.send(id, |out| out.tail().extend_from_slice(b"busy\n"));
             }
             Some(("@", seconds)) => {
                 subscribers.set_timer(id, Duration::from_secs(seconds.parse().unwrap_or(0)));
@@ -589,4 +593,27 @@ async fn a_subscriber_that_is_paused_is_read_later() {
     // The end of the connection is found when it is read again.
     resume(&fixture).await;
     assert_eq!(fixture.gone.recv().await.unwrap().1, CloseReason::Peer);
+}
+
+#[tokio::test]
+async fn a_drain_waits_for_busy_subscribers() {
+    let fixture = Fixture::new(Options::default()).await;
+    let (mut idle, mut busy) = (fixture.connect().await, fixture.connect().await);
+    busy.write_all(b"*\n").await.unwrap();
+    assert_eq!(line(&mut busy).await, "busy");
+    fixture.handle.drain(Duration::ZERO).await;
+    assert_eq!((line(&mut idle).await, line(&mut idle).await), ("bye".to_owned(), String::new()));
+    assert_eq!(line(&mut busy).await, "bye");
+    busy.write_all(b"=1\n").await.unwrap();
+    assert_eq!(line(&mut busy).await, "=1");
+    let done = |_: &mut Lines, subscribers: &mut Subscribers| {
+        for id in subscribers.list(0, 9).0 {
+            subscribers.send(id, |out| out.tail().extend_from_slice(b"done\n"));
+            subscribers.set_busy(id, false);
+        }
+    };
+    fixture.handle.query(done).await.unwrap();
+    assert_eq!((line(&mut busy).await, line(&mut busy).await), ("done".to_owned(), String::new()));
+    drop((idle, busy));
+    fixture.engine.await.unwrap();
 }

@@ -48,6 +48,8 @@ pub(super) struct ZmtpAdapter {
     /// Responses to the peer whose bytes are read.
     pub(super) out: Outbox,
     found: Vec<u32>,
+    /// The server stops: no call begins.
+    pub(super) is_draining: bool,
 }
 
 impl ZmtpAdapter {
@@ -72,6 +74,7 @@ impl ZmtpAdapter {
             jobs: Jobs::new(),
             out: Outbox::new(),
             found: Vec::new(),
+            is_draining: false,
         }
     }
 
@@ -310,6 +313,10 @@ impl Adapter for ZmtpAdapter {
         } else {
             subscribers.set_timer(id, ttl.saturating_sub(silent).max(Duration::from_millis(1)));
         }
+    }
+
+    fn draining(&mut self, _subscribers: &mut Subscribers) {
+        self.is_draining = true;
     }
 
     fn lagged(&mut self, _id: SubscriberId, _buffer: BufferId, lost: u64, _subscribers: &mut Subscribers) {

@@ -12,7 +12,7 @@ use std::{collections::VecDeque, fmt, future::Future, pin::Pin, sync::Arc};
 use switchboard_fanout::{CloseReason, Handle, SubscriberId, Subscribers};
 use switchboard_net::plugin::Services;
 use switchboard_wire::{
-    Metadata,
+    Metadata, Retry, Status,
     zmtp::{Connection, patterns::Assembly},
 };
 use tokio::task::JoinSet;
@@ -70,13 +70,18 @@ impl Calls {
         self.in_flight >= self.in_flight_max
     }
 
+    /// Returns whether a response is under way.
+    fn is_busy(&self) -> bool {
+        self.in_flight > 0
+    }
+
     /// Returns the bytes of responses that wait for room.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }
 
     /// Begins a call; [`Command::Response`] has the frames of the response. Returns the response to a request that
-    /// cannot be read.
+    /// cannot be read, and to each without `services`: the server stops.
     ///
     /// # Errors
     /// The text of the error of a request that cannot have a response.
@@ -85,13 +90,16 @@ impl Calls {
         id: SubscriberId,
         frames: Vec<Bytes>,
         default_method: Option<&str>,
-        services: &dyn Services,
+        services: Option<&dyn Services>,
         engine: &Handle<ZmtpAdapter>,
     ) -> Result<Option<Vec<Bytes>>, String> {
         let Request { reply, call } = request::read(frames, default_method, &self.credentials)?;
         self.in_flight = self.in_flight.saturating_add(1);
         let call = match call {
-            Ok(call) => services.call(&self.remote, call),
+            Ok(call) => match services {
+                Some(services) => services.call(&self.remote, call),
+                None => return Ok(Some(reply.frames(Err(going_away())))),
+            },
             Err(status) => return Ok(Some(reply.frames(Err(status)))),
         };
         let engine = engine.clone();
@@ -170,12 +178,14 @@ impl ZmtpAdapter {
         let default_method = self.shared.default_method.as_deref();
         // READY comes before the response.
         flush(id, &mut self.out, subscribers);
-        let begun = calls.begin(id, request, default_method, &*self.services, &self.engine);
+        let services = if self.is_draining { None } else { Some(&*self.services) };
+        let begun = calls.begin(id, request, default_method, services, &self.engine);
         let response =
             begun.map_err(|text| CloseReason::Violation { name: "envelope", text: text.into() })?;
         if let Some(response) = response {
             calls.respond(id, response, connection, subscribers);
         }
+        subscribers.set_busy(id, calls.is_busy());
         if calls.is_at_limit() {
             peer.is_paused = true;
             subscribers.pause(id);
@@ -202,9 +212,9 @@ impl Peer {
     }
 
     fn continue_calls(&mut self, id: SubscriberId, subscribers: &mut Subscribers) {
-        if let Role::Caller(calls) = &self.role
-            && !calls.is_at_limit()
-        {
+        let Role::Caller(calls) = &self.role else { return };
+        subscribers.set_busy(id, calls.is_busy());
+        if !calls.is_at_limit() {
             self.resume(id, subscribers);
         }
         subscribers.set_adapter_bytes(id, self.adapter_bytes());
@@ -215,6 +225,10 @@ impl fmt::Debug for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Calls").field("in_flight", &self.in_flight).finish_non_exhaustive()
     }
+}
+
+fn going_away() -> Status {
+    Status::unavailable("the server is going away; call again on another connection").with_retry(Retry::Safe)
 }
 
 fn size(frames: &[Bytes]) -> usize {

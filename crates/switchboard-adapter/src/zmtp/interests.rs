@@ -86,7 +86,14 @@ impl<F> Interests<F> {
             let id = self.take_id();
             self.single_frames_task = Some((id, begin(Topics::One(self.single_frames.clone()), id)?));
         }
-        let task = if prefix.len() > NAME_BYTES_MAX { None } else { Some(self.task_for(prefix, begin)?) };
+        let task = match prefix.len() > NAME_BYTES_MAX {
+            true => Ok(None),
+            false => self.task_for(prefix, begin).map(Some),
+        };
+        if task.is_err() && self.prefixes.is_empty() {
+            self.single_frames_task = None;
+        }
+        let task = task?;
         if let Some(task) = task.as_ref().and_then(|task| self.tasks.get_mut(task)) {
             task.serves = task.serves.saturating_add(1);
         }

@@ -22,6 +22,7 @@ static DESK_INFO: ServiceInfo = ServiceInfo {
         MethodInfo::new("Hang", Kind::Unary),
         MethodInfo::new("Large", Kind::Unary),
         MethodInfo::new("Name", Kind::Unary),
+        MethodInfo::new("Wait", Kind::Unary),
     ],
     descriptor: &[],
 };
@@ -33,6 +34,8 @@ const LARGE: usize = 200 << 10;
 pub(crate) struct Desk {
     hanging: Arc<AtomicUsize>,
     changed: Arc<Notify>,
+    /// Ends a `Wait`.
+    released: Arc<Notify>,
 }
 
 /// A handler that waits; counted until it is dropped.
@@ -79,6 +82,12 @@ impl Service for Desk {
                 std::future::pending().await
             }
             3 => Ok(Reply::one(vec![b'x'; LARGE], cx)),
+            5 => {
+                self.hanging.fetch_add(1, Ordering::SeqCst);
+                self.changed.notify_one();
+                self.released.notified().await;
+                Ok(Reply::one(message, cx))
+            }
             _ => {
                 let name = cx.caller().map_or("-", |caller| &caller.name).to_owned();
                 Ok(Reply::one(name.into_bytes(), cx))
@@ -230,4 +239,25 @@ async fn a_long_return_path_ends_the_connection() {
     peer.send(&[&long, b"y", b"", b"test.Desk/Echo", b"1"]).await;
     assert!(peer.message().await.is_none());
     assert_eq!(closed(&zmtp, "envelope"), 1);
+}
+
+#[tokio::test]
+async fn calls_end_before_a_server_that_stops() {
+    let desk = Desk::default();
+    let mut options = switchboard_fanout::Options::default();
+    options.drain_notice = std::time::Duration::ZERO;
+    let running = start(Server::new().add(desk.clone()).plugin(zmtp().options(options))).await;
+    let mut idle = Peer::connect(&running, SocketType::Req).await;
+    let mut peer = Peer::connect(&running, SocketType::Dealer).await;
+    peer.send(&[b"", b"test.Desk/Wait", b"1"]).await;
+    desk.until_hanging(1).await;
+    let stopping = tokio::spawn(running.stop(StopOptions::new()));
+    assert!(idle.event().await.is_none());
+    let refused = peer.ask(&[b"", b"test.Desk/Echo", b"2"]).await;
+    assert_eq!(refused[1], "UNAVAILABLE", "{refused:?}");
+    desk.released.notify_one();
+    assert_eq!(peer.message().await.unwrap(), [b"".to_vec(), b"OK".to_vec(), b"1".to_vec()]);
+    assert!(peer.event().await.is_none());
+    drop((idle, peer));
+    assert!(soon(stopping).await.unwrap().is_clean());
 }
