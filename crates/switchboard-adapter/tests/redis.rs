@@ -108,6 +108,14 @@ impl Client {
         self.expect(reply).await;
     }
 
+    /// Reads up to these bytes.
+    async fn until(&mut self, end: &str) {
+        let mut read = Vec::new();
+        while !read.ends_with(end.as_bytes()) {
+            read.push(soon(self.0.read_u8()).await.unwrap());
+        }
+    }
+
     /// Reads to the end of the connection.
     async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
@@ -277,6 +285,32 @@ async fn publications_to_several_channels_arrive_in_order() {
         }
     };
     tokio::join!(publish, receive);
+}
+
+/// A subscription does not receive messages whose publication was confirmed before it.
+#[tokio::test]
+async fn a_subscription_does_not_receive_what_was_published_before() {
+    let running = start(&Redis::new(Bus::new())).await;
+    let mut other = Client::connect(&running).await;
+    other.ask("PSUBSCRIBE *", &confirmation('*', "psubscribe", "*", 1)).await;
+    let mut client = Client::connect(&running).await;
+    client.send(&["HELLO 3"]).await;
+    client.until("modules\r\n*0\r\n").await;
+    for round in 0..50 {
+        let name = format!("t{round}");
+        client.send(&[&format!("PUBLISH {name} 1"), &format!("SUBSCRIBE {name} extra")]).await;
+        client.expect(":1\r\n").await;
+        client.expect(&confirmation('>', "subscribe", &name, 1)).await;
+        client.expect(&confirmation('>', "subscribe", "extra", 2)).await;
+        client.ask(&format!("PUBLISH {name} 2"), ":2\r\n").await;
+        client.expect(&push(&["message", &name, "2"])).await;
+        for text in ["1", "2"] {
+            other.expect(&array(&["pmessage", "*", &name, text])).await;
+        }
+        client.send(&[&format!("UNSUBSCRIBE {name} extra")]).await;
+        client.expect(&confirmation('>', "unsubscribe", &name, 1)).await;
+        client.expect(&confirmation('>', "unsubscribe", "extra", 0)).await;
+    }
 }
 
 #[tokio::test]

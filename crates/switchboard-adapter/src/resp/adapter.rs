@@ -3,7 +3,7 @@
 use super::{
     OnServer, Shared,
     feed::Command,
-    peer::{Client, Subscriptions, Waits},
+    peer::{Client, Held, Subscriptions, Waits},
     sets::Sets,
     sources::Sources,
 };
@@ -119,7 +119,7 @@ impl RespAdapter {
         if client.waits.any() {
             subscribers.pause(id);
         }
-        subscribers.set_adapter_bytes(id, client.held.as_ref().map_or(0, |(_, payload)| payload.len()));
+        subscribers.set_adapter_bytes(id, client.held.as_ref().map_or(0, Held::len));
         self.clients.insert(id, client);
     }
 
@@ -229,8 +229,13 @@ impl Adapter for RespAdapter {
             }),
             Command::Continue(id) => self.complete(id, subscribers, |adapter, client| {
                 client.waits.for_window = false;
-                if let Some((channel, payload)) = client.held.take() {
-                    adapter.publish(id, client, channel, payload);
+                match client.held.take() {
+                    Some(Held::Publish(channel, payload)) => adapter.publish(id, client, channel, payload),
+                    Some(Held::Subscribe(kind, name)) => {
+                        client.has_waited = true;
+                        adapter.subscribe(id, client, kind, name);
+                    }
+                    None => {}
                 }
                 Ok(())
             }),

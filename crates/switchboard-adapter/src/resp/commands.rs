@@ -4,7 +4,7 @@ use super::{
     adapter::RespAdapter,
     credentials,
     feed::{self, Command},
-    peer::{Client, Task},
+    peer::{Client, Held, Task},
 };
 use crate::responses::add;
 use bytes::Bytes;
@@ -38,6 +38,7 @@ impl RespAdapter {
         client: &mut Client,
         event: Event,
     ) -> Result<(), CloseReason> {
+        client.has_waited &= matches!(event, Event::Subscribe { .. });
         match event {
             Event::Responded { .. } => {}
             Event::Auth(credentials) => return self.auth(id, client, &credentials),
@@ -52,7 +53,7 @@ impl RespAdapter {
                 client.credentials = None;
                 self.end_subscriptions(&mut client.subscriptions);
             }
-            Event::Subscribe { kind, name } => self.subscribe(client, kind, &name),
+            Event::Subscribe { kind, name } => self.subscribe(id, client, kind, name),
             Event::Subscribers { .. } => {
                 let shared = self.shared().clone();
                 let count = |channel: &Bytes| shared.directory.subscribers(channel);
@@ -183,7 +184,8 @@ impl RespAdapter {
             && !window.is_read(*number)
         {
             window.wait(*number, &self.engine, id);
-            (client.waits.for_window, client.held) = (true, Some((channel, payload)));
+            client.held = Some(Held::Publish(channel, payload));
+            client.waits.for_window = true;
             return;
         }
         let bus = self.shared().bus.clone();
@@ -244,15 +246,30 @@ impl RespAdapter {
         }
     }
 
-    /// Adds a subscription. The first one makes the engine read the bus.
-    fn subscribe(&mut self, client: &mut Client, kind: SubscriptionKind, name: &[u8]) {
-        if let Err(status) = self.check_subscription(kind, name) {
+    /// Adds a subscription, after all messages that clients have published before it are read: it does not receive
+    /// them. The first one makes the engine read the bus.
+    pub(super) fn subscribe(
+        &mut self,
+        id: SubscriberId,
+        client: &mut Client,
+        kind: SubscriptionKind,
+        name: Bytes,
+    ) {
+        let window = &self.server.shared.window;
+        let newest = window.newest();
+        if !client.has_waited && !window.is_read(newest) {
+            window.wait(newest, &self.engine, id);
+            client.held = Some(Held::Subscribe(kind, name));
+            client.waits.for_window = true;
+            return;
+        }
+        if let Err(status) = self.check_subscription(kind, &name) {
             add(&self.shared().counters.refused, 1);
             return client.machine.refuse(&class(&status), status.message(), &mut self.out);
         }
-        client.subscriptions.all.push(self.sources.add(kind, name));
+        client.subscriptions.all.push(self.sources.add(kind, &name));
         client.subscriptions.is_changed = true;
-        self.shared().directory.add(kind, name);
+        self.shared().directory.add(kind, &name);
         client.machine.accept(&mut self.out);
     }
 

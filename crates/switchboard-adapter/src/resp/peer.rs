@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use switchboard_core::Peer;
 use switchboard_wire::{
     Metadata,
-    resp::{Server, Version},
+    resp::{Server, SubscriptionKind, Version},
 };
 use tokio::task::AbortHandle;
 
@@ -26,8 +26,10 @@ pub(super) struct Client {
     pub(super) is_ready: bool,
     /// The topic and the number of its newest publication.
     pub(super) published: Option<(Bytes, u64)>,
-    /// A publication that waits until those before it are read.
-    pub(super) held: Option<(Bytes, Bytes)>,
+    /// A command that waits until publications before it are read.
+    pub(super) held: Option<Held>,
+    /// The last command was a subscription that has waited.
+    pub(super) has_waited: bool,
     /// Reasons for which its next command is not read.
     pub(super) waits: Waits,
 }
@@ -46,7 +48,27 @@ impl Client {
             is_ready: false,
             published: None,
             held: None,
+            has_waited: false,
             waits: Waits::default(),
+        }
+    }
+}
+
+/// A command that waits until publications before it are read.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// A channel and a message.
+    Publish(Bytes, Bytes),
+    /// A kind and a name.
+    Subscribe(SubscriptionKind, Bytes),
+}
+
+impl Held {
+    /// Returns the bytes that it holds.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Held::Publish(channel, payload) => channel.len().saturating_add(payload.len()),
+            Held::Subscribe(_, name) => name.len(),
         }
     }
 }

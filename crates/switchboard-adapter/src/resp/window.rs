@@ -2,8 +2,8 @@
 //!
 //! A topic keeps a limited number of entries for a reader that is behind. A client sends thousands of publications in
 //! one piece, faster than the tasks that read the bus run: without a bound, subscribers would miss the oldest. And the
-//! bus keeps no order between topics. So a client waits until every engine with subscribers has read its publications:
-//! after [`OPEN_MAX`] of them, and before one to another topic.
+//! bus keeps no order between topics. So a client waits until every engine with subscribers has read publications: its
+//! own after [`OPEN_MAX`] of them, and before one to another topic; those of all clients before it subscribes.
 
 use super::{Shared, adapter::RespAdapter, feed::Command};
 use std::{
@@ -58,6 +58,11 @@ pub(super) struct Reader {
 impl Window {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the number of the newest publication.
+    pub(super) fn newest(&self) -> u64 {
+        self.newest.load(Ordering::Acquire)
     }
 
     /// Counts a publication that the bus has accepted, and returns its number.
@@ -149,7 +154,7 @@ impl Progress {
 impl Reader {
     /// Returns the number of the newest publication, before the bus is polled.
     pub(super) fn newest(&self) -> u64 {
-        self.shared.window.newest.load(Ordering::Acquire)
+        self.shared.window.newest()
     }
 
     /// Records that the bus had no more entries when it was polled after the publication with this number.
