@@ -287,9 +287,9 @@ async fn publications_to_several_channels_arrive_in_order() {
     tokio::join!(publish, receive);
 }
 
-/// A subscription does not receive messages whose publication was confirmed before it.
+/// A subscription receives no message whose publication was confirmed before it, and each one until its end.
 #[tokio::test]
-async fn a_subscription_does_not_receive_what_was_published_before() {
+async fn a_subscription_begins_and_ends_between_two_publications() {
     let running = start(&Redis::new(Bus::new())).await;
     let mut other = Client::connect(&running).await;
     other.ask("PSUBSCRIBE *", &confirmation('*', "psubscribe", "*", 1)).await;
@@ -307,7 +307,11 @@ async fn a_subscription_does_not_receive_what_was_published_before() {
         for text in ["1", "2"] {
             other.expect(&array(&["pmessage", "*", &name, text])).await;
         }
-        client.send(&[&format!("UNSUBSCRIBE {name} extra")]).await;
+        // What was published before the end arrives before its confirmation.
+        client.send(&[&format!("PUBLISH {name} 3"), &format!("UNSUBSCRIBE {name} extra")]).await;
+        client.expect(":2\r\n").await;
+        client.expect(&push(&["message", &name, "3"])).await;
+        other.expect(&array(&["pmessage", "*", &name, "3"])).await;
         client.expect(&confirmation('>', "unsubscribe", &name, 1)).await;
         client.expect(&confirmation('>', "unsubscribe", "extra", 0)).await;
     }

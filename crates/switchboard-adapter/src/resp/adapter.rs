@@ -76,10 +76,11 @@ impl RespAdapter {
                 client.waits.for_output = true;
                 break;
             }
+            let before = self.out.len();
             match client.machine.recv(input, &mut self.out) {
                 Ok(Some(event)) => {
                     client.has_command = true;
-                    self.event(id, client, event)?;
+                    self.event(id, client, event, before)?;
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -235,8 +236,14 @@ impl Adapter for RespAdapter {
                         client.has_waited = true;
                         adapter.subscribe(id, client, kind, name);
                     }
+                    Some(Held::Unsubscribe(kind, name, reply)) => {
+                        client.has_waited = true;
+                        adapter.out.put(&reply);
+                        adapter.end_subscription(client, kind, &name);
+                    }
                     None => {}
                 }
+                client.has_waited &= client.machine.has_more_names();
                 Ok(())
             }),
         }

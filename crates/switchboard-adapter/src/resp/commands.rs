@@ -18,7 +18,7 @@ use switchboard_fanout::{CloseReason, SubscriberId};
 use switchboard_message::{Publication, Topic};
 use switchboard_net::plugin::ServiceCall;
 use switchboard_wire::{
-    Code, Codec, Metadata, Status,
+    Code, Codec, Metadata, Outgoing, Status,
     resp::{Credentials, Event, Pattern, SubscriptionKind},
 };
 
@@ -28,7 +28,7 @@ const CHANNELS_MAX: usize = 65_536;
 const REJECTIONS_MAX: u32 = 10;
 
 impl RespAdapter {
-    /// Executes a command.
+    /// Executes a command; what its reply has so far begins at byte `before` of the replies.
     ///
     /// # Errors
     /// The reason to close the connection.
@@ -37,8 +37,8 @@ impl RespAdapter {
         id: SubscriberId,
         client: &mut Client,
         event: Event,
+        before: usize,
     ) -> Result<(), CloseReason> {
-        client.has_waited &= matches!(event, Event::Subscribe { .. });
         match event {
             Event::Responded { .. } => {}
             Event::Auth(credentials) => return self.auth(id, client, &credentials),
@@ -59,13 +59,9 @@ impl RespAdapter {
                 let count = |channel: &Bytes| shared.directory.subscribers(channel);
                 client.machine.subscribers(count, &mut self.out);
             }
-            Event::Unsubscribe { kind, name } => {
-                let source = self.sources.find(kind, &name);
-                if source.is_some_and(|source| client.subscriptions.remove(source)) {
-                    self.shared().directory.remove(kind, &name);
-                }
-            }
+            Event::Unsubscribe { kind, name } => self.unsubscribe(id, client, kind, name, before),
         }
+        client.has_waited &= client.machine.has_more_names();
         Ok(())
     }
 
@@ -271,6 +267,37 @@ impl RespAdapter {
         client.subscriptions.is_changed = true;
         self.shared().directory.add(kind, &name);
         client.machine.accept(&mut self.out);
+    }
+
+    /// Ends a subscription, after all messages that clients have published before it are read: they arrive before the
+    /// confirmation, which is the reply from byte `before` on.
+    fn unsubscribe(
+        &mut self,
+        id: SubscriberId,
+        client: &mut Client,
+        kind: SubscriptionKind,
+        name: Bytes,
+        before: usize,
+    ) {
+        let window = &self.server.shared.window;
+        let newest = window.newest();
+        if client.has_waited || window.is_read(newest) {
+            return self.end_subscription(client, kind, &name);
+        }
+        let mut replies = self.out.take_all();
+        let reply = replies.split_off(before.min(replies.len()));
+        self.out.put(Outgoing::Lent(&replies));
+        window.wait(newest, &self.engine, id);
+        client.held = Some(Held::Unsubscribe(kind, name, reply.into()));
+        client.waits.for_window = true;
+    }
+
+    /// Ends a subscription.
+    pub(super) fn end_subscription(&mut self, client: &mut Client, kind: SubscriptionKind, name: &[u8]) {
+        let source = self.sources.find(kind, name);
+        if source.is_some_and(|source| client.subscriptions.remove(source)) {
+            self.shared().directory.remove(kind, name);
+        }
     }
 
     fn check_subscription(&mut self, kind: SubscriptionKind, name: &[u8]) -> Result<()> {

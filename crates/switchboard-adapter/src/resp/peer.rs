@@ -28,7 +28,7 @@ pub(super) struct Client {
     pub(super) published: Option<(Bytes, u64)>,
     /// A command that waits until publications before it are read.
     pub(super) held: Option<Held>,
-    /// The last command was a subscription that has waited.
+    /// The last command has waited before it changed subscriptions: its other names do not wait.
     pub(super) has_waited: bool,
     /// Reasons for which its next command is not read.
     pub(super) waits: Waits,
@@ -61,6 +61,8 @@ pub(super) enum Held {
     Publish(Bytes, Bytes),
     /// A kind and a name.
     Subscribe(SubscriptionKind, Bytes),
+    /// A kind and a name, and the reply that confirms the end.
+    Unsubscribe(SubscriptionKind, Bytes, Bytes),
 }
 
 impl Held {
@@ -69,6 +71,7 @@ impl Held {
         match self {
             Held::Publish(channel, payload) => channel.len().saturating_add(payload.len()),
             Held::Subscribe(_, name) => name.len(),
+            Held::Unsubscribe(_, name, reply) => name.len().saturating_add(reply.len()),
         }
     }
 }

@@ -3,7 +3,8 @@
 //! A topic keeps a limited number of entries for a reader that is behind. A client sends thousands of publications in
 //! one piece, faster than the tasks that read the bus run: without a bound, subscribers would miss the oldest. And the
 //! bus keeps no order between topics. So a client waits until every engine with subscribers has read publications: its
-//! own after [`OPEN_MAX`] of them, and before one to another topic; those of all clients before it subscribes.
+//! own after [`OPEN_MAX`] of them, and before one to another topic; those of all clients before its subscriptions
+//! change.
 
 use super::{Shared, adapter::RespAdapter, feed::Command};
 use std::{

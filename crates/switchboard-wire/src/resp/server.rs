@@ -279,6 +279,11 @@ impl Server {
         self.subscriptions.len()
     }
 
+    /// Returns true if the last command has names that are not processed yet.
+    pub fn has_more_names(&self) -> bool {
+        self.names.is_some()
+    }
+
     /// Returns true if the client needs no credentials, or has sent valid ones.
     pub fn is_authenticated(&self) -> bool {
         self.authenticated
