@@ -29,4 +29,7 @@ pub use resp::{REDIS, Redis, RedisStats};
 pub use switchboard_wire::zmtp::SocketType;
 #[cfg(feature = "curve")]
 pub use switchboard_wire::zmtp::{PublicKey as CurvePublicKey, SecretKey as CurveSecretKey};
-pub use zmtp::{ZMTP, Zmtp, ZmtpRouter, ZmtpRouterMessage, ZmtpRouterOptions, ZmtpRouterSender, ZmtpStats};
+pub use zmtp::{
+    ZMTP, Zmtp, ZmtpDealer, ZmtpDealerSender, ZmtpRouter, ZmtpRouterMessage, ZmtpRouterOptions,
+    ZmtpRouterSender, ZmtpStats,
+};

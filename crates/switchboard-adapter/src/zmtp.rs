@@ -12,6 +12,7 @@ mod adapter;
 mod calls;
 #[cfg(feature = "curve")]
 mod curve;
+mod dealer;
 mod entries;
 mod feed;
 mod filters;
@@ -28,6 +29,7 @@ mod sealed;
 mod stats;
 mod task;
 
+pub use dealer::{ZmtpDealer, ZmtpDealerSender};
 pub use router::{ZmtpRouter, ZmtpRouterMessage, ZmtpRouterOptions, ZmtpRouterSender};
 pub use stats::ZmtpStats;
 
@@ -64,6 +66,7 @@ const SINGLE_FRAMES: &str = "zmq";
 /// | PUB, XPUB | publishes: the first frame is the name of the topic, the others are the entry |
 /// | REQ, DEALER, ROUTER | with [`services`](Self::services): calls the services of the server |
 /// | REQ, DEALER, ROUTER | with [`router`](Self::router): talks to a ROUTER of the application |
+/// | REP, DEALER, ROUTER | with [`dealer`](Self::dealer): gets messages of a DEALER of the application in turn |
 /// | PUSH | with [`pipeline`](Self::pipeline): publishes all of its messages to one topic |
 /// | PULL | with [`pipeline`](Self::pipeline): each entry of that topic goes to one of these peers |
 ///
@@ -84,6 +87,7 @@ struct Shared {
     bus: Bus,
     mapping: Mapping,
     pipeline: Option<Pipeline>,
+    /// The ROUTER and DEALER sockets of the application.
     routers: Vec<Inlet>,
     /// Method of requests that name none.
     default_method: Option<String>,
@@ -200,6 +204,24 @@ impl Zmtp {
             shared.routers.push(inlet);
         });
         (zmtp, router)
+    }
+
+    /// Connects peers of these types, of REP, DEALER and ROUTER, to a DEALER of the application, which sends each
+    /// message to one of them: programs that connect to the server to work for it.
+    ///
+    /// A type of peers has one local socket: the server does not start if a type is mapped twice.
+    #[must_use]
+    pub fn dealer(
+        self,
+        peers: impl IntoIterator<Item = SocketType>,
+        options: ZmtpRouterOptions,
+    ) -> (Zmtp, ZmtpDealer) {
+        let (router, inlet) = ZmtpRouter::new(options);
+        let zmtp = self.with(|shared| {
+            shared.mapping.add(peers, Local::Dealer(shared.routers.len()));
+            shared.routers.push(inlet);
+        });
+        (zmtp, ZmtpDealer::new(router))
     }
 
     /// Refuses peers of these types, such as PUB where peers may only subscribe.

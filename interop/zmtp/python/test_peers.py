@@ -179,6 +179,29 @@ class Router(Case):
         self.assertEqual(router.recv_multipart()[1:], [b"x"])
 
 
+class Dealer(Case):
+    OPTIONS = ("dealer",)
+
+    def test_rep_peers_work_in_turn(self):
+        workers = [self.socket("REP") for _ in range(2)]
+        done = {}
+        for at in range(20):
+            self.assertEqual(self.server.ask(f"work {text(b'%d' % at)} - {text(b'task')}"), "sent")
+            while True:
+                ready = [worker for worker in workers if worker.poll(20)]
+                if ready:
+                    break
+            for worker in ready:
+                self.assertEqual(worker.recv_multipart(), [b"task"])
+                worker.send_multipart([b"done", b"%d" % workers.index(worker)])
+            name, *frames = self.server.ask("result").split(" ")
+            self.assertEqual((name, frames[:3]), ("message", [text(b"%d" % at), "-", text(b"done")]))
+            done.setdefault(bytes.fromhex(frames[3]), []).append(at)
+        # The second worker may have connected late.
+        self.assertGreater(len(done[b"0"]), 5)
+        self.assertGreater(len(done[b"1"]), 5)
+
+
 class TlsProxy:
     """Accepts plaintext, and continues with TLS to an address."""
 

@@ -198,6 +198,7 @@ impl ZmtpAdapter {
             (Some(Local::Services), Some(end), _) => {
                 Role::Caller(Box::new(Calls::new(end, credentials, peer.calls_max)))
             }
+            (Some(Local::Dealer(dealer)), ..) => self.enter_router(id, &Bytes::new(), dealer)?,
             (Some(Local::Router(router)), ..) => self.enter_router(id, &remote.identity, router)?,
             (Some(Local::Pipeline), _, SocketType::Pull) => {
                 self.jobs.enter(id, &self.shared, &self.engine).map_err(|status| refused(&status))?;

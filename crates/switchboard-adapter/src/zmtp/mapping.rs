@@ -5,6 +5,8 @@ use switchboard_wire::zmtp::{Settings, SocketType};
 /// Local socket that peers of a type talk to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Local {
+    /// The DEALER of the application with this index.
+    Dealer(usize),
     /// The topic and the group of the pipeline.
     Pipeline,
     /// The ROUTER of the application with this index.
@@ -19,6 +21,7 @@ impl Local {
     /// Returns the type of the local socket for a peer of this type; `None` if there is none.
     fn socket(self, peer: SocketType) -> Option<SocketType> {
         match (self, peer) {
+            (Local::Dealer(_), peer) => Some(SocketType::Dealer).filter(|dealer| dealer.talks_to(peer)),
             (Local::Pipeline, SocketType::Pull) => Some(SocketType::Push),
             (Local::Pipeline, SocketType::Push) => Some(SocketType::Pull),
             (Local::Topics, SocketType::Pub | SocketType::Xpub) => Some(SocketType::Sub),
@@ -33,6 +36,7 @@ impl Local {
     /// Returns its name in errors, with the setter that maps peers to it.
     fn name(self) -> String {
         match self {
+            Local::Dealer(index) => format!("DEALER {index} of the application (Zmtp::dealer)"),
             Local::Pipeline => "the pipeline (Zmtp::pipeline)".to_owned(),
             Local::Router(index) => format!("ROUTER {index} of the application (Zmtp::router)"),
             Local::Services => "the services of the server (Zmtp::services)".to_owned(),
@@ -77,12 +81,15 @@ impl Mapping {
     /// # Errors
     /// Fails without a type of peers, if two local sockets serve one type, and if a local socket cannot serve a type.
     pub(super) fn settings(&self) -> Result<Settings, String> {
-        let (mut peers, mut sockets) = (Vec::new(), Vec::new());
+        let mut pairs = Vec::new();
         for (peer, local) in self.accepted() {
             let Some(socket) = local.socket(peer) else {
+                let types = SocketType::ALL.into_iter().filter(|other| local.socket(*other).is_some());
+                let names: Vec<_> = types.map(SocketType::name).collect();
                 return Err(format!(
-                    "{peer} peers cannot talk to {}; DEALER, REQ and ROUTER can",
-                    local.name()
+                    "{peer} peers cannot talk to {}; {} can",
+                    local.name(),
+                    names.join(", ")
                 ));
             };
             if let Some(other) = self.local(peer).filter(|other| *other != local) {
@@ -92,15 +99,12 @@ impl Mapping {
                     local.name()
                 ));
             }
-            peers.push(peer);
-            if !sockets.contains(&socket) {
-                sockets.push(socket);
-            }
+            pairs.push((peer, socket));
         }
-        if peers.is_empty() {
+        if pairs.is_empty() {
             return Err("no type of peers is served".to_owned());
         }
-        Ok(Settings::by_peer(&sockets)?.with_peers(&peers))
+        Settings::by_mapping(&pairs)
     }
 }
 
@@ -116,6 +120,7 @@ mod tests {
         mapping.add([Sub, Pub], Local::Topics);
         mapping.add([Req, Dealer], Local::Services);
         mapping.add([Router], Local::Router(0));
+        mapping.add([SocketType::Rep], Local::Dealer(1));
         assert!(mapping.settings().is_ok());
         assert_eq!(
             (mapping.local(Req), mapping.local(Router)),
@@ -133,6 +138,8 @@ mod tests {
         mapping.refuse([Req]);
         assert!(mapping.settings().is_ok() && mapping.local(Req).is_none());
         mapping.add([Sub], Local::Services);
-        assert!(mapping.settings().unwrap_err().starts_with("SUB peers cannot talk to the services"));
+        let text = mapping.settings().unwrap_err();
+        assert!(text.starts_with("SUB peers cannot talk to the services"), "{text}");
+        assert!(text.ends_with("DEALER, REQ, ROUTER can"), "{text}");
     }
 }

@@ -3,9 +3,10 @@
 use super::{adapter::ZmtpAdapter, feed::Command};
 use bytes::Bytes;
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     fmt,
     hash::{BuildHasher, RandomState},
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use switchboard_core::Result;
@@ -14,9 +15,9 @@ use switchboard_wire::{
     Status,
     zmtp::patterns::{Added, Routes},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, futures::Notified, mpsc};
 
-/// Limits of a [`ZmtpRouter`].
+/// Limits of a [`ZmtpRouter`], and of a [`ZmtpDealer`](super::ZmtpDealer).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ZmtpRouterOptions {
@@ -81,7 +82,7 @@ pub struct ZmtpRouterMessage {
 
 /// A message that waits for the application.
 pub(super) struct Queued {
-    message: ZmtpRouterMessage,
+    pub(super) message: ZmtpRouterMessage,
     _room: OwnedSemaphorePermit,
 }
 
@@ -98,20 +99,52 @@ pub(super) struct Inlet {
 pub(super) struct Peers {
     table: Mutex<Table>,
     peer_kib_max: usize,
+    /// Notified when a peer is added.
+    added: Notify,
 }
 
 struct Table {
     routes: Routes<u64>,
     /// By the number in `routes`.
-    peers: HashMap<u64, Route>,
+    peers: BTreeMap<u64, Route>,
     next: u64,
+    /// The peer to which a DEALER has sent its last message.
+    last: u64,
 }
 
 /// A connected peer.
-struct Route {
+#[derive(Clone)]
+pub(super) struct Route {
     engine: Handle<ZmtpAdapter>,
     id: SubscriberId,
-    room: Arc<Semaphore>,
+    pub(super) room: Arc<Semaphore>,
+}
+
+impl Route {
+    /// Sends a message for which there is room; returns it if the engine has ended.
+    pub(super) async fn send(
+        &self,
+        frames: Vec<Bytes>,
+        permit: OwnedSemaphorePermit,
+    ) -> std::result::Result<(), Vec<Bytes>> {
+        match self.engine.send(Command::Route(self.id, frames, permit)).await {
+            Err(Command::Route(_, frames, _)) => Err(frames),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Sends a message for which there is room; returns it if the mailbox of the engine is full.
+    pub(super) fn try_send(
+        &self,
+        frames: Vec<Bytes>,
+        permit: OwnedSemaphorePermit,
+    ) -> std::result::Result<(), Vec<Bytes>> {
+        let sent = self.engine.try_send(Command::Route(self.id, frames, permit));
+        match sent.map_err(switchboard_fanout::NotSent::into_command) {
+            Err(Command::Route(_, frames, _)) => Err(frames),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
 }
 
 impl ZmtpRouter {
@@ -120,8 +153,9 @@ impl ZmtpRouter {
         let (sender, received) = mpsc::channel(options.received_messages_max.max(1));
         // No peer can guess the generated identity of another one.
         let first = RandomState::new().hash_one(0) as u32;
-        let table = Table { routes: Routes::new(first), peers: HashMap::new(), next: 0 };
-        let peers = Arc::new(Peers { table: Mutex::new(table), peer_kib_max: kib(options.peer_bytes_max) });
+        let table = Table { routes: Routes::new(first), peers: BTreeMap::new(), next: 0, last: 0 };
+        let (peer_kib_max, added) = (kib(options.peer_bytes_max), Notify::new());
+        let peers = Arc::new(Peers { table: Mutex::new(table), peer_kib_max, added });
         let room_kib = kib(options.received_bytes_max);
         let inlet =
             Inlet { sender, room: Arc::new(Semaphore::new(room_kib)), room_kib, peers: peers.clone() };
@@ -135,6 +169,11 @@ impl ZmtpRouter {
     /// Cancel safe: a dropped `recv` loses no message.
     pub async fn recv(&mut self) -> Option<ZmtpRouterMessage> {
         self.received.recv().await.map(|queued| queued.message)
+    }
+
+    /// Returns the queue of messages, and the peers, for a DEALER.
+    pub(super) fn into_parts(self) -> (mpsc::Receiver<Queued>, Arc<Peers>) {
+        (self.received, self.sender.peers)
     }
 
     /// Returns a handle that sends to the peers.
@@ -160,10 +199,10 @@ impl ZmtpRouterSender {
     /// # Errors
     /// `NotFound` if no peer with this identity is connected, `InvalidArgument` for a message without frames.
     pub async fn send(&self, identity: &[u8], frames: Vec<Bytes>) -> Result<()> {
-        let (engine, id, room) = self.peers.find(identity)?;
+        let route = self.peers.find(identity)?;
         let permits = self.peers.permits(&frames)?;
-        let permit = room.acquire_many_owned(permits).await.map_err(|_| unknown(identity))?;
-        let sent = engine.send(Command::Route(id, frames, permit)).await;
+        let room = route.room.clone().acquire_many_owned(permits).await;
+        let sent = route.send(frames, room.map_err(|_| unknown(identity))?).await;
         sent.map_err(|_| unknown(identity))
     }
 
@@ -172,7 +211,7 @@ impl ZmtpRouterSender {
     /// # Errors
     /// Those of [`send`](Self::send); `ResourceExhausted` if the peer has no room.
     pub fn try_send(&self, identity: &[u8], frames: Vec<Bytes>) -> Result<()> {
-        let (engine, id, room) = self.peers.find(identity)?;
+        let Route { engine, id, room } = self.peers.find(identity)?;
         let permits = self.peers.permits(&frames)?;
         let permit = room.try_acquire_many_owned(permits).map_err(|why| match why {
             TryAcquireError::Closed => unknown(identity),
@@ -195,7 +234,7 @@ impl ZmtpRouterSender {
 
     /// Returns the number of connected peers.
     pub fn peers(&self) -> usize {
-        self.peers.lock().routes.len()
+        self.peers.len()
     }
 }
 
@@ -204,15 +243,40 @@ impl Peers {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, identity: &[u8]) -> Result<(Handle<ZmtpAdapter>, SubscriberId, Arc<Semaphore>)> {
+    fn find(&self, identity: &[u8]) -> Result<Route> {
         let table = self.lock();
         let route = table.routes.find(identity).and_then(|number| table.peers.get(&number));
-        let route = route.ok_or_else(|| unknown(identity))?;
-        Ok((route.engine.clone(), route.id, route.room.clone()))
+        route.cloned().ok_or_else(|| unknown(identity))
+    }
+
+    /// Returns the number of peers.
+    pub(super) fn len(&self) -> usize {
+        self.lock().routes.len()
+    }
+
+    /// Returns the peers in turn, after the one that had the last message of a DEALER.
+    pub(super) fn in_turn(&self) -> Vec<(u64, Route)> {
+        let table = self.lock();
+        let after = table.peers.range((Bound::Excluded(table.last), Bound::Unbounded));
+        let turn = after.chain(table.peers.range(..=table.last));
+        turn.map(|(number, route)| (*number, route.clone())).collect()
+    }
+
+    /// Records which peer had the last message of a DEALER.
+    pub(super) fn set_last(&self, number: u64) {
+        self.lock().last = number;
+    }
+
+    /// Returns a future that is ready when a peer is added after this call.
+    pub(super) fn added(&self) -> Notified<'_> {
+        self.added.notified()
     }
 
     /// Returns the KiB of room that a message needs.
-    fn permits(&self, frames: &[Bytes]) -> Result<u32> {
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a message without frames.
+    pub(super) fn permits(&self, frames: &[Bytes]) -> Result<u32> {
         if frames.is_empty() {
             return Err(Status::invalid_argument(
                 "a message has no frames; send at least one, which may be empty",
@@ -238,6 +302,8 @@ impl Peers {
                 table.next = number.wrapping_add(1);
                 let room = Arc::new(Semaphore::new(self.peer_kib_max));
                 table.peers.insert(number, Route { engine, id, room });
+                drop(table);
+                self.added.notify_waiters();
                 Ok((number, identity))
             }
             Added::Ignored | Added::Replaced(..) => {

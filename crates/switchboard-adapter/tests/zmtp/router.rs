@@ -1,9 +1,9 @@
-//! Peers of a ROUTER of the application.
+//! Peers of a ROUTER and of a DEALER of the application.
 
 use super::peer::{Peer, closed, settled, soon};
 use bytes::Bytes;
 use switchboard::{Code, Running, Server};
-use switchboard_adapter::{Zmtp, ZmtpRouter, ZmtpRouterOptions};
+use switchboard_adapter::{Zmtp, ZmtpDealer, ZmtpRouter, ZmtpRouterOptions};
 use switchboard_message::Bus;
 use switchboard_wire::zmtp::{Settings, SocketType};
 
@@ -141,4 +141,61 @@ async fn the_application_waits_for_a_peer_that_does_not_read() {
     last.send(&[b"x"]).await;
     assert!(last.event().await.is_none());
     assert_eq!(closed(&zmtp, "router"), 1);
+}
+
+#[tokio::test]
+async fn a_dealer_sends_to_its_peers_in_turn() {
+    let mut options = ZmtpRouterOptions::default();
+    options.peer_bytes_max = 64 << 10;
+    let (zmtp, mut dealer) = Zmtp::new(Bus::new()).dealer([SocketType::Rep], options);
+    let running = Server::new().plugin(zmtp.clone()).listen("tcp://127.0.0.1:0").start().await.unwrap();
+    assert_eq!(dealer.sender().try_send(frames(&["x"])).unwrap_err().code(), Code::Unavailable);
+    assert_eq!(dealer.send(Vec::new()).await.unwrap_err().code(), Code::InvalidArgument);
+    // A message waits for the first peer.
+    let sender = dealer.sender();
+    let waiting = tokio::spawn(async move { sender.send(frames(&["0", "", "first"])).await });
+    let mut one = Peer::connect(&running, SocketType::Rep).await;
+    assert_eq!(one.message().await.unwrap(), [b"0".to_vec(), Vec::new(), b"first".to_vec()]);
+    soon(waiting).await.unwrap().unwrap();
+    one.send(&[b"0", b"", b"done"]).await;
+    assert_eq!(soon(dealer.recv()).await.unwrap(), frames(&["0", "", "done"]));
+    let mut two = Peer::connect(&running, SocketType::Rep).await;
+    until_peers_of(&dealer, 2).await;
+    for number in ["1", "2", "3", "4"] {
+        dealer.send(frames(&[number, "", "task"])).await.unwrap();
+    }
+    let (first, second) = (two.message().await.unwrap(), one.message().await.unwrap());
+    assert_eq!((&first[0][..], &second[0][..]), (&b"1"[..], &b"2"[..]));
+    let (first, second) = (two.message().await.unwrap(), one.message().await.unwrap());
+    assert_eq!((&first[0][..], &second[0][..]), (&b"3"[..], &b"4"[..]));
+    // One that does not read is passed by: the other gets all that its buffers have no room for.
+    let reading = tokio::spawn(async move {
+        let mut count = 0;
+        while let Some(message) = two.message().await {
+            if message.len() == 1 {
+                break;
+            }
+            count += 1;
+        }
+        (two, count)
+    });
+    for _ in 0..300 {
+        let large = vec![Bytes::new(), Bytes::from(vec![b'x'; 60 << 10])];
+        soon(dealer.send(large)).await.unwrap();
+    }
+    assert_eq!((dealer.sender().peers(), closed(&zmtp, "lagged")), (2, 0));
+    drop(one);
+    until_peers_of(&dealer, 1).await;
+    dealer.send(frames(&["end"])).await.unwrap();
+    let (_two, count) = soon(reading).await.unwrap();
+    assert!(count > 150, "{count}");
+}
+
+async fn until_peers_of(dealer: &ZmtpDealer, count: usize) {
+    soon(async {
+        while dealer.sender().peers() != count {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }

@@ -180,13 +180,17 @@ pub(super) fn read_peer(
         return Err(invalid(format!("socket type \"{}\" is unknown", name.escape_ascii())));
     };
     let Some(ours) = settings.socket_for(socket) else {
-        let names =
-            |types: &[SocketType]| types.iter().map(|choice| choice.name()).collect::<Vec<_>>().join(", ");
-        let message = match (&settings.peers[..], &settings.choices[..]) {
+        let names = |types: &mut dyn Iterator<Item = SocketType>| {
+            types.map(SocketType::name).collect::<Vec<_>>().join(", ")
+        };
+        let message = match (&settings.mapping[..], &settings.choices[..]) {
             ([], []) => format!("socket type {socket} does not talk to {}", settings.socket),
-            ([], choices) => format!("socket type {socket} does not talk to {}", names(choices)),
-            (peers, _) => {
-                format!("socket type {socket} is not served here; expected one of {}", names(peers))
+            ([], choices) => {
+                format!("socket type {socket} does not talk to {}", names(&mut choices.iter().copied()))
+            }
+            (mapping, _) => {
+                let served = names(&mut mapping.iter().map(|(peer, _)| *peer));
+                format!("socket type {socket} is not served here; expected one of {served}")
             }
         };
         return Err(ProtocolError::new(ErrorKind::SocketType, message));

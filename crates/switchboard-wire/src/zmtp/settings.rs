@@ -15,8 +15,9 @@ pub struct Settings {
     pub(super) socket: SocketType,
     /// The socket types among which the one of the peer decides.
     pub(super) choices: Vec<SocketType>,
-    /// The socket types of peers that are accepted; empty for all that a local socket talks to.
-    pub(super) peers: Vec<SocketType>,
+    /// The types of peers that are accepted, each with the socket type of this side; empty for all that a local socket
+    /// talks to.
+    pub(super) mapping: Vec<(SocketType, SocketType)>,
     pub(super) mechanism: Mechanism,
     pub(super) identity: Bytes,
     pub(super) version: Version,
@@ -55,7 +56,7 @@ impl Settings {
         Settings {
             socket,
             choices: Vec::new(),
-            peers: Vec::new(),
+            mapping: Vec::new(),
             mechanism: Mechanism::Null,
             identity: Bytes::new(),
             version: Version::V3_1,
@@ -89,17 +90,37 @@ impl Settings {
         Ok(Settings { choices: sockets.to_vec(), ..Settings::new(*first) })
     }
 
-    /// Accepts only peers of these types. Without any, all types are accepted that a local socket talks to.
-    #[must_use]
-    pub fn with_peers(mut self, peers: &[SocketType]) -> Settings {
-        self.peers = peers.to_vec();
-        self
+    /// Creates settings of an accepting side like [`by_peer`](Self::by_peer), from pairs of the type of a peer and of
+    /// the socket that it talks to. Peers of other types are refused.
+    ///
+    /// ```
+    /// use switchboard_wire::zmtp::{Settings, SocketType};
+    ///
+    /// let pairs = [(SocketType::Req, SocketType::Router), (SocketType::Rep, SocketType::Dealer)];
+    /// assert!(Settings::by_mapping(&pairs).is_ok());
+    /// assert!(Settings::by_mapping(&[(SocketType::Req, SocketType::Pub)]).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// Fails without a pair, on two pairs of one type of peers, and on types that do not talk.
+    pub fn by_mapping(pairs: &[(SocketType, SocketType)]) -> Result<Settings, String> {
+        let Some((_, first)) = pairs.first() else { return Err("no socket type for any peer".to_owned()) };
+        for (at, (peer, socket)) in pairs.iter().enumerate() {
+            if !socket.talks_to(*peer) {
+                return Err(format!("a {peer} does not talk to {socket}"));
+            }
+            if let Some((_, other)) = pairs[..at].iter().find(|(known, _)| known == peer) {
+                return Err(format!("a {peer} is mapped to {other} and to {socket}: choose one of them"));
+            }
+        }
+        let choices = pairs.iter().map(|(_, socket)| *socket).collect();
+        Ok(Settings { choices, mapping: pairs.to_vec(), ..Settings::new(*first) })
     }
 
     /// Returns the socket type for a peer of this type, if there is one.
     pub(super) fn socket_for(&self, peer: SocketType) -> Option<SocketType> {
-        if !self.peers.is_empty() && !self.peers.contains(&peer) {
-            return None;
+        if !self.mapping.is_empty() {
+            return self.mapping.iter().find(|(known, _)| *known == peer).map(|(_, socket)| *socket);
         }
         if self.choices.is_empty() {
             return Some(self.socket).filter(|socket| socket.talks_to(peer));

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `plain` | peers log in as `alice` with `secret` |
 //! | `router` | DEALER and ROUTER peers talk to a ROUTER of this program; REQ peers always call services |
+//! | `dealer` | REP peers talk to a DEALER of this program |
 //! | `unix=PATH` | listens on this Unix socket as well |
 //! | `tls` | listens with TLS and a certificate of its own as well |
 //!
@@ -19,6 +20,8 @@
 //! | `next` | `entry TOPIC TEXT`, the next entry of any topic since the start |
 //! | `receive` | `message IDENTITY FRAME…`, the next message of the ROUTER |
 //! | `send IDENTITY FRAME…` | `sent`, or `error` with the status |
+//! | `work FRAME…` | `sent`, once the DEALER has sent it to a peer |
+//! | `result` | `message FRAME…`, the next message of the DEALER |
 //! | `stop` | `stopped` |
 
 #[path = "../text.rs"]
@@ -27,7 +30,7 @@ mod text;
 use bytes::Bytes;
 use std::io::BufRead;
 use switchboard::{Caller, Codec, Cx, Result, Running, Server, StopOptions, Tls, auth::Basic};
-use switchboard_adapter::{SocketType, Zmtp, ZmtpRouter, ZmtpRouterOptions};
+use switchboard_adapter::{SocketType, Zmtp, ZmtpDealer, ZmtpRouter, ZmtpRouterOptions};
 use switchboard_message::{Bus, Delivery, Pattern, Publication, Subscription};
 use tokio::sync::mpsc;
 
@@ -63,6 +66,7 @@ struct Program {
     bus: Bus,
     zmtp: Zmtp,
     router: Option<ZmtpRouter>,
+    dealer: Option<ZmtpDealer>,
     all: Subscription<Bytes>,
 }
 
@@ -107,6 +111,11 @@ impl Program {
             }
             false => (zmtp.services(others), None),
         };
+        let mut dealer = None;
+        if has("dealer") {
+            let (with_dealer, own) = zmtp.dealer([SocketType::Rep], ZmtpRouterOptions::default());
+            (zmtp, dealer) = (with_dealer, Some(own));
+        }
         let mut server = Server::new().add(ClockServer::new(Echo));
         if has("plain") {
             zmtp = zmtp.plain();
@@ -119,7 +128,7 @@ impl Program {
         if let Some(path) = options.iter().find_map(|option| option.strip_prefix("unix=")) {
             server = server.listen(format!("unix:{path}"));
         }
-        Ok((Program { bus, zmtp, router, all }, server.start().await?))
+        Ok((Program { bus, zmtp, router, dealer, all }, server.start().await?))
     }
 
     /// Returns the response to a command.
@@ -154,6 +163,16 @@ impl Program {
                     Ok(()) => "sent".to_owned(),
                     Err(status) => format!("error {status}"),
                 }
+            }
+            ["work", ref frames @ ..] => {
+                let dealer = self.dealer.as_ref().ok_or("start the server with the option dealer")?;
+                let frames = frames.iter().map(|frame| text::hex(frame).map(Bytes::from));
+                dealer.send(frames.collect::<std::result::Result<Vec<_>, _>>()?).await?;
+                "sent".to_owned()
+            }
+            ["result"] => {
+                let dealer = self.dealer.as_mut().ok_or("start the server with the option dealer")?;
+                format!("message {}", text::words(dealer.recv().await.ok_or("the dealer has ended")?))
             }
             _ => format!("unknown command {line:?}"),
         })
