@@ -38,7 +38,11 @@ use bytes::Bytes;
 use mapping::{Local, Mapping};
 use router::Inlet;
 use stats::Counters;
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 use switchboard_core::{Limit, Result};
 use switchboard_fanout::{Engines, Options};
 use switchboard_message::{Bus, Subscribe, Topic};
@@ -150,7 +154,8 @@ impl Zmtp {
     }
 
     /// Serves PUSH and PULL peers: PUSH peers publish to this topic, and each entry of it goes to one of the PULL
-    /// peers, which are members of this group.
+    /// peers, which are members of this group. From the start of a server on, entries wait for a PULL peer, within the
+    /// limits of the topic.
     ///
     /// # Errors
     /// `InvalidArgument` for an invalid name of a topic, and for a name of a group that is empty or longer than
@@ -335,8 +340,14 @@ impl Plugin for Zmtp {
         self.check_auth(context.has_auth).map_err(|why| invalid(why.to_owned()))?;
         let settings = self.settings(&context.limits).map_err(invalid)?;
         let (shared, settings) = (self.shared.clone(), Arc::new(settings));
+        // The group exists from the start: jobs wait for the first PULL peer.
+        let group = shared.pipeline.as_ref().map(|pipeline| crate::feed::begin(pipeline.member(&shared.bus)));
+        let group = group.transpose().map_err(|status| invalid(status.to_string()))?.map(Mutex::new);
         let services = context.services;
-        let make = move |handle| ZmtpAdapter::new(shared.clone(), settings.clone(), services.clone(), handle);
+        let make = move |handle| {
+            let _kept = &group;
+            ZmtpAdapter::new(shared.clone(), settings.clone(), services.clone(), handle)
+        };
         Ok(Arc::new(Engines::new(self.shared.options, Some(context.memory), make)))
     }
 }

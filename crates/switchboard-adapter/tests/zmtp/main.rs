@@ -320,7 +320,7 @@ async fn a_push_waits_for_a_topic_whose_publishers_wait() {
     let bus = Bus::builder().topics("jobs", jobs).unwrap().build();
     let zmtp = Zmtp::new(bus.clone()).pipeline("jobs", "workers").unwrap();
     let running = start(&zmtp).await;
-    let mut own = bus.subscribe_encoded("jobs").await.unwrap();
+    let mut own = zmtp.member().unwrap().await.unwrap();
     let mut peer = Peer::connect(&running, SocketType::Push).await;
     for at in 0..200_u8 {
         peer.send(&[&[at]]).await;
@@ -332,6 +332,7 @@ async fn a_push_waits_for_a_topic_whose_publishers_wait() {
     for at in 0..200_u8 {
         let Some(Delivery::Entry(job)) = soon(own.next()).await.unwrap() else { panic!("no job") };
         assert_eq!(job[..], [at], "none is lost");
+        assert!(job.ack());
     }
     assert_eq!((zmtp.stats().refused, zmtp.stats().published), (0, 200));
 }
@@ -342,5 +343,25 @@ async fn a_group_has_a_valid_name() {
         let status = Zmtp::new(Bus::new()).pipeline("jobs", &name).unwrap_err();
         let expected = format!("the name of the group has {bytes} bytes; expected 1 to 256 (key_bytes_max)");
         assert!(status.message().contains(&expected), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn jobs_wait_for_the_first_worker() {
+    let zmtp = Zmtp::new(Bus::new()).pipeline("jobs", "workers").unwrap();
+    let running = start(&zmtp).await;
+    let mut pusher = Peer::connect(&running, SocketType::Push).await;
+    for at in 0..100_u8 {
+        pusher.send(&[&[at]]).await;
+    }
+    soon(async {
+        while zmtp.stats().published < 100 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let mut worker = Peer::connect(&running, SocketType::Pull).await;
+    for at in 0..100_u8 {
+        assert_eq!(worker.message().await.unwrap(), [[at]]);
     }
 }
