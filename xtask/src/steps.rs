@@ -247,7 +247,7 @@ pub(crate) const ALL: &[Step] = &[
     },
     Step {
         name: "interop-events",
-        about: "event streams of a bus with curl, Node's eventsource and Python's websockets, through kills of the server",
+        about: "event streams of a bus with curl, Chromium, Node's eventsource and Python's websockets, through kills of the server",
         check: |run| suites::events(run),
     },
     Step {

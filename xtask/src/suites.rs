@@ -248,19 +248,22 @@ pub(crate) fn redis(run: &Run<'_>) -> Outcome {
     })
 }
 
-/// Event streams of a bus with curl, Node's eventsource and Python's websockets.
+/// Event streams of a bus with curl, Chromium, Node's eventsource and Python's websockets.
 pub(crate) fn events(run: &Run<'_>) -> Outcome {
-    let peers = [Peer::Curl, Peer::Node].map(|peer| run.peers.path(peer));
-    let node = match peers {
-        [Ok(_), Ok(node)] => node,
-        [Err(failure), _] | [_, Err(failure)] => return Outcome::Skipped(failure.to_string()),
+    let peers = [Peer::Chromium, Peer::Curl, Peer::Node].map(|peer| run.peers.path(peer));
+    let (chromium, node) = match peers {
+        [Ok(chromium), Ok(_), Ok(node)] => (chromium, node),
+        [Err(failure), ..] | [_, Err(failure), _] | [.., Err(failure)] => {
+            return Outcome::Skipped(failure.to_string());
+        }
     };
     with_peer(run, Peer::Python, |python| {
         let mut command = Command::new(python);
         command
-            .args(["-B", "-m", "unittest", "--verbose", "test_events"])
+            .args(["-B", "-m", "unittest", "--verbose", "test_chromium", "test_events"])
             .current_dir(run.workspace.root.join("interop/events/python"))
             .env("EVENTS_NODE", node)
+            .env("SWITCHBOARD_PEER", chromium)
             .env("EVENTS_SERVER", built_of(run, "interop-events", "events-server")?);
         process::run_within(SUITE_LIMIT, &mut command)
     })

@@ -1,7 +1,8 @@
 //! `events-server`: a server with the event streams of a bus, which the cases in `python/test_events.py` drive.
 //!
 //! Prints `listening on 127.0.0.1:PORT`. Topics keep 1,000 entries, and a reader that is behind by 64 more misses
-//! some. Reads a command from each line of the standard input, and prints a line for each.
+//! some. A page at `/` lets a browser open streams. Reads a command from each line of the standard input, and prints a
+//! line for each.
 //!
 //! | command | response |
 //! | --- | --- |
@@ -23,7 +24,11 @@ fn bus() -> Result<Bus> {
 }
 
 async fn start(bus: &Bus, address: &str) -> Result<Running, switchboard::Error> {
-    let server = || Server::new().plugin(BusServer::new(bus.clone())).listen(address);
+    let page = "<!doctype html><title>0</title>";
+    let server = || {
+        let server = Server::new().plugin(BusServer::new(bus.clone()));
+        server.page("/", "text/html; charset=utf-8", page).listen(address)
+    };
     loop {
         match server().start().await {
             // The sockets of the killed server are closed in a moment.
