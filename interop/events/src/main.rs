@@ -26,7 +26,7 @@ fn bus() -> Result<Bus> {
 async fn start(bus: &Bus, address: &str) -> Result<Running, switchboard::Error> {
     let page = "<!doctype html><title>0</title>";
     let server = || {
-        let server = Server::new().plugin(BusServer::new(bus.clone()));
+        let server = Server::new().plugin(BusServer::new(bus.clone())).websocket_deflate();
         server.page("/", "text/html; charset=utf-8", page).listen(address)
     };
     loop {

@@ -149,8 +149,11 @@ impl PluginRequest {
 }
 
 impl Answer {
+    /// Returns the pieces of a successful response to the handshake of a WebSocket.
+    ///
+    /// # Errors
+    /// The response that refuses the handshake.
     #[expect(clippy::result_large_err, reason = "a response is sent, not passed on")]
-    /// Returns the pieces of a successful response to the handshake of a WebSocket, or the response that refuses it.
     pub(in crate::http) fn into_pieces(self) -> Result<EncodedStream, Response<Reply>> {
         match self {
             Answer { head, body: PluginReply::Pieces(pieces), .. } if head.status.is_success() => Ok(pieces),
