@@ -1,8 +1,11 @@
 """CURVE between our machine and sockets of libzmq: every legal pair, both roles, either side listening."""
 
 import threading
+import time
 import unittest
+import urllib.error
 
+import test_server
 import test_zmtp
 import zmq
 import zmq.auth
@@ -187,6 +190,64 @@ class Details(Case):
     def send_many(self, socket, count):
         for number in range(count):
             socket.send_multipart([b"%d" % number, b"."])
+
+
+class OnAServer(test_server.Case):
+    """Sockets of libzmq on the port of a server, whose `auth` knows their key."""
+
+    OPTIONS = (f"curve={OURS.secret_hex}:{THEIRS.public_hex}",)
+
+    def socket(self, kind, keys=THEIRS, server=OURS, **options):
+        options.update(curve_publickey=keys.public, curve_secretkey=keys.secret, curve_serverkey=server.public)
+        return super().socket(kind, **options)
+
+    def test_subscribers_and_publishers(self):
+        subscribers = [self.subscriber(b"t/", kind=kind) for kind in ("SUB", "XSUB")]
+        publisher = self.socket("PUB")
+        while not subscribers[0].poll(20):
+            publisher.send_multipart([b"t/begin", b"x"])
+        bodies = [b"", b"x" * 255, b"y" * 256, b"z" * 70_000]
+        publisher.send_multipart([b"t/end", *bodies])
+        self.server.ask("publish other x")
+        self.server.ask("publish t/last y")
+        for subscriber in subscribers:
+            messages = []
+            while len(messages) < 2:
+                if (message := subscriber.recv_multipart())[0] != b"t/begin":
+                    messages.append(message)
+            self.assertEqual(sorted(messages), [[b"t/end", *bodies], [b"t/last", b"y"]])
+        self.assertEqual(self.call_as_http(), 401)
+
+    def call_as_http(self):
+        """The status of a call of a service on the same port, without a key."""
+        try:
+            return self.call("beside") and 200
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def test_jobs(self):
+        workers, pusher = [self.socket("PULL") for _ in range(2)], self.socket("PUSH")
+        for job in range(400):
+            pusher.send_multipart([b"%d" % job, b"part"])
+        jobs, end = set(), time.monotonic() + LIMIT
+        while len(jobs) < 400:
+            self.assertLess(time.monotonic(), end)
+            for worker in workers:
+                while worker.poll(5):
+                    jobs.add(tuple(worker.recv_multipart()))
+        self.assertEqual(jobs, {(b"%d" % job, b"part") for job in range(400)})
+
+    def test_calls_have_the_caller_of_the_key(self):
+        peer = self.socket("REQ")
+        peer.send_multipart([b"interop.v1.Clock/Who", b"{}"])
+        self.assertEqual(peer.recv_multipart(), [b"OK", b'"alice"'])
+
+    def test_others_are_refused(self):
+        for reason, options in (("credentials", {"keys": Keys()}), ("curve", {"server": Keys()})):
+            with self.subTest(reason):
+                peer = self.socket("SUB", **options)
+                self.server.until_closed(reason, 1)
+                peer.close()
 
 
 if __name__ == "__main__":

@@ -76,10 +76,10 @@ async fn subscribers_get_the_entries_of_their_prefixes_once() {
     publisher.event().await.expect("a subscription to everything");
     publisher.send(&[b"c", b"no"]).await;
     publisher.send(&[b"a/b", b"one", b"", b"three"]).await;
-    publisher.send(&[b"a", b"last"]).await;
+    publisher.send(&[b"a/b", b"last"]).await;
     for peer in &mut peers {
         assert_eq!(peer.message().await.unwrap(), [&b"a/b"[..], b"one", b"", b"three"]);
-        assert_eq!(peer.message().await.unwrap(), [&b"a"[..], b"last"]);
+        assert_eq!(peer.message().await.unwrap(), [&b"a/b"[..], b"last"]);
     }
     let [gone, mut left] = peers;
     drop(gone);

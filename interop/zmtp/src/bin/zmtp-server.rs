@@ -2,6 +2,7 @@
 //!
 //! | option | |
 //! | --- | --- |
+//! | `curve=SECRET:PUBLIC` | connections are encrypted with this secret key; a peer with this public key is `alice` |
 //! | `plain` | peers log in as `alice` with `secret` |
 //! | `router` | DEALER and ROUTER peers talk to a ROUTER of this program; REQ peers always call services |
 //! | `dealer` | REP peers talk to a DEALER of this program |
@@ -29,8 +30,13 @@ mod text;
 
 use bytes::Bytes;
 use std::io::BufRead;
-use switchboard::{Caller, Codec, Cx, Result, Running, Server, StopOptions, Tls, auth::Basic};
-use switchboard_adapter::{SocketType, Zmtp, ZmtpDealer, ZmtpRouter, ZmtpRouterOptions};
+use switchboard::{
+    Caller, Codec, Cx, Result, Running, Server, StopOptions, Tls,
+    auth::{Basic, CurveKeys},
+};
+use switchboard_adapter::{
+    CurvePublicKey, CurveSecretKey, SocketType, Zmtp, ZmtpDealer, ZmtpRouter, ZmtpRouterOptions,
+};
 use switchboard_message::{Bus, Delivery, Pattern, Publication, Subscription};
 use tokio::sync::mpsc;
 
@@ -120,6 +126,13 @@ impl Program {
         if has("plain") {
             zmtp = zmtp.plain();
             server = server.auth(Basic::default().user("alice", "secret", Caller::new("alice")));
+        }
+        if let Some(keys) = options.iter().find_map(|option| option.strip_prefix("curve=")) {
+            let (secret, public) = keys.split_once(':').ok_or("the public key is missing")?;
+            let key = |text: &str| text::hex(text)?.try_into().map_err(|_| "a key has 32 bytes".to_owned());
+            zmtp = zmtp.curve(CurveSecretKey::new(key(secret)?));
+            let public = CurvePublicKey::new(key(public)?);
+            server = server.auth(CurveKeys::default().key(public, Caller::new("alice")));
         }
         server = server.plugin(zmtp.clone()).listen("tcp://127.0.0.1:0");
         if has("tls") {
