@@ -7,9 +7,9 @@ use switchboard_message::Bus;
 
 /// Connects a [`Bus`] to the topics of another process, which serves them with [`BusServer`](crate::BusServer).
 ///
-/// It is a trait because `Bus` is in a crate without connections: with the trait in scope, `Bus::connect(url)` stands
-/// beside `Bus::new()`, and both return the same type. Every wire that has streams of replies will do; the native wire is
-/// the default, and `tcp://host:8080?wire=grpc` selects gRPC.
+/// It is a trait because `Bus` is in a crate without connections: with the trait in scope, `Bus::connect(url)` returns
+/// the type of `Bus::new()`. Every wire that has streams of replies will do; the native wire is the default, and
+/// `tcp://host:8080?wire=grpc` selects gRPC.
 ///
 /// ```
 /// use switchboard::Server;

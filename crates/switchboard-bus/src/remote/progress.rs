@@ -1,8 +1,8 @@
 //! Progress of a remote subscription: where it begins again after a lost connection, and which entries are repeated.
 //!
 //! A subscription to one topic continues after the position of its last entry. One to a pattern continues after a
-//! [`Checkpoint`], which is exact whichever topics match; the positions of the topics that it has seen make the ranges of
-//! gaps exact, and say which topics have ended with a restarted server. A group has its cursor at the server.
+//! [`Checkpoint`], which is exact whichever topics match; the positions of the topics that it has seen make the ranges
+//! of gaps exact, and say which topics have ended with a restarted server. A group has its cursor at the server.
 
 use crate::{
     convert,
@@ -18,7 +18,7 @@ const TOPICS_MAX: usize = 10_000;
 /// State of a subscription that outlives its connection.
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// Start that the application has asked for.
+    /// Start that the application has requested.
     start: Option<Start>,
     is_pattern: bool,
     is_group: bool,
@@ -33,7 +33,7 @@ pub(super) struct Progress {
     next_checkpoint: Option<Checkpoint>,
     /// Positions of the topics of a pattern.
     topics: HashMap<Topic, Position>,
-    /// Gaps of topics that have ended with a restarted server.
+    /// Gaps of topics whose logs have ended.
     ended: VecDeque<Gap>,
 }
 
@@ -98,9 +98,14 @@ impl Progress {
             false => self.position,
             true => self.topics.get(&entry.topic).copied(),
         };
+        // A group delivers entries again, also older ones than those that it has delivered.
         let is_repeated = known.is_some_and(|known| {
             known.epoch == entry.position.epoch && entry.position.offset <= known.offset
         });
+        if let Some(known) = known.filter(|known| self.is_pattern && known.epoch != entry.position.epoch) {
+            // The topic was removed and created again while there was no connection.
+            self.ended.push_back(ended(entry.topic.clone(), known));
+        }
         if !is_repeated {
             self.note(&entry.topic, entry.position);
         }
@@ -139,7 +144,7 @@ impl Progress {
         !std::mem::replace(&mut self.has_outcome, true)
     }
 
-    /// Returns a gap of a topic that has ended with a restarted server.
+    /// Returns a gap of a topic whose log has ended, which the application receives before the next entry.
     pub(super) fn next_ended(&mut self) -> Option<Gap> {
         self.ended.pop_front()
     }
@@ -163,14 +168,16 @@ impl Progress {
         }
     }
 
-    /// Reports each known topic: its log has ended, and entries after the last received one may be missing.
+    /// Reports each known topic: the server has other logs.
     fn end_topics(&mut self) {
-        let ended = self.topics.drain().map(|(topic, last)| {
-            let next = last.offset.saturating_add(1);
-            Gap::new(topic, last.epoch, next..next, None, GapReason::Epoch)
-        });
-        self.ended.extend(ended);
+        self.ended.extend(self.topics.drain().map(|(topic, last)| ended(topic, last)));
     }
+}
+
+/// Returns the gap of a log that has ended: entries after the last received one may be missing.
+fn ended(topic: Topic, last: Position) -> Gap {
+    let next = last.offset.saturating_add(1);
+    Gap::new(topic, last.epoch, next..next, None, GapReason::Epoch)
 }
 
 #[cfg(test)]
@@ -256,5 +263,19 @@ mod tests {
         assert!(progress.next_ended().is_none());
         assert!(!progress.recovered(None));
         assert!(progress.accepts(&entry("t", 2, 1), (0, 1)), "an offset of another log");
+        assert!(progress.next_ended().is_none());
+        // The topic was removed and created again while there was no connection.
+        progress.started(started(8, &[1]));
+        assert!(progress.accepts(&entry("t", 3, 1), (0, 9)));
+        assert_eq!(progress.next_ended().unwrap().epoch, 2);
+    }
+
+    #[test]
+    fn a_group_continues_after_its_newest_entry() {
+        let mut progress = Progress::new(None, false, true);
+        progress.started(started(7, &[]));
+        assert!(progress.accepts(&entry("t", 7, 9), (0, 0)));
+        assert!(progress.accepts(&entry("t", 7, 8), (0, 0)), "delivered again");
+        assert_eq!(after(&progress), (7, 9));
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct Events {
     failures: u32,
     /// Position before the first entry of the stream.
     begins_after: Option<Position>,
+    /// An entry behind the gap of a log that has ended.
+    next: Option<RemoteEvent>,
 }
 
 enum State {
@@ -52,8 +54,15 @@ impl Events {
         let is_pattern = request.prefix.is_some() || is_pattern(&request.topic);
         let progress = Progress::new(start, is_pattern, !request.group.is_empty());
         let mut stream = client.subscribe(with_start(&mut request, &progress)).await?;
-        let mut events =
-            Events { client, request, progress, state: State::Ended, failures: 0, begins_after: None };
+        let mut events = Events {
+            client,
+            request,
+            progress,
+            state: State::Ended,
+            failures: 0,
+            begins_after: None,
+            next: None,
+        };
         let first = stream.next().await?.and_then(|event| event.event);
         let Some(Event::Started(started)) = first else { return Err(no_first_event("Subscribe", "started")) };
         events.started(*started);
@@ -116,6 +125,9 @@ impl Stream for Events {
             if let Some(gap) = events.progress.next_ended() {
                 return Poll::Ready(Some(Ok(RemoteEvent::Gap(gap))));
             }
+            if let Some(next) = events.next.take() {
+                return Poll::Ready(Some(Ok(next)));
+            }
             let failure = match &mut events.state {
                 State::Ended => return Poll::Ready(None),
                 State::Pausing(timer) => {
@@ -144,8 +156,10 @@ impl Stream for Events {
                 },
                 State::Open(stream) => match ready!(Pin::new(stream).poll_next(cx)) {
                     Some(Ok(event)) => match events.convert(event) {
-                        Ok(None) => continue,
-                        Ok(Some(event)) => return Poll::Ready(Some(Ok(event))),
+                        Ok(event) => {
+                            events.next = event;
+                            continue;
+                        }
                         Err(status) => Some(status),
                     },
                     Some(Err(status)) => Some(status),

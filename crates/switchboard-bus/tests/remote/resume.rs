@@ -187,3 +187,26 @@ async fn a_slow_reader_that_its_topic_closes_is_not_resumed() {
     assert_eq!(error.code(), switchboard::Code::ResourceExhausted, "{error}");
     assert!(matches!(slow.next().await, Ok(None)));
 }
+
+#[tokio::test]
+async fn entries_of_a_topic_without_history_are_a_gap_after_a_lost_connection() {
+    let topics = Bus::new();
+    let mut host = Host::start(&topics).await;
+    let bus = host.connect("").await;
+    let mut one = bus.subscribe::<u32>("t/a").await.unwrap();
+    let mut all = bus.subscribe::<u32>("t/*").await.unwrap();
+    topics.publish("t/a", &1_u32).await.unwrap();
+    assert_eq!((entry(&mut one).await.0, entry(&mut all).await.0), (1, 1));
+    host.kill();
+    while topics.stats().subscriptions > 0 {
+        tokio::task::yield_now().await;
+    }
+    // No cursor is on the topic: it is removed, and this entry is dropped.
+    topics.publish("t/a", &2_u32).await.unwrap();
+    host.restart(&topics).await;
+    for subscription in [&mut one, &mut all] {
+        assert_eq!(gap(subscription).await.range, 1..2, "the only entry of a new log");
+    }
+    topics.publish("t/a", &3_u32).await.unwrap();
+    assert_eq!((entry(&mut one).await.0, entry(&mut all).await.0), (3, 3));
+}

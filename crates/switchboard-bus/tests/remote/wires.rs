@@ -42,7 +42,7 @@ async fn messages_are_published_and_received() {
 }
 
 #[tokio::test]
-async fn subscriptions_begin_where_they_are_asked_to() {
+async fn subscriptions_begin_at_their_start() {
     for wire in WIRES {
         let topics = with_history(3);
         let host = Host::start(&topics).await;

@@ -110,8 +110,8 @@ impl<T> Message<T> {
     }
 
     /// Makes the message available to the members of its group at once. Returns false if it was acknowledged, if its
-    /// period has passed and it is available or delivered again, or if the subscription does not acknowledge. In another
-    /// process as for [`ack`](Self::ack).
+    /// period has passed and it is available or delivered again, or if the subscription does not acknowledge. In
+    /// another process as for [`ack`](Self::ack).
     pub fn reject(&self) -> bool {
         self.settle(Settled::Rejected)
     }

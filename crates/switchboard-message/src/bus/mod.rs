@@ -1,7 +1,7 @@
 //! A bus of typed messages.
 //!
-//! The bus encodes and decodes messages, reads the clock and waits; the [logs](crate::log) of this process do the rest, or
-//! the [`RemoteBus`](remote::RemoteBus) of another one.
+//! The bus encodes and decodes messages, reads the clock and waits; the [logs](crate::log) of this process do the rest,
+//! or the [`RemoteBus`](remote::RemoteBus) of another one.
 
 mod builder;
 mod forward;
@@ -42,9 +42,9 @@ use switchboard_wire::{Codec, Status};
 
 /// Topics of this process, or of another one. Cheap to clone; all clones are one bus.
 ///
-/// [`Bus::new`] creates the topics of this process. The crate `switchboard-bus` connects to those of another process with
-/// `Bus::connect(url)`, and serves them with `BusServer`. Both are used in the same way; a method whose result is known
-/// only in the process of the topics says so.
+/// [`Bus::new`] creates the topics of this process. The crate `switchboard-bus` connects to those of another process
+/// with `Bus::connect(url)`, and serves them with `BusServer`. Both are used in the same way; a method whose result is
+/// known only in the process of the topics says so.
 ///
 /// ```
 /// # use switchboard_message::{Bus, Delivery};
@@ -282,7 +282,8 @@ impl Bus {
         Request::new(self, topic.into(), message)
     }
 
-    /// Reads the entries that a topic keeps, in pages, without a subscription: `await` the result for a [`HistoryPage`].
+    /// Reads the entries that a topic keeps, in pages, without a subscription: `await` the result for a
+    /// [`HistoryPage`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -375,9 +376,8 @@ impl Bus {
     /// assert!(!switchboard_message::Bus::new().remove_durable("inbox/7", "phone").unwrap());
     /// ```
     ///
-    /// # Errors
-    /// `InvalidArgument` for an invalid name or pattern, `Unimplemented` for topics of another process: remove the cursor
-    /// there.
+    /// # Errors `InvalidArgument` for an invalid name or pattern, `Unimplemented` for topics of another process: remove
+    /// the cursor there.
     pub fn remove_durable(&self, topics: impl Into<Selector>, name: &str) -> Result<bool> {
         let key = GroupKey { name: name.into(), source: topics.into().source?, is_durable: true };
         match &self.side {
@@ -427,7 +427,8 @@ impl Bus {
         }
     }
 
-    /// Replies to the request with this `reply_to`, which [`Message::reply_to`] has returned, perhaps in another process.
+    /// Replies to the request with this `reply_to`, which [`Message::reply_to`] has returned, perhaps in another
+    /// process.
     ///
     /// # Errors
     /// `NotFound` if the requester no longer waits, `InvalidArgument` for another text.

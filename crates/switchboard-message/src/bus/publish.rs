@@ -230,8 +230,8 @@ fn entry(local: &Local, publication: Publication) -> Result<Entry> {
 /// Future of a publication. Resolves to the position once the log has accepted the entries: at once, unless the topic
 /// makes its publishers wait, or is in another process.
 ///
-/// Dropping it before it resolves publishes nothing. In another process the entries may have been appended, or not, if it
-/// was polled before.
+/// Dropping it before it resolves publishes nothing. In another process the entries may have been appended, or not, if
+/// it was polled before.
 #[must_use = "a publication does nothing before it is awaited"]
 pub struct Publishing<'a> {
     bus: &'a Bus,

@@ -328,8 +328,8 @@ impl<'a, T> IntoFuture for Subscribe<'a, T> {
     }
 }
 
-/// Future of a subscription. It is ready at once for topics of this process, where the subscription has begun before the
-/// first poll.
+/// Future of a subscription. It is ready at once for topics of this process, where the subscription has begun before
+/// the first poll.
 #[must_use = "a subscription ends when its future is dropped"]
 pub struct Subscribing<T> {
     bus: Bus,

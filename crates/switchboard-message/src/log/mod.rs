@@ -105,7 +105,8 @@ pub struct BusStats {
     pub topics: usize,
     /// Entries in all logs.
     pub entries: usize,
-    /// Bytes of these entries, with about 128 per entry for the log itself, and of publication ids, with about 96 per id.
+    /// Bytes of these entries, with about 128 per entry for the log itself, and of publication ids, with about 96 per
+    /// id.
     pub bytes: usize,
     /// Cursors of subscriptions and groups; a pattern has one per matching topic.
     pub cursors: usize,

@@ -28,8 +28,8 @@ pub(super) enum Operation {
 }
 
 impl TopicRule {
-    /// Creates a rule for publications and subscriptions to the topics of a pattern. Their callers must be authenticated
-    /// and meet the further conditions of the rule.
+    /// Creates a rule for publications and subscriptions to the topics of a pattern. Their callers must be
+    /// authenticated and meet the further conditions of the rule.
     pub fn topics(pattern: impl Into<String>) -> TopicRule {
         TopicRule {
             topics: pattern.into(),
