@@ -257,7 +257,7 @@ impl Topics {
         let (subscribe, acks) = self.begin(request)?;
         let mut subscription = subscribe.await?;
         let event = |event: Event| v1::SubscribeEvent { event: Some(event), ..Default::default() };
-        let checkpoint = subscription.checkpoint().map(convert::from_checkpoint);
+        let checkpoint = subscription.next_checkpoint().map(convert::from_checkpoint);
         let is_pattern = checkpoint.is_some();
         let started = v1::Started {
             position: subscription.begins_after().map(convert::position).into(),

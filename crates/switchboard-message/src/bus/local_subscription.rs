@@ -3,7 +3,10 @@
 use super::local::Local;
 use crate::{
     clock,
-    log::{Attach, Attached, Attachment, BatchSize, Checkpoint, Member, Outcome, Position, Taken, shard_of},
+    log::{
+        Attach, Attached, Attachment, BatchSize, Checkpoint, Member, Outcome, Position, Start, Taken,
+        shard_of,
+    },
 };
 use smallvec::SmallVec;
 use std::{
@@ -48,6 +51,8 @@ pub(super) struct LocalSubscription {
     timer: Option<(u64, Pin<Box<Sleep>>)>,
     position: Option<Position>,
     checkpoint: Option<Box<Checkpoint>>,
+    /// Checkpoint behind the outcome of the start: before it is delivered, a crash must not lose its gaps.
+    next_checkpoint: Option<Box<Checkpoint>>,
     is_closed: bool,
 }
 
@@ -72,6 +77,10 @@ impl LocalSubscription {
             Outcome::None => VecDeque::new(),
             Outcome::Recovered => VecDeque::from([LocalItem::Recovered]),
         };
+        let (checkpoint, next_checkpoint) = match checkpoint {
+            Some(next) if !outcomes.is_empty() => (before_outcome(attach, &next), Some(next)),
+            checkpoint => (checkpoint, None),
+        };
         Ok(LocalSubscription {
             local: local.clone(),
             deadlines: attached.iter().map(|_| None).collect(),
@@ -87,6 +96,7 @@ impl LocalSubscription {
             timer: None,
             position,
             checkpoint,
+            next_checkpoint,
             is_closed: false,
         })
     }
@@ -104,9 +114,14 @@ impl LocalSubscription {
         self.position
     }
 
-    /// Returns the progress of a subscription to a pattern.
+    /// Returns the progress of a subscription to a pattern; `None` before the outcome of a start by time.
     pub(super) fn checkpoint(&self) -> Option<&Checkpoint> {
         self.checkpoint.as_deref()
+    }
+
+    /// Returns the progress behind the outcome of the start.
+    pub(super) fn next_checkpoint(&self) -> Option<&Checkpoint> {
+        self.next_checkpoint.as_deref().or_else(|| self.checkpoint())
     }
 
     /// Returns the number of entries that were taken and not delivered.
@@ -117,6 +132,9 @@ impl LocalSubscription {
 
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<LocalItem>> {
         if let Some(outcome) = self.outcomes.pop_front() {
+            if self.outcomes.is_empty() && self.next_checkpoint.is_some() {
+                self.checkpoint = self.next_checkpoint.take();
+            }
             return Poll::Ready(Some(outcome));
         }
         if self.batch.is_empty() {
@@ -265,4 +283,10 @@ impl Drop for LocalSubscription {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// Returns the checkpoint that a subscription continues after, as long as it has not delivered the outcome.
+fn before_outcome(attach: &Attach, next: &Checkpoint) -> Option<Box<Checkpoint>> {
+    let Start::Behind(sequences) = attach.start else { return None };
+    Some(Box::new(Checkpoint::new(next.epoch, sequences.to_vec())))
 }

@@ -95,11 +95,18 @@ impl<T> Subscription<T> {
         self.as_local().map_or(0, LocalSubscription::unacknowledged)
     }
 
-    /// Returns the progress of a subscription to a pattern, for [`Subscribe::resume`](super::Subscribe::resume). `None`
-    /// for one topic, whose [positions](Message::position) say as much, and for topics of another process, which such a
+    /// Returns the progress of a subscription to a pattern, for [`Subscribe::resume`](super::Subscribe::resume): behind
+    /// the items that [`next`](Self::next) has returned. `None` for one topic, whose [positions](Message::position) say
+    /// as much; after a start by time until its outcome was returned; and for topics of another process, which such a
     /// subscription resumes by itself.
     pub fn checkpoint(&self) -> Option<&Checkpoint> {
         self.as_local()?.checkpoint()
+    }
+
+    /// Returns the checkpoint behind the outcome of the start: that of the first event of the service.
+    #[doc(hidden)]
+    pub fn next_checkpoint(&self) -> Option<&Checkpoint> {
+        self.as_local()?.next_checkpoint()
     }
 
     /// Returns the position before the first entry, of a subscription to one topic of this process.

@@ -6,6 +6,7 @@
 
 mod keyed;
 mod model;
+mod resume;
 mod world;
 
 use world::World;
