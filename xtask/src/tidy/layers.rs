@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Complaint, File};
 
 /// Crates whose modules are checked for circles.
-const CRATES: [&str; 16] = [
+const CRATES: [&str; 17] = [
     "switchboard",
     "switchboard-adapter",
     "switchboard-auth",
@@ -25,11 +25,12 @@ const CRATES: [&str; 16] = [
     "switchboard-net",
     "switchboard-registry",
     "switchboard-server",
+    "switchboard-socket",
     "switchboard-wire",
 ];
 
 /// Crates of the product with those of its crates that each may depend on: a crate depends on lower ones only.
-const DEPENDENCIES: [(&str, &[&str]); 14] = [
+const DEPENDENCIES: [(&str, &[&str]); 15] = [
     ("switchboard-wire", &[]),
     ("switchboard-core", &["switchboard-wire"]),
     ("switchboard-net", &["switchboard-core", "switchboard-wire"]),
@@ -78,6 +79,7 @@ const DEPENDENCIES: [(&str, &[&str]); 14] = [
         &["switchboard-core", "switchboard-discovery", "switchboard-net", "switchboard-wire"],
     ),
     ("switchboard-bus", &["switchboard", "switchboard-core", "switchboard-message"]),
+    ("switchboard-socket", &["switchboard-core", "switchboard-net", "switchboard-wire"]),
 ];
 
 /// Circles that stay, with the reason.

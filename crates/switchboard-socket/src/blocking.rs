@@ -1,0 +1,132 @@
+//! Sockets for programs without async. Connections run on one thread of the crate, `switchboard-socket`.
+//!
+//! ```
+//! use switchboard_socket::{SocketOptions, SocketType, blocking::Socket};
+//!
+//! # fn main() -> Result<(), switchboard_socket::Error> {
+//! let push = Socket::new(SocketType::Push, SocketOptions::default())?;
+//! let endpoint = push.bind("tcp://127.0.0.1:0")?;
+//! let pull = Socket::new(SocketType::Pull, SocketOptions::default())?;
+//! pull.connect(&endpoint.to_string())?;
+//! push.send("task")?;
+//! assert_eq!(pull.recv()?.body(), b"task");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A call blocks its thread, so it must not be used inside of an async task.
+
+use crate::{Endpoint, Error, ErrorKind, Message, Result, SocketOptions, SocketStats};
+use std::sync::OnceLock;
+use switchboard_wire::zmtp::SocketType;
+use tokio::runtime::{Builder, Runtime};
+
+static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
+
+fn runtime() -> Result<&'static Runtime> {
+    let built = RUNTIME.get_or_init(|| {
+        Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("switchboard-socket")
+            .enable_all()
+            .build()
+            .ok()
+    });
+    built.as_ref().ok_or_else(|| {
+        Error::new(
+            ErrorKind::State,
+            "the thread of blocking sockets cannot be started: no memory or descriptors",
+        )
+    })
+}
+
+/// A socket of any type whose calls block their thread. Handles are cheap to clone and are used at the same time from
+/// any thread.
+#[derive(Clone, Debug)]
+pub struct Socket(crate::Socket);
+
+impl Socket {
+    /// Creates a socket without endpoints.
+    ///
+    /// # Errors
+    /// Those of [`crate::Socket::new`].
+    pub fn new(kind: SocketType, options: SocketOptions) -> Result<Socket> {
+        let _entered = runtime()?.enter();
+        crate::Socket::new(kind, options).map(Socket)
+    }
+
+    /// Binds an endpoint, see [`crate::Socket::bind_to`].
+    ///
+    /// # Errors
+    /// Those of [`crate::Socket::bind_to`].
+    pub fn bind(&self, endpoint: &str) -> Result<Endpoint> {
+        runtime()?.block_on(self.0.bind_to(endpoint))
+    }
+
+    /// Connects to an endpoint, see [`crate::Socket::connect_to`].
+    ///
+    /// # Errors
+    /// Those of [`crate::Socket::connect_to`].
+    pub fn connect(&self, endpoint: &str) -> Result<()> {
+        runtime()?.block_on(self.0.connect_to(endpoint))
+    }
+
+    /// Sends a message, see [`crate::Socket::send`].
+    ///
+    /// # Errors
+    /// Those of [`crate::Socket::send`].
+    #[inline]
+    pub fn send(&self, message: impl Into<Message>) -> Result<()> {
+        match self.0.core().try_send(message.into())? {
+            None => Ok(()),
+            Some(message) => runtime()?.block_on(self.0.send(message)),
+        }
+    }
+
+    /// Receives a message, see [`crate::Socket::recv`].
+    ///
+    /// # Errors
+    /// Those of [`crate::Socket::recv`].
+    #[inline]
+    pub fn recv(&self) -> Result<Message> {
+        match self.0.try_recv()? {
+            Some(message) => Ok(message),
+            None => runtime()?.block_on(self.0.recv()),
+        }
+    }
+
+    /// Subscribes a SUB or XSUB, see [`crate::Socket::subscribe`].
+    ///
+    /// # Errors
+    /// Those of [`crate::Socket::subscribe`].
+    pub fn subscribe(&self, topic: impl AsRef<[u8]>) -> Result<()> {
+        self.0.subscribe(topic)
+    }
+
+    /// Ends one subscription, see [`crate::Socket::unsubscribe`].
+    ///
+    /// # Errors
+    /// Those of [`crate::Socket::unsubscribe`].
+    pub fn unsubscribe(&self, topic: impl AsRef<[u8]>) -> Result<()> {
+        self.0.unsubscribe(topic)
+    }
+
+    /// Returns the counters of the socket and of each peer.
+    pub fn stats(&self) -> SocketStats {
+        self.0.stats()
+    }
+
+    /// Returns the socket for async tasks.
+    pub fn as_async(&self) -> &crate::Socket {
+        &self.0
+    }
+
+    /// Closes the socket, and waits until unsent messages are written, see [`crate::Socket::close`].
+    ///
+    /// # Errors
+    /// Returns [`ErrorKind::State`] if the thread of blocking sockets does not run.
+    pub fn close(&self) -> Result<()> {
+        runtime()?.block_on(self.0.close());
+        Ok(())
+    }
+}

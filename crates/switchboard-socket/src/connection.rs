@@ -1,0 +1,106 @@
+//! A connection to a peer: handshake, then one task that reads and writes until either side ends it.
+
+mod handshake;
+mod link;
+mod watch;
+
+use crate::{
+    core::{Attach, Core, PeerId},
+    monitor::Event,
+};
+use link::Link;
+use std::{future::poll_fn, sync::Arc, time::Duration};
+use switchboard_net::net::Io;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::watch as channel,
+    time::timeout,
+};
+use watch::Activity;
+
+/// Time for the peer to read the last messages and to close its side. Closing a socket with unread bytes would reset
+/// the connection and lose what the peer has not read.
+const GOODBYE: Duration = Duration::from_millis(500);
+
+/// End of a connection.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) reason: String,
+    /// The handshake was complete.
+    pub(crate) was_open: bool,
+}
+
+/// Runs a connection. `known` is the peer that connects again; `stop` ends the connection once its messages are
+/// written.
+pub(crate) async fn run(
+    core: &Arc<Core>,
+    mut io: Box<dyn Io>,
+    endpoint: &Arc<str>,
+    known: Option<PeerId>,
+    stop: Option<channel::Receiver<bool>>,
+) -> Ended {
+    let limit = core.options.timeouts.handshake;
+    let shaken = match timeout(limit, handshake::run(core, &mut *io)).await {
+        Ok(shaken) => shaken,
+        Err(_) => Err(format!("handshake not complete within {limit:?} (timeouts.handshake)")),
+    };
+    let shaken = shaken.and_then(|shaken| {
+        let attached = core.attach(&Attach { endpoint, peer: &shaken.peer, known })?;
+        Ok((shaken, attached))
+    });
+    let (shaken, attached) = match shaken {
+        Ok(pair) => pair,
+        Err(reason) => {
+            tracing::debug!(target: "switchboard::socket", %endpoint, reason, "handshake failed");
+            core.monitors
+                .emit(|| Event::HandshakeFailed { endpoint: endpoint.to_string(), reason: reason.clone() });
+            return Ended { reason, was_open: false };
+        }
+    };
+    let id = attached.id;
+    core.monitors.emit(|| Event::HandshakeSucceeded {
+        endpoint: endpoint.to_string(),
+        peer: id,
+        socket_type: shaken.peer.socket.name(),
+    });
+    let activity = Arc::new(Activity::new(&core.options.heartbeats));
+    let mut link = Link::new(core.clone(), io, shaken, attached, activity.clone());
+    let reason = tokio::select! {
+        biased;
+        reason = poll_fn(|cx| link.poll(cx)) => reason,
+        reason = activity.expired(core, id) => reason,
+        () = core.out_of_time() => "unsent messages are out of time (timeouts.linger)".to_owned(),
+        () = retired(core, id, stop) => "the endpoint was disconnected".to_owned(),
+    };
+    let is_flushed = link.is_flushed();
+    let (io, unsent) = link.into_parts();
+    core.detach(id, unsent, &reason);
+    if is_flushed {
+        goodbye(io).await;
+    }
+    Ended { reason, was_open: true }
+}
+
+/// Lets the connection write its messages after its endpoint was stopped; returns when they are out of time.
+async fn retired(core: &Arc<Core>, id: PeerId, stop: Option<channel::Receiver<bool>>) {
+    let Some(mut stop) = stop else { return std::future::pending().await };
+    // Without a sender the endpoint has ended too.
+    let _ = stop.wait_for(|stop| *stop).await;
+    core.retire(id);
+    match core.options.timeouts.linger {
+        Some(linger) => tokio::time::sleep(linger).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Ends the sending side, and reads until the peer ends its own.
+async fn goodbye(mut io: Box<dyn Io>) {
+    let read = async {
+        io.shutdown().await?;
+        let mut rest = [0; 1024];
+        while io.read(&mut rest).await? > 0 {}
+        Ok::<(), std::io::Error>(())
+    };
+    // The peer may be gone already.
+    let _ = timeout(GOODBYE, read).await;
+}

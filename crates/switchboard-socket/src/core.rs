@@ -1,0 +1,297 @@
+//! State of a socket, shared by its handles, the tasks of its connections, and its inproc peers.
+//!
+//! ```text
+//! send ─► [sending: select a peer, encode] ─► pending ─► task of the connection ══► peer
+//! recv ◄─ [consumer: next lane] ◄─ lane ◄─ task of the connection ◄══ peer
+//! ```
+//!
+//! Cost of a message to a connection: one lock of `sending`, a copy of its bytes into the pending batch, its end in a
+//! list. The task of the connection takes the whole batch with one lock and writes it with one system call. Cost of a
+//! received message: one lock of the consumer and a reference count; the task of the connection takes the lock of a
+//! lane once per read of up to 64 KiB. An inproc message takes the two locks of its sender and the one of its receiver.
+//!
+//! Order of locks: consumer, turn, sending, lane, arrivals. A waker is called, and another socket is used, with none of
+//! the own locks but the consumer held.
+
+mod attach;
+mod batch;
+mod filter;
+mod inbox;
+mod lane;
+mod peer;
+mod receive;
+mod send;
+mod stats;
+mod subscribe;
+mod turn;
+
+pub use peer::PeerId;
+pub use stats::{PeerStats, SocketStats};
+
+pub(crate) use attach::{Attach, Attached};
+pub(crate) use batch::Batch;
+pub(crate) use peer::Command;
+
+use crate::{
+    Endpoint, Error, ErrorKind, Result, SocketOptions,
+    monitor::{Event, Monitors},
+};
+use bytes::Bytes;
+use filter::Filter;
+use inbox::Inbox;
+use peer::Peers;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Instant,
+};
+use switchboard_core::clock;
+use switchboard_wire::zmtp::{
+    Limits, Properties, Settings, SocketType,
+    patterns::{Rotation, Routes, Subscriptions},
+};
+use tokio::{runtime::Handle, sync::Notify, sync::watch};
+use turn::Turn;
+
+/// State of a socket.
+#[derive(Debug)]
+pub(crate) struct Core {
+    this: Weak<Core>,
+    pub(crate) kind: SocketType,
+    pub(crate) options: SocketOptions,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) inbox: Inbox,
+    /// Wakes senders that wait for room or for a peer.
+    pub(crate) room: Notify,
+    sending: Mutex<Sending>,
+    turn: Mutex<Turn>,
+    filter: Mutex<Filter>,
+    pub(crate) monitors: Monitors,
+    pub(crate) phase: watch::Sender<Phase>,
+    /// Number of tasks of this socket.
+    tasks: watch::Sender<usize>,
+    pub(crate) endpoints: Mutex<Vec<Attachment>>,
+    pub(crate) runtime: Handle,
+}
+
+/// Whether the socket is open.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    /// Unsent messages are written until this time; forever if there is none.
+    Closing(Option<Instant>),
+    Open,
+}
+
+/// An endpoint that is bound or connected.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) is_bound: bool,
+    /// Ends the task of the endpoint.
+    pub(crate) stop: watch::Sender<bool>,
+}
+
+/// Peers, and the state by which messages are passed to them.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) peers: Peers,
+    /// Peers to which PUSH, DEALER, REQ and PAIR send.
+    pub(crate) rotation: Rotation<PeerId>,
+    pub(crate) routes: Routes<PeerId>,
+    /// Subscriptions of the peers of PUB and XPUB.
+    pub(crate) subscribers: Subscriptions<PeerId>,
+    /// Groups that the peers of RADIO joined.
+    pub(crate) groups: HashMap<Bytes, Vec<PeerId>>,
+    /// Subscriptions of this SUB or XSUB, or groups of this DISH, with the number of each.
+    pub(crate) wanted: BTreeMap<Bytes, u32>,
+    pub(crate) is_closing: bool,
+    /// Messages that were dropped, for peers that are gone and for unknown ones too.
+    pub(crate) dropped: u64,
+    /// A drop for an unknown routing id was reported.
+    pub(crate) is_dropping: bool,
+    matching: Vec<PeerId>,
+}
+
+impl Core {
+    /// Creates the state of a socket on the runtime of this thread.
+    pub(crate) fn new(kind: SocketType, options: SocketOptions) -> Result<Arc<Core>> {
+        options.check(kind)?;
+        let runtime = Handle::try_current().map_err(|_| {
+            let text = format!("{kind} needs a runtime of tokio: create it inside of one, or use `blocking`");
+            Error::new(ErrorKind::State, text)
+        })?;
+        let settings = Arc::new(settings(kind, &options)?);
+        let mut routes = Routes::new(clock::random() as u32);
+        if options.routing.handover {
+            routes = routes.with_handover();
+        }
+        let sending = Sending {
+            peers: Peers::default(),
+            rotation: Rotation::new(),
+            routes,
+            subscribers: Subscriptions::new(options.limits.subscriptions_max),
+            groups: HashMap::new(),
+            wanted: BTreeMap::new(),
+            is_closing: false,
+            dropped: 0,
+            is_dropping: false,
+            matching: Vec::new(),
+        };
+        Ok(Arc::new_cyclic(|this| Core {
+            this: this.clone(),
+            kind,
+            settings,
+            inbox: Inbox::default(),
+            room: Notify::new(),
+            sending: Mutex::new(sending),
+            turn: Mutex::new(Turn::new(kind, &options.requests)),
+            filter: Mutex::new(Filter::new(options.subscriptions.invert_matching)),
+            monitors: Monitors::default(),
+            phase: watch::channel(Phase::Open).0,
+            tasks: watch::channel(0).0,
+            endpoints: Mutex::default(),
+            runtime,
+            options,
+        }))
+    }
+
+    pub(crate) fn this(&self) -> &Weak<Core> {
+        &self.this
+    }
+
+    pub(crate) fn sending(&self) -> MutexGuard<'_, Sending> {
+        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn endpoints(&self) -> MutexGuard<'_, Vec<Attachment>> {
+        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Spawns a task of this socket.
+    pub(crate) fn spawn(self: &Arc<Core>, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.send_modify(|count| *count += 1);
+        let counted = TaskCount(self.clone());
+        self.runtime.spawn(async move {
+            let _counted = counted;
+            task.await;
+        });
+    }
+
+    /// Puts a peer with room back into the rotation, and wakes the senders.
+    pub(crate) fn resume(&self, peer: PeerId) {
+        {
+            let mut sending = self.sending();
+            let sending = &mut *sending;
+            if let Some(peer) = sending.peers.find(peer) {
+                peer.is_suspended = false;
+                peer.is_dropping = false;
+            }
+            sending.rotation.resume(peer);
+        }
+        self.room.notify_waiters();
+    }
+
+    /// Begins to close: endpoints end, and connections write what they have.
+    pub(crate) fn close(&self) {
+        let linger = self.options.timeouts.linger;
+        let deadline = linger.map(|linger| clock::after(clock::now(), linger));
+        let is_first = self.phase.send_if_modified(|phase| {
+            let is_open = *phase == Phase::Open;
+            if is_open {
+                *phase = Phase::Closing(deadline);
+            }
+            is_open
+        });
+        if !is_first {
+            return;
+        }
+        let endpoints = std::mem::take(&mut *self.endpoints());
+        for attachment in endpoints {
+            attachment.stop.send_replace(true);
+            self.unregister(&attachment);
+            self.monitors.emit(|| Event::Closed { endpoint: attachment.endpoint.to_string() });
+        }
+        let (wakers, inproc) = {
+            let mut sending = self.sending();
+            sending.is_closing = true;
+            sending.leave()
+        };
+        wakers.into_iter().for_each(std::task::Waker::wake);
+        for (core, peer) in inproc {
+            if let Some(core) = core.upgrade() {
+                core.detach(peer, Batch::default(), "the other socket was closed");
+            }
+        }
+        self.room.notify_waiters();
+        self.inbox.readable.notify_waiters();
+    }
+
+    /// Waits until all tasks of the socket have ended.
+    pub(crate) async fn ended(&self) {
+        let mut tasks = self.tasks.subscribe();
+        // The sender is a part of this socket, so the channel is open.
+        let _ = tasks.wait_for(|count| *count == 0).await;
+    }
+
+    /// Waits until the socket closes, then until its unsent messages are out of time.
+    pub(crate) async fn out_of_time(&self) {
+        let mut phase = self.phase.subscribe();
+        let closing = phase.wait_for(|phase| *phase != Phase::Open).await.map(|phase| *phase);
+        match closing {
+            Ok(Phase::Closing(Some(deadline))) => tokio::time::sleep_until(deadline.into()).await,
+            _ => std::future::pending().await,
+        }
+    }
+
+    fn unregister(&self, attachment: &Attachment) {
+        if let (Endpoint::Inproc(name), true) = (&attachment.endpoint, attachment.is_bound) {
+            crate::inproc::unbind(name, &self.this);
+        }
+    }
+
+    /// Ends an endpoint; returns false if there is none.
+    pub(crate) fn end_endpoint(&self, endpoint: &Endpoint, is_bound: bool) -> bool {
+        let attachment = {
+            let mut endpoints = self.endpoints();
+            let at = endpoints
+                .iter()
+                .position(|attachment| attachment.endpoint == *endpoint && attachment.is_bound == is_bound);
+            at.map(|at| endpoints.swap_remove(at))
+        };
+        let Some(attachment) = attachment else { return false };
+        attachment.stop.send_replace(true);
+        self.unregister(&attachment);
+        self.monitors.emit(|| Event::Closed { endpoint: endpoint.to_string() });
+        true
+    }
+}
+
+/// Counts a task until it ends.
+struct TaskCount(Arc<Core>);
+
+impl Drop for TaskCount {
+    fn drop(&mut self) {
+        self.0.tasks.send_modify(|count| *count -= 1);
+    }
+}
+
+/// Returns the settings of the connections.
+fn settings(kind: SocketType, options: &SocketOptions) -> Result<Settings> {
+    let invalid = |text: String| Error::new(ErrorKind::InvalidInput, text);
+    let mut properties = Properties::new();
+    for (name, value) in &options.metadata {
+        properties.insert(name, value.clone()).map_err(|why| invalid(format!("option metadata: {why}")))?;
+    }
+    let limits = Limits {
+        frame_bytes_max: options.limits.message_bytes_max,
+        message_bytes_max: options.limits.message_bytes_max,
+        message_frames_max: options.limits.message_frames_max,
+        ..Limits::default()
+    };
+    Settings::new(kind)
+        .with_limits(limits)
+        .with_mechanism(options.security.mechanism())
+        .with_properties(properties)
+        .with_identity(options.routing.routing_id.clone())
+        .map_err(|why| invalid(format!("option routing.routing_id: {why}")))
+}

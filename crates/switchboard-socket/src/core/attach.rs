@@ -1,0 +1,418 @@
+//! Arrival and end of peers.
+
+use super::{
+    Batch, Command, Core, PeerId, Sending,
+    lane::{Lane, LaneLimits},
+    peer::{Peer, Sink, WireSink},
+    send::probe,
+};
+use crate::monitor::Event;
+use bytes::Bytes;
+use std::{mem, sync::Arc, task::Waker};
+use switchboard_wire::zmtp::{self, SocketType};
+
+/// A connection after its handshake.
+pub(crate) struct Attach<'a> {
+    pub(crate) endpoint: &'a Arc<str>,
+    pub(crate) peer: &'a zmtp::Peer,
+    /// The peer that connects again.
+    pub(crate) known: Option<PeerId>,
+}
+
+/// The place of a connection in its socket.
+#[derive(Clone, Debug)]
+pub(crate) struct Attached {
+    pub(crate) id: PeerId,
+    pub(crate) lane: Arc<Lane>,
+}
+
+/// Work of the task of a connection, from one visit of the socket.
+#[derive(Debug, Default)]
+pub(crate) struct Duties {
+    pub(crate) commands: Vec<Command>,
+    /// The connection must end.
+    pub(crate) abort: Option<String>,
+    /// The socket is closing.
+    pub(crate) is_closing: bool,
+}
+
+/// Returns true if the socket type sends to its peers in turn.
+pub(super) fn rotates(kind: SocketType) -> bool {
+    matches!(
+        kind,
+        SocketType::Channel
+            | SocketType::Client
+            | SocketType::Dealer
+            | SocketType::Pair
+            | SocketType::Push
+            | SocketType::Req
+            | SocketType::Scatter
+    )
+}
+
+/// Returns true if the socket type sends to the peer that the first frame names.
+pub(super) fn routes(kind: SocketType) -> bool {
+    matches!(kind, SocketType::Peer | SocketType::Router | SocketType::Server)
+}
+
+impl Core {
+    fn lane_limits(&self) -> LaneLimits {
+        let queues = &self.options.queues;
+        LaneLimits {
+            messages_max: queues.receive_messages_max,
+            bytes_max: queues.receive_bytes_max,
+            conflate: queues.conflate,
+        }
+    }
+
+    /// Returns the limits of a lane that is the queue of both sides: the sum of their limits, as in libzmq.
+    fn inproc_limits(&self, other: &Core) -> LaneLimits {
+        let (own, sender) = (self.lane_limits(), &other.options.queues);
+        let sum =
+            |one: usize, other: usize| if one == 0 || other == 0 { 0 } else { one.saturating_add(other) };
+        LaneLimits {
+            messages_max: sum(own.messages_max, sender.send_messages_max),
+            bytes_max: sum(own.bytes_max, sender.send_bytes_max),
+            conflate: own.conflate || sender.conflate,
+        }
+    }
+
+    /// Returns true if messages wait for an endpoint that is not connected yet.
+    pub(crate) fn keeps_peers(&self) -> bool {
+        rotates(self.kind) && !self.options.routing.immediate
+    }
+
+    /// Adds the peer of a connecting endpoint before its first connection.
+    ///
+    /// # Errors
+    /// Returns the reason if the socket has as many peers as it may have.
+    pub(crate) fn add_persistent(&self, endpoint: &Arc<str>) -> Result<PeerId, String> {
+        let id = {
+            let mut sending = self.sending();
+            self.check_room(&sending)?;
+            let id = self.insert(&mut sending, endpoint, Bytes::new(), |_| Sink::Wire(WireSink::default()));
+            if let Some(peer) = sending.peers.find(id) {
+                peer.is_persistent = true;
+            }
+            id
+        };
+        self.room.notify_waiters();
+        Ok(id)
+    }
+
+    fn check_room(&self, sending: &Sending) -> Result<(), String> {
+        if sending.is_closing {
+            return Err("the socket is closed".to_owned());
+        }
+        if matches!(self.kind, SocketType::Channel | SocketType::Pair) && sending.peers.len() > 0 {
+            return Err(format!("{} has a peer already; the type talks to exactly one", self.kind));
+        }
+        let (count, limit) = (sending.peers.len(), self.options.limits.peers_max);
+        if count >= limit {
+            return Err(format!("the socket has {count} peers; the limit is {limit} (limits.peers_max)"));
+        }
+        Ok(())
+    }
+
+    fn insert(
+        &self,
+        sending: &mut Sending,
+        endpoint: &Arc<str>,
+        route: Bytes,
+        sink: impl FnOnce(PeerId) -> Sink,
+    ) -> PeerId {
+        let limits = self.lane_limits();
+        let id = sending.peers.insert(|id| Peer {
+            id,
+            endpoint: endpoint.clone(),
+            kind: None,
+            lane: Arc::new(Lane::new(id, route, limits)),
+            sink: sink(id),
+            is_connected: false,
+            is_persistent: false,
+            is_suspended: false,
+            is_dropping: false,
+            sent: 0,
+            dropped: 0,
+            connections: 0,
+        });
+        if rotates(self.kind) {
+            sending.rotation.add(id);
+        }
+        id
+    }
+
+    /// Adds a connection, or continues its peer.
+    ///
+    /// # Errors
+    /// Returns the reason for which the connection must be closed.
+    pub(crate) fn attach(&self, attach: &Attach<'_>) -> Result<Attached, String> {
+        let (attached, replaced) = {
+            let mut sending = self.sending();
+            let (id, replaced) = match attach.known.filter(|id| sending.peers.find(*id).is_some()) {
+                Some(id) => (id, None),
+                None => self.add(&mut sending, attach.endpoint, &attach.peer.identity)?,
+            };
+            let commands: Vec<Command> = sending.wanted.keys().map(|topic| self.wants(topic)).collect();
+            let Some(peer) = sending.peers.find(id) else { return Err("the peer is gone".to_owned()) };
+            peer.kind = Some(attach.peer.socket);
+            peer.is_connected = true;
+            peer.connections += 1;
+            if let Sink::Wire(wire) = &mut peer.sink {
+                wire.commands = commands;
+                if self.options.routing.probe && peer.connections == 1 && self.probes() {
+                    probe(&mut wire.pending);
+                }
+            }
+            (Attached { id, lane: peer.lane.clone() }, replaced)
+        };
+        if let Some(waker) = replaced {
+            waker.wake();
+        }
+        self.room.notify_waiters();
+        Ok(attached)
+    }
+
+    fn probes(&self) -> bool {
+        matches!(self.kind, SocketType::Dealer | SocketType::Req | SocketType::Router)
+    }
+
+    /// Returns the command for a topic or group of this socket.
+    pub(super) fn wants(&self, topic: &Bytes) -> Command {
+        match self.kind {
+            SocketType::Dish => Command::Join(topic.clone()),
+            _ => Command::Subscribe(topic.clone()),
+        }
+    }
+
+    fn add(
+        &self,
+        sending: &mut Sending,
+        endpoint: &Arc<str>,
+        identity: &Bytes,
+    ) -> Result<(PeerId, Option<Waker>), String> {
+        self.check_room(sending)?;
+        if !routes(self.kind) {
+            let id = self.insert(sending, endpoint, Bytes::new(), |_| Sink::Wire(WireSink::default()));
+            return Ok((id, None));
+        }
+        let identity = if self.kind == SocketType::Router { identity.clone() } else { Bytes::new() };
+        if !identity.is_empty() && sending.routes.find(&identity).is_some() && !self.options.routing.handover
+        {
+            let identity = identity.escape_ascii();
+            return Err(format!(
+                "another peer has the routing id \"{identity}\"; the option routing.handover replaces it"
+            ));
+        }
+        let id = self.insert(sending, endpoint, Bytes::new(), |_| Sink::Wire(WireSink::default()));
+        let (route, replaced) = match sending.routes.add(&identity, id) {
+            zmtp::patterns::Added::Added(route) => (route, None),
+            zmtp::patterns::Added::Replaced(route, old) => (route, Some(old)),
+            zmtp::patterns::Added::Ignored => (identity, None),
+        };
+        if let Some(peer) = sending.peers.find(id) {
+            peer.lane = Arc::new(Lane::new(id, route, self.lane_limits()));
+        }
+        let waker = replaced.and_then(|old| sending.abort(old, "another peer took the routing id"));
+        Ok((id, waker))
+    }
+
+    /// Adds an inproc peer. It gets messages after [`join_inproc`](Self::join_inproc).
+    pub(crate) fn attach_inproc(&self, endpoint: &Arc<str>, other: &Core) -> Result<Attached, String> {
+        let mut sending = self.sending();
+        let (id, replaced) = self.add(&mut sending, endpoint, &other.options.routing.routing_id)?;
+        sending.rotation.suspend(id);
+        let Some(peer) = sending.peers.find(id) else { return Err("the peer is gone".to_owned()) };
+        peer.lane = Arc::new(Lane::new(id, peer.lane.route.clone(), self.inproc_limits(other)));
+        peer.is_suspended = true;
+        peer.kind = Some(other.kind);
+        peer.is_connected = true;
+        peer.connections = 1;
+        let attached = Attached { id, lane: peer.lane.clone() };
+        drop(sending);
+        if let Some(waker) = replaced {
+            waker.wake();
+        }
+        Ok(attached)
+    }
+
+    /// Connects an inproc peer to the lane of the other socket.
+    pub(crate) fn join_inproc(&self, id: PeerId, lane: Arc<Lane>, core: std::sync::Weak<Core>, peer: PeerId) {
+        if let Some(own) = self.sending().peers.find(id) {
+            own.sink = Sink::Inproc { lane, core, peer };
+        }
+        self.resume(id);
+    }
+
+    /// Ends the connection of a peer. `unsent` are the messages that its task had taken.
+    pub(crate) fn detach(&self, id: PeerId, unsent: Batch, reason: &str) {
+        let mut sending = self.sending();
+        let Some(peer) = sending.peers.find(id) else { return };
+        let endpoint = peer.endpoint.clone();
+        let was_connected = mem::replace(&mut peer.is_connected, false);
+        let (lost, is_reply_lost, cancelled) = if peer.is_persistent && !peer.is_retired() {
+            let lost = peer.suspend_connection(unsent);
+            peer.dropped += lost;
+            (lost, peer.unsent() == 0, Vec::new())
+        } else {
+            let lost = peer.unsent() as u64;
+            (lost, true, sending.remove(id))
+        };
+        sending.dropped += lost;
+        drop(sending);
+        if is_reply_lost && self.turn().lose(id) {
+            self.inbox.readable.notify_waiters();
+        }
+        self.report_cancelled(cancelled);
+        self.room.notify_waiters();
+        if lost > 0 {
+            let reason = "the connection ended";
+            self.monitors.emit(|| Event::Dropped { peer: Some(id), count: lost, reason });
+        }
+        if was_connected {
+            tracing::debug!(target: "switchboard::socket", %endpoint, peer = %id, reason, "peer disconnected");
+            let (endpoint, reason) = (endpoint.to_string(), reason.to_owned());
+            self.monitors.emit(|| Event::Disconnected { endpoint, peer: id, reason });
+        }
+    }
+
+    /// Removes the peer of an endpoint that ended.
+    pub(crate) fn remove_persistent(&self, id: PeerId) {
+        let is_known = {
+            let mut sending = self.sending();
+            sending.peers.find(id).map(|peer| peer.is_persistent = false).is_some()
+        };
+        if is_known {
+            self.detach(id, Batch::default(), "the endpoint was disconnected");
+        }
+    }
+
+    /// Ends the connection of a peer that broke a rule.
+    pub(crate) fn abort(&self, id: PeerId, reason: &str) {
+        let waker = self.sending().abort(id, reason);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Passes a command to the task of a connection.
+    pub(crate) fn command_to(&self, id: PeerId, command: Command) {
+        let waker = self.sending().peers.find(id).and_then(|peer| peer.command(command));
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Lets a connection end once its messages are written. It gets no further ones.
+    pub(crate) fn retire(&self, id: PeerId) {
+        let waker = {
+            let mut sending = self.sending();
+            sending.rotation.remove(id);
+            sending.peers.find(id).and_then(|peer| match &mut peer.sink {
+                Sink::Wire(wire) => {
+                    wire.is_retiring = true;
+                    wire.waker.take()
+                }
+                Sink::Inproc { .. } => None,
+            })
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Visits the socket for the task of a connection: reports what was written, and takes the commands and, if `batch`
+    /// is empty, the messages that wait. `waker` is woken by the next ones.
+    pub(crate) fn exchange(
+        &self,
+        id: PeerId,
+        written: (usize, usize),
+        batch: &mut Batch,
+        waker: &Waker,
+    ) -> Duties {
+        let mut duties = Duties::default();
+        let mut has_room = false;
+        {
+            let mut sending = self.sending();
+            duties.is_closing = sending.is_closing;
+            let sending = &mut *sending;
+            let Some(peer) = sending.peers.find(id) else {
+                duties.abort = Some("the peer is gone".to_owned());
+                return duties;
+            };
+            let Sink::Wire(wire) = &mut peer.sink else { return duties };
+            duties.is_closing |= wire.is_retiring;
+            wire.writing = wire.writing.saturating_sub(written.0);
+            wire.writing_bytes = wire.writing_bytes.saturating_sub(written.1);
+            duties.commands = mem::take(&mut wire.commands);
+            duties.abort = wire.abort.take();
+            if batch.is_empty() && !wire.pending.is_empty() {
+                mem::swap(&mut wire.pending, batch);
+                wire.writing = batch.messages();
+                wire.writing_bytes = batch.bytes.len();
+            }
+            if batch.is_empty() && duties.commands.is_empty() && duties.abort.is_none() {
+                wire.pending.release();
+                wire.waker = Some(waker.clone());
+            }
+            if written.0 > 0 && !peer.is_full(&self.options.queues, self.this()) {
+                has_room = true;
+                peer.is_dropping = false;
+                if mem::take(&mut peer.is_suspended) {
+                    sending.rotation.resume(id);
+                }
+            }
+        }
+        if has_room {
+            self.room.notify_waiters();
+        }
+        duties
+    }
+
+    /// Returns true if messages wait for the peer.
+    pub(crate) fn has_unsent(&self, id: PeerId) -> bool {
+        self.sending().peers.find(id).is_some_and(|peer| peer.unsent() > 0)
+    }
+}
+
+impl Peer {
+    fn is_retired(&self) -> bool {
+        matches!(&self.sink, Sink::Inproc { .. })
+    }
+
+    /// Keeps the messages for the next connection; returns the number of lost ones.
+    fn suspend_connection(&mut self, unsent: Batch) -> u64 {
+        let Sink::Wire(wire) = &mut self.sink else { return 0 };
+        let lost = wire.pending.requeue(unsent);
+        wire.writing = 0;
+        wire.writing_bytes = 0;
+        wire.commands.clear();
+        wire.waker = None;
+        wire.abort = None;
+        lost
+    }
+}
+
+impl Sending {
+    fn abort(&mut self, id: PeerId, reason: &str) -> Option<Waker> {
+        match &mut self.peers.find(id)?.sink {
+            Sink::Wire(wire) => {
+                wire.abort = Some(reason.to_owned());
+                wire.waker.take()
+            }
+            Sink::Inproc { .. } => None,
+        }
+    }
+
+    /// Removes a peer; returns the topics that have no subscription left, and its lane.
+    fn remove(&mut self, id: PeerId) -> Vec<(Arc<Lane>, Vec<u8>)> {
+        let Some(peer) = self.peers.remove(id) else { return Vec::new() };
+        self.rotation.remove(id);
+        self.routes.remove(&peer.lane.route, id);
+        self.groups.retain(|_, members| {
+            members.retain(|member| *member != id);
+            !members.is_empty()
+        });
+        self.subscribers.remove(id).into_iter().map(|topic| (peer.lane.clone(), topic)).collect()
+    }
+}

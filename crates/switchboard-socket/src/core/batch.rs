@@ -1,0 +1,169 @@
+//! Encoded messages that wait to be written to one connection.
+
+use crate::Message;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use switchboard_net::net;
+use switchboard_wire::{Outbox, zmtp};
+
+/// Messages above this size in bytes that go to several peers are encoded once and shared. Smaller ones are copied to
+/// each peer, which costs less than a reference.
+const SHARE_MIN: usize = 1024;
+
+/// Encoded messages, and the position at which each one ends: messages are counted, dropped and kept as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) bytes: Outbox,
+    /// Positions of the ends of the messages that are not complete yet, counted from the start of the batch.
+    ends: VecDeque<u64>,
+    /// Number of bytes that have left the front.
+    position: u64,
+}
+
+impl Batch {
+    pub(crate) fn messages(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Appends a message; nothing if it has no frame.
+    #[inline]
+    pub(crate) fn push(&mut self, message: &Message) {
+        self.bytes.adopt(net::lend);
+        zmtp::write_message(message.frames(), &mut self.bytes);
+        self.end_message();
+    }
+
+    /// Appends a message that is encoded already.
+    #[inline]
+    pub(crate) fn push_encoded(&mut self, encoded: &Bytes) {
+        if encoded.len() > SHARE_MIN {
+            self.bytes.chain(encoded.clone());
+        } else {
+            self.bytes.adopt(net::lend);
+            self.bytes.tail().extend_from_slice(encoded);
+        }
+        self.end_message();
+    }
+
+    #[inline]
+    fn end_message(&mut self) {
+        self.ends.push_back(self.position + self.bytes.len() as u64);
+    }
+
+    /// Removes bytes that were written; returns the number of messages whose last byte is among them.
+    pub(crate) fn written(&mut self, bytes: usize) -> usize {
+        self.bytes.advance(bytes);
+        self.position += bytes as u64;
+        if self.bytes.is_empty() {
+            self.position = 0;
+            let all = self.ends.len();
+            self.ends.clear();
+            all
+        } else {
+            let complete = self.ends.partition_point(|end| *end <= self.position);
+            self.ends.drain(..complete);
+            complete
+        }
+    }
+
+    /// Drops the oldest message. The batch begins with a whole message: nothing of it is written.
+    pub(crate) fn drop_oldest(&mut self) {
+        if let Some(end) = self.ends.pop_front() {
+            self.bytes.advance(usize::try_from(end - self.position).unwrap_or(0));
+            self.position = end;
+        }
+    }
+
+    /// Drops all messages.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.advance(self.bytes.len());
+        self.ends.clear();
+        self.position = 0;
+    }
+
+    /// Puts the messages of a batch whose connection ended before those of this one. A partly written message is lost;
+    /// returns the number of lost ones, 0 or 1.
+    pub(crate) fn requeue(&mut self, mut broken: Batch) -> u64 {
+        let mut lost = 0;
+        if broken.position > 0 && !broken.is_empty() {
+            lost = 1;
+            broken.drop_oldest();
+        }
+        let offset = broken.position + broken.bytes.len() as u64;
+        let later = std::mem::take(self);
+        let begin = later.position;
+        broken.ends.extend(later.ends.iter().map(|end| end - begin + offset));
+        let mut bytes = later.bytes;
+        let rest = bytes.take_all();
+        if !rest.is_empty() {
+            broken.bytes.chain(Bytes::from(rest));
+        }
+        *self = broken;
+        lost
+    }
+
+    /// Returns the memory of an empty batch to the pool of this thread.
+    pub(crate) fn release(&mut self) {
+        if let Some(tail) = self.bytes.release() {
+            net::take_back(tail);
+        }
+        if self.ends.is_empty() {
+            self.ends = VecDeque::new();
+        }
+    }
+}
+
+/// Encodes a message for several peers.
+pub(crate) fn encode(message: &Message) -> Bytes {
+    let mut out = Outbox::new();
+    zmtp::write_message(message.frames(), &mut out);
+    Bytes::from(out.take_all())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(texts: &[&str]) -> Batch {
+        let mut batch = Batch::default();
+        texts.iter().for_each(|text| batch.push(&Message::from(*text)));
+        batch
+    }
+
+    #[test]
+    fn messages_complete_with_their_last_byte() {
+        let mut batch = batch(&["a", "bb", "ccc"]);
+        assert_eq!((batch.messages(), batch.bytes.len()), (3, 12));
+        assert_eq!([2, 1, 3].map(|bytes| batch.written(bytes)), [0, 1, 0]);
+        assert_eq!(batch.written(6), 2);
+        assert_eq!((batch.messages(), batch.is_empty()), (0, true));
+    }
+
+    #[test]
+    fn a_broken_batch_keeps_its_whole_messages_in_order() {
+        let mut broken = batch(&["a", "bb", "ccc"]);
+        assert_eq!(broken.written(4), 1);
+        let mut pending = batch(&["d", "ee"]);
+        pending.drop_oldest();
+        assert_eq!(pending.requeue(broken), 1, "the message whose first byte was written is lost");
+        assert_eq!((pending.messages(), pending.bytes.len()), (2, 9));
+        assert_eq!(pending.written(5), 1);
+        assert_eq!(pending.bytes.take_all(), b"\0\x02ee");
+    }
+
+    #[test]
+    fn the_oldest_messages_are_dropped_as_a_whole() {
+        let mut batch = batch(&["a", "bb"]);
+        batch.drop_oldest();
+        batch.push_encoded(&encode(&Message::from("c")));
+        batch.push_encoded(&encode(&Message::from(vec![7; 5000])));
+        assert_eq!(batch.messages(), 3);
+        assert_eq!([4, 3].map(|bytes| batch.written(bytes)), [1, 1]);
+        batch.clear();
+        assert_eq!((batch.messages(), batch.is_empty()), (0, true));
+    }
+}

@@ -1,0 +1,237 @@
+//! Peers of a socket, and the queues towards them.
+
+use super::{Core, batch::Batch, lane::Lane};
+use crate::{Message, options::QueueOptions};
+use bytes::Bytes;
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    task::Waker,
+};
+use switchboard_wire::zmtp::SocketType;
+
+/// Number of a peer of a socket; it is not used again.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct PeerId(u64);
+
+impl PeerId {
+    #[cfg(test)]
+    pub(crate) fn of(number: u64) -> PeerId {
+        PeerId(number)
+    }
+
+    fn slot(self) -> usize {
+        self.0 as u32 as usize
+    }
+}
+
+impl fmt::Display for PeerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.slot(), self.0 >> 32)
+    }
+}
+
+/// A peer: an inproc socket, a connection, or an endpoint that connects again and again.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) id: PeerId,
+    pub(crate) endpoint: Arc<str>,
+    /// Socket type, known after the first handshake.
+    pub(crate) kind: Option<SocketType>,
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) sink: Sink,
+    pub(crate) is_connected: bool,
+    /// Stays while its connection is lost, with the messages that wait.
+    pub(crate) is_persistent: bool,
+    /// Out of the rotation because its queue is full.
+    pub(crate) is_suspended: bool,
+    /// Messages were dropped since the queue last had room.
+    pub(crate) is_dropping: bool,
+    pub(crate) sent: u64,
+    pub(crate) dropped: u64,
+    pub(crate) connections: u64,
+}
+
+/// Queue of messages to a peer.
+#[derive(Debug)]
+pub(crate) enum Sink {
+    /// The lane of the other socket.
+    Inproc {
+        lane: Arc<Lane>,
+        core: Weak<Core>,
+        peer: PeerId,
+    },
+    Wire(WireSink),
+}
+
+/// Queue of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct WireSink {
+    pub(crate) pending: Batch,
+    /// Messages and bytes that the task of the connection has taken and not written.
+    pub(crate) writing: usize,
+    pub(crate) writing_bytes: usize,
+    pub(crate) commands: Vec<Command>,
+    /// The task of the connection, if it waits.
+    pub(crate) waker: Option<Waker>,
+    /// The connection ends once the messages are written.
+    pub(crate) is_retiring: bool,
+    /// Reason for which the task of the connection must end.
+    pub(crate) abort: Option<String>,
+}
+
+/// A command to a peer. The form of some depends on its version.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Command {
+    Cancel(Bytes),
+    Join(Bytes),
+    Leave(Bytes),
+    Ping,
+    Subscribe(Bytes),
+}
+
+/// Result of passing a message to a peer.
+#[derive(Debug)]
+pub(crate) enum Delivery {
+    /// The queue is full; the message is returned.
+    Full(Message),
+    /// Accepted; the task of the connection must be woken.
+    Sent(Option<Waker>),
+}
+
+impl WireSink {
+    pub(crate) fn messages(&self) -> usize {
+        self.pending.messages() + self.writing
+    }
+
+    #[inline]
+    pub(crate) fn is_full(&self, queues: &QueueOptions) -> bool {
+        let is_over = |used: usize, limit: usize| limit > 0 && used >= limit;
+        !queues.conflate
+            && (is_over(self.messages(), queues.send_messages_max)
+                || is_over(self.pending.bytes.len() + self.writing_bytes, queues.send_bytes_max))
+    }
+}
+
+impl Peer {
+    /// Returns true if the queue has no room. Its socket `core` is then notified of room.
+    pub(crate) fn is_full(&self, queues: &QueueOptions, core: &Weak<Core>) -> bool {
+        match &self.sink {
+            Sink::Inproc { lane, .. } => lane.is_full(|| (core.clone(), self.id)),
+            Sink::Wire(wire) => wire.is_full(queues),
+        }
+    }
+
+    /// Passes a message to the peer. `encoded` is the encoded message, for several peers.
+    #[inline]
+    pub(crate) fn deliver(
+        &mut self,
+        message: Message,
+        encoded: Option<&Bytes>,
+        queues: &QueueOptions,
+        core: &Weak<Core>,
+    ) -> Delivery {
+        match &mut self.sink {
+            Sink::Wire(wire) => {
+                if wire.is_full(queues) {
+                    return Delivery::Full(message);
+                }
+                if queues.conflate {
+                    wire.pending.clear();
+                }
+                match encoded {
+                    Some(encoded) => wire.pending.push_encoded(encoded),
+                    None => wire.pending.push(&message),
+                }
+                self.sent += 1;
+                Delivery::Sent(wire.waker.take())
+            }
+            Sink::Inproc { lane, core: other, .. } => match lane.push(message, || (core.clone(), self.id)) {
+                Err(message) => Delivery::Full(message),
+                Ok(pushed) => {
+                    self.sent += 1;
+                    if pushed == super::lane::Pushed::News
+                        && let Some(other) = other.upgrade()
+                    {
+                        other.inbox.arrived(lane, pushed);
+                    }
+                    Delivery::Sent(None)
+                }
+            },
+        }
+    }
+
+    /// Returns the number of messages that wait to be sent.
+    pub(crate) fn unsent(&self) -> usize {
+        match &self.sink {
+            Sink::Inproc { .. } => 0,
+            Sink::Wire(wire) => wire.messages(),
+        }
+    }
+
+    /// Appends a command; returns the task to be woken. Inproc peers have no commands.
+    pub(crate) fn command(&mut self, command: Command) -> Option<Waker> {
+        match &mut self.sink {
+            Sink::Wire(wire) if self.is_connected => {
+                wire.commands.push(command);
+                wire.waker.take()
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Peers by number.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    count: usize,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    peer: Option<Box<Peer>>,
+}
+
+impl Peers {
+    /// Adds the peer that `create` returns for its number.
+    pub(crate) fn insert(&mut self, create: impl FnOnce(PeerId) -> Peer) -> PeerId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        let entry = &mut self.slots[slot as usize];
+        let id = PeerId(u64::from(entry.generation) << 32 | u64::from(slot));
+        entry.peer = Some(Box::new(create(id)));
+        self.count += 1;
+        id
+    }
+
+    #[inline]
+    pub(crate) fn find(&mut self, id: PeerId) -> Option<&mut Peer> {
+        self.slots.get_mut(id.slot())?.peer.as_deref_mut().filter(|peer| peer.id == id)
+    }
+
+    pub(crate) fn remove(&mut self, id: PeerId) -> Option<Box<Peer>> {
+        let slot = self.slots.get_mut(id.slot())?;
+        let peer = slot.peer.take_if(|peer| peer.id == id)?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(id.slot() as u32);
+        self.count -= 1;
+        Some(peer)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.slots.iter().filter_map(|slot| slot.peer.as_deref())
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
+        self.slots.iter_mut().filter_map(|slot| slot.peer.as_deref_mut())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+}

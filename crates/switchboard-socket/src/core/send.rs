@@ -1,0 +1,417 @@
+//! Passing of messages to peers, by socket type.
+
+use super::{Batch, Core, PeerId, Sending, batch, peer::Delivery, peer::Sink, turn::Turn};
+use crate::{Error, ErrorKind, Message, Result, monitor::Event, options::Full};
+use bytes::Bytes;
+use std::{
+    pin::pin,
+    sync::{PoisonError, Weak},
+    task::Waker,
+};
+use switchboard_core::clock;
+use switchboard_wire::zmtp::{
+    SocketType,
+    patterns::{Change, Envelope},
+};
+
+/// The queue has room for the dropped message's successor: reasons of drops.
+const FULL: &str = "the queue is full";
+const GONE: &str = "the peer is gone";
+const UNKNOWN: &str = "no peer has the routing id";
+
+/// Number of peers from which a message is encoded once for all.
+const SHARED_PEERS_MIN: usize = 2;
+
+impl Core {
+    /// Sends a message: waits while the socket type waits, up to the option `timeouts.send`.
+    pub(crate) async fn send(&self, message: Message) -> Result<()> {
+        let Some(mut message) = self.try_send(message)? else { return Ok(()) };
+        let deadline = self.options.timeouts.send.map(|limit| clock::after(clock::now(), limit));
+        loop {
+            let mut room = pin!(self.room.notified());
+            room.as_mut().enable();
+            match self.try_send(message)? {
+                None => return Ok(()),
+                Some(returned) => message = returned,
+            }
+            match deadline {
+                None => room.await,
+                Some(deadline) => {
+                    tokio::time::timeout_at(deadline.into(), room).await.map_err(|_| self.no_room())?;
+                }
+            }
+        }
+    }
+
+    /// Returns the error for a message that would have to wait.
+    pub(crate) fn no_room(&self) -> Error {
+        let peers = self.sending().peers.len();
+        let text = match peers {
+            0 => format!("{} has no peer to send to", self.kind),
+            _ => format!(
+                "{}: the queues of all {peers} peers are full (queues.send_messages_max {}, send_bytes_max {})",
+                self.kind, self.options.queues.send_messages_max, self.options.queues.send_bytes_max
+            ),
+        };
+        Error::new(ErrorKind::TimedOut, text)
+    }
+
+    /// Sends a message, or returns it if it has to wait.
+    #[inline]
+    pub(crate) fn try_send(&self, message: Message) -> Result<Option<Message>> {
+        match self.kind {
+            SocketType::Dealer | SocketType::Pair | SocketType::Push => self.rotate(message),
+            _ => self.try_send_other(message),
+        }
+    }
+
+    fn try_send_other(&self, message: Message) -> Result<Option<Message>> {
+        match self.kind {
+            SocketType::Channel | SocketType::Client | SocketType::Scatter => {
+                single_frame(self.kind, &message)?;
+                self.rotate(message)
+            }
+            SocketType::Pub | SocketType::Xpub => self.publish(message),
+            SocketType::Radio => self.broadcast(message),
+            SocketType::Rep => self.reply(message),
+            SocketType::Req => self.request(message),
+            SocketType::Router => self.route(message),
+            SocketType::Peer | SocketType::Server => {
+                if message.frames().len() != 2 {
+                    single_frame(self.kind, &message)?;
+                }
+                self.route(message)
+            }
+            SocketType::Xsub => self.send_upstream(message),
+            kind => Err(Error::new(ErrorKind::State, format!("{kind} receives only"))),
+        }
+    }
+
+    /// Sends to the next peer with room.
+    #[inline]
+    fn rotate(&self, message: Message) -> Result<Option<Message>> {
+        check_frames(&message)?;
+        let mut sending = self.sending();
+        sending.check_open()?;
+        let (waker, message) = self.rotate_in(&mut sending, message, |_| {});
+        drop(sending);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(message)
+    }
+
+    #[inline]
+    fn rotate_in(
+        &self,
+        sending: &mut Sending,
+        mut message: Message,
+        mut selected: impl FnMut(PeerId),
+    ) -> (Option<Waker>, Option<Message>) {
+        while let Some(id) = sending.rotation.select() {
+            let Some(peer) = sending.peers.find(id) else {
+                sending.rotation.remove(id);
+                continue;
+            };
+            match peer.deliver(message, None, &self.options.queues, self.this()) {
+                Delivery::Sent(waker) => {
+                    selected(id);
+                    return (waker, None);
+                }
+                Delivery::Full(returned) => {
+                    message = returned;
+                    peer.is_suspended = true;
+                    sending.rotation.suspend(id);
+                }
+            }
+        }
+        (None, Some(message))
+    }
+
+    fn request(&self, message: Message) -> Result<Option<Message>> {
+        check_frames(&message)?;
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        turn.may_send()?;
+        let Turn::Req { requests, pending, is_lost, .. } = &mut *turn else { return Ok(Some(message)) };
+        let mut sending = self.sending();
+        sending.check_open()?;
+        // The peer is chosen first, because a request belongs to one.
+        let Some(id) = sending.rotation.select() else { return Ok(Some(message)) };
+        let Some(peer) = sending.peers.find(id) else { return Ok(Some(message)) };
+        if peer.is_full(&self.options.queues, self.this()) {
+            peer.is_suspended = true;
+            sending.rotation.suspend(id);
+            drop(sending);
+            drop(turn);
+            return self.request(message);
+        }
+        let body = message.into_frames();
+        let Ok(frames) = requests.request(id, body) else { return Ok(None) };
+        *pending = Some(id);
+        *is_lost = false;
+        let delivery = peer.deliver(Message::from(frames), None, &self.options.queues, self.this());
+        drop(sending);
+        drop(turn);
+        if let Delivery::Sent(Some(waker)) = delivery {
+            waker.wake();
+        }
+        Ok(None)
+    }
+
+    /// Replies to the last request; the reply is dropped if its peer is gone or full.
+    fn reply(&self, message: Message) -> Result<Option<Message>> {
+        check_frames(&message)?;
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        turn.may_send()?;
+        let Turn::Rep(due) = &mut *turn else { return Ok(Some(message)) };
+        let sending = self.sending();
+        sending.check_open()?;
+        let Some((id, envelope)) = due.take() else { return Ok(Some(message)) };
+        drop(turn);
+        let reply = Message::from(Envelope::wrap(envelope, message.into_frames()));
+        self.send_or_drop(sending, Some(id), reply)
+    }
+
+    /// Sends to the peer that the first frame names.
+    fn route(&self, message: Message) -> Result<Option<Message>> {
+        let is_mandatory = self.options.routing.mandatory || self.kind != SocketType::Router;
+        let Some((route, body)) = message.split_first() else {
+            let text = format!("message to {} has no frame after the routing id", self.kind);
+            return Err(Error::new(ErrorKind::InvalidInput, text));
+        };
+        let mut sending = self.sending();
+        sending.check_open()?;
+        let id = sending.routes.find(&route);
+        if !is_mandatory {
+            return self.send_or_drop(sending, id, body);
+        }
+        let Some(peer) = id.and_then(|id| sending.peers.find(id)) else {
+            let text = format!("no peer has the routing id \"{}\"", route.escape_ascii());
+            return Err(Error::new(ErrorKind::Unreachable, text));
+        };
+        match peer.deliver(body, None, &self.options.queues, self.this()) {
+            Delivery::Full(body) => {
+                peer.is_suspended = true;
+                Ok(Some(body.behind(route)))
+            }
+            Delivery::Sent(waker) => {
+                drop(sending);
+                wake(waker);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Passes a message to a peer; drops and counts it if the peer is gone or full.
+    fn send_or_drop(
+        &self,
+        mut sending: std::sync::MutexGuard<'_, Sending>,
+        id: Option<PeerId>,
+        message: Message,
+    ) -> Result<Option<Message>> {
+        let Some(peer) = id.and_then(|id| sending.peers.find(id)) else {
+            sending.dropped += 1;
+            let is_first = !std::mem::replace(&mut sending.is_dropping, true);
+            drop(sending);
+            if is_first {
+                let reason = if id.is_some() { GONE } else { UNKNOWN };
+                self.monitors.emit(|| Event::Dropped { peer: id, count: 1, reason });
+            }
+            return Ok(None);
+        };
+        match peer.deliver(message, None, &self.options.queues, self.this()) {
+            Delivery::Full(_) => {
+                let id = peer.id;
+                let is_first = sending.drop_one(id);
+                drop(sending);
+                self.report_drop(is_first, id);
+            }
+            Delivery::Sent(waker) => {
+                drop(sending);
+                wake(waker);
+            }
+        }
+        Ok(None)
+    }
+
+    fn report_drop(&self, is_first: bool, id: PeerId) {
+        if is_first {
+            self.monitors.emit(|| Event::Dropped { peer: Some(id), count: 1, reason: FULL });
+        }
+    }
+
+    /// Sends to the subscribers of a prefix of the first frame.
+    fn publish(&self, message: Message) -> Result<Option<Message>> {
+        check_frames(&message)?;
+        let mut sending = self.sending();
+        sending.check_open()?;
+        let mut matching = std::mem::take(&mut sending.matching);
+        matching.clear();
+        let first = message.frames().first().map_or(&[][..], |frame| frame);
+        sending.subscribers.matching(first, &mut matching);
+        if self.options.subscriptions.invert_matching {
+            let all = sending.peers.iter().map(|peer| peer.id);
+            matching = all.filter(|id| !matching.contains(id)).collect();
+        }
+        self.distribute(sending, matching, message)
+    }
+
+    /// Sends to the peers that joined the group in the first frame.
+    fn broadcast(&self, message: Message) -> Result<Option<Message>> {
+        if message.frames().len() != 2 {
+            let text = "message to RADIO does not have two frames, the group and the body";
+            return Err(Error::new(ErrorKind::InvalidInput, text));
+        }
+        let mut sending = self.sending();
+        sending.check_open()?;
+        let mut matching = std::mem::take(&mut sending.matching);
+        matching.clear();
+        if let Some(members) = sending.groups.get(&message.frames()[0]) {
+            matching.extend_from_slice(members);
+        }
+        self.distribute(sending, matching, message)
+    }
+
+    fn distribute(
+        &self,
+        mut sending: std::sync::MutexGuard<'_, Sending>,
+        matching: Vec<PeerId>,
+        message: Message,
+    ) -> Result<Option<Message>> {
+        let queues = &self.options.queues;
+        if queues.when_full == Full::Wait
+            && matching
+                .iter()
+                .any(|id| sending.peers.find(*id).is_some_and(|peer| peer.is_full(queues, self.this())))
+        {
+            sending.matching = matching;
+            return Ok(Some(message));
+        }
+        let encoded = (matching.len() >= SHARED_PEERS_MIN).then(|| batch::encode(&message));
+        let (mut wakers, mut firsts) = (Vec::new(), Vec::new());
+        for &id in &matching {
+            match sending.publish_to(id, &message, encoded.as_ref(), queues, self.this()) {
+                Published::Dropped { is_first } => {
+                    if is_first {
+                        firsts.push(id);
+                    }
+                }
+                Published::Sent(waker) => wakers.extend(waker),
+            }
+        }
+        sending.matching = matching;
+        drop(sending);
+        wakers.into_iter().for_each(Waker::wake);
+        firsts.into_iter().for_each(|id| self.report_drop(true, id));
+        Ok(None)
+    }
+
+    /// Sends a subscription of XSUB to its publishers; other messages go to each publisher with room.
+    fn send_upstream(&self, message: Message) -> Result<Option<Message>> {
+        check_frames(&message)?;
+        match Change::read(message.frames()) {
+            Some(Change::Subscribe(topic)) => self.subscribe(&topic).map(|()| None),
+            Some(Change::Cancel(topic)) => self.cancel(&topic).map(|()| None),
+            None => {
+                let mut sending = self.sending();
+                sending.check_open()?;
+                let mut all = std::mem::take(&mut sending.matching);
+                all.clear();
+                all.extend(sending.peers.iter().map(|peer| peer.id));
+                self.distribute(sending, all, message)
+            }
+        }
+    }
+}
+
+/// Result of passing a message to one of several subscribers.
+enum Published {
+    Dropped { is_first: bool },
+    Sent(Option<Waker>),
+}
+
+impl Sending {
+    #[inline]
+    fn check_open(&self) -> Result<()> {
+        if self.is_closing { Err(Error::closed()) } else { Ok(()) }
+    }
+
+    /// Counts a dropped message; returns true if it is the first one in a row.
+    fn drop_one(&mut self, id: PeerId) -> bool {
+        self.dropped += 1;
+        self.peers.find(id).is_some_and(|peer| {
+            peer.dropped += 1;
+            !std::mem::replace(&mut peer.is_dropping, true)
+        })
+    }
+
+    fn publish_to(
+        &mut self,
+        id: PeerId,
+        message: &Message,
+        encoded: Option<&Bytes>,
+        queues: &crate::options::QueueOptions,
+        core: &Weak<Core>,
+    ) -> Published {
+        let Some(peer) = self.peers.find(id) else { return Published::Sent(None) };
+        match peer.deliver(message.clone(), encoded, queues, core) {
+            Delivery::Sent(waker) => Published::Sent(waker),
+            Delivery::Full(message) => {
+                // With nothing but messages that are being written, the new one is the only one to drop.
+                let waker = match &mut peer.sink {
+                    Sink::Wire(wire)
+                        if queues.when_full == Full::DropOldest && wire.pending.messages() > 0 =>
+                    {
+                        wire.pending.drop_oldest();
+                        wire.pending.push(&message);
+                        wire.waker.take()
+                    }
+                    _ => None,
+                };
+                let is_first = self.drop_one(id);
+                wake(waker);
+                Published::Dropped { is_first }
+            }
+        }
+    }
+
+    /// Wakes all tasks, and returns the other ends of inproc peers.
+    pub(super) fn leave(&mut self) -> (Vec<Waker>, Vec<(Weak<Core>, PeerId)>) {
+        let (mut wakers, mut inproc) = (Vec::new(), Vec::new());
+        for peer in self.peers.iter_mut() {
+            match &mut peer.sink {
+                Sink::Inproc { core, peer, .. } => inproc.push((core.clone(), *peer)),
+                Sink::Wire(wire) => wakers.extend(wire.waker.take()),
+            }
+        }
+        (wakers, inproc)
+    }
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+#[inline]
+fn check_frames(message: &Message) -> Result<()> {
+    if message.frames().is_empty() {
+        return Err(Error::new(ErrorKind::InvalidInput, "message has no frame"));
+    }
+    Ok(())
+}
+
+fn single_frame(kind: SocketType, message: &Message) -> Result<()> {
+    let frames = message.frames().len();
+    if frames == 1 {
+        return Ok(());
+    }
+    let text = format!("message to {kind} has {frames} frames; the type sends one");
+    Err(Error::new(ErrorKind::InvalidInput, text))
+}
+
+/// Sent to each new peer with the option `routing.probe`.
+pub(super) fn probe(batch: &mut Batch) {
+    batch.push(&Message::from(Bytes::new()));
+}

@@ -1,0 +1,65 @@
+//! Snapshot of the counters of a socket.
+
+use super::{Core, PeerId};
+use bytes::Bytes;
+
+/// Counters of a socket.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct SocketStats {
+    /// Messages that were dropped, those for peers that are gone and for unknown routing ids included.
+    pub dropped: u64,
+    /// Peers, in no order.
+    pub peers: Vec<PeerStats>,
+}
+
+/// Counters of a peer, since it was added.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct PeerStats {
+    /// Number of the peer.
+    pub id: PeerId,
+    /// Endpoint that is bound, or to which the socket connects.
+    pub endpoint: String,
+    /// Socket type of the peer, known after the handshake.
+    pub socket_type: Option<&'static str>,
+    /// Routing id by which a ROUTER, SERVER or PEER addresses the peer; empty for other types.
+    pub routing_id: Bytes,
+    /// The handshake is complete and the connection has not ended.
+    pub is_connected: bool,
+    /// Number of connections: more than one after a reconnect.
+    pub connections: u64,
+    /// Messages that were accepted for the peer.
+    pub sent: u64,
+    /// Messages that wait to be written.
+    pub unsent: usize,
+    /// Messages that arrived from the peer.
+    pub received: u64,
+    /// Messages that arrived and wait to be taken.
+    pub unread: usize,
+    /// Messages for the peer that were dropped.
+    pub dropped: u64,
+}
+
+impl Core {
+    pub(crate) fn stats(&self) -> SocketStats {
+        let sending = self.sending();
+        let peers = sending.peers.iter().map(|peer| {
+            let (unread, received) = peer.lane.counts();
+            PeerStats {
+                id: peer.id,
+                endpoint: peer.endpoint.to_string(),
+                socket_type: peer.kind.map(switchboard_wire::zmtp::SocketType::name),
+                routing_id: peer.lane.route.clone(),
+                is_connected: peer.is_connected,
+                connections: peer.connections,
+                sent: peer.sent,
+                unsent: peer.unsent(),
+                received,
+                unread,
+                dropped: peer.dropped,
+            }
+        });
+        SocketStats { dropped: sending.dropped, peers: peers.collect() }
+    }
+}

@@ -1,0 +1,184 @@
+//! Subscriptions: those of the peers of a publisher, and those of a subscriber itself.
+
+use super::{
+    Core, PeerId,
+    lane::Lane,
+    peer::{Command, Sink},
+};
+use crate::{Error, ErrorKind, Message, Result};
+use bytes::Bytes;
+use std::sync::{Arc, Weak};
+use switchboard_wire::zmtp::{SocketType, patterns::Change};
+
+impl Core {
+    /// Adds a subscription of a peer; returns the message for the application of an XPUB.
+    ///
+    /// # Errors
+    /// Returns the reason for which the connection must be closed.
+    pub(crate) fn subscribed(
+        &self,
+        peer: PeerId,
+        topic: Bytes,
+    ) -> std::result::Result<Option<Message>, String> {
+        let options = &self.options.subscriptions;
+        let (is_first, waker) = {
+            let mut sending = self.sending();
+            let is_first = sending.subscribers.subscribe(&topic, peer).map_err(|why| why.to_string())?;
+            let mut waker = None;
+            if let Some(welcome) = &options.welcome
+                && let Some(peer) = sending.peers.find(peer)
+                && let Sink::Wire(wire) = &mut peer.sink
+                && welcome.starts_with(&topic)
+            {
+                wire.pending.push(&Message::from(welcome.clone()));
+                waker = wire.waker.take();
+            }
+            (is_first, waker)
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        let is_reported = is_first || options.verbose || options.verboser;
+        let is_reported = is_reported && self.kind == SocketType::Xpub;
+        Ok(is_reported.then(|| Message::from(Change::Subscribe(topic).to_frame())))
+    }
+
+    /// Ends a subscription of a peer; returns the message for the application of an XPUB.
+    pub(crate) fn cancelled(&self, peer: PeerId, topic: Bytes) -> Option<Message> {
+        let is_last = self.sending().subscribers.cancel(&topic, peer);
+        let is_reported = is_last || self.options.subscriptions.verboser;
+        let is_reported = is_reported && self.kind == SocketType::Xpub;
+        is_reported.then(|| Message::from(Change::Cancel(topic).to_frame()))
+    }
+
+    /// Reports the subscriptions that ended with their peer to the application of an XPUB.
+    pub(super) fn report_cancelled(&self, cancelled: Vec<(Arc<Lane>, Vec<u8>)>) {
+        if self.kind != SocketType::Xpub {
+            return;
+        }
+        for (lane, topic) in cancelled {
+            let mut messages = vec![Message::from(Change::Cancel(topic.into()).to_frame())];
+            self.inbox.arrived(&lane, lane.extend(&mut messages));
+        }
+    }
+
+    /// Adds a peer to a group.
+    pub(crate) fn joined(&self, peer: PeerId, group: Bytes) -> std::result::Result<(), String> {
+        let mut sending = self.sending();
+        let limit = self.options.limits.subscriptions_max as usize;
+        let count = sending.groups.values().filter(|members| members.contains(&peer)).count();
+        if count >= limit {
+            return Err(format!(
+                "connection has {count} groups; the limit is {limit} (limits.subscriptions_max)"
+            ));
+        }
+        let members = sending.groups.entry(group).or_default();
+        if !members.contains(&peer) {
+            members.push(peer);
+        }
+        Ok(())
+    }
+
+    /// Removes a peer from a group.
+    pub(crate) fn left(&self, peer: PeerId, group: &Bytes) {
+        let mut sending = self.sending();
+        if let Some(members) = sending.groups.get_mut(group) {
+            members.retain(|member| *member != peer);
+            if members.is_empty() {
+                sending.groups.remove(group);
+            }
+        }
+    }
+
+    /// Subscribes to a topic, or joins a group, at all peers, now and later.
+    pub(crate) fn subscribe(&self, topic: &Bytes) -> Result<()> {
+        let is_first = {
+            let mut sending = self.sending();
+            let limit = self.options.limits.subscriptions_max as usize;
+            if sending.wanted.len() >= limit && !sending.wanted.contains_key(topic) {
+                let text = format!("{} has {limit} subscriptions (limits.subscriptions_max)", self.kind);
+                return Err(Error::new(ErrorKind::InvalidInput, text));
+            }
+            let count = sending.wanted.entry(topic.clone()).or_default();
+            *count += 1;
+            *count == 1
+        };
+        self.filter().add(self.kind, topic);
+        if is_first {
+            self.command(&self.wants(topic));
+        }
+        Ok(())
+    }
+
+    /// Ends one subscription to a topic, or leaves a group.
+    pub(crate) fn cancel(&self, topic: &Bytes) -> Result<()> {
+        let is_last = {
+            let mut sending = self.sending();
+            let Some(count) = sending.wanted.get_mut(topic) else {
+                let text = format!("{} is not subscribed to \"{}\"", self.kind, topic.escape_ascii());
+                return Err(Error::new(ErrorKind::InvalidInput, text));
+            };
+            *count -= 1;
+            let is_last = *count == 0;
+            if is_last {
+                sending.wanted.remove(topic);
+            }
+            is_last
+        };
+        self.filter().remove(self.kind, topic);
+        if is_last {
+            self.command(&match self.kind {
+                SocketType::Dish => Command::Leave(topic.clone()),
+                _ => Command::Cancel(topic.clone()),
+            });
+        }
+        Ok(())
+    }
+
+    /// Passes a command to all peers.
+    fn command(&self, command: &Command) {
+        let (mut wakers, mut inproc) = (Vec::new(), Vec::new());
+        for peer in self.sending().peers.iter_mut() {
+            match &peer.sink {
+                Sink::Inproc { core, peer, .. } => inproc.push((core.clone(), *peer)),
+                Sink::Wire(_) => wakers.extend(peer.command(command.clone())),
+            }
+        }
+        wakers.into_iter().for_each(std::task::Waker::wake);
+        for (core, peer) in inproc {
+            command_inproc(&core, peer, command);
+        }
+    }
+
+    /// Passes the subscriptions of this socket to a new inproc peer.
+    pub(crate) fn introduce_inproc(&self, core: &Weak<Core>, peer: PeerId) {
+        let wanted: Vec<Bytes> = self.sending().wanted.keys().cloned().collect();
+        for topic in wanted {
+            command_inproc(core, peer, &self.wants(&topic));
+        }
+    }
+}
+
+/// Executes a command at the other socket, which calls this one `peer`.
+fn command_inproc(core: &Weak<Core>, peer: PeerId, command: &Command) {
+    let Some(core) = core.upgrade() else { return };
+    let message = match command {
+        // An inproc peer is bounded by the limit of its own socket.
+        Command::Subscribe(topic) => core.subscribed(peer, topic.clone()).unwrap_or_default(),
+        Command::Cancel(topic) => core.cancelled(peer, topic.clone()),
+        Command::Join(group) => {
+            let _ = core.joined(peer, group.clone());
+            None
+        }
+        Command::Leave(group) => {
+            core.left(peer, group);
+            None
+        }
+        Command::Ping => None,
+    };
+    let lane = core.sending().peers.find(peer).map(|peer| peer.lane.clone());
+    if let (Some(message), Some(lane)) = (message, lane) {
+        let mut messages = vec![message];
+        core.inbox.arrived(&lane, lane.extend(&mut messages));
+    }
+}

@@ -1,0 +1,200 @@
+//! Endpoints of a socket: binding, connecting, and their ends.
+
+use crate::{
+    Endpoint, Error, ErrorKind, Result, connection,
+    core::{Attachment, Core, PeerId},
+    inproc,
+    monitor::Event,
+};
+use std::{error::Error as _, io, sync::Arc, time::Duration};
+use switchboard_core::backoff;
+use switchboard_net::net::{Dialling, Io, Listener, dial};
+use switchboard_wire::Status;
+use tokio::sync::watch;
+
+/// Pause after a failure to accept, such as no free descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Binds a socket; returns the endpoint with the port that the system chose.
+pub(crate) async fn bind(core: &Arc<Core>, endpoint: Endpoint) -> Result<Endpoint> {
+    check_open(core)?;
+    let Some(address) = endpoint.address() else {
+        let Endpoint::Inproc(name) = &endpoint else { return Ok(endpoint) };
+        inproc::bind(core, name)?;
+        let (stop, _) = watch::channel(false);
+        register(core, &endpoint, true, stop);
+        return Ok(endpoint);
+    };
+    let failed = |error: io::Error| Error::address(&format!("bind {endpoint}"), error);
+    let listener = Listener::bind(&address).await.map_err(failed)?;
+    let bound = Endpoint::of(listener.address().map_err(failed)?).unwrap_or(endpoint);
+    let (stop, stopped) = watch::channel(false);
+    register(core, &bound, true, stop);
+    core.spawn(accept(core.clone(), listener, bound.clone(), stopped));
+    Ok(bound)
+}
+
+/// Connects a socket: the connection is established, and established again after it is lost, in the background.
+pub(crate) fn connect(core: &Arc<Core>, endpoint: &Endpoint) -> Result<()> {
+    check_open(core)?;
+    let Some(_) = endpoint.address() else {
+        let Endpoint::Inproc(name) = endpoint else { return Ok(()) };
+        inproc::connect(core, name)?;
+        let (stop, _) = watch::channel(false);
+        register(core, endpoint, false, stop);
+        return Ok(());
+    };
+    if let Endpoint::Tcp(host, 0) = endpoint {
+        let text = format!("endpoint tcp://{host}:0 cannot be connected to: the port is 0");
+        return Err(Error::new(ErrorKind::InvalidInput, text));
+    }
+    let name: Arc<str> = endpoint.to_string().into();
+    let peer = match core.keeps_peers() {
+        true => Some(
+            core.add_persistent(&name)
+                .map_err(|why| Error::new(ErrorKind::State, format!("connect {endpoint}: {why}")))?,
+        ),
+        false => None,
+    };
+    let (stop, stopped) = watch::channel(false);
+    register(core, endpoint, false, stop);
+    let connecting = Connecting { core: core.clone(), endpoint: endpoint.clone(), name, peer, stopped };
+    core.spawn(connecting.run());
+    Ok(())
+}
+
+fn check_open(core: &Core) -> Result<()> {
+    if *core.phase.borrow() == crate::core::Phase::Open { Ok(()) } else { Err(Error::closed()) }
+}
+
+fn register(core: &Core, endpoint: &Endpoint, is_bound: bool, stop: watch::Sender<bool>) {
+    core.endpoints().push(Attachment { endpoint: endpoint.clone(), is_bound, stop });
+    if is_bound {
+        core.monitors.emit(|| Event::Listening { endpoint: endpoint.to_string() });
+    }
+}
+
+async fn accept(
+    core: Arc<Core>,
+    mut listener: Listener,
+    endpoint: Endpoint,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let name: Arc<str> = endpoint.to_string().into();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stop| *stop) => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted.and_then(|(pipe, peer, _)| Ok((pipe.adopt()?, peer))) {
+            Ok((io, peer)) => {
+                core.monitors.emit(|| Event::Accepted { endpoint: name.to_string(), peer });
+                let (core, name) = (core.clone(), name.clone());
+                core.clone().spawn(async move {
+                    connection::run(&core, io, &name, None, None).await;
+                });
+            }
+            Err(error) => {
+                core.monitors
+                    .emit(|| Event::AcceptFailed { endpoint: name.to_string(), reason: error.to_string() });
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// The task of a connecting endpoint.
+struct Connecting {
+    core: Arc<Core>,
+    endpoint: Endpoint,
+    name: Arc<str>,
+    peer: Option<PeerId>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Connecting {
+    async fn run(self) {
+        let mut failures = 0;
+        while let Some((reason, pause)) = self.attempt(&mut failures).await {
+            self.core.monitors.emit(|| Event::ConnectRetried {
+                endpoint: self.name.to_string(),
+                pause,
+                reason,
+            });
+            let is_over = tokio::select! {
+                biased;
+                () = self.core.out_of_time() => true,
+                () = self.idle_stop() => true,
+                () = tokio::time::sleep(pause) => false,
+            };
+            if is_over {
+                break;
+            }
+        }
+        if let Some(peer) = self.peer {
+            self.core.remove_persistent(peer);
+        }
+    }
+
+    /// Connects once and runs the connection. Returns the reason of its end and the pause before the next attempt;
+    /// `None` if there is none.
+    async fn attempt(&self, failures: &mut u32) -> Option<(String, Duration)> {
+        let stop = self.core.options.reconnect.stop;
+        let io = tokio::select! {
+            biased;
+            () = self.core.out_of_time() => return None,
+            () = self.idle_stop() => return None,
+            io = self.dial() => io,
+        };
+        let (reason, is_over) = match io {
+            Err(status) => (status.message().to_owned(), stop.refused && is_refused(&status)),
+            Ok(io) => {
+                self.core.monitors.emit(|| Event::Connected { endpoint: self.name.to_string() });
+                let stopped = Some(self.stopped.clone());
+                let ended = connection::run(&self.core, io, &self.name, self.peer, stopped).await;
+                if ended.was_open {
+                    *failures = 0;
+                }
+                let is_over = if ended.was_open { stop.disconnected } else { stop.handshake_failed };
+                (ended.reason, is_over)
+            }
+        };
+        if is_over || self.is_stopped() {
+            return None;
+        }
+        *failures = failures.saturating_add(1);
+        let options = &self.core.options.reconnect;
+        Some((
+            reason,
+            backoff::pause(*failures, options.interval, options.interval_max.max(options.interval)),
+        ))
+    }
+
+    async fn dial(&self) -> Result<Box<dyn Io>, Status> {
+        let Some(address) = self.endpoint.address() else {
+            return Err(Status::invalid_argument("the endpoint has no address"));
+        };
+        dial(&address, &Dialling::default(), self.core.options.timeouts.connect).await
+    }
+
+    /// Returns true if the endpoint was stopped and no message waits.
+    fn is_stopped(&self) -> bool {
+        *self.stopped.borrow() && !self.peer.is_some_and(|peer| self.core.has_unsent(peer))
+    }
+
+    /// Waits until the endpoint is stopped. Never returns while messages wait: they have the time of `linger`.
+    async fn idle_stop(&self) {
+        let mut stopped = self.stopped.clone();
+        // Without a sender the endpoint was removed.
+        let _ = stopped.wait_for(|stop| *stop).await;
+        if self.peer.is_some_and(|peer| self.core.has_unsent(peer)) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn is_refused(status: &Status) -> bool {
+    let source = status.source().and_then(|source| source.downcast_ref::<io::Error>());
+    source.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}

@@ -1,0 +1,97 @@
+//! Names inside this process: sockets that connect pass messages by reference, without bytes.
+
+use crate::{
+    Error, ErrorKind, Result,
+    core::{Core, PeerId},
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+/// Connections that wait for one name to be bound, at most.
+const WAITING_MAX: usize = 1024;
+
+/// Sockets of this process by name.
+#[derive(Debug, Default)]
+struct Names {
+    bound: HashMap<String, Weak<Core>>,
+    /// Sockets that connected before the name was bound.
+    waiting: HashMap<String, Vec<Weak<Core>>>,
+}
+
+static NAMES: LazyLock<Mutex<Names>> = LazyLock::new(Mutex::default);
+
+fn names() -> MutexGuard<'static, Names> {
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Binds a name, and connects the sockets that wait for it.
+pub(crate) fn bind(core: &Arc<Core>, name: &str) -> Result<()> {
+    let waiting = {
+        let mut names = names();
+        if names.bound.get(name).is_some_and(|bound| bound.strong_count() > 0) {
+            let text = format!("bind inproc://{name}: the name is in use");
+            return Err(Error::new(ErrorKind::Address, text));
+        }
+        names.bound.insert(name.to_owned(), Arc::downgrade(core));
+        names.waiting.remove(name).unwrap_or_default()
+    };
+    for connecting in waiting.into_iter().filter_map(|core| core.upgrade()) {
+        if let Err(error) = join(core, &connecting, name) {
+            tracing::warn!(target: "switchboard::socket", name, %error, "inproc connection refused");
+        }
+    }
+    Ok(())
+}
+
+/// Releases a name.
+pub(crate) fn unbind(name: &str, core: &Weak<Core>) {
+    let mut names = names();
+    if names.bound.get(name).is_some_and(|bound| bound.ptr_eq(core)) {
+        names.bound.remove(name);
+    }
+}
+
+/// Connects to a name, now or when it is bound.
+pub(crate) fn connect(core: &Arc<Core>, name: &str) -> Result<()> {
+    let bound = {
+        let mut names = names();
+        let bound = names.bound.get(name).and_then(Weak::upgrade);
+        if bound.is_none() {
+            let waiting = names.waiting.entry(name.to_owned()).or_default();
+            waiting.retain(|core| core.strong_count() > 0);
+            if waiting.len() >= WAITING_MAX {
+                let text =
+                    format!("connect inproc://{name}: {WAITING_MAX} sockets wait for the name to be bound");
+                return Err(Error::new(ErrorKind::Address, text));
+            }
+            waiting.push(Arc::downgrade(core));
+        }
+        bound
+    };
+    bound.map_or(Ok(()), |bound| join(&bound, core, name))
+}
+
+/// Connects two sockets.
+fn join(bound: &Arc<Core>, connecting: &Arc<Core>, name: &str) -> Result<()> {
+    let refused = |why: String| Error::new(ErrorKind::State, format!("connect inproc://{name}: {why}"));
+    if !bound.kind.talks_to(connecting.kind) {
+        return Err(refused(format!("{} does not talk to {}", connecting.kind, bound.kind)));
+    }
+    let endpoint: Arc<str> = format!("inproc://{name}").into();
+    let at_bound = bound.attach_inproc(&endpoint, connecting).map_err(refused)?;
+    let at_connecting = match connecting.attach_inproc(&endpoint, bound) {
+        Ok(attached) => attached,
+        Err(why) => {
+            bound.detach(at_bound.id, crate::core::Batch::default(), &why);
+            return Err(refused(why));
+        }
+    };
+    let (first, second): (PeerId, PeerId) = (at_bound.id, at_connecting.id);
+    bound.join_inproc(first, at_connecting.lane, Arc::downgrade(connecting), second);
+    connecting.join_inproc(second, at_bound.lane, Arc::downgrade(bound), first);
+    bound.introduce_inproc(&Arc::downgrade(connecting), second);
+    connecting.introduce_inproc(&Arc::downgrade(bound), first);
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! Options of queues and of socket types.
+
+use bytes::Bytes;
+
+/// Action of a PUB, XPUB or RADIO when the queue of a subscriber is full. Each dropped message is counted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Full {
+    /// Drops the new message, as libzmq does: the subscriber continues with old messages.
+    #[default]
+    DropNewest,
+    /// Drops the oldest message that is not being written: the subscriber continues with fresh messages.
+    DropOldest,
+    /// Waits until the subscriber has room (`ZMQ_XPUB_NODROP`, which returns `EAGAIN` or waits). One slow subscriber
+    /// then stops all.
+    Wait,
+}
+
+/// Queues of each peer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct QueueOptions {
+    /// Keeps the newest message of each peer only; messages have one frame (`ZMQ_CONFLATE`). Default false.
+    pub conflate: bool,
+    /// Maximum number of bytes of received messages that wait to be taken, per peer; a single larger message is
+    /// received too. 0 means no limit. libzmq has no such option. Default 16 MiB.
+    pub receive_bytes_max: usize,
+    /// Maximum number of received messages that wait to be taken, per peer (`ZMQ_RCVHWM`). 0 means no limit. At the
+    /// limit the connection is not read. Default 1000.
+    pub receive_messages_max: usize,
+    /// Maximum number of bytes of messages that wait to be written, per peer; a single larger message is sent too.
+    /// 0 means no limit. libzmq has no such option. Default 16 MiB.
+    pub send_bytes_max: usize,
+    /// Maximum number of messages that wait to be written, per peer (`ZMQ_SNDHWM`). 0 means no limit. Default 1000.
+    pub send_messages_max: usize,
+    /// Action of publishers when the queue of a subscriber is full. The other socket types have one action each.
+    pub when_full: Full,
+}
+
+impl Default for QueueOptions {
+    fn default() -> QueueOptions {
+        QueueOptions {
+            conflate: false,
+            receive_bytes_max: 16 << 20,
+            receive_messages_max: 1000,
+            send_bytes_max: 16 << 20,
+            send_messages_max: 1000,
+            when_full: Full::DropNewest,
+        }
+    }
+}
+
+/// Options of REQ.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RequestOptions {
+    /// Sends a number with each request and drops replies with another one (`ZMQ_REQ_CORRELATE`). Default false.
+    pub correlate: bool,
+    /// Lets a request replace the pending one, whose reply is dropped (`ZMQ_REQ_RELAXED`). Use it with `correlate`.
+    /// Default false.
+    pub relaxed: bool,
+}
+
+/// Routing ids, and options of ROUTER.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RoutingOptions {
+    /// Lets a new peer take the routing id of a live one, whose connection is closed (`ZMQ_ROUTER_HANDOVER`). Ids are
+    /// not authenticated, so any peer can replace any other one. Default false: the new peer is refused.
+    pub handover: bool,
+    /// Sends to connected peers only: `connect` adds a peer once its handshake is complete, and the queue of a lost
+    /// connection is dropped (`ZMQ_IMMEDIATE`). Default false.
+    pub immediate: bool,
+    /// A ROUTER returns an error for an unknown routing id, and waits for a full peer (`ZMQ_ROUTER_MANDATORY`). Default
+    /// false: the message is dropped and counted.
+    pub mandatory: bool,
+    /// Sends an empty message to each new peer of a DEALER, REQ or ROUTER (`ZMQ_PROBE_ROUTER`). Default false.
+    pub probe: bool,
+    /// Id by which ROUTER peers address this socket, at most 255 bytes, no zero byte at the start
+    /// (`ZMQ_ROUTING_ID`). Empty by default: the peer generates one per connection.
+    pub routing_id: Bytes,
+}
+
+/// Options of PUB, XPUB, SUB and XSUB.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SubscriptionOptions {
+    /// Publishers deliver to the subscribers that do not match, and subscribers filter in the opposite way; set it on
+    /// both sides (`ZMQ_INVERT_MATCHING`). Default false.
+    pub invert_matching: bool,
+    /// An XPUB adds subscriptions only when its application requests it (`ZMQ_XPUB_MANUAL`). Not supported yet.
+    pub manual: bool,
+    /// An XPUB reports each subscription of each peer, not just the first one to a topic (`ZMQ_XPUB_VERBOSE`). Default
+    /// false.
+    pub verbose: bool,
+    /// As `verbose`, and reports each cancellation too (`ZMQ_XPUB_VERBOSER`). Default false.
+    pub verboser: bool,
+    /// Message that a PUB or XPUB sends to each new subscriber with a matching subscription (`ZMQ_XPUB_WELCOME_MSG`).
+    pub welcome: Option<Bytes>,
+}
