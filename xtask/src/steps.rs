@@ -262,7 +262,7 @@ pub(crate) const ALL: &[Step] = &[
     },
     Step {
         name: "interop-zmtp",
-        about: "libzmq through pyzmq: the ZMTP machine in every pair of socket types, NULL and PLAIN; topics of a server",
+        about: "libzmq through pyzmq: the ZMTP machine and our sockets in every pair of socket types, NULL and PLAIN; topics of a server",
         check: |run| suites::zmtp(run),
     },
     Step {

@@ -202,29 +202,21 @@ pub(crate) fn kiss(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Kiss, |python| python_cases(run, &python, "kiss", "interop-kiss", &["test_kiss"]))
 }
 
-/// The ZMTP machine and the plugin for ZeroMQ with sockets of libzmq: every pair of socket types, either side
-/// listening, and the topics of a server.
+/// The ZMTP machine, our sockets and the plugin for ZeroMQ with sockets of libzmq: every pair of socket types, either
+/// side listening, and the topics of a server.
 pub(crate) fn zmtp(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Zmtp, |python| {
         let peer = built_of(run, "interop-zmtp", "zmtp-peer")?;
         let server = built_of(run, "interop-zmtp", "zmtp-server")?;
+        let socket = built_of(run, "interop-zmtp", "zmtp-socket")?;
         let mut command = Command::new(python);
         command
-            .args([
-                "-B",
-                "-W",
-                "ignore",
-                "-m",
-                "unittest",
-                "--verbose",
-                "test_zmtp",
-                "test_curve",
-                "test_server",
-                "test_peers",
-            ])
+            .args(["-B", "-W", "ignore", "-m", "unittest", "--verbose"])
+            .args(["test_zmtp", "test_curve", "test_server", "test_peers", "test_socket"])
             .current_dir(run.workspace.root.join("interop/zmtp/python"))
             .env("ZMTP_PEER", peer)
-            .env("ZMTP_SERVER", server);
+            .env("ZMTP_SERVER", server)
+            .env("ZMTP_SOCKET", socket);
         process::run_within(SUITE_LIMIT, &mut command)
     })
 }

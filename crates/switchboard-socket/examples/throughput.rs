@@ -202,9 +202,9 @@ async fn inproc(run: &Run) -> Result<()> {
             let sent: Result<()> = runtime.map_or(Ok(()), |runtime| {
                 runtime.block_on(async {
                     let push = Push::connect("inproc://throughput").await?;
-                    let body = Bytes::from(vec![1; bytes]);
+                    let body = vec![1; bytes];
                     for _ in 0..count {
-                        push.send(body.clone()).await?;
+                        push.send(Bytes::copy_from_slice(&body)).await?;
                     }
                     push.close().await;
                     Ok(())

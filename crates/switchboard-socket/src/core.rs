@@ -42,7 +42,7 @@ use inbox::Inbox;
 use peer::Peers;
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicBool},
     time::Instant,
 };
 use switchboard_core::clock;
@@ -72,6 +72,8 @@ pub(crate) struct Core {
     tasks: watch::Sender<usize>,
     pub(crate) endpoints: Mutex<Vec<Attachment>>,
     pub(crate) runtime: Handle,
+    /// A peer is in this process.
+    pub(crate) has_inproc: AtomicBool,
 }
 
 /// Whether the socket is open.
@@ -151,6 +153,7 @@ impl Core {
             tasks: watch::channel(0).0,
             endpoints: Mutex::default(),
             runtime,
+            has_inproc: AtomicBool::new(false),
             options,
         }))
     }

@@ -20,7 +20,7 @@ mod patterns;
 mod security;
 mod transport;
 
-pub use patterns::{Full, QueueOptions, RequestOptions, RoutingOptions, SubscriptionOptions};
+pub use patterns::{Full, NoticeOptions, QueueOptions, RequestOptions, RoutingOptions, SubscriptionOptions};
 pub use security::Security;
 pub use transport::{HeartbeatOptions, LimitOptions, ReconnectOptions, ReconnectStop, TimeoutOptions};
 
@@ -37,6 +37,8 @@ pub struct SocketOptions {
     pub limits: LimitOptions,
     /// Properties that the handshake sends to the peer (`ZMQ_METADATA`). Names of applications begin with `X-`.
     pub metadata: Vec<(String, String)>,
+    /// Messages about connections.
+    pub notices: NoticeOptions,
     /// Queues of a peer, and the action when one is full.
     pub queues: QueueOptions,
     /// Pauses between attempts to connect.

@@ -112,7 +112,10 @@ impl Socket {
     /// message that the type cannot send, and [`ErrorKind::Closed`].
     #[inline]
     pub async fn send(&self, message: impl Into<Message>) -> Result<()> {
-        self.core.send(message.into()).await
+        match self.core.try_send(message.into())? {
+            None => Ok(()),
+            Some(message) => self.core.send_later(message).await,
+        }
     }
 
     /// Sends a message, or fails with [`ErrorKind::TimedOut`] if it would have to wait (`ZMQ_DONTWAIT`).
@@ -134,7 +137,10 @@ impl Socket {
     /// [`ErrorKind::ReplyLost`] if the connection of a pending request ended, and [`ErrorKind::Closed`].
     #[inline]
     pub async fn recv(&self) -> Result<Message> {
-        self.core.recv().await
+        match self.core.try_recv()? {
+            Some(message) => Ok(message),
+            None => self.core.recv_later().await,
+        }
     }
 
     /// Returns the next message, `None` if there is none now (`ZMQ_DONTWAIT`).

@@ -2,7 +2,7 @@
 
 use crate::{Endpoint, Message, Monitor, Result, Socket, SocketOptions, SocketStats};
 use bytes::Bytes;
-use switchboard_wire::zmtp::SocketType;
+use switchboard_wire::zmtp::{SocketType, patterns::Change};
 
 /// Defines a socket type with the operations of all types, then those that it names.
 macro_rules! socket_type {
@@ -118,7 +118,10 @@ macro_rules! socket_type {
             /// Those of [`Socket::send`].
             #[inline]
             pub async fn send(&self, message: impl Into<Message>) -> Result<()> {
-                self.0.send(message).await
+                match self.0.core().try_send(message.into())? {
+                    None => Ok(()),
+                    Some(message) => self.0.core().send_later(message).await,
+                }
             }
 
             /// Sends a message, or fails if it would have to wait, see [`Socket::try_send`].
@@ -139,7 +142,10 @@ macro_rules! socket_type {
             /// Those of [`Socket::recv`].
             #[inline]
             pub async fn recv(&self) -> Result<Message> {
-                self.0.recv().await
+                match self.0.core().try_recv()? {
+                    Some(message) => Ok(message),
+                    None => self.0.core().recv_later().await,
+                }
             }
 
             /// Returns the next message, `None` if there is none now.
@@ -256,6 +262,26 @@ socket_type! {
     /// SUB that sends its subscriptions as messages: 1 or 0, then the prefix (`ZMQ_XSUB`). Other messages go to all
     /// publishers.
     Xsub: send, recv, subscribe
+}
+
+impl Xpub {
+    /// Subscribes the peer of the last received subscription to `topic`, with the option
+    /// [`subscriptions.manual`](crate::options::SubscriptionOptions::manual) (`ZMQ_SUBSCRIBE` on an XPUB).
+    ///
+    /// # Errors
+    /// Returns [`ErrorKind::State`](crate::ErrorKind::State) before a subscription was received, and
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) above `limits.subscriptions_max`.
+    pub fn subscribe_peer(&self, topic: impl AsRef<[u8]>) -> Result<()> {
+        self.0.core().change_manually(&Change::Subscribe(Bytes::copy_from_slice(topic.as_ref())))
+    }
+
+    /// Ends a subscription of the peer of the last received change (`ZMQ_UNSUBSCRIBE` on an XPUB).
+    ///
+    /// # Errors
+    /// Those of [`subscribe_peer`](Self::subscribe_peer).
+    pub fn unsubscribe_peer(&self, topic: impl AsRef<[u8]>) -> Result<()> {
+        self.0.core().change_manually(&Change::Cancel(Bytes::copy_from_slice(topic.as_ref())))
+    }
 }
 
 impl Dish {

@@ -6,7 +6,7 @@ use super::{
     peer::{Peer, Sink, WireSink},
     send::probe,
 };
-use crate::monitor::Event;
+use crate::{Message, monitor::Event};
 use bytes::Bytes;
 use std::{mem, sync::Arc, task::Waker};
 use switchboard_wire::zmtp::{self, SocketType};
@@ -160,6 +160,9 @@ impl Core {
             peer.connections += 1;
             if let Sink::Wire(wire) = &mut peer.sink {
                 wire.commands = commands;
+                if let Some(hello) = &self.options.notices.hello {
+                    wire.pending.push_front(&Message::from(hello.clone()));
+                }
                 if self.options.routing.probe && peer.connections == 1 && self.probes() {
                     probe(&mut wire.pending);
                 }
@@ -238,6 +241,7 @@ impl Core {
 
     /// Connects an inproc peer to the lane of the other socket.
     pub(crate) fn join_inproc(&self, id: PeerId, lane: Arc<Lane>, core: std::sync::Weak<Core>, peer: PeerId) {
+        self.has_inproc.store(true, std::sync::atomic::Ordering::Relaxed);
         if let Some(own) = self.sending().peers.find(id) {
             own.sink = Sink::Inproc { lane, core, peer };
         }
@@ -250,7 +254,11 @@ impl Core {
         let Some(peer) = sending.peers.find(id) else { return };
         let endpoint = peer.endpoint.clone();
         let was_connected = mem::replace(&mut peer.is_connected, false);
-        let (lost, is_reply_lost, cancelled) = if peer.is_persistent && !peer.is_retired() {
+        let lane = peer.lane.clone();
+        let notices = &self.options.notices;
+        let is_kept = peer.is_persistent && !peer.is_inproc();
+        let notice = if is_kept { &notices.hiccup } else { &notices.disconnect };
+        let (lost, is_reply_lost, cancelled) = if is_kept {
             let lost = peer.suspend_connection(unsent);
             peer.dropped += lost;
             (lost, peer.unsent() == 0, Vec::new())
@@ -264,6 +272,10 @@ impl Core {
             self.inbox.readable.notify_waiters();
         }
         self.report_cancelled(cancelled);
+        if let Some(notice) = notice.as_ref().filter(|_| was_connected) {
+            let mut messages = vec![Message::from(notice.clone())];
+            self.inbox.arrived(&lane, lane.extend(&mut messages));
+        }
         self.room.notify_waiters();
         if lost > 0 {
             let reason = "the connection ended";
@@ -311,7 +323,7 @@ impl Core {
             sending.peers.find(id).and_then(|peer| match &mut peer.sink {
                 Sink::Wire(wire) => {
                     wire.is_retiring = true;
-                    wire.waker.take()
+                    wire.task()
                 }
                 Sink::Inproc { .. } => None,
             })
@@ -342,6 +354,7 @@ impl Core {
             };
             let Sink::Wire(wire) = &mut peer.sink else { return duties };
             duties.is_closing |= wire.is_retiring;
+            wire.set_task(waker);
             wire.writing = wire.writing.saturating_sub(written.0);
             wire.writing_bytes = wire.writing_bytes.saturating_sub(written.1);
             duties.commands = mem::take(&mut wire.commands);
@@ -376,20 +389,15 @@ impl Core {
 }
 
 impl Peer {
-    fn is_retired(&self) -> bool {
+    fn is_inproc(&self) -> bool {
         matches!(&self.sink, Sink::Inproc { .. })
     }
 
     /// Keeps the messages for the next connection; returns the number of lost ones.
     fn suspend_connection(&mut self, unsent: Batch) -> u64 {
         let Sink::Wire(wire) = &mut self.sink else { return 0 };
-        let lost = wire.pending.requeue(unsent);
-        wire.writing = 0;
-        wire.writing_bytes = 0;
-        wire.commands.clear();
-        wire.waker = None;
-        wire.abort = None;
-        lost
+        wire.forget_task();
+        wire.pending.requeue(unsent)
     }
 }
 
@@ -398,7 +406,7 @@ impl Sending {
         match &mut self.peers.find(id)?.sink {
             Sink::Wire(wire) => {
                 wire.abort = Some(reason.to_owned());
-                wire.waker.take()
+                wire.task()
             }
             Sink::Inproc { .. } => None,
         }

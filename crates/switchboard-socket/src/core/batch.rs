@@ -78,6 +78,13 @@ impl Batch {
         }
     }
 
+    /// Puts a message before all others. The batch begins with a whole message.
+    pub(crate) fn push_front(&mut self, message: &Message) {
+        let mut first = Batch::default();
+        first.push(message);
+        self.requeue(first);
+    }
+
     /// Drops all messages.
     pub(crate) fn clear(&mut self) {
         self.bytes.advance(self.bytes.len());

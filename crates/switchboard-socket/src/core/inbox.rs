@@ -61,6 +61,12 @@ impl Inbox {
         }
     }
 
+    /// Returns true if messages arrived from a lane that had none.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        self.has_news.load(Ordering::Acquire)
+    }
+
     /// Returns true if a message can be taken at once.
     pub(crate) fn has_messages(&self) -> bool {
         self.has_news.load(Ordering::Acquire) || !lock(&self.consumer).lanes.is_empty()

@@ -72,8 +72,10 @@ pub(crate) struct WireSink {
     pub(crate) writing: usize,
     pub(crate) writing_bytes: usize,
     pub(crate) commands: Vec<Command>,
-    /// The task of the connection, if it waits.
+    /// The task of the connection, if it waits for messages.
     pub(crate) waker: Option<Waker>,
+    /// The task of the connection, for commands: it gets them even while the peer does not read.
+    control: Option<Waker>,
     /// The connection ends once the messages are written.
     pub(crate) is_retiring: bool,
     /// Reason for which the task of the connection must end.
@@ -100,6 +102,28 @@ pub(crate) enum Delivery {
 }
 
 impl WireSink {
+    /// Returns the task of the connection, to be woken for a command or for its end.
+    pub(crate) fn task(&self) -> Option<Waker> {
+        self.control.clone()
+    }
+
+    /// Sets the task of the connection.
+    pub(crate) fn set_task(&mut self, waker: &Waker) {
+        if !self.control.as_ref().is_some_and(|task| task.will_wake(waker)) {
+            self.control = Some(waker.clone());
+        }
+    }
+
+    /// Forgets the task of a connection that ended, and all that was meant for it.
+    pub(crate) fn forget_task(&mut self) {
+        self.commands.clear();
+        self.waker = None;
+        self.control = None;
+        self.abort = None;
+        self.writing = 0;
+        self.writing_bytes = 0;
+    }
+
     pub(crate) fn messages(&self) -> usize {
         self.pending.messages() + self.writing
     }
@@ -174,7 +198,7 @@ impl Peer {
         match &mut self.sink {
             Sink::Wire(wire) if self.is_connected => {
                 wire.commands.push(command);
-                wire.waker.take()
+                wire.task()
             }
             _ => None,
         }

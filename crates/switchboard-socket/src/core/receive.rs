@@ -4,19 +4,33 @@ use super::{Core, lane::Lane, turn::Turn};
 use crate::{Error, ErrorKind, Message, Result};
 use std::{
     pin::pin,
-    sync::{MutexGuard, PoisonError},
+    sync::{MutexGuard, PoisonError, atomic::Ordering},
 };
 use switchboard_core::clock;
+use switchboard_net::transport::BoxFuture;
 use switchboard_wire::zmtp::{
     SocketType,
-    patterns::{Envelope, Reply},
+    patterns::{Change, Envelope, Reply},
 };
 
+/// About a microsecond.
+const INPROC_SPINS: u32 = 64;
+
 impl Core {
-    /// Receives a message: waits up to the option `timeouts.receive`. Cancel safe.
-    pub(crate) async fn recv(&self) -> Result<Message> {
-        if let Some(message) = self.try_recv()? {
-            return Ok(message);
+    /// Receives a message after [`try_recv`](Self::try_recv) found none: waits up to the option `timeouts.receive`. Cancel
+    /// safe. In a box, because callers that need not wait would move the whole future with each message.
+    pub(crate) fn recv_later(&self) -> BoxFuture<'_, Result<Message>> {
+        Box::pin(self.wait_to_receive())
+    }
+
+    async fn wait_to_receive(&self) -> Result<Message> {
+        for _ in 0..self.spins() {
+            std::hint::spin_loop();
+            if self.inbox.has_news()
+                && let Some(message) = self.try_recv()?
+            {
+                return Ok(message);
+            }
         }
         let deadline = self.options.timeouts.receive.map(|limit| clock::after(clock::now(), limit));
         loop {
@@ -36,6 +50,12 @@ impl Core {
                     .map_err(|_| self.nothing_received())?,
             }
         }
+    }
+
+    /// Returns the number of spins before a receiver sleeps. A sender in another thread of this process wakes a receiver
+    /// with a system call, which costs more than a few messages.
+    fn spins(&self) -> u32 {
+        if self.has_inproc.load(Ordering::Relaxed) { INPROC_SPINS } else { 0 }
     }
 
     pub(crate) fn nothing_received(&self) -> Error {
@@ -78,9 +98,19 @@ impl Core {
                 self.turn().may_receive()?;
                 self.inbox.try_pop(|lane, message| self.receive_request(lane, message))
             }
+            SocketType::Xpub if self.options.subscriptions.manual => self.inbox.try_pop(|lane, message| {
+                if Change::read(message.frames()).is_some() {
+                    *self.turn() = Turn::Xpub(Some(lane.peer));
+                }
+                Some(message)
+            }),
             SocketType::Req => {
                 self.turn().may_receive()?;
-                self.inbox.try_pop(|lane, message| self.receive_reply(lane, message))
+                let reply = self.inbox.try_pop(|lane, message| self.receive_reply(lane, message));
+                if reply.is_none() {
+                    self.turn().check_lost()?;
+                }
+                reply
             }
             _ => self.inbox.try_pop(|_, message| Some(message)),
         })
@@ -117,10 +147,11 @@ impl Core {
     /// Returns the body of the expected reply. A late reply is dropped, and a malformed one closes its connection.
     fn receive_reply(&self, lane: &Lane, message: Message) -> Option<Message> {
         let mut turn = self.turn();
-        let Turn::Req { requests, pending, .. } = &mut *turn else { return None };
+        let Turn::Req { requests, pending, is_lost, .. } = &mut *turn else { return None };
         match requests.reply(lane.peer, message.into_frames()) {
             Reply::Body(frames) => {
                 *pending = None;
+                *is_lost = false;
                 Some(Message::from(frames))
             }
             Reply::Late => None,

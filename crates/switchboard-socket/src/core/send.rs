@@ -9,6 +9,7 @@ use std::{
     task::Waker,
 };
 use switchboard_core::clock;
+use switchboard_net::transport::BoxFuture;
 use switchboard_wire::zmtp::{
     SocketType,
     patterns::{Change, Envelope},
@@ -23,9 +24,13 @@ const UNKNOWN: &str = "no peer has the routing id";
 const SHARED_PEERS_MIN: usize = 2;
 
 impl Core {
-    /// Sends a message: waits while the socket type waits, up to the option `timeouts.send`.
-    pub(crate) async fn send(&self, message: Message) -> Result<()> {
-        let Some(mut message) = self.try_send(message)? else { return Ok(()) };
+    /// Sends a message that [`try_send`](Self::try_send) returned: waits up to the option `timeouts.send`. In a box,
+    /// because callers that need not wait would move the whole future with each message.
+    pub(crate) fn send_later(&self, message: Message) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.wait_to_send(message))
+    }
+
+    async fn wait_to_send(&self, mut message: Message) -> Result<()> {
         let deadline = self.options.timeouts.send.map(|limit| clock::after(clock::now(), limit));
         loop {
             let mut room = pin!(self.room.notified());
@@ -93,7 +98,7 @@ impl Core {
         check_frames(&message)?;
         let mut sending = self.sending();
         sending.check_open()?;
-        let (waker, message) = self.rotate_in(&mut sending, message, |_| {});
+        let (waker, message) = self.rotate_in(&mut sending, message);
         drop(sending);
         if let Some(waker) = waker {
             waker.wake();
@@ -102,22 +107,14 @@ impl Core {
     }
 
     #[inline]
-    fn rotate_in(
-        &self,
-        sending: &mut Sending,
-        mut message: Message,
-        mut selected: impl FnMut(PeerId),
-    ) -> (Option<Waker>, Option<Message>) {
+    fn rotate_in(&self, sending: &mut Sending, mut message: Message) -> (Option<Waker>, Option<Message>) {
         while let Some(id) = sending.rotation.select() {
             let Some(peer) = sending.peers.find(id) else {
                 sending.rotation.remove(id);
                 continue;
             };
             match peer.deliver(message, None, &self.options.queues, self.this()) {
-                Delivery::Sent(waker) => {
-                    selected(id);
-                    return (waker, None);
-                }
+                Delivery::Sent(waker) => return (waker, None),
                 Delivery::Full(returned) => {
                     message = returned;
                     peer.is_suspended = true;
@@ -136,15 +133,8 @@ impl Core {
         let mut sending = self.sending();
         sending.check_open()?;
         // The peer is chosen first, because a request belongs to one.
-        let Some(id) = sending.rotation.select() else { return Ok(Some(message)) };
+        let Some(id) = self.select_with_room(&mut sending) else { return Ok(Some(message)) };
         let Some(peer) = sending.peers.find(id) else { return Ok(Some(message)) };
-        if peer.is_full(&self.options.queues, self.this()) {
-            peer.is_suspended = true;
-            sending.rotation.suspend(id);
-            drop(sending);
-            drop(turn);
-            return self.request(message);
-        }
         let body = message.into_frames();
         let Ok(frames) = requests.request(id, body) else { return Ok(None) };
         *pending = Some(id);
@@ -156,6 +146,23 @@ impl Core {
             waker.wake();
         }
         Ok(None)
+    }
+
+    /// Returns the next peer that has room.
+    fn select_with_room(&self, sending: &mut Sending) -> Option<PeerId> {
+        loop {
+            let id = sending.rotation.select()?;
+            match sending.peers.find(id) {
+                None => {
+                    sending.rotation.remove(id);
+                }
+                Some(peer) if peer.is_full(&self.options.queues, self.this()) => {
+                    peer.is_suspended = true;
+                    sending.rotation.suspend(id);
+                }
+                Some(_) => return Some(id),
+            }
+        }
     }
 
     /// Replies to the last request; the reply is dropped if its peer is gone or full.
@@ -381,7 +388,7 @@ impl Sending {
         for peer in self.peers.iter_mut() {
             match &mut peer.sink {
                 Sink::Inproc { core, peer, .. } => inproc.push((core.clone(), *peer)),
-                Sink::Wire(wire) => wakers.extend(wire.waker.take()),
+                Sink::Wire(wire) => wakers.extend(wire.task()),
             }
         }
         (wakers, inproc)

@@ -4,6 +4,7 @@ use super::{
     Core, PeerId,
     lane::Lane,
     peer::{Command, Sink},
+    turn::Turn,
 };
 use crate::{Error, ErrorKind, Message, Result};
 use bytes::Bytes;
@@ -21,6 +22,9 @@ impl Core {
         topic: Bytes,
     ) -> std::result::Result<Option<Message>, String> {
         let options = &self.options.subscriptions;
+        if options.manual && self.kind == SocketType::Xpub {
+            return Ok(Some(Message::from(Change::Subscribe(topic).to_frame())));
+        }
         let (is_first, waker) = {
             let mut sending = self.sending();
             let is_first = sending.subscribers.subscribe(&topic, peer).map_err(|why| why.to_string())?;
@@ -45,6 +49,9 @@ impl Core {
 
     /// Ends a subscription of a peer; returns the message for the application of an XPUB.
     pub(crate) fn cancelled(&self, peer: PeerId, topic: Bytes) -> Option<Message> {
+        if self.options.subscriptions.manual && self.kind == SocketType::Xpub {
+            return Some(Message::from(Change::Cancel(topic).to_frame()));
+        }
         let is_last = self.sending().subscribers.cancel(&topic, peer);
         let is_reported = is_last || self.options.subscriptions.verboser;
         let is_reported = is_reported && self.kind == SocketType::Xpub;
@@ -131,6 +138,28 @@ impl Core {
                 SocketType::Dish => Command::Leave(topic.clone()),
                 _ => Command::Cancel(topic.clone()),
             });
+        }
+        Ok(())
+    }
+
+    /// Changes the subscriptions of the peer whose change this XPUB received last, with the option
+    /// `subscriptions.manual`.
+    pub(crate) fn change_manually(&self, change: &Change) -> Result<()> {
+        let Turn::Xpub(Some(peer)) = *self.turn() else {
+            let text = "XPUB has received no subscription with the option subscriptions.manual";
+            return Err(Error::new(ErrorKind::State, text));
+        };
+        let mut sending = self.sending();
+        match change {
+            Change::Cancel(topic) => {
+                sending.subscribers.cancel(topic, peer);
+            }
+            Change::Subscribe(topic) => {
+                sending
+                    .subscribers
+                    .subscribe(topic, peer)
+                    .map_err(|why| Error::new(ErrorKind::InvalidInput, why.to_string()))?;
+            }
         }
         Ok(())
     }

@@ -13,6 +13,8 @@ use switchboard_wire::zmtp::{
 pub(crate) enum Turn {
     /// Other socket types send and receive at any time.
     Free,
+    /// The peer of the last subscription that an XPUB received, whose subscriptions its application changes.
+    Xpub(Option<PeerId>),
     /// The request whose reply is due.
     Rep(Option<(PeerId, Envelope)>),
     Req {
@@ -29,6 +31,7 @@ impl Turn {
     pub(crate) fn new(kind: SocketType, options: &RequestOptions) -> Turn {
         match kind {
             SocketType::Rep => Turn::Rep(None),
+            SocketType::Xpub => Turn::Xpub(None),
             SocketType::Req => {
                 let mut requests = Requests::new();
                 if options.correlate {
@@ -57,16 +60,10 @@ impl Turn {
         }
     }
 
-    /// Checks whether this side may receive. Reports a lost reply once.
-    pub(crate) fn may_receive(&mut self) -> Result<()> {
+    /// Checks whether this side may receive.
+    pub(crate) fn may_receive(&self) -> Result<()> {
         match self {
             Turn::Rep(Some(_)) => Err(Error::new(ErrorKind::State, "REP owes a reply: send it first")),
-            Turn::Req { is_lost, .. } if *is_lost => {
-                *is_lost = false;
-                let text =
-                    "the connection ended before the reply arrived; the request may have been processed";
-                Err(Error::new(ErrorKind::ReplyLost, text))
-            }
             Turn::Req { pending: None, .. } => {
                 Err(Error::new(ErrorKind::State, "REQ has no pending request: send one first"))
             }
@@ -74,22 +71,25 @@ impl Turn {
         }
     }
 
-    /// Forgets a peer; returns true if a receiver must be notified that its reply is lost.
+    /// Reports a lost reply once, after all messages were taken: the reply may be among them.
+    pub(crate) fn check_lost(&mut self) -> Result<()> {
+        let Turn::Req { requests, pending, is_lost, .. } = self else { return Ok(()) };
+        let Some(peer) = pending.take_if(|_| *is_lost) else { return Ok(()) };
+        *is_lost = false;
+        requests.remove(peer);
+        let text = "the connection ended before the reply arrived; the request may have been processed";
+        Err(Error::new(ErrorKind::ReplyLost, text))
+    }
+
+    /// Forgets a peer; returns true if a receiver must be notified that its reply is lost. A REP still owes its reply,
+    /// which is dropped when it is sent.
     pub(crate) fn lose(&mut self, peer: PeerId) -> bool {
         match self {
-            Turn::Rep(due) => {
-                due.take_if(|(from, _)| *from == peer);
-                false
+            Turn::Req { pending, is_lost, .. } => {
+                *is_lost |= *pending == Some(peer);
+                *is_lost
             }
-            Turn::Req { requests, pending, is_lost, .. } => {
-                let lost = requests.remove(peer);
-                if lost {
-                    *pending = None;
-                    *is_lost = true;
-                }
-                lost
-            }
-            Turn::Free => false,
+            Turn::Free | Turn::Rep(_) | Turn::Xpub(_) => false,
         }
     }
 }

@@ -50,6 +50,18 @@ impl Default for QueueOptions {
     }
 }
 
+/// Messages about connections, of one frame each.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct NoticeOptions {
+    /// Message that this socket receives when a peer that connected to it is gone (`ZMQ_DISCONNECT_MSG`).
+    pub disconnect: Option<Bytes>,
+    /// Message that is sent on each new connection, before all others (`ZMQ_HELLO_MSG`).
+    pub hello: Option<Bytes>,
+    /// Message that this socket receives when a connection that it made is lost and made again (`ZMQ_HICCUP_MSG`).
+    pub hiccup: Option<Bytes>,
+}
+
 /// Options of REQ.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -88,7 +100,8 @@ pub struct SubscriptionOptions {
     /// Publishers deliver to the subscribers that do not match, and subscribers filter in the opposite way; set it on
     /// both sides (`ZMQ_INVERT_MATCHING`). Default false.
     pub invert_matching: bool,
-    /// An XPUB adds subscriptions only when its application requests it (`ZMQ_XPUB_MANUAL`). Not supported yet.
+    /// An XPUB only receives the changes of its peers, and its application adds and ends subscriptions of the peer of
+    /// the last received change, with other topics if it wants (`ZMQ_XPUB_MANUAL`). Default false.
     pub manual: bool,
     /// An XPUB reports each subscription of each peer, not just the first one to a topic (`ZMQ_XPUB_VERBOSE`). Default
     /// false.

@@ -255,3 +255,55 @@ async fn a_proxy_forwards_subscriptions_and_messages() {
     steerable.terminate();
     timeout(LIMIT, running).await.unwrap().unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn an_application_changes_the_subscriptions_of_its_peers() {
+    let xpub = {
+        let mut options = SocketOptions::default();
+        options.subscriptions.manual = true;
+        switchboard_socket::Xpub::with_options(options).unwrap()
+    };
+    let bound = xpub.bind_to("tcp://127.0.0.1:0").await.unwrap().to_string();
+    assert_eq!(xpub.subscribe_peer("early").unwrap_err().kind(), ErrorKind::State);
+    let sub = socket(Sub);
+    sub.connect_to(&bound).await.unwrap();
+    sub.subscribe("").unwrap();
+    assert_eq!(recv(xpub.as_ref()).await.body(), b"\x01");
+    xpub.subscribe_peer("allowed").unwrap();
+    send(xpub.as_ref(), "secret").await;
+    send(xpub.as_ref(), "allowed 1").await;
+    assert_eq!(text(&sub).await, "allowed 1");
+}
+
+#[tokio::test]
+async fn notices_report_connections() {
+    let router = with(Router, |options| {
+        options.notices.hello = Some("hello".into());
+        options.notices.disconnect = Some("gone".into());
+    });
+    let bound = router.bind_to("tcp://127.0.0.1:0").await.unwrap().to_string();
+    let dealer = with(Dealer, |options| {
+        options.routing.routing_id = "id".into();
+        options.notices.hiccup = Some("hiccup".into());
+    });
+    dealer.connect_to(&bound).await.unwrap();
+    assert_eq!(text(&dealer).await, "hello");
+    let second = with(Dealer, |options| options.routing.routing_id = "second".into());
+    second.connect_to(&bound).await.unwrap();
+    assert_eq!(text(&second).await, "hello");
+    second.close().await;
+    assert_eq!(recv(&router).await, Message::from(["second", "gone"]));
+    router.close().await;
+    assert_eq!(text(&dealer).await, "hiccup");
+}
+
+#[tokio::test]
+async fn a_rep_whose_peer_is_gone_drops_its_reply() {
+    let (rep, req) = pair(Rep, Req, "tcp://127.0.0.1:0").await;
+    send(&req, "q").await;
+    recv(&rep).await;
+    req.close().await;
+    until(&rep, |stats| stats.peers.is_empty()).await;
+    send(&rep, "too late").await;
+    assert_eq!(rep.stats().dropped, 1);
+}
