@@ -5,7 +5,8 @@ mod link;
 mod watch;
 
 use crate::{
-    core::{Attach, Core, PeerId},
+    PeerId,
+    core::{Attach, Core},
     monitor::Event,
 };
 use link::Link;

@@ -25,7 +25,6 @@ mod stats;
 mod subscribe;
 mod turn;
 
-pub use peer::PeerId;
 pub use stats::{PeerStats, SocketStats};
 
 pub(crate) use attach::{Attach, Attached};
@@ -33,7 +32,7 @@ pub(crate) use batch::Batch;
 pub(crate) use peer::Command;
 
 use crate::{
-    Endpoint, Error, ErrorKind, Result, SocketOptions,
+    Endpoint, Error, ErrorKind, PeerId, Result, SocketOptions,
     monitor::{Event, Monitors},
 };
 use bytes::Bytes;
@@ -91,6 +90,8 @@ pub(crate) struct Attachment {
     pub(crate) is_bound: bool,
     /// Ends the task of the endpoint.
     pub(crate) stop: watch::Sender<bool>,
+    /// Releases the name of an inproc endpoint that was bound.
+    pub(crate) release: fn(&str, &Weak<Core>),
 }
 
 /// Peers, and the state by which messages are passed to them.
@@ -248,7 +249,7 @@ impl Core {
 
     fn unregister(&self, attachment: &Attachment) {
         if let (Endpoint::Inproc(name), true) = (&attachment.endpoint, attachment.is_bound) {
-            crate::inproc::unbind(name, &self.this);
+            (attachment.release)(name, &self.this);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Endpoints of a socket: binding, connecting, and their ends.
 
 use crate::{
-    Endpoint, Error, ErrorKind, Result, connection,
-    core::{Attachment, Core, PeerId},
+    Endpoint, Error, ErrorKind, PeerId, Result, connection,
+    core::{Attachment, Core},
     inproc,
     monitor::Event,
 };
@@ -68,7 +68,7 @@ fn check_open(core: &Core) -> Result<()> {
 }
 
 fn register(core: &Core, endpoint: &Endpoint, is_bound: bool, stop: watch::Sender<bool>) {
-    core.endpoints().push(Attachment { endpoint: endpoint.clone(), is_bound, stop });
+    core.endpoints().push(Attachment { endpoint: endpoint.clone(), is_bound, stop, release: inproc::unbind });
     if is_bound {
         core.monitors.emit(|| Event::Listening { endpoint: endpoint.to_string() });
     }

@@ -1,9 +1,6 @@
 //! Names inside this process: sockets that connect pass messages by reference, without bytes.
 
-use crate::{
-    Error, ErrorKind, Result,
-    core::{Core, PeerId},
-};
+use crate::{Error, ErrorKind, PeerId, Result, core::Core};
 use std::{
     collections::HashMap,
     sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak},

@@ -34,16 +34,18 @@ mod inproc;
 mod message;
 mod monitor;
 pub mod options;
+mod peer_id;
 pub mod proxy;
 mod socket;
 mod types;
 
-pub use core::{PeerId, PeerStats, SocketStats};
+pub use core::{PeerStats, SocketStats};
 pub use endpoint::Endpoint;
 pub use error::{Error, ErrorKind, Result};
 pub use message::Message;
 pub use monitor::{Event, Monitor};
 pub use options::SocketOptions;
+pub use peer_id::PeerId;
 pub use socket::Socket;
 pub use switchboard_wire::zmtp::SocketType;
 pub use types::{

@@ -12,7 +12,7 @@ use std::{fmt, slice};
 /// use switchboard_socket::Message;
 ///
 /// let one = Message::from("task");
-/// assert_eq!(one.body(), "task");
+/// assert_eq!(one.body(), b"task");
 /// let several = Message::from(["topic", "body"]);
 /// assert_eq!(several.frames().len(), 2);
 /// ```

@@ -31,7 +31,8 @@ impl Socket {
     /// Creates a socket without endpoints, on the runtime of this thread.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::State`] outside of a tokio runtime, and [`ErrorKind::InvalidInput`] for options that exclude
+    /// Returns [`ErrorKind::State`] outside of a tokio runtime, and [`ErrorKind::InvalidInput`] for options that
+    /// exclude
     /// each other.
     pub fn new(kind: SocketType, options: SocketOptions) -> Result<Socket> {
         let core = Core::new(kind, options)?;
@@ -50,7 +51,8 @@ impl Socket {
     /// Binds another endpoint (`zmq_bind`). Returns the endpoint with the port that the system chose.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Address`] if the endpoint cannot be bound, [`ErrorKind::Unsupported`] for a transport that is
+    /// Returns [`ErrorKind::Address`] if the endpoint cannot be bound, [`ErrorKind::Unsupported`] for a transport
+    /// that is
     /// not supported, and [`ErrorKind::InvalidInput`] for text that is no endpoint.
     pub async fn bind_to(&self, endpoint: &str) -> Result<Endpoint> {
         endpoints::bind(&self.core, endpoint.parse()?).await
@@ -60,7 +62,8 @@ impl Socket {
     /// again whenever it is lost, in the background.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Unsupported`] for a transport that is not supported, [`ErrorKind::InvalidInput`] for text that
+    /// Returns [`ErrorKind::Unsupported`] for a transport that is not supported, [`ErrorKind::InvalidInput`] for
+    /// text that
     /// is no endpoint, and [`ErrorKind::State`] if the type has all the peers that it may have.
     #[expect(
         clippy::unused_async,
@@ -101,7 +104,8 @@ impl Socket {
         endpoints.iter().filter(|known| known.is_bound).map(|known| known.endpoint.clone()).collect()
     }
 
-    /// Sends a message. What happens without room depends on the type: PUSH, DEALER, REQ and PAIR wait, PUB and XPUB act
+    /// Sends a message. What happens without room depends on the type: PUSH, DEALER, REQ and PAIR wait, PUB and XPUB
+    /// act
     /// as `queues.when_full` says, and ROUTER and REP drop the message and count it.
     ///
     /// Cancel safe: a future that is dropped before it completes has sent nothing.
@@ -133,7 +137,8 @@ impl Socket {
     /// Receives a message. Several receivers get different messages. Cancel safe: no message is lost.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::TimedOut`] after `timeouts.receive`, [`ErrorKind::State`] if it is not the turn of this side,
+    /// Returns [`ErrorKind::TimedOut`] after `timeouts.receive`, [`ErrorKind::State`] if it is not the turn of this
+    /// side,
     /// [`ErrorKind::ReplyLost`] if the connection of a pending request ended, and [`ErrorKind::Closed`].
     #[inline]
     pub async fn recv(&self) -> Result<Message> {

@@ -192,7 +192,8 @@ socket_type! {
     Dealer: send, recv
 }
 socket_type! {
-    /// Receives the messages of the groups that it joined (`ZMQ_DISH`, a draft of libzmq), over `tcp` in place of `udp`.
+    /// Receives the messages of the groups that it joined (`ZMQ_DISH`, a draft of libzmq), over `tcp` in place of
+    /// `udp`.
     /// A message has two frames, the group and the body.
     Dish: recv
 }
@@ -236,7 +237,8 @@ socket_type! {
     Req: send, recv
 }
 socket_type! {
-    /// Receives messages with the routing id of their peer as the first frame, and sends to the peer that the first frame
+    /// Receives messages with the routing id of their peer as the first frame, and sends to the peer that the first
+    /// frame
     /// names (`ZMQ_ROUTER`). A message to an unknown or full peer is dropped and counted, unless
     /// [`routing.mandatory`](crate::options::RoutingOptions::mandatory) is set.
     Router: send, recv

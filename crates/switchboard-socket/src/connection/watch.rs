@@ -1,7 +1,8 @@
 //! Heartbeats: PINGs of this side, and the time without bytes of the peer.
 
 use crate::{
-    core::{Command, Core, PeerId},
+    PeerId,
+    core::{Command, Core},
     options::HeartbeatOptions,
 };
 use std::{

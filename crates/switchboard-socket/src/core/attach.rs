@@ -1,11 +1,12 @@
 //! Arrival and end of peers.
 
 use super::{
-    Batch, Command, Core, PeerId, Sending,
+    Batch, Command, Core, Sending,
     lane::{Lane, LaneLimits},
     peer::{Peer, Sink, WireSink},
     send::probe,
 };
+use crate::PeerId;
 use crate::{Message, monitor::Event};
 use bytes::Bytes;
 use std::{mem, sync::Arc, task::Waker};

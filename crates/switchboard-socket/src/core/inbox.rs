@@ -121,12 +121,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{PeerId, lane::LaneLimits};
+    use crate::{PeerId, core::lane::LaneLimits};
     use bytes::Bytes;
 
-    fn lane(number: u64, messages_max: usize) -> Arc<Lane> {
+    fn lane(number: u32, messages_max: usize) -> Arc<Lane> {
         let limits = LaneLimits { messages_max, bytes_max: 0, conflate: false };
-        Arc::new(Lane::new(PeerId::of(number), Bytes::new(), limits))
+        Arc::new(Lane::new(PeerId::new(number, 0), Bytes::new(), limits))
     }
 
     fn send(inbox: &Inbox, lane: &Arc<Lane>, texts: &[&str]) {

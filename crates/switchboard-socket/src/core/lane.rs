@@ -3,8 +3,9 @@
 //! The producer is the task of a connection, or an inproc peer. The consumer takes all messages at once and releases
 //! them once it has used them, so each side takes the lock once per batch.
 
-use super::{Core, PeerId};
+use super::Core;
 use crate::Message;
+use crate::PeerId;
 use bytes::Bytes;
 use std::{
     collections::VecDeque,

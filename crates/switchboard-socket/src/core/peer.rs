@@ -1,35 +1,13 @@
 //! Peers of a socket, and the queues towards them.
 
 use super::{Core, batch::Batch, lane::Lane};
-use crate::{Message, options::QueueOptions};
+use crate::{Message, PeerId, options::QueueOptions};
 use bytes::Bytes;
 use std::{
-    fmt,
     sync::{Arc, Weak},
     task::Waker,
 };
 use switchboard_wire::zmtp::SocketType;
-
-/// Number of a peer of a socket; it is not used again.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct PeerId(u64);
-
-impl PeerId {
-    #[cfg(test)]
-    pub(crate) fn of(number: u64) -> PeerId {
-        PeerId(number)
-    }
-
-    fn slot(self) -> usize {
-        self.0 as u32 as usize
-    }
-}
-
-impl fmt::Display for PeerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.slot(), self.0 >> 32)
-    }
-}
 
 /// A peer: an inproc socket, a connection, or an endpoint that connects again and again.
 #[derive(Debug)]
@@ -227,7 +205,7 @@ impl Peers {
             (self.slots.len() - 1) as u32
         });
         let entry = &mut self.slots[slot as usize];
-        let id = PeerId(u64::from(entry.generation) << 32 | u64::from(slot));
+        let id = PeerId::new(slot, entry.generation);
         entry.peer = Some(Box::new(create(id)));
         self.count += 1;
         id
@@ -235,14 +213,14 @@ impl Peers {
 
     #[inline]
     pub(crate) fn find(&mut self, id: PeerId) -> Option<&mut Peer> {
-        self.slots.get_mut(id.slot())?.peer.as_deref_mut().filter(|peer| peer.id == id)
+        self.slots.get_mut(id.slot() as usize)?.peer.as_deref_mut().filter(|peer| peer.id == id)
     }
 
     pub(crate) fn remove(&mut self, id: PeerId) -> Option<Box<Peer>> {
-        let slot = self.slots.get_mut(id.slot())?;
+        let slot = self.slots.get_mut(id.slot() as usize)?;
         let peer = slot.peer.take_if(|peer| peer.id == id)?;
         slot.generation = slot.generation.wrapping_add(1);
-        self.free.push(id.slot() as u32);
+        self.free.push(id.slot());
         self.count -= 1;
         Some(peer)
     }

@@ -1,6 +1,7 @@
 //! Passing of messages to peers, by socket type.
 
-use super::{Batch, Core, PeerId, Sending, batch, peer::Delivery, peer::Sink, turn::Turn};
+use super::{Batch, Core, Sending, batch, peer::Delivery, peer::Sink, turn::Turn};
+use crate::PeerId;
 use crate::{Error, ErrorKind, Message, Result, monitor::Event, options::Full};
 use bytes::Bytes;
 use std::{

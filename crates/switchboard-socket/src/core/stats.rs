@@ -1,6 +1,7 @@
 //! Snapshot of the counters of a socket.
 
-use super::{Core, PeerId};
+use super::Core;
+use crate::PeerId;
 use bytes::Bytes;
 
 /// Counters of a socket.

@@ -1,11 +1,12 @@
 //! Subscriptions: those of the peers of a publisher, and those of a subscriber itself.
 
 use super::{
-    Core, PeerId,
+    Core,
     lane::Lane,
     peer::{Command, Sink},
     turn::Turn,
 };
+use crate::PeerId;
 use crate::{Error, ErrorKind, Message, Result};
 use bytes::Bytes;
 use std::sync::{Arc, Weak};

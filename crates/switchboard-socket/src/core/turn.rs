@@ -1,6 +1,6 @@
 //! Whose turn it is: the alternation of REQ and REP.
 
-use super::PeerId;
+use crate::PeerId;
 use crate::{Error, ErrorKind, Result, options::RequestOptions};
 use switchboard_core::clock;
 use switchboard_wire::zmtp::{
