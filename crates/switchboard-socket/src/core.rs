@@ -71,6 +71,8 @@ pub(crate) struct Core {
     tasks: watch::Sender<usize>,
     pub(crate) endpoints: Mutex<Vec<Attachment>>,
     pub(crate) runtime: Handle,
+    /// A queue that drops messages when it is full fills up: the sender lets the tasks of connections run.
+    pub(crate) is_crowded: AtomicBool,
     /// A peer is in this process.
     pub(crate) has_inproc: AtomicBool,
 }
@@ -154,6 +156,7 @@ impl Core {
             tasks: watch::channel(0).0,
             endpoints: Mutex::default(),
             runtime,
+            is_crowded: AtomicBool::new(false),
             has_inproc: AtomicBool::new(false),
             options,
         }))

@@ -108,7 +108,7 @@ impl Socket {
     /// act
     /// as `queues.when_full` says, and ROUTER and REP drop the message and count it.
     ///
-    /// Cancel safe: a future that is dropped before it completes has sent nothing.
+    /// Cancel safe while it waits for room: a future that is dropped then has sent nothing.
     ///
     /// # Errors
     /// Returns [`ErrorKind::TimedOut`] after `timeouts.send`, [`ErrorKind::State`] if it is not the turn of this side,
@@ -117,7 +117,10 @@ impl Socket {
     #[inline]
     pub async fn send(&self, message: impl Into<Message>) -> Result<()> {
         match self.core.try_send(message.into())? {
-            None => Ok(()),
+            None => {
+                self.core.make_room().await;
+                Ok(())
+            }
             Some(message) => self.core.send_later(message).await,
         }
     }

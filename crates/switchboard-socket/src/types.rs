@@ -119,7 +119,10 @@ macro_rules! socket_type {
             #[inline]
             pub async fn send(&self, message: impl Into<Message>) -> Result<()> {
                 match self.0.core().try_send(message.into())? {
-                    None => Ok(()),
+                    None => {
+                        self.0.core().make_room().await;
+                        Ok(())
+                    }
                     Some(message) => self.0.core().send_later(message).await,
                 }
             }

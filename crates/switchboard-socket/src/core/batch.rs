@@ -18,6 +18,8 @@ pub(crate) struct Batch {
     ends: VecDeque<u64>,
     /// Number of bytes that have left the front.
     position: u64,
+    /// Position at which the oldest message begins: before `position` if a part of it was written.
+    begin: u64,
 }
 
 impl Batch {
@@ -59,22 +61,24 @@ impl Batch {
         self.bytes.advance(bytes);
         self.position += bytes as u64;
         if self.bytes.is_empty() {
-            self.position = 0;
             let all = self.ends.len();
-            self.ends.clear();
+            self.clear();
             all
         } else {
             let complete = self.ends.partition_point(|end| *end <= self.position);
-            self.ends.drain(..complete);
+            if let Some(end) = self.ends.drain(..complete).next_back() {
+                self.begin = end;
+            }
             complete
         }
     }
 
-    /// Drops the oldest message. The batch begins with a whole message: nothing of it is written.
+    /// Drops the oldest message, or the rest of it.
     pub(crate) fn drop_oldest(&mut self) {
         if let Some(end) = self.ends.pop_front() {
             self.bytes.advance(usize::try_from(end - self.position).unwrap_or(0));
             self.position = end;
+            self.begin = end;
         }
     }
 
@@ -90,20 +94,21 @@ impl Batch {
         self.bytes.advance(self.bytes.len());
         self.ends.clear();
         self.position = 0;
+        self.begin = 0;
     }
 
     /// Puts the messages of a batch whose connection ended before those of this one. A partly written message is lost;
     /// returns the number of lost ones, 0 or 1.
     pub(crate) fn requeue(&mut self, mut broken: Batch) -> u64 {
         let mut lost = 0;
-        if broken.position > 0 && !broken.is_empty() {
+        if broken.position > broken.begin {
             lost = 1;
             broken.drop_oldest();
         }
         let offset = broken.position + broken.bytes.len() as u64;
         let later = std::mem::take(self);
-        let begin = later.position;
-        broken.ends.extend(later.ends.iter().map(|end| end - begin + offset));
+        let start = later.position;
+        broken.ends.extend(later.ends.iter().map(|end| end - start + offset));
         let mut bytes = later.bytes;
         let rest = bytes.take_all();
         if !rest.is_empty() {
@@ -160,6 +165,18 @@ mod tests {
         assert_eq!((pending.messages(), pending.bytes.len()), (2, 9));
         assert_eq!(pending.written(5), 1);
         assert_eq!(pending.bytes.take_all(), b"\0\x02ee");
+    }
+
+    #[test]
+    fn a_batch_that_broke_between_messages_loses_none() {
+        let mut broken = batch(&["a", "bb", "ccc"]);
+        assert_eq!(broken.written(3), 1);
+        let mut pending = batch(&["d"]);
+        assert_eq!(pending.requeue(broken), 0);
+        let mut dropped = batch(&["old", "new"]);
+        dropped.drop_oldest();
+        assert_eq!((pending.requeue(dropped), pending.messages()), (0, 4));
+        assert_eq!(pending.bytes.take_all(), b"\0\x03new\0\x02bb\0\x03ccc\0\x01d");
     }
 
     #[test]

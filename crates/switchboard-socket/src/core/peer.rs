@@ -163,6 +163,20 @@ impl Peer {
         }
     }
 
+    /// Returns true if the queue has just become half full, or full: the task of the connection should run before it
+    /// must drop messages.
+    pub(crate) fn is_crowded(&self, queues: &QueueOptions) -> bool {
+        match &self.sink {
+            Sink::Inproc { .. } => false,
+            Sink::Wire(wire) => {
+                let (messages, limit) = (wire.messages(), queues.send_messages_max);
+                let bytes = wire.pending.bytes.len() + wire.writing_bytes;
+                let is_large = queues.send_bytes_max > 0 && bytes >= queues.send_bytes_max / 2;
+                limit > 0 && (messages == limit / 2 || messages == limit) || is_large
+            }
+        }
+    }
+
     /// Returns the number of messages that wait to be sent.
     pub(crate) fn unsent(&self) -> usize {
         match &self.sink {

@@ -6,7 +6,7 @@ use crate::{Error, ErrorKind, Message, Result, monitor::Event, options::Full};
 use bytes::Bytes;
 use std::{
     pin::pin,
-    sync::{PoisonError, Weak},
+    sync::{PoisonError, Weak, atomic::Ordering},
     task::Waker,
 };
 use switchboard_core::clock;
@@ -235,11 +235,24 @@ impl Core {
                 self.report_drop(is_first, id);
             }
             Delivery::Sent(waker) => {
+                if peer.is_crowded(&self.options.queues) {
+                    self.is_crowded.store(true, Ordering::Relaxed);
+                }
                 drop(sending);
                 wake(waker);
             }
         }
         Ok(None)
+    }
+
+    /// Lets the tasks of connections run if a queue that drops messages fills up: on a runtime with one thread, a loop that
+    /// only sends would leave them no time.
+    #[inline]
+    pub(crate) async fn make_room(&self) {
+        if self.is_crowded.load(Ordering::Relaxed) {
+            self.is_crowded.store(false, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
     }
 
     fn report_drop(&self, is_first: bool, id: PeerId) {
@@ -304,7 +317,12 @@ impl Core {
                         firsts.push(id);
                     }
                 }
-                Published::Sent(waker) => wakers.extend(waker),
+                Published::Sent { waker, is_crowded } => {
+                    wakers.extend(waker);
+                    if is_crowded {
+                        self.is_crowded.store(true, Ordering::Relaxed);
+                    }
+                }
             }
         }
         sending.matching = matching;
@@ -335,7 +353,7 @@ impl Core {
 /// Result of passing a message to one of several subscribers.
 enum Published {
     Dropped { is_first: bool },
-    Sent(Option<Waker>),
+    Sent { waker: Option<Waker>, is_crowded: bool },
 }
 
 impl Sending {
@@ -361,9 +379,11 @@ impl Sending {
         queues: &crate::options::QueueOptions,
         core: &Weak<Core>,
     ) -> Published {
-        let Some(peer) = self.peers.find(id) else { return Published::Sent(None) };
+        let Some(peer) = self.peers.find(id) else {
+            return Published::Sent { waker: None, is_crowded: false };
+        };
         match peer.deliver(message.clone(), encoded, queues, core) {
-            Delivery::Sent(waker) => Published::Sent(waker),
+            Delivery::Sent(waker) => Published::Sent { waker, is_crowded: peer.is_crowded(queues) },
             Delivery::Full(message) => {
                 // With nothing but messages that are being written, the new one is the only one to drop.
                 let waker = match &mut peer.sink {

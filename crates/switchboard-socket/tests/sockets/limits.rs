@@ -267,3 +267,21 @@ async fn concurrent_handles_share_a_socket() {
     }
     assert_eq!(router.try_recv().unwrap(), None);
 }
+
+#[tokio::test]
+async fn a_loop_that_only_publishes_drops_nothing_for_a_fast_subscriber() {
+    let (publisher, subscriber) = pair(Xpub, Sub, "tcp://127.0.0.1:0").await;
+    subscriber.subscribe("").unwrap();
+    recv(&publisher).await;
+    let count = 20_000;
+    let receiver = tokio::spawn(async move {
+        for number in 0..count {
+            assert_eq!(text(&subscriber).await, number.to_string());
+        }
+    });
+    for number in 0..count {
+        publisher.send(number.to_string()).await.unwrap();
+    }
+    assert_eq!(publisher.stats().dropped, 0);
+    timeout(LIMIT, receiver).await.unwrap().unwrap();
+}
