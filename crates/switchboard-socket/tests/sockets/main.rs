@@ -5,6 +5,7 @@
 mod lifecycle;
 mod limits;
 mod patterns;
+mod threads;
 mod transports;
 
 use std::{
