@@ -168,7 +168,7 @@ impl Link {
     }
 
     fn command(&mut self, command: &Command) {
-        let (machine, out) = (&self.machine, &mut self.out);
+        let (machine, out) = (&mut self.machine, &mut self.out);
         // Each returns false for a connection that is closed, or for a peer of 3.0, which has no PING.
         let _ = match command {
             Command::Cancel(topic) => machine.cancel(topic, out),
@@ -270,7 +270,11 @@ impl Link {
                 let topic = Bytes::copy_from_slice(&topic);
                 self.messages.extend(self.core.subscribed(id, topic)?);
             }
-            Event::Credentials(_) | Event::Frame { .. } | Event::Pong(_) | Event::Ready(_) => {}
+            Event::ClientKey(_)
+            | Event::Credentials(_)
+            | Event::Frame { .. }
+            | Event::Pong(_)
+            | Event::Ready(_) => {}
         }
         Ok(())
     }
