@@ -53,6 +53,15 @@ pub enum NotSent<C> {
     Closed(C),
 }
 
+impl<C> NotSent<C> {
+    /// Returns the command.
+    pub fn into_command(self) -> C {
+        match self {
+            NotSent::Full(command) | NotSent::Closed(command) => command,
+        }
+    }
+}
+
 impl<C> fmt::Display for NotSent<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
