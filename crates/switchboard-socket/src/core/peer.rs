@@ -32,6 +32,7 @@ pub(crate) struct Peer {
 
 /// Queue of messages to a peer.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a peer is in a box, and most peers are connections")]
 pub(crate) enum Sink {
     /// The lane of the other socket.
     Inproc {
@@ -75,6 +76,14 @@ pub(crate) enum Command {
 pub(crate) enum Delivery {
     /// The queue is full; the message is returned.
     Full(Message),
+    /// Accepted; the task of the connection must be woken.
+    Sent(Option<Waker>),
+}
+
+/// Result of passing a message to one of several peers.
+#[derive(Debug)]
+pub(crate) enum Shared {
+    Full,
     /// Accepted; the task of the connection must be woken.
     Sent(Option<Waker>),
 }
@@ -124,15 +133,24 @@ impl Peer {
         }
     }
 
-    /// Passes a message to the peer. `encoded` is the encoded message, for several peers.
+    /// Passes a message to one of several connections, encoded for all of them; `None` for an inproc peer.
     #[inline]
-    pub(crate) fn deliver(
-        &mut self,
-        message: Message,
-        encoded: Option<&Bytes>,
-        queues: &QueueOptions,
-        core: &Weak<Core>,
-    ) -> Delivery {
+    pub(crate) fn deliver_encoded(&mut self, encoded: &Bytes, queues: &QueueOptions) -> Option<Shared> {
+        let Sink::Wire(wire) = &mut self.sink else { return None };
+        if wire.is_full(queues) {
+            return Some(Shared::Full);
+        }
+        if queues.conflate {
+            wire.pending.clear();
+        }
+        wire.pending.push_encoded(encoded);
+        self.sent += 1;
+        Some(Shared::Sent(wire.waker.take()))
+    }
+
+    /// Passes a message to the peer.
+    #[inline]
+    pub(crate) fn deliver(&mut self, message: Message, queues: &QueueOptions, core: &Weak<Core>) -> Delivery {
         match &mut self.sink {
             Sink::Wire(wire) => {
                 if wire.is_full(queues) {
@@ -141,10 +159,7 @@ impl Peer {
                 if queues.conflate {
                     wire.pending.clear();
                 }
-                match encoded {
-                    Some(encoded) => wire.pending.push_encoded(encoded),
-                    None => wire.pending.push(&message),
-                }
+                wire.pending.push(&message);
                 self.sent += 1;
                 Delivery::Sent(wire.waker.take())
             }

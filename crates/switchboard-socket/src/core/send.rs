@@ -1,8 +1,11 @@
 //! Passing of messages to peers, by socket type.
 
-use super::{Batch, Core, Sending, batch, peer::Delivery, peer::Sink, turn::Turn};
-use crate::PeerId;
-use crate::{Error, ErrorKind, Message, Result, monitor::Event, options::Full};
+use super::{
+    Batch, Core, Sending, batch,
+    peer::{Delivery, Shared, Sink},
+    turn::Turn,
+};
+use crate::{Error, ErrorKind, Message, PeerId, Result, monitor::Event, options::Full};
 use bytes::Bytes;
 use std::{
     pin::pin,
@@ -16,7 +19,7 @@ use switchboard_wire::zmtp::{
     patterns::{Change, Envelope},
 };
 
-/// The queue has room for the dropped message's successor: reasons of drops.
+/// Reasons of drops.
 const FULL: &str = "the queue is full";
 const GONE: &str = "the peer is gone";
 const UNKNOWN: &str = "no peer has the routing id";
@@ -114,7 +117,7 @@ impl Core {
                 sending.rotation.remove(id);
                 continue;
             };
-            match peer.deliver(message, None, &self.options.queues, self.this()) {
+            match peer.deliver(message, &self.options.queues, self.this()) {
                 Delivery::Sent(waker) => return (waker, None),
                 Delivery::Full(returned) => {
                     message = returned;
@@ -140,7 +143,7 @@ impl Core {
         let Ok(frames) = requests.request(id, body) else { return Ok(None) };
         *pending = Some(id);
         *is_lost = false;
-        let delivery = peer.deliver(Message::from(frames), None, &self.options.queues, self.this());
+        let delivery = peer.deliver(Message::from(frames), &self.options.queues, self.this());
         drop(sending);
         drop(turn);
         if let Delivery::Sent(Some(waker)) = delivery {
@@ -197,7 +200,7 @@ impl Core {
             let text = format!("no peer has the routing id \"{}\"", route.escape_ascii());
             return Err(Error::new(ErrorKind::Unreachable, text));
         };
-        match peer.deliver(body, None, &self.options.queues, self.this()) {
+        match peer.deliver(body, &self.options.queues, self.this()) {
             Delivery::Full(body) => {
                 peer.is_suspended = true;
                 Ok(Some(body.behind(route)))
@@ -227,7 +230,7 @@ impl Core {
             }
             return Ok(None);
         };
-        match peer.deliver(message, None, &self.options.queues, self.this()) {
+        match peer.deliver(message, &self.options.queues, self.this()) {
             Delivery::Full(_) => {
                 let id = peer.id;
                 let is_first = sending.drop_one(id);
@@ -382,25 +385,26 @@ impl Sending {
         let Some(peer) = self.peers.find(id) else {
             return Published::Sent { waker: None, is_crowded: false };
         };
-        match peer.deliver(message.clone(), encoded, queues, core) {
-            Delivery::Sent(waker) => Published::Sent { waker, is_crowded: peer.is_crowded(queues) },
-            Delivery::Full(message) => {
-                // With nothing but messages that are being written, the new one is the only one to drop.
-                let waker = match &mut peer.sink {
-                    Sink::Wire(wire)
-                        if queues.when_full == Full::DropOldest && wire.pending.messages() > 0 =>
-                    {
-                        wire.pending.drop_oldest();
-                        wire.pending.push(&message);
-                        wire.waker.take()
-                    }
-                    _ => None,
-                };
-                let is_first = self.drop_one(id);
-                wake(waker);
-                Published::Dropped { is_first }
-            }
+        let shared = encoded.and_then(|encoded| peer.deliver_encoded(encoded, queues));
+        let shared = shared.unwrap_or_else(|| match peer.deliver(message.clone(), queues, core) {
+            Delivery::Full(_) => Shared::Full,
+            Delivery::Sent(waker) => Shared::Sent(waker),
+        });
+        if let Shared::Sent(waker) = shared {
+            return Published::Sent { waker, is_crowded: peer.is_crowded(queues) };
         }
+        // With nothing but messages that are being written, the new one is the only one to drop.
+        let waker = match &mut peer.sink {
+            Sink::Wire(wire) if queues.when_full == Full::DropOldest && wire.pending.messages() > 0 => {
+                wire.pending.drop_oldest();
+                wire.pending.push(message);
+                wire.waker.take()
+            }
+            _ => None,
+        };
+        let is_first = self.drop_one(id);
+        wake(waker);
+        Published::Dropped { is_first }
     }
 
     /// Wakes all tasks, and returns the other ends of inproc peers.
