@@ -15,10 +15,12 @@
 
 mod attach;
 mod batch;
+mod exchange;
 mod filter;
 mod inbox;
 mod lane;
 mod peer;
+mod publish;
 mod receive;
 mod send;
 mod stats;

@@ -1,11 +1,11 @@
 //! Passing of messages to peers, by socket type.
 
 use super::{
-    Batch, Core, Sending, batch,
-    peer::{Delivery, Shared, Sink},
+    Batch, Core, Sending,
+    peer::{Delivery, Sink},
     turn::Turn,
 };
-use crate::{Error, ErrorKind, Message, PeerId, Result, monitor::Event, options::Full};
+use crate::{Error, ErrorKind, Message, PeerId, Result, monitor::Event};
 use bytes::Bytes;
 use std::{
     pin::pin,
@@ -14,18 +14,11 @@ use std::{
 };
 use switchboard_core::clock;
 use switchboard_net::transport::BoxFuture;
-use switchboard_wire::zmtp::{
-    SocketType,
-    patterns::{Change, Envelope},
-};
+use switchboard_wire::zmtp::{SocketType, patterns::Envelope};
 
 /// Reasons of drops.
-const FULL: &str = "the queue is full";
 const GONE: &str = "the peer is gone";
 const UNKNOWN: &str = "no peer has the routing id";
-
-/// Number of peers from which a message is encoded once for all.
-const SHARED_PEERS_MIN: usize = 2;
 
 impl Core {
     /// Sends a message that [`try_send`](Self::try_send) returned: waits up to the option `timeouts.send`. In a box,
@@ -257,154 +250,21 @@ impl Core {
             tokio::task::yield_now().await;
         }
     }
-
-    fn report_drop(&self, is_first: bool, id: PeerId) {
-        if is_first {
-            self.monitors.emit(|| Event::Dropped { peer: Some(id), count: 1, reason: FULL });
-        }
-    }
-
-    /// Sends to the subscribers of a prefix of the first frame.
-    fn publish(&self, message: Message) -> Result<Option<Message>> {
-        check_frames(&message)?;
-        let mut sending = self.sending();
-        sending.check_open()?;
-        let mut matching = std::mem::take(&mut sending.matching);
-        matching.clear();
-        let first = message.frames().first().map_or(&[][..], |frame| frame);
-        sending.subscribers.matching(first, &mut matching);
-        if self.options.subscriptions.invert_matching {
-            let all = sending.peers.iter().map(|peer| peer.id);
-            matching = all.filter(|id| !matching.contains(id)).collect();
-        }
-        self.distribute(sending, matching, message)
-    }
-
-    /// Sends to the peers that joined the group in the first frame.
-    fn broadcast(&self, message: Message) -> Result<Option<Message>> {
-        if message.frames().len() != 2 {
-            let text = "message to RADIO does not have two frames, the group and the body";
-            return Err(Error::new(ErrorKind::InvalidInput, text));
-        }
-        let mut sending = self.sending();
-        sending.check_open()?;
-        let mut matching = std::mem::take(&mut sending.matching);
-        matching.clear();
-        if let Some(members) = sending.groups.get(&message.frames()[0]) {
-            matching.extend_from_slice(members);
-        }
-        self.distribute(sending, matching, message)
-    }
-
-    fn distribute(
-        &self,
-        mut sending: std::sync::MutexGuard<'_, Sending>,
-        matching: Vec<PeerId>,
-        message: Message,
-    ) -> Result<Option<Message>> {
-        let queues = &self.options.queues;
-        if queues.when_full == Full::Wait
-            && matching
-                .iter()
-                .any(|id| sending.peers.find(*id).is_some_and(|peer| peer.is_full(queues, self.this())))
-        {
-            sending.matching = matching;
-            return Ok(Some(message));
-        }
-        let encoded = (matching.len() >= SHARED_PEERS_MIN).then(|| batch::encode(&message));
-        let (mut wakers, mut firsts) = (Vec::new(), Vec::new());
-        for &id in &matching {
-            match sending.publish_to(id, &message, encoded.as_ref(), queues, self.this()) {
-                Published::Dropped { is_first } => {
-                    if is_first {
-                        firsts.push(id);
-                    }
-                }
-                Published::Sent { waker, is_crowded } => {
-                    wakers.extend(waker);
-                    if is_crowded {
-                        self.is_crowded.store(true, Ordering::Relaxed);
-                    }
-                }
-            }
-        }
-        sending.matching = matching;
-        drop(sending);
-        wakers.into_iter().for_each(Waker::wake);
-        firsts.into_iter().for_each(|id| self.report_drop(true, id));
-        Ok(None)
-    }
-
-    /// Sends a subscription of XSUB to its publishers; other messages go to each publisher with room.
-    fn send_upstream(&self, message: Message) -> Result<Option<Message>> {
-        check_frames(&message)?;
-        match Change::read(message.frames()) {
-            Some(Change::Subscribe(topic)) => self.subscribe(&topic).map(|()| None),
-            Some(Change::Cancel(topic)) => self.cancel(&topic).map(|()| None),
-            None => {
-                let mut sending = self.sending();
-                sending.check_open()?;
-                let mut all = std::mem::take(&mut sending.matching);
-                all.clear();
-                all.extend(sending.peers.iter().map(|peer| peer.id));
-                self.distribute(sending, all, message)
-            }
-        }
-    }
-}
-
-/// Result of passing a message to one of several subscribers.
-enum Published {
-    Dropped { is_first: bool },
-    Sent { waker: Option<Waker>, is_crowded: bool },
 }
 
 impl Sending {
     #[inline]
-    fn check_open(&self) -> Result<()> {
+    pub(super) fn check_open(&self) -> Result<()> {
         if self.is_closing { Err(Error::closed()) } else { Ok(()) }
     }
 
     /// Counts a dropped message; returns true if it is the first one in a row.
-    fn drop_one(&mut self, id: PeerId) -> bool {
+    pub(super) fn drop_one(&mut self, id: PeerId) -> bool {
         self.dropped += 1;
         self.peers.find(id).is_some_and(|peer| {
             peer.dropped += 1;
             !std::mem::replace(&mut peer.is_dropping, true)
         })
-    }
-
-    fn publish_to(
-        &mut self,
-        id: PeerId,
-        message: &Message,
-        encoded: Option<&Bytes>,
-        queues: &crate::options::QueueOptions,
-        core: &Weak<Core>,
-    ) -> Published {
-        let Some(peer) = self.peers.find(id) else {
-            return Published::Sent { waker: None, is_crowded: false };
-        };
-        let shared = encoded.and_then(|encoded| peer.deliver_encoded(encoded, queues));
-        let shared = shared.unwrap_or_else(|| match peer.deliver(message.clone(), queues, core) {
-            Delivery::Full(_) => Shared::Full,
-            Delivery::Sent(waker) => Shared::Sent(waker),
-        });
-        if let Shared::Sent(waker) = shared {
-            return Published::Sent { waker, is_crowded: peer.is_crowded(queues) };
-        }
-        // With nothing but messages that are being written, the new one is the only one to drop.
-        let waker = match &mut peer.sink {
-            Sink::Wire(wire) if queues.when_full == Full::DropOldest && wire.pending.messages() > 0 => {
-                wire.pending.drop_oldest();
-                wire.pending.push(message);
-                wire.waker.take()
-            }
-            _ => None,
-        };
-        let is_first = self.drop_one(id);
-        wake(waker);
-        Published::Dropped { is_first }
     }
 
     /// Wakes all tasks, and returns the other ends of inproc peers.
@@ -420,14 +280,14 @@ impl Sending {
     }
 }
 
-fn wake(waker: Option<Waker>) {
+pub(super) fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
     }
 }
 
 #[inline]
-fn check_frames(message: &Message) -> Result<()> {
+pub(super) fn check_frames(message: &Message) -> Result<()> {
     if message.frames().is_empty() {
         return Err(Error::new(ErrorKind::InvalidInput, "message has no frame"));
     }
