@@ -262,9 +262,9 @@ impl Core {
     pub(crate) fn end_endpoint(&self, endpoint: &Endpoint, is_bound: bool) -> bool {
         let attachment = {
             let mut endpoints = self.endpoints();
-            let at = endpoints
-                .iter()
-                .position(|attachment| attachment.endpoint == *endpoint && attachment.is_bound == is_bound);
+            let at = endpoints.iter().position(|attachment| {
+                attachment.endpoint.is_same(endpoint) && attachment.is_bound == is_bound
+            });
             at.map(|at| endpoints.swap_remove(at))
         };
         let Some(attachment) = attachment else { return false };

@@ -44,6 +44,11 @@ impl Endpoint {
         }
     }
 
+    /// Returns true if both mean one address: `*` is all IPv4 addresses.
+    pub(crate) fn is_same(&self, other: &Endpoint) -> bool {
+        self == other || self.address().is_some_and(|address| other.address() == Some(address))
+    }
+
     /// Returns the endpoint of a bound address.
     pub(crate) fn of(address: Address) -> Option<Endpoint> {
         match address {
@@ -130,6 +135,14 @@ mod tests {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
         assert_eq!("tcp://h:*".parse::<Endpoint>().unwrap(), Endpoint::Tcp("h".to_owned(), 0));
+    }
+
+    #[test]
+    fn a_star_is_all_addresses() {
+        let endpoint = |text: &str| text.parse::<Endpoint>().unwrap();
+        assert!(endpoint("tcp://*:9").is_same(&endpoint("tcp://0.0.0.0:9")));
+        assert!(!endpoint("tcp://*:9").is_same(&endpoint("tcp://0.0.0.0:8")));
+        assert!(!endpoint("inproc://a").is_same(&endpoint("inproc://b")));
     }
 
     #[test]
