@@ -241,8 +241,8 @@ impl Core {
         Ok(None)
     }
 
-    /// Lets the tasks of connections run if a queue that drops messages fills up: on a runtime with one thread, a loop that
-    /// only sends would leave them no time.
+    /// Lets the tasks of connections run if a queue that drops messages fills up: on a runtime with one thread, a
+    /// loop that only sends would leave them no time.
     #[inline]
     pub(crate) async fn make_room(&self) {
         if self.is_crowded.load(Ordering::Relaxed) {
