@@ -4,8 +4,8 @@ use super::local::Local;
 use crate::{
     clock,
     log::{
-        Attach, Attached, Attachment, BatchSize, Checkpoint, Member, Outcome, Position, Start, Taken,
-        shard_of,
+        Attach, Attached, Attachment, BatchSize, Checkpoint, Member, Outcome, Position, Removed, Start,
+        Taken, shard_of,
     },
 };
 use smallvec::SmallVec;
@@ -45,6 +45,8 @@ pub(super) struct LocalSubscription {
     /// Outcome of the start.
     outcomes: VecDeque<LocalItem>,
     batch: VecDeque<Taken>,
+    /// Empty between batches.
+    removed: Removed,
     /// Batches since the last pause.
     batches: u32,
     /// Deadline and timer of the next redelivery.
@@ -92,6 +94,7 @@ impl LocalSubscription {
             unacknowledged_max,
             outcomes,
             batch: VecDeque::new(),
+            removed: Removed::new(),
             batches: 0,
             timer: None,
             position,
@@ -130,6 +133,7 @@ impl LocalSubscription {
         self.batch.len()
     }
 
+    #[inline]
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<LocalItem>> {
         if let Some(outcome) = self.outcomes.pop_front() {
             if self.outcomes.is_empty() && self.next_checkpoint.is_some() {
@@ -209,7 +213,8 @@ impl LocalSubscription {
                 self.first = index;
                 break;
             }
-            let after = self.local.log.take(attached, &self.member, left, now, &mut self.batch);
+            let after =
+                self.local.log.take(attached, &self.member, left, now, &mut self.batch, &mut self.removed);
             left.entries = size.entries.saturating_sub(self.batch.len());
             left.bytes = left.bytes.saturating_sub(after.bytes);
             self.deadlines[index] = after.deadline;
@@ -235,7 +240,8 @@ impl LocalSubscription {
         for (attached, deadline) in self.attached.iter().zip(&mut self.deadlines) {
             if due & 1 << attached.0 != 0 {
                 let log = &self.local.log;
-                *deadline = log.take(*attached, &self.member, NONE, now, &mut self.batch).deadline;
+                *deadline =
+                    log.take(*attached, &self.member, NONE, now, &mut self.batch, &mut self.removed).deadline;
             }
         }
         due

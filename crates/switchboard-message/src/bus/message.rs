@@ -28,9 +28,14 @@ pub struct Message<T> {
     message: T,
     taken: TakenEntry,
     /// For the acknowledgement, and for the reply.
-    bus: Option<Bus>,
-    /// Identifies the delivery in another process.
-    ack_id: Option<Box<str>>,
+    origin: Option<Origin>,
+}
+
+/// Where a message comes from. Small: messages are moved several times.
+enum Origin {
+    Bus(Bus),
+    /// With the id of the delivery in the other process.
+    Delivery(Box<(Bus, Box<str>)>),
 }
 
 impl<T> Message<T> {
@@ -42,8 +47,8 @@ impl<T> Message<T> {
     ) -> Result<Message<T>> {
         match decode(taken.entry.codec(), taken.entry.bytes().clone()) {
             Ok(message) => {
-                let needs_bus = taken.token.is_some() || taken.entry.reply_to().is_some();
-                Ok(Message { message, taken, bus: needs_bus.then(|| bus.clone()), ack_id: None })
+                let needs_bus = taken.group.is_some() || taken.entry.reply_to().is_some();
+                Ok(Message { message, taken, origin: needs_bus.then(|| Origin::Bus(bus.clone())) })
             }
             Err(status) => {
                 let (topic, offset) = (&taken.topic, taken.position.offset);
@@ -60,12 +65,11 @@ impl<T> Message<T> {
         decode: fn(Codec, Bytes) -> Result<T>,
     ) -> Result<Message<T>> {
         let RemoteEntry { topic, position, entry, attempt, ack_id } = delivered;
-        let taken = TakenEntry { topic, position, entry, sequence: 0, attempt, token: None };
+        let taken = TakenEntry { topic, position, entry, sequence: 0, attempt, group: None };
         let mut message = Message::decode(taken, bus, decode)?;
-        if ack_id.is_some() {
-            message.bus = Some(bus.clone());
+        if let Some(ack_id) = ack_id {
+            message.origin = Some(Origin::Delivery(Box::new((bus.clone(), ack_id))));
         }
-        message.ack_id = ack_id;
         Ok(message)
     }
 
@@ -117,14 +121,23 @@ impl<T> Message<T> {
     }
 
     fn settle(&self, outcome: Settled) -> bool {
-        match (self.bus.as_ref().map(|bus| &bus.side), self.taken.token, &self.ack_id) {
-            (Some(Side::Local(local)), Some(token), _) => match outcome {
+        match (self.bus().map(|bus| &bus.side), &self.origin) {
+            (Some(Side::Remote(remote)), Some(Origin::Delivery(delivery))) => {
+                remote.bus.settle(&delivery.1, outcome)
+            }
+            (Some(Side::Local(local)), _) => self.taken.token().is_some_and(|token| match outcome {
                 Settled::Acknowledged => local.log.acknowledge(token, local.now()),
                 Settled::Rejected => local.log.reject(token, local.now()),
-            },
-            (Some(Side::Remote(remote)), _, Some(ack_id)) => remote.bus.settle(ack_id, outcome),
+            }),
             _ => false,
         }
+    }
+
+    fn bus(&self) -> Option<&Bus> {
+        self.origin.as_ref().map(|origin| match origin {
+            Origin::Bus(bus) => bus,
+            Origin::Delivery(delivery) => &delivery.0,
+        })
     }
 
     /// Returns the shard of the topic, and the sequence number in it: progress of a subscription to a pattern.
@@ -159,7 +172,7 @@ impl<T> Message<T> {
     /// # Errors
     /// Those of [`reply`](Self::reply).
     pub async fn reply_encoded(&self, codec: Codec, bytes: Bytes) -> Result<()> {
-        let Some((bus, to)) = self.bus.as_ref().zip(self.taken.entry.reply_to()) else {
+        let Some((bus, to)) = self.bus().zip(self.taken.entry.reply_to()) else {
             let text = format!("the message of topic \"{}\" expects no reply", self.topic());
             return Err(Status::failed_precondition(text));
         };

@@ -3,6 +3,7 @@
 use super::{
     Entry, Gap, Position, Topic,
     set::{CursorSet, SetId},
+    shard_of,
 };
 use smallvec::SmallVec;
 use std::{
@@ -89,8 +90,16 @@ pub(crate) struct TakenEntry {
     pub(crate) sequence: u64,
     /// Number of the delivery, from 1.
     pub(crate) attempt: u32,
+    /// The group that it is to be acknowledged to.
+    pub(crate) group: Option<SetId>,
+}
+
+impl TakenEntry {
     /// Identifies the delivery for its acknowledgement, in groups that acknowledge.
-    pub(crate) token: Option<Token>,
+    pub(crate) fn token(&self) -> Option<Token> {
+        let (shard, sequence, attempt) = (shard_of(self.topic.hash()), self.sequence, self.attempt);
+        self.group.map(|set| Token { shard, set, sequence, attempt })
+    }
 }
 
 /// Identifies an unacknowledged entry.
@@ -126,8 +135,8 @@ pub(super) struct Deferred {
     pub(super) ended: Vec<CursorSet>,
 }
 
-/// Entries to be dropped without a lock: inline as many as a subscription takes at a time.
-pub(super) type Removed = SmallVec<[Entry; 64]>;
+/// Entries to be dropped without a lock. Publications remove one or two; a subscription has a buffer for a batch.
+pub(crate) type Removed = SmallVec<[Entry; 2]>;
 
 impl Deferred {
     /// Wakes all; returns the dead letters.

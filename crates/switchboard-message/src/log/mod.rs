@@ -36,7 +36,7 @@ pub(crate) use append::{AppendError, Appended};
 pub(crate) use attach::{Attach, Start};
 pub use entry::{Entry, Publication};
 pub use list::ListedTopic;
-pub(crate) use member::{Member, Taken, TakenEntry, Token};
+pub(crate) use member::{Member, Removed, Taken, TakenEntry, Token};
 pub use names::{NameRef, Topic};
 pub use options::{History, SlowReader, TopicOptions};
 pub use pattern::Pattern;
@@ -274,7 +274,7 @@ impl Log {
         removed > 0
     }
 
-    /// Moves the next entries of a set to `batch`.
+    /// Moves the next entries of a set to `batch`. `removed` is an empty buffer that later calls use again.
     pub(crate) fn take(
         &self,
         (index, set): (u32, SetId),
@@ -282,8 +282,17 @@ impl Log {
         size: BatchSize,
         now: u64,
         batch: &mut VecDeque<Taken>,
+        removed: &mut Removed,
     ) -> AfterTake {
-        self.with(index, now, |shard, deferred| shard.take(set, member, size, now, batch, deferred))
+        let after = self.with(index, now, |shard, deferred| {
+            std::mem::swap(&mut deferred.removed, removed);
+            let taken = shard.take(set, member, size, now, batch, deferred);
+            std::mem::swap(&mut deferred.removed, removed);
+            taken
+        });
+        // The lock is released: the end of a payload may use the bus.
+        removed.clear();
+        after
     }
 
     /// Wakes another member of a group, because this one does not take its entries now. It does not wait any more.

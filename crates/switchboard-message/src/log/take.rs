@@ -42,9 +42,8 @@ impl Shard {
         deferred: &mut Deferred,
     ) -> AfterTake {
         self.release_due(id, now, deferred);
-        let shard = self.index;
         let Some((set, topics, held_bytes)) = self.set_and_topics(id) else { return AfterTake::default() };
-        let mut reader = Reader { member, id, shard, now, size, taken: 0, bytes: 0, batch };
+        let mut reader = Reader { member, id, now, size, taken: 0, bytes: 0, batch };
         while !reader.is_full() {
             if let Some(gap) = set.group.as_mut().and_then(|group| group.gaps.pop_front()) {
                 reader.taken += 1;
@@ -140,7 +139,6 @@ impl Shard {
 struct Reader<'a> {
     member: &'a Arc<Member>,
     id: SetId,
-    shard: u32,
     now: u64,
     size: BatchSize,
     taken: usize,
@@ -151,10 +149,6 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn is_full(&self) -> bool {
         self.taken >= self.size.entries || self.bytes >= self.size.bytes
-    }
-
-    fn token(&self, sequence: u64, attempt: u32) -> Token {
-        Token { shard: self.shard, set: self.id, sequence, attempt }
     }
 
     /// Reads from one topic until the batch is full, another topic has an older entry, or all is read. Returns false if
@@ -190,14 +184,14 @@ impl Reader<'_> {
             }
             self.taken += 1;
             self.bytes += entry.charged_bytes();
-            let token = acknowledges.then(|| self.token(sequence, 1));
+            let group = acknowledges.then_some(self.id);
             if acknowledges {
                 let entry = GroupEntry { topic: index, offset, entry: entry.clone(), attempts: 1 };
                 deliveries.push((sequence, entry));
             }
             let position = Position { epoch: topic.epoch, offset };
             let topic = topic.topic.clone();
-            let taken = TakenEntry { topic, position, entry, sequence, attempt: 1, token };
+            let taken = TakenEntry { topic, position, entry, sequence, attempt: 1, group };
             self.batch.push_back(Taken::Entry(taken));
         };
         cursor.next = if following.is_some() { next } else { topic.ring.next_offset() };
@@ -238,7 +232,7 @@ impl Reader<'_> {
             entry: entry.entry.clone(),
             sequence,
             attempt: entry.attempts,
-            token: Some(self.token(sequence, entry.attempts)),
+            group: Some(self.id),
         }));
         if let Some(group) = &mut set.group {
             group.deliver(sequence, entry, self.member, self.now);

@@ -107,7 +107,7 @@ impl Fixture {
             while batch.len() < entries {
                 let (before, size) =
                     (batch.len(), BatchSize { entries: entries - batch.len(), bytes: 1 << 20 });
-                self.log.take(*attached, &subscriber.member, size, self.now, &mut batch);
+                self.log.take(*attached, &subscriber.member, size, self.now, &mut batch, &mut Removed::new());
                 if batch.len() == before {
                     break;
                 }
@@ -131,8 +131,8 @@ fn text(taken: &Taken) -> String {
 }
 
 fn token(taken: &Taken) -> Token {
-    let Taken::Entry(TakenEntry { token: Some(token), .. }) = taken else { panic!("{taken:?}") };
-    *token
+    let Taken::Entry(taken) = taken else { panic!("{taken:?}") };
+    taken.token().expect("a delivery to be acknowledged")
 }
 
 fn failed(result: Result<Appended, AppendError>) -> Status {
@@ -340,7 +340,7 @@ fn a_pattern_reads_a_shard_in_its_order() {
     for attached in &subscriber.attached {
         let mut batch = VecDeque::new();
         let size = BatchSize { entries: 10_000, bytes: 1 << 20 };
-        fixture.log.take(*attached, &subscriber.member, size, fixture.now, &mut batch);
+        fixture.log.take(*attached, &subscriber.member, size, fixture.now, &mut batch, &mut Removed::new());
         let rounds: Vec<String> = batch.iter().map(text).collect();
         assert!(rounds.is_sorted() && !rounds.is_empty(), "{rounds:?}");
     }

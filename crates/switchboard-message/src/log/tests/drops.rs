@@ -56,9 +56,16 @@ impl Owners {
     fn take(&self, subscriber: &Subscriber) -> Option<Token> {
         let mut batch = VecDeque::new();
         let size = BatchSize { entries: 1, bytes: 1 << 20 };
-        self.log.take(subscriber.attached[0], &subscriber.member, size, self.now, &mut batch);
+        self.log.take(
+            subscriber.attached[0],
+            &subscriber.member,
+            size,
+            self.now,
+            &mut batch,
+            &mut Removed::new(),
+        );
         batch.front().and_then(|taken| match taken {
-            Taken::Entry(taken) => taken.token,
+            Taken::Entry(taken) => taken.token(),
             _ => None,
         })
     }
