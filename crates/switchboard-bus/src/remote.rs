@@ -162,7 +162,7 @@ fn is_transient(status: &Status) -> bool {
 fn pause(failures: u32, status: Option<&Status>) -> Duration {
     let [min, max] = PAUSES;
     match status.map(Status::retry) {
-        Some(Retry::After(pause)) => pause.min(max),
+        Some(Retry::After(pause)) => pause.clamp(min, max),
         _ => backoff::pause(failures, min, max),
     }
 }

@@ -1,7 +1,7 @@
 //! A subscription to a pattern that crashes and continues after its checkpoint, under jumps of the clock.
 //!
-//! Invariants: each entry that was published after the first start is received once, in the order of its topic, or is in
-//! a reported gap. A log that was removed during a crash has no one to report it: its end is left out.
+//! Invariants: each entry that was published after the first start is received once, in the order of its topic, or is
+//! in a reported gap. The end of a log that was removed during a crash is not reported, and left out.
 
 use fastrand::Rng;
 use futures_core::Stream;
