@@ -17,8 +17,8 @@
 //! disturb it.
 //!
 //! An error of the peer is a [`ProtocolError`]: it names the frame or command, the rule, and the limit if there is one.
-//! During the handshake an ERROR with its text is written first, except by clients of PLAIN and CURVE, which have none. Nothing
-//! is read after an error.
+//! During the handshake an ERROR with its text is written first, except by clients of PLAIN and CURVE, which have none.
+//! Nothing is read after an error.
 //!
 //! The mechanisms are NULL, PLAIN, and with the feature `curve` CURVE, whose frames are encrypted. A peer that offers
 //! another one is refused by name.

@@ -156,9 +156,9 @@ impl Connection {
         }
     }
 
-    /// Rejects the credentials or the key of the peer and closes the connection. `reason` is sent in an ERROR; libzmq sends a
-    /// status of ZAP there: `300`, `400` or `500`. Clients of PLAIN in libzmq 4.3.5 report each ERROR of the standard
-    /// form as a command that they did not expect. Has no effect at other times.
+    /// Rejects the credentials or the key of the peer and closes the connection. `reason` is sent in an ERROR; libzmq
+    /// sends a status of ZAP there: `300`, `400` or `500`. Clients of PLAIN in libzmq 4.3.5 report each ERROR of the
+    /// standard form as a command that they did not expect. Has no effect at other times.
     pub fn reject(&mut self, reason: &str, out: &mut Outbox) {
         if self.state == State::Handshake(Handshake::Verdict) {
             command::write_error(reason, out);

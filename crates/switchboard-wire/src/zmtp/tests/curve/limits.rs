@@ -1,4 +1,4 @@
-//! Limits on what is in boxes: the largest value passes, one more is refused by its name, before its bytes arrive.
+//! Limits on the content of boxes: the largest value passes, one more is refused by its name, before its bytes arrive.
 
 use super::*;
 use crate::zmtp::Limits;
