@@ -61,7 +61,8 @@ async fn a_hidden_method_has_no_path() {
 #[tokio::test]
 async fn rules_of_topics_apply_to_events() {
     let bus = Bus::new();
-    let rules = TopicRules::new([TopicRule::topics("open/>").public(), TopicRule::topics(">").deny()]).unwrap();
+    let rules =
+        TopicRules::new([TopicRule::topics("open/>").public(), TopicRule::topics(">").deny()]).unwrap();
     let server = start(Server::new().plugin(BusServer::new(bus).rules(rules).event_patterns())).await;
     for (query, status) in [
         ("topic=open/t", 200),
