@@ -122,7 +122,7 @@ impl Calls {
     }
 
     /// Takes a slot for a call and returns its id.
-    #[inline]
+    #[inline(always)]
     pub(super) fn insert(&mut self, state: State) -> ClientCallId {
         if 2 * (self.len + self.abandoned) >= self.slots.len() {
             self.grow();

@@ -56,12 +56,13 @@ impl Calls {
     }
 
     /// Returns the number of parked calls.
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
 
     /// Reserves an index, for the waker of a call that is about to be polled.
-    #[inline]
+    #[inline(always)]
     pub(super) fn reserve(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             let index = self.entries.len() as u32;
@@ -103,11 +104,13 @@ impl Calls {
         Some(self.last)
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Parked> {
         self.entries.get_mut(index as usize)?.parked.as_mut()
     }
 
     /// Returns the call and its waker for polling; later wakes queue the call again.
+    #[inline]
     pub(super) fn poll_parts(&mut self, index: u32) -> Option<(&mut Parked, &Waker)> {
         let entry = self.entries.get_mut(index as usize)?;
         entry.call_waker.rearm();

@@ -34,6 +34,7 @@ impl Wire {
     }
 }
 
+/// Functions of the path of a call are always inlined: each is a choice between two calls.
 impl ClientWire for Wire {
     fn name(&self) -> &'static str {
         either!(self, machine => machine.name())
@@ -47,7 +48,7 @@ impl ClientWire for Wire {
         either!(self, machine => machine.call_ids())
     }
 
-    #[inline]
+    #[inline(always)]
     fn queued_bytes(&self) -> usize {
         either!(self, machine => machine.queued_bytes())
     }
@@ -64,7 +65,7 @@ impl ClientWire for Wire {
         either!(self, machine => machine.index(number, index));
     }
 
-    #[inline]
+    #[inline(always)]
     fn open(
         &mut self,
         id: ClientCallId,
@@ -75,7 +76,7 @@ impl ClientWire for Wire {
         either!(self, machine => machine.open(id, open, first, out))
     }
 
-    #[inline]
+    #[inline(always)]
     fn item(
         &mut self,
         id: ClientCallId,
@@ -106,12 +107,12 @@ impl ClientWire for Wire {
         either!(self, machine => machine.responds_to_pings())
     }
 
-    #[inline]
+    #[inline(always)]
     fn calls_max(&self) -> u32 {
         either!(self, machine => machine.calls_max())
     }
 
-    #[inline]
+    #[inline(always)]
     fn methods_max(&self) -> u16 {
         either!(self, machine => machine.methods_max())
     }
@@ -153,7 +154,7 @@ impl ClientWire for Wire {
         either!(self, machine => machine.next_reply(input))
     }
 
-    #[inline]
+    #[inline(always)]
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
         either!(self, machine => machine.recv(input, out))
     }
