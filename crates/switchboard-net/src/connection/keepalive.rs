@@ -61,23 +61,30 @@ impl Keepalive {
     }
 
     /// Returns whether a PING was sent that no bytes have followed.
+    #[inline]
     pub fn is_pinged(&self) -> bool {
         self.pinged.is_some()
     }
 
     /// Returns the consequence of the silence until `now`.
+    #[inline]
     pub fn check(&mut self, now: Instant) -> Silence {
-        if self.due() > now {
-            return Silence::Short;
+        if self.due() > now { Silence::Short } else { self.ping(now) }
+    }
+
+    #[cold]
+    fn ping(&mut self, now: Instant) -> Silence {
+        match self.pinged {
+            Some(_) => Silence::Lost,
+            None => {
+                self.pinged = Some(now);
+                Silence::Ping
+            }
         }
-        if self.pinged.is_some() {
-            return Silence::Lost;
-        }
-        self.pinged = Some(now);
-        Silence::Ping
     }
 
     /// Forgets a PING, while nothing depends on its response.
+    #[inline]
     pub fn forget_ping(&mut self) {
         self.pinged = None;
     }

@@ -1,4 +1,6 @@
 //! The bytes that a connection has read and not handled yet.
+//!
+//! The functions of each turn are always inlined: a connection calls them in one place, as if they were written there.
 
 use crate::net::{self, Io, Sharing};
 use bytes::BytesMut;
@@ -28,7 +30,7 @@ impl ReadBuffer {
     }
 
     /// Reads once, behind the bytes that are left. Returns the number of bytes: 0 at the end of the peer's input.
-    #[inline]
+    #[inline(always)]
     pub fn poll_read(&mut self, io: &mut dyn Io, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.bytes.capacity() == 0 {
             self.bytes = net::lend();
@@ -47,19 +49,19 @@ impl ReadBuffer {
     }
 
     /// Takes the bytes out for a state machine; [`put_back`](Self::put_back) returns those that it has left.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self) -> Input {
         Input::new(std::mem::take(&mut self.bytes)).sharing(self.sharing.allowed())
     }
 
     /// Keeps the bytes that a state machine has left, for the next read.
-    #[inline]
+    #[inline(always)]
     pub fn put_back(&mut self, input: Input) {
         self.bytes = input.into_buffer();
     }
 
     /// Returns the memory to the thread if no bytes are left.
-    #[inline]
+    #[inline(always)]
     pub fn release(&mut self) {
         if self.bytes.is_empty() && self.bytes.capacity() > 0 {
             self.sharing.take_back(std::mem::take(&mut self.bytes));

@@ -43,7 +43,7 @@ impl Timer {
     }
 
     /// Registers the task for the set time; wakes it at once if that has passed.
-    #[inline]
+    #[inline(always)]
     pub fn register(&mut self, cx: &mut Context<'_>) {
         if let Some(at) = self.at
             && self.poll_until(at, cx).is_ready()
@@ -54,7 +54,7 @@ impl Timer {
 
     /// Registers the task for `at`, or for an earlier time that was set before and has not passed at `now`. A timer
     /// that fires early costs one empty poll; changing it with every read would cost more.
-    #[inline]
+    #[inline(always)]
     pub fn register_by(&mut self, at: Instant, now: Instant, cx: &mut Context<'_>) {
         let kept = self.at.filter(|set| *set <= at && *set > now).unwrap_or(at);
         self.at = Some(kept);
@@ -67,7 +67,7 @@ impl Timer {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_until(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let at = tokio::time::Instant::from_std(at);
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));

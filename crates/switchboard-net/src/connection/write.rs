@@ -15,7 +15,7 @@ const PARTS_MAX: usize = 64;
 ///
 /// # Errors
 /// Those of the transport, and `WriteZero` if it accepts no bytes without an error.
-#[inline]
+#[inline(always)]
 pub fn poll_write_all(
     io: &mut dyn Io,
     cx: &mut Context<'_>,
