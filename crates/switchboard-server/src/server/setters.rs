@@ -152,7 +152,10 @@ mod tests {
         file.split("\n    pub fn ").skip(1).filter_map(|function| {
             let (signature, _) = function.split_once('{')?;
             let (name, parameters) = signature.split_once(['(', '<'])?;
-            (parameters.contains("self") && parameters.contains(") -> Server")).then_some(name)
+            // Types such as `ServerStats` begin alike.
+            let mut returned = parameters.split(") -> ").skip(1);
+            let returns = returned.any(|after| after.split_whitespace().next() == Some("Server"));
+            (parameters.contains("self") && returns).then_some(name)
         })
     }
 
