@@ -14,6 +14,7 @@ mod credentials;
 mod directory;
 mod feed;
 mod peer;
+mod rules;
 mod sets;
 mod sources;
 mod stats;
@@ -30,7 +31,7 @@ use std::{
 };
 use switchboard_core::Limit;
 use switchboard_fanout::{Engines, Options};
-use switchboard_message::Bus;
+use switchboard_message::{Bus, TopicRules};
 use switchboard_net::plugin::{Plugin, PluginContext, PluginServer, Services};
 use switchboard_wire::{
     resp::{self, Limits, Settings},
@@ -73,6 +74,7 @@ const REQUEST_MORE: u32 = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Redis {
     shared: Arc<Shared>,
+    rules: TopicRules,
     is_inline: bool,
     limits: Option<Limits>,
     options: Options,
@@ -92,6 +94,7 @@ struct Shared {
 /// State of the plugin on one server.
 struct OnServer {
     shared: Arc<Shared>,
+    rules: TopicRules,
     /// Settings of its connections.
     settings: Arc<Settings>,
     /// Settings of connections whose peer is authenticated by its certificate; the same on a server without checks.
@@ -114,7 +117,8 @@ impl Redis {
         options.broadcast_buffer_bytes_max = BUFFER_BYTES_MAX;
         options.outbox_bytes_max = BUFFER_BYTES_MAX;
         options.closes_lagged = true;
-        Redis { shared: Arc::new(shared), is_inline: false, limits: None, options }
+        let rules = TopicRules::default();
+        Redis { shared: Arc::new(shared), rules, is_inline: false, limits: None, options }
     }
 
     /// Accepts inline commands, such as `PING` typed into a terminal: also as the first bytes of a connection, if their
@@ -122,6 +126,16 @@ impl Redis {
     #[must_use]
     pub fn inline(mut self) -> Redis {
         self.is_inline = true;
+        self
+    }
+
+    /// Sets the rules of topics; by default, all are open to every client that is served. The caller of a client is that
+    /// of its credentials, or of its certificate. A publication and a subscription that a rule does not allow get the
+    /// error `NOPERM`; one over a rate or a size `RESOURCE_EXHAUSTED`. A pattern is refused if a topic that the caller
+    /// may not read can have the prefix before its first wildcard. `PUBSUB` shows the channels that a client may use.
+    #[must_use]
+    pub fn rules(mut self, rules: TopicRules) -> Redis {
+        self.rules = rules;
         self
     }
 
@@ -170,6 +184,7 @@ impl Plugin for Redis {
         let settings = self.settings(&context.limits);
         let server = OnServer {
             shared: self.shared.clone(),
+            rules: self.rules.clone(),
             authenticated: Arc::new(settings.clone()),
             settings: Arc::new(settings.with_auth(context.has_auth)),
             services: context.services,

@@ -27,6 +27,7 @@ mod routed;
 mod router;
 mod sealed;
 mod stats;
+mod subscriptions;
 mod task;
 
 pub use dealer::{ZmtpDealer, ZmtpDealerSender};
@@ -45,7 +46,7 @@ use std::{
 };
 use switchboard_core::{Limit, Result};
 use switchboard_fanout::{Engines, Options};
-use switchboard_message::{Bus, Subscribe, Topic};
+use switchboard_message::{Bus, Subscribe, Topic, TopicRules};
 use switchboard_net::plugin::{Plugin, PluginContext, PluginServer};
 use switchboard_wire::{
     Status,
@@ -89,6 +90,7 @@ pub struct Zmtp {
 #[derive(Clone, Debug)]
 struct Shared {
     bus: Bus,
+    rules: TopicRules,
     mapping: Mapping,
     pipeline: Option<Pipeline>,
     /// The ROUTER and DEALER sockets of the application.
@@ -133,6 +135,7 @@ impl Zmtp {
         mapping.add(peers, Local::Topics);
         let shared = Shared {
             bus,
+            rules: TopicRules::default(),
             mapping,
             pipeline: None,
             routers: Vec::new(),
@@ -229,6 +232,17 @@ impl Zmtp {
         (zmtp, ZmtpDealer::new(router))
     }
 
+    /// Sets the rules of topics; by default, all are open to every peer. The caller of a peer is that of its login by
+    /// PLAIN, or of its key by CURVE; a peer without either has none. A message that a rule refuses is dropped. A
+    /// subscription to a prefix is refused, and delivers nothing, if a topic that the peer may not read can have the
+    /// prefix. Both are [counted](Self::refused). Messages of one frame, and jobs, follow the rules for their topics.
+    ///
+    /// Calls of services follow the rules of the server, and messages to a ROUTER or a DEALER of the application none.
+    #[must_use]
+    pub fn rules(self, rules: TopicRules) -> Zmtp {
+        self.with(|shared| shared.rules = rules)
+    }
+
     /// Refuses peers of these types, such as PUB where peers may only subscribe.
     #[must_use]
     pub fn without(self, peers: impl IntoIterator<Item = SocketType>) -> Zmtp {
@@ -276,6 +290,13 @@ impl Zmtp {
     /// Returns the counters of all servers with this plugin.
     pub fn stats(&self) -> ZmtpStats {
         self.shared.counters.stats()
+    }
+
+    /// Returns the number of messages and subscriptions of peers that the [rules](Self::rules) or the bus refused, by the
+    /// name of the status: `permission_denied` and `unauthenticated` for callers, `resource_exhausted` for rates and
+    /// limits, `invalid_argument` for names, and others.
+    pub fn refused(&self) -> Vec<(&'static str, u64)> {
+        self.shared.counters.refusals()
     }
 
     /// Returns the number of connections that have ended, by reason: `peer` for those that the peer closed,

@@ -17,7 +17,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll, Waker},
 };
-use switchboard_core::Peer;
+use switchboard_core::{Caller, Peer};
 use switchboard_fanout::{
     Adapter, Admitted, BufferId, CloseReason, Connected, Handle, State, SubscriberId, Subscribers,
 };
@@ -59,14 +59,17 @@ impl RespAdapter {
         &self.server.shared
     }
 
-    /// Returns whether the certificate of a peer authenticates it.
-    fn is_known(&self, peer: &Arc<Peer>) -> bool {
-        if peer.identity.is_none() {
-            return false;
+    /// Returns the caller that the certificate of a peer authenticates.
+    fn certified(&self, peer: &Arc<Peer>) -> Option<Arc<Caller>> {
+        if !self.server.has_auth || peer.identity.is_none() {
+            return None;
         }
         let check = pin!(self.server.services.authenticate(peer, Metadata::new()));
         // A check that takes time is made when the client sends credentials.
-        matches!(check.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(Some(_))))
+        match check.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(caller)) => caller,
+            Poll::Ready(Err(_)) | Poll::Pending => None,
+        }
     }
 
     /// Executes the commands of a client, until it has to wait for something.
@@ -184,11 +187,12 @@ impl Adapter for RespAdapter {
     fn connected(&mut self, connected: Connected<Admitted>, subscribers: &mut Subscribers) {
         let Connected { id, connection, .. } = connected;
         let peer = Arc::new(connection.peer);
-        let is_known = self.server.has_auth && self.is_known(&peer);
+        let certified = self.certified(&peer);
+        let is_known = certified.is_some();
         let settings = if is_known { &self.server.authenticated } else { &self.server.settings };
         let number = self.shared().connections.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let login_time = connection.limits.handshake_timeout();
-        let client = Client::new(Server::new(settings.clone(), number), peer, login_time);
+        let client = Client::new(Server::new(settings.clone(), number), peer, certified, login_time);
         self.clients.insert(id, client);
         subscribers.set_timer(id, login_time);
     }

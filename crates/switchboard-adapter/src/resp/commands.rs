@@ -5,15 +5,17 @@ use super::{
     credentials,
     feed::{self, Command},
     peer::{Client, Held, Task},
+    rules,
 };
 use crate::responses::add;
 use bytes::Bytes;
 use std::{
     future::Future,
     pin::pin,
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
-use switchboard_core::{Result, runtime};
+use switchboard_core::{Caller, Result, runtime};
 use switchboard_fanout::{CloseReason, SubscriberId};
 use switchboard_message::{Publication, Topic};
 use switchboard_net::plugin::ServiceCall;
@@ -51,13 +53,19 @@ impl RespAdapter {
             Event::Quit => return Err(CloseReason::Peer),
             Event::Reset => {
                 client.credentials = None;
+                client.caller.clone_from(&client.certified);
                 self.end_subscriptions(&mut client.subscriptions);
             }
             Event::Subscribe { kind, name } => self.subscribe(id, client, kind, name),
             Event::Subscribers { .. } => {
-                let shared = self.shared().clone();
-                let count = |channel: &Bytes| shared.directory.subscribers(channel);
-                client.machine.subscribers(count, &mut self.out);
+                let mut out = std::mem::take(&mut self.out);
+                let caller = client.caller.as_deref();
+                let count = |channel: &Bytes| match self.may_see(channel, caller) {
+                    true => self.shared().directory.subscribers(channel),
+                    false => 0,
+                };
+                client.machine.subscribers(count, &mut out);
+                self.out = out;
             }
             Event::Unsubscribe { kind, name } => self.unsubscribe(id, client, kind, name, before),
         }
@@ -76,8 +84,8 @@ impl RespAdapter {
         let forms = credentials::forms(credentials);
         let check = async move {
             for form in forms {
-                if services.authenticate(&peer, form.clone()).await?.is_some() {
-                    return Ok(form);
+                if let Some(caller) = services.authenticate(&peer, form.clone()).await? {
+                    return Ok((form, caller));
                 }
             }
             Err(Status::unauthenticated("the server checks no credentials of this kind"))
@@ -95,11 +103,12 @@ impl RespAdapter {
     pub(super) fn authenticated(
         &mut self,
         client: &mut Client,
-        checked: Result<Metadata>,
+        checked: Result<(Metadata, Arc<Caller>)>,
     ) -> Result<(), CloseReason> {
         match checked {
-            Ok(credentials) => {
+            Ok((credentials, caller)) => {
                 client.credentials = Some(credentials);
+                client.caller = Some(caller);
                 client.machine.accept(&mut self.out);
                 return Ok(());
             }
@@ -163,7 +172,10 @@ impl RespAdapter {
     /// Lists the channels with subscribers.
     fn channels(&mut self, client: &mut Client, pattern: Option<&Pattern>) {
         match self.shared().directory.channels(pattern, CHANNELS_MAX) {
-            Ok(names) => client.machine.channels(names, &mut self.out),
+            Ok(mut names) => {
+                names.retain(|name| self.may_see(name, client.caller.as_deref()));
+                client.machine.channels(names, &mut self.out);
+            }
             Err(count) => {
                 let text =
                     format!("{count} channels match; the limit is {CHANNELS_MAX}, use a narrower pattern");
@@ -190,6 +202,9 @@ impl RespAdapter {
             return self.published(id, client, &channel, refused);
         };
         let publication = Publication::new(Codec::Raw, payload.clone());
+        if let Err(status) = self.admit(name, client.caller.as_deref(), &publication) {
+            return self.published(id, client, &channel, Err(status));
+        }
         let polled = {
             let publishing = pin!(bus.publish_encoded(name, publication));
             publishing.poll(&mut Context::from_waker(Waker::noop()))
@@ -237,7 +252,7 @@ impl RespAdapter {
             }
             Err(status) => {
                 add(&shared.counters.refused, 1);
-                client.machine.refuse(&class(&status), status.message(), &mut self.out);
+                client.machine.refuse(&rules::class(&status), status.message(), &mut self.out);
             }
         }
     }
@@ -259,9 +274,9 @@ impl RespAdapter {
             client.waits.for_window = true;
             return;
         }
-        if let Err(status) = self.check_subscription(kind, &name) {
+        if let Err(status) = self.check_subscription(kind, &name, client.caller.as_deref()) {
             add(&self.shared().counters.refused, 1);
-            return client.machine.refuse(&class(&status), status.message(), &mut self.out);
+            return client.machine.refuse(&rules::class(&status), status.message(), &mut self.out);
         }
         client.subscriptions.all.push(self.sources.add(kind, &name));
         client.subscriptions.is_changed = true;
@@ -300,10 +315,13 @@ impl RespAdapter {
         }
     }
 
-    fn check_subscription(&mut self, kind: SubscriptionKind, name: &[u8]) -> Result<()> {
-        if kind != SubscriptionKind::Pattern {
-            Topic::from_bytes(name)?;
-        }
+    fn check_subscription(
+        &mut self,
+        kind: SubscriptionKind,
+        name: &[u8],
+        caller: Option<&Caller>,
+    ) -> Result<()> {
+        rules::may_subscribe(&self.server.rules, (kind, name), caller)?;
         if self.feed.is_none() {
             self.feed = Some(feed::entries(self.shared(), self.engine.clone())?);
         }
@@ -312,6 +330,6 @@ impl RespAdapter {
 }
 
 /// Returns the class of the error for a status: the name of its code in upper case, as in replies to `CALL`.
-fn class(status: &Status) -> String {
+pub(super) fn class(status: &Status) -> String {
     status.code().name().to_ascii_uppercase()
 }

@@ -8,7 +8,7 @@ use super::{
 use crate::feed::{self, Feed, Source, WaitingBytes};
 use bytes::Bytes;
 use std::{sync::Arc, task::Context};
-use switchboard_core::Result;
+use switchboard_core::{Caller, Result};
 use switchboard_fanout::{Handle, SubscriberId};
 use switchboard_message::{Gap, Message, Pattern, Subscription};
 use switchboard_wire::Metadata;
@@ -21,8 +21,8 @@ pub(super) enum Command {
     Entry(Message<Bytes>, OwnedSemaphorePermit),
     /// Entries that the bus dropped before they were read.
     Missed(Gap),
-    /// The result of a check of credentials: the form that was accepted.
-    Authenticated(SubscriberId, Result<Metadata>),
+    /// The result of a check of credentials: the form that was accepted, and its caller.
+    Authenticated(SubscriberId, Result<(Metadata, Arc<Caller>)>),
     /// The result of a call: JSON.
     Called(SubscriberId, Result<Bytes>),
     /// The result of a publication that has waited for room in its topic.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
-use switchboard_core::Peer;
+use switchboard_core::{Caller, Peer};
 use switchboard_wire::{
     Metadata,
     resp::{Server, SubscriptionKind, Version},
@@ -17,6 +17,10 @@ pub(super) struct Client {
     pub(super) subscriptions: Subscriptions,
     /// Credentials that the server has accepted, for the calls.
     pub(super) credentials: Option<Metadata>,
+    /// The caller of the credentials or of the certificate, for the rules of topics.
+    pub(super) caller: Option<Arc<Caller>>,
+    /// The caller of the certificate.
+    pub(super) certified: Option<Arc<Caller>>,
     /// Credentials that the server has rejected.
     pub(super) rejections: u32,
     /// Time that it has for its first command and for its credentials.
@@ -36,12 +40,19 @@ pub(super) struct Client {
 
 impl Client {
     /// Creates a client that has sent nothing.
-    pub(super) fn new(machine: Server, peer: Arc<Peer>, login_time: Duration) -> Client {
+    pub(super) fn new(
+        machine: Server,
+        peer: Arc<Peer>,
+        certified: Option<Arc<Caller>>,
+        login_time: Duration,
+    ) -> Client {
         Client {
             machine,
             peer,
             subscriptions: Subscriptions::default(),
             credentials: None,
+            caller: certified.clone(),
+            certified,
             rejections: 0,
             login_time,
             has_command: false,

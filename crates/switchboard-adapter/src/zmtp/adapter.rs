@@ -4,12 +4,12 @@ use super::{
     Shared,
     calls::Calls,
     entries::{self, Encoded},
-    feed::{self, Command},
+    feed::Command,
     filters::Filters,
     interests::Interests,
     jobs::Jobs,
     mapping::Local,
-    peer::{Peer, Prefixes, Role},
+    peer::{Peer, Role},
     publishing::Publishing,
     sealed::SealedSubscribers,
 };
@@ -26,12 +26,12 @@ use switchboard_fanout::{
 use switchboard_message::Message;
 use switchboard_net::plugin::Services;
 use switchboard_wire::{
-    Input, Outbox, Status,
+    Input, Outbox,
     zmtp::{Connection, Event, Peer as Remote, ProtocolError, Settings, SocketType},
 };
 
 /// Subscriptions of a peer.
-const SUBSCRIPTIONS_MAX: u32 = 10_000;
+pub(super) const SUBSCRIPTIONS_MAX: u32 = 10_000;
 
 /// Drives the peers of an engine.
 pub(super) struct ZmtpAdapter {
@@ -40,11 +40,11 @@ pub(super) struct ZmtpAdapter {
     pub(super) services: Arc<dyn Services>,
     pub(super) engine: Handle<ZmtpAdapter>,
     pub(super) peers: HashMap<SubscriberId, Peer>,
-    filters: Filters,
-    sealed: SealedSubscribers,
-    interests: Interests<Feed>,
-    waiting: WaitingBytes,
-    jobs: Jobs,
+    pub(super) filters: Filters,
+    pub(super) sealed: SealedSubscribers,
+    pub(super) interests: Interests<Feed>,
+    pub(super) waiting: WaitingBytes,
+    pub(super) jobs: Jobs,
     /// Responses to the peer whose bytes are read.
     pub(super) out: Outbox,
     found: Vec<u32>,
@@ -93,42 +93,9 @@ impl ZmtpAdapter {
             #[cfg(feature = "curve")]
             (Event::ClientKey(key), Role::Handshake(_)) => self.log_in_with_key(id, peer, key, subscribers),
             (Event::Ready(remote), _) => self.ready(id, peer, &remote, subscribers),
-            (Event::Subscribe(prefix), Role::Subscriber(prefixes)) => {
-                if prefixes.count >= SUBSCRIPTIONS_MAX {
-                    let text = format!("a peer has at most {SUBSCRIPTIONS_MAX} subscriptions");
-                    return Err(CloseReason::Violation { name: "subscriptions", text: text.into() });
-                }
-                if !prefixes.all.contains_key(&prefix) {
-                    let (shared, engine) = (&self.shared, &self.engine);
-                    let begin = |topics, task| {
-                        feed::entries(&shared.bus, topics, task, self.waiting.clone(), engine.clone())
-                    };
-                    self.interests.add(&prefix, begin).map_err(|status| refused(&status))?;
-                }
-                prefixes.count += 1;
-                let count = prefixes.all.entry(prefix.clone()).or_default();
-                *count += 1;
-                if *count == 1 && peer.connection.is_sealed() {
-                    self.sealed.add(id, &prefix);
-                } else if *count == 1 {
-                    self.filters.added(id, &prefix, prefixes, subscribers);
-                }
-                Ok(())
-            }
-            (Event::Cancel(prefix), Role::Subscriber(prefixes)) => {
-                let Some(count) = prefixes.all.get_mut(&prefix) else { return Ok(()) };
-                *count -= 1;
-                let is_last = *count == 0;
-                prefixes.count -= 1;
-                if is_last {
-                    prefixes.all.remove(&prefix);
-                    self.interests.remove(&prefix);
-                    if peer.connection.is_sealed() {
-                        self.sealed.cancel(id, &prefix);
-                    } else {
-                        self.filters.removed(id, &prefix, prefixes, subscribers);
-                    }
-                }
+            (Event::Subscribe(prefix), Role::Subscriber(_)) => self.subscribe(id, peer, prefix, subscribers),
+            (Event::Cancel(prefix), Role::Subscriber(_)) => {
+                self.cancel(id, peer, &prefix, subscribers);
                 Ok(())
             }
             (Event::Frame { body, more }, _) => {
@@ -201,11 +168,11 @@ impl ZmtpAdapter {
             (Some(Local::Dealer(dealer)), ..) => self.enter_router(id, &Bytes::new(), dealer)?,
             (Some(Local::Router(router)), ..) => self.enter_router(id, &remote.identity, router)?,
             (Some(Local::Pipeline), _, SocketType::Pull) => {
-                self.jobs.enter(id, &self.shared, &self.engine).map_err(|status| refused(&status))?;
+                self.enter_workers(id, peer.caller.as_deref())?;
                 Role::Worker
             }
             (Some(Local::Topics), _, SocketType::Sub | SocketType::Xsub) => {
-                Role::Subscriber(Prefixes::default())
+                Role::Subscriber(self.subscriptions(peer.caller.as_deref()))
             }
             (Some(local), ..) => {
                 if local == Local::Topics {
@@ -227,7 +194,8 @@ impl ZmtpAdapter {
         self.filters.matching(name.map_or(&entry.bytes()[..], str::as_bytes), &mut found);
         if !found.is_empty() {
             let Encoded { head, payload } = entries::encode(name, entry);
-            for buffer in found.drain(..).filter_map(|filter| self.filters.buffer(filter)) {
+            let is_named = name.is_some();
+            for buffer in found.drain(..).filter_map(|filter| self.filters.buffer(filter, is_named)) {
                 subscribers.append(buffer, &head, &payload);
                 add(&self.shared.counters.encoded, 1);
             }
@@ -359,11 +327,6 @@ impl Adapter for ZmtpAdapter {
             Some(Role::Caller(_) | Role::Handshake(_) | Role::Publisher(_)) | None => {}
         }
     }
-}
-
-/// Returns the reason to close a peer for which the bus refused a subscription.
-fn refused(status: &Status) -> CloseReason {
-    CloseReason::Violation { name: "bus", text: status.message().to_owned().into() }
 }
 
 fn violation(error: &ProtocolError) -> CloseReason {

@@ -4,7 +4,7 @@ use super::{Pipeline, adapter::ZmtpAdapter, interests::TaskId};
 use crate::feed::{self, Feed, Source, WaitingBytes};
 use bytes::Bytes;
 use std::sync::Arc;
-use switchboard_core::Result;
+use switchboard_core::{Caller, Result};
 use switchboard_fanout::{Handle, SubscriberId};
 use switchboard_message::{Bus, Gap, Message, Pattern, Subscription, Topic};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -25,8 +25,8 @@ pub(super) enum Command {
     Resume(SubscriberId),
     /// A message of the application to a peer of its ROUTER, with the room that it takes.
     Route(SubscriberId, Vec<Bytes>, OwnedSemaphorePermit),
-    /// Whether the credentials of a peer were accepted.
-    Verdict(SubscriberId, Result<()>),
+    /// The result of a check of the credentials of a peer: its caller.
+    Verdict(SubscriberId, Result<Arc<Caller>>),
 }
 
 /// Sends the entries of some topics of the bus to an engine, as the task `id`. It has begun when this function returns:

@@ -18,7 +18,7 @@ pub(super) struct Filters {
     trie: Subscriptions<u32>,
     filters: Vec<Option<Filter>>,
     free: Vec<u32>,
-    shared: HashMap<Box<[Bytes]>, u32>,
+    shared: HashMap<Key, u32>,
 }
 
 #[derive(Debug)]
@@ -26,8 +26,13 @@ struct Filter {
     buffer: BufferId,
     members: usize,
     /// The prefixes, if it is shared.
-    key: Option<Box<[Bytes]>>,
+    key: Option<Key>,
+    /// Its members may read messages of one frame.
+    reads_single_frames: bool,
 }
+
+/// Prefixes of a shared set; true if its members may read messages of one frame.
+type Key = (bool, Box<[Bytes]>);
 
 impl Filters {
     pub(super) fn new(subscriptions_max: u32) -> Filters {
@@ -44,9 +49,15 @@ impl Filters {
         self.trie.matching(first_frame, found);
     }
 
-    /// Returns the buffer of a set.
-    pub(super) fn buffer(&self, filter: u32) -> Option<BufferId> {
-        self.filters.get(filter as usize)?.as_ref().map(|filter| filter.buffer)
+    /// Returns the buffer of a set for an entry; `None` for one without the name of a topic if the members may not read
+    /// it.
+    pub(super) fn buffer(&self, filter: u32, is_named: bool) -> Option<BufferId> {
+        let filter = self.filters.get(filter as usize)?.as_ref()?;
+        (is_named || filter.reads_single_frames).then_some(filter.buffer)
+    }
+
+    fn buffer_of(&self, filter: u32) -> Option<BufferId> {
+        self.buffer(filter, true)
     }
 
     /// A subscriber has a prefix more, which is among its prefixes already.
@@ -84,28 +95,30 @@ impl Filters {
         let next = if prefixes.all.is_empty() { None } else { Some(self.enter(prefixes, subscribers)) };
         let before = std::mem::replace(&mut prefixes.filter, next);
         if let Some(before) = before {
-            if let Some(buffer) = self.buffer(before) {
+            if let Some(buffer) = self.buffer_of(before) {
                 // What was dropped before was reported as lagged, or is when the rest is written.
                 subscribers.leave_buffer(id, buffer);
             }
             self.leave(before, subscribers);
         }
-        if let Some(buffer) = next.and_then(|next| self.buffer(next)) {
+        if let Some(buffer) = next.and_then(|next| self.buffer_of(next)) {
             subscribers.attach(id, buffer);
         }
     }
 
     /// Adds a member to the set of these prefixes.
     fn enter(&mut self, prefixes: &Prefixes, subscribers: &mut Subscribers) -> u32 {
-        let key: Option<Box<[Bytes]>> =
-            (prefixes.all.len() <= SHARED_MAX).then(|| prefixes.all.keys().cloned().collect());
+        let reads_single_frames = prefixes.reads_single_frames;
+        let key: Option<Key> = (prefixes.all.len() <= SHARED_MAX)
+            .then(|| (reads_single_frames, prefixes.all.keys().cloned().collect()));
         if let Some(known) = key.as_ref().and_then(|key| self.shared.get(key)).copied()
             && let Some(filter) = &mut self.filters[known as usize]
         {
             filter.members += 1;
             return known;
         }
-        let filter = Filter { buffer: subscribers.open_buffer(), members: 1, key: key.clone() };
+        let buffer = subscribers.open_buffer();
+        let filter = Filter { buffer, members: 1, key: key.clone(), reads_single_frames };
         let number = match self.free.pop() {
             Some(number) => {
                 self.filters[number as usize] = Some(filter);

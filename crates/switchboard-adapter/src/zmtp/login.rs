@@ -60,7 +60,7 @@ impl Login {
     ) -> Login {
         let work = async move {
             let verdict = checked.await.and_then(|caller| match caller {
-                Some(_) => Ok(()),
+                Some(caller) => Ok(caller),
                 None => Err(Status::unauthenticated(unknown)),
             });
             // An engine that has ended has no peers.
@@ -128,15 +128,21 @@ impl ZmtpAdapter {
     }
 
     /// The credentials of a peer were checked.
-    pub(super) fn verdict(&mut self, id: SubscriberId, verdict: Result<()>, subscribers: &mut Subscribers) {
+    pub(super) fn verdict(
+        &mut self,
+        id: SubscriberId,
+        verdict: Result<Arc<Caller>>,
+        subscribers: &mut Subscribers,
+    ) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Role::Handshake(login @ Some(_)) = &mut peer.role else { return };
         let login = login.take();
         peer.is_paused = false;
         match verdict {
-            Ok(()) => {
+            Ok(caller) => {
                 peer.connection.accept(&mut self.out);
                 flush(id, &mut self.out, subscribers);
+                peer.caller = Some(caller);
                 peer.credentials = login.map(Login::into_metadata).unwrap_or_default();
                 subscribers.resume(id);
             }

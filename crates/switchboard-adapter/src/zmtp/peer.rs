@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use switchboard_core::clock;
+use switchboard_core::{Caller, clock};
 use switchboard_fanout::{SubscriberId, Subscribers};
 use switchboard_wire::{Metadata, zmtp::Connection};
 
@@ -26,6 +26,8 @@ pub(super) struct Peer {
     pub(super) remote: Option<Arc<switchboard_core::Peer>>,
     /// The credentials of its login, for its calls.
     pub(super) credentials: Metadata,
+    /// The caller of its login or of its key, for the rules of topics.
+    pub(super) caller: Option<Arc<Caller>>,
     /// Limit of its calls in flight.
     pub(super) calls_max: usize,
     /// Its last message waits for room.
@@ -60,6 +62,15 @@ pub(super) struct Prefixes {
     pub(super) count: u32,
     /// The set of these prefixes.
     pub(super) filter: Option<u32>,
+    /// The rules allow the peer to read messages of one frame.
+    pub(super) reads_single_frames: bool,
+}
+
+impl Prefixes {
+    /// Creates the subscriptions of a peer that has none yet.
+    pub(super) fn new(reads_single_frames: bool) -> Prefixes {
+        Prefixes { reads_single_frames, ..Prefixes::default() }
+    }
 }
 
 impl Peer {
@@ -72,6 +83,7 @@ impl Peer {
             held_bytes: 0,
             remote: Some(Arc::new(remote)),
             credentials: Metadata::new(),
+            caller: None,
             calls_max,
             waits_for: None,
             is_paused: false,

@@ -8,9 +8,9 @@ use std::{
     pin::pin,
     task::{Context, Poll, Waker},
 };
-use switchboard_core::Result;
+use switchboard_core::{Caller, Result};
 use switchboard_fanout::{SubscriberId, Subscribers};
-use switchboard_message::Topic;
+use switchboard_message::{Publication, Topic};
 use switchboard_wire::{Status, zmtp::patterns::Assembly};
 
 /// The messages of a PUB or a PUSH.
@@ -42,20 +42,24 @@ impl ZmtpAdapter {
         subscribers: &mut Subscribers,
     ) {
         let shared = &self.shared;
+        let caller = peer.caller.as_deref();
         let published = match (local, &shared.pipeline, &frames[..]) {
-            (Local::Pipeline, Some(pipeline), frames) => match push(shared, &pipeline.topic, frames) {
-                Some(published) => published,
-                None => return self.publish_later(id, peer, pipeline.topic.clone(), frames, subscribers),
-            },
-            (_, _, [frame]) => publish(shared, &shared.single_frames, std::slice::from_ref(frame)),
+            (Local::Pipeline, Some(pipeline), frames) => {
+                match push(shared, &pipeline.topic, frames, caller) {
+                    Some(published) => published,
+                    None => return self.publish_later(id, peer, pipeline.topic.clone(), frames, subscribers),
+                }
+            }
+            (_, _, [frame]) => publish(shared, &shared.single_frames, std::slice::from_ref(frame), caller),
             (_, _, [name, frames @ ..]) => {
-                Topic::from_bytes(name).and_then(|topic| publish(shared, &topic, frames))
+                Topic::from_bytes(name).and_then(|topic| publish(shared, &topic, frames, caller))
             }
             (_, _, []) => Ok(()),
         };
         count(shared, published);
     }
 
+    /// Publishes a message that the rules have admitted, when its topic has room.
     fn publish_later(
         &self,
         id: SubscriberId,
@@ -81,18 +85,25 @@ impl ZmtpAdapter {
     }
 }
 
+/// Makes a publication of frames, if the rules allow it to this caller. It counts in the rate of its rule.
+fn admit(shared: &Shared, topic: &Topic, frames: &[Bytes], caller: Option<&Caller>) -> Result<Publication> {
+    let publication = entries::publication(frames)?;
+    shared.rules.admit(topic.name(), caller, std::slice::from_ref(&publication))?;
+    Ok(publication)
+}
+
 /// Publishes to a topic, without waiting for a slow reader of the topic.
-fn publish(shared: &Shared, topic: &Topic, frames: &[Bytes]) -> Result<()> {
-    crate::publish::publish(&shared.bus, topic, entries::publication(frames)?, "PUB peers")
+fn publish(shared: &Shared, topic: &Topic, frames: &[Bytes], caller: Option<&Caller>) -> Result<()> {
+    crate::publish::publish(&shared.bus, topic, admit(shared, topic, frames, caller)?, "PUB peers")
 }
 
 /// Publishes to a topic; `None` if the topic is full and makes its publishers wait.
-fn push(shared: &Shared, topic: &Topic, frames: &[Bytes]) -> Option<Result<()>> {
-    let publication = match entries::publication(frames) {
-        Ok(publication) => publication,
+fn push(shared: &Shared, topic: &Topic, frames: &[Bytes], caller: Option<&Caller>) -> Option<Result<()>> {
+    let job = match admit(shared, topic, frames, caller) {
+        Ok(job) => job,
         Err(status) => return Some(Err(status)),
     };
-    let publishing = pin!(shared.bus.publish_encoded(topic, publication));
+    let publishing = pin!(shared.bus.publish_encoded(topic, job));
     match publishing.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(published) => Some(published.map(drop)),
         Poll::Pending => None,
@@ -102,9 +113,6 @@ fn push(shared: &Shared, topic: &Topic, frames: &[Bytes]) -> Option<Result<()>> 
 fn count(shared: &Shared, published: Result<(), Status>) {
     match published {
         Ok(()) => add(&shared.counters.published, 1),
-        Err(status) => {
-            add(&shared.counters.refused, 1);
-            tracing::debug!("zmtp: a message of a peer is dropped: {status}");
-        }
+        Err(status) => shared.counters.refused_message(&status),
     }
 }

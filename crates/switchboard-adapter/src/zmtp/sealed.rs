@@ -1,6 +1,9 @@
 //! Subscribers whose messages are encrypted: each entry is sent to each of them, as no two have the same bytes.
 
-use super::{Shared, entries, peer::Peer};
+use super::{
+    Shared, entries,
+    peer::{Peer, Role},
+};
 use crate::responses::add;
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
@@ -51,7 +54,7 @@ impl SealedSubscribers {
     }
 
     /// Sends an entry, of this topic if it has a name, to the subscribers with a prefix of it. One for which too many
-    /// bytes wait loses it, which is counted.
+    /// bytes wait loses it, which is counted. One that may not read messages without a name does not receive them.
     pub(super) fn deliver(
         &mut self,
         topic: Option<&str>,
@@ -65,7 +68,7 @@ impl SealedSubscribers {
         if !found.is_empty() {
             let frames = entries::frames(topic, entry);
             for id in found.drain(..) {
-                self.send(id, &frames, peers, shared, subscribers);
+                self.send(id, (topic.is_some(), &frames), peers, shared, subscribers);
             }
         }
         self.found = found;
@@ -74,12 +77,15 @@ impl SealedSubscribers {
     fn send(
         &mut self,
         id: SubscriberId,
-        frames: &[Bytes],
+        (is_named, frames): (bool, &[Bytes]),
         peers: &mut HashMap<SubscriberId, Peer>,
         shared: &Shared,
         subscribers: &mut Subscribers,
     ) {
         let Some(peer) = peers.get_mut(&id) else { return };
+        if !is_named && !matches!(&peer.role, Role::Subscriber(own) if own.reads_single_frames) {
+            return;
+        }
         if self.full.contains(&id) {
             let lost: usize = frames.iter().map(Bytes::len).sum();
             return add(&shared.counters.lagged_bytes, lost as u64);

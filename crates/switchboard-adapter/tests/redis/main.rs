@@ -6,4 +6,5 @@ mod calls;
 mod limits;
 mod order;
 mod pubsub;
+mod rules;
 mod support;

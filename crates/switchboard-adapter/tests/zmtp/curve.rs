@@ -12,7 +12,7 @@ use switchboard::{
 };
 use switchboard_adapter::{CurveSecretKey, Zmtp};
 use switchboard_fanout::Options;
-use switchboard_message::{Bus, Delivery, Pattern, Publication};
+use switchboard_message::{Bus, Delivery, Pattern, Publication, TopicRule, TopicRules};
 use switchboard_wire::zmtp::{CurveClient, Mechanism, Randomness, Settings, SocketType};
 
 const SERVER: u8 = 1;
@@ -116,6 +116,27 @@ async fn calls_have_the_caller_of_the_key() {
     let key = format!("authorization: Curve {}", secret(3).public_key());
     peer.send(&[b"test.Desk/Name", key.as_bytes(), b""]).await;
     assert_eq!(peer.message().await.unwrap(), [&b"OK"[..], b"desk"]);
+    running.stop(StopOptions::new()).await;
+}
+
+#[tokio::test]
+async fn rules_of_topics_are_for_the_caller_of_the_key() {
+    let bus = Bus::new();
+    let rules = TopicRules::new([TopicRule::topics("a/>").callers(["desk"]), TopicRule::topics(">").deny()]);
+    let zmtp = Zmtp::new(bus.clone()).curve(secret(SERVER)).rules(rules.unwrap());
+    let running = start(&zmtp).await;
+    let mut peer = connect(&running, SocketType::Sub).await;
+    for prefix in [&b"a"[..], b"b/", b"a/"] {
+        peer.subscribe(prefix).await;
+    }
+    settled(&mut peer).await;
+    assert_eq!(zmtp.stats().refused_subscriptions, 2);
+    // Messages without a topic have one, which the caller may not read.
+    for (topic, text) in [("b/1", "no"), ("zmq", "a/ no"), ("a/1", "yes")] {
+        bus.publish_encoded(topic, raw(text)).await.unwrap();
+    }
+    assert_eq!(peer.message().await.unwrap(), [&b"a/1"[..], b"yes"]);
+    settled(&mut peer).await;
     running.stop(StopOptions::new()).await;
 }
 

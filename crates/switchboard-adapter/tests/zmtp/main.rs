@@ -5,6 +5,7 @@ mod calls;
 mod curve;
 mod peer;
 mod router;
+mod rules;
 
 use peer::{Peer, closed, settled, soon};
 use std::{sync::Arc, time::Duration};
