@@ -129,10 +129,11 @@ impl Redis {
         self
     }
 
-    /// Sets the rules of topics; by default, all are open to every client that is served. The caller of a client is that
-    /// of its credentials, or of its certificate. A publication and a subscription that a rule does not allow get the
-    /// error `NOPERM`; one over a rate or a size `RESOURCE_EXHAUSTED`. A pattern is refused if a topic that the caller
-    /// may not read can have the prefix before its first wildcard. `PUBSUB` shows the channels that a client may use.
+    /// Sets the rules of topics; by default, all are open to every client that is served. The caller of a client is
+    /// that of its credentials, or of its certificate. A publication or subscription that a rule does not allow gets
+    /// the error `NOPERM`, one over a rate or a size `RESOURCE_EXHAUSTED`. A pattern is refused if a topic that the
+    /// caller may not read can have the prefix before its first wildcard. `PUBSUB` shows the channels that a client may
+    /// use.
     #[must_use]
     pub fn rules(mut self, rules: TopicRules) -> Redis {
         self.rules = rules;

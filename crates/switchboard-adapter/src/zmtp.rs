@@ -292,9 +292,9 @@ impl Zmtp {
         self.shared.counters.stats()
     }
 
-    /// Returns the number of messages and subscriptions of peers that the [rules](Self::rules) or the bus refused, by the
-    /// name of the status: `permission_denied` and `unauthenticated` for callers, `resource_exhausted` for rates and
-    /// limits, `invalid_argument` for names, and others.
+    /// Returns the number of messages and subscriptions of peers that the [rules](Self::rules) or the bus refused, by
+    /// the name of the status: `permission_denied` and `unauthenticated` for callers, `resource_exhausted` for rates
+    /// and limits, `invalid_argument` for names, and others.
     pub fn refused(&self) -> Vec<(&'static str, u64)> {
         self.shared.counters.refusals()
     }

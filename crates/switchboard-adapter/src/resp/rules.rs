@@ -1,7 +1,6 @@
 //! Rules of topics for the commands of clients.
 
 use super::adapter::RespAdapter;
-use bytes::Bytes;
 use switchboard_core::{Caller, Result};
 use switchboard_message::{Pattern, Publication, Selector, Topic, TopicRules};
 use switchboard_wire::{Code, Status, resp::SubscriptionKind};
@@ -61,7 +60,7 @@ fn topics(glob: &[u8]) -> Selector {
             [] => break,
         }
     }
-    match Topic::from_bytes(&Bytes::from(prefix.clone())) {
+    match Topic::from_bytes(&prefix) {
         Ok(topic) => topic.into(),
         // It matches no topic.
         Err(_) => Pattern::prefix(prefix).into(),

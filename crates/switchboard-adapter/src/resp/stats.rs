@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct RedisStats {
     /// Messages of clients that became entries of the bus.
     pub published: u64,
-    /// Messages and subscriptions of clients that were refused: a rule of topics, an invalid name of a topic, a limit, a
-    /// full topic.
+    /// Messages and subscriptions of clients that were refused: a rule of topics, an invalid name of a topic, a limit,
+    /// a full topic.
     pub refused: u64,
     /// Entries that went to broadcast buffers of subscribers, once for each set of subscriptions and each subscription
     /// in it.

@@ -93,7 +93,7 @@ impl ZmtpAdapter {
             #[cfg(feature = "curve")]
             (Event::ClientKey(key), Role::Handshake(_)) => self.log_in_with_key(id, peer, key, subscribers),
             (Event::Ready(remote), _) => self.ready(id, peer, &remote, subscribers),
-            (Event::Subscribe(prefix), Role::Subscriber(_)) => self.subscribe(id, peer, prefix, subscribers),
+            (Event::Subscribe(prefix), Role::Subscriber(_)) => self.subscribe(id, peer, &prefix, subscribers),
             (Event::Cancel(prefix), Role::Subscriber(_)) => {
                 self.cancel(id, peer, &prefix, subscribers);
                 Ok(())

@@ -27,7 +27,7 @@ impl ZmtpAdapter {
         &mut self,
         id: SubscriberId,
         peer: &mut Peer,
-        prefix: Bytes,
+        prefix: &Bytes,
         subscribers: &mut Subscribers,
     ) -> Result<(), CloseReason> {
         let Peer { role: Role::Subscriber(prefixes), connection, caller, .. } = peer else { return Ok(()) };
@@ -35,7 +35,7 @@ impl ZmtpAdapter {
             let text = format!("a peer has at most {SUBSCRIPTIONS_MAX} subscriptions");
             return Err(CloseReason::Violation { name: "subscriptions", text: text.into() });
         }
-        if !prefixes.all.contains_key(&prefix) {
+        if !prefixes.all.contains_key(prefix) {
             let shared = &self.shared;
             let pattern = Pattern::prefix(prefix.clone());
             if let Err(status) = shared.rules.may_subscribe(pattern, caller.as_deref()) {
@@ -45,15 +45,15 @@ impl ZmtpAdapter {
             let begin = |topics, task| {
                 feed::entries(&shared.bus, topics, task, self.waiting.clone(), self.engine.clone())
             };
-            self.interests.add(&prefix, begin).map_err(|status| refused(&status))?;
+            self.interests.add(prefix, begin).map_err(|status| refused(&status))?;
         }
         prefixes.count += 1;
         let count = prefixes.all.entry(prefix.clone()).or_default();
         *count += 1;
         if *count == 1 && connection.is_sealed() {
-            self.sealed.add(id, &prefix);
+            self.sealed.add(id, prefix);
         } else if *count == 1 {
-            self.filters.added(id, &prefix, prefixes, subscribers);
+            self.filters.added(id, prefix, prefixes, subscribers);
         }
         Ok(())
     }

@@ -14,7 +14,9 @@ use switchboard::{
     auth::{self, Basic, Checked, Credential, Tokens},
 };
 use switchboard_adapter::Zmtp;
-use switchboard_message::{Bus, Delivery, Pattern, Publication, SlowReader, TopicOptions};
+use switchboard_message::{
+    Bus, Delivery, Pattern, Publication, SlowReader, TopicOptions, TopicRule, TopicRules,
+};
 use switchboard_wire::zmtp::{Event, Settings, SocketType};
 
 async fn start(zmtp: &Zmtp) -> Running {
@@ -319,7 +321,9 @@ async fn many_prefixes_are_read_together() {
 async fn a_push_waits_for_a_topic_whose_publishers_wait() {
     let jobs = TopicOptions::new().backlog(2).slow_reader(SlowReader::Wait(Duration::from_secs(20)));
     let bus = Bus::builder().topics("jobs", jobs).unwrap().build();
-    let zmtp = Zmtp::new(bus.clone()).pipeline("jobs", "workers").unwrap();
+    // Each counts once in the rate, also one that waits.
+    let rules = TopicRules::new([TopicRule::topics("jobs").public().rate(0.001).burst(200)]).unwrap();
+    let zmtp = Zmtp::new(bus.clone()).pipeline("jobs", "workers").unwrap().rules(rules);
     let running = start(&zmtp).await;
     let mut own = zmtp.member().unwrap().await.unwrap();
     let mut peer = Peer::connect(&running, SocketType::Push).await;
