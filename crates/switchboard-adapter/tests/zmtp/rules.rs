@@ -78,7 +78,15 @@ async fn subscribers_get_the_topics_of_their_rules() {
     names.sort();
     assert_eq!(names, ["quotes/ in content", "quotes/x", "secret/a"]);
     assert_eq!(market.message().await.unwrap()[0], b"quotes/x");
+    // Now both have the same prefixes, and not the same rights.
+    assert!(alice.connection.cancel(b"secret/", &mut alice.out));
+    alice.flush().await;
+    settled(&mut alice).await;
+    bus.publish_encoded("zmq", raw("quotes/ again")).await.unwrap();
+    assert_eq!(alice.message().await.unwrap(), [b"quotes/ again"]);
+    bus.publish_encoded("quotes/x", raw("last")).await.unwrap();
     for peer in [&mut alice, &mut market] {
+        assert_eq!(peer.message().await.unwrap(), [&b"quotes/x"[..], b"last"]);
         settled(peer).await;
     }
 }
