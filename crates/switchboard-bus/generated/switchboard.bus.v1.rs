@@ -360,11 +360,15 @@ impl<T: Bus> ::switchboard::Service for BusServer<T> {
                     ::switchboard::codegen::codec::proto::decode::<ReplyRequest>,
                     ::switchboard::codegen::codec::proto::decode_strict::<ReplyRequest>,
                 )?;
-                let reply = T::reply(&self.0, request, &cx).await?;
+                let reply = match T::reply(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             9 => {
@@ -376,11 +380,15 @@ impl<T: Bus> ::switchboard::Service for BusServer<T> {
                     ::switchboard::codegen::codec::proto::decode::<CreditRequest>,
                     ::switchboard::codegen::codec::proto::decode_strict::<CreditRequest>,
                 )?;
-                let reply = T::credit(&self.0, request, &cx).await?;
+                let reply = match T::credit(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
                 let bytes = ::switchboard::codegen::codec::proto::encode_payload(
-                    &reply,
-                    codec,
-                )?;
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
                 Ok(::switchboard::Reply::one(bytes, cx))
             }
             _ => {
