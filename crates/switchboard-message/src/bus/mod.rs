@@ -376,8 +376,9 @@ impl Bus {
     /// assert!(!switchboard_message::Bus::new().remove_durable("inbox/7", "phone").unwrap());
     /// ```
     ///
-    /// # Errors `InvalidArgument` for an invalid name or pattern, `Unimplemented` for topics of another process: remove
-    /// the cursor there.
+    /// # Errors
+    /// `InvalidArgument` for an invalid name or pattern, `Unimplemented` for topics of another process: remove the
+    /// cursor there.
     pub fn remove_durable(&self, topics: impl Into<Selector>, name: &str) -> Result<bool> {
         let key = GroupKey { name: name.into(), source: topics.into().source?, is_durable: true };
         match &self.side {
