@@ -1,7 +1,8 @@
 //! Items of a subscription.
 
 use super::{
-    Bus, Side,
+    Bus, Publishing, Side,
+    local::REPLY_PREFIX,
     remote::{RemoteEntry, Settled},
 };
 use crate::log::{Entry, Gap, Position, Publication, TakenEntry, Topic, shard_of};
@@ -176,7 +177,14 @@ impl<T> Message<T> {
             let text = format!("the message of topic \"{}\" expects no reply", self.topic());
             return Err(Status::failed_precondition(text));
         };
-        bus.reply_to(to.name(), Publication::new(codec, bytes)).await
+        let reply = Publication::new(codec, bytes);
+        match &bus.side {
+            // A topic of the requester's choice, as requesters of other protocols have.
+            Side::Local(_) if !to.name().starts_with(REPLY_PREFIX) => {
+                Publishing::new(bus, to.into(), Ok(reply)).await.map(drop)
+            }
+            _ => bus.reply_to(to.name(), reply).await,
+        }
     }
 }
 

@@ -273,11 +273,28 @@ impl<'a> Publishing<'a> {
     /// # Errors
     /// Those of [`Publish::now`].
     pub fn now(self) -> Result<Position> {
+        self.at_once().map(|(position, _)| position)
+    }
+
+    /// Publishes without a wait; returns the position, and the number of subscriptions and groups that receive the
+    /// entry.
+    ///
+    /// ```
+    /// # use switchboard_message::{Bus, Publication};
+    /// # use switchboard_wire::Codec;
+    /// let bus = Bus::new();
+    /// let (position, receivers) = bus.publish_encoded("news", Publication::new(Codec::Raw, "x")).at_once().unwrap();
+    /// assert_eq!((position.offset, receivers), (1, 0));
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Publish::now`].
+    pub fn at_once(self) -> Result<(Position, u32)> {
         let topic = self.name.name;
         match (&self.bus.side, self.content?) {
             (Side::Local(local), Content::Entries(mut entries)) => {
                 match local.log.append(self.name, &mut entries, local.now()) {
-                    Ok(appended) => Ok(appended.position),
+                    Ok(appended) => Ok((appended.position, appended.cursors)),
                     Err(AppendError::Failed(status)) => Err(status),
                     Err(AppendError::Wait(..)) => Err(backlog_full(topic, "")),
                 }

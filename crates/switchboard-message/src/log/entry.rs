@@ -30,8 +30,8 @@ pub struct Publication {
     pub id: Bytes,
     /// Period after which the entry is not delivered. `None`: no limit.
     pub expires_in: Option<Duration>,
-    /// Topic for replies.
-    pub(crate) reply_to: Option<Topic>,
+    /// Topic for replies: the message is a request.
+    pub reply_to: Option<Topic>,
 }
 
 impl Publication {

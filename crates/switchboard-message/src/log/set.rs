@@ -97,6 +97,14 @@ impl CursorSet {
         self.cursors.get_mut(index).filter(|cursor| cursor.topic == topic)
     }
 
+    /// Removes the cursor of a topic.
+    pub(super) fn remove(&mut self, topic: u32) {
+        let index = self.cursors.partition_point(|known| known.topic < topic);
+        if self.cursors.get(index).is_some_and(|cursor| cursor.topic == topic) {
+            self.cursors.remove(index);
+        }
+    }
+
     /// Returns whether a member would receive something.
     pub(super) fn has_entries(&self) -> bool {
         let has_entries = |group: &Group| !group.redeliveries.is_empty() || !group.gaps.is_empty();

@@ -7,7 +7,7 @@ use super::{
     member::{DeadLetter, Deferred},
     names::NameRef,
     pattern::PatternIndex,
-    set::{CursorSet, GroupKey, SetId},
+    set::{CursorSet, GroupKey, SetId, Source},
     topic_log::TopicLog,
 };
 use crate::limits::Limits;
@@ -251,10 +251,33 @@ impl Shard {
     pub(super) fn remove_unused(&mut self, now: u64, shared: &Shared, deferred: &mut Deferred) {
         for index in 0..self.topics.len() as u32 {
             self.trim_all(index, now, shared, deferred);
+            self.release_patterns(index);
             self.remove_if_unused(index, shared);
         }
         let held = self.topics.len() - self.free_topics.len();
         self.sweep_topics = SWEEP_TOPICS_MIN.max(2 * held);
+    }
+
+    /// Removes the cursors of a topic that only patterns have read, to its end. The next entry creates the topic and
+    /// their cursors again: patterns over names that are used once, such as those of replies, do not keep them all.
+    fn release_patterns(&mut self, index: u32) {
+        let Some(topic) = self.topic(index).filter(|topic| topic.has_idle_cursors_alone()) else { return };
+        let set = |set: &u32| self.sets.get(*set as usize).and_then(|slot| slot.set.as_ref());
+        let is_pattern = |set: &CursorSet| {
+            let acknowledges = set.group.as_ref().is_some_and(|group| group.ack.is_some());
+            matches!(set.source, Source::Pattern(_)) && !acknowledges
+        };
+        if !topic.idle.iter().all(|index| set(index).is_some_and(is_pattern)) {
+            return;
+        }
+        let Some(Some(topic)) = self.topics.get_mut(index as usize) else { return };
+        topic.cursors = 0;
+        topic.groups.clear();
+        for set in std::mem::take(&mut topic.idle) {
+            if let Some(set) = self.sets.get_mut(set as usize).and_then(|slot| slot.set.as_mut()) {
+                set.remove(index);
+            }
+        }
     }
 
     pub(super) fn remove_if_unused(&mut self, index: u32, shared: &Shared) {

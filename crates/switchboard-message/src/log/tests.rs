@@ -534,3 +534,34 @@ fn topics_without_content_are_removed() {
     fixture.log.remove_unused(fixture.now);
     assert_eq!(fixture.log.stats(), BusStats::default());
 }
+
+#[test]
+fn patterns_do_not_keep_topics_that_they_have_read() {
+    let fixture = log(&[("kept/*", TopicOptions::new().history(10, Duration::MAX))]);
+    let subscriber = fixture.subscribe(">", Start::Head);
+    let group = fixture.group("replies/*", "workers", None);
+    for reply in 0..10_000 {
+        let topic = format!("replies/{reply}");
+        fixture.publish(&topic, "text");
+        assert_eq!(
+            (fixture.read(&subscriber), fixture.read(&group)),
+            (vec!["text".to_owned()], vec!["text".to_owned()])
+        );
+    }
+    assert!(fixture.log.stats().topics <= SHARDS * 64, "{:?}", fixture.log.stats());
+    fixture.publish("replies/unread", "text");
+    fixture.publish("kept/a", "text");
+    fixture.read(&subscriber);
+    fixture.log.remove_unused(fixture.now);
+    assert_eq!(fixture.log.stats().topics, 2, "one has an entry for the group, the other one a history");
+    // A topic that is there again has the cursors of the patterns.
+    fixture.publish("replies/0", "again");
+    assert_eq!(fixture.read(&subscriber), ["again"]);
+    let mut read = fixture.read(&group);
+    read.sort();
+    assert_eq!(read, ["again", "text"]);
+    fixture.unsubscribe(&subscriber);
+    fixture.unsubscribe(&group);
+    let stats = fixture.log.stats();
+    assert_eq!((stats.cursors, stats.subscriptions), (0, 0));
+}

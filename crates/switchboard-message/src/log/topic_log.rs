@@ -89,6 +89,14 @@ impl TopicLog {
         self.ring.bytes() + self.ids.as_ref().map_or(0, |ids| ids.bytes)
     }
 
+    /// Returns whether the topic holds nothing but cursors that have read everything. A topic with a history is kept:
+    /// subscriptions may continue after its positions.
+    pub(super) fn has_idle_cursors_alone(&self) -> bool {
+        let is_idle = self.cursors > 0 && self.idle.len() == self.cursors as usize;
+        let holds = self.parked > 0 || self.ring.len() > 0 || self.ids.is_some();
+        is_idle && !holds && self.options.history.entries_max == 0
+    }
+
     /// Returns the notification of publishers that wait.
     pub(super) fn room(&mut self) -> Arc<Notify> {
         self.room.get_or_insert_with(Arc::default).clone()
