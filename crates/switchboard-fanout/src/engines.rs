@@ -8,7 +8,7 @@ use crate::{
 use std::{
     collections::BTreeMap,
     fmt, io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 use switchboard_core::{Limits, Peer, memory::MemoryBudget, runtime};
@@ -28,10 +28,15 @@ pub struct Admitted {
     pub peer: Peer,
     /// The limits of the listener.
     pub limits: Arc<Limits>,
+    /// Whether the [greeting](Engines::with_greeting) was sent.
+    pub is_greeted: bool,
 }
 
 /// Creates the adapter of an engine, which may keep the handle to send commands to itself.
 type MakeAdapter<A> = Box<dyn Fn(Handle<A>) -> A + Send + Sync>;
+
+/// Returns the first bytes of a server, for a wire, and whether the listener requires TLS.
+type Greeting = Box<dyn Fn(WireId, bool) -> Vec<u8> + Send + Sync>;
 
 /// The engines of a server. Cheap to clone.
 ///
@@ -44,6 +49,7 @@ struct Shared<A: Adapter> {
     make: MakeAdapter<A>,
     options: Options,
     memory: Option<Arc<MemoryBudget>>,
+    greeting: OnceLock<Greeting>,
     state: Mutex<State<A>>,
 }
 
@@ -78,7 +84,16 @@ impl<A: Adapter> Engines<A> {
         make: impl Fn(Handle<A>) -> A + Send + Sync + 'static,
     ) -> Engines<A> {
         let state = Mutex::new(State { workers: BTreeMap::new(), draining: false });
-        Engines { shared: Arc::new(Shared { make: Box::new(make), options, memory, state }) }
+        let (make, greeting) = (Box::new(make), OnceLock::new());
+        Engines { shared: Arc::new(Shared { make, options, memory, greeting, state }) }
+    }
+
+    /// Sets the bytes that the server sends before the TLS handshake of a listener with TLS, for a wire whose server
+    /// speaks first; see [`PluginServer::greeting`]. A second one has no effect.
+    #[must_use]
+    pub fn with_greeting(self, greeting: impl Fn(WireId, bool) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        let _ = self.shared.greeting.set(Box::new(greeting));
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, State<A>> {
@@ -110,7 +125,7 @@ impl<A: Adapter> Engines<A> {
 
 impl<A: Adapter<Connection: From<Admitted>>> PluginServer for Engines<A> {
     fn connect(&self, connection: PluginConnection) {
-        let PluginConnection { io, first, wire, peer, limits, worker, guard, .. } = connection;
+        let PluginConnection { io, first, wire, peer, limits, worker, is_greeted, guard, .. } = connection;
         let address = peer.address.clone();
         let closed = |why: &dyn fmt::Display| tracing::warn!(peer = %address, "closed: {why}");
         let engine = match self.engine(worker) {
@@ -119,7 +134,7 @@ impl<A: Adapter<Connection: From<Admitted>>> PluginServer for Engines<A> {
             Err(error) => return closed(&format_args!("no engine for it: {error}")),
         };
         let socket = peer.socket;
-        match Handoff::new(io, first, Admitted { wire, peer, limits }.into()) {
+        match Handoff::new(io, first, Admitted { wire, peer, limits, is_greeted }.into()) {
             Ok(handoff) => {
                 if let Err(refused) = engine.hand_over(handoff.address(socket).guard(guard)) {
                     closed(&refused);
@@ -127,6 +142,10 @@ impl<A: Adapter<Connection: From<Admitted>>> PluginServer for Engines<A> {
             }
             Err(error) => closed(&error),
         }
+    }
+
+    fn greeting(&self, wire: WireId, requires_tls: bool) -> Vec<u8> {
+        self.shared.greeting.get().map_or_else(Vec::new, |greeting| greeting(wire, requires_tls))
     }
 
     fn drain(&self, limit: Duration) {

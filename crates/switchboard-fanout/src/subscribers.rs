@@ -156,6 +156,13 @@ impl Subscribers {
         }
         write(outbox);
         let waiting = outbox.len();
+        if subscriber.has(BLOCKED | LAGGED) {
+            // Others are charged when they are written, at the end of the turn.
+            self.charge(id.index);
+            if !self.is_connected(id) {
+                return 0;
+            }
+        }
         self.queue_write(id.index);
         waiting
     }

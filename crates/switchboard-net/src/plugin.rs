@@ -22,7 +22,8 @@ pub trait Plugin: Send + Sync + 'static {
     /// Returns its name on pages and in messages: lower-case letters, `bus`.
     fn name(&self) -> &'static str;
 
-    /// Returns the wires whose connections it takes. Each has a matcher of first bytes and no server machine.
+    /// Returns the wires whose connections it takes. Each has a matcher of first bytes, or its server
+    /// [speaks first](WireSpec::speaks_first), and no server machine.
     fn wires(&self) -> Vec<&'static WireSpec> {
         Vec::new()
     }
@@ -95,6 +96,13 @@ impl PluginContext {
 pub trait PluginServer: Send + Sync + 'static {
     /// Takes a connection. Called on the worker that has accepted it. The default closes it, for plugins without wires.
     fn connect(&self, _connection: PluginConnection) {}
+
+    /// Returns the first bytes of a server that [speaks first](WireSpec::speaks_first), which are sent before the TLS
+    /// handshake of a listener with TLS. Other connections are handed over without them. The default is none: peers
+    /// begin with the handshake.
+    fn greeting(&self, _wire: WireId, _requires_tls: bool) -> Vec<u8> {
+        Vec::new()
+    }
 
     /// Begins to end: notifies the peers, ends calls that have no end of their own, and closes the connections that are
     /// left after at most `limit`. Called once, after the last connection.
@@ -186,6 +194,8 @@ pub struct PluginConnection {
     pub limits: Arc<Limits>,
     /// The worker on which it was accepted.
     pub worker: usize,
+    /// Whether the [greeting](PluginServer::greeting) was sent.
+    pub is_greeted: bool,
     /// Dropped when the connection has ended: until then the server counts it.
     pub guard: Box<dyn Any + Send>,
 }
@@ -199,13 +209,20 @@ impl PluginConnection {
         peer: Peer,
         limits: Arc<Limits>,
     ) -> PluginConnection {
-        PluginConnection { io, first, wire, peer, limits, worker: 0, guard: Box::new(()) }
+        PluginConnection { io, first, wire, peer, limits, worker: 0, is_greeted: false, guard: Box::new(()) }
     }
 
     /// Sets the worker on which it was accepted.
     #[must_use]
     pub fn worker(mut self, worker: usize) -> PluginConnection {
         self.worker = worker;
+        self
+    }
+
+    /// Sets whether the [greeting](PluginServer::greeting) was sent.
+    #[must_use]
+    pub fn greeted(mut self, is_greeted: bool) -> PluginConnection {
+        self.is_greeted = is_greeted;
         self
     }
 

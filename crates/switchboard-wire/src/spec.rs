@@ -31,6 +31,12 @@ pub struct WireSpec {
     /// Matcher of the first bytes of a connection; `None` for wires without connections of their own. It must decide
     /// within [`PEEK_MAX`] bytes.
     pub sniff: Option<fn(&[u8]) -> Verdict>,
+    /// Servers of the wire send the first bytes of a connection, so that no listener can detect it: a listener serves
+    /// such a wire if it has no other wire, with `wires=NAME` or an address `NAME://HOST:PORT`.
+    pub speaks_first: bool,
+    /// Path of WebSockets whose binary messages are the bytes of a connection, split at any position; for wires that a
+    /// plugin serves.
+    pub websocket_path: Option<&'static str>,
     /// Protocol name in ALPN, if the wire has one.
     pub alpn: Option<&'static [u8]>,
     /// Creates the state machine of a server connection; `None` for wires without connections of their own, and for
@@ -53,6 +59,8 @@ impl WireSpec {
             aliases: &[],
             title: name,
             sniff: None,
+            speaks_first: false,
+            websocket_path: None,
             alpn: None,
             server: None,
             rejection: None,
@@ -63,7 +71,7 @@ impl WireSpec {
 
     /// Returns true if listeners accept calls on the wire, so that it can be enabled and disabled.
     pub const fn is_served(&self) -> bool {
-        self.sniff.is_some() || self.capabilities.http
+        self.sniff.is_some() || self.speaks_first || self.capabilities.http
     }
 
     /// Returns true if channels can use the wire, as `wire=NAME`.

@@ -79,6 +79,10 @@ impl Services for PluginServices {
         self.begin(peer, call).unwrap_or_else(|status| Box::pin(ready(Err(status))))
     }
 
+    fn methods(&self) -> Option<Arc<MethodTable>> {
+        self.server.upgrade().map(|shared| shared.table.clone())
+    }
+
     fn authenticate(
         &self,
         peer: &Arc<Peer>,

@@ -28,15 +28,22 @@ use connectrpc::EncodedStream;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use pieces::PieceSender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+};
 use switchboard_core::metrics::ConnectionProtocol;
 use switchboard_driver::driver::{Accepted, DynConnection, DynWire, NativeConnection};
-use switchboard_net::net::{JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo};
+use switchboard_net::{
+    net::{JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo},
+    plugin::PluginConnection,
+};
 use switchboard_wire::{
     Metadata, WireId, WireSet, jsonrpc, rpcx,
     spec::ServerSetup,
     websocket::{self, Deflate},
 };
+use tokio::sync::oneshot;
 
 /// An accepted handshake, from the request to the end of the HTTP connection.
 #[derive(Clone, Default)]
@@ -92,6 +99,7 @@ impl Upgrades {
         let wire = match protocol {
             Some(WEBSOCKET_PROTOCOL) => Some(WireId::NATIVE),
             None if request.uri().path() == rpcx::PATH => WireId::RPCX,
+            None => of_plugin(request.uri().path(), shared, enabled).or(Some(WireId::JSON_RPC)),
             _ => Some(WireId::JSON_RPC),
         };
         if let Some(disabled) = disabled(enabled, wire) {
@@ -194,6 +202,9 @@ impl Upgrade {
                 let wire: DynWire = server(ServerSetup { limits, table, encodings });
                 Box::pin(DynConnection::new(accepted, wire).inside_websocket()).await;
             }
+            Some(wire) if wire != WireId::JSON_RPC => {
+                hand_over(wire, accepted(pipe(io, input), BytesMut::new())).await;
+            }
             _ => {
                 let accepted = accepted(io, input);
                 let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
@@ -251,6 +262,25 @@ fn accept(headers: &HeaderMap, shared: &HttpState) -> (Response<Reply>, Option<D
         into.insert(SEC_WEBSOCKET_EXTENSIONS, answer);
     }
     (response, deflate.map(|(agreed, _)| agreed))
+}
+
+/// Returns the wire of a plugin at this path; at `/`, where JSON-RPC is by default, on listeners without it.
+fn of_plugin(path: &str, shared: &HttpState, enabled: WireSet) -> Option<WireId> {
+    let wires = shared.plugins.all().iter().flat_map(|plugin| plugin.wires.iter().map(|(wire, _)| *wire));
+    let is_root = path == "/" && !enabled.has(WireId::JSON_RPC);
+    wires
+        .filter(|wire| enabled.has(*wire))
+        .find(|wire| wire.spec().websocket_path.is_some_and(|own| own == path || is_root))
+}
+
+/// Hands a WebSocket over to the plugin of its wire, and waits for its end: until then the server counts it.
+async fn hand_over(wire: WireId, accepted: Accepted) {
+    let Accepted { io, input, peer, settings, shared, shard, .. } = accepted;
+    let Some(plugin) = shared.plugins.of(wire) else { return };
+    let (guard, ended) = oneshot::channel::<Infallible>();
+    let connection = PluginConnection::new(io, input, wire, peer, settings);
+    plugin.server.connect(connection.worker(shard).guard(guard));
+    let _ = ended.await;
 }
 
 fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Duration};
 use switchboard_core::{Caller, Peer, Result, layer::BoxFuture};
-use switchboard_wire::{Codec, Metadata, Status};
+use switchboard_wire::{Codec, Metadata, MethodTable, Status};
 
 /// The services of a server, as its plugins call them for their peers: see
 /// [`PluginContext::services`](super::PluginContext::services).
@@ -22,6 +22,10 @@ pub trait Services: Send + Sync + fmt::Debug {
     /// `DeadlineExceeded`, `ResourceExhausted` for a limit that the call exceeds, `Unavailable` when the server stops,
     /// those of guards, and those of the handler.
     fn call(&self, peer: &Arc<Peer>, call: ServiceCall) -> BoxFuture<'static, Result<ServiceResponse>>;
+
+    /// Returns the methods of the server, for protocols that list them, or that distinguish calls from other messages
+    /// by the name. `None` without a server, and after its end.
+    fn methods(&self) -> Option<Arc<MethodTable>>;
 
     /// Checks credentials, as the guards do it for each call: the entries that a caller sends as metadata, such as
     /// `authorization`. `None` if they are of no kind that the server checks.
@@ -113,6 +117,10 @@ impl Services for NoServices {
     fn call(&self, _: &Arc<Peer>, call: ServiceCall) -> BoxFuture<'static, Result<ServiceResponse>> {
         let text = format!("method {:?} not found: this plugin runs without a server", call.method);
         Box::pin(std::future::ready(Err(Status::unimplemented(text))))
+    }
+
+    fn methods(&self) -> Option<Arc<MethodTable>> {
+        None
     }
 
     fn authenticate(&self, _: &Arc<Peer>, _: Metadata) -> BoxFuture<'static, Result<Option<Arc<Caller>>>> {

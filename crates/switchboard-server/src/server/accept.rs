@@ -1,5 +1,7 @@
 //! Accepting connections, detecting their protocol, and starting their drivers.
 
+mod speaking_first;
+
 use super::{listening::Resolved, mismatch};
 use bytes::BytesMut;
 use std::{
@@ -214,6 +216,8 @@ struct Detected {
     /// Bytes read for the detection.
     first: BytesMut,
     peer: Peer,
+    /// The server has sent its first bytes, before TLS.
+    is_greeted: bool,
 }
 
 /// Detects the protocol of the peer and runs it to the end.
@@ -288,12 +292,12 @@ fn hand_over<C: Send + 'static>(
     resolved: &Resolved,
     worker: usize,
 ) {
-    let Detected { io, first, mut peer, .. } = detected;
+    let Detected { io, first, mut peer, is_greeted, .. } = detected;
     let (Some(plugin), Some(tally)) = (shared.plugins.of(wire), peer.tally.clone()) else { return };
     peer.wire = Some(wire);
     let guard = PluginConnectionCount::new(shared.clone(), wire, tally, connected);
     let connection = PluginConnection::new(io, first, wire, peer, resolved.limits.clone());
-    plugin.server.connect(connection.worker(worker).guard(guard));
+    plugin.server.connect(connection.worker(worker).greeted(is_greeted).guard(guard));
 }
 
 /// Creates the connection of a sans-io wire, with its aging.
@@ -357,6 +361,9 @@ async fn begin(
     resolved: &Resolved,
     wakes: &Wakes,
 ) -> Option<Detected> {
+    if let Some(wire) = resolved.speaks_first {
+        return speaking_first::begin(wire, io, peer, shared, resolved, wakes).await;
+    }
     let mut first = BytesMut::with_capacity(FIRST_BYTES);
     let protocol = first_bytes(&mut io, &mut first, &peer, shared, resolved, wakes).await?;
     #[cfg(feature = "tls")]
@@ -370,7 +377,7 @@ async fn begin(
             return None;
         }
     }
-    Some(Detected { protocol, io, first, peer })
+    Some(Detected { protocol, io, first, peer, is_greeted: false })
 }
 
 /// Runs the TLS handshake and detects the protocol inside.
@@ -384,14 +391,7 @@ async fn inside(
     resolved: &Resolved,
     wakes: &Wakes,
 ) -> Option<Detected> {
-    peer.address = peer.address.replacen("tcp://", "tls://", 1);
-    let tls::Accepted { mut io, protocol: agreed, identity, suite } =
-        handshake(acceptor, io, first, &peer, shared, &resolved.limits, wakes).await?;
-    peer.identity = identity;
-    if let (Some(counts), Some(suite)) = (&peer.counts, suite) {
-        // This is the only place that sets it.
-        let _ = counts.tls.set(suite);
-    }
+    let (mut io, agreed) = secure(acceptor, io, first, &mut peer, shared, resolved, wakes).await?;
     let mut first = BytesMut::with_capacity(FIRST_BYTES);
     let protocol = first_bytes(&mut io, &mut first, &peer, shared, resolved, wakes).await;
     let Some(protocol) = protocol.filter(|protocol| is_agreed(*protocol, agreed.as_deref())) else {
@@ -399,7 +399,29 @@ async fn inside(
         close(&mut io).await;
         return None;
     };
-    Some(Detected { protocol, io, first, peer })
+    Some(Detected { protocol, io, first, peer, is_greeted: false })
+}
+
+/// Runs the TLS handshake; returns the pipe inside, and the protocol that ALPN has selected.
+#[cfg(feature = "tls")]
+async fn secure(
+    acceptor: &Acceptor,
+    io: Box<dyn Io>,
+    first: BytesMut,
+    peer: &mut Peer,
+    shared: &ServerState,
+    resolved: &Resolved,
+    wakes: &Wakes,
+) -> Option<(Box<dyn Io>, Option<Vec<u8>>)> {
+    peer.address = peer.address.replacen("tcp://", "tls://", 1);
+    let tls::Accepted { io, protocol, identity, suite } =
+        handshake(acceptor, io, first, peer, shared, &resolved.limits, wakes).await?;
+    peer.identity = identity;
+    if let (Some(counts), Some(suite)) = (&peer.counts, suite) {
+        // This is the only place that sets it.
+        let _ = counts.tls.set(suite);
+    }
+    Some((io, protocol))
 }
 
 /// Closes TLS orderly, as far as the peer takes part.

@@ -1,11 +1,11 @@
 //! A listener before it is bound: address, limits and TLS settings.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 use switchboard_core::{Error, Limit, Limits, limits::Source};
 #[cfg(feature = "tls")]
 use switchboard_net::net::tls::{Acceptor, Plaintext, Tls};
 use switchboard_net::net::{Address, transport::Listener};
-use switchboard_wire::{Status, WireSet, sniff::Protocol};
+use switchboard_wire::{Status, WireId, WireSet, sniff::Protocol};
 
 /// Unparsed settings of a listener.
 pub(super) struct Listening {
@@ -24,6 +24,8 @@ pub(super) struct Resolved {
     pub(super) listener: Option<Box<dyn Listener>>,
     /// Enabled wires.
     pub(super) wires: WireSet,
+    /// The only wire, if its servers speak first: it cannot be detected.
+    pub(super) speaks_first: Option<WireId>,
     #[cfg(feature = "tls")]
     pub(super) acceptor: Option<Arc<Acceptor>>,
 }
@@ -64,15 +66,21 @@ impl Listening {
     /// Parses the address with its options and loads the certificates.
     pub(super) fn resolve(self, limits: &Limits) -> Result<Resolved, Error> {
         let (address, options) = self.url.split_once('?').unwrap_or((&self.url, ""));
+        let (own, address) = of_wire(address);
         let address: Address = address.parse().map_err(|status: Status| Error::config(status.message()))?;
         let mut limits = limits.clone();
         for (limit, value) in self.limits {
             limits.set(limit, value, Source::Listener)?;
         }
         let mut tls = TlsOptions::default();
-        let mut wires = WireSet::ALL;
+        let mut wires = own.map_or(WireSet::ALL, |wire| WireSet::from_iter([wire]));
         for option in options.split('&').filter(|option| !option.is_empty()) {
             if let Some(names) = option.strip_prefix("wires=") {
+                if let Some(own) = own {
+                    let text =
+                        format!("listen on {}: {own}:// has the wire {own} alone; remove {option}", self.url);
+                    return Err(Error::config(text));
+                }
                 wires = WireSet::of_names(names.split(','))
                     .map_err(|why| Error::config(format!("wires: {why}")))?;
             } else if !tls.take(option)? {
@@ -91,10 +99,27 @@ impl Listening {
             limits: Arc::new(limits),
             listener: self.listener,
             wires,
+            speaks_first: only(wires).filter(|wire| wire.spec().speaks_first),
             #[cfg(feature = "tls")]
             acceptor,
         })
     }
+}
+
+/// Returns the wire that an address names, `NAME://HOST:PORT`, and the address of its listener. Only wires whose
+/// servers speak first have such addresses: others share a listener.
+fn of_wire(address: &str) -> (Option<WireId>, Cow<'_, str>) {
+    let named = address.split_once("://").and_then(|(name, rest)| Some((WireId::named(name)?, rest)));
+    match named.filter(|(wire, _)| wire.spec().speaks_first) {
+        Some((wire, rest)) => (Some(wire), format!("tcp://{rest}").into()),
+        None => (None, address.into()),
+    }
+}
+
+/// Returns the wire of a set that has one.
+fn only(wires: WireSet) -> Option<WireId> {
+    let mut all = wires.iter();
+    all.next().filter(|_| all.next().is_none())
 }
 
 impl Resolved {

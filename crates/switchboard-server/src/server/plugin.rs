@@ -26,7 +26,7 @@ impl Server {
             };
             match WireId::register(spec) {
                 Err(why) => self.config_errors.push(Error::config(why)),
-                Ok(_) if spec.sniff.is_none() => {
+                Ok(_) if spec.sniff.is_none() && !spec.speaks_first => {
                     self.config_errors.push(refused("it has no matcher of first bytes"));
                 }
                 Ok(_) if spec.server.is_some() => {

@@ -38,7 +38,8 @@ impl Server {
 /// Listeners: the addresses at which the server accepts connections.
 impl Server {
     /// Listens at `address`: `tcp://0.0.0.0:8080`, `tcp://[::]:0`, `unix:/run/app.sock`, `memory://name`,
-    /// `tls://0.0.0.0:8443?cert=cert.pem&key=key.pem`.
+    /// `tls://0.0.0.0:8443?cert=cert.pem&key=key.pem`. A wire of a [`plugin`](Server::plugin) whose servers speak first
+    /// has a listener of its own, `NAME://0.0.0.0:4222`.
     ///
     /// Options of the listener can follow a `?`, separated by `&`: limits by name, and for TLS `cert=FILE`,
     /// `key=FILE`, `client_ca=FILE`, `client=required|optional` and `tls=only|optional`, where `optional`

@@ -166,7 +166,7 @@ fn check(spec: &WireSpec) -> Result<(), String> {
     if spec.sniff.is_none() && spec.server.is_some() {
         return Err(format!("wire {:?}: `server` needs `sniff`, which detects its connections", spec.name));
     }
-    if spec.sniff.is_none() && !spec.is_callable() {
+    if spec.sniff.is_none() && !spec.speaks_first && !spec.is_callable() {
         return Err(format!("wire {:?}: it has neither a server nor a client", spec.name));
     }
     Ok(())
