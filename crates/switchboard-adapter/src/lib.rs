@@ -5,6 +5,8 @@
 //!
 //! [`Redis`] serves clients of Redis: `SUBSCRIBE`, `PUBLISH`, and `CALL` for the methods of the server.
 //!
+//! [`Nats`] serves clients of NATS on a listener of its own.
+//!
 //! ```no_run
 //! use switchboard_adapter::Zmtp;
 //! use switchboard_message::Bus;
@@ -20,11 +22,13 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod feed;
+mod nats;
 mod publish;
 mod resp;
 mod responses;
 mod zmtp;
 
+pub use nats::{NATS, Nats, NatsStats, SlowConsumer};
 pub use resp::{REDIS, Redis, RedisStats};
 pub use switchboard_wire::zmtp::SocketType;
 #[cfg(feature = "curve")]

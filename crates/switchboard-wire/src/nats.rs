@@ -1,7 +1,7 @@
 //! The client protocol of NATS as two pure state machines: [`Server`] and [`Client`].
 //!
-//! No server of Switchboard uses them yet, and NATS is not in the list of wires: it carries messages and no calls, and
-//! its servers send first, so that no port can detect it.
+//! NATS is not in the list of wires: it carries messages and no calls, and its servers send first, so that no port can
+//! detect it. A plugin of `switchboard-adapter` serves it on a listener of its own.
 //!
 //! ```text
 //! server: INFO ─► recv ─► Connect, then accept or reject ─► Publish, Subscribe, Unsubscribe, Ping ─► send: MSG, HMSG
@@ -41,6 +41,6 @@ pub use deliveries::Deliveries;
 pub use error::{ErrorKind, ProtocolError, SendError, ServerError};
 pub use headers::{Headers, InvalidHeader};
 pub use limits::Limits;
-pub use message::{Message, OutgoingMessage, write_message};
+pub use message::{EncodedMessage, Message, OutgoingMessage, write_message};
 pub use options::{Connect, Credentials, Info};
 pub use server::{Server, ServerEvent};

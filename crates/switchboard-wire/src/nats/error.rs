@@ -29,13 +29,15 @@ pub enum ErrorKind {
     StaleConnection,
     /// The client may not subscribe to the subject. The connection stays open.
     SubscribeDenied,
+    /// The client has as many subscriptions as it may. The connection stays open.
+    Subscriptions,
     /// The client did not start TLS, which the server requires.
     TlsRequired,
 }
 
 impl ErrorKind {
     /// Every kind.
-    pub const ALL: [ErrorKind; 12] = [
+    pub const ALL: [ErrorKind; 13] = [
         ErrorKind::AuthenticationTimeout,
         ErrorKind::Authorization,
         ErrorKind::ControlLine,
@@ -47,12 +49,19 @@ impl ErrorKind {
         ErrorKind::SlowConsumer,
         ErrorKind::StaleConnection,
         ErrorKind::SubscribeDenied,
+        ErrorKind::Subscriptions,
         ErrorKind::TlsRequired,
     ];
 
     /// Returns true if the server closes the connection after the error.
     pub fn closes(self) -> bool {
-        !matches!(self, ErrorKind::InvalidSubject | ErrorKind::PublishDenied | ErrorKind::SubscribeDenied)
+        !matches!(
+            self,
+            ErrorKind::InvalidSubject
+                | ErrorKind::PublishDenied
+                | ErrorKind::SubscribeDenied
+                | ErrorKind::Subscriptions
+        )
     }
 
     /// Returns the name in metrics.
@@ -69,6 +78,7 @@ impl ErrorKind {
             ErrorKind::SlowConsumer => "slow_consumer",
             ErrorKind::StaleConnection => "stale_connection",
             ErrorKind::SubscribeDenied => "subscribe_denied",
+            ErrorKind::Subscriptions => "subscriptions",
             ErrorKind::TlsRequired => "tls_required",
         }
     }
@@ -87,6 +97,7 @@ impl ErrorKind {
             ErrorKind::SlowConsumer => "Slow Consumer",
             ErrorKind::StaleConnection => "Stale Connection",
             ErrorKind::SubscribeDenied => "Permissions Violation for Subscription to",
+            ErrorKind::Subscriptions => "Maximum Subscriptions Exceeded",
             ErrorKind::TlsRequired => "Secure Connection - TLS Required",
         }
     }

@@ -77,6 +77,85 @@ pub fn write_message(
     write(["MSG ", "HMSG "], Some(sid), &message, control_line_bytes_max, out)
 }
 
+/// Message to many subscriptions, encoded once but for the sid.
+#[derive(Debug)]
+pub struct EncodedMessage<'a> {
+    /// MSG, for clients without headers and messages without.
+    plain: Frame,
+    /// HMSG.
+    with_headers: Option<(Frame, &'a Headers)>,
+    payload: Outgoing<'a>,
+}
+
+/// Control line before and after the sid.
+#[derive(Debug)]
+struct Frame {
+    before: Vec<u8>,
+    after: Vec<u8>,
+}
+
+impl<'a> EncodedMessage<'a> {
+    /// Encodes a message.
+    ///
+    /// # Errors
+    /// Fails on a subject or a reply that is not valid.
+    pub fn new(message: &OutgoingMessage<'a>) -> Result<EncodedMessage<'a>, SendError> {
+        check(message)?;
+        let frame = |verb: &str, sizes: [Option<usize>; 2]| {
+            let before = [verb.as_bytes(), message.subject, b" "].concat();
+            let mut decimals = Decimals::new();
+            sizes.into_iter().flatten().for_each(|size| decimals.push(size as u64));
+            let (reply, blank): (&[u8], &[u8]) = message.reply.map_or((b"", b""), |reply| (reply, b" "));
+            Frame { before, after: [b" ", reply, blank, decimals.text(), b"\r\n"].concat() }
+        };
+        let plain = frame("MSG ", [None, Some(message.payload.len())]);
+        let with_headers = message
+            .headers
+            .map(|headers| (frame("HMSG ", [Some(headers.block().len()), Some(message.bytes())]), headers));
+        Ok(EncodedMessage { plain, with_headers, payload: message.payload })
+    }
+
+    /// Appends the message of a subscription to `out`; without `accepts_headers` the headers are left out.
+    ///
+    /// # Errors
+    /// Fails, and writes nothing, if the line is longer than `control_line_bytes_max`, and on an invalid sid.
+    pub(super) fn write(
+        &self,
+        sid: &[u8],
+        accepts_headers: bool,
+        control_line_bytes_max: u32,
+        out: &mut Outbox,
+    ) -> Result<(), SendError> {
+        let with_headers = self.with_headers.as_ref().filter(|_| accepts_headers);
+        let (frame, block) = match with_headers {
+            Some((frame, headers)) => (frame, &headers.block()[..]),
+            None => (&self.plain, &[][..]),
+        };
+        let (before, after) = (&frame.before, &frame.after);
+        let line = (before.len() + after.len()).saturating_add(sid.len()).saturating_sub(2);
+        if u32::try_from(line).map_or(true, |line| line > control_line_bytes_max) {
+            return Err(SendError::ControlLine(line, control_line_bytes_max));
+        }
+        if !is_word(sid) {
+            return Err(SendError::InvalidSubject);
+        }
+        let tail = out.tail();
+        for part in [before, sid, after, block] {
+            tail.extend_from_slice(part);
+        }
+        out.put(self.payload);
+        out.tail().extend_from_slice(b"\r\n");
+        Ok(())
+    }
+}
+
+/// Checks that no field forges the rest of its line: no blank and no line end.
+fn check(message: &OutgoingMessage<'_>) -> Result<(), SendError> {
+    let is_valid = subject::check_subject(message.subject).is_ok()
+        && message.reply.is_none_or(|reply| subject::check_subject(reply).is_ok());
+    if is_valid { Ok(()) } else { Err(SendError::InvalidSubject) }
+}
+
 /// Appends a message, with the first verb if it has no headers and the second one if it has.
 pub(super) fn write(
     verbs: [&str; 2],
@@ -85,12 +164,7 @@ pub(super) fn write(
     line_bytes_max: u32,
     out: &mut Outbox,
 ) -> Result<(), SendError> {
-    // A blank or a line end in a field would forge the rest of the line.
-    let is_valid = subject::check_subject(message.subject).is_ok()
-        && message.reply.is_none_or(|reply| subject::check_subject(reply).is_ok());
-    if !is_valid {
-        return Err(SendError::InvalidSubject);
-    }
+    check(message)?;
     let mut sizes = Decimals::new();
     if let Some(headers) = message.headers {
         sizes.push(headers.block().len() as u64);
@@ -175,6 +249,35 @@ impl Decimals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_for_many_have_the_bytes_of_each() {
+        let headers = Headers::new([("A", &b"1"[..])]).unwrap();
+        let payload = Bytes::from_static(b"hello");
+        for reply in [None, Some(&b"_INBOX.1"[..])] {
+            for headers in [None, Some(&headers)] {
+                let message = OutgoingMessage { subject: b"a.b", reply, headers, payload: (&payload).into() };
+                let encoded = EncodedMessage::new(&message).unwrap();
+                for (sid, accepts) in [(&b"1"[..], true), (b"22", false)] {
+                    let (mut one, mut other) = (Outbox::new(), Outbox::new());
+                    write_message(sid, &message, accepts, 4096, &mut one).unwrap();
+                    encoded.write(sid, accepts, 4096, &mut other).unwrap();
+                    let expected = one.take_all();
+                    assert_eq!(expected, other.take_all());
+                    let line = expected.iter().position(|byte| *byte == b'\n').unwrap() as u32 - 1;
+                    assert!(encoded.write(sid, accepts, line, &mut other).is_ok());
+                    let over = encoded.write(sid, accepts, line - 1, &mut other);
+                    assert_eq!(over, Err(SendError::ControlLine(line as usize, line - 1)));
+                }
+                assert_eq!(
+                    encoded.write(b"a b", true, 4096, &mut Outbox::new()),
+                    Err(SendError::InvalidSubject)
+                );
+            }
+        }
+        let forged = OutgoingMessage::new(b"a\r\nb", &payload);
+        assert!(EncodedMessage::new(&forged).is_err());
+    }
 
     #[test]
     fn numbers() {

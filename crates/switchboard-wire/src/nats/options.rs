@@ -146,6 +146,19 @@ impl Info {
     }
 }
 
+impl Credentials {
+    /// Returns the credentials in the form of the metadata `authorization`: `Bearer` and the JWT or the token, or
+    /// `Basic` with the username and the password. `None` without any of these: a public key alone proves nothing.
+    pub fn authorization(&self) -> Option<String> {
+        if let Some(token) = self.jwt.as_ref().or(self.auth_token.as_ref()) {
+            return Some(format!("Bearer {token}"));
+        }
+        let pass = self.pass.as_deref().unwrap_or_default();
+        let user = self.user.as_ref()?;
+        Some(format!("Basic {}", crate::base64::encode(format!("{user}:{pass}").as_bytes())))
+    }
+}
+
 /// Writes no secrets.
 impl fmt::Debug for Connect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -215,6 +228,21 @@ mod tests {
         assert_eq!(connect.credentials.pass.as_deref(), Some("s3cret"));
         let shown = format!("{connect:?}");
         assert!(shown.contains("\"a\"") && !shown.contains("s3cret"), "{shown}");
+    }
+
+    #[test]
+    fn credentials_have_the_form_of_authorization() {
+        let credentials = |json: &str| Connect::read(json.as_bytes()).unwrap().credentials.authorization();
+        for (json, authorization) in [
+            (r#"{"user":"ali","pass":"s3cret"}"#, Some("Basic YWxpOnMzY3JldA==")),
+            (r#"{"user":"ali"}"#, Some("Basic YWxpOg==")),
+            (r#"{"auth_token":"t0ken","user":"ali"}"#, Some("Bearer t0ken")),
+            (r#"{"jwt":"a.b.c","auth_token":"t0ken","sig":"x"}"#, Some("Bearer a.b.c")),
+            (r#"{"nkey":"UABC","sig":"x"}"#, None),
+            (r#"{"pass":"s3cret"}"#, None),
+        ] {
+            assert_eq!(credentials(json).as_deref(), authorization, "{json}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The server's side of a connection.
 
 use super::{
-    Connect, ErrorKind, Headers, Info, Limits, Message, OutgoingMessage, ProtocolError, SendError,
+    Connect, EncodedMessage, ErrorKind, Headers, Info, Limits, Message, OutgoingMessage, ProtocolError,
+    SendError,
     message::{self, is_word},
     receiving::{Line, Reader, Unit, check_sid, number},
     subject::{check_pattern, check_subject},
@@ -236,8 +237,8 @@ impl Server {
         }
     }
 
-    /// Refuses the publication or the subscription of the last event: `kind` is [`ErrorKind::PublishDenied`] or
-    /// [`ErrorKind::SubscribeDenied`]. Replaces its `+OK`, if nothing was sent since.
+    /// Refuses the publication or the subscription of the last event with an error that does not close the connection,
+    /// such as [`ErrorKind::PublishDenied`]. Replaces its `+OK`, if nothing was sent since.
     pub fn deny(&mut self, kind: ErrorKind, subject: &[u8], out: &mut Outbox) {
         if self.is_open() && !kind.closes() {
             self.owes_ok = false;
@@ -271,6 +272,23 @@ impl Server {
         self.write_owed_ok(out);
         let max = self.limits.control_line_bytes_max;
         message::write_message(sid, message, self.options.headers, max, out)
+    }
+
+    /// Sends a message that is encoded for many subscriptions.
+    ///
+    /// # Errors
+    /// Fails, and writes no message, as [`send`](Self::send) does.
+    pub fn send_encoded(
+        &mut self,
+        sid: &[u8],
+        message: &EncodedMessage<'_>,
+        out: &mut Outbox,
+    ) -> Result<(), SendError> {
+        if !self.is_open() {
+            return Err(SendError::NotOpen);
+        }
+        self.write_owed_ok(out);
+        message.write(sid, self.options.headers, self.limits.control_line_bytes_max, out)
     }
 
     /// Sends the status 503 to the reply subject of a request without subscribers. `sid` is that of the client's

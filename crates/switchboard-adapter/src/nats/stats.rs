@@ -1,0 +1,52 @@
+//! Counters of the plugin.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters of a [`Nats`](super::Nats) plugin, of all servers that it was added to.
+        #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+        #[non_exhaustive]
+        pub struct NatsStats {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        #[derive(Debug, Default)]
+        pub(super) struct Counters {
+            $(pub(super) $name: AtomicU64,)*
+        }
+
+        impl Counters {
+            pub(super) fn stats(&self) -> NatsStats {
+                NatsStats { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Messages of clients that became entries of the bus.
+    published,
+    /// Messages of clients that the bus refused: a limit of the bus, a full topic.
+    refused,
+    /// Publications and subscriptions with an invalid or reserved subject.
+    invalid_subjects,
+    /// Messages that were written to clients, once for each subscription.
+    delivered,
+    /// Entries that no subject can name, or that do not fit into a message.
+    undeliverable,
+    /// Requests that were calls of services.
+    calls,
+    /// Requests without a subscriber.
+    no_responders,
+    /// Clients that were slow consumers.
+    slow_consumers,
+    /// Messages that slow consumers missed, with `SlowConsumer::Drop`.
+    dropped,
+    /// Entries that the bus dropped before this plugin had read them, as far as their number is known.
+    missed,
+    /// Connections whose credentials were rejected.
+    unauthorized,
+    /// Connections that were closed because of an error of the client.
+    protocol_errors,
+}
