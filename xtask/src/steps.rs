@@ -256,6 +256,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::kiss(run),
     },
     Step {
+        name: "interop-nats",
+        about: "the plugin for NATS with nats-py, transport-node and the tool nats: messages, queue groups, calls, TLS, WebSockets",
+        check: |run| suites::nats(run),
+    },
+    Step {
         name: "interop-thrift",
         about: "the cross tests of Thrift with its Python library, both directions: binary, compact, THeader",
         check: |run| suites::thrift(run),

@@ -261,6 +261,26 @@ pub(crate) fn events(run: &Run<'_>) -> Outcome {
     })
 }
 
+/// The plugin for NATS with its clients for Python, for Node and for Go, the last as the tool `nats`. Without the last
+/// two, their cases are skipped.
+pub(crate) fn nats(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::Nats, |python| {
+        let server = built_of(run, "interop-nats", "nats-server")?;
+        let mut command = Command::new(python);
+        command
+            .args(["-B", "-W", "ignore", "-m", "unittest", "--verbose", "test_nats"])
+            .current_dir(run.workspace.root.join("interop/nats/python"))
+            .env("NATS_SERVER", server);
+        if let Ok(packages) = run.peers.path(Peer::Node) {
+            command.env("NATS_NODE_MODULES", packages.join("node_modules"));
+        }
+        if let Ok(tool) = run.peers.path(Peer::NatsTool) {
+            command.env("NATS_TOOL", tool);
+        }
+        process::run_within(SUITE_LIMIT, &mut command)
+    })
+}
+
 /// Python's cases of `interop/NAME/python` against the programs `NAME-server` and `NAME-client` of a package.
 fn python_cases(
     run: &Run<'_>,
