@@ -9,6 +9,8 @@
 //! throughput inproc - 64 10000000
 //! ```
 //!
+//! Without arguments it runs the last one with fewer messages.
+//!
 //! The peers of libzmq are `local_thr`, `remote_thr`, `local_lat` and `remote_lat`, or programs like them.
 
 use bytes::Bytes;
@@ -23,7 +25,10 @@ struct Run {
 }
 
 fn main() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.is_empty() {
+        arguments = ["inproc", "-", "64", "100000"].map(str::to_owned).into();
+    }
     let [role, endpoint, bytes, count, rest @ ..] = &arguments[..] else {
         eprintln!("usage: throughput ROLE ENDPOINT BYTES COUNT [PEERS]");
         std::process::exit(2);
