@@ -173,7 +173,8 @@ impl Core {
         let Some((id, envelope)) = due.take() else { return Ok(Some(message)) };
         drop(turn);
         let reply = Message::from(Envelope::wrap(envelope, message.into_frames()));
-        self.send_or_drop(sending, Some(id), reply)
+        self.send_or_drop(sending, Some(id), reply);
+        Ok(None)
     }
 
     /// Sends to the peer that the first frame names.
@@ -187,7 +188,8 @@ impl Core {
         sending.check_open()?;
         let id = sending.routes.find(&route);
         if !is_mandatory {
-            return self.send_or_drop(sending, id, body);
+            self.send_or_drop(sending, id, body);
+            return Ok(None);
         }
         let Some(peer) = id.and_then(|id| sending.peers.find(id)) else {
             let text = format!("no peer has the routing id \"{}\"", route.escape_ascii());
@@ -207,12 +209,12 @@ impl Core {
     }
 
     /// Passes a message to a peer; drops and counts it if the peer is gone or full.
-    fn send_or_drop(
+    pub(super) fn send_or_drop(
         &self,
         mut sending: std::sync::MutexGuard<'_, Sending>,
         id: Option<PeerId>,
         message: Message,
-    ) -> Result<Option<Message>> {
+    ) {
         let Some(peer) = id.and_then(|id| sending.peers.find(id)) else {
             sending.dropped += 1;
             let is_first = !std::mem::replace(&mut sending.is_dropping, true);
@@ -221,7 +223,7 @@ impl Core {
                 let reason = if id.is_some() { GONE } else { UNKNOWN };
                 self.monitors.emit(|| Event::Dropped { peer: id, count: 1, reason });
             }
-            return Ok(None);
+            return;
         };
         match peer.deliver(message, &self.options.queues, self.this()) {
             Delivery::Full(_) => {
@@ -238,7 +240,6 @@ impl Core {
                 wake(waker);
             }
         }
-        Ok(None)
     }
 
     /// Lets the tasks of connections run if a queue that drops messages fills up: on a runtime with one thread, a

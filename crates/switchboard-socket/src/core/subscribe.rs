@@ -26,23 +26,15 @@ impl Core {
         if options.manual && self.kind == SocketType::Xpub {
             return Ok(Some(Message::from(Change::Subscribe(topic).to_frame())));
         }
-        let (is_first, waker) = {
+        let is_first = {
             let mut sending = self.sending();
             let is_first = sending.subscribers.subscribe(&topic, peer).map_err(|why| why.to_string())?;
-            let mut waker = None;
-            if let Some(welcome) = &options.welcome
-                && let Some(peer) = sending.peers.find(peer)
-                && let Sink::Wire(wire) = &mut peer.sink
-                && welcome.starts_with(&topic)
-            {
-                wire.pending.push(&Message::from(welcome.clone()));
-                waker = wire.waker.take();
+            if let Some(welcome) = options.welcome.as_ref().filter(|welcome| welcome.starts_with(&topic)) {
+                // It has the limits of the queue: a peer may subscribe again and again, and read nothing.
+                self.send_or_drop(sending, Some(peer), Message::from(welcome.clone()));
             }
-            (is_first, waker)
+            is_first
         };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
         let is_reported = is_first || options.verbose || options.verboser;
         let is_reported = is_reported && self.kind == SocketType::Xpub;
         Ok(is_reported.then(|| Message::from(Change::Subscribe(topic).to_frame())))

@@ -108,6 +108,7 @@ pub struct SubscriptionOptions {
     pub verbose: bool,
     /// As `verbose`, and reports each cancellation too (`ZMQ_XPUB_VERBOSER`). Default false.
     pub verboser: bool,
-    /// Message that a PUB or XPUB sends to each new subscriber with a matching subscription (`ZMQ_XPUB_WELCOME_MSG`).
+    /// Message that a PUB or XPUB sends for each subscription that matches it (`ZMQ_XPUB_WELCOME_MSG`). It is dropped and
+    /// counted if the queue of the subscriber is full.
     pub welcome: Option<Bytes>,
 }

@@ -5,6 +5,7 @@
 mod lifecycle;
 mod limits;
 mod patterns;
+mod stalled;
 mod threads;
 mod transports;
 

@@ -1,0 +1,78 @@
+//! Peers that send and do not read.
+
+use super::*;
+use switchboard_socket::SocketType::Xpub;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+fn with(kind: SocketType, change: impl FnOnce(&mut SocketOptions)) -> Socket {
+    let mut options = SocketOptions::default();
+    change(&mut options);
+    Socket::new(kind, options).unwrap()
+}
+
+async fn connect(bound: &str) -> TcpStream {
+    TcpStream::connect(bound.strip_prefix("tcp://").unwrap()).await.unwrap()
+}
+
+/// Connects as a peer of ZMTP 3.1 that completes its side of the handshake and reads nothing after it.
+async fn stalled_peer(bound: &str, kind: &str, identity: &str) -> TcpStream {
+    let mut stream = connect(bound).await;
+    let mut greeting = [0; 64];
+    (greeting[0], greeting[9], greeting[10], greeting[11]) = (0xFF, 0x7F, 3, 1);
+    greeting[12..16].copy_from_slice(b"NULL");
+    let mut ready = b"\x05READY".to_vec();
+    for (name, value) in [("Socket-Type", kind), ("Identity", identity)] {
+        ready.push(name.len() as u8);
+        ready.extend_from_slice(name.as_bytes());
+        ready.extend_from_slice(&(value.len() as u32).to_be_bytes());
+        ready.extend_from_slice(value.as_bytes());
+    }
+    stream.write_all(&greeting).await.unwrap();
+    stream.write_all(&[4, ready.len() as u8]).await.unwrap();
+    stream.write_all(&ready).await.unwrap();
+    stream.read_exact(&mut greeting).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn welcome_messages_have_the_limit_of_the_queue() {
+    const SUBSCRIPTIONS: u64 = 4000;
+    let publisher = with(Xpub, |options| {
+        options.subscriptions.welcome = Some(vec![b'w'; 100_000].into());
+        options.queues.send_messages_max = 10;
+    });
+    let bound = publisher.bind_to("tcp://127.0.0.1:0").await.unwrap().to_string();
+    let mut peer = stalled_peer(&bound, "SUB", "").await;
+    for _ in 0..SUBSCRIPTIONS {
+        peer.write_all(b"\x00\x01\x01\x00\x01\x00").await.unwrap();
+    }
+    let attempts =
+        |stats: &switchboard_socket::SocketStats| stats.peers.iter().any(|peer| peer.received > 100);
+    let reader = async {
+        loop {
+            recv(&publisher).await;
+        }
+    };
+    tokio::select! {
+        () = reader => {}
+        () = until(&publisher, |stats| attempts(stats) && stats.dropped > 0) => {}
+    }
+    let stats = publisher.stats();
+    assert!(stats.peers[0].unsent <= 10, "{stats:?}");
+    assert_eq!(stats.peers[0].dropped, stats.dropped);
+}
+
+#[tokio::test]
+async fn a_welcome_message_is_sent_over_every_transport() {
+    for endpoint in endpoints() {
+        let publisher = with(Xpub, |options| options.subscriptions.welcome = Some("topic welcome".into()));
+        let subscriber = socket(SocketType::Sub);
+        join(&publisher, &subscriber, &endpoint).await;
+        subscriber.subscribe("other").unwrap();
+        subscriber.subscribe("topic").unwrap();
+        assert_eq!(text(&subscriber).await, "topic welcome", "{endpoint}");
+    }
+}
