@@ -7,7 +7,7 @@
 //! A lane is in `arrivals` or with the consumer, never in both, so its messages stay in order.
 
 use super::lane::{Lane, Pushed, Taken};
-use crate::Message;
+use crate::{Message, Result};
 use std::{
     collections::VecDeque,
     mem,
@@ -48,17 +48,22 @@ impl Inbox {
 
     /// Returns the first message that `select` accepts; others are dropped. `select` must not use the inbox.
     #[inline]
-    pub(crate) fn try_pop<T>(&self, mut select: impl FnMut(&Lane, Message) -> Option<T>) -> Option<T> {
+    pub(crate) fn try_pop<T>(&self, select: impl FnMut(&Lane, Message) -> Option<T>) -> Option<T> {
+        lock(&self.consumer).pop(self, select)
+    }
+
+    /// As [`try_pop`](Self::try_pop), if `check` allows it. No other receiver takes a message between the two.
+    ///
+    /// # Errors
+    /// Returns the error of `check`; no message is taken.
+    pub(crate) fn try_pop_if<T>(
+        &self,
+        check: impl FnOnce() -> Result<()>,
+        select: impl FnMut(&Lane, Message) -> Option<T>,
+    ) -> Result<Option<T>> {
         let mut consumer = lock(&self.consumer);
-        loop {
-            if self.has_news.load(Ordering::Acquire) {
-                self.take_arrivals(&mut consumer);
-            }
-            let (lane, message) = consumer.next()?;
-            if let Some(selected) = select(lane, message) {
-                return Some(selected);
-            }
-        }
+        check()?;
+        Ok(consumer.pop(self, select))
     }
 
     /// Returns true if messages arrived from a lane that had none.
@@ -89,6 +94,20 @@ impl Inbox {
 }
 
 impl Consumer {
+    /// Returns the first message that `select` accepts.
+    #[inline]
+    fn pop<T>(&mut self, inbox: &Inbox, mut select: impl FnMut(&Lane, Message) -> Option<T>) -> Option<T> {
+        loop {
+            if inbox.has_news.load(Ordering::Acquire) {
+                inbox.take_arrivals(self);
+            }
+            let (lane, message) = self.next()?;
+            if let Some(selected) = select(lane, message) {
+                return Some(selected);
+            }
+        }
+    }
+
     /// Returns the next message, and the lane that it is from.
     #[inline]
     fn next(&mut self) -> Option<(&Lane, Message)> {

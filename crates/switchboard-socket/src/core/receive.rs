@@ -97,8 +97,8 @@ impl Core {
                 self.inbox.try_pop(|lane, message| Some(message.behind(lane.route.clone())))
             }
             SocketType::Rep => {
-                self.turn().may_receive()?;
-                self.inbox.try_pop(|lane, message| self.receive_request(lane, message))
+                let may_receive = || self.turn().may_receive();
+                self.inbox.try_pop_if(may_receive, |lane, message| self.receive_request(lane, message))?
             }
             SocketType::Xpub if self.options.subscriptions.manual => self.inbox.try_pop(|lane, message| {
                 if Change::read(message.frames()).is_some() {
@@ -107,8 +107,9 @@ impl Core {
                 Some(message)
             }),
             SocketType::Req => {
-                self.turn().may_receive()?;
-                let reply = self.inbox.try_pop(|lane, message| self.receive_reply(lane, message));
+                let may_receive = || self.turn().may_receive();
+                let reply =
+                    self.inbox.try_pop_if(may_receive, |lane, message| self.receive_reply(lane, message))?;
                 if reply.is_none() {
                     self.turn().check_lost()?;
                 }

@@ -125,3 +125,51 @@ async fn a_killed_receiver_gets_no_message_twice_and_none_in_part() {
     sender.abort();
     assert!(push.stats().peers[0].connections >= 5, "{:?}", push.stats());
 }
+
+/// Takes requests of a REP whose handles work at the same time; fails if two requests are taken before a reply.
+fn reply_alone(rep: &Socket, held: &AtomicU32, replies: u32, count: &AtomicU32) {
+    while count.load(Ordering::SeqCst) < replies {
+        match rep.try_recv() {
+            Ok(Some(request)) => {
+                let others = held.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(others, 0, "a second request was taken before the reply to the first one");
+                held.fetch_sub(1, Ordering::SeqCst);
+                count.fetch_add(1, Ordering::SeqCst);
+                rep.try_send(request).unwrap();
+            }
+            Ok(None) | Err(_) => std::hint::spin_loop(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn receivers_of_a_rep_take_one_request_at_a_time() {
+    const EACH: u32 = 1500;
+    for _ in 0..20 {
+        let [_, _, endpoint] = endpoints();
+        let rep = socket(Rep);
+        rep.bind_to(&endpoint).await.unwrap();
+        let dealers = [socket(Dealer), socket(Dealer)];
+        for (name, dealer) in ["a", "b"].iter().zip(&dealers) {
+            dealer.connect_to(&endpoint).await.unwrap();
+            for _ in 0..EACH {
+                dealer.try_send(["", *name]).unwrap();
+            }
+        }
+        let (held, count) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| reply_alone(&rep, &held, 2 * EACH, &count));
+            }
+        });
+        for (name, dealer) in ["a", "b"].iter().zip(&dealers) {
+            for _ in 0..EACH {
+                assert_eq!(
+                    dealer.try_recv().unwrap(),
+                    Some(Message::from(["", *name])),
+                    "a reply of another peer"
+                );
+            }
+        }
+    }
+}
