@@ -125,9 +125,8 @@ impl Link {
             let filled = bytes.fill(&mut parts);
             match net::poll_write_parts(&mut *self.io, cx, &parts[..filled]) {
                 Poll::Pending => {
-                    if self.written.0 > 0 {
-                        self.visit(cx)?;
-                    }
+                    // Commands are taken, and an abort ends the connection, even if the peer does not read.
+                    self.visit(cx)?;
                     return Ok(has_written);
                 }
                 Poll::Ready(Ok(0)) => return Err("write: the connection takes no bytes".to_owned()),

@@ -1,7 +1,10 @@
 //! Peers that send and do not read.
 
 use super::*;
-use switchboard_socket::SocketType::Xpub;
+use switchboard_socket::{
+    Event,
+    SocketType::{Dealer, Router, Xpub},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -75,4 +78,37 @@ async fn a_welcome_message_is_sent_over_every_transport() {
         subscriber.subscribe("topic").unwrap();
         assert_eq!(text(&subscriber).await, "topic welcome", "{endpoint}");
     }
+}
+
+#[tokio::test]
+async fn a_handover_closes_a_connection_whose_peer_does_not_read() {
+    let router = with(Router, |options| {
+        options.routing.handover = true;
+        options.routing.mandatory = true;
+    });
+    let bound = router.bind_to("tcp://127.0.0.1:0").await.unwrap().to_string();
+    let _stalled = stalled_peer(&bound, "DEALER", "id").await;
+    until(&router, |stats| stats.peers.iter().any(|peer| peer.is_connected)).await;
+    // The queue and the buffers of the system are full.
+    while timeout(
+        Duration::from_millis(200),
+        router.send(Message::from([vec![b'i', b'd'], vec![0; 100_000]])),
+    )
+    .await
+    .is_ok()
+    {}
+    let mut monitor = router.monitor();
+    let second = with(Dealer, |options| options.routing.routing_id = "id".into());
+    second.connect_to(&bound).await.unwrap();
+    let closed = async {
+        loop {
+            if let Some(Event::Disconnected { reason, .. }) = monitor.next().await {
+                break reason;
+            }
+        }
+    };
+    let reason = timeout(LIMIT, closed).await.expect("the old connection is closed");
+    assert!(reason.contains("another peer took the routing id"), "{reason}");
+    send(&router, ["id", "new"]).await;
+    assert_eq!(text(&second).await, "new");
 }
