@@ -125,7 +125,10 @@ impl Core {
             }
             is_last
         };
-        self.filter().remove(self.kind, topic);
+        if is_last || self.kind != SocketType::Dish {
+            // Prefixes are counted by the filter; groups are not.
+            self.filter().remove(self.kind, topic);
+        }
         if is_last {
             self.command(&match self.kind {
                 SocketType::Dish => Command::Leave(topic.clone()),
