@@ -10,7 +10,12 @@ use crate::{
     monitor::Event,
 };
 use link::Link;
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use switchboard_core::clock;
 use switchboard_net::net::Io;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -38,7 +43,7 @@ pub(crate) async fn run(
     mut io: Box<dyn Io>,
     endpoint: &Arc<str>,
     known: Option<PeerId>,
-    stop: Option<channel::Receiver<bool>>,
+    stop: Option<channel::Receiver<Option<Instant>>>,
 ) -> Ended {
     let limit = core.options.timeouts.handshake;
     let shaken = match timeout(limit, handshake::run(core, &mut *io)).await {
@@ -83,13 +88,13 @@ pub(crate) async fn run(
 }
 
 /// Lets the connection write its messages after its endpoint was stopped; returns when they are out of time.
-async fn retired(core: &Arc<Core>, id: PeerId, stop: Option<channel::Receiver<bool>>) {
+async fn retired(core: &Arc<Core>, id: PeerId, stop: Option<channel::Receiver<Option<Instant>>>) {
     let Some(mut stop) = stop else { return std::future::pending().await };
-    // Without a sender the endpoint has ended too.
-    let _ = stop.wait_for(|stop| *stop).await;
+    let stopped = stop.wait_for(Option::is_some).await.ok().and_then(|stopped| *stopped);
     core.retire(id);
-    match core.options.timeouts.linger {
-        Some(linger) => tokio::time::sleep(linger).await,
+    // Without a sender the endpoint has ended too.
+    match core.linger_end(stopped.unwrap_or_else(clock::now)) {
+        Some(end) => tokio::time::sleep_until(end.into()).await,
         None => std::future::pending().await,
     }
 }

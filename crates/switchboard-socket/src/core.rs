@@ -92,10 +92,12 @@ pub(crate) enum Phase {
 pub(crate) struct Attachment {
     pub(crate) endpoint: Endpoint,
     pub(crate) is_bound: bool,
-    /// Ends the task of the endpoint.
-    pub(crate) stop: watch::Sender<bool>,
-    /// Releases the name of an inproc endpoint that was bound.
-    pub(crate) release: fn(&str, &Weak<Core>),
+    /// Ends the task of the endpoint. The value is the time at which it was stopped.
+    pub(crate) stop: watch::Sender<Option<Instant>>,
+    /// Peer of a connecting endpoint that keeps messages while it is not connected.
+    pub(crate) peer: Option<PeerId>,
+    /// Releases the name of an inproc endpoint that is bound, or that waits to be bound.
+    pub(crate) release: fn(&str, &Weak<Core>) -> bool,
 }
 
 /// Peers, and the state by which messages are passed to them.
@@ -202,8 +204,7 @@ impl Core {
 
     /// Begins to close: endpoints end, and connections write what they have.
     pub(crate) fn close(&self) {
-        let linger = self.options.timeouts.linger;
-        let deadline = linger.map(|linger| clock::after(clock::now(), linger));
+        let deadline = self.linger_end(clock::now());
         let is_first = self.phase.send_if_modified(|phase| {
             let is_open = *phase == Phase::Open;
             if is_open {
@@ -216,8 +217,8 @@ impl Core {
         }
         let endpoints = std::mem::take(&mut *self.endpoints());
         for attachment in endpoints {
-            attachment.stop.send_replace(true);
-            self.unregister(&attachment);
+            attachment.stop.send_replace(Some(clock::now()));
+            self.release(&attachment);
             self.monitors.emit(|| Event::Closed { endpoint: attachment.endpoint.to_string() });
         }
         let (wakers, inproc) = {
@@ -252,9 +253,11 @@ impl Core {
         }
     }
 
-    fn unregister(&self, attachment: &Attachment) {
-        if let (Endpoint::Inproc(name), true) = (&attachment.endpoint, attachment.is_bound) {
-            (attachment.release)(name, &self.this);
+    /// Releases the name of an inproc endpoint; returns false if the endpoint has none.
+    fn release(&self, attachment: &Attachment) -> bool {
+        match &attachment.endpoint {
+            Endpoint::Inproc(name) => (attachment.release)(name, &self.this),
+            _ => false,
         }
     }
 
@@ -268,10 +271,22 @@ impl Core {
             at.map(|at| endpoints.swap_remove(at))
         };
         let Some(attachment) = attachment else { return false };
-        attachment.stop.send_replace(true);
-        self.unregister(&attachment);
+        if let Some(peer) = attachment.peer {
+            // No further messages for it. Those that wait have the time of linger.
+            self.retire(peer);
+        }
+        attachment.stop.send_replace(Some(clock::now()));
+        let is_released = self.release(&attachment);
+        if !is_bound && !is_released {
+            self.disconnect_inproc(endpoint);
+        }
         self.monitors.emit(|| Event::Closed { endpoint: endpoint.to_string() });
         true
+    }
+
+    /// Returns the time at which unsent messages of an endpoint that was stopped are dropped; `None` means never.
+    pub(crate) fn linger_end(&self, stopped: Instant) -> Option<Instant> {
+        self.options.timeouts.linger.map(|linger| clock::after(stopped, linger))
     }
 }
 

@@ -6,8 +6,13 @@ use crate::{
     inproc,
     monitor::Event,
 };
-use std::{error::Error as _, io, sync::Arc, time::Duration};
-use switchboard_core::backoff;
+use std::{
+    error::Error as _,
+    io,
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+use switchboard_core::{backoff, clock};
 use switchboard_net::net::{Dialling, Io, Listener, dial};
 use switchboard_wire::Status;
 use tokio::sync::watch;
@@ -21,16 +26,18 @@ pub(crate) async fn bind(core: &Arc<Core>, endpoint: Endpoint) -> Result<Endpoin
     let Some(address) = endpoint.address() else {
         let Endpoint::Inproc(name) = &endpoint else { return Ok(endpoint) };
         inproc::bind(core, name)?;
-        let (stop, _) = watch::channel(false);
-        register(core, &endpoint, true, stop);
+        let attachment = attachment(&endpoint, true, inproc::unbind);
+        register(core, attachment, || {}).inspect_err(|_| {
+            inproc::unbind(name, core.this());
+        })?;
         return Ok(endpoint);
     };
     let failed = |error: io::Error| Error::address(&format!("bind {endpoint}"), error);
     let listener = Listener::bind(&address).await.map_err(failed)?;
     let bound = Endpoint::of(listener.address().map_err(failed)?).unwrap_or(endpoint);
-    let (stop, stopped) = watch::channel(false);
-    register(core, &bound, true, stop);
-    core.spawn(accept(core.clone(), listener, bound.clone(), stopped));
+    let attachment = attachment(&bound, true, inproc::unbind);
+    let stopped = attachment.stop.subscribe();
+    register(core, attachment, || core.spawn(accept(core.clone(), listener, bound.clone(), stopped)))?;
     Ok(bound)
 }
 
@@ -40,9 +47,12 @@ pub(crate) fn connect(core: &Arc<Core>, endpoint: &Endpoint) -> Result<()> {
     let Some(_) = endpoint.address() else {
         let Endpoint::Inproc(name) = endpoint else { return Ok(()) };
         inproc::connect(core, name)?;
-        let (stop, _) = watch::channel(false);
-        register(core, endpoint, false, stop);
-        return Ok(());
+        let attachment = attachment(endpoint, false, inproc::forget);
+        return register(core, attachment, || {}).inspect_err(|_| {
+            if !inproc::forget(name, core.this()) {
+                core.disconnect_inproc(endpoint);
+            }
+        });
     };
     if let Endpoint::Tcp(host, 0) = endpoint {
         let text = format!("endpoint tcp://{host}:0 cannot be connected to: the port is 0");
@@ -56,35 +66,51 @@ pub(crate) fn connect(core: &Arc<Core>, endpoint: &Endpoint) -> Result<()> {
         ),
         false => None,
     };
-    let (stop, stopped) = watch::channel(false);
-    register(core, endpoint, false, stop);
+    let attachment = Attachment { peer, ..attachment(endpoint, false, inproc::forget) };
+    let stopped = attachment.stop.subscribe();
     let connecting = Connecting { core: core.clone(), endpoint: endpoint.clone(), name, peer, stopped };
-    core.spawn(connecting.run());
-    Ok(())
+    register(core, attachment, || core.spawn(connecting.run())).inspect_err(|_| {
+        if let Some(peer) = peer {
+            core.remove_persistent(peer);
+        }
+    })
 }
 
 fn check_open(core: &Core) -> Result<()> {
     if *core.phase.borrow() == crate::core::Phase::Open { Ok(()) } else { Err(Error::closed()) }
 }
 
-fn register(core: &Core, endpoint: &Endpoint, is_bound: bool, stop: watch::Sender<bool>) {
-    core.endpoints().push(Attachment { endpoint: endpoint.clone(), is_bound, stop, release: inproc::unbind });
+fn attachment(endpoint: &Endpoint, is_bound: bool, release: fn(&str, &Weak<Core>) -> bool) -> Attachment {
+    Attachment { endpoint: endpoint.clone(), is_bound, stop: watch::channel(None).0, peer: None, release }
+}
+
+/// Adds an endpoint and starts its task, unless the socket was closed: [`Core::close`] sets the phase before it takes the
+/// endpoints, so none is added after that.
+fn register(core: &Core, attachment: Attachment, start: impl FnOnce()) -> Result<()> {
+    let (endpoint, is_bound) = (attachment.endpoint.clone(), attachment.is_bound);
+    {
+        let mut endpoints = core.endpoints();
+        check_open(core)?;
+        endpoints.push(attachment);
+        start();
+    }
     if is_bound {
         core.monitors.emit(|| Event::Listening { endpoint: endpoint.to_string() });
     }
+    Ok(())
 }
 
 async fn accept(
     core: Arc<Core>,
     mut listener: Listener,
     endpoint: Endpoint,
-    mut stopped: watch::Receiver<bool>,
+    mut stopped: watch::Receiver<Option<Instant>>,
 ) {
     let name: Arc<str> = endpoint.to_string().into();
     loop {
         let accepted = tokio::select! {
             biased;
-            _ = stopped.wait_for(|stop| *stop) => return,
+            _ = stopped.wait_for(Option::is_some) => return,
             accepted = listener.accept() => accepted,
         };
         match accepted.and_then(|(pipe, peer, _)| Ok((pipe.adopt()?, peer))) {
@@ -110,7 +136,7 @@ struct Connecting {
     endpoint: Endpoint,
     name: Arc<str>,
     peer: Option<PeerId>,
-    stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<Option<Instant>>,
 }
 
 impl Connecting {
@@ -178,18 +204,28 @@ impl Connecting {
         dial(&address, &Dialling::default(), self.core.options.timeouts.connect).await
     }
 
-    /// Returns true if the endpoint was stopped and no message waits.
+    /// Returns true if the endpoint was stopped and no message waits, or they are out of time.
     fn is_stopped(&self) -> bool {
-        *self.stopped.borrow() && !self.peer.is_some_and(|peer| self.core.has_unsent(peer))
+        let Some(stopped) = *self.stopped.borrow() else { return false };
+        let is_over = self.core.linger_end(stopped).is_some_and(|end| end <= clock::now());
+        is_over || !self.has_unsent()
     }
 
-    /// Waits until the endpoint is stopped. Never returns while messages wait: they have the time of `linger`.
+    fn has_unsent(&self) -> bool {
+        self.peer.is_some_and(|peer| self.core.has_unsent(peer))
+    }
+
+    /// Waits until the endpoint is stopped, and no message waits or they are out of time.
     async fn idle_stop(&self) {
         let mut stopped = self.stopped.clone();
         // Without a sender the endpoint was removed.
-        let _ = stopped.wait_for(|stop| *stop).await;
-        if self.peer.is_some_and(|peer| self.core.has_unsent(peer)) {
-            std::future::pending::<()>().await;
+        let stopped = stopped.wait_for(Option::is_some).await.ok().and_then(|stopped| *stopped);
+        if !self.has_unsent() {
+            return;
+        }
+        match self.core.linger_end(stopped.unwrap_or_else(clock::now)) {
+            Some(end) => tokio::time::sleep_until(end.into()).await,
+            None => std::future::pending().await,
         }
     }
 }

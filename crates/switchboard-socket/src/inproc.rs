@@ -25,15 +25,14 @@ fn names() -> MutexGuard<'static, Names> {
 
 /// Binds a name, and connects the sockets that wait for it.
 pub(crate) fn bind(core: &Arc<Core>, name: &str) -> Result<()> {
-    let waiting = {
-        let mut names = names();
-        if names.bound.get(name).is_some_and(|bound| bound.strong_count() > 0) {
-            let text = format!("bind inproc://{name}: the name is in use");
-            return Err(Error::new(ErrorKind::Address, text));
-        }
-        names.bound.insert(name.to_owned(), Arc::downgrade(core));
-        names.waiting.remove(name).unwrap_or_default()
-    };
+    let mut names = names();
+    if names.bound.get(name).is_some_and(|bound| bound.strong_count() > 0) {
+        let text = format!("bind inproc://{name}: the name is in use");
+        return Err(Error::new(ErrorKind::Address, text));
+    }
+    names.bound.insert(name.to_owned(), Arc::downgrade(core));
+    // The lock is held: a socket that disconnects meanwhile finds itself either here or connected.
+    let waiting = names.waiting.remove(name).unwrap_or_default();
     for connecting in waiting.into_iter().filter_map(|core| core.upgrade()) {
         if let Err(error) = join(core, &connecting, name) {
             tracing::warn!(target: "switchboard::socket", name, %error, "inproc connection refused");
@@ -42,12 +41,28 @@ pub(crate) fn bind(core: &Arc<Core>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Releases a name.
-pub(crate) fn unbind(name: &str, core: &Weak<Core>) {
+/// Releases a name; returns false if the socket is not bound to it.
+pub(crate) fn unbind(name: &str, core: &Weak<Core>) -> bool {
     let mut names = names();
-    if names.bound.get(name).is_some_and(|bound| bound.ptr_eq(core)) {
+    let is_bound = names.bound.get(name).is_some_and(|bound| bound.ptr_eq(core));
+    if is_bound {
         names.bound.remove(name);
     }
+    is_bound
+}
+
+/// Removes a connection that waits for a name to be bound; returns false if there is none.
+pub(crate) fn forget(name: &str, core: &Weak<Core>) -> bool {
+    let mut names = names();
+    let Some(waiting) = names.waiting.get_mut(name) else { return false };
+    let at = waiting.iter().position(|waiting| waiting.ptr_eq(core));
+    if let Some(at) = at {
+        waiting.swap_remove(at);
+    }
+    if waiting.is_empty() {
+        names.waiting.remove(name);
+    }
+    at.is_some()
 }
 
 /// Connects to a name, now or when it is bound.
@@ -77,8 +92,8 @@ fn join(bound: &Arc<Core>, connecting: &Arc<Core>, name: &str) -> Result<()> {
         return Err(refused(format!("{} does not talk to {}", connecting.kind, bound.kind)));
     }
     let endpoint: Arc<str> = format!("inproc://{name}").into();
-    let at_bound = bound.attach_inproc(&endpoint, connecting).map_err(refused)?;
-    let at_connecting = match connecting.attach_inproc(&endpoint, bound) {
+    let at_bound = bound.attach_inproc(&endpoint, connecting, false).map_err(refused)?;
+    let at_connecting = match connecting.attach_inproc(&endpoint, bound, true) {
         Ok(attached) => attached,
         Err(why) => {
             bound.detach(at_bound.id, crate::core::Batch::default(), &why);

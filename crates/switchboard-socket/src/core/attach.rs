@@ -6,8 +6,7 @@ use super::{
     peer::{Peer, Sink, WireSink},
     send::probe,
 };
-use crate::PeerId;
-use crate::{Message, monitor::Event};
+use crate::{Endpoint, Message, PeerId, monitor::Event};
 use bytes::Bytes;
 use std::{mem, sync::Arc, task::Waker};
 use switchboard_wire::zmtp::{self, SocketType};
@@ -121,6 +120,7 @@ impl Core {
             sink: sink(id),
             is_connected: false,
             is_persistent: false,
+            is_inproc_connecting: false,
             is_suspended: false,
             is_dropping: false,
             sent: 0,
@@ -212,7 +212,12 @@ impl Core {
     }
 
     /// Adds an inproc peer. It gets messages after [`join_inproc`](Self::join_inproc).
-    pub(crate) fn attach_inproc(&self, endpoint: &Arc<str>, other: &Core) -> Result<Attached, String> {
+    pub(crate) fn attach_inproc(
+        &self,
+        endpoint: &Arc<str>,
+        other: &Core,
+        is_connecting: bool,
+    ) -> Result<Attached, String> {
         let mut sending = self.sending();
         let (id, replaced) = self.add(&mut sending, endpoint, &other.options.routing.routing_id)?;
         sending.rotation.suspend(id);
@@ -221,6 +226,7 @@ impl Core {
         peer.is_suspended = true;
         peer.kind = Some(other.kind);
         peer.is_connected = true;
+        peer.is_inproc_connecting = is_connecting;
         peer.connections = 1;
         let attached = Attached { id, lane: peer.lane.clone() };
         drop(sending);
@@ -237,6 +243,24 @@ impl Core {
             own.sink = Sink::Inproc { lane, core, peer };
         }
         self.resume(id);
+    }
+
+    /// Ends one connection to an inproc endpoint at both of its sides. The messages that were passed stay with the receiver.
+    pub(crate) fn disconnect_inproc(&self, endpoint: &Endpoint) {
+        let name = endpoint.to_string();
+        let found = self.sending().peers.iter().find_map(|peer| match &peer.sink {
+            Sink::Inproc { core, peer: other, .. }
+                if peer.is_inproc_connecting && *peer.endpoint == *name =>
+            {
+                Some((peer.id, core.clone(), *other))
+            }
+            _ => None,
+        });
+        let Some((id, core, other)) = found else { return };
+        self.detach(id, Batch::default(), "the endpoint was disconnected");
+        if let Some(core) = core.upgrade() {
+            core.detach(other, Batch::default(), "the other socket disconnected");
+        }
     }
 
     /// Ends the connection of a peer. `unsent` are the messages that its task had taken.

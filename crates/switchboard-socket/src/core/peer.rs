@@ -21,6 +21,8 @@ pub(crate) struct Peer {
     pub(crate) is_connected: bool,
     /// Stays while its connection is lost, with the messages that wait.
     pub(crate) is_persistent: bool,
+    /// This socket connected to the other one, which is in this process.
+    pub(crate) is_inproc_connecting: bool,
     /// Out of the rotation because its queue is full.
     pub(crate) is_suspended: bool,
     /// Messages were dropped since the queue last had room.
