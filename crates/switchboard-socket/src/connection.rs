@@ -19,7 +19,7 @@ use switchboard_core::clock;
 use switchboard_net::net::Io;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    sync::watch as channel,
+    sync::{OwnedSemaphorePermit, watch as channel},
     time::timeout,
 };
 use watch::Activity;
@@ -36,15 +36,26 @@ pub(crate) struct Ended {
     pub(crate) was_open: bool,
 }
 
-/// Runs a connection. `known` is the peer that connects again; `stop` ends the connection once its messages are
-/// written.
-pub(crate) async fn run(
-    core: &Arc<Core>,
-    mut io: Box<dyn Io>,
-    endpoint: &Arc<str>,
-    known: Option<PeerId>,
-    stop: Option<channel::Receiver<Option<Instant>>>,
-) -> Ended {
+/// Side of a connection, which determines its end.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    /// The peer connected. Holds the permit of its handshake.
+    Accepted(Option<OwnedSemaphorePermit>),
+    /// This side connected.
+    Connected {
+        /// The peer that connects again.
+        known: Option<PeerId>,
+        /// Ends the connection once its messages are written.
+        stop: channel::Receiver<Option<Instant>>,
+    },
+}
+
+/// Runs a connection from its handshake to its end.
+pub(crate) async fn run(core: &Arc<Core>, mut io: Box<dyn Io>, endpoint: &Arc<str>, origin: Origin) -> Ended {
+    let (known, stop, handshake) = match origin {
+        Origin::Accepted(handshake) => (None, None, handshake),
+        Origin::Connected { known, stop } => (known, Some(stop), None),
+    };
     let limit = core.options.timeouts.handshake;
     let shaken = match timeout(limit, handshake::run(core, &mut *io)).await {
         Ok(shaken) => shaken,
@@ -69,6 +80,7 @@ pub(crate) async fn run(
         peer: id,
         socket_type: shaken.peer.socket.name(),
     });
+    drop(handshake);
     let activity = Arc::new(Activity::new(&core.options.heartbeats));
     let mut link = Link::new(core.clone(), io, shaken, attached, activity.clone());
     let reason = tokio::select! {

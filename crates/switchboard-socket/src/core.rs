@@ -51,7 +51,10 @@ use switchboard_wire::zmtp::{
     Limits, Properties, Settings, SocketType,
     patterns::{Rotation, Routes, Subscriptions},
 };
-use tokio::{runtime::Handle, sync::Notify, sync::watch};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, Semaphore, watch},
+};
 use turn::Turn;
 
 /// State of a socket.
@@ -73,6 +76,8 @@ pub(crate) struct Core {
     tasks: watch::Sender<usize>,
     pub(crate) endpoints: Mutex<Vec<Attachment>>,
     pub(crate) runtime: Handle,
+    /// Permits of accepted connections whose handshake is not complete.
+    pub(crate) handshakes: Arc<Semaphore>,
     /// A queue that drops messages when it is full fills up: the sender lets the tasks of connections run.
     pub(crate) is_crowded: AtomicBool,
     /// A peer is in this process.
@@ -160,6 +165,7 @@ impl Core {
             tasks: watch::channel(0).0,
             endpoints: Mutex::default(),
             runtime,
+            handshakes: Arc::new(Semaphore::new(options.limits.handshakes_max.min(Semaphore::MAX_PERMITS))),
             is_crowded: AtomicBool::new(false),
             has_inproc: AtomicBool::new(false),
             options,
@@ -180,8 +186,7 @@ impl Core {
 
     /// Spawns a task of this socket.
     pub(crate) fn spawn(self: &Arc<Core>, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.send_modify(|count| *count += 1);
-        let counted = TaskCount(self.clone());
+        let counted = TaskCount::new(self.clone());
         self.runtime.spawn(async move {
             let _counted = counted;
             task.await;
@@ -203,7 +208,9 @@ impl Core {
     }
 
     /// Begins to close: endpoints end, and connections write what they have.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close(self: &Arc<Core>) {
+        // Closing counts as a task: the monitors end after its events.
+        let _counted = TaskCount::new(self.clone());
         let deadline = self.linger_end(clock::now());
         let is_first = self.phase.send_if_modified(|phase| {
             let is_open = *phase == Phase::Open;
@@ -293,9 +300,24 @@ impl Core {
 /// Counts a task until it ends.
 struct TaskCount(Arc<Core>);
 
+impl TaskCount {
+    fn new(core: Arc<Core>) -> TaskCount {
+        core.tasks.send_modify(|count| *count += 1);
+        TaskCount(core)
+    }
+}
+
 impl Drop for TaskCount {
     fn drop(&mut self) {
-        self.0.tasks.send_modify(|count| *count -= 1);
+        let core = &self.0;
+        let mut is_last = false;
+        core.tasks.send_modify(|count| {
+            *count -= 1;
+            is_last = *count == 0;
+        });
+        if is_last && *core.phase.borrow() != Phase::Open {
+            core.monitors.end();
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Endpoints of a socket: binding, connecting, and their ends.
 
 use crate::{
-    Endpoint, Error, ErrorKind, PeerId, Result, connection,
+    Endpoint, Error, ErrorKind, PeerId, Result,
+    connection::{self, Origin},
     core::{Attachment, Core},
     inproc,
     monitor::Event,
@@ -108,17 +109,22 @@ async fn accept(
 ) {
     let name: Arc<str> = endpoint.to_string().into();
     loop {
-        let accepted = tokio::select! {
+        let accept = async {
+            // The semaphore is a part of the socket and is never closed.
+            let handshake = core.handshakes.clone().acquire_owned().await.ok();
+            (handshake, listener.accept().await)
+        };
+        let (handshake, accepted) = tokio::select! {
             biased;
             _ = stopped.wait_for(Option::is_some) => return,
-            accepted = listener.accept() => accepted,
+            accepted = accept => accepted,
         };
         match accepted.and_then(|(pipe, peer, _)| Ok((pipe.adopt()?, peer))) {
             Ok((io, peer)) => {
                 core.monitors.emit(|| Event::Accepted { endpoint: name.to_string(), peer });
                 let (core, name) = (core.clone(), name.clone());
                 core.clone().spawn(async move {
-                    connection::run(&core, io, &name, None, None).await;
+                    connection::run(&core, io, &name, Origin::Accepted(handshake)).await;
                 });
             }
             Err(error) => {
@@ -177,8 +183,8 @@ impl Connecting {
             Err(status) => (status.message().to_owned(), stop.refused && is_refused(&status)),
             Ok(io) => {
                 self.core.monitors.emit(|| Event::Connected { endpoint: self.name.to_string() });
-                let stopped = Some(self.stopped.clone());
-                let ended = connection::run(&self.core, io, &self.name, self.peer, stopped).await;
+                let origin = Origin::Connected { known: self.peer, stop: self.stopped.clone() };
+                let ended = connection::run(&self.core, io, &self.name, origin).await;
                 if ended.was_open {
                     *failures = 0;
                 }

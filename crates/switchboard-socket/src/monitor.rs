@@ -2,7 +2,7 @@
 
 use crate::PeerId;
 use std::sync::{
-    Mutex, PoisonError,
+    Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
 use std::time::Duration;
@@ -115,23 +115,44 @@ impl Monitor {
 #[derive(Debug, Default)]
 pub(crate) struct Monitors {
     has_any: AtomicBool,
-    sender: Mutex<Option<broadcast::Sender<Event>>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Created for the first monitor.
+    sender: Option<broadcast::Sender<Event>>,
+    has_ended: bool,
 }
 
 impl Monitors {
     pub(crate) fn subscribe(&self) -> Monitor {
-        let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = sender.get_or_insert_with(|| broadcast::channel(EVENTS_MAX).0);
+        let mut state = self.lock();
+        if state.has_ended {
+            return Monitor { events: broadcast::channel(1).1 };
+        }
+        let sender = state.sender.get_or_insert_with(|| broadcast::channel(EVENTS_MAX).0);
         self.has_any.store(true, Ordering::Release);
         Monitor { events: sender.subscribe() }
     }
 
     pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
         if self.has_any.load(Ordering::Acquire)
-            && let Some(sender) = &*self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+            && let Some(sender) = &self.lock().sender
         {
             // Without a receiver the event has no reader.
             let _ = sender.send(event());
         }
+    }
+
+    /// Ends the monitors once they have received the events so far.
+    pub(crate) fn end(&self) {
+        let mut state = self.lock();
+        state.has_ended = true;
+        state.sender = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

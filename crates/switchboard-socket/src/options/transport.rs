@@ -16,10 +16,15 @@ pub struct HeartbeatOptions {
     pub ttl: Option<Duration>,
 }
 
-/// Limits on the input of a peer, and on the number of peers. Exceeding one closes the connection.
+/// Limits on the input of a peer, and on the number of peers. Exceeding one closes the connection, but for
+/// `handshakes_max`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LimitOptions {
+    /// Maximum number of accepted connections of the socket whose handshake is not complete. At the limit the socket does
+    /// not accept: further connections wait in the queue of the system until one of them completes its handshake or
+    /// fails. Default 1024.
+    pub handshakes_max: usize,
     /// Largest message in bytes, all frames together (`ZMQ_MAXMSGSIZE`, which limits frames and has no default).
     /// Default 64 MiB.
     pub message_bytes_max: u64,
@@ -34,6 +39,7 @@ pub struct LimitOptions {
 impl Default for LimitOptions {
     fn default() -> LimitOptions {
         LimitOptions {
+            handshakes_max: 1024,
             message_bytes_max: 64 << 20,
             message_frames_max: 1024,
             peers_max: 100_000,

@@ -3,7 +3,7 @@
 use super::*;
 use switchboard_socket::{
     ErrorKind,
-    SocketType::{Dish, Pull, Push, Radio},
+    SocketType::{Dish, Pair, Pull, Push, Radio},
 };
 
 /// Returns an endpoint of TCP without a listener.
@@ -115,4 +115,24 @@ async fn a_socket_that_closes_while_it_binds_leaves_no_endpoint() {
     assert_eq!(bound.unwrap_err().kind(), ErrorKind::Closed);
     assert!(pull.endpoints().is_empty());
     timeout(LIMIT, pull.close()).await.expect("no task is left");
+}
+
+#[tokio::test]
+async fn a_monitor_ends_with_its_socket() {
+    for endpoint in endpoints() {
+        let (one, other) = pair(Pair, Pair, &endpoint).await;
+        send(&other, "a").await;
+        assert_eq!(text(&one).await, "a");
+        let mut monitor = one.monitor();
+        one.close().await;
+        let mut events = 0;
+        let rest = async {
+            while monitor.next().await.is_some() {
+                events += 1;
+            }
+        };
+        timeout(LIMIT, rest).await.expect("the monitor ends");
+        assert!(events > 0, "the endpoint was closed");
+        assert_eq!(timeout(LIMIT, one.monitor().next()).await.unwrap(), None);
+    }
 }

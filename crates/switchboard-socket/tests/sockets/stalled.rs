@@ -1,9 +1,9 @@
-//! Peers that send and do not read.
+//! Peers that send and do not read, and peers that do not complete the handshake.
 
 use super::*;
 use switchboard_socket::{
     Event,
-    SocketType::{Dealer, Router, Xpub},
+    SocketType::{Dealer, Pull, Push, Router, Xpub},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -111,4 +111,32 @@ async fn a_handover_closes_a_connection_whose_peer_does_not_read() {
     assert!(reason.contains("another peer took the routing id"), "{reason}");
     send(&router, ["id", "new"]).await;
     assert_eq!(text(&second).await, "new");
+}
+
+#[tokio::test]
+async fn connections_in_the_handshake_are_limited() {
+    let pull = with(Pull, |options| {
+        options.limits.handshakes_max = 1;
+        options.timeouts.handshake = Duration::from_millis(100);
+    });
+    let mut monitor = pull.monitor();
+    let bound = pull.bind_to("tcp://127.0.0.1:0").await.unwrap().to_string();
+    let _silent = [connect(&bound).await, connect(&bound).await, connect(&bound).await];
+    let mut order = String::new();
+    while order.len() < 6 {
+        match timeout(LIMIT, monitor.next()).await.unwrap().unwrap() {
+            Event::Accepted { .. } => order.push('a'),
+            Event::HandshakeFailed { .. } => order.push('f'),
+            _ => {}
+        }
+    }
+    assert_eq!(order, "afafaf", "a connection is accepted once the one before is out of the handshake");
+    let push = socket(Push);
+    push.connect_to(&bound).await.unwrap();
+    send(&push, "task").await;
+    assert_eq!(text(&pull).await, "task");
+    let other = socket(Push);
+    other.connect_to(&bound).await.unwrap();
+    send(&other, "open connections do not count").await;
+    assert_eq!(text(&pull).await, "open connections do not count");
 }
