@@ -20,7 +20,7 @@ use switchboard_core::{clock, runtime};
 use switchboard_net::net::{self, Io};
 use switchboard_wire::{
     Input, Outbox,
-    zmtp::{Connection, Event},
+    zmtp::{self, Connection, Event},
 };
 use tokio::io::AsyncReadExt;
 
@@ -34,6 +34,9 @@ const MESSAGES_MAX: usize = 4096;
 const ROOM_MIN: usize = 8 << 10;
 /// Small payloads of shorter reads are copied, so that a kept message does not keep a buffer of 64 KiB.
 const SHARED_READ_MIN: usize = 4 << 10;
+/// PINGs and PONGs that wait to be written, at which the connection is not read and sends no further PING. A peer that
+/// does not read would add a PONG with each of its PINGs.
+const KEEPALIVES_MAX: u32 = 64;
 /// PINGs of a peer in one second; a peer that sends more is closed.
 const PINGS_MAX: u32 = 20;
 
@@ -50,8 +53,10 @@ pub(crate) struct Link {
     /// Frames of the incomplete message, and complete messages on their way to the lane.
     frames: Vec<Bytes>,
     messages: Vec<Message>,
-    /// Commands of this side.
+    /// Commands of this side, after the hello message.
     out: Outbox,
+    /// PINGs and PONGs that were added to `out` since it was last empty.
+    keepalives: u32,
     batch: Batch,
     /// Bytes of the batch were written: it is written to its end before anything else.
     is_batch_begun: bool,
@@ -69,6 +74,11 @@ impl Link {
         attached: Attached,
         activity: Arc<Activity>,
     ) -> Link {
+        let mut out = Outbox::new();
+        if let Some(hello) = &core.options.notices.hello {
+            // Not in the queue: unsent messages are kept for the next connection, which has a hello message of its own.
+            zmtp::write_message([hello], &mut out);
+        }
         Link {
             core,
             io,
@@ -79,7 +89,8 @@ impl Link {
             has_input: true,
             frames: Vec::new(),
             messages: Vec::new(),
-            out: Outbox::new(),
+            out,
+            keepalives: 0,
             batch: Batch::default(),
             is_batch_begun: false,
             written: (0, 0),
@@ -134,6 +145,9 @@ impl Link {
                     has_written = true;
                     if is_command {
                         self.out.advance(written);
+                        if self.out.is_empty() {
+                            self.keepalives = 0;
+                        }
                     } else {
                         self.written.0 += self.batch.written(written);
                         self.written.1 += written;
@@ -173,14 +187,20 @@ impl Link {
             Command::Cancel(topic) => machine.cancel(topic, out),
             Command::Join(group) => machine.join(group, out),
             Command::Leave(group) => machine.leave(group, out),
-            Command::Ping => machine.ping(self.core.options.heartbeats.ttl, &[], out),
+            Command::Ping if self.keepalives >= KEEPALIVES_MAX => false,
+            Command::Ping => {
+                let is_sent = machine.ping(self.core.options.heartbeats.ttl, &[], out);
+                self.keepalives += u32::from(is_sent);
+                is_sent
+            }
             Command::Subscribe(topic) => machine.subscribe(topic, out),
         };
     }
 
     /// Reads and delivers messages; returns true if there was progress.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
-        if self.is_flushed {
+        // Above the limit a write waits, and the task is woken once the peer reads.
+        if self.is_flushed || self.keepalives >= KEEPALIVES_MAX {
             return Ok(false);
         }
         if !self.has_input && !self.fill(cx)? {
@@ -231,7 +251,7 @@ impl Link {
 
     /// Takes up to `room` messages from the input.
     fn parse(&mut self, room: usize) -> Result<(), String> {
-        while self.messages.len() < room {
+        while self.messages.len() < room && self.keepalives < KEEPALIVES_MAX {
             let event = self.machine.recv(&mut self.input, &mut self.out);
             match event.map_err(|error| error.message().to_owned())? {
                 Some(Event::Frame { body, more: false }) if self.frames.is_empty() => {
@@ -262,6 +282,8 @@ impl Link {
             Event::Leave(group) => self.core.left(id, &group),
             Event::Ping { ttl } => {
                 self.activity.set_ttl(ttl);
+                // The machine has added the PONG.
+                self.keepalives += 1;
                 self.count_ping()?;
             }
             Event::Subscribe(topic) => {

@@ -151,9 +151,6 @@ impl Core {
             peer.connections += 1;
             if let Sink::Wire(wire) = &mut peer.sink {
                 wire.commands = commands;
-                if let Some(hello) = &self.options.notices.hello {
-                    wire.pending.push_front(&Message::from(hello.clone()));
-                }
                 if self.options.routing.probe && peer.connections == 1 && self.probes() {
                     probe(&mut wire.pending);
                 }

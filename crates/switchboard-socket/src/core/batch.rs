@@ -31,7 +31,7 @@ impl Batch {
         self.bytes.is_empty()
     }
 
-    /// Appends a message; nothing if it has no frame.
+    /// Appends a message.
     #[inline]
     pub(crate) fn push(&mut self, message: &Message) {
         self.bytes.adopt(net::lend);
@@ -80,13 +80,6 @@ impl Batch {
             self.position = end;
             self.begin = end;
         }
-    }
-
-    /// Puts a message before all others. The batch begins with a whole message.
-    pub(crate) fn push_front(&mut self, message: &Message) {
-        let mut first = Batch::default();
-        first.push(message);
-        self.requeue(first);
     }
 
     /// Drops all messages.

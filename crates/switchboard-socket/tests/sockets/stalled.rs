@@ -23,6 +23,12 @@ async fn connect(bound: &str) -> TcpStream {
 /// Connects as a peer of ZMTP 3.1 that completes its side of the handshake and reads nothing after it.
 async fn stalled_peer(bound: &str, kind: &str, identity: &str) -> TcpStream {
     let mut stream = connect(bound).await;
+    shake(&mut stream, kind, identity).await;
+    stream
+}
+
+/// Sends the greeting and the READY command, and reads the greeting of the socket.
+async fn shake(stream: &mut TcpStream, kind: &str, identity: &str) {
     let mut greeting = [0; 64];
     (greeting[0], greeting[9], greeting[10], greeting[11]) = (0xFF, 0x7F, 3, 1);
     greeting[12..16].copy_from_slice(b"NULL");
@@ -37,7 +43,6 @@ async fn stalled_peer(bound: &str, kind: &str, identity: &str) -> TcpStream {
     stream.write_all(&[4, ready.len() as u8]).await.unwrap();
     stream.write_all(&ready).await.unwrap();
     stream.read_exact(&mut greeting).await.unwrap();
-    stream
 }
 
 #[tokio::test]
@@ -111,6 +116,31 @@ async fn a_handover_closes_a_connection_whose_peer_does_not_read() {
     assert!(reason.contains("another peer took the routing id"), "{reason}");
     send(&router, ["id", "new"]).await;
     assert_eq!(text(&second).await, "new");
+}
+
+async fn read_some(stream: &mut TcpStream, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    timeout(LIMIT, stream.read_exact(&mut bytes)).await.expect("bytes arrive in time").unwrap();
+    bytes
+}
+
+#[tokio::test]
+async fn the_hello_message_precedes_all_others_on_each_connection() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let dealer = with(Dealer, |options| {
+        options.notices.hello = Some("hello".into());
+        options.reconnect.interval = Duration::from_millis(1);
+    });
+    dealer.connect_to(&format!("tcp://{}", listener.local_addr().unwrap())).await.unwrap();
+    send(&dealer, "first").await;
+    for expected in [&b"\x00\x05hello\x00\x05first"[..], b"\x00\x05hello"] {
+        let (mut stream, _) = timeout(LIMIT, listener.accept()).await.unwrap().unwrap();
+        shake(&mut stream, "ROUTER", "").await;
+        // The READY command of the DEALER.
+        let header = read_some(&mut stream, 2).await;
+        read_some(&mut stream, usize::from(header[1])).await;
+        assert_eq!(read_some(&mut stream, expected.len()).await, expected);
+    }
 }
 
 #[tokio::test]
