@@ -14,30 +14,31 @@
 //! # }
 //! ```
 //!
-//! A call blocks its thread, so it must not be used inside of an async task.
+//! A call blocks its thread. Inside of an async task of tokio a call that waits panics; use [`crate::Socket`] there.
 
 use crate::{Endpoint, Error, ErrorKind, Message, Result, SocketOptions, SocketStats};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use switchboard_wire::zmtp::SocketType;
 use tokio::runtime::{Builder, Runtime};
 
-static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
+static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+/// Held while the runtime is built. A failure is not kept: the next call tries again.
+static BUILDING: Mutex<()> = Mutex::new(());
 
 fn runtime() -> Result<&'static Runtime> {
-    let built = RUNTIME.get_or_init(|| {
-        Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("switchboard-socket")
-            .enable_all()
-            .build()
-            .ok()
-    });
-    built.as_ref().ok_or_else(|| {
-        Error::new(
-            ErrorKind::State,
-            "the thread of blocking sockets cannot be started: no memory or descriptors",
-        )
-    })
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let _building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let built =
+        Builder::new_multi_thread().worker_threads(1).thread_name("switchboard-socket").enable_all().build();
+    let built = built.map_err(|error| {
+        Error::caused(ErrorKind::State, "the thread of blocking sockets cannot be started", error)
+    })?;
+    Ok(RUNTIME.get_or_init(|| built))
 }
 
 /// A socket of any type whose calls block their thread. Handles are cheap to clone and are used at the same time from

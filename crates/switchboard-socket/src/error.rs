@@ -41,8 +41,12 @@ impl Error {
         Error { kind, text: text.into(), source: None }
     }
 
+    pub(crate) fn caused(kind: ErrorKind, text: &str, source: io::Error) -> Error {
+        Error { kind, text: format!("{text}: {source}"), source: Some(source) }
+    }
+
     pub(crate) fn address(text: &str, source: io::Error) -> Error {
-        Error { kind: ErrorKind::Address, text: format!("{text}: {source}"), source: Some(source) }
+        Error::caused(ErrorKind::Address, text, source)
     }
 
     pub(crate) fn closed() -> Error {

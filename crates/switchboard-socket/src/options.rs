@@ -71,6 +71,21 @@ impl SocketOptions {
         if self.heartbeats.interval.is_some_and(|interval| interval.is_zero()) {
             return invalid("option heartbeats.interval is 0; use None for no heartbeats".to_owned());
         }
-        Ok(())
+        let (limits, timeouts) = (&self.limits, &self.timeouts);
+        let zeros = [
+            ("heartbeats.timeout", self.heartbeats.timeout.is_some_and(|timeout| timeout.is_zero())),
+            ("limits.handshakes_max", limits.handshakes_max == 0),
+            ("limits.message_bytes_max", limits.message_bytes_max == 0),
+            ("limits.message_frames_max", limits.message_frames_max == 0),
+            ("limits.peers_max", limits.peers_max == 0),
+            ("limits.subscriptions_max", limits.subscriptions_max == 0),
+            ("reconnect.interval", self.reconnect.interval.is_zero()),
+            ("timeouts.connect", timeouts.connect.is_zero()),
+            ("timeouts.handshake", timeouts.handshake.is_zero()),
+        ];
+        match zeros.iter().find(|(_, is_zero)| *is_zero) {
+            Some((name, _)) => invalid(format!("option {name} is 0; the minimum is above 0")),
+            None => Ok(()),
+        }
     }
 }

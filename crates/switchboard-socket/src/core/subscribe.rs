@@ -1,15 +1,17 @@
 //! Subscriptions: those of the peers of a publisher, and those of a subscriber itself.
 
 use super::{
-    Core,
+    Core, Sending,
     lane::Lane,
     peer::{Command, Sink},
     turn::Turn,
 };
-use crate::PeerId;
-use crate::{Error, ErrorKind, Message, Result};
+use crate::{Error, ErrorKind, Message, PeerId, Result};
 use bytes::Bytes;
-use std::sync::{Arc, Weak};
+use std::{
+    sync::{Arc, Weak},
+    task::Waker,
+};
 use switchboard_wire::zmtp::{SocketType, patterns::Change};
 
 impl Core {
@@ -92,7 +94,7 @@ impl Core {
 
     /// Subscribes to a topic, or joins a group, at all peers, now and later.
     pub(crate) fn subscribe(&self, topic: &Bytes) -> Result<()> {
-        let is_first = {
+        let recipients = {
             let mut sending = self.sending();
             let limit = self.options.limits.subscriptions_max as usize;
             if sending.wanted.len() >= limit && !sending.wanted.contains_key(topic) {
@@ -101,18 +103,24 @@ impl Core {
             }
             let count = sending.wanted.entry(topic.clone()).or_default();
             *count += 1;
-            *count == 1
+            let is_first = *count == 1;
+            self.filter().add(self.kind, topic);
+            // With the same lock: a peer that attaches later sends all subscriptions itself.
+            is_first.then(|| sending.command(&self.wants(topic)))
         };
-        self.filter().add(self.kind, topic);
-        if is_first {
-            self.command(&self.wants(topic));
+        if let Some(recipients) = recipients {
+            recipients.notify(&self.wants(topic));
         }
         Ok(())
     }
 
     /// Ends one subscription to a topic, or leaves a group.
     pub(crate) fn cancel(&self, topic: &Bytes) -> Result<()> {
-        let is_last = {
+        let command = match self.kind {
+            SocketType::Dish => Command::Leave(topic.clone()),
+            _ => Command::Cancel(topic.clone()),
+        };
+        let recipients = {
             let mut sending = self.sending();
             let Some(count) = sending.wanted.get_mut(topic) else {
                 let text = format!("{} is not subscribed to \"{}\"", self.kind, topic.escape_ascii());
@@ -123,17 +131,14 @@ impl Core {
             if is_last {
                 sending.wanted.remove(topic);
             }
-            is_last
+            if is_last || self.kind != SocketType::Dish {
+                // Prefixes are counted by the filter; groups are not.
+                self.filter().remove(self.kind, topic);
+            }
+            is_last.then(|| sending.command(&command))
         };
-        if is_last || self.kind != SocketType::Dish {
-            // Prefixes are counted by the filter; groups are not.
-            self.filter().remove(self.kind, topic);
-        }
-        if is_last {
-            self.command(&match self.kind {
-                SocketType::Dish => Command::Leave(topic.clone()),
-                _ => Command::Cancel(topic.clone()),
-            });
+        if let Some(recipients) = recipients {
+            recipients.notify(&command);
         }
         Ok(())
     }
@@ -160,27 +165,41 @@ impl Core {
         Ok(())
     }
 
-    /// Passes a command to all peers.
-    fn command(&self, command: &Command) {
-        let (mut wakers, mut inproc) = (Vec::new(), Vec::new());
-        for peer in self.sending().peers.iter_mut() {
-            match &peer.sink {
-                Sink::Inproc { core, peer, .. } => inproc.push((core.clone(), *peer)),
-                Sink::Wire(_) => wakers.extend(peer.command(command.clone())),
-            }
-        }
-        wakers.into_iter().for_each(std::task::Waker::wake);
-        for (core, peer) in inproc {
-            command_inproc(&core, peer, command);
-        }
-    }
-
     /// Passes the subscriptions of this socket to a new inproc peer.
     pub(crate) fn introduce_inproc(&self, core: &Weak<Core>, peer: PeerId) {
         let wanted: Vec<Bytes> = self.sending().wanted.keys().cloned().collect();
         for topic in wanted {
             command_inproc(core, peer, &self.wants(&topic));
         }
+    }
+}
+
+/// Peers to which a command was passed, and those that execute it without a lock of this socket.
+struct Recipients {
+    wakers: Vec<Waker>,
+    inproc: Vec<(Weak<Core>, PeerId)>,
+}
+
+impl Recipients {
+    fn notify(self, command: &Command) {
+        self.wakers.into_iter().for_each(Waker::wake);
+        for (core, peer) in self.inproc {
+            command_inproc(&core, peer, command);
+        }
+    }
+}
+
+impl Sending {
+    /// Passes a command to all connections.
+    fn command(&mut self, command: &Command) -> Recipients {
+        let mut recipients = Recipients { wakers: Vec::new(), inproc: Vec::new() };
+        for peer in self.peers.iter_mut() {
+            match &peer.sink {
+                Sink::Inproc { core, peer, .. } => recipients.inproc.push((core.clone(), *peer)),
+                Sink::Wire(_) => recipients.wakers.extend(peer.command(command.clone())),
+            }
+        }
+        recipients
     }
 }
 

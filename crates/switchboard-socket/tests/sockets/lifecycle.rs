@@ -257,3 +257,27 @@ async fn unsupported_features_are_named() {
     let error: Error = push.bind_to("tcp://256.0.0.1:1").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Address, "{error}");
 }
+
+#[tokio::test]
+async fn zero_is_refused_where_it_means_nothing() {
+    type Change = fn(&mut SocketOptions);
+    let changes: [(&str, Change); 4] = [
+        ("reconnect.interval", |options| options.reconnect.interval = Duration::ZERO),
+        ("timeouts.handshake", |options| options.timeouts.handshake = Duration::ZERO),
+        ("limits.handshakes_max", |options| options.limits.handshakes_max = 0),
+        ("limits.message_bytes_max", |options| options.limits.message_bytes_max = 0),
+    ];
+    for (name, change) in changes {
+        let mut options = SocketOptions::default();
+        change(&mut options);
+        let error = Socket::new(Pull, options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    // No time at all is a choice for these.
+    let zero = Duration::ZERO;
+    with(Pull, |options| {
+        (options.timeouts.send, options.timeouts.receive, options.timeouts.linger) =
+            (Some(zero), Some(zero), Some(zero));
+    });
+}
