@@ -143,7 +143,7 @@ async fn sub(run: &Run) -> Result<()> {
 
 async fn publish(run: &Run) -> Result<()> {
     let mut options = switchboard_socket::SocketOptions::default();
-    options.queues.when_full = switchboard_socket::options::Full::Wait;
+    options.queues.when_full = switchboard_socket::options::QueueFullPolicy::Wait;
     options.subscriptions.verbose = true;
     let xpub = Xpub::with_options(options)?;
     xpub.bind_to(&run.endpoint).await?;

@@ -26,7 +26,7 @@ use watch::Activity;
 
 /// Time for the peer to read the last messages and to close its side. Closing a socket with unread bytes would reset
 /// the connection and lose what the peer has not read.
-const GOODBYE: Duration = Duration::from_millis(500);
+const CLOSE_READ_TIME: Duration = Duration::from_millis(500);
 
 /// End of a connection.
 #[derive(Debug)]
@@ -52,20 +52,20 @@ pub(crate) enum Origin {
 
 /// Runs a connection from its handshake to its end.
 pub(crate) async fn run(core: &Arc<Core>, mut io: Box<dyn Io>, endpoint: &Arc<str>, origin: Origin) -> Ended {
-    let (known, stop, handshake) = match origin {
-        Origin::Accepted(handshake) => (None, None, handshake),
+    let (known, stop, permit) = match origin {
+        Origin::Accepted(permit) => (None, None, permit),
         Origin::Connected { known, stop } => (known, Some(stop), None),
     };
     let limit = core.options.timeouts.handshake;
-    let shaken = match timeout(limit, handshake::run(core, &mut *io)).await {
-        Ok(shaken) => shaken,
+    let handshake = match timeout(limit, handshake::run(core, &mut *io)).await {
+        Ok(handshake) => handshake,
         Err(_) => Err(format!("handshake not complete within {limit:?} (timeouts.handshake)")),
     };
-    let shaken = shaken.and_then(|shaken| {
-        let attached = core.attach(&Attach { endpoint, peer: &shaken.peer, known })?;
-        Ok((shaken, attached))
+    let handshake = handshake.and_then(|handshake| {
+        let attached = core.attach(&Attach { endpoint, peer: &handshake.peer, known })?;
+        Ok((handshake, attached))
     });
-    let (shaken, attached) = match shaken {
+    let (handshake, attached) = match handshake {
         Ok(pair) => pair,
         Err(reason) => {
             tracing::debug!(target: "switchboard::socket", %endpoint, reason, "handshake failed");
@@ -78,11 +78,11 @@ pub(crate) async fn run(core: &Arc<Core>, mut io: Box<dyn Io>, endpoint: &Arc<st
     core.monitors.emit(|| Event::HandshakeSucceeded {
         endpoint: endpoint.to_string(),
         peer: id,
-        socket_type: shaken.peer.socket.name(),
+        socket_type: handshake.peer.socket.name(),
     });
-    drop(handshake);
+    drop(permit);
     let activity = Arc::new(Activity::new(&core.options.heartbeats));
-    let mut link = Link::new(core.clone(), io, shaken, attached, activity.clone());
+    let mut link = Link::new(core.clone(), io, handshake, attached, activity.clone());
     let reason = tokio::select! {
         biased;
         reason = poll_fn(|cx| link.poll(cx)) => reason,
@@ -94,7 +94,7 @@ pub(crate) async fn run(core: &Arc<Core>, mut io: Box<dyn Io>, endpoint: &Arc<st
     let (io, unsent) = link.into_parts();
     core.detach(id, unsent, &reason);
     if is_flushed {
-        goodbye(io).await;
+        close_gracefully(io).await;
     }
     Ended { reason, was_open: true }
 }
@@ -112,7 +112,7 @@ async fn retired(core: &Arc<Core>, id: PeerId, stop: Option<channel::Receiver<Op
 }
 
 /// Ends the sending side, and reads until the peer ends its own.
-async fn goodbye(mut io: Box<dyn Io>) {
+async fn close_gracefully(mut io: Box<dyn Io>) {
     let read = async {
         io.shutdown().await?;
         let mut rest = [0; 1024];
@@ -120,5 +120,5 @@ async fn goodbye(mut io: Box<dyn Io>) {
         Ok::<(), std::io::Error>(())
     };
     // The peer may be gone already.
-    let _ = timeout(GOODBYE, read).await;
+    let _ = timeout(CLOSE_READ_TIME, read).await;
 }

@@ -10,8 +10,9 @@
 //! received message: one lock of the consumer and a reference count; the task of the connection takes the lock of a
 //! lane once per read of up to 64 KiB. An inproc message takes the two locks of its sender and the one of its receiver.
 //!
-//! Order of locks: consumer, turn, sending, lane, arrivals. A waker is called, and another socket is used, with none of
-//! the own locks but the consumer held.
+//! Order of locks: names of inproc, consumer, turn, sending, filter or lane, arrivals. `sending` of another socket is
+//! locked with none of the own locks but the consumer held. An inproc message is added to the lane and the arrivals of
+//! its receiver with `sending` of its sender held. Wakers are called without `sending`.
 
 mod attach;
 mod batch;
@@ -84,7 +85,7 @@ pub(crate) struct Core {
     pub(crate) has_inproc: AtomicBool,
 }
 
-/// Whether the socket is open.
+/// State of a socket: open, or closing with a deadline.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
     /// Unsent messages are written until this time; forever if there is none.

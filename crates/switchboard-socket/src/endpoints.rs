@@ -85,8 +85,8 @@ fn attachment(endpoint: &Endpoint, is_bound: bool, release: fn(&str, &Weak<Core>
     Attachment { endpoint: endpoint.clone(), is_bound, stop: watch::channel(None).0, peer: None, release }
 }
 
-/// Adds an endpoint and starts its task, unless the socket was closed: [`Core::close`] sets the phase before it takes the
-/// endpoints, so none is added after that.
+/// Adds an endpoint and starts its task, unless the socket was closed: [`Core::close`] sets the phase before it takes
+/// the endpoints, so none is added after that.
 fn register(core: &Core, attachment: Attachment, start: impl FnOnce()) -> Result<()> {
     let (endpoint, is_bound) = (attachment.endpoint.clone(), attachment.is_bound);
     {

@@ -103,7 +103,7 @@ fn join(bound: &Arc<Core>, connecting: &Arc<Core>, name: &str) -> Result<()> {
     let (first, second): (PeerId, PeerId) = (at_bound.id, at_connecting.id);
     bound.join_inproc(first, at_connecting.lane, Arc::downgrade(connecting), second);
     connecting.join_inproc(second, at_bound.lane, Arc::downgrade(bound), first);
-    bound.introduce_inproc(&Arc::downgrade(connecting), second);
-    connecting.introduce_inproc(&Arc::downgrade(bound), first);
+    bound.send_subscriptions_inproc(&Arc::downgrade(connecting), second);
+    connecting.send_subscriptions_inproc(&Arc::downgrade(bound), first);
     Ok(())
 }

@@ -14,11 +14,11 @@
 //! ```
 //!
 //! A socket binds and connects to any number of endpoints: `tcp`, `ipc`, and `inproc`, which passes messages by
-//! reference. Connections are established again after they are lost. Sending to a full peer waits, returns an error
-//! or drops the message, as the socket type defines. [`SocketStats`] counts the messages that were accepted for a peer and
-//! dropped before they were written, and a [`Monitor`] receives an event. Not counted are messages that a newer one
-//! replaces with [`conflate`](options::QueueOptions::conflate), messages that were written and not read by the peer, and
-//! received messages that the socket type refuses, such as late replies.
+//! reference. Connections are established again after they are lost. Sending to a full peer waits, returns an error or
+//! drops the message, as the socket type defines. [`SocketStats`] counts the messages that were accepted for a peer
+//! and dropped before they were written, and a [`Monitor`] receives an event. Not counted are messages that a newer
+//! one replaces with [`conflate`](options::QueueOptions::conflate), messages that were written and not read by the
+//! peer, and received messages that the socket type refuses, such as late replies.
 //!
 //! Handles are cloned for senders and receivers that work at the same time. The last handle that is dropped closes the
 //! socket, and unsent messages are written for up to [`linger`](options::TimeoutOptions::linger).

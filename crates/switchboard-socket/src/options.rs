@@ -20,7 +20,9 @@ mod patterns;
 mod security;
 mod transport;
 
-pub use patterns::{Full, NoticeOptions, QueueOptions, RequestOptions, RoutingOptions, SubscriptionOptions};
+pub use patterns::{
+    NoticeOptions, QueueFullPolicy, QueueOptions, RequestOptions, RoutingOptions, SubscriptionOptions,
+};
 pub use security::Security;
 pub use transport::{HeartbeatOptions, LimitOptions, ReconnectOptions, ReconnectStop, TimeoutOptions};
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Number of a peer of a socket; it is not used again.
+/// Number of a peer, unique within its socket until 2^32 peers have used the same slot.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PeerId(u64);
 

@@ -32,8 +32,7 @@ impl Socket {
     ///
     /// # Errors
     /// Returns [`ErrorKind::State`] outside of a tokio runtime, and [`ErrorKind::InvalidInput`] for options that
-    /// exclude
-    /// each other.
+    /// exclude each other.
     pub fn new(kind: SocketType, options: SocketOptions) -> Result<Socket> {
         let core = Core::new(kind, options)?;
         Ok(Socket { _open: Arc::new(Open(core.clone())), core })
@@ -51,9 +50,8 @@ impl Socket {
     /// Binds another endpoint (`zmq_bind`). Returns the endpoint with the port that the system chose.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Address`] if the endpoint cannot be bound, [`ErrorKind::Unsupported`] for a transport
-    /// that is
-    /// not supported, and [`ErrorKind::InvalidInput`] for text that is no endpoint.
+    /// Returns [`ErrorKind::Address`] if the endpoint cannot be bound, [`ErrorKind::Unsupported`] for a transport that
+    /// is not supported, and [`ErrorKind::InvalidInput`] for text that is no endpoint.
     pub async fn bind_to(&self, endpoint: &str) -> Result<Endpoint> {
         endpoints::bind(&self.core, endpoint.parse()?).await
     }
@@ -62,9 +60,8 @@ impl Socket {
     /// again whenever it is lost, in the background.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Unsupported`] for a transport that is not supported, [`ErrorKind::InvalidInput`] for
-    /// text that
-    /// is no endpoint, and [`ErrorKind::State`] if the type has all the peers that it may have.
+    /// Returns [`ErrorKind::Unsupported`] for a transport that is not supported, [`ErrorKind::InvalidInput`] for text
+    /// that is no endpoint, and [`ErrorKind::State`] if the type has all the peers that it may have.
     #[expect(
         clippy::unused_async,
         reason = "resolving names before the first attempt may wait in a later version"
@@ -104,9 +101,8 @@ impl Socket {
         endpoints.iter().filter(|known| known.is_bound).map(|known| known.endpoint.clone()).collect()
     }
 
-    /// Sends a message. What happens without room depends on the type: PUSH, DEALER, REQ and PAIR wait, PUB and XPUB
-    /// act
-    /// as `queues.when_full` says, and ROUTER and REP drop the message and count it.
+    /// Sends a message. Without room, PUSH, DEALER, REQ and PAIR wait, PUB and XPUB act as `queues.when_full` says,
+    /// and ROUTER and REP drop the message and count it.
     ///
     /// Cancel safe while it waits for room: a future that is dropped then has sent nothing.
     ///
@@ -141,8 +137,7 @@ impl Socket {
     ///
     /// # Errors
     /// Returns [`ErrorKind::TimedOut`] after `timeouts.receive`, [`ErrorKind::State`] if it is not the turn of this
-    /// side,
-    /// [`ErrorKind::ReplyLost`] if the connection of a pending request ended, and [`ErrorKind::Closed`].
+    /// side, [`ErrorKind::ReplyLost`] if the connection of a pending request ended, and [`ErrorKind::Closed`].
     #[inline]
     pub async fn recv(&self) -> Result<Message> {
         match self.core.try_recv()? {

@@ -196,8 +196,7 @@ socket_type! {
 }
 socket_type! {
     /// Receives the messages of the groups that it joined (`ZMQ_DISH`, a draft of libzmq), over `tcp` in place of
-    /// `udp`.
-    /// A message has two frames, the group and the body.
+    /// `udp`. A message has two frames, the group and the body.
     Dish: recv
 }
 socket_type! {
@@ -215,7 +214,7 @@ socket_type! {
 }
 socket_type! {
     /// Publishes messages to the subscribers of a prefix of the first frame (`ZMQ_PUB`). Drops messages for a slow
-    /// subscriber and counts them, see [`Full`](crate::options::Full).
+    /// subscriber and counts them, see [`QueueFullPolicy`](crate::options::QueueFullPolicy).
     Pub: send
 }
 socket_type! {
@@ -241,8 +240,7 @@ socket_type! {
 }
 socket_type! {
     /// Receives messages with the routing id of their peer as the first frame, and sends to the peer that the first
-    /// frame
-    /// names (`ZMQ_ROUTER`). A message to an unknown or full peer is dropped and counted, unless
+    /// frame names (`ZMQ_ROUTER`). A message to an unknown or full peer is dropped and counted, unless
     /// [`routing.mandatory`](crate::options::RoutingOptions::mandatory) is set.
     Router: send, recv
 }

@@ -13,14 +13,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const HANDSHAKE_BYTES: usize = 1024;
 
 /// A connection whose handshake is complete, with the bytes that arrived after it.
-pub(crate) struct Shaken {
+pub(crate) struct HandshakeResult {
     pub(crate) machine: Connection,
     pub(crate) input: Input,
     pub(crate) peer: Box<Peer>,
 }
 
 /// Runs the handshake. Dropping the future leaves the connection unusable.
-pub(crate) async fn run(core: &Core, io: &mut dyn Io) -> Result<Shaken, String> {
+pub(crate) async fn run(core: &Core, io: &mut dyn Io) -> Result<HandshakeResult, String> {
     let mut out = Outbox::new();
     let mut machine = Connection::new(core.settings.clone(), &mut out);
     let mut input = Input::new(BytesMut::with_capacity(HANDSHAKE_BYTES));
@@ -31,7 +31,7 @@ pub(crate) async fn run(core: &Core, io: &mut dyn Io) -> Result<Shaken, String> 
         let event = event.map_err(|error| error.message().to_owned())?;
         flushed?;
         match event {
-            Some(Event::Ready(peer)) => return Ok(Shaken { machine, input, peer }),
+            Some(Event::Ready(peer)) => return Ok(HandshakeResult { machine, input, peer }),
             Some(Event::Credentials(credentials)) => {
                 if core.options.security.verify(&credentials) {
                     machine.accept(&mut out);

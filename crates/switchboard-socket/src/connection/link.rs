@@ -3,7 +3,7 @@
 //! A turn writes what waits with one system call and reads up to 64 KiB with another. The connection is not read while
 //! the lane of its peer is full, so a slow receiver slows its senders by the flow control of the transport.
 
-use super::{handshake::Shaken, watch::Activity};
+use super::{handshake::HandshakeResult, watch::Activity};
 use crate::{
     Message,
     core::{Attached, Batch, Command, Core},
@@ -70,7 +70,7 @@ impl Link {
     pub(crate) fn new(
         core: Arc<Core>,
         io: Box<dyn Io>,
-        shaken: Shaken,
+        handshake: HandshakeResult,
         attached: Attached,
         activity: Arc<Activity>,
     ) -> Link {
@@ -82,10 +82,10 @@ impl Link {
         Link {
             core,
             io,
-            machine: shaken.machine,
+            machine: handshake.machine,
             attached,
             activity,
-            input: shaken.input,
+            input: handshake.input,
             has_input: true,
             frames: Vec::new(),
             messages: Vec::new(),

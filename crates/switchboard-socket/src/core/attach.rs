@@ -242,7 +242,8 @@ impl Core {
         self.resume(id);
     }
 
-    /// Ends one connection to an inproc endpoint at both of its sides. The messages that were passed stay with the receiver.
+    /// Ends one connection to an inproc endpoint at both of its sides. The messages that were passed stay with the
+    /// receiver.
     pub(crate) fn disconnect_inproc(&self, endpoint: &Endpoint) {
         let name = endpoint.to_string();
         let found = self.sending().peers.iter().find_map(|peer| match &peer.sink {

@@ -3,12 +3,12 @@
 use super::{
     Core, Sending, batch,
     peer::{Delivery, Shared, Sink},
-    send::{check_frames, wake},
+    send::check_frames,
 };
 use crate::{
     Error, ErrorKind, Message, PeerId, Result,
     monitor::Event,
-    options::{Full, QueueOptions},
+    options::{QueueFullPolicy, QueueOptions},
 };
 use bytes::Bytes;
 use std::{
@@ -70,7 +70,7 @@ impl Core {
         message: Message,
     ) -> Result<Option<Message>> {
         let queues = &self.options.queues;
-        if queues.when_full == Full::Wait
+        if queues.when_full == QueueFullPolicy::Wait
             && matching
                 .iter()
                 .any(|id| sending.peers.find(*id).is_some_and(|peer| peer.is_full(queues, self.this())))
@@ -82,7 +82,8 @@ impl Core {
         let (mut wakers, mut firsts) = (Vec::new(), Vec::new());
         for &id in &matching {
             match sending.publish_to(id, &message, encoded.as_ref(), queues, self.this()) {
-                Published::Dropped { is_first } => {
+                Published::Dropped { is_first, waker } => {
+                    wakers.extend(waker);
                     if is_first {
                         firsts.push(id);
                     }
@@ -122,7 +123,7 @@ impl Core {
 
 /// Result of passing a message to one of several subscribers.
 enum Published {
-    Dropped { is_first: bool },
+    Dropped { is_first: bool, waker: Option<Waker> },
     Sent { waker: Option<Waker>, is_crowded: bool },
 }
 
@@ -148,15 +149,15 @@ impl Sending {
         }
         // With nothing but messages that are being written, the new one is the only one to drop.
         let waker = match &mut peer.sink {
-            Sink::Wire(wire) if queues.when_full == Full::DropOldest && wire.pending.messages() > 0 => {
+            Sink::Wire(wire)
+                if queues.when_full == QueueFullPolicy::DropOldest && wire.pending.messages() > 0 =>
+            {
                 wire.pending.drop_oldest();
                 wire.pending.push(message);
                 wire.waker.take()
             }
             _ => None,
         };
-        let is_first = self.drop_one(id);
-        wake(waker);
-        Published::Dropped { is_first }
+        Published::Dropped { is_first: self.drop_one(id), waker }
     }
 }

@@ -18,8 +18,7 @@ const INPROC_SPINS: u32 = 64;
 
 impl Core {
     /// Receives a message after [`try_recv`](Self::try_recv) found none: waits up to the option `timeouts.receive`.
-    /// Cancel
-    /// safe. In a box, because callers that need not wait would move the whole future with each message.
+    /// Cancel safe. In a box, because callers that need not wait would move the whole future with each message.
     pub(crate) fn recv_later(&self) -> BoxFuture<'_, Result<Message>> {
         Box::pin(self.wait_to_receive())
     }
@@ -54,8 +53,7 @@ impl Core {
     }
 
     /// Returns the number of spins before a receiver sleeps. A sender in another thread of this process wakes a
-    /// receiver
-    /// with a system call, which costs more than a few messages.
+    /// receiver with a system call, which costs more than a few messages.
     fn spins(&self) -> u32 {
         if self.has_inproc.load(Ordering::Relaxed) { INPROC_SPINS } else { 0 }
     }

@@ -166,7 +166,7 @@ impl Core {
     }
 
     /// Passes the subscriptions of this socket to a new inproc peer.
-    pub(crate) fn introduce_inproc(&self, core: &Weak<Core>, peer: PeerId) {
+    pub(crate) fn send_subscriptions_inproc(&self, core: &Weak<Core>, peer: PeerId) {
         let wanted: Vec<Bytes> = self.sending().wanted.keys().cloned().collect();
         for topic in wanted {
             command_inproc(core, peer, &self.wants(&topic));

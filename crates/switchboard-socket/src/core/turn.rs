@@ -1,4 +1,4 @@
-//! Whose turn it is: the alternation of REQ and REP.
+//! Alternation of requests and replies, for REQ and REP.
 
 use crate::PeerId;
 use crate::{Error, ErrorKind, Result, options::RequestOptions};

@@ -5,7 +5,7 @@ use bytes::Bytes;
 /// Action of a PUB, XPUB or RADIO when the queue of a subscriber is full. Each dropped message is counted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Full {
+pub enum QueueFullPolicy {
     /// Drops the new message, as libzmq does: the subscriber continues with old messages.
     #[default]
     DropNewest,
@@ -34,7 +34,7 @@ pub struct QueueOptions {
     /// Maximum number of messages that wait to be written, per peer (`ZMQ_SNDHWM`). 0 means no limit. Default 1000.
     pub send_messages_max: usize,
     /// Action of publishers when the queue of a subscriber is full. The other socket types have one action each.
-    pub when_full: Full,
+    pub when_full: QueueFullPolicy,
 }
 
 impl Default for QueueOptions {
@@ -45,7 +45,7 @@ impl Default for QueueOptions {
             receive_messages_max: 1000,
             send_bytes_max: 16 << 20,
             send_messages_max: 1000,
-            when_full: Full::DropNewest,
+            when_full: QueueFullPolicy::DropNewest,
         }
     }
 }
@@ -108,7 +108,7 @@ pub struct SubscriptionOptions {
     pub verbose: bool,
     /// As `verbose`, and reports each cancellation too (`ZMQ_XPUB_VERBOSER`). Default false.
     pub verboser: bool,
-    /// Message that a PUB or XPUB sends for each subscription that matches it (`ZMQ_XPUB_WELCOME_MSG`). It is dropped and
-    /// counted if the queue of the subscriber is full.
+    /// Message that a PUB or XPUB sends for each subscription that matches it (`ZMQ_XPUB_WELCOME_MSG`). It is dropped
+    /// and counted if the queue of the subscriber is full.
     pub welcome: Option<Bytes>,
 }

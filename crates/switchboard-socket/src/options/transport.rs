@@ -21,9 +21,9 @@ pub struct HeartbeatOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LimitOptions {
-    /// Maximum number of accepted connections of the socket whose handshake is not complete. At the limit the socket does
-    /// not accept: further connections wait in the queue of the system until one of them completes its handshake or
-    /// fails. Default 1024.
+    /// Maximum number of accepted connections of the socket whose handshake is not complete. At the limit the socket
+    /// does not accept: further connections wait in the queue of the system until one of them completes its handshake
+    /// or fails. Default 1024.
     pub handshakes_max: usize,
     /// Largest message in bytes, all frames together (`ZMQ_MAXMSGSIZE`, which limits frames and has no default).
     /// Default 64 MiB.

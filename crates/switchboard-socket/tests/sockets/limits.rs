@@ -4,7 +4,7 @@ use super::*;
 use switchboard_socket::{
     ErrorKind, Event,
     SocketType::{Dealer, Pair, Pull, Push, Sub, Xpub},
-    options::Full,
+    options::QueueFullPolicy,
 };
 
 fn with(kind: SocketType, change: impl FnOnce(&mut SocketOptions)) -> Socket {
@@ -97,7 +97,7 @@ async fn a_stalled_peer_does_not_stop_the_others() {
     assert_eq!(push.stats().dropped, 0);
 }
 
-async fn publish_to_a_stalled_subscriber(when_full: Full) -> (Vec<u32>, u64) {
+async fn publish_to_a_stalled_subscriber(when_full: QueueFullPolicy) -> (Vec<u32>, u64) {
     let publisher = with(Xpub, |options| {
         options.queues.send_messages_max = 10;
         options.queues.when_full = when_full;
@@ -131,19 +131,19 @@ async fn publish_to_a_stalled_subscriber(when_full: Full) -> (Vec<u32>, u64) {
 
 #[tokio::test]
 async fn a_publisher_drops_the_newest_messages_and_counts_them() {
-    let (received, sent) = publish_to_a_stalled_subscriber(Full::DropNewest).await;
+    let (received, sent) = publish_to_a_stalled_subscriber(QueueFullPolicy::DropNewest).await;
     assert!(u64::from(*received.last().unwrap()) < sent - 1, "{received:?}");
 }
 
 #[tokio::test]
 async fn a_publisher_drops_the_oldest_messages_on_request() {
-    let (received, sent) = publish_to_a_stalled_subscriber(Full::DropOldest).await;
+    let (received, sent) = publish_to_a_stalled_subscriber(QueueFullPolicy::DropOldest).await;
     assert_eq!(u64::from(*received.last().unwrap()), sent - 1, "{received:?}");
 }
 
 #[tokio::test]
 async fn a_publisher_waits_on_request() {
-    let publisher = with(Xpub, |options| options.queues.when_full = Full::Wait);
+    let publisher = with(Xpub, |options| options.queues.when_full = QueueFullPolicy::Wait);
     let subscriber = with(Sub, |options| options.queues.receive_messages_max = 1);
     join(&publisher, &subscriber, "tcp://127.0.0.1:0").await;
     subscriber.subscribe("").unwrap();
