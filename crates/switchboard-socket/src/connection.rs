@@ -2,6 +2,8 @@
 
 mod handshake;
 mod link;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use crate::{

@@ -104,6 +104,12 @@ impl Link {
         self.is_flushed
     }
 
+    /// Returns the number of PINGs and PONGs that wait, those counted that were written since `out` was last empty.
+    #[cfg(test)]
+    pub(super) fn waiting_keepalives(&self) -> u32 {
+        self.keepalives
+    }
+
     pub(crate) fn into_parts(self) -> (Box<dyn Io>, Batch) {
         (self.io, self.batch)
     }
