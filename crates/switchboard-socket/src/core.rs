@@ -79,8 +79,8 @@ pub(crate) struct Core {
     pub(crate) runtime: Handle,
     /// Permits of accepted connections whose handshake is not complete.
     pub(crate) handshakes: Arc<Semaphore>,
-    /// A queue that drops messages when it is full fills up: the sender lets the tasks of connections run.
-    pub(crate) is_crowded: AtomicBool,
+    /// A queue that drops messages is half full or full: the sender yields, so that the tasks of connections run.
+    pub(crate) should_yield: AtomicBool,
     /// A peer is in this process.
     pub(crate) has_inproc: AtomicBool,
 }
@@ -167,7 +167,7 @@ impl Core {
             endpoints: Mutex::default(),
             runtime,
             handshakes: Arc::new(Semaphore::new(options.limits.handshakes_max.min(Semaphore::MAX_PERMITS))),
-            is_crowded: AtomicBool::new(false),
+            should_yield: AtomicBool::new(false),
             has_inproc: AtomicBool::new(false),
             options,
         }))

@@ -182,7 +182,7 @@ impl Peer {
 
     /// Returns true if the queue has just become half full, or full: the task of the connection should run before it
     /// must drop messages.
-    pub(crate) fn is_crowded(&self, queues: &QueueOptions) -> bool {
+    pub(crate) fn should_yield(&self, queues: &QueueOptions) -> bool {
         match &self.sink {
             Sink::Inproc { .. } => false,
             Sink::Wire(wire) => {

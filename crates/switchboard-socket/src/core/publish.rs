@@ -88,10 +88,10 @@ impl Core {
                         firsts.push(id);
                     }
                 }
-                Published::Sent { waker, is_crowded } => {
+                Published::Sent { waker, should_yield } => {
                     wakers.extend(waker);
-                    if is_crowded {
-                        self.is_crowded.store(true, Ordering::Relaxed);
+                    if should_yield {
+                        self.should_yield.store(true, Ordering::Relaxed);
                     }
                 }
             }
@@ -124,7 +124,7 @@ impl Core {
 /// Result of passing a message to one of several subscribers.
 enum Published {
     Dropped { is_first: bool, waker: Option<Waker> },
-    Sent { waker: Option<Waker>, is_crowded: bool },
+    Sent { waker: Option<Waker>, should_yield: bool },
 }
 
 impl Sending {
@@ -137,7 +137,7 @@ impl Sending {
         core: &Weak<Core>,
     ) -> Published {
         let Some(peer) = self.peers.find(id) else {
-            return Published::Sent { waker: None, is_crowded: false };
+            return Published::Sent { waker: None, should_yield: false };
         };
         let shared = encoded.and_then(|encoded| peer.deliver_encoded(encoded, queues));
         let shared = shared.unwrap_or_else(|| match peer.deliver(message.clone(), queues, core) {
@@ -145,7 +145,7 @@ impl Sending {
             Delivery::Sent(waker) => Shared::Sent(waker),
         });
         if let Shared::Sent(waker) = shared {
-            return Published::Sent { waker, is_crowded: peer.is_crowded(queues) };
+            return Published::Sent { waker, should_yield: peer.should_yield(queues) };
         }
         // With nothing but messages that are being written, the new one is the only one to drop.
         let waker = match &mut peer.sink {

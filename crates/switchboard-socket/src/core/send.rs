@@ -233,8 +233,8 @@ impl Core {
                 self.report_drop(is_first, id);
             }
             Delivery::Sent(waker) => {
-                if peer.is_crowded(&self.options.queues) {
-                    self.is_crowded.store(true, Ordering::Relaxed);
+                if peer.should_yield(&self.options.queues) {
+                    self.should_yield.store(true, Ordering::Relaxed);
                 }
                 drop(sending);
                 wake(waker);
@@ -246,8 +246,8 @@ impl Core {
     /// loop that only sends would leave them no time.
     #[inline]
     pub(crate) async fn make_room(&self) {
-        if self.is_crowded.load(Ordering::Relaxed) {
-            self.is_crowded.store(false, Ordering::Relaxed);
+        if self.should_yield.load(Ordering::Relaxed) {
+            self.should_yield.store(false, Ordering::Relaxed);
             tokio::task::yield_now().await;
         }
     }
