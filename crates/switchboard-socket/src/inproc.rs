@@ -107,3 +107,22 @@ fn join(bound: &Arc<Core>, connecting: &Arc<Core>, name: &str) -> Result<()> {
     connecting.send_subscriptions_inproc(&Arc::downgrade(bound), first);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Socket, SocketOptions, SocketType};
+
+    #[tokio::test]
+    async fn a_name_that_is_never_bound_is_forgotten_with_its_sockets() {
+        let name = "never bound";
+        let sockets = [SocketType::Push, SocketType::Push]
+            .map(|kind| Socket::new(kind, SocketOptions::default()).unwrap());
+        for socket in &sockets {
+            socket.connect_to(&format!("inproc://{name}")).await.unwrap();
+        }
+        assert_eq!(names().waiting.get(name).map(Vec::len), Some(2));
+        drop(sockets);
+        assert!(!names().waiting.contains_key(name));
+    }
+}
