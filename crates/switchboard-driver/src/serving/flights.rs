@@ -47,6 +47,17 @@ impl Flights {
         }
     }
 
+    /// Sets the waker of the call at an index that `enter` returned: each poll may have another.
+    pub fn set_waker(&self, shard: usize, place: usize, waker: &Waker) {
+        let mut listed = self.of(shard);
+        let entry = listed.places.get_mut(place).and_then(Option::as_mut);
+        let before = entry
+            .filter(|(_, known)| !known.will_wake(waker))
+            .map(|(_, known)| std::mem::replace(known, waker.clone()));
+        drop(listed);
+        drop(before);
+    }
+
     /// Removes the call at an index that `enter` returned.
     pub fn leave(&self, shard: usize, place: usize) {
         let mut listed = self.of(shard);

@@ -122,9 +122,11 @@ impl CountedCall {
         polled
     }
 
-    /// Records that the handler waits: from now on the call counts as in flight.
+    /// Records that the handler waits, and that `waker` polls it again: from now on the call counts as in flight.
     pub(super) fn park(&mut self, waker: &Waker) {
-        if self.place.is_none() {
+        if let Some(place) = self.place {
+            self.shared.flights.set_waker(self.shard, place, waker);
+        } else {
             let flight = Flight {
                 method: self.record.method,
                 wire: self.wire,
@@ -135,6 +137,10 @@ impl CountedCall {
             };
             self.place = Some(self.shared.flights.enter(self.shard, flight, waker.clone()));
             self.shared.park(self.shard, self.wire, self.record.method);
+        }
+        // The end of a drain wakes the calls that are listed then; this one was listed, or got its waker, later.
+        if self.shared.ending.load(Ordering::Relaxed) {
+            waker.wake_by_ref();
         }
     }
 
