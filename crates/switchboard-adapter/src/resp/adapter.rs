@@ -39,6 +39,8 @@ pub(super) struct RespAdapter {
     subscribed: usize,
     /// Replies to the client whose commands are executed.
     pub(super) out: Outbox,
+    /// The server stops: new calls are refused.
+    pub(super) is_draining: bool,
 }
 
 impl RespAdapter {
@@ -52,6 +54,7 @@ impl RespAdapter {
             feed: None,
             subscribed: 0,
             out: Outbox::new(),
+            is_draining: false,
         }
     }
 
@@ -123,7 +126,8 @@ impl RespAdapter {
         if client.waits.any() {
             subscribers.pause(id);
         }
-        subscribers.set_adapter_bytes(id, client.held.as_ref().map_or(0, Held::len));
+        subscribers.set_busy(id, client.waits.for_call());
+        subscribers.set_adapter_bytes(id, client.adapter_bytes());
         self.clients.insert(id, client);
     }
 
@@ -176,7 +180,7 @@ impl RespAdapter {
             }
             own.left.push(number);
         }
-        own.is_changed = true;
+        (own.is_changed, own.bytes) = (true, 0);
     }
 }
 
@@ -253,6 +257,10 @@ impl Adapter for RespAdapter {
         }
     }
 
+    fn draining(&mut self, _subscribers: &mut Subscribers) {
+        self.is_draining = true;
+    }
+
     fn due(&mut self, id: SubscriberId, subscribers: &mut Subscribers) {
         if self.clients.get(&id).is_some_and(|client| !client.is_ready) {
             subscribers.close(id, CloseReason::TimedOut);
@@ -265,8 +273,7 @@ impl Adapter for RespAdapter {
     }
 
     fn read_closed(&mut self, id: SubscriberId, subscribers: &mut Subscribers) {
-        let is_calling = |client: &Client| client.waits.task.as_ref().is_some_and(|task| task.is_call);
-        if self.clients.get(&id).is_some_and(is_calling) {
+        if self.clients.get(&id).is_some_and(|client| client.waits.for_call()) {
             subscribers.abort(id, CloseReason::Peer);
         }
     }

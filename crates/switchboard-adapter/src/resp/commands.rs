@@ -6,6 +6,7 @@ use super::{
     feed::{self, Command},
     peer::{Client, Held, Task},
     rules,
+    sources::subscription_bytes,
 };
 use crate::responses::add;
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use switchboard_fanout::{CloseReason, SubscriberId};
 use switchboard_message::{Publication, Topic};
 use switchboard_net::plugin::ServiceCall;
 use switchboard_wire::{
-    Code, Codec, Metadata, Outgoing, Status,
+    Code, Codec, Metadata, Outgoing, Retry, Status,
     resp::{Credentials, Event, Pattern, SubscriptionKind},
 };
 
@@ -134,6 +135,9 @@ impl RespAdapter {
         mut metadata: Metadata,
     ) {
         add(&self.shared().counters.calls, 1);
+        if self.is_draining {
+            return client.machine.called(Err::<&Bytes, _>(&going_away()), &mut self.out);
+        }
         if let Some(credentials) = &client.credentials {
             credentials::add(credentials, &mut metadata);
         }
@@ -278,8 +282,7 @@ impl RespAdapter {
             add(&self.shared().counters.refused, 1);
             return client.machine.refuse(&rules::class(&status), status.message(), &mut self.out);
         }
-        client.subscriptions.all.push(self.sources.add(kind, &name));
-        client.subscriptions.is_changed = true;
+        client.subscriptions.add(self.sources.add(kind, &name), subscription_bytes(kind, &name));
         self.shared().directory.add(kind, &name);
         client.machine.accept(&mut self.out);
     }
@@ -310,7 +313,8 @@ impl RespAdapter {
     /// Ends a subscription.
     pub(super) fn end_subscription(&mut self, client: &mut Client, kind: SubscriptionKind, name: &[u8]) {
         let source = self.sources.find(kind, name);
-        if source.is_some_and(|source| client.subscriptions.remove(source)) {
+        let bytes = subscription_bytes(kind, name);
+        if source.is_some_and(|source| client.subscriptions.remove(source, bytes)) {
             self.shared().directory.remove(kind, name);
         }
     }
@@ -327,6 +331,10 @@ impl RespAdapter {
         }
         Ok(())
     }
+}
+
+fn going_away() -> Status {
+    Status::unavailable("the server is going away; call again on another connection").with_retry(Retry::Safe)
 }
 
 /// Returns the class of the error for a status: the name of its code in upper case, as in replies to `CALL`.

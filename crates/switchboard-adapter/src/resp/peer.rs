@@ -63,6 +63,11 @@ impl Client {
             waits: Waits::default(),
         }
     }
+
+    /// Returns the bytes that are held for the client here: its subscriptions, and a command that waits.
+    pub(super) fn adapter_bytes(&self) -> usize {
+        self.held.as_ref().map_or(0, Held::len).saturating_add(self.subscriptions.bytes)
+    }
 }
 
 /// A command that waits until publications before it are read.
@@ -103,6 +108,11 @@ impl Waits {
     pub(super) fn any(&self) -> bool {
         self.task.is_some() || self.for_output || self.for_window
     }
+
+    /// Returns whether a call of the client has no reply yet.
+    pub(super) fn for_call(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| task.is_call)
+    }
 }
 
 /// A task that is ended when it is dropped.
@@ -132,13 +142,23 @@ pub(super) struct Subscriptions {
     pub(super) version: Version,
     /// The set is to be chosen again.
     pub(super) is_changed: bool,
+    /// Memory of the subscriptions, as if no other client had them.
+    pub(super) bytes: usize,
 }
 
 impl Subscriptions {
-    /// Ends the subscription to a source. Returns false if there is none.
-    pub(super) fn remove(&mut self, source: u32) -> bool {
+    /// Adds the subscription to a source, with the memory that it takes.
+    pub(super) fn add(&mut self, source: u32, bytes: usize) {
+        self.all.push(source);
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.is_changed = true;
+    }
+
+    /// Ends the subscription to a source, with the memory that it took. Returns false if there is none.
+    pub(super) fn remove(&mut self, source: u32, bytes: usize) -> bool {
         let Some(at) = self.all.iter().position(|own| *own == source) else { return false };
         self.left.push(self.all.swap_remove(at));
+        self.bytes = self.bytes.saturating_sub(bytes);
         self.is_changed = true;
         true
     }

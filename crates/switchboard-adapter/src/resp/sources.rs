@@ -31,6 +31,23 @@ pub(super) struct Sources {
     resolved: HashMap<Box<str>, Box<[u32]>>,
 }
 
+/// Memory of a subscription beside its name: its entries in the tables of the engine and of the server.
+const ENTRY_BYTES: usize = 256;
+
+/// Returns the memory that a subscription takes, at most, if no other connection has it: its name is in the tables of
+/// the engine twice and in that of the server, and a pattern is compiled for both.
+pub(super) fn subscription_bytes(kind: SubscriptionKind, name: &[u8]) -> usize {
+    let names = name.len().saturating_mul(3).saturating_add(ENTRY_BYTES);
+    if kind != SubscriptionKind::Pattern {
+        return names;
+    }
+    // A pattern distinguishes at most one class of bytes for each of its own, and one for all others.
+    let classes = name.len().saturating_add(1).min(256);
+    let states = (name.len() / 64 + 1) * size_of::<u64>();
+    let compiled = states.saturating_mul(classes + 1).saturating_add(256).saturating_add(name.len());
+    names.saturating_add(compiled.saturating_mul(2))
+}
+
 impl Sources {
     fn names(&mut self, kind: SubscriptionKind) -> &mut HashMap<Box<[u8]>, u32> {
         match kind {
@@ -124,6 +141,14 @@ impl Sources {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_memory_of_a_subscription_grows_with_its_name_and_pattern() {
+        let of = |kind, bytes: usize| subscription_bytes(kind, &vec![b'a'; bytes]);
+        assert_eq!(of(SubscriptionKind::Channel, 200), 3 * 200 + ENTRY_BYTES);
+        assert!(of(SubscriptionKind::Pattern, 256) > 2 * 8 << 10);
+        assert!(of(SubscriptionKind::Pattern, 1) < 2 << 10);
+    }
 
     #[test]
     fn a_topic_has_its_channel_and_the_patterns_that_it_matches() {

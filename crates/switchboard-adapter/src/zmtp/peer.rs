@@ -14,6 +14,9 @@ use switchboard_wire::{Metadata, zmtp::Connection};
 /// PINGs that a peer may send within a second.
 const PINGS_MAX: u32 = 20;
 
+/// Memory of a prefix beside its bytes: its entries in the tables of the peer and of the engine.
+const PREFIX_BYTES: usize = 256;
+
 /// A peer of an engine.
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -60,6 +63,8 @@ pub(super) struct Prefixes {
     pub(super) all: BTreeMap<Bytes, u32>,
     /// All of them together.
     pub(super) count: u32,
+    /// Memory of the prefixes, as if no other peer had them.
+    bytes: usize,
     /// The set of these prefixes.
     pub(super) filter: Option<u32>,
     /// The rules allow the peer to read messages of one frame.
@@ -71,6 +76,37 @@ impl Prefixes {
     pub(super) fn new(reads_single_frames: bool) -> Prefixes {
         Prefixes { reads_single_frames, ..Prefixes::default() }
     }
+
+    /// Counts a subscription; returns true if it is the first one to its prefix.
+    pub(super) fn add(&mut self, prefix: &Bytes) -> bool {
+        self.count = self.count.saturating_add(1);
+        let count = self.all.entry(prefix.clone()).or_default();
+        *count = count.saturating_add(1);
+        let is_first = *count == 1;
+        if is_first {
+            self.bytes = self.bytes.saturating_add(prefix_bytes(prefix));
+        }
+        is_first
+    }
+
+    /// Ends a subscription, if there is one; returns true if it was the last one to its prefix.
+    pub(super) fn remove(&mut self, prefix: &[u8]) -> bool {
+        let Some(count) = self.all.get_mut(prefix) else { return false };
+        *count = count.saturating_sub(1);
+        let is_last = *count == 0;
+        self.count = self.count.saturating_sub(1);
+        if is_last {
+            self.all.remove(prefix);
+            self.bytes = self.bytes.saturating_sub(prefix_bytes(prefix));
+        }
+        is_last
+    }
+}
+
+/// Returns the memory that a prefix takes, at most: the peer and the topics to read share its bytes, a set of prefixes
+/// has a copy of them.
+fn prefix_bytes(prefix: &[u8]) -> usize {
+    prefix.len().saturating_mul(2).saturating_add(PREFIX_BYTES)
 }
 
 impl Peer {
@@ -107,8 +143,12 @@ impl Peer {
 
     /// Returns the bytes that are held for the peer here.
     pub(super) fn adapter_bytes(&self) -> usize {
-        let waiting = if let Role::Caller(calls) = &self.role { calls.waiting_bytes() } else { 0 };
-        self.held_bytes.saturating_add(waiting)
+        let of_role = match &self.role {
+            Role::Caller(calls) => calls.waiting_bytes(),
+            Role::Subscriber(prefixes) => prefixes.bytes,
+            _ => 0,
+        };
+        self.held_bytes.saturating_add(of_role)
     }
 }
 

@@ -47,12 +47,12 @@ impl ZmtpAdapter {
             };
             self.interests.add(prefix, begin).map_err(|status| refused(&status))?;
         }
-        prefixes.count += 1;
-        let count = prefixes.all.entry(prefix.clone()).or_default();
-        *count += 1;
-        if *count == 1 && connection.is_sealed() {
+        if !prefixes.add(prefix) {
+            return Ok(());
+        }
+        if connection.is_sealed() {
             self.sealed.add(id, prefix);
-        } else if *count == 1 {
+        } else {
             self.filters.added(id, prefix, prefixes, subscribers);
         }
         Ok(())
@@ -67,14 +67,9 @@ impl ZmtpAdapter {
         subscribers: &mut Subscribers,
     ) {
         let Peer { role: Role::Subscriber(prefixes), connection, .. } = peer else { return };
-        let Some(count) = prefixes.all.get_mut(prefix) else { return };
-        *count -= 1;
-        let is_last = *count == 0;
-        prefixes.count -= 1;
-        if !is_last {
+        if !prefixes.remove(prefix) {
             return;
         }
-        prefixes.all.remove(prefix);
         self.interests.remove(prefix);
         if connection.is_sealed() {
             self.sealed.cancel(id, prefix);

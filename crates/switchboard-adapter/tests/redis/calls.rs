@@ -5,7 +5,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
-use switchboard::{Caller, Cx, Limit, Result, Running, Server, Status, auth::Tokens};
+use switchboard::{Caller, Cx, Limit, Result, Running, Server, Status, StopOptions, auth::Tokens};
 use switchboard_adapter::Redis;
 use switchboard_message::Bus;
 use tokio::sync::Semaphore;
@@ -93,6 +93,48 @@ async fn replies_have_the_order_of_the_commands() {
     })
     .await;
     assert_eq!(redis.stats().calls, 5);
+}
+
+#[tokio::test]
+async fn calls_end_before_a_server_that_stops() {
+    let clerk = Clerk::new();
+    let mut options = switchboard_fanout::Options::default();
+    options.drain_notice = std::time::Duration::ZERO;
+    let redis = Redis::new(Bus::new()).options(options);
+    let server = Server::new().add(DeskServer::new(clerk.clone())).plugin(redis);
+    let running = server.listen("tcp://127.0.0.1:0").start().await.unwrap();
+    let (mut idle, mut client) = (Client::connect(&running).await, Client::connect(&running).await);
+    idle.ask("PING", "+PONG\r\n").await;
+    let name = "CALL test.v1.Desk/";
+    client
+        .send(&[&format!("{name}Wait {{\"text\":\"a\"}}"), &format!("{name}Echo {{\"text\":\"late\"}}")])
+        .await;
+    while clerk.waiting.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let stopping = tokio::spawn(running.stop(StopOptions::new()));
+    assert_eq!(idle.rest().await, "");
+    clerk.doors.add_permits(1);
+    client.expect("$3\r\n\"a\"\r\n").await;
+    assert!(soon(stopping).await.unwrap().is_clean());
+}
+
+#[tokio::test]
+async fn a_call_ends_with_the_time_of_a_server_that_stops() {
+    let clerk = Clerk::new();
+    let server = Server::new().add(DeskServer::new(clerk.clone())).plugin(Redis::new(Bus::new()));
+    let running = server.listen("tcp://127.0.0.1:0").start().await.unwrap();
+    let mut client = Client::connect(&running).await;
+    client.send(&["CALL test.v1.Desk/Wait {\"text\":\"a\"}"]).await;
+    while clerk.waiting.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    // Long enough that the call does not end because its connection is closed.
+    let options =
+        StopOptions::new().drain(std::time::Duration::ZERO).close(std::time::Duration::from_secs(60));
+    let stopping = tokio::spawn(running.stop(options));
+    client.expect("-UNAVAILABLE ").await;
+    soon(stopping).await.unwrap();
 }
 
 /// Returns the name of its caller.
