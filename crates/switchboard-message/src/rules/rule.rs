@@ -109,6 +109,13 @@ impl TopicRule {
             );
             return Err(Status::invalid_argument(text));
         }
+        if self.public && !(self.callers.is_empty() && self.roles.is_empty()) {
+            let text = format!(
+                "rule for topics \"{pattern}\" is public and names callers or roles: callers without credentials would \
+                 have rights that others lack; omit one of them"
+            );
+            return Err(Status::invalid_argument(text));
+        }
         let burst = |rate: f64| self.burst.unwrap_or(rate.clamp(1.0, f64::from(u32::MAX)) as u32);
         let rate = self.rate.map(|rate| (rate, burst(rate)));
         let check = Check {

@@ -88,6 +88,8 @@ fn refused_rules_say_why() {
         (TopicRule::topics("a/>/b"), "before its last level"),
         (TopicRule::topics("a").rate(0.0), "not a valid rate"),
         (TopicRule::topics("a").rate(f64::NAN), "not a valid rate"),
+        (TopicRule::topics("a").public().roles(["admin"]), "is public and names callers or roles"),
+        (TopicRule::topics("a").public().callers(["ann"]), "is public and names callers or roles"),
     ] {
         let refused = TopicRules::new([rule]).unwrap_err();
         assert!(refused.message().contains(text), "{refused}");
