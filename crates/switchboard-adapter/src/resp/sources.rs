@@ -146,7 +146,7 @@ mod tests {
     fn the_memory_of_a_subscription_grows_with_its_name_and_pattern() {
         let of = |kind, bytes: usize| subscription_bytes(kind, &vec![b'a'; bytes]);
         assert_eq!(of(SubscriptionKind::Channel, 200), 3 * 200 + ENTRY_BYTES);
-        assert!(of(SubscriptionKind::Pattern, 256) > 2 * 8 << 10);
+        assert!(of(SubscriptionKind::Pattern, 256) > 16 << 10);
         assert!(of(SubscriptionKind::Pattern, 1) < 2 << 10);
     }
 
