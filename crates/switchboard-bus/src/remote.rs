@@ -89,6 +89,10 @@ impl RemoteBus for ServiceBus {
         self.background.settle(ack_id, outcome)
     }
 
+    fn settled(&self) -> RemoteFuture<()> {
+        Box::pin(self.background.settled())
+    }
+
     fn credit(&self, topic: String) -> RemoteFuture<usize> {
         let client = self.client.clone();
         let request = v1::CreditRequest { topic, ..Default::default() };

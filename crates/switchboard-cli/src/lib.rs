@@ -4,6 +4,7 @@
 // Public for `bench/compare`, which measures other frameworks with the same load.
 #[doc(hidden)]
 pub mod bench;
+mod bus;
 mod call;
 mod config;
 mod demo;
@@ -43,6 +44,8 @@ enum Command {
     /// Call a service of any server: by gRPC, gRPC-Web, Connect, JSON-RPC or the native wire, in WebSockets too; by
     /// rpcx, baidu_std, eRPC, kiss-rpc or Thrift.
     Call(Box<call::CallArgs>),
+    /// Publish and subscribe to topics of a server, and send and receive jobs and requests.
+    Bus(bus::BusArgs),
     /// Send calls to a server that another one has dumped.
     Replay(replay::ReplayArgs),
     /// Forward calls of any wire to servers of any wire.
@@ -62,13 +65,14 @@ enum Command {
 
 /// Runs the command that the command line names.
 ///
-/// The exit code is 0 on success, 1 when something failed, 2 for an invalid command line; `call` has more codes.
+/// The exit code is 0 on success, 1 when something failed, 2 for an invalid command line; `call` and `bus` have more.
 pub fn run() -> ExitCode {
     let outcome = match parse().command {
         Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(*args),
         Command::Config(args) => config::run(args),
         Command::Call(args) => return call::run(*args),
+        Command::Bus(args) => return bus::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Proxy(args) => proxy::run(*args),
         Command::Bench(args) => bench::run(&args),

@@ -63,6 +63,10 @@ pub(crate) struct ServeArgs {
     /// memory, and every client that may call this server may register.
     #[arg(long)]
     registry: bool,
+    /// Serve topics for `switchboard bus`, and GET /events. They are in memory, keep 1,000 entries for an hour, and every
+    /// client that may call this server may publish and subscribe.
+    #[arg(long)]
+    topics: bool,
     /// Log one call in N [default: none]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
     access_log: Option<u32>,
@@ -117,7 +121,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
     }
     let tls = config.tls()?;
     runtime.run(async move {
-        let mut server = registration::registered(server(&config).limits(limits), &config)?;
+        let mut server = registration::registered(server(&config)?.limits(limits), &config)?;
         for address in config.texts("listen") {
             server = tls::listen(server, &address, tls.as_ref());
         }
@@ -138,7 +142,10 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
 }
 
 /// Creates a server with the services and all settings except listeners and limits.
-fn server(config: &Config) -> Server {
+///
+/// # Errors
+/// When the topics cannot be created.
+fn server(config: &Config) -> Result<Server, String> {
     let mut server = services::server()
         .websocket_origins(config.texts("websocket.origins"))
         .access_log(config.count("access_log").unwrap_or_default() as u32)
@@ -165,7 +172,10 @@ fn server(config: &Config) -> Server {
     if config.is_on("registry") {
         server = server.add(EmbeddedServer::new());
     }
-    server
+    if config.is_on("topics") {
+        server = server.plugin(services::topics().map_err(|status| status.to_string())?);
+    }
+    Ok(server)
 }
 
 impl ServeArgs {
@@ -190,6 +200,7 @@ impl ServeArgs {
         }
         config.flag("strict_fields", self.strict_fields.then(|| "true".to_owned()))?;
         config.flag("registry", self.registry.then(|| "true".to_owned()))?;
+        config.flag("topics", self.topics.then(|| "true".to_owned()))?;
         config.flag("admin", self.admin.clone())?;
         config.flag("access_log", self.access_log.map(|every| every.to_string()))?;
         config.flag("slow_call", self.slow_call.clone())?;

@@ -47,6 +47,8 @@ fn help_is_as_expected() {
         ("call --help", "call.txt"),
         ("config --help", "config.txt"),
         ("replay --help", "replay.txt"),
+        ("bus --help", "bus.txt"),
+        ("bus sub --help", "bus_sub.txt"),
     ] {
         let output = run(line);
         assert_eq!(output.status.code(), Some(0), "{line}");

@@ -10,7 +10,7 @@ use switchboard::{Code, Result, Status};
 use switchboard_message::remote::Settled;
 use tokio::{
     runtime::Handle,
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
 };
 
 /// Publications in the queue, and those of one batch: the default limit of a server.
@@ -33,7 +33,14 @@ pub(super) struct Background {
     client: BusClient,
     publications: OnceLock<mpsc::Sender<Queued>>,
     room: Arc<Semaphore>,
-    settled: OnceLock<mpsc::Sender<(String, Settled)>>,
+    settled: OnceLock<mpsc::Sender<ToSettle>>,
+}
+
+/// An item in the queue of acknowledgements.
+enum ToSettle {
+    Entry(String, Settled),
+    /// Answered when the items before it were sent.
+    Flush(oneshot::Sender<()>),
 }
 
 /// A publication in the queue.
@@ -99,7 +106,24 @@ impl Background {
                 })
             }
         };
-        sender.try_send((ack_id.to_owned(), outcome)).is_ok()
+        sender.try_send(ToSettle::Entry(ack_id.to_owned(), outcome)).is_ok()
+    }
+
+    /// Resolves when the acknowledgements so far were sent, or given up.
+    pub(super) fn settled(&self) -> impl Future<Output = Result<()>> + Send + use<> {
+        let sender = self.settled.get().cloned();
+        async move {
+            let Some(sender) = sender else { return Ok(()) };
+            let (flush, flushed) = oneshot::channel();
+            let ended = || {
+                Status::unavailable(
+                    "acknowledgements cannot be sent: the runtime of the connection has ended",
+                )
+            };
+            sender.send(ToSettle::Flush(flush)).await.map_err(|_| ended())?;
+            drop(sender);
+            flushed.await.map_err(|_| ended())
+        }
     }
 }
 
@@ -162,14 +186,15 @@ async fn publish_all(client: BusClient, mut queue: mpsc::Receiver<Queued>) {
 }
 
 /// Sends queued acknowledgements.
-async fn settle_all(client: BusClient, mut queue: mpsc::Receiver<(String, Settled)>) {
+async fn settle_all(client: BusClient, mut queue: mpsc::Receiver<ToSettle>) {
     let mut settled = Vec::new();
     while queue.recv_many(&mut settled, BATCH_MAX).await > 0 {
-        let (mut acked, mut rejected) = (Vec::new(), Vec::new());
-        for (ack_id, outcome) in settled.drain(..) {
-            match outcome {
-                Settled::Acknowledged => acked.push(ack_id),
-                Settled::Rejected => rejected.push(ack_id),
+        let (mut acked, mut rejected, mut flushes) = (Vec::new(), Vec::new(), Vec::new());
+        for item in settled.drain(..) {
+            match item {
+                ToSettle::Entry(ack_id, Settled::Acknowledged) => acked.push(ack_id),
+                ToSettle::Entry(ack_id, Settled::Rejected) => rejected.push(ack_id),
+                ToSettle::Flush(flush) => flushes.push(flush),
             }
         }
         if !acked.is_empty() {
@@ -179,6 +204,10 @@ async fn settle_all(client: BusClient, mut queue: mpsc::Receiver<(String, Settle
         if !rejected.is_empty() {
             let request = v1::RejectRequest { ack_ids: rejected, ..Default::default() };
             repeat(|| async { client.reject(request.clone()).await.map(drop) }).await;
+        }
+        for flush in flushes {
+            // The caller may no longer wait.
+            let _ = flush.send(());
         }
     }
 }

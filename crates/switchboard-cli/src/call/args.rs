@@ -108,7 +108,7 @@ pub(crate) struct CallArgs {
 }
 
 /// `5s`, `300ms`, `1.5s`, `2min`, `1h`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     // At most a year, because clocks overflow.
     let range = Duration::from_nanos(1)..=Duration::from_secs(365 * 86_400);
     let time = Limits::parse_time(text).ok().filter(|time| range.contains(time));

@@ -1,7 +1,8 @@
 //! Failures of a command, with their exit codes.
 
+use serde_json::{Value, json};
 use std::process::ExitCode;
-use switchboard::Status;
+use switchboard::{Code, Status};
 
 /// Added to the number of a status for the exit code, as in grpcurl.
 const STATUS_BASE: u8 = 64;
@@ -26,7 +27,7 @@ pub(crate) struct Ended {
 }
 
 impl Failure {
-    pub(super) fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         match self {
             Failure::Usage(_) => 2,
             Failure::Output(_) => 1,
@@ -34,7 +35,7 @@ impl Failure {
         }
     }
 
-    pub(super) fn exit_code(&self) -> ExitCode {
+    pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code())
     }
 
@@ -53,6 +54,29 @@ impl Failure {
                     text += &format!("\n  tip: {tip}");
                 }
                 text
+            }
+        }
+    }
+
+    /// Returns the status as an object. A usage error is one of the command, not of the server; the exit code
+    /// distinguishes it.
+    pub(crate) fn json(&self, details: &[Value]) -> Value {
+        match self {
+            Failure::Status(Ended { status, tip, .. }) => {
+                let mut object = json!({
+                    "code": status.code().name(),
+                    "number": status.code().number(),
+                    "message": status.message(),
+                    "details": details,
+                });
+                if let Some(tip) = tip {
+                    object["tip"] = tip.as_str().into();
+                }
+                object
+            }
+            Failure::Usage(text) | Failure::Output(text) => {
+                let code = Code::InvalidArgument;
+                json!({"code": code.name(), "number": code.number(), "message": text, "details": []})
             }
         }
     }

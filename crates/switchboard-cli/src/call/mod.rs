@@ -22,13 +22,14 @@ mod timings;
 mod tips;
 mod wire;
 
-pub(crate) use args::CallArgs;
+pub(crate) use args::{CallArgs, duration};
 pub(crate) use failure::Failure;
 pub(crate) use flatbuffers::{Definitions as Tables, Look, Procedure, Root};
 pub(crate) use invoke::{declared_kind, idempotency};
 pub(crate) use metadata::parse as parse_metadata;
 pub(crate) use reflection::Reflection;
 pub(crate) use schema::{Schema, SchemaArgs, is_about_the_server, takes_json_alone};
+pub(crate) use target::with_scheme;
 pub(crate) use thrift::{Definitions, For, Function, Outcome};
 
 use input::{Form, Input, Requests};

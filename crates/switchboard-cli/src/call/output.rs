@@ -1,18 +1,13 @@
 //! Prints replies as JSON on standard output and everything else on standard error, or everything as one object.
 
 use super::{
-    args::CallArgs,
-    explain::Explain,
-    failure::{Ended, Failure},
-    flatbuffers::Look,
-    metadata,
-    replies::Reply,
+    args::CallArgs, explain::Explain, failure::Failure, flatbuffers::Look, metadata, replies::Reply,
     timings::Timings,
 };
 use prost_reflect::{DynamicMessage, ReflectMessage, SerializeOptions};
 use serde_json::json;
 use std::io::{self, Write};
-use switchboard::{Code, Metadata, Status};
+use switchboard::{Metadata, Status};
 
 #[derive(Debug)]
 pub(super) struct Output {
@@ -144,23 +139,7 @@ impl Output {
             self.details.iter().filter_map(|detail| serde_json::to_value(detail).ok()).collect();
         let status = match failure {
             None => json!({"code": "ok", "number": 0}),
-            Some(Failure::Status(Ended { status, tip, .. })) => {
-                let mut object = json!({
-                    "code": status.code().name(),
-                    "number": status.code().number(),
-                    "message": status.message(),
-                    "details": details,
-                });
-                if let Some(tip) = tip {
-                    object["tip"] = tip.as_str().into();
-                }
-                object
-            }
-            // Not an error of the server; the exit code distinguishes it.
-            Some(Failure::Usage(text) | Failure::Output(text)) => {
-                let code = Code::InvalidArgument;
-                json!({"code": code.name(), "number": code.number(), "message": text, "details": []})
-            }
+            Some(failure) => failure.json(&details),
         };
         let rest = [
             ("status", status),

@@ -195,7 +195,7 @@ fn beneath(address: &str) -> String {
 }
 
 /// Adds the scheme: `localhost:8080` is TCP; `https` URLs mean TLS, and may have a path.
-fn with_scheme(address: &str) -> Result<(String, Option<String>), String> {
+pub(crate) fn with_scheme(address: &str) -> Result<(String, Option<String>), String> {
     let with_port = |scheme: &str, rest: &str, port: u16| {
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());

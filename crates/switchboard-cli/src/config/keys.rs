@@ -236,6 +236,7 @@ fn of_serve() -> Vec<Key> {
             "true",
             "refuse JSON and MessagePack with unknown fields",
         ),
+        key("topics", Kind::Switch, Some("false"), "true", "serve topics, in memory, and GET /events"),
         key("workers", Kind::Count(1..=1024), None, "4", "threads that serve; by default one for each core"),
         key(
             "register.address",

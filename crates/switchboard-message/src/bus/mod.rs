@@ -370,6 +370,19 @@ impl Bus {
         }
     }
 
+    /// Waits until the acknowledgements and rejections so far have been sent to the other process, or given up. Call it
+    /// before the subscription is dropped: an acknowledgement that arrives later has no effect. Returns at once for
+    /// topics of this process. Cancel safe.
+    ///
+    /// # Errors
+    /// `Unavailable` if the runtime of the connection has ended.
+    pub async fn settled(&self) -> Result<()> {
+        match &self.side {
+            Side::Local(_) => Ok(()),
+            Side::Remote(remote) => remote.bus.settled().await,
+        }
+    }
+
     /// Removes a durable cursor that has no subscription; returns whether there was one.
     ///
     /// ```

@@ -47,6 +47,9 @@ pub trait RemoteBus: fmt::Debug + Send + Sync + 'static {
     /// Acknowledges or rejects an entry in the background; returns false when the queue is full.
     fn settle(&self, ack_id: &str, outcome: Settled) -> bool;
 
+    /// Resolves when the outcomes so far were sent, or given up.
+    fn settled(&self) -> RemoteFuture<()>;
+
     /// Resolves to the number of entries that a topic accepts without a wait, at least one.
     fn credit(&self, topic: String) -> RemoteFuture<usize>;
 
