@@ -63,8 +63,8 @@ pub(crate) struct ServeArgs {
     /// memory, and every client that may call this server may register.
     #[arg(long)]
     registry: bool,
-    /// Serve topics for `switchboard bus`, and GET /events. They are in memory, keep 1,000 entries for an hour, and every
-    /// client that may call this server may publish and subscribe.
+    /// Serve topics for `switchboard bus`, and GET /events. They are in memory, keep 1,000 entries for an hour, and
+    /// every client that may call this server may publish and subscribe.
     #[arg(long)]
     topics: bool,
     /// Log one call in N [default: none]

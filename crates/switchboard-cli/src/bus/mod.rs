@@ -36,13 +36,10 @@ pub(crate) fn run(args: BusArgs) -> ExitCode {
 
 async fn run_command(command: &Command) -> Result<(), Failure> {
     let common = command.common();
-    match common.address.split_once("://") {
-        Some((scheme @ ("nats" | "redis" | "rediss" | "zmq+tcp"), _)) => {
-            let text =
-                format!("addresses {scheme}:// are not supported yet; use HOST:PORT of a server with topics");
-            return Err(Failure::Usage(text));
-        }
-        _ => {}
+    if let Some((scheme @ ("nats" | "redis" | "rediss" | "zmq+tcp"), _)) = common.address.split_once("://") {
+        let text =
+            format!("addresses {scheme}:// are not supported yet; use HOST:PORT of a server with topics");
+        return Err(Failure::Usage(text));
     }
     match command {
         Command::Pub(args) | Command::Push(args) => limited(common, native::publish(args)).await,
