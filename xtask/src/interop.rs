@@ -96,6 +96,8 @@ pub(crate) fn run(run: &Run<'_>, suite: Suite) -> Outcome {
 
     let mut command = Command::new(python);
     command
+        // The fork handlers of grpcio can wait for its threads without end, while a test starts a server.
+        .env("GRPC_ENABLE_FORK_SUPPORT", "0")
         .args(["-B", "-m", "unittest", "--verbose"])
         .args(suite.modules())
         .current_dir(run.workspace.root.join("interop/python"));
