@@ -10,7 +10,7 @@ mod service_call;
 mod services;
 
 pub use calls::{CallRecord, Watched, arrived_late, deadline_passed};
-pub use flights::Flights;
+pub use flights::{Flights, Place};
 pub use live::Live;
 pub use parts::ServerParts;
 pub use plugins::{PluginConnectionCount, Plugins, RunningPlugin};

@@ -15,6 +15,13 @@ use switchboard_net::connection::{Flight, SHOWN_MAX};
 /// Waiting calls on HTTP and of plugins, by worker.
 pub struct Flights(Vec<Mutex<Listed>>);
 
+/// The place of a waiting call in its list.
+pub struct Place {
+    index: usize,
+    /// A copy of the waker in the list.
+    waker: Waker,
+}
+
 #[derive(Default)]
 struct Listed {
     places: Vec<Option<(Flight, Waker)>>,
@@ -31,38 +38,41 @@ impl Flights {
         self.0[shard % self.0.len()].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists a call; the returned index must be released with `leave`.
-    pub fn enter(&self, shard: usize, flight: Flight, waker: Waker) -> usize {
+    /// Lists a call; the returned place must be released with `leave`.
+    pub fn enter(&self, shard: usize, flight: Flight, waker: &Waker) -> Place {
         let mut listed = self.of(shard);
-        let entry = Some((flight, waker));
-        match listed.free.pop() {
-            Some(place) => {
-                listed.places[place] = entry;
-                place
+        let entry = Some((flight, waker.clone()));
+        let index = match listed.free.pop() {
+            Some(index) => {
+                listed.places[index] = entry;
+                index
             }
             None => {
                 listed.places.push(entry);
                 listed.places.len() - 1
             }
-        }
+        };
+        Place { index, waker: waker.clone() }
     }
 
-    /// Sets the waker of the call at an index that `enter` returned: each poll may have another.
-    pub fn set_waker(&self, shard: usize, place: usize, waker: &Waker) {
+    /// Sets the waker of a call: each poll may have another. Takes the lock only if it does.
+    pub fn set_waker(&self, shard: usize, place: &mut Place, waker: &Waker) {
+        if place.waker.will_wake(waker) {
+            return;
+        }
+        place.waker = waker.clone();
         let mut listed = self.of(shard);
-        let entry = listed.places.get_mut(place).and_then(Option::as_mut);
-        let before = entry
-            .filter(|(_, known)| !known.will_wake(waker))
-            .map(|(_, known)| std::mem::replace(known, waker.clone()));
+        let entry = listed.places.get_mut(place.index).and_then(Option::as_mut);
+        let before = entry.map(|(_, known)| std::mem::replace(known, waker.clone()));
         drop(listed);
         drop(before);
     }
 
-    /// Removes the call at an index that `enter` returned.
-    pub fn leave(&self, shard: usize, place: usize) {
+    /// Removes a call.
+    pub fn leave(&self, shard: usize, place: &Place) {
         let mut listed = self.of(shard);
-        let left = listed.places[place].take();
-        listed.free.push(place);
+        let left = listed.places[place.index].take();
+        listed.free.push(place.index);
         if listed.free.len() == listed.places.len() {
             *listed = Listed::default();
         }

@@ -1,6 +1,6 @@
 //! Counts a call of a plugin's peer while it runs and when it ends, however it ends.
 
-use super::{CallRecord, ServerState, Watched, arrived_late, deadline_passed, going_away};
+use super::{CallRecord, Place, ServerState, Watched, arrived_late, deadline_passed, going_away};
 use bytes::Bytes;
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -27,8 +27,8 @@ pub(super) struct CountedCall {
     record: CallRecord,
     /// Bytes in the memory budget.
     charged: usize,
-    /// Index in the list of waiting calls.
-    place: Option<usize>,
+    /// Place in the list of waiting calls.
+    place: Option<Place>,
     ended: bool,
 }
 
@@ -124,7 +124,7 @@ impl CountedCall {
 
     /// Records that the handler waits, and that `waker` polls it again: from now on the call counts as in flight.
     pub(super) fn park(&mut self, waker: &Waker) {
-        if let Some(place) = self.place {
+        if let Some(place) = &mut self.place {
             self.shared.flights.set_waker(self.shard, place, waker);
         } else {
             let flight = Flight {
@@ -135,7 +135,7 @@ impl CountedCall {
                 deadline: self.record.deadline,
                 stage: "handler",
             };
-            self.place = Some(self.shared.flights.enter(self.shard, flight, waker.clone()));
+            self.place = Some(self.shared.flights.enter(self.shard, flight, waker));
             self.shared.park(self.shard, self.wire, self.record.method);
         }
         // The end of a drain wakes the calls that are listed then; this one was listed, or got its waker, later.
@@ -187,7 +187,7 @@ impl CountedCall {
 
 impl Drop for CountedCall {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
+        if let Some(place) = &self.place {
             self.shared.flights.leave(self.shard, place);
             self.shared.unpark(self.shard, self.wire, self.record.method);
         }

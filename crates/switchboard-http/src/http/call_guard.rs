@@ -12,7 +12,7 @@ use std::{
 use switchboard_core::{
     Peer, Result, access::CallerWatch, clock, context, memory::Pressure, metrics::Tally, trace::Trace,
 };
-use switchboard_driver::serving::{CallRecord, Watched, arrived_late, deadline_passed, going_away};
+use switchboard_driver::serving::{CallRecord, Place, Watched, arrived_late, deadline_passed, going_away};
 use switchboard_net::connection::Flight;
 use switchboard_wire::{Code, Kind, MethodId, Status, UndeclaredName, WireId};
 use tokio::time::Sleep;
@@ -26,8 +26,8 @@ pub(super) struct CallGuard {
     wire: WireId,
     record: CallRecord,
     peer: Arc<Peer>,
-    /// Index in the list of waiting calls.
-    place: Option<usize>,
+    /// Place in the list of waiting calls.
+    place: Option<Place>,
     ended: bool,
     /// Wakes the call at a deadline that the server set.
     alarm: Option<Pin<Box<Sleep>>>,
@@ -130,8 +130,9 @@ impl CallGuard {
 
     /// Records that the handler waits, and that `waker` polls it again: from now on the call counts as in flight.
     pub(super) fn park(&mut self, waker: &Waker) {
-        if let Some(place) = self.place {
-            self.shared().flights.set_waker(self.shard, place, waker);
+        if let Some(mut place) = self.place.take() {
+            self.shared().flights.set_waker(self.shard, &mut place, waker);
+            self.place = Some(place);
         } else {
             let flight = Flight {
                 method: self.record.method,
@@ -141,7 +142,7 @@ impl CallGuard {
                 deadline: self.record.deadline,
                 stage: "handler",
             };
-            self.place = Some(self.shared().flights.enter(self.shard, flight, waker.clone()));
+            self.place = Some(self.shared().flights.enter(self.shard, flight, waker));
             self.shared().park(self.shard, self.wire, self.record.method);
             self.connection_memory().park();
         }
@@ -253,7 +254,7 @@ impl CallGuard {
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
+        if let Some(place) = &self.place {
             self.shared().flights.leave(self.shard, place);
             self.shared().unpark(self.shard, self.wire, self.record.method);
             self.connection_memory().unpark();
