@@ -1,5 +1,6 @@
 //! Tasks that read the bus for an engine.
 
+use crate::task::Task;
 use bytes::Bytes;
 use std::{
     future::{Future, poll_fn},
@@ -8,13 +9,12 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use switchboard_core::{Result, runtime};
+use switchboard_core::Result;
 use switchboard_fanout::{Adapter, Handle};
 use switchboard_message::{Delivery, Gap, Message, Subscription};
 use switchboard_wire::Status;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
-    task::AbortHandle,
     time::sleep,
 };
 
@@ -58,12 +58,8 @@ pub(crate) trait Source: Send + Sync + 'static {
 
 /// A task that is ended when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Feed(AbortHandle);
-
-impl Drop for Feed {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+pub(crate) struct Feed {
+    _task: Task,
 }
 
 impl Feed {
@@ -93,7 +89,7 @@ impl Feed {
                 begun = source.begin();
             }
         };
-        Ok(Feed(runtime::spawn(run).abort_handle()))
+        Ok(Feed { _task: Task::spawn(run) })
     }
 }
 

@@ -26,6 +26,7 @@ mod nats;
 mod publish;
 mod resp;
 mod responses;
+mod task;
 mod zmtp;
 
 pub use nats::{NATS, Nats, NatsStats, SlowConsumer};

@@ -28,7 +28,6 @@ mod router;
 mod sealed;
 mod stats;
 mod subscriptions;
-mod task;
 
 pub use dealer::{ZmtpDealer, ZmtpDealerSender};
 pub use router::{ZmtpRouter, ZmtpRouterMessage, ZmtpRouterOptions, ZmtpRouterSender};

@@ -213,7 +213,7 @@ impl Adapter for NatsAdapter {
             return;
         }
         let Some(client) = self.clients.get_mut(index) else { return };
-        client.calls.drain().for_each(|(_, call)| call.abort());
+        client.calls.clear();
         // A removal moves another subscription, which may be of this client, too.
         while let Some(client) = self.clients.get(index)
             && let Some(place) = client.subscriptions.values().next().copied()

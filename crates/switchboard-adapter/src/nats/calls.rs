@@ -6,7 +6,7 @@ use super::{
     peer::Client,
     shared::Shared,
 };
-use crate::responses::add;
+use crate::{responses::add, task::Task};
 use bytes::Bytes;
 use std::{
     future::Future,
@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
     task::{Context, Waker},
 };
-use switchboard_core::{Result, clock, runtime};
+use switchboard_core::{Result, clock};
 use switchboard_fanout::SubscriberId;
 use switchboard_message::{Publication, Topic};
 use switchboard_net::plugin::{ServiceCall, ServiceResponse};
@@ -63,12 +63,12 @@ impl NatsAdapter {
         let Some(client) = self.clients.get_mut(index) else { return };
         self.last_call = self.last_call.wrapping_add(1);
         let (id, call, engine) = (client.id, self.last_call, self.engine.clone());
-        let task = runtime::spawn(async move {
+        let task = Task::spawn(async move {
             answered.await;
             // An engine that has ended has no clients.
             let _ = engine.send(Command::CallEnded(id, call)).await;
         });
-        client.calls.insert(call, task.abort_handle());
+        client.calls.insert(call, task);
     }
 
     /// A call that had waited has ended. Returns whether others of its client are in flight.

@@ -4,13 +4,13 @@ use super::{
     messages::{self, NotTopic},
     shared::Shared,
 };
+use crate::task::Task;
 use bytes::Bytes;
 use std::{collections::HashMap, sync::Arc};
 use switchboard_core::{Caller, Peer};
 use switchboard_fanout::{Admitted, SubscriberId, Subscribers};
 use switchboard_message::Topic;
 use switchboard_wire::{Outbox, nats::Server};
-use tokio::task::AbortHandle;
 
 /// A client: its connection, its subscriptions and its calls.
 pub(super) struct Client {
@@ -35,7 +35,7 @@ pub(super) struct Client {
     /// It misses messages until nothing waits any more.
     pub(super) is_slow: bool,
     /// Calls in flight.
-    pub(super) calls: HashMap<u64, AbortHandle>,
+    pub(super) calls: HashMap<u64, Task>,
     /// The subject of the last publication, and its topic.
     last: Option<(Box<[u8]>, Topic)>,
 }

@@ -4,11 +4,11 @@ use super::{
     adapter::RespAdapter,
     credentials,
     feed::{self, Command},
-    peer::{Client, Held, Task},
+    peer::{Client, Held, Work},
     rules,
     sources::subscription_bytes,
 };
-use crate::responses::add;
+use crate::{responses::add, task::Task};
 use bytes::Bytes;
 use std::{
     future::Future,
@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll, Waker},
 };
-use switchboard_core::{Caller, Result, runtime};
+use switchboard_core::{Caller, Result};
 use switchboard_fanout::{CloseReason, SubscriberId};
 use switchboard_message::{Publication, Topic};
 use switchboard_net::plugin::ServiceCall;
@@ -164,12 +164,12 @@ impl RespAdapter {
             return Some(result);
         }
         let engine = self.engine.clone();
-        let task = runtime::spawn(async move {
+        let task = Task::spawn(async move {
             let result = future.await;
             // An engine that has ended has closed the client.
             let _ = engine.send(command(id, result)).await;
         });
-        client.waits.task = Some(Task { handle: task.abort_handle(), is_call });
+        client.waits.task = Some(Work { _task: task, is_call });
         None
     }
 

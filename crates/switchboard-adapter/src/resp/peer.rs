@@ -1,5 +1,6 @@
 //! A client of an engine: its connection, its subscriptions, and what it waits for.
 
+use crate::task::Task;
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
 use switchboard_core::{Caller, Peer};
@@ -7,7 +8,6 @@ use switchboard_wire::{
     Metadata,
     resp::{Server, SubscriptionKind, Version},
 };
-use tokio::task::AbortHandle;
 
 /// A client of an engine.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Held {
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     /// The last command has no reply yet: the task makes it.
-    pub(super) task: Option<Task>,
+    pub(super) task: Option<Work>,
     /// Many bytes of replies are not written.
     pub(super) for_output: bool,
     /// The engines have not read its publications: the next one may be held until they have.
@@ -115,18 +115,12 @@ impl Waits {
     }
 }
 
-/// A task that is ended when it is dropped.
+/// The work that a client waits for.
 #[derive(Debug)]
-pub(super) struct Task {
-    pub(super) handle: AbortHandle,
+pub(super) struct Work {
+    pub(super) _task: Task,
     /// The task calls a method: it is ended with its client.
     pub(super) is_call: bool,
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.handle.abort();
-    }
 }
 
 /// The subscriptions of a client.

@@ -4,9 +4,8 @@ use super::{
     adapter::ZmtpAdapter,
     feed::Command,
     peer::{Peer, Role},
-    task::Task,
 };
-use crate::responses::flush;
+use crate::{responses::flush, task::Task};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use std::{future::Future, pin::Pin, sync::Arc};
 use switchboard_core::{Caller, Result};

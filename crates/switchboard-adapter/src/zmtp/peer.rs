@@ -1,6 +1,7 @@
 //! A peer: its connection, and what it does.
 
-use super::{calls::Calls, login::Login, publishing::Publishing, routed::Routed, task::Task};
+use super::{calls::Calls, login::Login, publishing::Publishing, routed::Routed};
+use crate::task::Task;
 use bytes::Bytes;
 use std::{
     collections::BTreeMap,

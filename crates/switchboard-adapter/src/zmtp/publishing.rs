@@ -1,7 +1,7 @@
 //! Messages of PUB and PUSH peers as entries of the bus.
 
-use super::{Shared, adapter::ZmtpAdapter, entries, feed::Command, mapping::Local, peer::Peer, task::Task};
-use crate::responses::add;
+use super::{Shared, adapter::ZmtpAdapter, entries, feed::Command, mapping::Local, peer::Peer};
+use crate::{responses::add, task::Task};
 use bytes::Bytes;
 use std::{
     future::Future,

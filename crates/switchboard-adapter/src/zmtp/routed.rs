@@ -5,9 +5,8 @@ use super::{
     feed::Command,
     peer::{Peer, Role},
     router::{Inlet, RouterGone, ZmtpRouterMessage},
-    task::Task,
 };
-use crate::responses::add;
+use crate::{responses::add, task::Task};
 use bytes::Bytes;
 use switchboard_fanout::{CloseReason, SubscriberId, Subscribers};
 use switchboard_wire::zmtp::patterns::Assembly;
