@@ -28,6 +28,8 @@ pub(crate) struct Run<'a> {
 pub(crate) enum Outcome {
     Failed(String),
     Passed,
+    /// Passed when it ran once more; has the reason of the failure before.
+    PassedAtSecondTry(String),
     /// Could not run here; has the name of the missing program.
     Skipped(String),
 }
@@ -365,6 +367,9 @@ pub(crate) fn run(workspace: &Workspace, steps: &[Step]) -> bool {
             println!("\n==> [{}/{}] {}: {}", index + 1, steps.len(), step.name, step.about);
             (step.check)(&run)
         };
+        let outcome = second_try(step, outcome, || {
+            if is_ci { transcript::run(workspace, step, &mut output) } else { (step.check)(&run) }
+        });
         let step = Finished { name: step.name, outcome, took: started.elapsed() };
         if is_ci {
             println!("{}{output}", step.result());
@@ -376,6 +381,23 @@ pub(crate) fn run(workspace: &Workspace, steps: &[Step]) -> bool {
     let summary = Summary::of(&finished, is_ci);
     print!("\n{}", summary.text);
     summary.failed == 0
+}
+
+/// Runs a failed step once more if it needs a foreign program: those fail for reasons of their own, such as a port that
+/// another process took. The failure is reported with the result, so that its cause is found.
+fn second_try(step: &Step, outcome: Outcome, check: impl FnOnce() -> Outcome) -> Outcome {
+    match outcome {
+        Outcome::Failed(first) if needs_foreign_programs(step) => match check() {
+            Outcome::Passed => Outcome::PassedAtSecondTry(first),
+            other => other,
+        },
+        outcome => outcome,
+    }
+}
+
+/// The steps after `peers` run foreign programs.
+fn needs_foreign_programs(step: &Step) -> bool {
+    ALL.iter().skip_while(|other| other.name != "peers").skip(1).any(|other| other.name == step.name)
 }
 
 /// Runs one step in this process, for [`transcript::run`] in another.
@@ -420,6 +442,10 @@ impl Summary {
         for step in finished {
             match &step.outcome {
                 Outcome::Passed => passed += 1,
+                Outcome::PassedAtSecondTry(reason) => {
+                    passed += 1;
+                    line(&format!("PASSED AT THE SECOND TRY {}: {reason}", step.name));
+                }
                 Outcome::Failed(reason) => {
                     failed += 1;
                     line(&format!("FAILED  {}: {reason}", step.name));
@@ -445,6 +471,7 @@ fn word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Failed(_) => "FAILED",
         Outcome::Passed => "passed",
+        Outcome::PassedAtSecondTry(_) => "passed at the second try",
         Outcome::Skipped(_) => "SKIPPED",
     }
 }
@@ -497,6 +524,23 @@ mod tests {
             assert!(summary.text.contains("SKIPPED peers: grpcurl: no go"), "{}", summary.text);
             assert_eq!(summary.text.lines().last(), Some(last));
         }
+    }
+
+    #[test]
+    fn only_steps_with_foreign_programs_run_twice() {
+        let failed = || Outcome::Failed("the port was taken".into());
+        let step = |name: &str| select(name).unwrap()[0];
+        for name in ["registries", "interop-grpc"] {
+            let outcome = second_try(&step(name), failed(), || Outcome::Passed);
+            let summary = Summary::of(&[finished(name, outcome)], true);
+            assert!(summary.text.contains("SECOND TRY"), "{}", summary.text);
+            assert!(summary.text.contains("the port was taken"), "{}", summary.text);
+            assert_eq!(summary.text.lines().last(), Some("1 passed, 0 failed"));
+            let twice = second_try(&step(name), failed(), failed);
+            assert!(matches!(twice, Outcome::Failed(_)), "{twice:?}");
+        }
+        let tests = second_try(&step("test"), failed(), || panic!("it runs once"));
+        assert!(matches!(tests, Outcome::Failed(_)), "{tests:?}");
     }
 
     #[test]

@@ -55,7 +55,7 @@ fn try_run(workspace: &Workspace, step: &Step, shown: &mut String) -> Result<Out
 /// Ends this process with the outcome of the step.
 pub(crate) fn exit(outcome: &Outcome) -> ExitCode {
     match outcome {
-        Outcome::Passed => ExitCode::SUCCESS,
+        Outcome::Passed | Outcome::PassedAtSecondTry(_) => ExitCode::SUCCESS,
         Outcome::Failed(reason) => {
             println!("{REASON}{reason}");
             ExitCode::from(FAILED)

@@ -402,11 +402,14 @@ impl Folder {
         Folder(folder)
     }
 
-    /// Waits until a file in it has this many instances.
+    /// Waits until a file in it has this many instances. A file that is being written has another extension until it
+    /// replaces the one before, which may take long on a slow disk; a reader does not see it until then.
     async fn holds(&self, instances: usize) {
         loop {
             let files = std::fs::read_dir(&self.0).expect("the folder is there");
-            let texts = files.filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok());
+            let paths = files.filter_map(|file| Some(file.ok()?.path()));
+            let complete = paths.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
+            let texts = complete.filter_map(|path| std::fs::read_to_string(path).ok());
             if texts.into_iter().any(|text| text.matches("\"address\"").count() == instances) {
                 return;
             }
