@@ -162,6 +162,8 @@ mod http_rules;
 mod idl;
 mod imports;
 #[cfg(feature = "codegen")]
+mod in_order;
+#[cfg(feature = "codegen")]
 mod inlining;
 mod lexer;
 #[cfg(feature = "codegen")]

@@ -3,7 +3,7 @@
 use crate::{
     Error, Proto, builder, client, collisions,
     http_rules::{Messages, Paths},
-    inlining, lints,
+    in_order, inlining, lints,
     names::Named,
     runtime_paths,
     schema::Schema,
@@ -111,6 +111,7 @@ impl<'a> Generator<'a> {
         let mut messages = parse(&name, syn::parse2(tokens))?;
         lints::allow_in_messages(&mut messages);
         inlining::fold_view_fields(&mut messages.items);
+        in_order::read_views(&mut messages.items);
         code += &prettyplease::unparse(&messages);
         Ok(Package { name, code, descriptors })
     }

@@ -22,9 +22,10 @@ fn of(krate: &str, file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(krate).join(file)
 }
 
-/// Compares `generated/` of a crate with the files that `generate` makes, or replaces them.
+/// Compares `generated/` of a crate, or of a folder in it, with the files that `generate` makes, or replaces them.
 fn check(krate: &str, generate: impl Fn(&Path) -> Result<(), Error>) {
-    let fresh = std::env::temp_dir().join(format!("switchboard-committed-{krate}-{}", std::process::id()));
+    let name = krate.replace('/', "-");
+    let fresh = std::env::temp_dir().join(format!("switchboard-committed-{name}-{}", std::process::id()));
     generate(&fresh).unwrap();
     fs::remove_file(fresh.join(TREE)).unwrap();
     let committed = of(krate, "generated");
@@ -83,4 +84,13 @@ fn etcd() {
 fn bus() {
     let schema = of("switchboard-bus", "proto/switchboard/bus/v1/bus.proto");
     check("switchboard-bus", |out| proto(&schema).without_views().out_dir(out).emit());
+}
+
+#[test]
+fn messages_of_the_test_of_views() {
+    let folder = "switchboard/tests/view_fields";
+    check(folder, |out| {
+        proto(of(folder, "every.proto")).out_dir(out).emit()?;
+        proto(of(folder, "old.proto")).out_dir(out).emit()
+    });
 }

@@ -2233,6 +2233,30 @@ pub mod __buffa {
                     ..::core::default::Default::default()
                 })
             }
+            fn merge_into_view(
+                &mut self,
+                buf: &'a [u8],
+                ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+            ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+                use ::switchboard::codegen::codec::in_order;
+                let mut cur = buf;
+                'in_order: {
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [10u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::bytes(
+                            rest,
+                        ) else { break 'in_order };
+                        self.payload = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                }
+                if cur.is_empty() {
+                    return ::core::result::Result::Ok(());
+                }
+                in_order::rest(self, cur, ctx)
+            }
         }
         impl<'a> ::switchboard::codegen::buffa::ViewEncode<'a> for EchoMessageView<'a> {
             #[allow(clippy::needless_borrow, clippy::let_and_return)]
@@ -3080,6 +3104,451 @@ Distinguishes a field that was absent from one explicitly encoded with its defau
                         .into(),
                     ..::core::default::Default::default()
                 })
+            }
+            fn merge_into_view(
+                &mut self,
+                buf: &'a [u8],
+                ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+            ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+                use ::switchboard::codegen::codec::in_order;
+                let mut cur = buf;
+                let mut texts = in_order::Texts::<8usize, 512usize>::new();
+                'in_order: {
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [10u8],
+                    ) {
+                        let ::core::option::Option::Some((text, rest)) = in_order::bytes(
+                            rest,
+                        ) else { break 'in_order };
+                        texts.push(0usize, text)?;
+                        self.__buffa_required_seen_0 |= 1u64;
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [16u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field2 = value;
+                        self.__buffa_required_seen_0 |= 2u64;
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [24u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field3 = value;
+                        self.__buffa_required_seen_0 |= 4u64;
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [34u8],
+                    ) {
+                        let ::core::option::Option::Some((text, rest)) = in_order::bytes(
+                            rest,
+                        ) else { break 'in_order };
+                        texts.push(1usize, text)?;
+                        cur = rest;
+                    }
+                    while let ::core::option::Option::Some((tag, rest)) = in_order::field(
+                        cur,
+                        5u32,
+                    ) {
+                        cur = match self.merge_view_field(tag, rest, cur, ctx) {
+                            ::core::result::Result::Ok(rest) => rest,
+                            ::core::result::Result::Err(error) => {
+                                return ::core::result::Result::Err(texts.error(error));
+                            }
+                        };
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [48u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field6 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [58u8],
+                    ) {
+                        let ::core::option::Option::Some((text, rest)) = in_order::bytes(
+                            rest,
+                        ) else { break 'in_order };
+                        texts.push(2usize, text)?;
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [74u8],
+                    ) {
+                        let ::core::option::Option::Some((text, rest)) = in_order::bytes(
+                            rest,
+                        ) else { break 'in_order };
+                        texts.push(3usize, text)?;
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [96u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::bool(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field12 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [104u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::bool(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field13 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [112u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::bool(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field14 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [128u8, 1u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field16 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [136u8, 1u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::bool(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field17 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [146u8, 1u8],
+                    ) {
+                        let ::core::option::Option::Some((text, rest)) = in_order::bytes(
+                            rest,
+                        ) else { break 'in_order };
+                        texts.push(4usize, text)?;
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [176u8, 1u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int64(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field22 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [184u8, 1u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field23 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [192u8, 1u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::bool(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field24 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [200u8, 1u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field25 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [232u8, 1u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field29 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [240u8, 1u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::bool(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field30 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [216u8, 3u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::bool(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field59 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [224u8, 3u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field60 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [152u8, 4u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field67 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [160u8, 4u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field68 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [240u8, 4u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::bool(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field78 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [128u8, 5u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::bool(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field80 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [136u8, 5u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::bool(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field81 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [160u8, 6u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field100 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [168u8, 6u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field101 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [178u8, 6u8],
+                    ) {
+                        let ::core::option::Option::Some((text, rest)) = in_order::bytes(
+                            rest,
+                        ) else { break 'in_order };
+                        texts.push(5usize, text)?;
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [186u8, 6u8],
+                    ) {
+                        let ::core::option::Option::Some((text, rest)) = in_order::bytes(
+                            rest,
+                        ) else { break 'in_order };
+                        texts.push(6usize, text)?;
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [192u8, 6u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field104 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [128u8, 8u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field128 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [138u8, 8u8],
+                    ) {
+                        let ::core::option::Option::Some((text, rest)) = in_order::bytes(
+                            rest,
+                        ) else { break 'in_order };
+                        texts.push(7usize, text)?;
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [144u8, 8u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field130 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [152u8, 8u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field131 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [176u8, 9u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field150 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [248u8, 16u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field271 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [128u8, 17u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field272 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [192u8, 17u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.field280 = ::core::option::Option::Some(value);
+                        cur = rest;
+                    }
+                }
+                let [text0, text1, text2, text3, text4, text5, text6, text7] = texts
+                    .check()?;
+                if let ::core::option::Option::Some(text) = text0 {
+                    self.field1 = text;
+                }
+                if let ::core::option::Option::Some(text) = text1 {
+                    self.field4 = ::core::option::Option::Some(text);
+                }
+                if let ::core::option::Option::Some(text) = text2 {
+                    self.field7 = ::core::option::Option::Some(text);
+                }
+                if let ::core::option::Option::Some(text) = text3 {
+                    self.field9 = ::core::option::Option::Some(text);
+                }
+                if let ::core::option::Option::Some(text) = text4 {
+                    self.field18 = ::core::option::Option::Some(text);
+                }
+                if let ::core::option::Option::Some(text) = text5 {
+                    self.field102 = ::core::option::Option::Some(text);
+                }
+                if let ::core::option::Option::Some(text) = text6 {
+                    self.field103 = ::core::option::Option::Some(text);
+                }
+                if let ::core::option::Option::Some(text) = text7 {
+                    self.field129 = ::core::option::Option::Some(text);
+                }
+                if cur.is_empty() {
+                    return ::core::result::Result::Ok(());
+                }
+                in_order::rest(self, cur, ctx)
             }
         }
         impl<'a> ::switchboard::codegen::buffa::ViewEncode<'a>

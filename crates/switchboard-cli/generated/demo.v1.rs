@@ -2949,6 +2949,27 @@ pub mod __buffa {
                     ..::core::default::Default::default()
                 })
             }
+            fn merge_into_view(
+                &mut self,
+                buf: &'a [u8],
+                ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+            ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+                use ::switchboard::codegen::codec::in_order;
+                let mut cur = buf;
+                if let ::core::option::Option::Some(mut rest) = in_order::after_tag(
+                    cur,
+                    [10u8],
+                ) {
+                    self.name = ::switchboard::codegen::buffa::types::borrow_str(
+                        &mut rest,
+                    )?;
+                    cur = rest;
+                }
+                if cur.is_empty() {
+                    return ::core::result::Result::Ok(());
+                }
+                in_order::rest(self, cur, ctx)
+            }
         }
         impl<'a> ::switchboard::codegen::buffa::ViewEncode<'a> for GreetRequestView<'a> {
             #[allow(clippy::needless_borrow, clippy::let_and_return)]
@@ -3276,6 +3297,27 @@ pub mod __buffa {
                         .into(),
                     ..::core::default::Default::default()
                 })
+            }
+            fn merge_into_view(
+                &mut self,
+                buf: &'a [u8],
+                ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+            ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+                use ::switchboard::codegen::codec::in_order;
+                let mut cur = buf;
+                if let ::core::option::Option::Some(mut rest) = in_order::after_tag(
+                    cur,
+                    [10u8],
+                ) {
+                    self.text = ::switchboard::codegen::buffa::types::borrow_str(
+                        &mut rest,
+                    )?;
+                    cur = rest;
+                }
+                if cur.is_empty() {
+                    return ::core::result::Result::Ok(());
+                }
+                in_order::rest(self, cur, ctx)
             }
         }
         impl<'a> ::switchboard::codegen::buffa::ViewEncode<'a> for GreetReplyView<'a> {
@@ -3618,6 +3660,40 @@ pub mod __buffa {
                         .into(),
                     ..::core::default::Default::default()
                 })
+            }
+            fn merge_into_view(
+                &mut self,
+                buf: &'a [u8],
+                ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+            ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+                use ::switchboard::codegen::codec::in_order;
+                let mut cur = buf;
+                'in_order: {
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [8u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::uint32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.count = value;
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [16u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::uint32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.interval_ms = value;
+                        cur = rest;
+                    }
+                }
+                if cur.is_empty() {
+                    return ::core::result::Result::Ok(());
+                }
+                in_order::rest(self, cur, ctx)
             }
         }
         impl<'a> ::switchboard::codegen::buffa::ViewEncode<'a> for WatchRequestView<'a> {
@@ -3987,6 +4063,30 @@ pub mod __buffa {
                     ..::core::default::Default::default()
                 })
             }
+            fn merge_into_view(
+                &mut self,
+                buf: &'a [u8],
+                ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+            ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+                use ::switchboard::codegen::codec::in_order;
+                let mut cur = buf;
+                'in_order: {
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [8u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::uint32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.n = value;
+                        cur = rest;
+                    }
+                }
+                if cur.is_empty() {
+                    return ::core::result::Result::Ok(());
+                }
+                in_order::rest(self, cur, ctx)
+            }
         }
         impl<'a> ::switchboard::codegen::buffa::ViewEncode<'a> for TickView<'a> {
             #[allow(clippy::needless_borrow, clippy::let_and_return)]
@@ -4317,6 +4417,30 @@ pub mod __buffa {
                         .into(),
                     ..::core::default::Default::default()
                 })
+            }
+            fn merge_into_view(
+                &mut self,
+                buf: &'a [u8],
+                ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+            ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+                use ::switchboard::codegen::codec::in_order;
+                let mut cur = buf;
+                'in_order: {
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [8u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int64(
+                            rest,
+                        ) else { break 'in_order };
+                        self.value = value;
+                        cur = rest;
+                    }
+                }
+                if cur.is_empty() {
+                    return ::core::result::Result::Ok(());
+                }
+                in_order::rest(self, cur, ctx)
             }
         }
         impl<'a> ::switchboard::codegen::buffa::ViewEncode<'a> for NumberView<'a> {
@@ -4660,6 +4784,40 @@ pub mod __buffa {
                         .into(),
                     ..::core::default::Default::default()
                 })
+            }
+            fn merge_into_view(
+                &mut self,
+                buf: &'a [u8],
+                ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+            ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+                use ::switchboard::codegen::codec::in_order;
+                let mut cur = buf;
+                'in_order: {
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [8u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int64(
+                            rest,
+                        ) else { break 'in_order };
+                        self.sum = value;
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [16u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::uint32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.count = value;
+                        cur = rest;
+                    }
+                }
+                if cur.is_empty() {
+                    return ::core::result::Result::Ok(());
+                }
+                in_order::rest(self, cur, ctx)
             }
         }
         impl<'a> ::switchboard::codegen::buffa::ViewEncode<'a> for TotalView<'a> {
@@ -5022,6 +5180,27 @@ pub mod __buffa {
                     ..::core::default::Default::default()
                 })
             }
+            fn merge_into_view(
+                &mut self,
+                buf: &'a [u8],
+                ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+            ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+                use ::switchboard::codegen::codec::in_order;
+                let mut cur = buf;
+                if let ::core::option::Option::Some(mut rest) = in_order::after_tag(
+                    cur,
+                    [10u8],
+                ) {
+                    self.text = ::switchboard::codegen::buffa::types::borrow_str(
+                        &mut rest,
+                    )?;
+                    cur = rest;
+                }
+                if cur.is_empty() {
+                    return ::core::result::Result::Ok(());
+                }
+                in_order::rest(self, cur, ctx)
+            }
         }
         impl<'a> ::switchboard::codegen::buffa::ViewEncode<'a> for NoteView<'a> {
             #[allow(clippy::needless_borrow, clippy::let_and_return)]
@@ -5363,6 +5542,39 @@ pub mod __buffa {
                         .into(),
                     ..::core::default::Default::default()
                 })
+            }
+            fn merge_into_view(
+                &mut self,
+                buf: &'a [u8],
+                ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+            ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+                use ::switchboard::codegen::codec::in_order;
+                let mut cur = buf;
+                'in_order: {
+                    if let ::core::option::Option::Some(mut rest) = in_order::after_tag(
+                        cur,
+                        [10u8],
+                    ) {
+                        self.tag = ::switchboard::codegen::buffa::types::borrow_str(
+                            &mut rest,
+                        )?;
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [16u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::uint32(
+                            rest,
+                        ) else { break 'in_order };
+                        self.limit = value;
+                        cur = rest;
+                    }
+                }
+                if cur.is_empty() {
+                    return ::core::result::Result::Ok(());
+                }
+                in_order::rest(self, cur, ctx)
             }
         }
         impl<'a> ::switchboard::codegen::buffa::ViewEncode<'a> for QueryRequestView<'a> {
@@ -5751,6 +5963,29 @@ pub mod __buffa {
                     ..::core::default::Default::default()
                 })
             }
+            fn merge_into_view(
+                &mut self,
+                buf: &'a [u8],
+                ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+            ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+                use ::switchboard::codegen::codec::in_order;
+                let mut cur = buf;
+                while let ::core::option::Option::Some((tag, rest)) = in_order::field(
+                    cur,
+                    1u32,
+                ) {
+                    cur = match self.merge_view_field(tag, rest, cur, ctx) {
+                        ::core::result::Result::Ok(rest) => rest,
+                        ::core::result::Result::Err(error) => {
+                            return ::core::result::Result::Err(error);
+                        }
+                    };
+                }
+                if cur.is_empty() {
+                    return ::core::result::Result::Ok(());
+                }
+                in_order::rest(self, cur, ctx)
+            }
         }
         impl<'a> ::switchboard::codegen::buffa::ViewEncode<'a> for QueryReplyView<'a> {
             #[allow(clippy::needless_borrow, clippy::let_and_return)]
@@ -6138,6 +6373,82 @@ pub mod __buffa {
                         .into(),
                     ..::core::default::Default::default()
                 })
+            }
+            fn merge_into_view(
+                &mut self,
+                buf: &'a [u8],
+                ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+            ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+                use ::switchboard::codegen::codec::in_order;
+                let mut cur = buf;
+                let mut texts = in_order::Texts::<3usize, 256usize>::new();
+                'in_order: {
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [10u8],
+                    ) {
+                        let ::core::option::Option::Some((text, rest)) = in_order::bytes(
+                            rest,
+                        ) else { break 'in_order };
+                        texts.push(0usize, text)?;
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [18u8],
+                    ) {
+                        let ::core::option::Option::Some((text, rest)) = in_order::bytes(
+                            rest,
+                        ) else { break 'in_order };
+                        texts.push(1usize, text)?;
+                        cur = rest;
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [26u8],
+                    ) {
+                        let ::core::option::Option::Some((text, rest)) = in_order::bytes(
+                            rest,
+                        ) else { break 'in_order };
+                        texts.push(2usize, text)?;
+                        cur = rest;
+                    }
+                    while let ::core::option::Option::Some((tag, rest)) = in_order::field(
+                        cur,
+                        4u32,
+                    ) {
+                        cur = match self.merge_view_field(tag, rest, cur, ctx) {
+                            ::core::result::Result::Ok(rest) => rest,
+                            ::core::result::Result::Err(error) => {
+                                return ::core::result::Result::Err(texts.error(error));
+                            }
+                        };
+                    }
+                    if let ::core::option::Option::Some(rest) = in_order::after_tag(
+                        cur,
+                        [40u8],
+                    ) {
+                        let ::core::option::Option::Some((value, rest)) = in_order::int64(
+                            rest,
+                        ) else { break 'in_order };
+                        self.time = value;
+                        cur = rest;
+                    }
+                }
+                let [text0, text1, text2] = texts.check()?;
+                if let ::core::option::Option::Some(text) = text0 {
+                    self.title = text;
+                }
+                if let ::core::option::Option::Some(text) = text1 {
+                    self.url = text;
+                }
+                if let ::core::option::Option::Some(text) = text2 {
+                    self.author = text;
+                }
+                if cur.is_empty() {
+                    return ::core::result::Result::Ok(());
+                }
+                in_order::rest(self, cur, ctx)
             }
         }
         impl<'a> ::switchboard::codegen::buffa::ViewEncode<'a> for PostView<'a> {

@@ -1,6 +1,9 @@
 //! Encodes and decodes messages, with one file per family of types.
 
 pub mod flatbuffers;
+#[cfg(feature = "proto")]
+#[doc(hidden)]
+pub mod in_order;
 pub mod msgpack;
 #[cfg(feature = "proto")]
 pub mod proto;

@@ -223,9 +223,25 @@ fn merge<M: Message>(bytes: &mut Bytes) -> std::result::Result<M, Failure> {
     Ok(message)
 }
 
-/// Decodes like [`MessageView::decode_view`], with tags of two bytes read in place: those of every field above the
-/// 15th.
+/// Decodes like [`MessageView::decode_view`], and knows the field at which it fails.
+#[inline]
 fn fields<'a, V: MessageView<'a>>(view: &mut V, bytes: &'a [u8]) -> std::result::Result<(), Failure> {
+    let unknown_fields = Cell::new(DEFAULT_UNKNOWN_FIELD_LIMIT);
+    let elements = Cell::new(DEFAULT_ELEMENT_MEMORY_LIMIT);
+    let limits = DecodeContext::new(RECURSION_LIMIT, &unknown_fields).with_element_memory(&elements);
+    view.merge_into_view(bytes, limits).map_err(|error| failure(view, bytes, error))
+}
+
+/// Reads a message again to find the field at which it fails.
+#[cold]
+fn failure<'a, V: MessageView<'a>>(view: &mut V, bytes: &'a [u8], error: DecodeError) -> Failure {
+    match field_by_field(view, bytes) {
+        Err(failure) => failure,
+        Ok(()) => Failure { field: None, at: 0, error },
+    }
+}
+
+fn field_by_field<'a, V: MessageView<'a>>(view: &mut V, bytes: &'a [u8]) -> std::result::Result<(), Failure> {
     let mut rest = bytes;
     let unknown_fields = Cell::new(DEFAULT_UNKNOWN_FIELD_LIMIT);
     let elements = Cell::new(DEFAULT_ELEMENT_MEMORY_LIMIT);
@@ -240,9 +256,9 @@ fn fields<'a, V: MessageView<'a>>(view: &mut V, bytes: &'a [u8]) -> std::result:
     Ok(())
 }
 
-/// Takes the tag of a field.
+/// Takes the tag of a field. One of two bytes is read in place: those of every field above the 15th.
 #[inline(always)]
-fn take_tag(from: &mut &[u8]) -> std::result::Result<Tag, DecodeError> {
+pub(super) fn take_tag(from: &mut &[u8]) -> std::result::Result<Tag, DecodeError> {
     let (number, after) = match **from {
         [one, ref after @ ..] if one < 0x80 => (u32::from(one), after),
         [one, two, ref after @ ..] if two < 0x80 => (u32::from(one & 0x7f) | u32::from(two) << 7, after),
