@@ -32,6 +32,7 @@ pub mod fuzzing;
     allow(dead_code, unused_imports, reason = "the wires that are left out use the rest")
 )]
 mod gzip;
+pub mod http2;
 pub mod http_rule;
 pub mod http_text;
 pub mod http_wires;

@@ -68,6 +68,11 @@ fn jsonrpc_takes_any_bytes() {
 }
 
 #[test]
+fn compressed_header_fields_are_decoded_within_limits() {
+    check(fuzzing::hpack);
+}
+
+#[test]
 fn kiss_rpc_takes_any_bytes() {
     check(fuzzing::kiss_input);
 }

@@ -1,0 +1,148 @@
+//! Decoding of header blocks (RFC 7541, section 6).
+
+use super::{Field, HpackError, huffman, integer, table::Table};
+
+/// A block may have this many times the fields and bytes of its limits before the connection ends: such a block is
+/// refused for its stream, and still changes the table.
+const EXCESS: usize = 4;
+
+/// Limits on the fields of one block.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ListLimits {
+    /// Largest size of all fields, each with its overhead of 32 bytes: `SETTINGS_MAX_HEADER_LIST_SIZE`.
+    pub bytes_max: usize,
+    /// Largest number of fields.
+    pub fields_max: usize,
+}
+
+/// Result of decoding a block whose bytes are valid.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Listed {
+    /// Every field was passed on.
+    Complete,
+    /// The fields are over a limit; those within it were passed on. The stream is refused.
+    OverLimit,
+}
+
+/// The receiving side of one direction of a connection.
+#[derive(Debug)]
+pub struct Decoder {
+    table: Table,
+    /// Largest size of the table that this side has announced.
+    announced: usize,
+    /// The size was lowered, and the next block must begin with an update.
+    needs_update: bool,
+    /// Decoded name and value, where they are not bytes of the block.
+    name: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Decoder {
+    /// Creates the decoder of a connection whose table may have `size` bytes.
+    pub fn new(size: usize) -> Decoder {
+        Decoder {
+            table: Table::new(size),
+            announced: size,
+            needs_update: false,
+            name: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// Changes the announced size of the table, when the peer has acknowledged the setting.
+    pub fn announce(&mut self, size: usize) {
+        self.needs_update |= size < self.table.size_max();
+        self.announced = size;
+    }
+
+    /// Bytes of the table's fields, with their overhead.
+    pub fn table_bytes(&self) -> usize {
+        self.table.size()
+    }
+
+    /// Decodes a whole block and passes each field to `visit`, which sees a field before the next is read.
+    ///
+    /// # Errors
+    /// Returns an error for a block after which the table is unknown; the connection ends with `COMPRESSION_ERROR`.
+    pub fn decode(
+        &mut self,
+        mut block: &[u8],
+        limits: ListLimits,
+        mut visit: impl FnMut(Field<'_>),
+    ) -> Result<Listed, HpackError> {
+        self.size_updates(&mut block)?;
+        let (mut bytes, mut fields) = (0usize, 0usize);
+        while !block.is_empty() {
+            let field = self.field(&mut block)?;
+            bytes += field.size();
+            fields += 1;
+            if bytes > limits.bytes_max.saturating_mul(EXCESS)
+                || fields > limits.fields_max.saturating_mul(EXCESS)
+            {
+                return Err(HpackError::ListTooLarge);
+            }
+            if bytes <= limits.bytes_max && fields <= limits.fields_max {
+                visit(field);
+            }
+        }
+        let is_complete = bytes <= limits.bytes_max && fields <= limits.fields_max;
+        Ok(if is_complete { Listed::Complete } else { Listed::OverLimit })
+    }
+
+    /// Takes the size updates at the front of a block; elsewhere they are errors.
+    fn size_updates(&mut self, block: &mut &[u8]) -> Result<(), HpackError> {
+        while let Some(first) = block.first()
+            && first & 0xe0 == 0x20
+        {
+            let size = integer::take(block, 5)?;
+            if size > self.announced {
+                return Err(HpackError::SizeUpdate);
+            }
+            self.table.resize(size);
+            self.needs_update = false;
+        }
+        if self.needs_update { Err(HpackError::MissingSizeUpdate) } else { Ok(()) }
+    }
+
+    /// Takes one field.
+    fn field(&mut self, block: &mut &[u8]) -> Result<Field<'_>, HpackError> {
+        let first = block[0];
+        if first & 0x80 != 0 {
+            let index = integer::take(block, 7)?;
+            let (name, value) = self.table.get(index)?;
+            return Ok(Field { name, value, never_indexed: false });
+        }
+        let (bits, indexed, never_indexed) = match first >> 4 {
+            4..=7 => (6, true, false),
+            0 => (4, false, false),
+            1 => (4, false, true),
+            _ => return Err(HpackError::SizeUpdate),
+        };
+        let index = integer::take(block, bits)?;
+        self.name.clear();
+        self.value.clear();
+        if index == 0 {
+            string(block, &mut self.name)?;
+        } else {
+            self.name.extend_from_slice(self.table.get(index)?.0);
+        }
+        string(block, &mut self.value)?;
+        if indexed {
+            self.table.insert(&self.name, &self.value);
+        }
+        Ok(Field { name: &self.name, value: &self.value, never_indexed })
+    }
+}
+
+/// Takes a string and appends it (RFC 7541, section 5.2). No more is stored than the block has bytes for.
+fn string(block: &mut &[u8], into: &mut Vec<u8>) -> Result<(), HpackError> {
+    let is_huffman = block.first().is_some_and(|first| first & 0x80 != 0);
+    let len = integer::take(block, 7)?;
+    let (text, rest) = block.split_at_checked(len).ok_or(HpackError::Truncated)?;
+    *block = rest;
+    if is_huffman {
+        return huffman::decode(text, into);
+    }
+    into.extend_from_slice(text);
+    Ok(())
+}
