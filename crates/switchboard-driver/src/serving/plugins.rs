@@ -94,6 +94,8 @@ impl RunningPlugin {
 pub struct PluginConnectionCount<C> {
     shared: Arc<ServerState>,
     wire: WireId,
+    /// The label under which the connection counts as open; `None` if all connections were aborted meanwhile.
+    protocol: Option<ConnectionProtocol>,
     tally: Arc<PeerCount>,
     /// Runs the hooks for the end of the connection when it is dropped.
     _connected: C,
@@ -107,17 +109,25 @@ impl<C> fmt::Debug for PluginConnectionCount<C> {
 }
 
 impl<C> PluginConnectionCount<C> {
-    /// Begins to count; the task that accepted the connection counts it as well, until it ends.
-    pub fn new(shared: Arc<ServerState>, wire: WireId, tally: Arc<PeerCount>, connected: C) -> Self {
+    /// Begins to count the connection with this number. The task that accepted it has counted its protocol, and leaves
+    /// the end to this value.
+    pub fn new(
+        shared: Arc<ServerState>,
+        connection: u64,
+        wire: WireId,
+        tally: Arc<PeerCount>,
+        connected: C,
+    ) -> Self {
         shared.plugins.connections.fetch_add(1, Ordering::Relaxed);
         if let Some(count) = shared.plugins.of(wire).and_then(|plugin| plugin.count(wire)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        shared.metrics.begin(ConnectionProtocol::of(wire));
+        let protocol = shared.open().get_mut(&connection).and_then(|open| open.protocol.take());
         tally.stay();
         PluginConnectionCount {
             shared,
             wire,
+            protocol,
             tally,
             _connected: connected,
             _worker: runtime::count_connection(),
@@ -132,7 +142,9 @@ impl<C> Drop for PluginConnectionCount<C> {
         if let Some(count) = plugins.of(self.wire).and_then(|plugin| plugin.count(self.wire)) {
             count.fetch_sub(1, Ordering::Relaxed);
         }
-        self.shared.metrics.end(ConnectionProtocol::of(self.wire));
+        if let Some(protocol) = self.protocol {
+            self.shared.metrics.end(protocol);
+        }
         self.tally.leave();
     }
 }

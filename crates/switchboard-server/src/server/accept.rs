@@ -295,7 +295,7 @@ fn hand_over<C: Send + 'static>(
     let Detected { io, first, mut peer, is_greeted, .. } = detected;
     let (Some(plugin), Some(tally)) = (shared.plugins.of(wire), peer.tally.clone()) else { return };
     peer.wire = Some(wire);
-    let guard = PluginConnectionCount::new(shared.clone(), wire, tally, connected);
+    let guard = PluginConnectionCount::new(shared.clone(), peer.connection, wire, tally, connected);
     let connection = PluginConnection::new(io, first, wire, peer, resolved.limits.clone());
     plugin.server.connect(connection.worker(worker).greeted(is_greeted).guard(guard));
 }
