@@ -89,6 +89,28 @@ class Admin(unittest.TestCase):
         self.assertEqual(flag["value"], "250ms")
         self.assertGreater(flag["expires_s"], 500)
 
+    def test_topics_have_a_page_and_sums_in_the_metrics(self):
+        publication = json.dumps({"topic": "prices/acme", "entry": {"codec": "json", "payload": "MQ=="}})
+        connection = http.client.HTTPConnection(self.server.address, timeout=PATIENCE_SECONDS)
+        for _ in range(2):
+            headers = {"content-type": "application/json"}
+            connection.request("POST", "/switchboard.bus.v1.Bus/Publish", publication, headers)
+            response = connection.getresponse()
+            self.assertEqual((response.status, "position" in json.loads(response.read())), (200, True))
+        connection.close()
+        _, body = self.ask("/topics?format=json&period=10ms&filter=prices%2F%3E")
+        [topic] = json.loads(body)["topics"]
+        self.assertEqual((topic["topic"], topic["published"]), ("prices/acme", 2))
+        for parser, accept in [(parse, "text/plain"), (parse_open, "application/openmetrics-text")]:
+            _, families = self.families(parser, Accept=accept)
+            [published] = families["switchboard_bus_published"].samples
+            self.assertEqual((published.labels, published.value), ({"source": "bus"}, 2))
+            missed = families["switchboard_bus_missed_entries"].samples
+            self.assertEqual(
+                {sample.labels["reason"] for sample in missed}, {"epoch", "expired", "lagged", "lost"}
+            )
+            self.assertNotIn("acme", str(families))
+
     def test_health_follows_the_server(self):
         self.assertEqual(self.ask("/health/ready")[0].status, 200)
 

@@ -21,6 +21,7 @@
 // Set for arithmetic on times, see clippy.toml: a peer must not be able to choose a time that causes a panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+mod counters;
 mod feed;
 mod nats;
 mod publish;

@@ -25,6 +25,7 @@ pub use stats::NatsStats;
 use adapter::NatsAdapter;
 use shared::{Settings, Shared};
 use std::{io, sync::Arc, time::Duration};
+use switchboard_core::counters::CounterSource;
 use switchboard_fanout::{Engines, Options};
 use switchboard_message::{Bus, TopicRules};
 use switchboard_net::plugin::{
@@ -162,6 +163,10 @@ impl Plugin for Nats {
 
     fn wires(&self) -> Vec<&'static WireSpec> {
         vec![&NATS]
+    }
+
+    fn counters(&self) -> Vec<Arc<dyn CounterSource>> {
+        vec![self.settings.counters.clone(), Arc::new(self.settings.bus.clone())]
     }
 
     fn start(&self, context: PluginContext) -> io::Result<Arc<dyn PluginServer>> {

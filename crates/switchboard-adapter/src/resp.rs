@@ -29,7 +29,7 @@ use std::{
     io,
     sync::{Arc, atomic::AtomicU64},
 };
-use switchboard_core::Limit;
+use switchboard_core::{Limit, counters::CounterSource};
 use switchboard_fanout::{Engines, Options};
 use switchboard_message::{Bus, TopicRules};
 use switchboard_net::plugin::{Plugin, PluginContext, PluginServer, Services};
@@ -84,7 +84,7 @@ pub struct Redis {
 #[derive(Debug)]
 struct Shared {
     bus: Bus,
-    counters: Counters,
+    counters: Arc<Counters>,
     directory: Directory,
     window: Window,
     /// Number of the newest connection.
@@ -108,7 +108,7 @@ impl Redis {
     pub fn new(bus: Bus) -> Redis {
         let shared = Shared {
             bus,
-            counters: Counters::default(),
+            counters: Arc::default(),
             directory: Directory::default(),
             window: Window::default(),
             connections: AtomicU64::new(0),
@@ -179,6 +179,10 @@ impl Plugin for Redis {
 
     fn wires(&self) -> Vec<&'static WireSpec> {
         if self.is_inline { vec![&REDIS, &REDIS_INLINE] } else { vec![&REDIS] }
+    }
+
+    fn counters(&self) -> Vec<Arc<dyn CounterSource>> {
+        vec![self.shared.counters.clone(), Arc::new(self.shared.bus.clone())]
     }
 
     fn start(&self, context: PluginContext) -> io::Result<Arc<dyn PluginServer>> {

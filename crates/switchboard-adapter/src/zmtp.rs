@@ -43,7 +43,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use switchboard_core::{Limit, Result};
+use switchboard_core::{Limit, Result, counters::CounterSource};
 use switchboard_fanout::{Engines, Options};
 use switchboard_message::{Bus, Subscribe, Topic, TopicRules};
 use switchboard_net::plugin::{Plugin, PluginContext, PluginServer};
@@ -353,6 +353,10 @@ impl Plugin for Zmtp {
 
     fn wires(&self) -> Vec<&'static WireSpec> {
         vec![&ZMTP]
+    }
+
+    fn counters(&self) -> Vec<Arc<dyn CounterSource>> {
+        vec![self.shared.counters.clone(), Arc::new(self.shared.bus.clone())]
     }
 
     fn start(&self, context: PluginContext) -> io::Result<Arc<dyn PluginServer>> {

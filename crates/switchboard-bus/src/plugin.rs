@@ -3,6 +3,7 @@
 use crate::{BusServer, events};
 use std::{io, sync::Arc, time::Duration};
 use switchboard::{
+    counters::CounterSource,
     plugin::{Plugin, PluginContext, PluginServer, Route},
     service::DynService,
 };
@@ -33,6 +34,10 @@ impl Plugin for BusServer {
             async move { events::respond(&server, &request).await }
         };
         vec![Route::new("GET", PATH, METHOD, respond).websockets().token_in_query("token")]
+    }
+
+    fn counters(&self) -> Vec<Arc<dyn CounterSource>> {
+        vec![Arc::new(self.bus().clone())]
     }
 
     fn start(&self, _: PluginContext) -> io::Result<Arc<dyn PluginServer>> {

@@ -17,6 +17,7 @@ pub mod codec;
 pub mod compression;
 #[doc(hidden)]
 pub mod context;
+pub mod counters;
 #[doc(hidden)]
 pub mod erased;
 mod error;
@@ -57,8 +58,8 @@ pub use layer::{Layer, Next};
 pub use limits::{Limit, Limits};
 pub use memory::MemoryStats;
 pub use metrics::{
-    CertificateStats, ConnectionProtocolStats, Latency, MethodStats, PeerStats, ServerStats, TlsStats,
-    WireStats,
+    CertificateStats, ConnectionProtocolStats, Latency, MethodStats, PeerStats, ServerStats, SourceStats,
+    TlsStats, WireStats,
 };
 pub use payload::Payload;
 pub use push::{Push, Pusher, Pushes};

@@ -10,6 +10,7 @@ mod histogram;
 mod labels;
 mod peers;
 
+use crate::counters::{COUNTERS_MAX, Counter, CounterSource, is_name};
 pub use cells::Ended;
 use cells::Shard;
 #[cfg(any(feature = "channelz", feature = "http"))]
@@ -125,6 +126,37 @@ pub struct ServerStats {
     pub protocols: Vec<ConnectionProtocolStats>,
     /// Counters by caller: the busiest callers, and the rest together.
     pub peers: Vec<PeerStats>,
+    /// Counters of plugins, topics and other [sources](crate::counters).
+    pub sources: Vec<SourceStats>,
+}
+
+/// The counters of a [source](crate::counters::CounterSource).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SourceStats {
+    /// Its name, which no other source of the server has.
+    pub name: String,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its counters, without those whose names metrics cannot have.
+    pub counters: Vec<Counter>,
+}
+
+impl SourceStats {
+    /// Reads the counters of a source.
+    pub fn read(name: String, source: &dyn CounterSource) -> SourceStats {
+        let mut counters = source.counters();
+        counters.retain(|counter| {
+            is_name(counter.name) && counter.label.is_none_or(|(label, _)| is_label(label))
+        });
+        counters.truncate(COUNTERS_MAX);
+        SourceStats { name, kind: source.kind(), counters }
+    }
+}
+
+/// Returns whether a source may use this label: `source` is its name.
+fn is_label(label: &str) -> bool {
+    is_name(label) && label != "source"
 }
 
 /// Counters of the connections that speak one protocol.

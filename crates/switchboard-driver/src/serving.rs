@@ -8,6 +8,7 @@ mod parts;
 mod plugins;
 mod service_call;
 mod services;
+mod sources;
 
 pub use calls::{CallRecord, Watched, arrived_late, deadline_passed};
 pub use flights::{Flights, Place};
@@ -15,6 +16,7 @@ pub use live::Live;
 pub use parts::ServerParts;
 pub use plugins::{PluginConnectionCount, Plugins, RunningPlugin};
 pub use services::PluginServices;
+pub use sources::Sources;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -83,7 +85,7 @@ pub struct ServerState {
     pub limits: Limits,
     /// Compression of replies.
     pub compression: Serving,
-    /// Whether requests may not have fields that their types do not have.
+    /// Set if requests may not have fields that their types do not have.
     pub strict_fields: bool,
     /// Values that all calls share.
     pub extensions: Option<Arc<Extensions>>,
@@ -115,6 +117,8 @@ pub struct ServerState {
     pub drain_http: watch::Sender<Drain>,
     /// The plugins, with their connections.
     pub plugins: Plugins,
+    /// Counters of plugins, topics and parts of the application.
+    pub sources: Sources,
 }
 
 /// Progress of the shutdown, for HTTP connections.

@@ -14,7 +14,7 @@ use crate::net::Io;
 use bytes::BytesMut;
 pub use route::{Route, RouteBody, RouteHandler, RouteHead, RouteRequest, RouteResponse};
 use std::{any::Any, fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};
-use switchboard_core::{Limits, Peer, memory::MemoryBudget, service::DynService};
+use switchboard_core::{Limits, Peer, counters::CounterSource, memory::MemoryBudget, service::DynService};
 use switchboard_wire::{WireId, spec::WireSpec};
 
 /// Adds wires, services and HTTP paths to servers. One plugin may be added to several servers.
@@ -37,6 +37,12 @@ pub trait Plugin: Send + Sync + 'static {
     /// Returns HTTP paths for the server, which a server without the feature `http` ignores. Called once for each
     /// server that starts.
     fn routes(&self) -> Vec<Route> {
+        Vec::new()
+    }
+
+    /// Returns counters for the metrics and the admin pages of the server: its own, and those of what it serves, such
+    /// as topics. Called once for each server to which the plugin is added.
+    fn counters(&self) -> Vec<Arc<dyn CounterSource>> {
         Vec::new()
     }
 
@@ -64,7 +70,7 @@ pub struct PluginContext {
     pub memory: Arc<MemoryBudget>,
     /// The limits of the server.
     pub limits: Limits,
-    /// Whether the server checks the credentials of its callers: a plugin must not be a way around them.
+    /// Set if the server checks the credentials of its callers: a plugin must not be a way around them.
     pub has_auth: bool,
     /// The services of the server, for calls of the plugin's peers.
     pub services: Arc<dyn Services>,
@@ -168,7 +174,7 @@ pub struct ConnectionRow {
     pub sources: usize,
     /// Bytes that are held for it alone.
     pub held_bytes: usize,
-    /// Whether its socket is full.
+    /// Set if its socket is full.
     pub blocked: bool,
 }
 
@@ -194,7 +200,7 @@ pub struct PluginConnection {
     pub limits: Arc<Limits>,
     /// The worker on which it was accepted.
     pub worker: usize,
-    /// Whether the [greeting](PluginServer::greeting) was sent.
+    /// Set if the [greeting](PluginServer::greeting) was sent.
     pub is_greeted: bool,
     /// Dropped when the connection has ended: until then the server counts it.
     pub guard: Box<dyn Any + Send>,

@@ -12,6 +12,7 @@ mod listener;
 mod page;
 mod pages;
 mod recent;
+mod sources;
 mod subscribers;
 
 pub(crate) use listener::start;

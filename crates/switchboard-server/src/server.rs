@@ -24,10 +24,10 @@ use std::{
     time::Duration,
 };
 use switchboard_core::{
-    Error, Extensions, Layer, Limits, Service, access::Access, compression::Serving, flags::Flag,
-    metrics::ServerStats,
+    Error, Extensions, Layer, Limits, Service, access::Access, compression::Serving, counters::CounterSource,
+    flags::Flag, metrics::ServerStats,
 };
-use switchboard_driver::serving::ServerState;
+use switchboard_driver::serving::{ServerState, Sources};
 use switchboard_guard::{
     dispatch::{Guarded, GuardedService},
     guard::Guards,
@@ -54,7 +54,7 @@ use tokio::sync::watch;
 /// - Calls: `layer`, `extension`, `result_cache`, `concurrency`, `fair`, `service_concurrency`, `method_concurrency`,
 ///   `rate`.
 /// - Access: `auth`, `rule`, `allow_addresses`, `deny_addresses`, `on_connect`, `on_disconnect`.
-/// - Observation: `access_log`, `slow_call`, `flag`, `admin`, `channelz`.
+/// - Observation: `access_log`, `slow_call`, `flag`, `counters`, `admin`, `channelz`.
 /// - Start and stop: `warm_up`, `on_start`, `on_stop`, `notice`, `handover`, `register`, `registration_notice`.
 ///
 /// ```no_run
@@ -89,6 +89,7 @@ pub struct Server {
     admin: Option<crate::admin::Admin>,
     guards: Guards,
     plugins: Vec<plugin::AddedPlugin>,
+    sources: Sources,
     templates: Vec<RegistrationTemplate>,
     registration_notice: Duration,
     #[cfg(feature = "channelz")]
@@ -132,6 +133,7 @@ impl Server {
             admin: None,
             guards: Guards::default(),
             plugins: Vec::new(),
+            sources: Sources::default(),
             strict_fields: false,
             extensions: Extensions::default(),
             templates: Vec::new(),
@@ -249,6 +251,19 @@ impl Server {
     /// and on a path that exists or whose method the server does not have.
     pub fn plugin(mut self, plugin: impl Plugin) -> Server {
         self.add_plugin(Box::new(plugin));
+        self
+    }
+
+    /// Shows the counters of a part of the application in the metrics and on admin pages, under a name that no other
+    /// source has; see [`counters`](switchboard_core::counters). Plugins add theirs themselves.
+    ///
+    /// [`start`](Server::start) fails on a name that another source has, and on a kind that cannot be a part of the
+    /// names of metrics.
+    pub fn counters(mut self, name: impl Into<String>, source: impl CounterSource) -> Server {
+        let name = name.into();
+        if let Err(why) = self.sources.add(name.clone(), Arc::new(source)) {
+            self.config_errors.push(Error::config(format!("counters {name:?}: {why}")));
+        }
         self
     }
 }

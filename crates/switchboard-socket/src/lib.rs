@@ -29,6 +29,7 @@
 pub mod blocking;
 mod connection;
 mod core;
+mod counters;
 mod endpoint;
 mod endpoints;
 mod error;

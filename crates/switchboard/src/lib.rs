@@ -38,8 +38,8 @@ pub use switchboard_core::Encoded;
 pub use switchboard_core::{
     Call, Caller, CertificateStats, Compression, ConnectionProtocolStats, Cx, Error, Extensions, Flag,
     Identity, Latency, Layer, Limit, Limits, MemoryStats, MethodStats, Next, Payload, Peer, PeerStats, Push,
-    Pusher, Pushes, Receiver, Reply, Result, Runtime, Sender, ServerStats, Service, TlsStats, Trace,
-    WireStats, call, codec, forward, layer, limits, run, runtime, service, stream, wire,
+    Pusher, Pushes, Receiver, Reply, Result, Runtime, Sender, ServerStats, Service, SourceStats, TlsStats,
+    Trace, WireStats, call, codec, counters, forward, layer, limits, run, runtime, service, stream, wire,
 };
 #[doc(inline)]
 pub use switchboard_discovery::{balance, discover};

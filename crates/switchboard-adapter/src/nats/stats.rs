@@ -1,30 +1,11 @@
 //! Counters of the plugin.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters of a [`Nats`](super::Nats) plugin, of all servers that it was added to.
-        #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-        #[non_exhaustive]
-        pub struct NatsStats {
-            $($(#[$doc])* pub $name: u64,)*
-        }
-
-        #[derive(Debug, Default)]
-        pub(super) struct Counters {
-            $(pub(super) $name: AtomicU64,)*
-        }
-
-        impl Counters {
-            pub(super) fn stats(&self) -> NatsStats {
-                NatsStats { $($name: self.$name.load(Ordering::Relaxed),)* }
-            }
-        }
-    };
-}
+use crate::counters::counters;
+use switchboard_core::counters::{Counter, CounterSource};
 
 counters! {
+    /// Counters of a [`Nats`](super::Nats) plugin, of all servers that it was added to.
+    NatsStats, Counters {}
     /// Messages of clients that became entries of the bus.
     published,
     /// Messages of clients that the bus refused: a limit of the bus, a full topic.
@@ -49,4 +30,18 @@ counters! {
     unauthorized,
     /// Connections that were closed because of an error of the client.
     protocol_errors,
+}
+
+impl CounterSource for Counters {
+    fn kind(&self) -> &'static str {
+        "nats"
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        self.totals()
+    }
+
+    fn identity(&self) -> Option<usize> {
+        Some(std::ptr::from_ref(self) as usize)
+    }
 }

@@ -1,59 +1,43 @@
 //! Counters of the plugin.
 
-use crate::responses::add;
+use crate::{counters::counters, responses::add};
 use std::{
     collections::BTreeMap,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, PoisonError},
 };
+use switchboard_core::counters::{Counter, CounterSource};
 use switchboard_fanout::CloseReason;
 use switchboard_wire::Status;
 
-/// Counters of a [`Zmtp`](super::Zmtp) plugin, of all servers that it was added to.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct ZmtpStats {
+counters! {
+    /// Counters of a [`Zmtp`](super::Zmtp) plugin, of all servers that it was added to.
+    ZmtpStats, Counters {
+        /// Ended connections by reason. The names are of a fixed set.
+        closed: Mutex<BTreeMap<&'static str, u64>>,
+        /// Refused messages and subscriptions by the name of the status.
+        refusals: Mutex<BTreeMap<&'static str, u64>>,
+    }
     /// Messages of peers that became entries of the bus.
-    pub published: u64,
+    published,
     /// Messages of peers that were refused: a rule of topics, an invalid name of a topic, a limit of the bus, a full
     /// topic.
-    pub refused: u64,
+    refused,
     /// Subscriptions of SUB and PULL peers that a rule of topics refused.
-    pub refused_subscriptions: u64,
+    refused_subscriptions,
     /// Entries that were read from the bus for subscribers.
-    pub read: u64,
+    read,
     /// Entries that went to broadcast buffers of subscribers, once for each set of prefixes.
-    pub encoded: u64,
+    encoded,
     /// Entries that went to PULL peers.
-    pub jobs: u64,
+    jobs,
     /// Messages of peers that went to a ROUTER of the application.
-    pub routed: u64,
+    routed,
     /// Entries that the bus dropped before this plugin had read them, as far as their number is known.
-    pub missed: u64,
+    missed,
     /// Bytes that subscribers lost, because they were too slow.
-    pub lagged_bytes: u64,
+    lagged_bytes,
     /// Connections that were closed because of an error of the peer.
-    pub protocol_errors: u64,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) published: AtomicU64,
-    refused: AtomicU64,
-    refused_subscriptions: AtomicU64,
-    pub(super) read: AtomicU64,
-    pub(super) encoded: AtomicU64,
-    pub(super) jobs: AtomicU64,
-    pub(super) routed: AtomicU64,
-    pub(super) missed: AtomicU64,
-    pub(super) lagged_bytes: AtomicU64,
-    pub(super) protocol_errors: AtomicU64,
-    /// Ended connections by reason. The names are of a fixed set.
-    closed: Mutex<BTreeMap<&'static str, u64>>,
-    /// Refused messages and subscriptions by the name of the status.
-    refusals: Mutex<BTreeMap<&'static str, u64>>,
+    protocol_errors,
 }
 
 impl Counters {
@@ -85,21 +69,27 @@ impl Counters {
     pub(super) fn refusals(&self) -> Vec<(&'static str, u64)> {
         counts(&self.refusals)
     }
+}
 
-    pub(super) fn stats(&self) -> ZmtpStats {
-        let count = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
-        ZmtpStats {
-            published: count(&self.published),
-            refused: count(&self.refused),
-            refused_subscriptions: count(&self.refused_subscriptions),
-            read: count(&self.read),
-            encoded: count(&self.encoded),
-            jobs: count(&self.jobs),
-            routed: count(&self.routed),
-            missed: count(&self.missed),
-            lagged_bytes: count(&self.lagged_bytes),
-            protocol_errors: count(&self.protocol_errors),
-        }
+impl CounterSource for Counters {
+    fn kind(&self) -> &'static str {
+        "zmtp"
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let mut counters = self.totals();
+        counters.extend(self.reasons().into_iter().map(|(reason, count)| {
+            Counter::total("closed", "connections that ended, by reason", count).label("reason", reason)
+        }));
+        counters.extend(self.refusals().into_iter().map(|(code, count)| {
+            Counter::total("refusals", "refused messages and subscriptions, by the code of the status", count)
+                .label("code", code)
+        }));
+        counters
+    }
+
+    fn identity(&self) -> Option<usize> {
+        Some(std::ptr::from_ref(self) as usize)
     }
 }
 

@@ -87,4 +87,13 @@ async fn bad_input_is_answered_and_closes_the_connection() {
         assert!(rest.ends_with("\r\n"), "{rest:?}");
     }
     assert_eq!(redis.stats().protocol_errors, cases.len() as u64);
+    // The server shows the counters, and those of the bus.
+    let text = running.stats().prometheus();
+    for line in [
+        format!("switchboard_redis_protocol_errors_total{{source=\"redis\"}} {}", cases.len()),
+        "switchboard_bus_published_total{source=\"bus\"} 0".to_owned(),
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line} in {text}");
+    }
+    assert!(text.contains("# HELP switchboard_redis_calls_total Calls of methods\n"), "{text}");
 }

@@ -4,6 +4,7 @@
 mod bad_input;
 mod events;
 mod forward;
+mod pages;
 mod push;
 mod resume;
 mod rules;

@@ -3,9 +3,12 @@
 //! Names follow the glossary. Counters that cannot change are omitted: a method appears with the first call
 //! on a wire.
 
-use super::{MethodStats, ServerStats, TlsStats, WireStats};
-use crate::MemoryStats;
-use std::fmt::{Display, Write as _};
+use super::{MethodStats, ServerStats, SourceStats, TlsStats, WireStats};
+use crate::{MemoryStats, counters::Counter};
+use std::{
+    collections::BTreeMap,
+    fmt::{Display, Write as _},
+};
 use switchboard_wire::Code;
 
 /// Histogram bounds for Prometheus: every power of two of 1.024 us; the last bucket ends at 69 s.
@@ -30,6 +33,7 @@ impl ServerStats {
         text.memory(&self.memory);
         text.tls(&self.tls);
         text.calls(&self.methods);
+        text.sources(&self.sources);
         if is_open {
             text.text.push_str("# EOF\n");
         }
@@ -141,6 +145,31 @@ impl Text {
             let (service, name) = split(&method.name);
             let labels = [("service", service), ("method", name)];
             self.sample("switchboard_slow_turns_total", &labels, method.slow_turns);
+        }
+    }
+
+    /// Writes the counters of sources. A family is written once, with the samples of all sources of a kind.
+    fn sources(&mut self, sources: &[SourceStats]) {
+        let mut families: BTreeMap<(&str, &str), Vec<(&str, &Counter)>> = BTreeMap::new();
+        for source in sources {
+            for counter in &source.counters {
+                families.entry((source.kind, counter.name)).or_default().push((&source.name, counter));
+            }
+        }
+        for ((kind, name), samples) in families {
+            let Some((_, Counter { help, is_total, .. })) = samples.first() else { continue };
+            let mut name = format!("switchboard_{kind}_{name}");
+            if *is_total {
+                self.counter(&name, help);
+                name.push_str("_total");
+            } else {
+                self.gauge(&name, help);
+            }
+            for (source, counter) in samples {
+                let labels = [Some(("source", source)), counter.label];
+                let labels: Vec<_> = labels.into_iter().flatten().collect();
+                self.sample(&name, &labels, counter.value);
+            }
         }
     }
 

@@ -105,6 +105,7 @@ impl ServerState {
         stats.methods = metrics.methods();
         stats.protocols = metrics.protocols();
         stats.peers = metrics.peers.stats();
+        stats.sources = self.sources.stats();
         stats
     }
 

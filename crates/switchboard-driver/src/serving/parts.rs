@@ -2,7 +2,7 @@
 
 #[cfg(feature = "http")]
 use super::Drain;
-use super::{Flights, Live, Phase, Plugins, ServerState};
+use super::{Flights, Live, Phase, Plugins, ServerState, Sources};
 use std::sync::{
     Arc, Mutex, OnceLock,
     atomic::{AtomicBool, AtomicUsize},
@@ -32,7 +32,7 @@ pub struct ServerParts {
     pub wires: WireSet,
     /// Limits of the server.
     pub limits: Limits,
-    /// Those of the limits that can be changed while the server runs.
+    /// The limits that can be changed while the server runs.
     pub live: Live,
     /// Flags of the server, with those of `live` and `access`.
     pub flags: Flags,
@@ -40,12 +40,14 @@ pub struct ServerParts {
     pub access: Access,
     /// Compression of replies.
     pub compression: Serving,
-    /// Whether requests may not have fields that their types do not have.
+    /// Set if requests may not have fields that their types do not have.
     pub strict_fields: bool,
     /// Values that all calls share.
     pub extensions: Extensions,
-    /// Whether connections count their traffic for Channelz.
+    /// Set if connections count their traffic for Channelz.
     pub counts_sockets: bool,
+    /// Counters of plugins, topics and parts of the application.
+    pub sources: Sources,
 }
 
 impl ServerState {
@@ -80,6 +82,7 @@ impl ServerState {
             #[cfg(feature = "http")]
             drain_http: watch::Sender::new(Drain::Open),
             plugins: Plugins::default(),
+            sources: parts.sources,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! or the [`RemoteBus`](remote::RemoteBus) of another one.
 
 mod builder;
+mod counters;
 mod forward;
 mod history;
 mod local;
@@ -239,7 +240,7 @@ impl Bus {
     /// `replies_max` replies.
     ///
     /// # Errors
-    /// Those of [`request`](Bus::request).
+    /// Returns the errors of [`request`](Bus::request).
     pub fn request_many<'a, T: Serialize, R: DeserializeOwned>(
         &'a self,
         topic: impl Into<NameRef<'a>>,

@@ -81,7 +81,7 @@ impl<'a> ListTopics<'a> {
 }
 
 /// Parses the place in the logs where a page begins.
-fn parse(token: &str) -> Result<(u32, u32)> {
+pub(super) fn parse(token: &str) -> Result<(u32, u32)> {
     let place =
         token.split_once('.').and_then(|(shard, index)| Some((shard.parse().ok()?, index.parse().ok()?)));
     place.ok_or_else(|| {

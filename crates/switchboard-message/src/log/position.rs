@@ -117,6 +117,10 @@ pub enum GapReason {
 }
 
 impl GapReason {
+    /// All of them, in the order of their names.
+    pub(crate) const ALL: [GapReason; 4] =
+        [GapReason::Epoch, GapReason::Expired, GapReason::Lagged, GapReason::Lost];
+
     /// Returns the name in lower case, for metrics.
     pub fn name(self) -> &'static str {
         match self {

@@ -80,6 +80,11 @@ impl Ring {
         self.live
     }
 
+    /// Returns the number of entries that some cursor has not read, with those that a newer one of their key replaced.
+    pub(super) fn unread(&self) -> u64 {
+        (self.slots.len() - self.slots.partition_point(|slot| slot.readers == 0)) as u64
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -6,6 +6,7 @@ use super::{
     group::GroupEntry,
     member::{DeadLetter, Deferred},
     names::NameRef,
+    overview::Totals,
     pattern::PatternIndex,
     set::{CursorSet, GroupKey, SetId, Source},
     topic_log::TopicLog,
@@ -100,6 +101,8 @@ pub(super) struct Shard {
     /// Time of the last removal of expired entries for lack of space.
     pub(super) swept_at: Option<u64>,
     pub(super) dead_letters: u64,
+    /// Counters of the topics that were removed.
+    pub(super) removed: Totals,
 }
 
 #[derive(Debug)]
@@ -149,6 +152,7 @@ impl Shard {
             sweep_topics: SWEEP_TOPICS_MIN,
             swept_at: None,
             dead_letters: 0,
+            removed: Totals::default(),
         }
     }
 
@@ -282,6 +286,7 @@ impl Shard {
 
     pub(super) fn remove_if_unused(&mut self, index: u32, shared: &Shared) {
         let Some(topic) = self.topics[index as usize].take_if(|topic| topic.is_unused()) else { return };
+        self.removed.add(&topic);
         if let Some(indexes) = self.names.get_mut(&topic.topic.hash()) {
             indexes.retain(|known| *known != index);
             if indexes.is_empty() {

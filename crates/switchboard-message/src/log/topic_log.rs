@@ -30,10 +30,8 @@ pub(super) struct TopicLog {
     pub(super) published: u64,
     pub(super) duplicates: u64,
     /// Missing entries of all subscriptions, by reason.
-    missing: [u64; REASONS.len()],
+    missing: [u64; GapReason::ALL.len()],
 }
-
-const REASONS: [GapReason; 4] = [GapReason::Epoch, GapReason::Expired, GapReason::Lagged, GapReason::Lost];
 
 /// Counters of a topic.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -75,7 +73,7 @@ impl TopicLog {
             room: None,
             published: 0,
             duplicates: 0,
-            missing: [0; REASONS.len()],
+            missing: [0; GapReason::ALL.len()],
         }
     }
 
@@ -109,10 +107,15 @@ impl TopicLog {
 
     /// Counts a gap.
     pub(super) fn count_missing(&mut self, reason: GapReason, entries: u64) {
-        if let Some(index) = REASONS.iter().position(|known| *known == reason) {
+        if let Some(index) = GapReason::ALL.iter().position(|known| *known == reason) {
             // A position from outside may be any number.
             self.missing[index] = self.missing[index].saturating_add(entries);
         }
+    }
+
+    /// Returns the missing entries of all subscriptions, by reason.
+    pub(super) fn missing(&self) -> impl Iterator<Item = (GapReason, u64)> {
+        GapReason::ALL.into_iter().zip(self.missing)
     }
 
     /// Returns the offset of the entry that had this publication id within the window.
@@ -150,7 +153,7 @@ impl TopicLog {
 
     pub(super) fn stats(&self) -> TopicStats {
         let count =
-            |reason| REASONS.iter().position(|known| *known == reason).map_or(0, |at| self.missing[at]);
+            |wanted| self.missing().find(|(reason, _)| *reason == wanted).map_or(0, |(_, count)| count);
         TopicStats {
             entries: self.ring.len(),
             bytes: self.bytes(),

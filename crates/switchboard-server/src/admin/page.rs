@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
+pub use switchboard_core::counters::Cell;
 
 /// Content of a page, which is rendered as text for terminals, JSON for programs or HTML for browsers.
 #[derive(Clone, Debug, Default)]
@@ -17,48 +18,6 @@ pub struct Table {
     name: String,
     columns: Vec<String>,
     rows: Vec<Vec<Cell>>,
-}
-
-/// One value.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Cell {
-    /// No value.
-    None,
-    /// A number; the name of the column states its unit.
-    Number(f64),
-    /// A text.
-    Text(String),
-}
-
-impl From<&str> for Cell {
-    fn from(text: &str) -> Cell {
-        Cell::Text(text.to_owned())
-    }
-}
-
-impl From<String> for Cell {
-    fn from(text: String) -> Cell {
-        Cell::Text(text)
-    }
-}
-
-impl From<u64> for Cell {
-    fn from(number: u64) -> Cell {
-        Cell::Number(number as f64)
-    }
-}
-
-impl From<f64> for Cell {
-    fn from(number: f64) -> Cell {
-        Cell::Number(number)
-    }
-}
-
-impl<T: Into<Cell>> From<Option<T>> for Cell {
-    fn from(value: Option<T>) -> Cell {
-        value.map_or(Cell::None, Into::into)
-    }
 }
 
 /// Format of a response.
@@ -164,6 +123,15 @@ impl Table {
         self
     }
 
+    /// Creates a table from rows with one cell for each column.
+    pub(super) fn listed(name: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
+        Table {
+            name: name.to_owned(),
+            columns: columns.iter().map(|column| (*column).to_owned()).collect(),
+            rows,
+        }
+    }
+
     fn is_facts(&self) -> bool {
         self.columns.is_empty()
     }
@@ -173,7 +141,7 @@ impl Table {
         if !self.is_facts() {
             lines.push(self.columns.clone());
         }
-        lines.extend(self.rows.iter().map(|row| row.iter().map(Cell::text).collect()));
+        lines.extend(self.rows.iter().map(|row| row.iter().map(text_of).collect()));
         let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<_> = (0..columns)
             .map(|at| {
@@ -207,9 +175,9 @@ impl Table {
     }
 
     fn json(&self) -> Value {
-        let value = |row: &Vec<Cell>, at: usize| row.get(at).map_or(Value::Null, Cell::json);
+        let value = |row: &Vec<Cell>, at: usize| row.get(at).map_or(Value::Null, json_of);
         if self.is_facts() {
-            let facts = self.rows.iter().map(|row| (row[0].text(), value(row, 1)));
+            let facts = self.rows.iter().map(|row| (text_of(&row[0]), value(row, 1)));
             return Value::Object(facts.collect());
         }
         let rows = self.rows.iter().map(|row| {
@@ -227,12 +195,12 @@ impl Table {
         }
         for row in &self.rows {
             let cells = row.iter().map(|cell| match cell {
-                Cell::Number(_) => format!("<td class=\"n\">{}</td>", cell.text()),
+                Cell::Number(_) => format!("<td class=\"n\">{}</td>", text_of(cell)),
                 // Paths of this listener, which the index lists, become links.
                 Cell::Text(text) if is_link(text) => {
                     format!("<td><a href=\"{0}\">{0}</a></td>", escaped(text))
                 }
-                _ => format!("<td>{}</td>", escaped(&cell.text())),
+                _ => format!("<td>{}</td>", escaped(&text_of(cell))),
             });
             let _ = writeln!(html, "<tr>{}</tr>", cells.collect::<String>());
         }
@@ -240,25 +208,23 @@ impl Table {
     }
 }
 
-impl Cell {
-    fn text(&self) -> String {
-        match self {
-            Cell::None => "-".to_owned(),
-            Cell::Number(number) => match number.fract() {
-                0.0 => format!("{number:.0}"),
-                _ => format!("{number:.3}"),
-            },
-            Cell::Text(text) => text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
-        }
+fn text_of(cell: &Cell) -> String {
+    match cell {
+        Cell::Number(number) => match number.fract() {
+            0.0 => format!("{number:.0}"),
+            _ => format!("{number:.3}"),
+        },
+        Cell::Text(text) => text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+        _ => "-".to_owned(),
     }
+}
 
-    fn json(&self) -> Value {
-        match self {
-            Cell::None => Value::Null,
-            Cell::Number(number) if number.fract() == 0.0 && *number >= 0.0 => (*number as u64).into(),
-            Cell::Number(number) => Value::from((number * 1000.0).round() / 1000.0),
-            Cell::Text(text) => text.clone().into(),
-        }
+fn json_of(cell: &Cell) -> Value {
+    match cell {
+        Cell::Number(number) if number.fract() == 0.0 && *number >= 0.0 => (*number as u64).into(),
+        Cell::Number(number) => Value::from((number * 1000.0).round() / 1000.0),
+        Cell::Text(text) => text.clone().into(),
+        _ => Value::Null,
     }
 }
 

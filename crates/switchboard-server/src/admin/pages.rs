@@ -4,6 +4,7 @@ use super::{
     listener::View,
     page::{Cell, Form, Page, Table},
     recent::recent,
+    sources,
     subscribers::subscribers,
 };
 use ::http::{Request, StatusCode, Uri, header::ACCEPT};
@@ -37,11 +38,12 @@ th,td{text-align:left;padding:.15rem .9rem .15rem 0;border-bottom:1px solid #888
 td.n{text-align:right}@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}a{color:#8bf}}";
 
 /// Built-in pages of every server, with their descriptions.
-const INDEX: [(&str, &str); 13] = [
+const INDEX: [(&str, &str); 14] = [
     ("/status", "methods with calls, failures and percentiles; connections by protocol"),
     ("/vars", "every counter by name; ?filter=TEXT"),
     ("/connections", "open connections, the oldest first"),
     ("/subscribers", "connections of plugins; ?plugin=NAME&from=POSITION"),
+    ("/counters", "counters of plugins, topics and parts of the application; ?source=NAME"),
     ("/calls", "calls that wait in handlers, the oldest first"),
     ("/recent", "calls that the logs took, the last one first; ?filter=TEXT&slower=TIME"),
     ("/peers", "callers by address, the busiest first"),
@@ -92,6 +94,7 @@ pub(super) async fn show<B>(view: &View, request: &Request<B>, form: Form) -> Pa
             Ok(page) => page,
             Err(response) => return response,
         },
+        "/counters" => sources::counters(shared, query),
         "/calls" => calls(shared).await,
         "/recent" => match recent(&shared.access, query) {
             Ok(page) => page,
@@ -109,12 +112,14 @@ pub(super) async fn show<B>(view: &View, request: &Request<B>, form: Form) -> Pa
         "/style.css" => {
             return PageResponse { status: StatusCode::OK, kind: "text/css", content: STYLE.into() };
         }
-        _ => {
-            return PageResponse::failure(
-                StatusCode::NOT_FOUND,
-                format!("no page is at {path}; / lists them"),
-            );
-        }
+        _ => match sources::list(shared, name, query).await {
+            Some(Ok(page)) => page,
+            Some(Err(response)) => return response,
+            None => {
+                let why = format!("no page is at {path}; / lists them");
+                return PageResponse::failure(StatusCode::NOT_FOUND, why);
+            }
+        },
     };
     PageResponse::of(&page, form)
 }
@@ -153,6 +158,10 @@ fn index(view: &View) -> Page {
     let mut pages = Table::new("pages", ["path", "what"]);
     for (path, what) in INDEX {
         pages.push([path.into(), what.into()]);
+    }
+    for list in view.shared.sources.lists() {
+        let what = "a list of the sources of /counters; ?source=NAME&filter=TEXT&from=POSITION&period=TIME";
+        pages.push([format!("/{list}").into(), what.into()]);
     }
     for (name, _) in &view.pages {
         pages.push([format!("/{name}").into(), "of the application".into()]);

@@ -41,6 +41,12 @@ impl Server {
                 }
             }
         }
+        for source in plugin.counters() {
+            if let Err(why) = self.sources.add_unnamed(source) {
+                self.config_errors
+                    .push(Error::config(format!("plugin: counters of {}: {why}", plugin.name())));
+            }
+        }
         let services = plugin.services().into_iter();
         self.services.extend(services.map(|service| Arc::new(Guarded::new(service)) as Arc<_>));
         self.plugins.push(AddedPlugin { plugin, wires });

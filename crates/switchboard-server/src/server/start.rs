@@ -198,6 +198,7 @@ impl Server {
             strict_fields: self.strict_fields,
             extensions: mem::take(&mut self.extensions),
             counts_sockets,
+            sources: mem::take(&mut self.sources),
         })))
     }
 

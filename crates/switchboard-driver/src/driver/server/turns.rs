@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
 
 use super::*;
-use crate::serving::{Live, ServerParts};
+use crate::serving::{Live, ServerParts, Sources};
 use bytes::Bytes;
 use std::{
     io,
@@ -191,6 +191,7 @@ fn serve(turns: &Turns) -> Arc<ServerState> {
         strict_fields: false,
         extensions: Extensions::default(),
         counts_sockets: false,
+        sources: Sources::default(),
     }))
 }
 
