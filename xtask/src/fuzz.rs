@@ -110,7 +110,7 @@ fn targets(workspace: &Workspace) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Those of `all` that are wanted.
+/// Returns the targets of `all` that are wanted.
 fn chosen(all: Vec<String>, only: Option<&[String]>) -> Result<Vec<String>, Failure> {
     let Some(only) = only else { return Ok(all) };
     match only.iter().find(|name| !all.contains(name)) {

@@ -72,7 +72,7 @@ impl Reader<'_> {
         self.text[self.at..].chars().next()
     }
 
-    /// Whether `wanted` comes next; it is then taken.
+    /// Returns whether `wanted` comes next; it is then taken.
     fn take(&mut self, wanted: &str) -> bool {
         let found = self.peek().is_some() && self.text[self.at..].starts_with(wanted);
         self.at += if found { wanted.len() } else { 0 };

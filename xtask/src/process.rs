@@ -119,13 +119,13 @@ pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Result<(), F
     }
 }
 
-/// Whether a program of this name can be started from here.
+/// Returns whether a program of this name can be started from here.
 pub(crate) fn is_in_path(program: &str) -> bool {
     let Some(path) = std::env::var_os("PATH") else { return false };
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Whether this run must not accept skipped steps.
+/// Returns whether this run must not accept skipped steps.
 pub(crate) fn is_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
 }

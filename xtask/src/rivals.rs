@@ -142,7 +142,7 @@ fn run(command: &mut Command) -> Result<(), Failure> {
     })
 }
 
-/// Whether Debian has this package installed. On other systems the build fails with the name of the missing
+/// Returns whether Debian has this package installed. On other systems the build fails with the name of the missing
 /// package.
 fn is_installed(package: &str) -> bool {
     if !process::is_in_path("dpkg-query") {

@@ -418,7 +418,7 @@ impl BusClient {
     /// Connects to `url` and waits for the first connection.
     ///
     /// # Errors
-    /// Those of [`Channel::connect`](::switchboard::Channel::connect).
+    /// Returns the errors of [`Channel::connect`](::switchboard::Channel::connect).
     pub async fn connect(url: &str) -> ::switchboard::Result<Self> {
         Ok(Self::new(::switchboard::Channel::connect(url).await?))
     }
@@ -6536,7 +6536,7 @@ pub const __ACK_REQUEST_JSON_ANY: ::switchboard::codegen::buffa::type_registry::
 #[serde(default)]
 #[allow(dead_code, missing_docs, unreachable_pub)]
 pub struct AckResponse {
-    /// Those of the request that were not acknowledged: another member did so before, or their subscription has ended.
+    /// Ids of the request that were not acknowledged: another member did so before, or their subscription has ended.
     ///
     /// Field 1: `unknown_ack_ids`
     #[serde(
@@ -6944,7 +6944,7 @@ pub const __REJECT_REQUEST_JSON_ANY: ::switchboard::codegen::buffa::type_registr
 #[serde(default)]
 #[allow(dead_code, missing_docs, unreachable_pub)]
 pub struct RejectResponse {
-    /// Those of the request that were not rejected: they were acknowledged, or their subscription has ended.
+    /// Ids of the request that were not rejected: they were acknowledged, or their subscription has ended.
     ///
     /// Field 1: `unknown_ack_ids`
     #[serde(

@@ -42,7 +42,7 @@ pub trait Connect: Sized {
     /// Connects to a URL and waits for the first connection.
     ///
     /// # Errors
-    /// Those of [`Channel::connect`].
+    /// Returns the errors of [`Channel::connect`].
     fn connect(url: &str) -> impl Future<Output = Result<Self>> + Send;
 
     /// Uses a channel, such as one with credentials or several servers. They must have the same topics.

@@ -227,7 +227,7 @@ impl GreeterClient {
     /// Connects to `url` and waits for the first connection.
     ///
     /// # Errors
-    /// Those of [`Channel::connect`](::switchboard::Channel::connect).
+    /// Returns the errors of [`Channel::connect`](::switchboard::Channel::connect).
     pub async fn connect(url: &str) -> ::switchboard::Result<Self> {
         Ok(Self::new(::switchboard::Channel::connect(url).await?))
     }
@@ -541,7 +541,7 @@ impl PostsClient {
     /// Connects to `url` and waits for the first connection.
     ///
     /// # Errors
-    /// Those of [`Channel::connect`](::switchboard::Channel::connect).
+    /// Returns the errors of [`Channel::connect`](::switchboard::Channel::connect).
     pub async fn connect(url: &str) -> ::switchboard::Result<Self> {
         Ok(Self::new(::switchboard::Channel::connect(url).await?))
     }

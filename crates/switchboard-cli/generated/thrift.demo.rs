@@ -120,7 +120,7 @@ impl ThriftGreeterClient {
     /// Connects to `url` and waits for the first connection.
     ///
     /// # Errors
-    /// Those of [`Channel::connect`](::switchboard::Channel::connect).
+    /// Returns the errors of [`Channel::connect`](::switchboard::Channel::connect).
     pub async fn connect(url: &str) -> ::switchboard::Result<Self> {
         Ok(Self::new(::switchboard::Channel::connect(url).await?))
     }

@@ -172,7 +172,7 @@ impl<A: Adapter> Engine<A> {
     /// Creates an engine whose adapter keeps a handle to it.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new).
+    /// Returns the errors of [`new`](Self::new).
     pub fn create(
         make: impl FnOnce(Handle<A>) -> A,
         options: Options,

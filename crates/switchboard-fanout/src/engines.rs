@@ -28,7 +28,7 @@ pub struct Admitted {
     pub peer: Peer,
     /// The limits of the listener.
     pub limits: Arc<Limits>,
-    /// Whether the [greeting](Engines::with_greeting) was sent.
+    /// Set if the [greeting](Engines::with_greeting) was sent.
     pub is_greeted: bool,
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Wakes {
 struct WakeState {
     links: Vec<u32>,
     task: Option<Waker>,
-    /// Whether the task was woken since it last looked: the first sender wakes it, the others find it woken.
+    /// Set if the task was woken since it last looked: the first sender wakes it, the others find it woken.
     woken: bool,
 }
 

@@ -16,7 +16,7 @@ pub struct Options {
     /// Bytes of one broadcast buffer that its subscribers have not read; default 1 MiB. The oldest are dropped, and a
     /// subscriber that has not read them has lagged.
     pub broadcast_buffer_bytes_max: usize,
-    /// Whether a subscriber that has lagged is closed at once, with the reason
+    /// Set if a subscriber that has lagged is closed at once, with the reason
     /// [`Lagged`](crate::CloseReason::Lagged); default false:
     /// [`Adapter::lagged`](crate::Adapter::lagged) decides when its socket has room again.
     pub closes_lagged: bool,

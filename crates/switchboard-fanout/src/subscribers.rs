@@ -28,7 +28,7 @@ pub(crate) struct Buffer {
     /// Indices of subscribers.
     pub(crate) members: Vec<u32>,
     pub(crate) pass: Option<Pass>,
-    /// Whether it is in the list of buffers to write.
+    /// Set if it is in the list of buffers to write.
     pub(crate) queued: bool,
     open: bool,
     /// Bytes charged to the memory budget.

@@ -45,7 +45,7 @@ pub(crate) fn items(service: &Service) -> TokenStream {
             /// Connects to the server at `url`.
             ///
             /// # Errors
-            /// Those of [`Channel::connect`](::switchboard::Channel::connect).
+            /// Returns the errors of [`Channel::connect`](::switchboard::Channel::connect).
             #visibility async fn connect(url: &str) -> ::switchboard::Result<Self> {
                 Ok(Self::new(::switchboard::Channel::connect(url).await?))
             }

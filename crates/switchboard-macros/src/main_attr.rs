@@ -47,7 +47,7 @@ pub(crate) fn expand(item: ItemFn, options: &MainOptions) -> Result<TokenStream>
     })
 }
 
-/// Whether the type is called `Result`, as that of the standard library, or an alias such as `AppResult`.
+/// Returns whether the type is called `Result`, as that of the standard library, or an alias such as `AppResult`.
 fn is_result(output: &ReturnType) -> bool {
     let ReturnType::Type(_, ty) = output else { return false };
     let Type::Path(path) = &**ty else { return false };

@@ -82,8 +82,8 @@ impl TopicRules {
     /// Checks whether a caller may publish these entries to a topic, and counts them in the rate of the topic's rule.
     ///
     /// # Errors
-    /// Those of [`may_publish`](Self::may_publish); `ResourceExhausted` for an entry that is too large, and for more
-    /// entries than the rate allows, with the time until it does.
+    /// Returns the errors of [`may_publish`](Self::may_publish); `ResourceExhausted` for an entry that is too large,
+    /// and for more entries than the rate allows, with the time until it does.
     pub fn admit(&self, topic: &str, caller: Option<&Caller>, entries: &[Publication]) -> Result<()> {
         let Some(rule) = self.rule_of(topic, Operation::Publish) else { return Ok(()) };
         rule.check.admit(topic, caller)?;

@@ -139,7 +139,7 @@ impl KVClient {
     /// Connects to `url` and waits for the first connection.
     ///
     /// # Errors
-    /// Those of [`Channel::connect`](::switchboard::Channel::connect).
+    /// Returns the errors of [`Channel::connect`](::switchboard::Channel::connect).
     pub async fn connect(url: &str) -> ::switchboard::Result<Self> {
         Ok(Self::new(::switchboard::Channel::connect(url).await?))
     }
@@ -437,7 +437,7 @@ impl LeaseClient {
     /// Connects to `url` and waits for the first connection.
     ///
     /// # Errors
-    /// Those of [`Channel::connect`](::switchboard::Channel::connect).
+    /// Returns the errors of [`Channel::connect`](::switchboard::Channel::connect).
     pub async fn connect(url: &str) -> ::switchboard::Result<Self> {
         Ok(Self::new(::switchboard::Channel::connect(url).await?))
     }
@@ -714,7 +714,7 @@ impl WatchClient {
     /// Connects to `url` and waits for the first connection.
     ///
     /// # Errors
-    /// Those of [`Channel::connect`](::switchboard::Channel::connect).
+    /// Returns the errors of [`Channel::connect`](::switchboard::Channel::connect).
     pub async fn connect(url: &str) -> ::switchboard::Result<Self> {
         Ok(Self::new(::switchboard::Channel::connect(url).await?))
     }

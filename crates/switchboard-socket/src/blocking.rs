@@ -50,7 +50,7 @@ impl Socket {
     /// Creates a socket without endpoints.
     ///
     /// # Errors
-    /// Those of [`crate::Socket::new`].
+    /// Returns the errors of [`crate::Socket::new`].
     pub fn new(kind: SocketType, options: SocketOptions) -> Result<Socket> {
         let _entered = runtime()?.enter();
         crate::Socket::new(kind, options).map(Socket)
@@ -59,7 +59,7 @@ impl Socket {
     /// Binds an endpoint, see [`crate::Socket::bind_to`].
     ///
     /// # Errors
-    /// Those of [`crate::Socket::bind_to`].
+    /// Returns the errors of [`crate::Socket::bind_to`].
     pub fn bind(&self, endpoint: &str) -> Result<Endpoint> {
         runtime()?.block_on(self.0.bind_to(endpoint))
     }
@@ -67,7 +67,7 @@ impl Socket {
     /// Connects to an endpoint, see [`crate::Socket::connect_to`].
     ///
     /// # Errors
-    /// Those of [`crate::Socket::connect_to`].
+    /// Returns the errors of [`crate::Socket::connect_to`].
     pub fn connect(&self, endpoint: &str) -> Result<()> {
         runtime()?.block_on(self.0.connect_to(endpoint))
     }
@@ -75,7 +75,7 @@ impl Socket {
     /// Sends a message, see [`crate::Socket::send`].
     ///
     /// # Errors
-    /// Those of [`crate::Socket::send`].
+    /// Returns the errors of [`crate::Socket::send`].
     #[inline]
     pub fn send(&self, message: impl Into<Message>) -> Result<()> {
         match self.0.core().try_send(message.into())? {
@@ -87,7 +87,7 @@ impl Socket {
     /// Receives a message, see [`crate::Socket::recv`].
     ///
     /// # Errors
-    /// Those of [`crate::Socket::recv`].
+    /// Returns the errors of [`crate::Socket::recv`].
     #[inline]
     pub fn recv(&self) -> Result<Message> {
         match self.0.try_recv()? {
@@ -99,7 +99,7 @@ impl Socket {
     /// Subscribes a SUB or XSUB, see [`crate::Socket::subscribe`].
     ///
     /// # Errors
-    /// Those of [`crate::Socket::subscribe`].
+    /// Returns the errors of [`crate::Socket::subscribe`].
     pub fn subscribe(&self, topic: impl AsRef<[u8]>) -> Result<()> {
         self.0.subscribe(topic)
     }
@@ -107,7 +107,7 @@ impl Socket {
     /// Ends one subscription, see [`crate::Socket::unsubscribe`].
     ///
     /// # Errors
-    /// Those of [`crate::Socket::unsubscribe`].
+    /// Returns the errors of [`crate::Socket::unsubscribe`].
     pub fn unsubscribe(&self, topic: impl AsRef<[u8]>) -> Result<()> {
         self.0.unsubscribe(topic)
     }

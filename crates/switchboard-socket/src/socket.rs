@@ -124,7 +124,7 @@ impl Socket {
     /// Sends a message, or fails with [`ErrorKind::TimedOut`] if it would have to wait (`ZMQ_DONTWAIT`).
     ///
     /// # Errors
-    /// Those of [`send`](Self::send).
+    /// Returns the errors of [`send`](Self::send).
     #[inline]
     pub fn try_send(&self, message: impl Into<Message>) -> Result<()> {
         match self.core.try_send(message.into())? {
@@ -149,7 +149,7 @@ impl Socket {
     /// Returns the next message, `None` if there is none now (`ZMQ_DONTWAIT`).
     ///
     /// # Errors
-    /// Those of [`recv`](Self::recv).
+    /// Returns the errors of [`recv`](Self::recv).
     #[inline]
     pub fn try_recv(&self) -> Result<Option<Message>> {
         self.core.try_recv()

@@ -15,7 +15,7 @@ macro_rules! socket_type {
             /// Creates a socket with default options and binds it, see [`Socket::bind_to`].
             ///
             /// # Errors
-            /// Those of [`Socket::new`] and [`Socket::bind_to`].
+            /// Returns the errors of [`Socket::new`] and [`Socket::bind_to`].
             pub async fn bind(endpoint: &str) -> Result<$name> {
                 let socket = $name::new()?;
                 socket.bind_to(endpoint).await?;
@@ -25,7 +25,7 @@ macro_rules! socket_type {
             /// Creates a socket with default options and connects it, see [`Socket::connect_to`].
             ///
             /// # Errors
-            /// Those of [`Socket::new`] and [`Socket::connect_to`].
+            /// Returns the errors of [`Socket::new`] and [`Socket::connect_to`].
             pub async fn connect(endpoint: &str) -> Result<$name> {
                 let socket = $name::new()?;
                 socket.connect_to(endpoint).await?;
@@ -35,7 +35,7 @@ macro_rules! socket_type {
             /// Creates a socket with default options and without endpoints.
             ///
             /// # Errors
-            /// Those of [`Socket::new`].
+            /// Returns the errors of [`Socket::new`].
             pub fn new() -> Result<$name> {
                 $name::with_options(SocketOptions::default())
             }
@@ -43,7 +43,7 @@ macro_rules! socket_type {
             /// Creates a socket without endpoints.
             ///
             /// # Errors
-            /// Those of [`Socket::new`].
+            /// Returns the errors of [`Socket::new`].
             pub fn with_options(options: SocketOptions) -> Result<$name> {
                 Socket::new(SocketType::$name, options).map($name)
             }
@@ -51,7 +51,7 @@ macro_rules! socket_type {
             /// Binds another endpoint, see [`Socket::bind_to`].
             ///
             /// # Errors
-            /// Those of [`Socket::bind_to`].
+            /// Returns the errors of [`Socket::bind_to`].
             pub async fn bind_to(&self, endpoint: &str) -> Result<Endpoint> {
                 self.0.bind_to(endpoint).await
             }
@@ -59,7 +59,7 @@ macro_rules! socket_type {
             /// Connects to another endpoint, see [`Socket::connect_to`].
             ///
             /// # Errors
-            /// Those of [`Socket::connect_to`].
+            /// Returns the errors of [`Socket::connect_to`].
             pub async fn connect_to(&self, endpoint: &str) -> Result<()> {
                 self.0.connect_to(endpoint).await
             }
@@ -67,7 +67,7 @@ macro_rules! socket_type {
             /// Stops to accept connections at an endpoint, see [`Socket::unbind`].
             ///
             /// # Errors
-            /// Those of [`Socket::unbind`].
+            /// Returns the errors of [`Socket::unbind`].
             pub fn unbind(&self, endpoint: &str) -> Result<()> {
                 self.0.unbind(endpoint)
             }
@@ -75,7 +75,7 @@ macro_rules! socket_type {
             /// Ends the connection to an endpoint, see [`Socket::disconnect`].
             ///
             /// # Errors
-            /// Those of [`Socket::disconnect`].
+            /// Returns the errors of [`Socket::disconnect`].
             pub fn disconnect(&self, endpoint: &str) -> Result<()> {
                 self.0.disconnect(endpoint)
             }
@@ -115,7 +115,7 @@ macro_rules! socket_type {
             /// Sends a message, see [`Socket::send`]. Cancel safe.
             ///
             /// # Errors
-            /// Those of [`Socket::send`].
+            /// Returns the errors of [`Socket::send`].
             #[inline]
             pub async fn send(&self, message: impl Into<Message>) -> Result<()> {
                 match self.0.core().try_send(message.into())? {
@@ -130,7 +130,7 @@ macro_rules! socket_type {
             /// Sends a message, or fails if it would have to wait, see [`Socket::try_send`].
             ///
             /// # Errors
-            /// Those of [`Socket::try_send`].
+            /// Returns the errors of [`Socket::try_send`].
             #[inline]
             pub fn try_send(&self, message: impl Into<Message>) -> Result<()> {
                 self.0.try_send(message)
@@ -142,7 +142,7 @@ macro_rules! socket_type {
             /// Receives a message, see [`Socket::recv`]. Cancel safe.
             ///
             /// # Errors
-            /// Those of [`Socket::recv`].
+            /// Returns the errors of [`Socket::recv`].
             #[inline]
             pub async fn recv(&self) -> Result<Message> {
                 match self.0.core().try_recv()? {
@@ -154,7 +154,7 @@ macro_rules! socket_type {
             /// Returns the next message, `None` if there is none now.
             ///
             /// # Errors
-            /// Those of [`Socket::recv`].
+            /// Returns the errors of [`Socket::recv`].
             #[inline]
             pub fn try_recv(&self) -> Result<Option<Message>> {
                 self.0.try_recv()
@@ -166,7 +166,7 @@ macro_rules! socket_type {
             /// Subscribes to messages whose first frame begins with `topic`, see [`Socket::subscribe`].
             ///
             /// # Errors
-            /// Those of [`Socket::subscribe`].
+            /// Returns the errors of [`Socket::subscribe`].
             pub fn subscribe(&self, topic: impl AsRef<[u8]>) -> Result<()> {
                 self.0.subscribe(topic)
             }
@@ -174,7 +174,7 @@ macro_rules! socket_type {
             /// Ends one subscription, see [`Socket::unsubscribe`].
             ///
             /// # Errors
-            /// Those of [`Socket::unsubscribe`].
+            /// Returns the errors of [`Socket::unsubscribe`].
             pub fn unsubscribe(&self, topic: impl AsRef<[u8]>) -> Result<()> {
                 self.0.unsubscribe(topic)
             }
@@ -281,7 +281,7 @@ impl Xpub {
     /// Ends a subscription of the peer of the last received change (`ZMQ_UNSUBSCRIBE` on an XPUB).
     ///
     /// # Errors
-    /// Those of [`subscribe_peer`](Self::subscribe_peer).
+    /// Returns the errors of [`subscribe_peer`](Self::subscribe_peer).
     pub fn unsubscribe_peer(&self, topic: impl AsRef<[u8]>) -> Result<()> {
         self.0.core().change_manually(&Change::Cancel(Bytes::copy_from_slice(topic.as_ref())))
     }
@@ -291,7 +291,7 @@ impl Dish {
     /// Joins a group, at most 255 bytes (`zmq_join`).
     ///
     /// # Errors
-    /// Those of [`Socket::join`].
+    /// Returns the errors of [`Socket::join`].
     pub fn join(&self, group: impl AsRef<[u8]>) -> Result<()> {
         self.0.join(group)
     }
@@ -299,7 +299,7 @@ impl Dish {
     /// Leaves a group (`zmq_leave`).
     ///
     /// # Errors
-    /// Those of [`Socket::leave`].
+    /// Returns the errors of [`Socket::leave`].
     pub fn leave(&self, group: impl AsRef<[u8]>) -> Result<()> {
         self.0.leave(group)
     }
@@ -323,7 +323,7 @@ macro_rules! numbered {
             /// Receives a body, and the number of its peer (`zmq_msg_routing_id`). Cancel safe.
             ///
             /// # Errors
-            /// Those of [`Socket::recv`].
+            /// Returns the errors of [`Socket::recv`].
             pub async fn recv_from(&self) -> Result<(u32, Bytes)> {
                 let message = self.0.recv().await?;
                 let [route, body] = message.frames() else { return Ok((0, Bytes::new())) };

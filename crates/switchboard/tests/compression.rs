@@ -36,8 +36,8 @@ impl Counted {
         (self.up.swap(0, Ordering::SeqCst), self.down.swap(0, Ordering::SeqCst))
     }
 
-    /// Whether up to five messages of [`SIZE`] went up and down in less than a quarter of it: Snappy makes them a
-    /// twentieth each.
+    /// Returns whether up to five messages of [`SIZE`] went up and down in less than a quarter of it: Snappy makes them
+    /// a twentieth each.
     fn small(&self) -> (bool, bool) {
         let (up, down) = self.take();
         (up < SIZE as u64 / 4, down < SIZE as u64 / 4)

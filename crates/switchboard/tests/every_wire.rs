@@ -233,7 +233,7 @@ impl Length {
         Length(seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds.parse().unwrap())))
     }
 
-    /// Whether there is another call after `made`; `calls` are enough where no time is set.
+    /// Returns whether there is another call after `made`; `calls` are enough where no time is set.
     fn goes_on(self, made: u64, calls: u64) -> bool {
         self.0.map_or(made < calls, |end| Instant::now() < end)
     }

@@ -209,7 +209,7 @@ fn expect(reply: Option<StreamingOutputCallResponse>, size: usize) -> Result<()>
     check(reply.is_some_and(|reply| reply.payload.body.len() == size), "a reply has another size")
 }
 
-/// Whether a call failed as it should.
+/// Returns whether a call failed as it should.
 fn refused<T>(outcome: Result<T>, code: Code, text: Option<&str>) -> Result<()> {
     match outcome {
         Err(status) if status.code() == code && text.is_none_or(|text| text == status.message()) => Ok(()),

@@ -22,7 +22,7 @@ impl Folder {
     /// Makes the folder.
     ///
     /// # Errors
-    /// Those of the file system; the folder is new, whatever was there before.
+    /// Returns the errors of the file system; the folder is new, whatever was there before.
     pub fn new() -> io::Result<Folder> {
         let path = std::env::temp_dir().join(format!("switchboard-conformance-{}", std::process::id()));
         if let Err(error) = std::fs::remove_dir_all(&path)
@@ -37,7 +37,7 @@ impl Folder {
     /// The file with this content; one that is there already is not written again.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Returns the errors of the file system.
     pub fn file(&self, content: &[u8]) -> io::Result<PathBuf> {
         let mut hasher = DefaultHasher::new();
         content.hash(&mut hasher);

@@ -82,7 +82,7 @@ fn calls(line: &str, name: &str) -> bool {
     line.match_indices(name).any(|(at, _)| !ends_in_word(&line[..at]))
 }
 
-/// Whether `line` has `word` with nothing of a longer word around it.
+/// Returns whether `line` has `word` with nothing of a longer word around it.
 pub(super) fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let after = &line[at + word.len()..];

@@ -48,7 +48,9 @@ const VOCABULARY: &[(&str, &str)] = &[
 ];
 
 /// Starts of doc comments that neither define the item nor say what it does.
-const STARTS: [&str; 4] = ["Of ", "That of ", "The same ", "What "];
+const STARTS: [&str; 6] = ["Of ", "That of ", "The same ", "Those of ", "What ", "Whether "];
+/// Starts of sections of doc comments, such as that of errors, which need the sentences before them to be read.
+const SECTION_STARTS: [&str; 1] = ["Those of "];
 
 /// Lines that keep a word of `VOCABULARY`: start of the path, part of the line, reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
@@ -168,7 +170,7 @@ fn words(text: &str) -> Vec<Word> {
     words
 }
 
-/// Whether text between two words leaves them in one phrase.
+/// Returns whether text between two words leaves them in one phrase.
 fn joins(gap: &str) -> bool {
     let is_wrapped = gap.matches('\n').count() == 1
         && gap.chars().all(|character| character.is_whitespace() || "/!*>\\".contains(character));
@@ -181,7 +183,13 @@ fn begins_with(words: &[Word], phrase: &str) -> bool {
     })
 }
 
-/// First lines of doc comments, or of comments in schemas, which generators make doc comments of.
+/// Returns a message for the start that a text has.
+fn starts_with(starts: &[&str], text: &str) -> Option<String> {
+    let start = starts.iter().find(|start| text.starts_with(**start))?.trim_end();
+    Some(format!("begins with `{start}`: begin with a verb or with what the item is"))
+}
+
+/// First lines of doc comments and of their sections, or of comments in schemas, which generators make doc comments of.
 fn banned_starts(file: &File) -> Vec<(usize, String)> {
     let markers: &[&str] = match file.path.rsplit('.').next() {
         Some("rs") => &["///", "//!"],
@@ -194,20 +202,19 @@ fn banned_starts(file: &File) -> Vec<(usize, String)> {
         let line = line.trim_start();
         for marker in markers.iter().filter(|marker| !before.starts_with(**marker)) {
             let text = line.strip_prefix(marker).map_or("", str::trim_start);
-            for start in STARTS.iter().filter(|start| text.starts_with(**start)) {
-                let start = start.trim_end();
-                found.push((
-                    number,
-                    format!("begins with `{start}`: begin with a verb or with what the item is"),
-                ));
-            }
+            found.extend(starts_with(&STARTS, text).map(|message| (number, message)));
+        }
+        for marker in markers {
+            let is_section = before.strip_prefix(marker).is_some_and(|text| text.trim_start().starts_with("# "));
+            let text = line.strip_prefix(marker).filter(|_| is_section).map_or("", str::trim_start);
+            found.extend(starts_with(&SECTION_STARTS, text).map(|message| (number, message)));
         }
         before = line;
     }
     found
 }
 
-/// Whether the line has `path` other than as a later part of a longer path or address.
+/// Returns whether the line has `path` other than as a later part of a longer path or address.
 fn begins_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -269,10 +276,14 @@ mod tests {
             ("a.rs", "//! The same for servers.\n"),
             ("a.rs", "    /// Of the last call.\n"),
             ("a.rs", "/// That of a peer.\n"),
+            ("a.rs", "/// Those of a peer.\n"),
+            ("a.rs", "/// Whether it waits.\n"),
             ("a.proto", "// What a caller sends.\n"),
         ] {
             assert_eq!(lines(path, text), [1], "{text}");
         }
+        assert_eq!(lines("a.rs", "/// Reads.\n///\n/// # Errors\n/// Those of `send`.\n"), [4]);
+        assert!(lines("a.rs", "/// Reads\n/// Those of it.\n").is_empty());
         assert!(lines("a.rs", "/// Reads\n/// What follows.\n// What\n/// Office.\n").is_empty());
         assert!(lines("a.md", "// What\n").is_empty());
     }

@@ -201,7 +201,7 @@ impl Limit {
         }
     }
 
-    /// Whether another call may begin at `now`; counts it.
+    /// Returns whether another call may begin at `now`; counts it.
     pub(crate) fn allows(&mut self, now: Instant) -> bool {
         if now < self.begin {
             return true;

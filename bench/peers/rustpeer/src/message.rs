@@ -63,7 +63,7 @@ macro_rules! benchmark_message {
     }};
 }
 
-/// Whether a reply is what the server makes of the message.
+/// Checks that a reply is what the server makes of the message.
 #[macro_export]
 macro_rules! verify_message {
     ($reply:expr) => {

@@ -12,7 +12,7 @@ impl RespAdapter {
     /// Checks whether the rules allow a publication, and counts it in the rate of its rule.
     ///
     /// # Errors
-    /// Those of [`TopicRules::admit`].
+    /// Returns the errors of [`TopicRules::admit`].
     pub(super) fn admit(&self, channel: &str, caller: Option<&Caller>, entry: &Publication) -> Result<()> {
         self.server.rules.admit(channel, caller, std::slice::from_ref(entry))
     }

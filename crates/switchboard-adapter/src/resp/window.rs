@@ -29,7 +29,7 @@ pub(super) struct Window {
     read: AtomicU64,
     /// Number of readers: without any, no client waits.
     readers: AtomicUsize,
-    /// Whether clients wait.
+    /// Set if clients wait.
     has_waiting: AtomicBool,
     state: Mutex<State>,
 }

@@ -27,7 +27,7 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) struct Calls {
     assembly: Assembly,
     remote: Arc<switchboard_core::Peer>,
-    /// Those of the login.
+    /// Credentials of the login.
     credentials: Metadata,
     tasks: JoinSet<()>,
     /// Calls without a response in the outbox.

@@ -70,7 +70,7 @@ impl ZmtpDealer {
     /// Sends a message to one of the peers; see [`ZmtpDealerSender::send`].
     ///
     /// # Errors
-    /// Those of [`ZmtpDealerSender::send`].
+    /// Returns the errors of [`ZmtpDealerSender::send`].
     pub async fn send(&self, frames: Vec<Bytes>) -> Result<()> {
         self.sender.send(frames).await
     }

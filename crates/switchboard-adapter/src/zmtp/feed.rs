@@ -92,7 +92,7 @@ impl Source for Entries {
     }
 }
 
-/// Those of a group.
+/// Feed of the jobs of a group.
 struct Jobs {
     bus: Bus,
     pipeline: Pipeline,

@@ -184,7 +184,7 @@ impl ZmtpRouter {
     /// Sends a message to a peer; see [`ZmtpRouterSender::send`].
     ///
     /// # Errors
-    /// Those of [`ZmtpRouterSender::send`].
+    /// Returns the errors of [`ZmtpRouterSender::send`].
     pub async fn send(&self, identity: &[u8], frames: Vec<Bytes>) -> Result<()> {
         self.sender.send(identity, frames).await
     }
@@ -209,7 +209,7 @@ impl ZmtpRouterSender {
     /// Sends a message to the peer with this identity, unless too much waits for the peer.
     ///
     /// # Errors
-    /// Those of [`send`](Self::send); `ResourceExhausted` if the peer has no room.
+    /// Returns the errors of [`send`](Self::send); `ResourceExhausted` if the peer has no room.
     pub fn try_send(&self, identity: &[u8], frames: Vec<Bytes>) -> Result<()> {
         let Route { engine, id, room } = self.peers.find(identity)?;
         let permits = self.peers.permits(&frames)?;

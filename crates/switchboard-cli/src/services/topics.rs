@@ -13,7 +13,7 @@ const AGE_MAX: Duration = Duration::from_secs(3_600);
 /// Creates the service of a bus whose topics are in memory, and open to every client.
 ///
 /// # Errors
-/// Those of the pattern of all topics: none.
+/// Topics that the pattern of all topics leaves out: none.
 pub(crate) fn service() -> Result<BusServer> {
     let options = TopicOptions::new().history(ENTRIES_MAX, AGE_MAX);
     let bus = Bus::builder().topics(">", options)?.build();

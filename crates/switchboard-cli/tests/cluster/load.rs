@@ -111,7 +111,7 @@ async fn caller(channel: Channel, seen: Arc<Seen>, at: usize) {
     }
 }
 
-/// Whether it is the truth about a call that a server may have begun when it died: no retry is safe.
+/// Returns whether it is the truth about a call that a server may have begun when it died: no retry is safe.
 fn is_honest(status: &Status) -> bool {
     (status.code(), status.origin(), status.retry())
         == (Code::Unavailable, Origin::Connection, Retry::IfIdempotent)

@@ -37,7 +37,7 @@ impl<'a> NamedCall<'a> {
     /// Begins a call with one request and a stream of replies, in the form that [`json`](Self::json) has.
     ///
     /// # Errors
-    /// Those of [`json`](Self::json).
+    /// Returns the errors of [`json`](Self::json).
     pub fn json_stream<R: DeserializeOwned>(
         self,
         request: &(impl Serialize + ?Sized),

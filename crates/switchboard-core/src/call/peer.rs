@@ -40,7 +40,7 @@ pub struct Peer {
     /// Sends messages that the client did not request, if the wire supports server push.
     #[doc(hidden)]
     pub pusher: Option<Pusher>,
-    /// Whether its calls may not have fields that their types do not have, unless they say otherwise.
+    /// Set if its calls may not have fields that their types do not have, unless they say otherwise.
     #[doc(hidden)]
     pub strict_fields: bool,
     /// Values that all calls of the server or channel share.

@@ -66,7 +66,7 @@ pub fn decode<T: DeserializeOwned + Referred>(codec: Codec, bytes: Bytes) -> Res
 /// `names` are those of the message.
 ///
 /// # Errors
-/// Those of [`decode`], and `InvalidArgument` for such a field.
+/// Returns the errors of [`decode`], and `InvalidArgument` for such a field.
 #[doc(hidden)]
 pub fn decode_strict<T: DeserializeOwned + Referred>(
     codec: Codec,

@@ -133,7 +133,7 @@ pub fn view_bytes<M: Message + DeserializeOwned>(codec: Codec, bytes: Bytes) -> 
 /// `names` are those of the message.
 ///
 /// # Errors
-/// Those of [`decode`], and `InvalidArgument` for such a field.
+/// Returns the errors of [`decode`], and `InvalidArgument` for such a field.
 #[doc(hidden)]
 pub fn decode_strict<M: Message + DeserializeOwned>(
     codec: Codec,
@@ -154,7 +154,7 @@ pub fn decode_strict<M: Message + DeserializeOwned>(
 /// Does for [`view_bytes`] what [`decode_strict`] does for [`decode`].
 ///
 /// # Errors
-/// Those of [`decode_strict`].
+/// Returns the errors of [`decode_strict`].
 #[doc(hidden)]
 pub fn view_bytes_strict<M: Message + DeserializeOwned>(
     codec: Codec,

@@ -166,7 +166,7 @@ fn postcard_error<T: DeserializeOwned>(bytes: &[u8], error: &postcard::Error) ->
 /// those of the message.
 ///
 /// # Errors
-/// Those of [`decode`], and `InvalidArgument` for such a field.
+/// Returns the errors of [`decode`], and `InvalidArgument` for such a field.
 #[doc(hidden)]
 pub fn decode_strict<T: DeserializeOwned>(
     codec: Codec,

@@ -117,7 +117,7 @@ fn unreadable<T>(whole: &Bytes, left: usize, codec: Codec, error: &Malformed) ->
 /// `names` are those of the message.
 ///
 /// # Errors
-/// Those of [`decode`], and `InvalidArgument` for such a field.
+/// Returns the errors of [`decode`], and `InvalidArgument` for such a field.
 #[doc(hidden)]
 pub fn decode_strict<T: DeserializeOwned + Value>(
     codec: Codec,

@@ -57,7 +57,7 @@ pub(super) struct Upgrade {
 
 /// Source of the messages of a WebSocket.
 enum Content {
-    /// Those of a wire, with the metadata of the handshake.
+    /// Messages of a wire, with the metadata of the handshake.
     Wire(Option<WireId>, Metadata),
     /// The pieces that a plugin sends.
     Pieces(EncodedStream, Arc<ConnectionMemory>),

@@ -171,7 +171,7 @@ impl<T> Message<T> {
     /// Replies to a request with an encoded message.
     ///
     /// # Errors
-    /// Those of [`reply`](Self::reply).
+    /// Returns the errors of [`reply`](Self::reply).
     pub async fn reply_encoded(&self, codec: Codec, bytes: Bytes) -> Result<()> {
         let Some((bus, to)) = self.bus().zip(self.taken.entry.reply_to()) else {
             let text = format!("the message of topic \"{}\" expects no reply", self.topic());

@@ -106,8 +106,8 @@ impl<'a, T> Publish<'a, T> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`now`](Self::now) for topics of this process; for topics of another one `ResourceExhausted` if the
-    /// queue of the connection is full, and the errors of the codec.
+    /// Returns the errors of [`now`](Self::now) for topics of this process; for topics of another one
+    /// `ResourceExhausted` if the queue of the connection is full, and the errors of the codec.
     pub fn later(self) -> Result<()> {
         self.into_future().later()
     }
@@ -170,7 +170,7 @@ impl<'a, T> PublishBatch<'a, T> {
     /// Publishes without a wait: a full topic with [`SlowReader::Wait`](crate::SlowReader::Wait) refuses the messages.
     ///
     /// # Errors
-    /// Those of [`Publish::now`].
+    /// Returns the errors of [`Publish::now`].
     pub fn now(self) -> Result<Position> {
         self.into_future().now()
     }
@@ -271,7 +271,7 @@ impl<'a> Publishing<'a> {
     /// Publishes without a wait; see [`Publish::now`].
     ///
     /// # Errors
-    /// Those of [`Publish::now`].
+    /// Returns the errors of [`Publish::now`].
     pub fn now(self) -> Result<Position> {
         self.at_once().map(|(position, _)| position)
     }
@@ -288,7 +288,7 @@ impl<'a> Publishing<'a> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Publish::now`].
+    /// Returns the errors of [`Publish::now`].
     pub fn at_once(self) -> Result<(Position, u32)> {
         let topic = self.name.name;
         match (&self.bus.side, self.content?) {
@@ -312,7 +312,7 @@ impl<'a> Publishing<'a> {
     /// Publishes without a wait and without a position; see [`Publish::later`].
     ///
     /// # Errors
-    /// Those of [`Publish::later`].
+    /// Returns the errors of [`Publish::later`].
     pub fn later(self) -> Result<()> {
         let Side::Remote(remote) = &self.bus.side else { return self.now().map(drop) };
         let Content::Publications(publications) = self.content? else { return Ok(()) };

@@ -14,7 +14,7 @@ const PARTS_MAX: usize = 64;
 /// of each write.
 ///
 /// # Errors
-/// Those of the transport, and `WriteZero` if it accepts no bytes without an error.
+/// Returns the errors of the transport, and `WriteZero` if it accepts no bytes without an error.
 #[inline(always)]
 pub fn poll_write_all(
     io: &mut dyn Io,

@@ -19,7 +19,7 @@ pub struct Route {
     pub path: String,
     /// The method whose rules apply, `package.Service/Method`; a service of the server or of the plugin.
     pub method: String,
-    /// Whether a GET may also be the handshake of a WebSocket, which then sends each piece of the body as a message of
+    /// Set if a GET may also be the handshake of a WebSocket, which then sends each piece of the body as a message of
     /// text, and receives none.
     pub takes_websockets: bool,
     /// A parameter of the query that is the token of the caller, for browsers that cannot set headers. It becomes

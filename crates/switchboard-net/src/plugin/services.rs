@@ -53,7 +53,7 @@ pub struct ServiceCall {
     pub metadata: Metadata,
     /// Time from now on after which the call ends; the server may have a shorter limit.
     pub timeout: Option<Duration>,
-    /// Whether the peer expects no response.
+    /// Set if the peer expects no response.
     pub is_oneway: bool,
 }
 

@@ -148,7 +148,7 @@ async fn recovered(channel: &Channel) -> Result<(), String> {
     recovered.unwrap_or_else(|_| Err("no call succeeds when the server is honest".to_owned()))
 }
 
-/// Whether a call succeeded. An error is a violation: another call's reply, no end in time, a status without
+/// Returns whether a call succeeded. An error is a violation: another call's reply, no end in time, a status without
 /// a reason.
 async fn call(channel: Channel, deadline: Duration, checked: bool) -> Result<bool, String> {
     static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -43,7 +43,7 @@ impl Attack {
         Attack { wire, address, stop, opened, accepted, deeds, faults }
     }
 
-    /// Whether the run takes its time.
+    /// Returns whether the run takes its time.
     pub fn is_long(&self) -> bool {
         std::env::var_os("ADVERSARY_MILLIS").is_some()
     }

@@ -58,7 +58,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether calls beside the peer took little more work than alone.
+    /// Returns whether calls beside the peer took little more work than alone.
     pub fn is_quick(&self) -> bool {
         let ([_, alone], [_, beside]) = (self.alone.p99(), self.beside.p99());
         beside <= FLOOR.max(alone * RATIO_MAX)

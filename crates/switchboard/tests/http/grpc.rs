@@ -22,7 +22,7 @@ struct Answer {
     http: StatusCode,
     head: HeaderMap,
     body: Vec<u8>,
-    /// Those of the head where there is nothing else.
+    /// The trailers; the headers of a response without a body.
     trailers: HeaderMap,
 }
 

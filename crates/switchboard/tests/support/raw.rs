@@ -65,7 +65,7 @@ impl Frame {
         (code, String::from_utf8(self.body[text..end].to_vec()).expect("text"))
     }
 
-    /// Whether an END says that the call surely did not begin.
+    /// Returns whether an END says that the call surely did not begin.
     pub fn retry_is_safe(&self) -> bool {
         self.status();
         self.body.first() == Some(&1)

@@ -208,7 +208,7 @@ impl Wire {
         }
     }
 
-    /// Whether calls of this kind cannot be made.
+    /// Returns whether calls of this kind cannot be made.
     pub(crate) fn does_not_carry(&self, kind: Kind) -> bool {
         let is_ambiguous =
             self.topology == Topology::BehindLearningProxy && lacks(self.name, Capability::KindOfCall);
@@ -237,7 +237,7 @@ impl Wire {
         }
     }
 
-    /// Whether a handler sees the deadline of a call of this kind.
+    /// Returns whether a handler sees the deadline of a call of this kind.
     pub(crate) fn carries_deadline(&self, kind: Kind) -> bool {
         let lacks = |capability| lacks(self.name, capability);
         !lacks(Capability::Deadline) && (kind == Kind::Unary || !lacks(Capability::DeadlineOfStreams))

@@ -38,7 +38,7 @@ pub(super) struct ConnectionMemory {
     read_once_at: Option<Instant>,
 }
 
-/// Whether the connection is read, as far as memory decides.
+/// Decision of the memory budget about reading from a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Reads {
     Normal,
