@@ -58,6 +58,7 @@ pub trait Auth: Send + Sync + 'static {
 }
 
 /// Result of a check by an [`Auth`].
+// closed: the server decides for each outcome, so that none admits a call by default
 pub enum Checked<'a> {
     /// The call has no credentials of this kind: the server tries the next [`Auth`].
     Absent,

@@ -86,6 +86,7 @@ pub fn note_caller(cx: &Cx) {
 
 /// The duration that is compared with the slow-call threshold.
 #[derive(Clone, Copy, Debug)]
+// closed: a call is one message in each direction, or a stream
 pub enum Busy {
     /// Total duration of a call with one message in each direction.
     Call(Duration),

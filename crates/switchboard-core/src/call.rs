@@ -41,6 +41,7 @@ pub struct Call {
 
 /// The messages of a request.
 #[doc(hidden)]
+// closed: one message or many
 pub enum RequestBody {
     /// A single message.
     One(Bytes),

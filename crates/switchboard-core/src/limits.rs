@@ -47,6 +47,7 @@ pub enum Source {
 
 /// Unit of a value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Unit {
     /// Bytes.
     Bytes,

@@ -77,6 +77,7 @@ pub struct MemoryStats {
 
 /// Memory pressure.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+// closed: every place that accepts work decides for each level
 pub enum Pressure {
     /// Below every mark.
     Normal,

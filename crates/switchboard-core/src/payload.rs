@@ -52,6 +52,7 @@ struct Buffer {
 }
 
 /// A message in the form that wires expect.
+// closed: every wire writes each form
 pub enum Pieces<'a> {
     /// One piece.
     One(Outgoing<'a>),

@@ -161,6 +161,7 @@ pub struct Pick<'a> {
 /// Requirements on an endpoint. When no endpoint meets a level, the channel picks again with the level below.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 #[doc(hidden)]
+// closed: the levels are tried in this order, down to the first one
 pub enum Demand {
     /// The endpoint has a weight above 0 and this call was not tried on it.
     Untried,

@@ -42,6 +42,7 @@ use tokio::sync::watch;
 
 /// Phase of a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: probes have a response for each phase
 pub enum Phase {
     /// It listens and serves calls, but probes report that it is not ready.
     Starting,
@@ -124,6 +125,7 @@ pub struct ServerState {
 /// Progress of the shutdown, for HTTP connections.
 #[cfg(feature = "http")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: every HTTP connection handles each step
 pub enum Drain {
     /// New calls are accepted.
     Open,

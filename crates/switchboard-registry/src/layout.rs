@@ -95,6 +95,7 @@ impl Layout for OwnLayout {
 
 /// Selects the layout of keys and values.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+// closed: every registry has a layout for each style
 pub enum Style {
     /// [`OwnLayout`].
     #[default]

@@ -122,6 +122,7 @@ pub struct Template {
 
 /// Pattern for one segment of a path.
 #[derive(Clone, Debug, Eq, PartialEq)]
+// closed: the grammar of google.api.http
 pub enum Segment {
     /// Anything: `*`.
     Any,

@@ -41,6 +41,7 @@ pub trait HttpText {
 
 /// JSON type that text of a path or a query is converted to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: generated code declares the types of JSON and of protobuf
 pub enum TextKind {
     /// `true` or `false`.
     Bool,

@@ -54,6 +54,7 @@ pub struct MethodInfo {
 
 /// The parts of a request message in order, by their names in JSON.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: generated code declares them, and every reader of messages handles each
 pub enum Params {
     /// The arguments of a method of a Rust trait; a message is always an object of them.
     Arguments(&'static [&'static str]),
@@ -181,6 +182,7 @@ impl fmt::Display for SchemaId {
 
 /// Number of messages in each direction.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+// closed: one message or many, in each direction
 pub enum Kind {
     /// Many requests, many replies.
     Bidi,
@@ -194,6 +196,7 @@ pub enum Kind {
 
 /// Effect of a repeated call of a method.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+// closed: the levels of `idempotency_level` in protobuf
 pub enum Idempotency {
     /// A repeated call has the effect of a single one.
     Idempotent,

@@ -8,6 +8,7 @@ use std::ops::Deref;
 /// Reference counting costs as much as copying a small message, and an [`Outbox`](crate::Outbox) copies those anyway.
 /// Only large messages have to be in shared memory.
 #[derive(Clone, Copy, Debug)]
+// closed: memory is lent or shared
 pub enum Outgoing<'a> {
     /// In reusable memory: copied wherever it has to be stored.
     Lent(&'a [u8]),

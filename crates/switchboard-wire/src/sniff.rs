@@ -10,6 +10,7 @@ use crate::{
 
 /// Protocols that a server detects.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+// closed: a wire of an application is `Wire`
 pub enum Protocol {
     /// HTTP/1.1: Connect, gRPC-Web, JSON.
     Http1,
@@ -35,6 +36,7 @@ impl Protocol {
 
 /// Result of [`sniff`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: detection is complete, or needs more bytes
 pub enum Sniffed {
     /// More bytes are needed.
     More,

@@ -98,6 +98,7 @@ pub struct ServerSetup {
 
 /// How channels call servers of a wire.
 #[derive(Clone, Copy, Debug)]
+// closed: every channel handles each form
 pub enum ClientSupport {
     /// Channels cannot use the wire.
     None,
@@ -191,6 +192,7 @@ impl Capabilities {
 
 /// Kinds of streaming calls that a wire can express.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: no stream, streams of replies, or both directions
 pub enum Streams {
     /// Unary calls only.
     None,

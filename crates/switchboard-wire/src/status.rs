@@ -40,6 +40,7 @@ pub struct Detail {
 /// Kinds of failure; the numbers are those of gRPC.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
+// closed: the codes of gRPC; other numbers become `Unknown`
 pub enum Code {
     /// Success; only in trailers, never in an error.
     Ok = 0,

@@ -46,6 +46,7 @@ const AROUND_MAX: usize = NAME_MAX + 64;
 
 /// Protocol in which a message is encoded.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+// closed: the protocols of Thrift that the wire reads and writes
 pub enum Encoded {
     /// `TBinaryProtocol`.
     Binary,
@@ -55,6 +56,7 @@ pub enum Encoded {
 
 /// Separation of messages on a connection.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+// closed: the transports of Thrift that the wire reads and writes
 pub enum Framing {
     /// No separation: `TBufferedTransport`, `TSocket`.
     Unframed,

@@ -121,6 +121,7 @@ pub struct MachineMemory {
 
 /// Event of a server machine.
 #[derive(Debug)]
+// closed: a driver must handle each event
 pub enum ServerEvent {
     /// A call begins. `first` is its first message; if `more` is false it is also the last.
     Open {
@@ -178,6 +179,7 @@ pub enum ServerEvent {
 
 /// Event of a client machine.
 #[derive(Debug)]
+// closed: a driver must handle each event
 pub enum ClientEvent {
     /// Reply metadata, before any message.
     Head {

@@ -113,6 +113,7 @@ pub(super) enum Type {
 
 /// A scalar type.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: the scalar types of FlatBuffers
 pub enum Base {
     /// `bool`: a byte, 0 or 1.
     Bool,

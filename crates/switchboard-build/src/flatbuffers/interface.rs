@@ -81,6 +81,7 @@ pub struct Field {
 
 /// Default value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
+// closed: the generator writes each kind
 pub enum Default {
     /// Default of a `bool`.
     Bool(bool),
@@ -149,6 +150,7 @@ pub struct Member {
 
 /// The type of a value.
 #[derive(Clone, Debug, Eq, PartialEq)]
+// closed: the generator writes each type
 pub enum Type {
     /// An array of fixed length, in a struct.
     Array(Box<Type>, usize),

@@ -83,6 +83,7 @@ pub(super) struct Enum {
 
 /// Kind of a struct.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: the grammar of Thrift
 pub enum StructKind {
     /// An exception of methods.
     Exception,

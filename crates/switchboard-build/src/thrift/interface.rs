@@ -59,6 +59,7 @@ pub struct Field {
 
 /// The type of a value.
 #[derive(Clone, Debug, Eq, PartialEq)]
+// closed: the generator writes each type
 pub enum Type {
     /// Bytes.
     Binary,

@@ -206,6 +206,7 @@ impl Channel {
 
 /// Properties of a call that a channel's wire must know before its first message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: each wire states one of them, and channels handle all
 pub enum RequiredCallShape {
     /// None: every kind of call looks the same.
     None,

@@ -38,6 +38,7 @@ pub struct ReplyParts {
 }
 
 /// The messages of a reply.
+// closed: every driver sends each of them
 pub enum ReplyBody {
     /// A single message, compressed as its caller requested.
     Compressed(Bytes),

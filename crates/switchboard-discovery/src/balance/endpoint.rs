@@ -166,6 +166,7 @@ pub struct Stats {
 /// Connection state of an endpoint.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
+// closed: the states are stored in a byte, and balancers compare all of them
 pub enum State {
     /// A connection is being made; the result is not known yet.
     Connecting = 0,

@@ -62,6 +62,7 @@ pub trait RemoteBus: fmt::Debug + Send + Sync + 'static {
 
 /// Outcome of an entry that has to be acknowledged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: an entry is acknowledged or rejected
 pub enum Settled {
     /// It is not delivered again.
     Acknowledged,
@@ -71,6 +72,7 @@ pub enum Settled {
 
 /// Topics of a remote subscription.
 #[derive(Clone, Debug, Eq, PartialEq)]
+// closed: every connector must be able to send each selector
 pub enum RemoteSelector {
     /// All topics whose names match a token pattern.
     Pattern(String),
@@ -82,6 +84,7 @@ pub enum RemoteSelector {
 
 /// First entry of a remote subscription.
 #[derive(Clone, Debug, Eq, PartialEq)]
+// closed: every connector must be able to send each start
 pub enum RemoteStart {
     /// The one after this position.
     After(Position),
@@ -167,6 +170,7 @@ pub struct RemoteTopics {
 
 /// Event of a remote subscription.
 #[derive(Debug)]
+// closed: every subscription handles each event
 pub enum RemoteEvent {
     /// An entry.
     Entry(Box<RemoteEntry>),

@@ -17,6 +17,7 @@ pub struct Keepalive {
 
 /// Consequence of the silence of a peer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: every driver handles each consequence
 pub enum Silence {
     /// Nothing yet.
     Short,

@@ -65,6 +65,7 @@ pub fn poll_write_parts(
 }
 
 /// A pipe that is not registered with a runtime yet, so that the worker that will drive it can adopt it.
+// closed: a transport of an application is `Custom`
 pub enum Pipe {
     Custom(Box<dyn transport::Pipe>),
     Memory(tokio::io::DuplexStream),
@@ -93,6 +94,7 @@ impl Pipe {
 }
 
 /// Accepts pipes at an address.
+// closed: a transport of an application is `Custom`
 pub enum Listener {
     /// A listener of the application, with its public address.
     Custom(Box<dyn transport::Listener>, Address),

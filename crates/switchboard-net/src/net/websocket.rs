@@ -27,6 +27,7 @@ pub const JSONRPC_PROTOCOL: &str = "jsonrpc";
 
 /// Wire inside the messages.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+// closed: both sides of a WebSocket handle each content
 pub enum Carries {
     /// JSON-RPC: every message is one complete text.
     #[cfg(feature = "http")]

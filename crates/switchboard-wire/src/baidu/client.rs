@@ -24,6 +24,7 @@ use std::{
 
 /// Form in which service names are sent to the server.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Names {
     /// `package.Service`, as brpc servers expect.
     #[default]

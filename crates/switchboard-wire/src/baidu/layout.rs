@@ -13,6 +13,7 @@ use bytes::BytesMut;
 
 /// Frame layout of a connection.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+// closed: the machine of the wire lays out each of them
 pub enum Layout {
     /// The layout of baidu_std.
     #[default]

@@ -12,6 +12,7 @@ use std::{fmt, io::Write};
 
 /// Socket protocol of erpc; both sides of a connection use the same one.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+// closed: the socket protocols of erpc
 pub enum Framing {
     /// JSON.
     Json,

@@ -4,6 +4,7 @@ use crate::{Found, Kind, MethodTable, Status};
 
 /// Form in which a client calls the method `SayHello` of the service `demo.Greeter`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Names {
     /// `/demo.Greeter/SayHello`, for Switchboard servers with several services of the same short name.
     Full,

@@ -28,6 +28,7 @@ pub fn cancel(id: u64) -> Vec<u8> {
 
 /// A text from a server.
 #[derive(Clone, Debug)]
+// closed: a response has a result or an error
 pub enum Response {
     /// A request has ended, with its result or an error; one without an id was not readable for the server.
     End {

@@ -11,6 +11,7 @@ use std::fmt;
 
 /// A received JSON text.
 #[derive(Clone, Debug, Eq, PartialEq)]
+// closed: JSON-RPC 2.0, section 6: one request or a batch
 pub enum Body {
     /// Several requests with a common response; at least one.
     Batch(Vec<Bytes>),

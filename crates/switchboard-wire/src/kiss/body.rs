@@ -9,6 +9,7 @@ const WORTH_FROM: usize = 200;
 
 /// Compression of the bodies of a call, in both directions.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Compression {
     /// Never.
     #[default]

@@ -13,6 +13,7 @@ use std::num::NonZeroU64;
 
 /// Event from a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
+// closed: a driver must handle each event
 pub enum ClientEvent {
     /// The server reported an error. If it [closes](ServerError::closes), nothing more is read.
     Error(ServerError),

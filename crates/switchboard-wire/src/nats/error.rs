@@ -6,6 +6,7 @@ use std::fmt;
 
 /// Error that a server reports in `-ERR`, for counters.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
 pub enum ErrorKind {
     /// No CONNECT arrived in time.
     AuthenticationTimeout,
@@ -200,6 +201,7 @@ impl ServerError {
 
 /// Reason why a command was not written. The connection is unchanged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum SendError {
     /// The command, in this number of bytes, is longer than the limit of control lines.
     ControlLine(usize, u32),

@@ -17,6 +17,7 @@ const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Event from a client.
 #[derive(Clone, Debug, Eq, PartialEq)]
+// closed: a driver must handle each event
 pub enum ServerEvent {
     /// The client sent its options and credentials. If INFO has `auth_required`, nothing is read until
     /// [`Server::accept`] or [`Server::reject`]. A client may send CONNECT again.

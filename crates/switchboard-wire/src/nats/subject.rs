@@ -22,6 +22,7 @@ use std::fmt;
 
 /// Reason why a subject or a name cannot be converted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum InvalidName {
     /// A token or level is empty.
     Empty,

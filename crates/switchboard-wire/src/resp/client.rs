@@ -12,6 +12,7 @@ use std::{collections::VecDeque, fmt};
 
 /// Event from the server.
 #[derive(Clone, Debug, PartialEq)]
+// closed: a driver must handle each event
 pub enum ClientEvent {
     /// A message to a subscription.
     Message {

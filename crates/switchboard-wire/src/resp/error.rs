@@ -5,6 +5,7 @@ use std::fmt;
 
 /// Rule that a peer broke, for counters.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
 pub enum ErrorKind {
     /// A request is neither an array of bulk strings nor an inline command.
     Command,

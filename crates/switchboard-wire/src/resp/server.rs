@@ -28,6 +28,7 @@ pub(super) fn is_command(name: &[u8]) -> bool {
 /// Events with a method in brackets wait for it: until it or [`Server::refuse`] is called, nothing more is read, so
 /// that replies have the order of the requests. Messages to a subscriber may be written at any time.
 #[derive(Clone, Debug, Eq, PartialEq)]
+// closed: a driver must handle each event
 pub enum Event {
     /// The machine responded to a command by itself. There is one event for each, so that a driver can limit their rate
     /// and the size of the outbox.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 /// Value of a reply or of a push, of any type of RESP2 and RESP3.
 #[derive(Clone, Debug, PartialEq)]
+// closed: the types of RESP2 and RESP3
 pub enum Value {
     /// Values in order.
     Array(Vec<Value>),

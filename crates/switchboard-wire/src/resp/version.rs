@@ -2,6 +2,7 @@
 
 /// Version of the protocol on a connection: RESP2 until `HELLO 3`.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+// closed: RESP2 and RESP3
 pub enum Version {
     /// Arrays, strings, integers and errors. Messages to subscribers are arrays.
     #[default]
@@ -31,6 +32,7 @@ impl Version {
 
 /// Kind of a subscription.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+// closed: the commands SUBSCRIBE, PSUBSCRIBE and SSUBSCRIBE
 pub enum SubscriptionKind {
     /// One channel: `SUBSCRIBE`.
     Channel,

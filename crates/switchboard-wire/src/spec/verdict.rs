@@ -5,6 +5,7 @@ pub const PEEK_MAX: usize = 64;
 
 /// Result of an entry for a prefix.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: yes, no, or more bytes
 pub enum Verdict {
     /// The entry needs more bytes.
     More,

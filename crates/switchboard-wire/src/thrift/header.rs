@@ -41,6 +41,7 @@ pub struct Header {
 
 /// Reason why a frame cannot be read.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Refused {
     /// The bytes are not a valid frame.
     Malformed(Malformed),

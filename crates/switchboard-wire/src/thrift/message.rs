@@ -16,6 +16,7 @@ pub const STRICT: [u8; 2] = [0x80, 0x01];
 
 /// Kind of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: the message types of Thrift
 pub enum Kind {
     /// A request.
     Call,
@@ -50,6 +51,7 @@ impl Kind {
 
 /// Encoding of the head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: the encodings of a Thrift head
 pub enum Form {
     /// Compact.
     Compact,

@@ -4,6 +4,7 @@ use bytes::{BufMut, BytesMut};
 
 /// Kind of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: the opcodes of RFC 6455, section 5.2
 pub enum Kind {
     /// Bytes.
     Binary,

@@ -14,6 +14,7 @@ const COMPRESSED_MAX: usize = 2 << 10;
 
 /// Role of this side. Frames of a client are masked, those of a server are not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: a connection has two sides
 pub enum Role {
     /// The masks are derived from `seed`, which must be random: they prevent intermediaries from reading payload as
     /// requests.
@@ -36,6 +37,7 @@ pub struct Limits {
 
 /// Event from the peer.
 #[derive(Clone, Debug, Eq, PartialEq)]
+// closed: a driver must handle each event
 pub enum Event {
     /// The peer closed the connection in order; the response is in the outbox. Nothing follows.
     Closed(Option<Close>),

@@ -35,6 +35,7 @@ pub type ClientCallId = u64;
 ///
 /// Ids count up from 0 and wrap at the width of the field that carries them. Ids of calls in flight are skipped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: channels have a table for each width
 pub enum CallIds {
     /// The field has 64 bits: ids are below 2^63 and never repeat on a connection.
     Wide,

@@ -15,6 +15,7 @@ use std::{sync::Arc, time::Duration};
 
 /// Event from the peer.
 #[derive(Clone, Debug, Eq, PartialEq)]
+// closed: a driver must handle each event
 pub enum Event {
     /// The peer ended one subscription to this prefix.
     Cancel(Bytes),

@@ -5,6 +5,7 @@ use std::fmt;
 
 /// Rule that a peer broke, or failure of this side, for counters.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
 pub enum ErrorKind {
     /// A command is malformed, or it is not the one that the handshake expects.
     Command,

@@ -21,6 +21,7 @@ const MECHANISM_AT: usize = 12;
 
 /// Version of the protocol. All later versions are read as 3.1.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+// closed: later versions are read as 3.1
 pub enum Version {
     /// 3.0 (RFC 23): subscriptions are messages, and there are no heartbeats.
     V3_0,

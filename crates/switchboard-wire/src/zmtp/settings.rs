@@ -27,6 +27,7 @@ pub struct Settings {
 
 /// Security mechanism, which must be equal on both sides.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Mechanism {
     /// Encrypts, and proves the possession of a secret key to a server whose public key is known.
     #[cfg(feature = "curve")]

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// Socket type, as the handshake announces it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+// closed: the socket types of ZMTP 3.1 and of its drafts
 pub enum SocketType {
     /// PAIR with messages of one frame.
     Channel,

@@ -31,6 +31,7 @@ pub struct Tls {
 
 /// Handling of connections without TLS.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: such connections are refused or served
 pub enum Plaintext {
     Refused,
     Served,

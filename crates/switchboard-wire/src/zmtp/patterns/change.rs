@@ -5,6 +5,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 /// A change of the subscriptions. As a message it is one frame: 1 or 0, then the prefix.
 #[derive(Clone, Debug, Eq, PartialEq)]
+// closed: a subscription begins or ends
 pub enum Change {
     /// Ends one subscription to the prefix.
     Cancel(Bytes),

@@ -20,6 +20,7 @@ struct Pending<P> {
 
 /// Result of a message from a peer.
 #[derive(Clone, Debug, Eq, PartialEq)]
+// closed: every REQ handles each outcome
 pub enum Reply {
     /// The body of the expected reply.
     Body(Vec<Bytes>),

@@ -14,6 +14,7 @@ pub struct Routes<P> {
 
 /// Result of adding a peer.
 #[derive(Clone, Debug, Eq, PartialEq)]
+// closed: every ROUTER handles each outcome
 pub enum Added<P> {
     /// The peer has this identity.
     Added(Bytes),
