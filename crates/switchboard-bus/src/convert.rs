@@ -10,6 +10,7 @@ use crate::v1;
 use bytes::Bytes;
 use std::time::{Duration, SystemTime};
 use switchboard::{Codec, Metadata, Result, Status, codegen::buffa_types::google::protobuf};
+use switchboard_core::clock;
 use switchboard_message::{
     Checkpoint, Gap, GapReason, Message, Pattern, Position, Publication, Selector, TopicStats,
 };
@@ -80,7 +81,7 @@ pub(crate) fn duration(field: &str, duration: protobuf::Duration) -> Result<Dura
 pub(crate) fn age(since: protobuf::Timestamp) -> Result<Duration> {
     let since = SystemTime::try_from(since)
         .map_err(|error| Status::invalid_argument(format!("field since is not a time: {error}")))?;
-    Ok(SystemTime::now().duration_since(since).unwrap_or_default())
+    Ok(clock::time_of_day().duration_since(since).unwrap_or_default())
 }
 
 pub(crate) fn position(position: Position) -> v1::Position {

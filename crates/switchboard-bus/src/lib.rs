@@ -25,6 +25,8 @@
 //! # Ok(())
 //! # }
 //! ```
+// Time comes from the clock of `switchboard_core`, see clippy.toml.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod acks;
 mod connect;

@@ -7,7 +7,7 @@ use std::{
     cell::Cell,
     hash::{BuildHasher, RandomState},
     sync::OnceLock,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 static START: OnceLock<Instant> = OnceLock::new();
@@ -29,6 +29,21 @@ thread_local! {
 pub fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
+
+/// Returns the time of day, which may jump: for what people and other machines read, such as logs, expiries and
+/// signatures. In a simulation it moves with the clock of the simulation.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads it")]
+pub fn time_of_day() -> SystemTime {
+    #[cfg(any(test, feature = "simulation"))]
+    if let Some(start) = SIMULATED.with(|start| start.get().copied()) {
+        return SystemTime::UNIX_EPOCH + SIMULATED_SINCE_1970 + since(start);
+    }
+    SystemTime::now()
+}
+
+/// Time of day at which simulations begin.
+#[cfg(any(test, feature = "simulation"))]
+const SIMULATED_SINCE_1970: Duration = Duration::from_secs(1_700_000_000);
 
 /// Returns the time that has passed since `then`.
 #[inline]
@@ -58,6 +73,7 @@ pub fn after(then: Instant, pause: Duration) -> Instant {
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 #[inline]
+#[expect(clippy::disallowed_methods, reason = "tests share it, each with a clock of its own")]
 fn start() -> Instant {
     #[cfg(any(test, feature = "simulation"))]
     if let Some(start) = SIMULATED.with(|start| start.get().copied()) {

@@ -1,7 +1,7 @@
 //! Settings that can change while the server runs, on the admin pages, with an audit line and an optional
 //! expiry.
 
-use crate::{Error, limits::Unit};
+use crate::{Error, clock, limits::Unit};
 use std::{
     collections::VecDeque,
     fmt,
@@ -95,7 +95,7 @@ impl Flag {
     /// Returns the time until a temporary value expires, and the value that is then restored.
     pub fn lent(&self) -> Option<(Duration, u64)> {
         let lent = self.lock();
-        lent.as_ref().map(|lent| (lent.until.saturating_duration_since(Instant::now()), lent.before))
+        lent.as_ref().map(|lent| (lent.until.saturating_duration_since(clock::now()), lent.before))
     }
 
     #[doc(hidden)]
@@ -191,7 +191,7 @@ impl Flags {
         by: &str,
     ) -> Result<Flag, Error> {
         let (flag, to) = self.check(name, value)?;
-        let until = lasting.map(|lasting| crate::clock::after(Instant::now(), lasting));
+        let until = lasting.map(|lasting| clock::after(clock::now(), lasting));
         let from = {
             let mut lent = flag.lock();
             let from = flag.0.value.swap(to, Ordering::Relaxed);
@@ -223,7 +223,7 @@ impl Flags {
     }
 
     fn note(&self, flag: &Flag, from: u64, to: u64, by: &str) {
-        let at = SystemTime::now();
+        let at = clock::time_of_day();
         let change = Change { at, flag: flag.name(), from, to, by: by.to_owned(), unit: flag.0.unit };
         tracing::info!(target: "switchboard::audit", "flag {change}");
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);

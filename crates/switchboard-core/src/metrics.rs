@@ -10,6 +10,7 @@ mod histogram;
 mod labels;
 mod peers;
 
+use crate::clock;
 use crate::counters::{COUNTERS_MAX, Counter, CounterSource, is_name};
 pub use cells::Ended;
 use cells::Shard;
@@ -216,7 +217,7 @@ impl Metrics {
             protocols: std::array::from_fn(|_| Default::default()),
             enabled,
             peers: Peers::default(),
-            began: Instant::now(),
+            began: clock::now(),
             accepted: AtomicU64::new(0),
             unknown_protocol: AtomicU64::new(0),
             disabled_wires: AtomicU64::new(0),

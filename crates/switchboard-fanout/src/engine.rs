@@ -23,7 +23,7 @@ use std::{
     task::{Context, Poll},
     time::{Duration, Instant},
 };
-use switchboard_core::{memory::MemoryBudget, runtime};
+use switchboard_core::{clock, memory::MemoryBudget, runtime};
 use switchboard_net::connection::Pause;
 use switchboard_wire::Input;
 use tokio::{
@@ -198,7 +198,7 @@ impl<A: Adapter> Engine<A> {
             input: Input::new(BytesMut::with_capacity(READ_BYTES)).sharing(false),
             woken: Vec::new(),
             due: Vec::new(),
-            started: Instant::now(),
+            started: clock::now(),
             tick: None,
             pause: Pause::default(),
             drain_ends: None,
@@ -217,7 +217,7 @@ impl<A: Adapter> Engine<A> {
         if self.pause.poll(cx).is_pending() {
             return Poll::Pending;
         }
-        let end = Instant::now() + TURN;
+        let end = clock::now() + TURN;
         loop {
             self.wakes.take(cx.waker(), &mut self.woken);
             self.woken();
@@ -239,7 +239,7 @@ impl<A: Adapter> Engine<A> {
                 self.set_tick(cx);
                 return Poll::Pending;
             }
-            if Instant::now() >= end {
+            if clock::now() >= end {
                 self.pause.begin(cx);
                 return match self.pause.poll(cx) {
                     Poll::Ready(()) => {
@@ -294,7 +294,7 @@ impl<A: Adapter> Engine<A> {
                     }
                 }
                 if taken > 0 {
-                    runtime::traffic(Instant::now());
+                    runtime::traffic(clock::now());
                 }
                 if taken < EVENTS {
                     break;
@@ -315,7 +315,7 @@ impl<A: Adapter> Engine<A> {
                 Message::Command(command) => self.adapter.command(command, &mut self.subscribers),
                 Message::Query(query) => query(&mut self.adapter, &mut self.subscribers),
                 Message::Drain(notice) => {
-                    self.drain_ends = Some(Instant::now() + notice);
+                    self.drain_ends = Some(clock::now() + notice);
                     self.adapter.draining(&mut self.subscribers);
                 }
             }
@@ -324,7 +324,7 @@ impl<A: Adapter> Engine<A> {
                 more = true;
                 break;
             }
-            if handled % 64 == 0 && Instant::now() >= end {
+            if handled % 64 == 0 && clock::now() >= end {
                 break;
             }
         }
@@ -364,7 +364,7 @@ impl<A: Adapter> Engine<A> {
             } else {
                 self.subscribers.pages.at_mut(index).flags &= !READ_QUEUED;
             }
-            if left.is_multiple_of(32) && Instant::now() >= end {
+            if left.is_multiple_of(32) && clock::now() >= end {
                 return;
             }
         }
@@ -489,7 +489,7 @@ impl<A: Adapter> Engine<A> {
 
     /// Returns the whole seconds since the start of the engine.
     fn seconds(&self) -> u32 {
-        u32::try_from(Instant::now().saturating_duration_since(self.started).as_secs()).unwrap_or(u32::MAX)
+        u32::try_from(clock::now().saturating_duration_since(self.started).as_secs()).unwrap_or(u32::MAX)
     }
 
     /// Sets the wake-up for the next second, if a timer is set.
@@ -532,7 +532,7 @@ impl<A: Adapter> Engine<A> {
     /// Closes the subscribers whose time is over; returns whether all are gone.
     fn has_drained(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(ends) = self.drain_ends else { return false };
-        if Instant::now() >= ends {
+        if clock::now() >= ends {
             for index in 0..self.subscribers.pages.used() {
                 if let Some(id) = self.subscribers.pages.id(index)
                     && !self.subscribers.pages.at(index).has(BUSY)
@@ -542,7 +542,7 @@ impl<A: Adapter> Engine<A> {
             }
             // What they were sent is written, and they are given the time to read it.
             self.notify_adapter();
-            self.subscribers.write_outboxes(Instant::now() + TURN);
+            self.subscribers.write_outboxes(clock::now() + TURN);
         } else {
             let tick = self.drain_tick.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(ends.into())));
             if tick.as_mut().poll(cx).is_ready() {

@@ -13,6 +13,8 @@
 //! A member that is too slow loses the oldest bytes: it has *lagged*, [`Adapter::lagged`] has the number, and it
 //! continues between two frames. Others are not affected. Frames of one connection are never mixed: the rest of a frame
 //! that a socket took in part is written before anything else.
+// Time comes from the clock of `switchboard_core`, see clippy.toml.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod adapter;
 mod broadcast_buffer;

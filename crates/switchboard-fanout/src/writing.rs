@@ -10,6 +10,7 @@ use std::{
     io::{self, ErrorKind, IoSlice},
     time::Instant,
 };
+use switchboard_core::clock;
 use switchboard_wire::Outbox;
 
 /// Parts of a vectored write.
@@ -109,7 +110,7 @@ impl Subscribers {
                 _ => self.flush(member),
             }
             written += 1;
-            if written % CLOCK_EVERY == 0 && Instant::now() >= end {
+            if written % CLOCK_EVERY == 0 && clock::now() >= end {
                 return false;
             }
         }
@@ -125,7 +126,7 @@ impl Subscribers {
                 self.flush(index);
             }
             written += 1;
-            if written % CLOCK_EVERY == 0 && Instant::now() >= end {
+            if written % CLOCK_EVERY == 0 && clock::now() >= end {
                 return self.to_write.is_empty();
             }
         }

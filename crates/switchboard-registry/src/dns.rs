@@ -9,12 +9,13 @@ use hickory_resolver::{
 use std::{
     convert::Infallible,
     net::{IpAddr, SocketAddr},
-    time::{Duration, Instant as StdInstant},
+    time::Duration,
 };
 use switchboard::{
     Result, Retry, Status,
     discover::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry},
 };
+use switchboard_core::clock;
 use tokio::time::sleep;
 
 /// A name in DNS, whose addresses serve every requested service.
@@ -209,12 +210,12 @@ impl Backend for Records {
                     Ok(found) => found,
                     Err(error) if is_negative(&error) => {
                         self.confirm_negative().await.map_err(failed)?;
-                        (Vec::new(), StdInstant::now())
+                        (Vec::new(), clock::now())
                     }
                     Err(error) => return Err(failed(error)),
                 };
                 feed.publish(instances.into_iter().map(Ok));
-                let left = until.saturating_duration_since(StdInstant::now());
+                let left = until.saturating_duration_since(clock::now());
                 sleep(left.clamp(*READ_EVERY.start(), *READ_EVERY.end())).await;
             }
         })

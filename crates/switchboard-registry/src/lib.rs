@@ -5,6 +5,8 @@
 //!
 //! A new kind is one file with a [`Backend`](switchboard::discover::Backend) and the constructor of its addresses, one
 //! line in the list of kinds in `address.rs`, and a test that runs `tests/suite` against its real server.
+// Time comes from the clock of `switchboard_core`, see clippy.toml.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod address;
 #[cfg(feature = "consul")]

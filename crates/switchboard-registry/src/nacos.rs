@@ -6,12 +6,7 @@ use crate::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::{
-    convert::Infallible,
-    fmt::Write as _,
-    sync::Arc,
-    time::{Duration, Instant as StdInstant},
-};
+use std::{convert::Infallible, fmt::Write as _, sync::Arc, time::Duration};
 use switchboard::{
     Code, Limits, Result, Retry, Status,
     discover::{
@@ -19,6 +14,7 @@ use switchboard::{
     },
     web::{HttpRequest, Site, encode},
 };
+use switchboard_core::clock;
 use tokio::{sync::Mutex, time::sleep};
 
 /// A registry in Nacos.
@@ -186,7 +182,7 @@ impl Shared {
     async fn token(&self) -> Result<Option<String>> {
         let Some((user, password)) = &self.settings.login else { return Ok(None) };
         let mut token = self.token.lock().await;
-        if let Some((token, _)) = token.as_ref().filter(|(_, until)| StdInstant::now() < *until) {
+        if let Some((token, _)) = token.as_ref().filter(|(_, until)| clock::now() < *until) {
             return Ok(Some(token.clone()));
         }
         #[derive(Deserialize)]
@@ -209,7 +205,7 @@ impl Shared {
         let unreadable = |error| Status::unavailable(format!("{}: login: {error}", self.site.name()));
         let login: Login = serde_json::from_slice(&response.body).map_err(unreadable)?;
         // Renewed after four fifths of its lifetime.
-        let until = StdInstant::now() + Duration::from_secs(login.token_ttl.min(86_400) * 4 / 5);
+        let until = clock::now() + Duration::from_secs(login.token_ttl.min(86_400) * 4 / 5);
         *token = Some((login.access_token.clone(), until));
         Ok(Some(login.access_token))
     }

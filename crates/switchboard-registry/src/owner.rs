@@ -5,11 +5,12 @@ use std::{
     process,
     time::SystemTime,
 };
+use switchboard_core::clock;
 
 /// Creates a name that no other registration has.
 pub(crate) fn unique() -> String {
     let seed = RandomState::new();
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = clock::time_of_day().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     format!("{:016x}{:016x}", seed.hash_one(now), seed.hash_one(process::id()))
 }
 

@@ -2,6 +2,8 @@
 //! listener, and admin pages. Applications use the crate `switchboard`, which re-exports the public items of this one.
 // Set for arithmetic on times, see clippy.toml: a peer must not be able to choose a time that causes a panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+// Time comes from the clock of `switchboard_core`, see clippy.toml.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 #[cfg(feature = "channelz")]
 // Generated code names the crate `switchboard`, whose items it finds below.

@@ -12,6 +12,8 @@
 //! the wires of other frameworks: [`baidu`], [`erpc`], [`kiss`], [`rpcx`], [`thrift`].
 // Disallowed methods of time types, see clippy.toml: no peer can choose a time that makes them panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+// Time comes from the clock of `switchboard_core`, see clippy.toml.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 #[cfg(feature = "baidu")]
 pub mod baidu;

@@ -7,6 +7,8 @@
 //! deadline and peer, and return [`Result`]; the error type is [`Status`].
 // Set for arithmetic on times, see clippy.toml: a peer must not be able to choose a time that causes a panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+// Time comes from the clock of `switchboard_core`, see clippy.toml.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod blocking;
 #[cfg(doctest)]

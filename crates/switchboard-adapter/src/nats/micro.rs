@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, UNIX_EPOCH},
 };
+use switchboard_core::clock;
 use switchboard_message::Publication;
 use switchboard_wire::{Codec, Kind, MethodId, MethodTable};
 
@@ -58,7 +59,7 @@ impl Micro {
                 services.push(Service { name: service.name.replace('.', "-"), endpoints });
             }
         }
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let started = clock::time_of_day().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Micro { id: id.to_owned(), services, started: utc(started), stats: Mutex::default() }
     }
 

@@ -20,7 +20,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::{Duration, Instant, SystemTime},
 };
-use switchboard_core::Error;
+use switchboard_core::{Error, clock};
 
 /// JSON Web Tokens, sent as `authorization: Bearer TOKEN`.
 ///
@@ -138,7 +138,7 @@ impl Jwt {
 
     fn of_file(path: &Path, read: fn(&Path) -> Result<Keys, Error>) -> Result<Jwt, Error> {
         let changed = changed(path);
-        let file = File { path: path.into(), read, state: Mutex::new((Instant::now(), changed)) };
+        let file = File { path: path.into(), read, state: Mutex::new((clock::now(), changed)) };
         Ok(Jwt::new(read(path)?, Source::File(file)))
     }
 
@@ -231,7 +231,7 @@ impl Verifier {
         if state.0.elapsed() < LOOK {
             return;
         }
-        state.0 = Instant::now();
+        state.0 = clock::now();
         let now = changed(&file.path);
         if now == state.1 {
             return;

@@ -8,8 +8,9 @@ use std::{
     fmt,
     hash::{BuildHasher, RandomState},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, UNIX_EPOCH},
 };
+use switchboard_core::clock;
 
 /// Signatures, sent as `authorization: Switchboard-HMAC key=ID,time=SECONDS,nonce=ANY,signature=BASE64URL`.
 ///
@@ -199,7 +200,7 @@ fn text(method: &str, time: &str, nonce: &str, message: &[u8]) -> String {
 }
 
 pub(super) fn seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    clock::time_of_day().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 impl fmt::Debug for Signatures {

@@ -5,6 +5,7 @@ use crate::v1::{self, subscribe_request::Start};
 use bytes::Bytes;
 use std::time::{Duration, SystemTime};
 use switchboard::{Result, codegen::buffa_types::google::protobuf};
+use switchboard_core::clock;
 use switchboard_message::{
     Gap, GapReason, ListedTopic, Publication, Topic, TopicStats,
     remote::{
@@ -40,7 +41,7 @@ pub(crate) fn to_duration(period: Duration) -> protobuf::Duration {
 
 /// Returns the time of this age.
 pub(crate) fn since(age: Duration) -> protobuf::Timestamp {
-    let since = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+    let since = clock::time_of_day().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
     let since = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     protobuf::Timestamp {
         seconds: since.as_secs() as i64,

@@ -1,7 +1,7 @@
 //! Ring buffer of the last logged calls, for the page `/recent` of the admin listener.
 
 use super::Entry;
-use crate::trace::Trace;
+use crate::{clock, trace::Trace};
 use std::{
     collections::VecDeque,
     sync::{Mutex, PoisonError, TryLockError},
@@ -47,7 +47,7 @@ pub struct Seen {
 impl Recent {
     pub(super) fn keep(&self, entry: Entry<'_>, took: Duration, is_slow: bool) {
         self.push(Seen {
-            ended: SystemTime::now(),
+            ended: clock::time_of_day(),
             method: entry.method,
             wire: entry.peer.wire(),
             peer: entry.peer.address.clone(),

@@ -16,6 +16,7 @@ use std::{
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// Both clocks at one moment, to convert between them.
+#[expect(clippy::disallowed_methods, reason = "tests share it, each with a clock of its own")]
 static EPOCH: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now(), SystemTime::now()));
 
 /// Returns an id that is unique in this process.

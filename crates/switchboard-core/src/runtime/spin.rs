@@ -6,6 +6,7 @@
 //! traffic may wait for; and it stops if recent pauses between traffic were longer than the spin, because
 //! such spins find nothing.
 
+use crate::clock;
 use std::{
     cell::{Cell, RefCell},
     future::poll_fn,
@@ -72,7 +73,7 @@ pub async fn keep_awake(span: Duration) {
     }
     loop {
         let Spin { last_traffic, score, .. } = SPIN.get();
-        let now = Instant::now();
+        let now = clock::now();
         let looks = score > 0 && last_traffic.is_some_and(|at| now.saturating_duration_since(at) < span);
         if looks && !gives_away(now) {
             tokio::task::yield_now().await;

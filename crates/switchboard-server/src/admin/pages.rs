@@ -9,12 +9,9 @@ use super::{
 };
 use ::http::{Request, StatusCode, Uri, header::ACCEPT};
 use bytes::Bytes;
-use std::{
-    sync::atomic::Ordering,
-    time::{Duration, Instant, SystemTime},
-};
+use std::{sync::atomic::Ordering, time::Duration};
 use switchboard_core::{
-    Limit,
+    Limit, clock,
     flags::Flag,
     limits::Unit,
     metrics::{ConnectionProtocol, Latency},
@@ -281,7 +278,7 @@ fn connections(shared: &ServerState) -> Page {
             "sent",
         ],
     );
-    let now = Instant::now();
+    let now = clock::now();
     let open = shared.open();
     let all = open.len();
     let mut oldest: Vec<_> = open.iter().collect();
@@ -318,7 +315,7 @@ async fn calls(shared: &ServerState) -> Page {
     let (calls, missing) = shared.calls(PATIENCE).await;
     let mut table =
         Table::new("calls", ["age_ms", "left_ms", "method", "wire", "peer", "connection", "stage"]);
-    let now = Instant::now();
+    let now = clock::now();
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     for call in &calls {
         table.push([
@@ -370,7 +367,7 @@ fn limits(shared: &ServerState) -> Page {
 
 fn flags(shared: &ServerState) -> Page {
     let mut changes = Table::new("changes", ["seconds_ago", "change"]);
-    let now = SystemTime::now();
+    let now = clock::time_of_day();
     for change in shared.flags.changes() {
         let ago = now.duration_since(change.at).unwrap_or_default();
         changes.push([ago.as_secs().into(), change.to_string().into()]);

@@ -5,8 +5,8 @@ use super::{
     pages::{PageResponse, parameter},
 };
 use ::http::StatusCode;
-use std::time::{Duration, SystemTime};
-use switchboard_core::{access::Access, limits::Unit};
+use std::time::Duration;
+use switchboard_core::{access::Access, clock, limits::Unit};
 
 /// Builds the page from the calls that match the query: `filter=TEXT` matches part of the method, peer, code
 /// or trace; `slower=TIME` selects calls that took at least this time.
@@ -35,7 +35,7 @@ pub(super) fn recent(access: &Access, query: &str) -> Result<Page, PageResponse>
             "why",
         ],
     );
-    let now = SystemTime::now();
+    let now = clock::time_of_day();
     for seen in access.recent.newest_first() {
         let trace = seen.trace.as_deref().unwrap_or_default();
         let is_named =

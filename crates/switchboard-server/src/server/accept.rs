@@ -10,7 +10,7 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     task::Poll,
-    time::{Duration, Instant},
+    time::Duration,
 };
 #[cfg(feature = "tls")]
 use switchboard_core::Limits;
@@ -169,7 +169,7 @@ fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<ServerState>, http: Http, res
             return;
         }
         let (socket, address) = (peer.counts.clone(), peer.address.as_str().into());
-        let (wakes, began) = (wakes.clone(), Instant::now());
+        let (wakes, began) = (wakes.clone(), clock::now());
         open.insert(key, Open { wakes, abort_handle: None, socket, address, began, protocol: None });
     }
     let tally = shared.metrics.peers.enter(peer.socket.map(|socket| socket.ip()), &peer.address);

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime},
 };
-use switchboard_core::{Result, ServerStats};
+use switchboard_core::{Result, ServerStats, clock};
 use switchboard_net::web::{HttpRequest, Site};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -61,7 +61,7 @@ impl Exporter {
                         Some(Order::Metrics(stats)) => {
                             if self.servers.len() < SERVERS_MAX {
                                 let uptime = stats().uptime;
-                                let now = SystemTime::now();
+                                let now = clock::time_of_day();
             self.servers.push((stats, now.checked_sub(uptime).unwrap_or(now)));
                             }
                         }
@@ -80,7 +80,7 @@ impl Exporter {
         self.send_spans().await;
         for at in 0..self.servers.len() {
             let (stats, since) = &self.servers[at];
-            let body = json::metrics(&self.settings, &stats(), *since, SystemTime::now());
+            let body = json::metrics(&self.settings, &stats(), *since, clock::time_of_day());
             let sent = self.send("/v1/metrics", body).await;
             self.note(sent);
         }

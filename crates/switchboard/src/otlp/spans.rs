@@ -11,7 +11,7 @@ use std::{
     time::{Instant, SystemTime},
 };
 use switchboard_core::{
-    Call, Reply, Result,
+    Call, Reply, Result, clock,
     compression::Message,
     context,
     layer::{BoxFuture, Layer, Next},
@@ -71,12 +71,12 @@ impl Open {
             method: named(cx.method().name, cx.method_name()),
             wire: cx.peer().wire(),
             peer: cx.peer().address.clone(),
-            began: SystemTime::now(),
+            began: clock::time_of_day(),
             nanos: 0,
             code: Code::Ok,
             message: String::new(),
         };
-        Open { otlp: otlp.clone(), span: Some(span), clock: Instant::now() }
+        Open { otlp: otlp.clone(), span: Some(span), clock: clock::now() }
     }
 
     fn end(&mut self, failure: Option<&Status>) {

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use switchboard_core::{Caller, Error, Result, layer::BoxFuture};
+use switchboard_core::{Caller, Error, Result, clock, layer::BoxFuture};
 use switchboard_net::web::{HttpRequest, Site};
 use switchboard_wire::Status;
 
@@ -70,7 +70,7 @@ impl Remote {
         if !self.may_try() {
             return;
         }
-        self.state().tried = Some(Instant::now());
+        self.state().tried = Some(clock::now());
         let headers = [("accept", "application/json".to_owned())];
         let fetched = self
             .site

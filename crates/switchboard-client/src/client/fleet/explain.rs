@@ -97,7 +97,7 @@ pub(in super::super) struct AttemptLog {
 
 impl AttemptLog {
     pub(in super::super) fn new() -> Arc<AttemptLog> {
-        Arc::new(AttemptLog { began: Instant::now(), attempts: Mutex::default() })
+        Arc::new(AttemptLog { began: switchboard_core::clock::now(), attempts: Mutex::default() })
     }
 
     /// Adds an attempt; returns its index.

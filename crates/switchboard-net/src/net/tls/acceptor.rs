@@ -20,7 +20,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 use switchboard_core::{
-    Error, Identity,
+    Error, Identity, clock,
     metrics::{CertificateStats, TlsStats},
 };
 use switchboard_wire::WireId;
@@ -264,7 +264,7 @@ fn load(tls: &Tls) -> Result<(Arc<ServerConfig>, Vec<Certificate>), String> {
 
 fn unix_now() -> i64 {
     // A clock before 1970 means that no certificate has expired.
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+    clock::time_of_day().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }
 
 impl From<Summary> for Identity {
