@@ -2,15 +2,17 @@
 
 mod handshake;
 mod link;
+mod seal;
 #[cfg(test)]
 mod tests;
 mod watch;
 
 use crate::{
     PeerId,
-    core::{Attach, Core},
+    core::{Attach, Core, PeerMetadata},
     monitor::Event,
 };
+use handshake::Ends;
 use link::Link;
 use std::{
     future::poll_fn,
@@ -41,8 +43,13 @@ pub(crate) struct Ended {
 /// Side of a connection, which determines its end.
 #[derive(Debug)]
 pub(crate) enum Origin {
-    /// The peer connected. Holds the permit of its handshake.
-    Accepted(Option<OwnedSemaphorePermit>),
+    /// The peer connected.
+    Accepted {
+        /// Address of the peer.
+        address: Arc<str>,
+        /// Permit of its handshake.
+        permit: Option<OwnedSemaphorePermit>,
+    },
     /// This side connected.
     Connected {
         /// The peer that connects again.
@@ -54,17 +61,23 @@ pub(crate) enum Origin {
 
 /// Runs a connection from its handshake to its end.
 pub(crate) async fn run(core: &Arc<Core>, mut io: Box<dyn Io>, endpoint: &Arc<str>, origin: Origin) -> Ended {
-    let (known, stop, permit) = match origin {
-        Origin::Accepted(permit) => (None, None, permit),
-        Origin::Connected { known, stop } => (known, Some(stop), None),
+    let (known, stop, permit, address) = match origin {
+        Origin::Accepted { address, permit } => (None, None, permit, address),
+        Origin::Connected { known, stop } => (known, Some(stop), None, endpoint.clone()),
     };
+    let ends = Ends { endpoint: endpoint.clone(), address };
     let limit = core.options.timeouts.handshake;
-    let handshake = match timeout(limit, handshake::run(core, &mut *io)).await {
+    let handshake = match timeout(limit, handshake::run(core, &mut *io, &ends)).await {
         Ok(handshake) => handshake,
         Err(_) => Err(format!("handshake not complete within {limit:?} (timeouts.handshake)")),
     };
     let handshake = handshake.and_then(|handshake| {
-        let attached = core.attach(&Attach { endpoint, peer: &handshake.peer, known })?;
+        let metadata = PeerMetadata {
+            address: ends.address,
+            user_id: handshake.user_id.as_str().into(),
+            properties: handshake.peer.properties.clone(),
+        };
+        let attached = core.attach(Attach { endpoint, peer: &handshake.peer, known, metadata })?;
         Ok((handshake, attached))
     });
     let (handshake, attached) = match handshake {

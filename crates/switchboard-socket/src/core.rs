@@ -32,7 +32,7 @@ pub use stats::{PeerStats, SocketStats};
 
 pub(crate) use attach::{Attach, Attached};
 pub(crate) use batch::Batch;
-pub(crate) use peer::Command;
+pub(crate) use peer::{Command, PeerMetadata};
 
 use crate::{
     Endpoint, Error, ErrorKind, PeerId, Result, SocketOptions,

@@ -121,10 +121,11 @@ async fn accept(
         };
         match accepted.and_then(|(pipe, peer, _)| Ok((pipe.adopt()?, peer))) {
             Ok((io, peer)) => {
-                core.monitors.emit(|| Event::Accepted { endpoint: name.to_string(), peer });
+                core.monitors.emit(|| Event::Accepted { endpoint: name.to_string(), peer: peer.clone() });
                 let (core, name) = (core.clone(), name.clone());
+                let origin = Origin::Accepted { address: peer.into(), permit: handshake };
                 core.clone().spawn(async move {
-                    connection::run(&core, io, &name, Origin::Accepted(handshake)).await;
+                    connection::run(&core, io, &name, origin).await;
                 });
             }
             Err(error) => {

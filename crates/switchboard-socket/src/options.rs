@@ -19,12 +19,19 @@
 mod patterns;
 mod security;
 mod transport;
+mod verify;
 
 pub use patterns::{
     NoticeOptions, QueueFullPolicy, QueueOptions, RequestOptions, RoutingOptions, SubscriptionOptions,
 };
+#[cfg(feature = "curve")]
+pub use security::curve_keypair;
 pub use security::Security;
 pub use transport::{HeartbeatOptions, LimitOptions, ReconnectOptions, ReconnectStop, TimeoutOptions};
+#[cfg(feature = "curve")]
+pub use switchboard_wire::zmtp::SecretKey as CurveSecretKey;
+pub use switchboard_wire::zmtp::{Credentials, PublicKey as CurvePublicKey};
+pub use verify::{PeerCredentials, Verdict, VerifyRequest};
 
 use crate::{Error, ErrorKind, Result};
 use switchboard_wire::zmtp::SocketType;

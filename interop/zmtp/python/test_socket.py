@@ -1,5 +1,5 @@
-"""Connects our sockets and those of libzmq: every legal pair, NULL and PLAIN, either side bound, tcp and ipc, each with
-a reconnect in between."""
+"""Connects our sockets and those of libzmq: every legal pair, with NULL, PLAIN and CURVE, either side bound, tcp and ipc,
+each with a reconnect in between."""
 
 import itertools
 import os
@@ -12,7 +12,9 @@ import unittest
 
 import zmq
 from peer import LIMIT, text
+from test_curve import OURS, THEIRS
 from test_zmtp import BODIES, PAIRS, Case
+from zmq.utils.monitor import recv_monitor_message
 
 
 class Ours:
@@ -73,7 +75,7 @@ class Sockets(Case):
         self.exit.callback(self.folder.cleanup)
         self.number = itertools.count()
 
-    def theirs(self, kind, plain):
+    def theirs(self, kind, security):
         socket = self.socket(kind)
         if kind in ("DEALER", "REQ", "ROUTER"):
             socket.identity = b"them"
@@ -81,16 +83,27 @@ class Sockets(Case):
             socket.router_mandatory = True
             # The socket that replaces this one has the same peer.
             socket.router_handover = True
-        if plain == "server":
+        # The role is that of our side.
+        if security == "plain server":
             socket.plain_username, socket.plain_password = b"admin", b"secret"
-        elif plain == "client":
+        elif security == "plain client":
             socket.plain_server = True
+        elif security == "curve server":
+            socket.curve_publickey, socket.curve_secretkey = THEIRS.public, THEIRS.secret
+            socket.curve_serverkey = OURS.public
+        elif security == "curve client":
+            socket.curve_server, socket.curve_secretkey = True, THEIRS.secret
         socket.reconnect_ivl = 10
         return socket
 
-    def ours(self, kind, verb, endpoint, plain):
-        options = {"server": ["server"], "client": [f"plain={text(b'admin')}:{text(b'secret')}"]}
-        options = list(options.get(plain, []))
+    def ours(self, kind, verb, endpoint, security):
+        options = {
+            "plain server": ["server"],
+            "plain client": [f"plain={text(b'admin')}:{text(b'secret')}"],
+            "curve server": [f"curve-server={OURS.secret_hex}:{THEIRS.public_hex}"],
+            "curve client": [f"curve={OURS.secret_hex}:{THEIRS.public_hex}"],
+        }
+        options = list(options.get(security, []))
         if kind in ("DEALER", "REQ", "ROUTER"):
             options.append("identity=" + text(b"us"))
         peer = Ours(kind, verb, endpoint, *options)
@@ -109,23 +122,23 @@ class Sockets(Case):
                     raise
                 time.sleep(0.002)
 
-    def check(self, ours, theirs, we_bind, transport, plain):
+    def check(self, ours, theirs, we_bind, transport, security):
         endpoint = "tcp://127.0.0.1:0"
         if transport == "ipc":
             endpoint = f"ipc://{self.folder.name}/{next(self.number)}"
-        socket = self.theirs(theirs, plain)
+        socket = self.theirs(theirs, security)
         if we_bind:
-            peer = self.ours(ours, "bind", endpoint, plain)
+            peer = self.ours(ours, "bind", endpoint, security)
             endpoint = peer.endpoint
             socket.connect(endpoint)
         else:
             endpoint = self.bind(socket, endpoint.replace(":0", ":*"))
-            peer = self.ours(ours, "connect", endpoint, plain)
+            peer = self.ours(ours, "connect", endpoint, security)
         self.exchange(ours, theirs, peer, socket, is_first=True)
         socket.close()
         if ours == "XPUB":
             self.assertEqual(peer.recv(), [b"\0top"], "the end of the peer ends its subscriptions")
-        socket = self.theirs(theirs, plain)
+        socket = self.theirs(theirs, security)
         if we_bind:
             socket.connect(endpoint)
         else:
@@ -249,33 +262,45 @@ class Sockets(Case):
             pass
         self.assertEqual(message, [b"topic", *BODIES])
 
-    def check_all(self, we_bind, plain):
-        if plain == "client":
+    def check_all(self, we_bind, security=None):
+        if security == "plain client":
             self.authenticator()
         for transport, (ours, theirs) in itertools.product(("tcp", "ipc"), PAIRS):
-            if (theirs, plain) == ("REQ", "client"):
+            if (theirs, security) == ("REQ", "plain client"):
                 # A REQ of libzmq with a handler of ZAP receives no replies, not even from a REP of its own.
                 continue
             with self.subTest(ours=ours, theirs=theirs, transport=transport):
-                self.check(ours, theirs, we_bind, transport, plain)
+                self.check(ours, theirs, we_bind, transport, security)
 
     def test_we_bind(self):
-        self.check_all(True, None)
+        self.check_all(True)
 
     def test_they_bind(self):
-        self.check_all(False, None)
+        self.check_all(False)
 
     def test_plain_server_that_binds(self):
-        self.check_all(True, "server")
+        self.check_all(True, "plain server")
 
     def test_plain_server_that_connects(self):
-        self.check_all(False, "server")
+        self.check_all(False, "plain server")
 
     def test_plain_client_that_binds(self):
-        self.check_all(True, "client")
+        self.check_all(True, "plain client")
 
     def test_plain_client_that_connects(self):
-        self.check_all(False, "client")
+        self.check_all(False, "plain client")
+
+    def test_curve_server_that_binds(self):
+        self.check_all(True, "curve server")
+
+    def test_curve_server_that_connects(self):
+        self.check_all(False, "curve server")
+
+    def test_curve_client_that_binds(self):
+        self.check_all(True, "curve client")
+
+    def test_curve_client_that_connects(self):
+        self.check_all(False, "curve client")
 
 
 class Streams(Case):
@@ -302,6 +327,41 @@ class Streams(Case):
         self.exit.callback(peer.end)
         peer.send([b"never arrives"])
         self.assertFalse(pull.poll(200))
+
+    def test_a_key_that_is_not_known(self):
+        push = self.socket("PUSH")
+        push.curve_publickey, push.curve_secretkey = zmq.curve_keypair()
+        push.curve_serverkey = OURS.public
+        keys = f"curve-server={OURS.secret_hex}:{THEIRS.public_hex}"
+        peer = Ours("PULL", "bind", "tcp://127.0.0.1:0", keys)
+        self.exit.callback(peer.end)
+        monitor = push.get_monitor_socket()
+        push.connect(peer.endpoint)
+        event = None
+        while event != zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            self.assertTrue(monitor.poll(LIMIT * 1000), "libzmq gets the status of ZAP")
+            event = recv_monitor_message(monitor)["event"]
+        push.disable_monitor()
+
+    def test_a_server_with_another_key(self):
+        pull = self.socket("PULL")
+        pull.curve_server, pull.curve_secretkey = True, zmq.curve_keypair()[1]
+        port = pull.bind_to_random_port("tcp://127.0.0.1")
+        peer = Ours("PUSH", "connect", f"tcp://127.0.0.1:{port}", f"curve={OURS.secret_hex}:{THEIRS.public_hex}")
+        self.exit.callback(peer.end)
+        peer.send([b"never arrives"])
+        self.assertFalse(pull.poll(200))
+
+    def test_a_stalled_receiver_with_curve_loses_nothing(self):
+        pull = self.socket("PULL")
+        pull.curve_server, pull.curve_secretkey = True, THEIRS.secret
+        port = pull.bind_to_random_port("tcp://127.0.0.1")
+        peer = Ours("PUSH", "connect", f"tcp://127.0.0.1:{port}", f"curve={OURS.secret_hex}:{THEIRS.public_hex}")
+        self.exit.callback(peer.end)
+        for number in range(self.COUNT):
+            peer.write("send", b"%d" % number)
+        for number in range(self.COUNT):
+            self.assertEqual(pull.recv(), b"%d" % number)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
 //! Greeting and handshake of a connection.
 
-use crate::core::Core;
+use crate::{
+    core::Core,
+    options::{PeerCredentials, Verdict, VerifyRequest},
+};
 use bytes::BytesMut;
+use std::sync::Arc;
 use switchboard_net::net::Io;
 use switchboard_wire::{
     Input, Outbox,
@@ -12,18 +16,28 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// Capacity for the greeting and the commands of the handshake, in bytes.
 const HANDSHAKE_BYTES: usize = 1024;
 
+/// The two ends of a connection, for the verifier.
+#[derive(Clone, Debug)]
+pub(crate) struct Ends {
+    pub(crate) endpoint: Arc<str>,
+    pub(crate) address: Arc<str>,
+}
+
 /// A connection whose handshake is complete, with the bytes that arrived after it.
 pub(crate) struct HandshakeResult {
     pub(crate) machine: Connection,
     pub(crate) input: Input,
     pub(crate) peer: Box<Peer>,
+    /// User id of the verifier; empty if there is none.
+    pub(crate) user_id: String,
 }
 
 /// Runs the handshake. Dropping the future leaves the connection unusable.
-pub(crate) async fn run(core: &Core, io: &mut dyn Io) -> Result<HandshakeResult, String> {
+pub(crate) async fn run(core: &Core, io: &mut dyn Io, ends: &Ends) -> Result<HandshakeResult, String> {
     let mut out = Outbox::new();
     let mut machine = Connection::new(core.settings.clone(), &mut out);
     let mut input = Input::new(BytesMut::with_capacity(HANDSHAKE_BYTES));
+    let mut user_id = String::new();
     loop {
         let event = machine.recv(&mut input, &mut out);
         // An error of the handshake is the one to report, even if the peer is gone.
@@ -31,23 +45,52 @@ pub(crate) async fn run(core: &Core, io: &mut dyn Io) -> Result<HandshakeResult,
         let event = event.map_err(|error| error.message().to_owned())?;
         flushed?;
         match event {
-            Some(Event::Ready(peer)) => return Ok(HandshakeResult { machine, input, peer }),
-            Some(Event::Credentials(credentials)) => {
-                if core.options.security.verify(&credentials) {
+            Some(Event::Ready(peer)) => {
+                if core.options.security.verifies_null() {
+                    let credentials = PeerCredentials::Null { identity: peer.identity.clone() };
+                    user_id = accepted(verify(core, ends, credentials).await)?;
+                }
+                return Ok(HandshakeResult { machine, input, peer, user_id });
+            }
+            Some(event) => {
+                let credentials = match event {
+                    Event::ClientKey(key) => PeerCredentials::Curve(key),
+                    Event::Credentials(credentials) => PeerCredentials::Plain(credentials),
+                    _ => continue,
+                };
+                let verdict = verify(core, ends, credentials).await;
+                if let Verdict::Accepted { user_id: id } = verdict {
+                    user_id = id;
                     machine.accept(&mut out);
                 } else {
-                    // The status of ZAP for rejected credentials, which libzmq expects.
-                    machine.reject("400", &mut out);
+                    // The status of ZAP, which libzmq expects.
+                    machine.reject(verdict.status(), &mut out);
+                    // The peer may be gone already.
+                    let _ = flush(io, &mut out).await;
+                    accepted(verdict)?;
                 }
             }
-            Some(_) => {}
-            None if machine.is_closed() => return Err("the credentials of the peer were rejected".to_owned()),
             None => match io.read_buf(input.buffer()).await {
                 Ok(0) => return Err("the peer closed the connection during the handshake".to_owned()),
                 Ok(_) => {}
                 Err(error) => return Err(format!("read: {error}")),
             },
         }
+    }
+}
+
+async fn verify(core: &Core, ends: &Ends, credentials: PeerCredentials) -> Verdict {
+    let Ends { endpoint, address } = ends.clone();
+    core.options.security.verify(VerifyRequest { endpoint, address, credentials }).await
+}
+
+/// Returns the user id of an accepted peer.
+fn accepted(verdict: Verdict) -> Result<String, String> {
+    match verdict {
+        Verdict::Accepted { user_id } => Ok(user_id),
+        Verdict::Failed => Err("the verification of the peer failed".to_owned()),
+        Verdict::Refused => Err("the credentials of the peer were rejected".to_owned()),
+        Verdict::Unavailable => Err("the peer was refused; it may try again later".to_owned()),
     }
 }
 

@@ -3,7 +3,7 @@
 //! A turn writes what waits with one system call and reads up to 64 KiB with another. The connection is not read while
 //! the lane of its peer is full, so a slow receiver slows its senders by the flow control of the transport.
 
-use super::{handshake::HandshakeResult, watch::Activity};
+use super::{handshake::HandshakeResult, seal::Sealer, watch::Activity};
 use crate::{
     Message,
     core::{Attached, Batch, Command, Core},
@@ -20,7 +20,7 @@ use switchboard_core::{clock, runtime};
 use switchboard_net::net::{self, Io};
 use switchboard_wire::{
     Input, Outbox,
-    zmtp::{self, Connection, Event},
+    zmtp::{Connection, Event},
 };
 use tokio::io::AsyncReadExt;
 
@@ -62,6 +62,8 @@ pub(crate) struct Link {
     is_batch_begun: bool,
     /// Messages and bytes that were written since the last visit of the socket.
     written: (usize, usize),
+    /// Encrypts the batch into `out`, for CURVE.
+    sealer: Option<Box<Sealer>>,
     is_flushed: bool,
     pings: (u64, u32),
 }
@@ -70,15 +72,16 @@ impl Link {
     pub(crate) fn new(
         core: Arc<Core>,
         io: Box<dyn Io>,
-        handshake: HandshakeResult,
+        mut handshake: HandshakeResult,
         attached: Attached,
         activity: Arc<Activity>,
     ) -> Link {
         let mut out = Outbox::new();
         if let Some(hello) = &core.options.notices.hello {
             // Not in the queue: unsent messages are kept for the next connection, which has a hello message of its own.
-            zmtp::write_message([hello], &mut out);
+            let _ = handshake.machine.send([hello], &mut out);
         }
+        let sealer = handshake.machine.is_sealed().then(Box::default);
         Link {
             core,
             io,
@@ -94,6 +97,7 @@ impl Link {
             batch: Batch::default(),
             is_batch_begun: false,
             written: (0, 0),
+            sealer,
             is_flushed: false,
             pings: (0, 0),
         }
@@ -136,6 +140,9 @@ impl Link {
             if self.batch.is_empty() && self.out.is_empty() && !self.visit(cx)? {
                 return Ok(has_written);
             }
+            if let Some(sealer) = self.sealer.as_mut().filter(|_| self.out.is_empty()) {
+                sealer.seal(&self.batch, &mut self.machine, &mut self.out)?;
+            }
             let is_command = !self.is_batch_begun && !self.out.is_empty();
             let bytes = if is_command { &self.out } else { &self.batch.bytes };
             let mut parts = [IoSlice::new(&[]); PARTS_MAX];
@@ -151,6 +158,10 @@ impl Link {
                     has_written = true;
                     if is_command {
                         self.out.advance(written);
+                        if let Some(sealer) = &mut self.sealer {
+                            let (messages, bytes) = sealer.written(written, &mut self.batch);
+                            self.written = (self.written.0 + messages, self.written.1 + bytes);
+                        }
                         if self.out.is_empty() {
                             self.keepalives = 0;
                         }

@@ -18,10 +18,14 @@ async fn open(
     known: Option<PeerId>,
 ) -> (Link, PeerId, tokio::io::DuplexStream) {
     let (mut near, mut far) = tokio::io::duplex(PIPE_BYTES);
-    let (own, other) = tokio::join!(handshake::run(core, &mut near), handshake::run(peer, &mut far));
+    let ends = Ends { endpoint: "pipe".into(), address: "pipe".into() };
+    let (own, other) =
+        tokio::join!(handshake::run(core, &mut near, &ends), handshake::run(peer, &mut far, &ends));
     let (own, _) = (own.unwrap(), other.unwrap());
-    let attach = Attach { endpoint: &"pipe".into(), peer: &own.peer, known };
-    let attached = core.attach(&attach).unwrap();
+    let metadata =
+        PeerMetadata { address: "pipe".into(), user_id: "".into(), properties: own.peer.properties.clone() };
+    let attach = Attach { endpoint: &"pipe".into(), peer: &own.peer, known, metadata };
+    let attached = core.attach(attach).unwrap();
     let id = attached.id;
     let activity = Arc::new(Activity::new(&core.options.heartbeats));
     (Link::new(core.clone(), Box::new(near), own, attached, activity), id, far)

@@ -3,7 +3,7 @@
 use super::{
     Batch, Command, Core, Sending,
     lane::{Lane, LaneLimits},
-    peer::{Peer, Sink, WireSink},
+    peer::{Peer, PeerMetadata, Sink, WireSink},
     send::probe,
 };
 use crate::{Endpoint, Message, PeerId, monitor::Event};
@@ -17,6 +17,7 @@ pub(crate) struct Attach<'a> {
     pub(crate) peer: &'a zmtp::Peer,
     /// The peer that connects again.
     pub(crate) known: Option<PeerId>,
+    pub(crate) metadata: PeerMetadata,
 }
 
 /// The place of a connection in its socket.
@@ -116,6 +117,7 @@ impl Core {
             id,
             endpoint: endpoint.clone(),
             kind: None,
+            metadata: None,
             lane: Arc::new(Lane::new(id, route, limits)),
             sink: sink(id),
             is_connected: false,
@@ -137,7 +139,7 @@ impl Core {
     ///
     /// # Errors
     /// Returns the reason for which the connection must be closed.
-    pub(crate) fn attach(&self, attach: &Attach<'_>) -> Result<Attached, String> {
+    pub(crate) fn attach(&self, attach: Attach<'_>) -> Result<Attached, String> {
         let (attached, replaced) = {
             let mut sending = self.sending();
             let (id, replaced) = match attach.known.filter(|id| sending.peers.find(*id).is_some()) {
@@ -149,6 +151,7 @@ impl Core {
             peer.kind = Some(attach.peer.socket);
             peer.is_connected = true;
             peer.connections += 1;
+            peer.metadata = Some(Box::new(attach.metadata));
             if let Sink::Wire(wire) = &mut peer.sink {
                 wire.commands = commands;
                 if self.options.routing.probe && peer.connections == 1 && self.probes() {

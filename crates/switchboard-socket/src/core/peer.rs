@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Weak},
     task::Waker,
 };
-use switchboard_wire::zmtp::SocketType;
+use switchboard_wire::zmtp::{Properties, SocketType};
 
 /// A peer: an inproc socket, a connection, or an endpoint that connects again and again.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct Peer {
     pub(crate) endpoint: Arc<str>,
     /// Socket type, known after the first handshake.
     pub(crate) kind: Option<SocketType>,
+    /// Metadata of the last connection; `None` before the first one, and for an inproc peer.
+    pub(crate) metadata: Option<Box<PeerMetadata>>,
     pub(crate) lane: Arc<Lane>,
     pub(crate) sink: Sink,
     pub(crate) is_connected: bool,
@@ -30,6 +32,16 @@ pub(crate) struct Peer {
     pub(crate) sent: u64,
     pub(crate) dropped: u64,
     pub(crate) connections: u64,
+}
+
+/// Metadata of a connection.
+#[derive(Debug)]
+pub(crate) struct PeerMetadata {
+    pub(crate) address: Arc<str>,
+    /// User id of the verifier; empty if there is none.
+    pub(crate) user_id: Box<str>,
+    /// Properties that the peer sent, without its socket type and identity.
+    pub(crate) properties: Properties,
 }
 
 /// Queue of messages to a peer.

@@ -24,6 +24,13 @@ pub struct PeerStats {
     pub endpoint: String,
     /// Socket type of the peer, known after the handshake.
     pub socket_type: Option<&'static str>,
+    /// Address of the peer of the last connection (`Peer-Address`); `None` for an inproc peer and before the first
+    /// connection.
+    pub address: Option<String>,
+    /// User id that the verifier of this side returned (`User-Id`).
+    pub user_id: Option<String>,
+    /// Properties that the peer sent in the handshake, such as those of its option `metadata`. Not authenticated.
+    pub properties: Vec<(String, Bytes)>,
     /// Routing id by which a ROUTER, SERVER or PEER addresses the peer; empty for other types.
     pub routing_id: Bytes,
     /// The handshake is complete and the connection has not ended.
@@ -47,10 +54,18 @@ impl Core {
         let sending = self.sending();
         let peers = sending.peers.iter().map(|peer| {
             let (unread, received) = peer.lane.counts();
+            let metadata = peer.metadata.as_deref();
+            let properties = metadata.map(|metadata| metadata.properties.iter());
+            let properties = properties.into_iter().flatten();
             PeerStats {
                 id: peer.id,
                 endpoint: peer.endpoint.to_string(),
                 socket_type: peer.kind.map(switchboard_wire::zmtp::SocketType::name),
+                address: metadata.map(|metadata| metadata.address.to_string()),
+                user_id: metadata
+                    .map(|metadata| metadata.user_id.to_string())
+                    .filter(|user_id| !user_id.is_empty()),
+                properties: properties.map(|(name, value)| (name.to_owned(), value.clone())).collect(),
                 routing_id: peer.lane.route.clone(),
                 is_connected: peer.is_connected,
                 connections: peer.connections,

@@ -6,6 +6,7 @@ mod ends;
 mod lifecycle;
 mod limits;
 mod patterns;
+mod security;
 mod stalled;
 mod threads;
 mod transports;

@@ -1,5 +1,7 @@
-//! `zmtp-socket TYPE bind|connect ENDPOINT [identity=HEX] [server | plain=HEX:HEX]`: a socket of `switchboard-socket`,
-//! which the cases in `python/test_socket.py` drive.
+//! `zmtp-socket TYPE bind|connect ENDPOINT [identity=HEX] [server | plain=HEX:HEX | curve-server=HEX:HEX |
+//! curve=HEX:HEX]`: a socket of `switchboard-socket`,
+//! which the cases in `python/test_socket.py` drive. The keys of `curve-server` are its secret and the public key of
+//! its client, those of `curve` its secret and the public key of the server.
 //!
 //! Prints `bound ENDPOINT` if it binds. Reads a command from each line of the standard input, and prints a line for
 //! each. Bytes are in hexadecimal, and `-` is an empty frame.
@@ -19,7 +21,10 @@
 mod text;
 
 use std::{io::BufRead, time::Duration};
-use switchboard_socket::{Event, Message, Socket, SocketOptions, SocketType, options::Security};
+use switchboard_socket::{
+    Event, Message, Socket, SocketOptions, SocketType,
+    options::{CurvePublicKey, CurveSecretKey, Security},
+};
 use text::{hex, words};
 use tokio::sync::{mpsc, watch};
 
@@ -74,6 +79,15 @@ fn parse(options: &[String]) -> Result<SocketOptions, Error> {
     parsed.reconnect.interval_max = Duration::from_millis(50);
     for option in options {
         match option.split_once('=').unwrap_or((option, "")) {
+            ("curve", keys) => {
+                let (secret, server) = curve_keys(keys)?;
+                parsed.security = Security::curve_client(CurveSecretKey::new(secret), server);
+            }
+            ("curve-server", keys) => {
+                let (secret, client) = curve_keys(keys)?;
+                let secret = CurveSecretKey::new(secret);
+                parsed.security = Security::curve_server(secret, move |key| *key == client);
+            }
             ("identity", identity) => parsed.routing.routing_id = hex(identity)?.into(),
             ("mandatory", "") => parsed.routing.mandatory = true,
             ("plain", credentials) => {
@@ -89,6 +103,15 @@ fn parse(options: &[String]) -> Result<SocketOptions, Error> {
         }
     }
     Ok(parsed)
+}
+
+/// Reads the bytes of a secret key, and a public key.
+fn curve_keys(text: &str) -> Result<([u8; 32], CurvePublicKey), Error> {
+    let (secret, public) = text.split_once(':').ok_or("the public key is missing")?;
+    let bytes = |text| -> Result<[u8; 32], Error> {
+        <[u8; 32]>::try_from(hex(text)?).map_err(|_| "a key does not have 32 bytes".into())
+    };
+    Ok((bytes(secret)?, CurvePublicKey::new(bytes(public)?)))
 }
 
 /// Executes a line of the standard input.
