@@ -2,6 +2,7 @@
 
 mod handshake;
 mod link;
+mod raw;
 mod seal;
 #[cfg(test)]
 mod tests;
@@ -9,11 +10,13 @@ mod watch;
 
 use crate::{
     PeerId,
-    core::{Attach, Core, PeerMetadata},
+    core::{Attach, Batch, Core, PeerMetadata},
     monitor::Event,
 };
+use bytes::Bytes;
 use handshake::Ends;
 use link::Link;
+use raw::RawLink;
 use std::{
     future::poll_fn,
     sync::Arc,
@@ -21,6 +24,7 @@ use std::{
 };
 use switchboard_core::clock;
 use switchboard_net::net::Io;
+use switchboard_wire::zmtp::{Properties, SocketType};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::{OwnedSemaphorePermit, watch as channel},
@@ -52,6 +56,8 @@ pub(crate) enum Origin {
     },
     /// This side connected.
     Connected {
+        /// Routing id of the peer, instead of its own one.
+        route: Option<Bytes>,
         /// The peer that connects again.
         known: Option<PeerId>,
         /// Ends the connection once its messages are written.
@@ -59,56 +65,131 @@ pub(crate) enum Origin {
     },
 }
 
-/// Runs a connection from its handshake to its end.
-pub(crate) async fn run(core: &Arc<Core>, mut io: Box<dyn Io>, endpoint: &Arc<str>, origin: Origin) -> Ended {
-    let (known, stop, permit, address) = match origin {
-        Origin::Accepted { address, permit } => (None, None, permit, address),
-        Origin::Connected { known, stop } => (known, Some(stop), None, endpoint.clone()),
-    };
-    let ends = Ends { endpoint: endpoint.clone(), address };
-    let limit = core.options.timeouts.handshake;
-    let handshake = match timeout(limit, handshake::run(core, &mut *io, &ends)).await {
-        Ok(handshake) => handshake,
-        Err(_) => Err(format!("handshake not complete within {limit:?} (timeouts.handshake)")),
-    };
-    let handshake = handshake.and_then(|handshake| {
-        let metadata = PeerMetadata {
-            address: ends.address,
-            user_id: handshake.user_id.as_str().into(),
-            properties: handshake.peer.properties.clone(),
-        };
-        let attached = core.attach(Attach { endpoint, peer: &handshake.peer, known, metadata })?;
-        Ok((handshake, attached))
-    });
-    let (handshake, attached) = match handshake {
-        Ok(pair) => pair,
-        Err(reason) => {
-            tracing::debug!(target: "switchboard::socket", %endpoint, reason, "handshake failed");
-            core.monitors
-                .emit(|| Event::HandshakeFailed { endpoint: endpoint.to_string(), reason: reason.clone() });
-            return Ended { reason, was_open: false };
+/// A connection before its handshake, by its origin.
+struct Incoming {
+    ends: Ends,
+    known: Option<PeerId>,
+    route: Option<Bytes>,
+    stop: Option<channel::Receiver<Option<Instant>>>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Incoming {
+    fn new(endpoint: &Arc<str>, origin: Origin) -> Incoming {
+        let endpoint = endpoint.clone();
+        match origin {
+            Origin::Accepted { address, permit } => {
+                Incoming { ends: Ends { endpoint, address }, known: None, route: None, stop: None, permit }
+            }
+            Origin::Connected { known, route, stop } => {
+                let address = endpoint.clone();
+                Incoming { ends: Ends { endpoint, address }, known, route, stop: Some(stop), permit: None }
+            }
         }
+    }
+}
+
+/// Runs a connection from its handshake to its end.
+pub(crate) async fn run(core: &Arc<Core>, io: Box<dyn Io>, endpoint: &Arc<str>, origin: Origin) -> Ended {
+    let incoming = Incoming::new(endpoint, origin);
+    let ran = match core.kind {
+        SocketType::Stream => run_raw(core, io, incoming).await,
+        _ => run_zmtp(core, io, incoming).await,
     };
-    let id = attached.id;
-    core.monitors.emit(|| Event::HandshakeSucceeded {
-        endpoint: endpoint.to_string(),
-        peer: id,
-        socket_type: handshake.peer.socket.name(),
-    });
+    ran.unwrap_or_else(|reason| {
+        tracing::debug!(target: "switchboard::socket", %endpoint, reason, "handshake failed");
+        core.monitors
+            .emit(|| Event::HandshakeFailed { endpoint: endpoint.to_string(), reason: reason.clone() });
+        Ended { reason, was_open: false }
+    })
+}
+
+/// Runs a connection of ZMTP.
+///
+/// # Errors
+/// Returns the reason for which the handshake failed.
+async fn run_zmtp(core: &Arc<Core>, mut io: Box<dyn Io>, incoming: Incoming) -> Result<Ended, String> {
+    let Incoming { ends, known, route, stop, permit } = incoming;
+    let limit = core.options.timeouts.handshake;
+    let handshake = timeout(limit, handshake::run(core, &mut *io, &ends))
+        .await
+        .unwrap_or_else(|_| Err(format!("handshake not complete within {limit:?} (timeouts.handshake)")))?;
+    let metadata = PeerMetadata {
+        address: ends.address,
+        user_id: handshake.user_id.as_str().into(),
+        properties: handshake.peer.properties.clone(),
+    };
+    let peer = &handshake.peer;
+    let identity = route.as_ref().unwrap_or(&peer.identity);
+    let attached =
+        core.attach(Attach { endpoint: &ends.endpoint, kind: peer.socket, identity, known, metadata })?;
+    opened(core, &ends.endpoint, attached.id, handshake.peer.socket);
     drop(permit);
+    let id = attached.id;
     let activity = Arc::new(Activity::new(&core.options.heartbeats));
     let mut link = Link::new(core.clone(), io, handshake, attached, activity.clone());
     let reason = tokio::select! {
         biased;
         reason = poll_fn(|cx| link.poll(cx)) => reason,
         reason = activity.expired(core, id) => reason,
-        () = core.out_of_time() => "unsent messages are out of time (timeouts.linger)".to_owned(),
-        () = retired(core, id, stop) => "the endpoint was disconnected".to_owned(),
+        reason = stopped(core, id, stop) => reason,
     };
     let is_flushed = link.is_flushed();
     let (io, unsent) = link.into_parts();
+    Ok(close(core, id, unsent, reason, is_flushed.then_some(io)).await)
+}
+
+/// Runs a connection of a STREAM, which has no handshake.
+///
+/// # Errors
+/// Returns the reason for which the socket refuses the connection.
+async fn run_raw(core: &Arc<Core>, io: Box<dyn Io>, incoming: Incoming) -> Result<Ended, String> {
+    let Incoming { ends, route, stop, .. } = incoming;
+    let metadata =
+        PeerMetadata { address: ends.address, user_id: "".into(), properties: Properties::default() };
+    let (endpoint, identity) = (&ends.endpoint, &route.unwrap_or_default());
+    let kind = SocketType::Stream;
+    let attached = core.attach(Attach { endpoint, kind, identity, known: None, metadata })?;
+    let id = attached.id;
+    opened(core, endpoint, id, kind);
+    let mut link = RawLink::new(core.clone(), io, attached);
+    let reason = tokio::select! {
+        biased;
+        reason = poll_fn(|cx| link.poll(cx)) => reason,
+        reason = stopped(core, id, stop) => reason,
+    };
+    let is_flushed = link.is_flushed();
+    let (io, unsent) = link.into_parts();
+    Ok(close(core, id, unsent, reason, is_flushed.then_some(io)).await)
+}
+
+fn opened(core: &Core, endpoint: &Arc<str>, peer: PeerId, kind: SocketType) {
+    core.monitors.emit(|| Event::HandshakeSucceeded {
+        endpoint: endpoint.to_string(),
+        peer,
+        socket_type: kind.name(),
+    });
+}
+
+/// Waits until a connection must end: its socket closes or its endpoint was stopped, and its messages are out of time.
+async fn stopped(core: &Arc<Core>, id: PeerId, stop: Option<channel::Receiver<Option<Instant>>>) -> String {
+    tokio::select! {
+        biased;
+        () = core.out_of_time() => "unsent messages are out of time (timeouts.linger)".to_owned(),
+        () = retired(core, id, stop) => "the endpoint was disconnected".to_owned(),
+    }
+}
+
+/// Ends a connection at its socket, and closes it gracefully if everything was written.
+async fn close(
+    core: &Arc<Core>,
+    id: PeerId,
+    unsent: Batch,
+    reason: String,
+    flushed: Option<Box<dyn Io>>,
+) -> Ended {
     core.detach(id, unsent, &reason);
-    if is_flushed {
+    if let Some(io) = flushed {
         close_gracefully(io).await;
     }
     Ended { reason, was_open: true }

@@ -25,6 +25,7 @@ mod publish;
 mod receive;
 mod send;
 mod stats;
+mod stream;
 mod subscribe;
 mod turn;
 

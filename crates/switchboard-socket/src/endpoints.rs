@@ -7,6 +7,7 @@ use crate::{
     inproc,
     monitor::Event,
 };
+use bytes::Bytes;
 use std::{
     error::Error as _,
     io,
@@ -15,7 +16,7 @@ use std::{
 };
 use switchboard_core::{backoff, clock};
 use switchboard_net::net::{Dialling, Io, Listener, dial};
-use switchboard_wire::Status;
+use switchboard_wire::{Status, zmtp::SocketType};
 use tokio::sync::watch;
 
 /// Pause after a failure to accept, such as no free descriptors.
@@ -24,6 +25,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Binds a socket; returns the endpoint with the port that the system chose.
 pub(crate) async fn bind(core: &Arc<Core>, endpoint: Endpoint) -> Result<Endpoint> {
     check_open(core)?;
+    check_transport(core, &endpoint)?;
     let Some(address) = endpoint.address() else {
         let Endpoint::Inproc(name) = &endpoint else { return Ok(endpoint) };
         inproc::bind(core, name)?;
@@ -43,10 +45,16 @@ pub(crate) async fn bind(core: &Arc<Core>, endpoint: Endpoint) -> Result<Endpoin
 }
 
 /// Connects a socket: the connection is established, and established again after it is lost, in the background.
-pub(crate) fn connect(core: &Arc<Core>, endpoint: &Endpoint) -> Result<()> {
+/// A ROUTER or STREAM calls the peer `route`, if there is one.
+pub(crate) fn connect(core: &Arc<Core>, endpoint: &Endpoint, route: Option<Bytes>) -> Result<()> {
     check_open(core)?;
+    check_transport(core, endpoint)?;
     let Some(_) = endpoint.address() else {
         let Endpoint::Inproc(name) = endpoint else { return Ok(()) };
+        if route.is_some() {
+            let text = format!("connect {endpoint}: a routing id of this side is not supported for inproc");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         inproc::connect(core, name)?;
         let attachment = attachment(endpoint, false, inproc::forget);
         return register(core, attachment, || {}).inspect_err(|_| {
@@ -69,7 +77,8 @@ pub(crate) fn connect(core: &Arc<Core>, endpoint: &Endpoint) -> Result<()> {
     };
     let attachment = Attachment { peer, ..attachment(endpoint, false, inproc::forget) };
     let stopped = attachment.stop.subscribe();
-    let connecting = Connecting { core: core.clone(), endpoint: endpoint.clone(), name, peer, stopped };
+    let connecting =
+        Connecting { core: core.clone(), endpoint: endpoint.clone(), name, peer, route, stopped };
     register(core, attachment, || core.spawn(connecting.run())).inspect_err(|_| {
         if let Some(peer) = peer {
             core.remove_persistent(peer);
@@ -79,6 +88,15 @@ pub(crate) fn connect(core: &Arc<Core>, endpoint: &Endpoint) -> Result<()> {
 
 fn check_open(core: &Core) -> Result<()> {
     if *core.phase.borrow() == crate::core::Phase::Open { Ok(()) } else { Err(Error::closed()) }
+}
+
+/// STREAM has no ZMTP, and passes bytes of connections only.
+fn check_transport(core: &Core, endpoint: &Endpoint) -> Result<()> {
+    if core.kind != SocketType::Stream || matches!(endpoint, Endpoint::Tcp(..)) {
+        return Ok(());
+    }
+    let text = format!("endpoint {endpoint}: STREAM uses the transport tcp only");
+    Err(Error::new(ErrorKind::Unsupported, text))
 }
 
 fn attachment(endpoint: &Endpoint, is_bound: bool, release: fn(&str, &Weak<Core>) -> bool) -> Attachment {
@@ -143,6 +161,7 @@ struct Connecting {
     endpoint: Endpoint,
     name: Arc<str>,
     peer: Option<PeerId>,
+    route: Option<Bytes>,
     stopped: watch::Receiver<Option<Instant>>,
 }
 
@@ -184,7 +203,11 @@ impl Connecting {
             Err(status) => (status.message().to_owned(), stop.refused && is_refused(&status)),
             Ok(io) => {
                 self.core.monitors.emit(|| Event::Connected { endpoint: self.name.to_string() });
-                let origin = Origin::Connected { known: self.peer, stop: self.stopped.clone() };
+                let origin = Origin::Connected {
+                    known: self.peer,
+                    route: self.route.clone(),
+                    stop: self.stopped.clone(),
+                };
                 let ended = connection::run(&self.core, io, &self.name, origin).await;
                 if ended.was_open {
                     *failures = 0;

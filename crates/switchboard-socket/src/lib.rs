@@ -55,5 +55,5 @@ pub use socket::Socket;
 pub use switchboard_wire::zmtp::SocketType;
 pub use types::{
     Channel, Client, Dealer, Dish, Gather, Pair, Peer, Pub, Pull, Push, Radio, Rep, Req, Router, Scatter,
-    Server, Sub, Xpub, Xsub,
+    Server, Stream, Sub, Xpub, Xsub,
 };

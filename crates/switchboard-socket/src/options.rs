@@ -24,13 +24,13 @@ mod verify;
 pub use patterns::{
     NoticeOptions, QueueFullPolicy, QueueOptions, RequestOptions, RoutingOptions, SubscriptionOptions,
 };
+pub use security::Security;
 #[cfg(feature = "curve")]
 pub use security::curve_keypair;
-pub use security::Security;
-pub use transport::{HeartbeatOptions, LimitOptions, ReconnectOptions, ReconnectStop, TimeoutOptions};
 #[cfg(feature = "curve")]
 pub use switchboard_wire::zmtp::SecretKey as CurveSecretKey;
 pub use switchboard_wire::zmtp::{Credentials, PublicKey as CurvePublicKey};
+pub use transport::{HeartbeatOptions, LimitOptions, ReconnectOptions, ReconnectStop, TimeoutOptions};
 pub use verify::{PeerCredentials, Verdict, VerifyRequest};
 
 use crate::{Error, ErrorKind, Result};

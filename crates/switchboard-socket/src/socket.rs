@@ -5,7 +5,7 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{fmt, sync::Arc};
-use switchboard_wire::zmtp::SocketType;
+use switchboard_wire::zmtp::{IDENTITY_BYTES_MAX, SocketType};
 
 /// A handle of a socket of any type, for programs that choose the type when they run, such as proxies.
 ///
@@ -67,7 +67,27 @@ impl Socket {
         reason = "resolving names before the first attempt may wait in a later version"
     )]
     pub async fn connect_to(&self, endpoint: &str) -> Result<()> {
-        endpoints::connect(&self.core, &endpoint.parse()?)
+        endpoints::connect(&self.core, &endpoint.parse()?, None)
+    }
+
+    /// As [`connect_to`](Self::connect_to), and a ROUTER or STREAM addresses the peer by `routing_id`, at most 255 bytes,
+    /// whatever id it has itself (`ZMQ_CONNECT_ROUTING_ID`).
+    ///
+    /// # Errors
+    /// Returns [`ErrorKind::State`] for another type, [`ErrorKind::InvalidInput`] for an id that is empty, too long, or
+    /// begins with a zero byte, as generated ones do, and the errors of [`connect_to`](Self::connect_to).
+    #[expect(clippy::unused_async, reason = "as `connect_to`")]
+    pub async fn connect_as(&self, endpoint: &str, routing_id: impl Into<Bytes>) -> Result<()> {
+        self.check_kind(&[SocketType::Router, SocketType::Stream])?;
+        let routing_id = routing_id.into();
+        if routing_id.is_empty() || routing_id.len() > IDENTITY_BYTES_MAX || routing_id[0] == 0 {
+            let text = format!(
+                "routing id \"{}\" is not 1 to {IDENTITY_BYTES_MAX} bytes without a zero byte at the start",
+                routing_id.escape_ascii()
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, text));
+        }
+        endpoints::connect(&self.core, &endpoint.parse()?, Some(routing_id))
     }
 
     /// Stops to accept connections at an endpoint (`zmq_unbind`). Accepted ones continue.

@@ -254,6 +254,28 @@ socket_type! {
     Server:
 }
 socket_type! {
+    /// Sends and receives bytes of TCP peers that do not speak ZMTP (`ZMQ_STREAM`). A message has two frames: the
+    /// routing id that this side generated for the connection, and the bytes of a read. A received message without
+    /// bytes means that the connection has begun, or that it has ended; sending one ends the connection once all
+    /// earlier bytes are written. Waits for a full peer.
+    ///
+    /// ```
+    /// use switchboard_socket::Stream;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let stream = Stream::bind("tcp://127.0.0.1:0").await?;
+    /// let address = stream.endpoints()[0].to_string();
+    /// let client = tokio::net::TcpStream::connect(address.trim_start_matches("tcp://")).await?;
+    /// let connected = stream.recv().await?; // [routing id, ""]
+    /// stream.send([connected.frames()[0].clone(), "hello\n".into()]).await?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    Stream: send, recv
+}
+socket_type! {
     /// Receives the messages of the prefixes that it subscribed to (`ZMQ_SUB`).
     Sub: recv, subscribe
 }

@@ -4,6 +4,7 @@ each with a reconnect in between."""
 import itertools
 import os
 import queue
+import socket
 import subprocess
 import tempfile
 import threading
@@ -362,6 +363,52 @@ class Streams(Case):
             peer.write("send", b"%d" % number)
         for number in range(self.COUNT):
             self.assertEqual(pull.recv(), b"%d" % number)
+
+
+class Raw(Case):
+    """STREAM on either side, and programs that speak TCP alone."""
+
+    def peer(self, *arguments):
+        peer = Ours("STREAM", *arguments)
+        self.exit.callback(peer.end)
+        return peer
+
+    def test_our_stream_and_theirs(self):
+        for we_bind in (True, False):
+            with self.subTest(we_bind=we_bind):
+                theirs = self.socket("STREAM")
+                if we_bind:
+                    peer = self.peer("bind", "tcp://127.0.0.1:0")
+                    theirs.connect(peer.endpoint)
+                else:
+                    port = theirs.bind_to_random_port("tcp://127.0.0.1")
+                    peer = self.peer("connect", f"tcp://127.0.0.1:{port}")
+                their_id, nothing = theirs.recv_multipart()
+                our_id, none = peer.recv()
+                self.assertEqual((nothing, none), (b"", b""))
+                peer.send([our_id, b"from us"])
+                self.assertEqual(theirs.recv_multipart(), [their_id, b"from us"])
+                theirs.send_multipart([their_id, b"from them"])
+                self.assertEqual(peer.recv(), [our_id, b"from them"])
+                peer.send([our_id, b""])
+                self.assertEqual(theirs.recv_multipart(), [their_id, b""], "the end of the connection")
+                self.assertEqual(peer.recv(), [our_id, b""])
+                peer.end()
+                theirs.close()
+
+    def test_a_plain_client(self):
+        peer = self.peer("bind", "tcp://127.0.0.1:0")
+        host, port = peer.endpoint.removeprefix("tcp://").split(":")
+        with socket.create_connection((host, int(port)), LIMIT) as client:
+            client.settimeout(LIMIT)
+            route, _ = peer.recv()
+            client.sendall(b"question")
+            self.assertEqual(peer.recv(), [route, b"question"])
+            peer.send([route, b"x" * 100_000])
+            peer.send([route, b""])
+            with client.makefile("rb") as response:
+                self.assertEqual(response.read(), b"x" * 100_000)
+        self.assertEqual(peer.recv(), [route, b""])
 
 
 if __name__ == "__main__":

@@ -6,10 +6,7 @@
 
 use crate::core::Batch;
 use std::{collections::VecDeque, io::IoSlice};
-use switchboard_wire::{
-    Outbox, Outgoing,
-    zmtp::Connection,
-};
+use switchboard_wire::{Outbox, Outgoing, zmtp::Connection};
 
 /// Encrypted bytes from which on no further message is added to a chunk.
 const CHUNK_BYTES: usize = 64 << 10;

@@ -1,12 +1,8 @@
 //! A connection whose peer is silent or does not read.
 
 use super::*;
-use crate::{
-    SocketOptions,
-    core::{Batch, Command},
-};
+use crate::{SocketOptions, core::Command};
 use std::task::{Context, Waker};
-use switchboard_wire::zmtp::SocketType;
 
 /// Room of a pipe in memory: the handshake fits, in parts.
 const PIPE_BYTES: usize = 64;
@@ -24,7 +20,8 @@ async fn open(
     let (own, _) = (own.unwrap(), other.unwrap());
     let metadata =
         PeerMetadata { address: "pipe".into(), user_id: "".into(), properties: own.peer.properties.clone() };
-    let attach = Attach { endpoint: &"pipe".into(), peer: &own.peer, known, metadata };
+    let (kind, identity) = (own.peer.socket, &own.peer.identity);
+    let attach = Attach { endpoint: &"pipe".into(), kind, identity, known, metadata };
     let attached = core.attach(attach).unwrap();
     let id = attached.id;
     let activity = Arc::new(Activity::new(&core.options.heartbeats));

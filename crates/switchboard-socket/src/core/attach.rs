@@ -14,7 +14,10 @@ use switchboard_wire::zmtp::{self, SocketType};
 /// A connection after its handshake.
 pub(crate) struct Attach<'a> {
     pub(crate) endpoint: &'a Arc<str>,
-    pub(crate) peer: &'a zmtp::Peer,
+    /// Socket type of the peer.
+    pub(crate) kind: SocketType,
+    /// Routing id of the peer; empty if it has none.
+    pub(crate) identity: &'a Bytes,
     /// The peer that connects again.
     pub(crate) known: Option<PeerId>,
     pub(crate) metadata: PeerMetadata,
@@ -43,7 +46,7 @@ pub(super) fn rotates(kind: SocketType) -> bool {
 
 /// Returns true if the socket type sends to the peer that the first frame names.
 pub(super) fn routes(kind: SocketType) -> bool {
-    matches!(kind, SocketType::Peer | SocketType::Router | SocketType::Server)
+    matches!(kind, SocketType::Peer | SocketType::Router | SocketType::Server | SocketType::Stream)
 }
 
 impl Core {
@@ -144,11 +147,11 @@ impl Core {
             let mut sending = self.sending();
             let (id, replaced) = match attach.known.filter(|id| sending.peers.find(*id).is_some()) {
                 Some(id) => (id, None),
-                None => self.add(&mut sending, attach.endpoint, &attach.peer.identity)?,
+                None => self.add(&mut sending, attach.endpoint, attach.identity)?,
             };
             let commands: Vec<Command> = sending.wanted.keys().map(|topic| self.wants(topic)).collect();
             let Some(peer) = sending.peers.find(id) else { return Err("the peer is gone".to_owned()) };
-            peer.kind = Some(attach.peer.socket);
+            peer.kind = Some(attach.kind);
             peer.is_connected = true;
             peer.connections += 1;
             peer.metadata = Some(Box::new(attach.metadata));
@@ -163,6 +166,7 @@ impl Core {
         if let Some(waker) = replaced {
             waker.wake();
         }
+        self.report_connected(&attached.lane);
         self.room.notify_waiters();
         Ok(attached)
     }
@@ -190,7 +194,8 @@ impl Core {
             let id = self.insert(sending, endpoint, Bytes::new(), |_| Sink::Wire(WireSink::default()));
             return Ok((id, None));
         }
-        let identity = if self.kind == SocketType::Router { identity.clone() } else { Bytes::new() };
+        let has_identity = matches!(self.kind, SocketType::Router | SocketType::Stream);
+        let identity = if has_identity { identity.clone() } else { Bytes::new() };
         if !identity.is_empty() && sending.routes.find(&identity).is_some() && !self.options.routing.handover
         {
             let identity = identity.escape_ascii();
@@ -291,6 +296,9 @@ impl Core {
         if let Some(notice) = notice.as_ref().filter(|_| was_connected) {
             let mut messages = vec![Message::from(notice.clone())];
             self.inbox.arrived(&lane, lane.extend(&mut messages));
+        }
+        if was_connected && !is_kept {
+            self.report_disconnected(&lane);
         }
         self.room.notify_waiters();
         if lost > 0 {

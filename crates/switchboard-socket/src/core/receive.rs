@@ -91,7 +91,7 @@ impl Core {
                 let first = message.frames().first().map_or(&[][..], |frame| frame);
                 filter.matches(self.kind, first).then_some(message)
             }),
-            SocketType::Router | SocketType::Server | SocketType::Peer => {
+            SocketType::Router | SocketType::Server | SocketType::Stream | SocketType::Peer => {
                 self.inbox.try_pop(|lane, message| Some(message.behind(lane.route.clone())))
             }
             SocketType::Rep => {

@@ -84,6 +84,7 @@ impl Core {
                 }
                 self.route(message)
             }
+            SocketType::Stream => self.send_raw(message),
             SocketType::Xsub => self.send_upstream(message),
             kind => Err(Error::new(ErrorKind::State, format!("{kind} receives only"))),
         }

@@ -73,8 +73,8 @@ pub struct RequestOptions {
     pub relaxed: bool,
 }
 
-/// Routing ids, and options of ROUTER.
-#[derive(Clone, Debug, Default)]
+/// Routing ids, and options of ROUTER and STREAM.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RoutingOptions {
     /// Lets a new peer take the routing id of a live one, whose connection is closed (`ZMQ_ROUTER_HANDOVER`). Ids are
@@ -86,11 +86,35 @@ pub struct RoutingOptions {
     /// A ROUTER returns an error for an unknown routing id, and waits for a full peer (`ZMQ_ROUTER_MANDATORY`). Default
     /// false: the message is dropped and counted.
     pub mandatory: bool,
+    /// A ROUTER receives an empty message with the routing id of each new peer (`ZMQ_NOTIFY_CONNECT` of
+    /// `ZMQ_ROUTER_NOTIFY`). Default false.
+    pub notify_connect: bool,
+    /// A ROUTER receives an empty message with the routing id of each peer that is gone, after its last message
+    /// (`ZMQ_NOTIFY_DISCONNECT` of `ZMQ_ROUTER_NOTIFY`). Default false.
+    pub notify_disconnect: bool,
     /// Sends an empty message to each new peer of a DEALER, REQ or ROUTER (`ZMQ_PROBE_ROUTER`). Default false.
     pub probe: bool,
     /// Id by which ROUTER peers address this socket, at most 255 bytes, no zero byte at the start
     /// (`ZMQ_ROUTING_ID`). Empty by default: the peer generates one per connection.
     pub routing_id: Bytes,
+    /// A STREAM receives a message without bytes for each connection that begins or ends (`ZMQ_STREAM_NOTIFY`).
+    /// Default true.
+    pub stream_notify: bool,
+}
+
+impl Default for RoutingOptions {
+    fn default() -> RoutingOptions {
+        RoutingOptions {
+            handover: false,
+            immediate: false,
+            mandatory: false,
+            notify_connect: false,
+            notify_disconnect: false,
+            probe: false,
+            routing_id: Bytes::new(),
+            stream_notify: true,
+        }
+    }
 }
 
 /// Options of PUB, XPUB, SUB and XSUB.

@@ -8,6 +8,7 @@ mod limits;
 mod patterns;
 mod security;
 mod stalled;
+mod stream;
 mod threads;
 mod transports;
 

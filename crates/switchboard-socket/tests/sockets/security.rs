@@ -25,7 +25,8 @@ fn socket(kind: SocketType, security: Security) -> Socket {
 
 /// Returns a server that accepts the key of the client, and the client.
 fn curve_pair() -> (Security, Security, CurvePublicKey) {
-    let ((server, server_secret), (client, client_secret)) = (curve_keypair().unwrap(), curve_keypair().unwrap());
+    let ((server, server_secret), (client, client_secret)) =
+        (curve_keypair().unwrap(), curve_keypair().unwrap());
     let accepts = move |key: &CurvePublicKey| *key == client;
     (Security::curve_server(server_secret, accepts), Security::curve_client(client_secret, server), client)
 }
@@ -49,7 +50,8 @@ async fn curve_encrypts_in_both_roles_over_each_transport() {
         for endpoint in &super::endpoints()[..2] {
             let (server, client, _) = curve_pair();
             let (bound, connecting) = if does_server_bind { (server, client) } else { (client, server) };
-            let (router, dealer) = (socket(SocketType::Router, bound), socket(SocketType::Dealer, connecting));
+            let (router, dealer) =
+                (socket(SocketType::Router, bound), socket(SocketType::Dealer, connecting));
             join(&router, &dealer, endpoint).await;
             // Frames that are chained by reference, on more parts than one write has.
             let large = Bytes::from(vec![7; 9000]);

@@ -38,6 +38,8 @@ pub enum SocketType {
     Scatter,
     /// ROUTER with messages of one frame.
     Server,
+    /// Sends and receives bytes of peers that do not speak ZMTP. It talks to no other type.
+    Stream,
     /// Receives the messages of the prefixes that it subscribed to.
     Sub,
     /// PUB that reads the subscriptions of its peers.
@@ -48,11 +50,11 @@ pub enum SocketType {
 
 use SocketType::{
     Channel, Client, Dealer, Dish, Gather, Pair, Peer, Pub, Pull, Push, Radio, Rep, Req, Router, Scatter,
-    Server, Sub, Xpub, Xsub,
+    Server, Stream, Sub, Xpub, Xsub,
 };
 
 impl SocketType {
-    /// All socket types.
+    /// All socket types that speak ZMTP: those without STREAM.
     pub const ALL: [SocketType; 19] = [
         Channel, Client, Dealer, Dish, Gather, Pair, Peer, Pub, Pull, Push, Radio, Rep, Req, Router, Scatter,
         Server, Sub, Xpub, Xsub,
@@ -77,13 +79,14 @@ impl SocketType {
             Router => "ROUTER",
             Scatter => "SCATTER",
             Server => "SERVER",
+            Stream => "STREAM",
             Sub => "SUB",
             Xpub => "XPUB",
             Xsub => "XSUB",
         }
     }
 
-    /// Returns the type with this name.
+    /// Returns the type that speaks ZMTP and has this name.
     pub fn from_name(name: &[u8]) -> Option<SocketType> {
         SocketType::ALL.into_iter().find(|socket| socket.name().as_bytes() == name)
     }
@@ -107,6 +110,7 @@ impl SocketType {
             Router => &[Dealer, Req, Router],
             Scatter => &[Gather],
             Server => &[Client],
+            Stream => &[],
             Sub | Xsub => &[Pub, Xpub],
         }
     }

@@ -11,7 +11,7 @@
 //! | `send FRAME…` | `sent` |
 //! | `recv` | `message FRAME…` |
 //! | `subscribe TOPIC`, `unsubscribe TOPIC` | `done` |
-//! | `connections NUMBER`: waits for this number of handshakes since the start | `connected` |
+//! | `connections NUMBER`: waits for this number of handshakes, and for the ends of all but the last one | `connected` |
 //! | `stats` | `stats` and the number of dropped messages |
 //! | `close` | `closed` |
 //!
@@ -36,15 +36,20 @@ async fn main() -> Result<(), Error> {
     let [kind, verb, endpoint, options @ ..] = &arguments[..] else {
         return Err("usage: zmtp-socket TYPE bind|connect ENDPOINT [OPTION…]".into());
     };
-    let kind = SocketType::from_name(kind.as_bytes()).ok_or("the socket type is unknown")?;
+    let kind = match &**kind {
+        "STREAM" => SocketType::Stream,
+        kind => SocketType::from_name(kind.as_bytes()).ok_or("the socket type is unknown")?,
+    };
     let socket = Socket::new(kind, parse(options)?)?;
-    let (count, connections) = watch::channel(0);
+    let (count, connections) = watch::channel((0, 0));
     let mut monitor = socket.monitor();
     tokio::spawn(async move {
         while let Some(event) = monitor.next().await {
-            if matches!(event, Event::HandshakeSucceeded { .. }) {
-                count.send_modify(|count| *count += 1);
-            }
+            count.send_modify(|(made, open): &mut (u64, u64)| match event {
+                Event::HandshakeSucceeded { .. } => (*made, *open) = (*made + 1, *open + 1),
+                Event::Disconnected { .. } => *open -= 1,
+                _ => {}
+            });
         }
     });
     match &**verb {
@@ -118,7 +123,7 @@ fn curve_keys(text: &str) -> Result<([u8; 32], CurvePublicKey), Error> {
 async fn command(
     socket: &Socket,
     line: &str,
-    mut connections: watch::Receiver<u64>,
+    mut connections: watch::Receiver<(u64, u64)>,
 ) -> Result<String, Error> {
     let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
     match name {
@@ -128,7 +133,7 @@ async fn command(
         }
         "connections" => {
             let count: u64 = rest.parse()?;
-            connections.wait_for(|made| *made >= count).await?;
+            connections.wait_for(|(made, open)| *made >= count && *open == 1).await?;
             Ok("connected".to_owned())
         }
         "recv" => Ok(format!("message {}", words(socket.recv().await?.frames()))),
