@@ -45,7 +45,10 @@ use inbox::Inbox;
 use peer::Peers;
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicUsize},
+    },
     time::Instant,
 };
 use switchboard_core::clock;
@@ -84,6 +87,8 @@ pub(crate) struct Core {
     pub(crate) should_yield: AtomicBool,
     /// A peer is in this process.
     pub(crate) has_inproc: AtomicBool,
+    /// Sends that wait for room or for a peer, each with one message.
+    pub(crate) waiting_sends: AtomicUsize,
 }
 
 /// State of a socket: open, or closing with a deadline.
@@ -126,6 +131,8 @@ pub(crate) struct Sending {
     /// A drop for an unknown routing id was reported.
     pub(crate) is_dropping: bool,
     matching: Vec<PeerId>,
+    /// The only subscriber of the next message, with the option `subscriptions.manual_last_value`.
+    next_only_to: Option<PeerId>,
 }
 
 impl Core {
@@ -152,6 +159,7 @@ impl Core {
             dropped: 0,
             is_dropping: false,
             matching: Vec::new(),
+            next_only_to: None,
         };
         Ok(Arc::new_cyclic(|this| Core {
             this: this.clone(),
@@ -170,6 +178,7 @@ impl Core {
             handshakes: Arc::new(Semaphore::new(options.limits.handshakes_max.min(Semaphore::MAX_PERMITS))),
             should_yield: AtomicBool::new(false),
             has_inproc: AtomicBool::new(false),
+            waiting_sends: AtomicUsize::new(0),
             options,
         }))
     }

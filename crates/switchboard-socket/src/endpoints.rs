@@ -6,6 +6,7 @@ use crate::{
     core::{Attachment, Core},
     inproc,
     monitor::Event,
+    network,
 };
 use bytes::Bytes;
 use std::{
@@ -15,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_core::{backoff, clock};
-use switchboard_net::net::{Dialling, Io, Listener, dial};
+use switchboard_net::net::{Io, Listener};
 use switchboard_wire::{Status, zmtp::SocketType};
 use tokio::sync::watch;
 
@@ -36,7 +37,7 @@ pub(crate) async fn bind(core: &Arc<Core>, endpoint: Endpoint) -> Result<Endpoin
         return Ok(endpoint);
     };
     let failed = |error: io::Error| Error::address(&format!("bind {endpoint}"), error);
-    let listener = Listener::bind(&address).await.map_err(failed)?;
+    let listener = network::bind(&address, &core.options.transport).await.map_err(failed)?;
     let bound = Endpoint::of(listener.address().map_err(failed)?).unwrap_or(endpoint);
     let attachment = attachment(&bound, true, inproc::unbind);
     let stopped = attachment.stop.subscribe();
@@ -137,7 +138,13 @@ async fn accept(
             _ = stopped.wait_for(Option::is_some) => return,
             accepted = accept => accepted,
         };
-        match accepted.and_then(|(pipe, peer, _)| Ok((pipe.adopt()?, peer))) {
+        let adopted = match accepted {
+            Ok((pipe, peer, address)) => {
+                network::adopt(pipe, address, &core.options.transport).map(|io| (io, peer))
+            }
+            Err(error) => Err(error),
+        };
+        match adopted {
             Ok((io, peer)) => {
                 core.monitors.emit(|| Event::Accepted { endpoint: name.to_string(), peer: peer.clone() });
                 let (core, name) = (core.clone(), name.clone());
@@ -149,7 +156,9 @@ async fn accept(
             Err(error) => {
                 core.monitors
                     .emit(|| Event::AcceptFailed { endpoint: name.to_string(), reason: error.to_string() });
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                if error.kind() != io::ErrorKind::PermissionDenied {
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
     }
@@ -231,7 +240,8 @@ impl Connecting {
         let Some(address) = self.endpoint.address() else {
             return Err(Status::invalid_argument("the endpoint has no address"));
         };
-        dial(&address, &Dialling::default(), self.core.options.timeouts.connect).await
+        let options = &self.core.options;
+        network::connect(&address, &options.transport, options.timeouts.connect).await
     }
 
     /// Returns true if the endpoint was stopped and no message waits, or they are out of time.

@@ -38,6 +38,7 @@ mod error;
 mod inproc;
 mod message;
 mod monitor;
+mod network;
 pub mod options;
 mod peer_id;
 pub mod proxy;

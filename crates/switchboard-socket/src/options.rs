@@ -16,11 +16,13 @@
 //! # }
 //! ```
 
+mod network;
 mod patterns;
 mod security;
 mod transport;
 mod verify;
 
+pub use network::{AddressRange, IpcFilter, TcpKeepaliveOptions, TransportOptions};
 pub use patterns::{
     NoticeOptions, QueueFullPolicy, QueueOptions, RequestOptions, RoutingOptions, SubscriptionOptions,
 };
@@ -62,6 +64,8 @@ pub struct SocketOptions {
     pub subscriptions: SubscriptionOptions,
     /// Time limits.
     pub timeouts: TimeoutOptions,
+    /// Options of the sockets of the operating system, and filters of peers.
+    pub transport: TransportOptions,
 }
 
 impl SocketOptions {
@@ -91,6 +95,7 @@ impl SocketOptions {
             ("reconnect.interval", self.reconnect.interval.is_zero()),
             ("timeouts.connect", timeouts.connect.is_zero()),
             ("timeouts.handshake", timeouts.handshake.is_zero()),
+            ("transport.backlog", self.transport.backlog == 0),
         ];
         match zeros.iter().find(|(_, is_zero)| *is_zero) {
             Some((name, _)) => invalid(format!("option {name} is 0; the minimum is above 0")),

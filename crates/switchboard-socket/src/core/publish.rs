@@ -40,9 +40,13 @@ impl Core {
         matching.clear();
         let first = message.frames().first().map_or(&[][..], |frame| frame);
         sending.subscribers.matching(first, &mut matching);
+        if let Some(only) = sending.next_only_to.take() {
+            matching.retain(|id| *id == only);
+        }
         if self.options.subscriptions.invert_matching {
+            matching.sort_unstable();
             let all = sending.peers.iter().map(|peer| peer.id);
-            matching = all.filter(|id| !matching.contains(id)).collect();
+            matching = all.filter(|id| matching.binary_search(id).is_err()).collect();
         }
         self.distribute(sending, matching, message)
     }

@@ -98,12 +98,14 @@ impl Core {
                 let may_receive = || self.turn().may_receive();
                 self.inbox.try_pop_if(may_receive, |lane, message| self.receive_request(lane, message))?
             }
-            SocketType::Xpub if self.options.subscriptions.manual => self.inbox.try_pop(|lane, message| {
-                if Change::read(message.frames()).is_some() {
-                    *self.turn() = Turn::Xpub(Some(lane.peer));
-                }
-                Some(message)
-            }),
+            SocketType::Xpub if self.options.subscriptions.is_manual() => {
+                self.inbox.try_pop(|lane, message| {
+                    if Change::read(message.frames()).is_some() {
+                        *self.turn() = Turn::Xpub(Some(lane.peer));
+                    }
+                    Some(message)
+                })
+            }
             SocketType::Req => {
                 let may_receive = || self.turn().may_receive();
                 let reply =

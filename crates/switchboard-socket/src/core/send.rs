@@ -9,7 +9,10 @@ use crate::{Error, ErrorKind, Message, PeerId, Result, monitor::Event};
 use bytes::Bytes;
 use std::{
     pin::pin,
-    sync::{PoisonError, Weak, atomic::Ordering},
+    sync::{
+        PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::Waker,
 };
 use switchboard_core::clock;
@@ -28,6 +31,7 @@ impl Core {
     }
 
     async fn wait_to_send(&self, mut message: Message) -> Result<()> {
+        let _waiting = WaitingSend::new(&self.waiting_sends);
         let deadline = self.options.timeouts.send.map(|limit| clock::after(clock::now(), limit));
         loop {
             let mut room = pin!(self.room.notified());
@@ -251,6 +255,22 @@ impl Core {
             self.should_yield.store(false, Ordering::Relaxed);
             tokio::task::yield_now().await;
         }
+    }
+}
+
+/// Counts a send while it waits; a future that is dropped does not wait any more.
+struct WaitingSend<'a>(&'a AtomicUsize);
+
+impl WaitingSend<'_> {
+    fn new(count: &AtomicUsize) -> WaitingSend<'_> {
+        count.fetch_add(1, Ordering::Relaxed);
+        WaitingSend(count)
+    }
+}
+
+impl Drop for WaitingSend<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

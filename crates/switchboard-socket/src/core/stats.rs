@@ -3,6 +3,7 @@
 use super::Core;
 use crate::PeerId;
 use bytes::Bytes;
+use std::sync::atomic::Ordering;
 
 /// Counters of a socket.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -10,6 +11,8 @@ use bytes::Bytes;
 pub struct SocketStats {
     /// Messages that were dropped, those for peers that are gone and for unknown routing ids included.
     pub dropped: u64,
+    /// Sends that wait for room or for a peer. Each has one message, which no queue counts yet.
+    pub waiting_sends: usize,
     /// Peers, in no order.
     pub peers: Vec<PeerStats>,
 }
@@ -76,6 +79,7 @@ impl Core {
                 dropped: peer.dropped,
             }
         });
-        SocketStats { dropped: sending.dropped, peers: peers.collect() }
+        let waiting_sends = self.waiting_sends.load(Ordering::Relaxed);
+        SocketStats { dropped: sending.dropped, waiting_sends, peers: peers.collect() }
     }
 }

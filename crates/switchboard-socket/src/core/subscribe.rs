@@ -25,7 +25,7 @@ impl Core {
         topic: Bytes,
     ) -> std::result::Result<Option<Message>, String> {
         let options = &self.options.subscriptions;
-        if options.manual && self.kind == SocketType::Xpub {
+        if options.is_manual() && self.kind == SocketType::Xpub {
             return Ok(Some(Message::from(Change::Subscribe(topic).to_frame())));
         }
         let is_first = {
@@ -44,7 +44,7 @@ impl Core {
 
     /// Ends a subscription of a peer; returns the message for the application of an XPUB.
     pub(crate) fn cancelled(&self, peer: PeerId, topic: Bytes) -> Option<Message> {
-        if self.options.subscriptions.manual && self.kind == SocketType::Xpub {
+        if self.options.subscriptions.is_manual() && self.kind == SocketType::Xpub {
             return Some(Message::from(Change::Cancel(topic).to_frame()));
         }
         let is_last = self.sending().subscribers.cancel(&topic, peer);
@@ -160,6 +160,9 @@ impl Core {
                     .subscribers
                     .subscribe(topic, peer)
                     .map_err(|why| Error::new(ErrorKind::InvalidInput, why.to_string()))?;
+                if self.options.subscriptions.manual_last_value {
+                    sending.next_only_to = Some(peer);
+                }
             }
         }
         Ok(())

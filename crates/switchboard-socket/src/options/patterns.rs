@@ -118,6 +118,9 @@ impl Default for RoutingOptions {
 }
 
 /// Options of PUB, XPUB, SUB and XSUB.
+///
+/// Only a message of one frame is a subscription of a peer, as with `ZMQ_ONLY_FIRST_SUBSCRIBE`: messages of several
+/// frames are those of the application, whatever their bytes.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SubscriptionOptions {
@@ -127,6 +130,10 @@ pub struct SubscriptionOptions {
     /// An XPUB only receives the changes of its peers, and its application adds and ends subscriptions of the peer of
     /// the last received change, with other topics if it wants (`ZMQ_XPUB_MANUAL`). Default false.
     pub manual: bool,
+    /// As `manual`, and the first message that the XPUB sends after a call of
+    /// [`Xpub::subscribe_peer`](crate::Xpub::subscribe_peer) goes to that peer only: the last value for a new
+    /// subscriber, without duplicates for the others (`ZMQ_XPUB_MANUAL_LAST_VALUE`). Default false.
+    pub manual_last_value: bool,
     /// An XPUB reports each subscription of each peer, not just the first one to a topic (`ZMQ_XPUB_VERBOSE`). Default
     /// false.
     pub verbose: bool,
@@ -135,4 +142,10 @@ pub struct SubscriptionOptions {
     /// Message that a PUB or XPUB sends for each subscription that matches it (`ZMQ_XPUB_WELCOME_MSG`). It is dropped
     /// and counted if the queue of the subscriber is full.
     pub welcome: Option<Bytes>,
+}
+
+impl SubscriptionOptions {
+    pub(crate) fn is_manual(&self) -> bool {
+        self.manual || self.manual_last_value
+    }
 }

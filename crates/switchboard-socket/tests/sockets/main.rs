@@ -5,6 +5,7 @@
 mod ends;
 mod lifecycle;
 mod limits;
+mod options;
 mod patterns;
 mod security;
 mod stalled;
