@@ -14,23 +14,24 @@
 //! # }
 //! ```
 //!
+//! After a fork the child has no threads of its parent: calls of sockets that were created before return
+//! [`ErrorKind::State`] where they would wait, and new sockets work.
+//!
 //! A call blocks its thread. Inside of an async task of tokio a call that waits panics; use [`crate::Socket`] there.
 
 use crate::{Endpoint, Error, ErrorKind, Message, Result, SocketOptions, SocketStats};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use switchboard_wire::zmtp::SocketType;
 use tokio::runtime::{Builder, Runtime};
 
-static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-/// Held while the runtime is built. A failure is not kept: the next call tries again.
-static BUILDING: Mutex<()> = Mutex::new(());
+/// The runtime, and the process whose threads it has. A failure is not kept: the next call tries again.
+static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
 
+/// Returns the runtime of this process. A fork has none of the threads of its parent, whose runtime stays in memory.
 fn runtime() -> Result<&'static Runtime> {
-    if let Some(runtime) = RUNTIME.get() {
-        return Ok(runtime);
-    }
-    let _building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(runtime) = RUNTIME.get() {
+    let mut current = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    if let Some((_, runtime)) = current.filter(|(owner, _)| *owner == process) {
         return Ok(runtime);
     }
     let built =
@@ -38,7 +39,9 @@ fn runtime() -> Result<&'static Runtime> {
     let built = built.map_err(|error| {
         Error::caused(ErrorKind::State, "the thread of blocking sockets cannot be started", error)
     })?;
-    Ok(RUNTIME.get_or_init(|| built))
+    let runtime = Box::leak(Box::new(built));
+    *current = Some((process, runtime));
+    Ok(runtime)
 }
 
 /// A socket of any type whose calls block their thread. Handles are cheap to clone and are used at the same time from
@@ -125,8 +128,9 @@ impl Socket {
     /// Closes the socket, and waits until unsent messages are written, see [`crate::Socket::close`].
     ///
     /// # Errors
-    /// Returns [`ErrorKind::State`] if the thread of blocking sockets does not run.
+    /// Returns [`ErrorKind::State`] if the thread of blocking sockets does not run, and in a fork.
     pub fn close(&self) -> Result<()> {
+        self.0.core().check_process()?;
         runtime()?.block_on(self.0.close());
         Ok(())
     }

@@ -66,6 +66,8 @@ use turn::Turn;
 #[derive(Debug)]
 pub(crate) struct Core {
     this: Weak<Core>,
+    /// Process that created the socket.
+    process: u32,
     pub(crate) kind: SocketType,
     pub(crate) options: SocketOptions,
     pub(crate) settings: Arc<Settings>,
@@ -163,6 +165,7 @@ impl Core {
         };
         Ok(Arc::new_cyclic(|this| Core {
             this: this.clone(),
+            process: std::process::id(),
             kind,
             settings,
             inbox: Inbox::default(),
@@ -181,6 +184,19 @@ impl Core {
             waiting_sends: AtomicUsize::new(0),
             options,
         }))
+    }
+
+    /// Checks that no fork has separated this process from the threads of the socket, before a call that waits.
+    ///
+    /// # Errors
+    /// Returns [`ErrorKind::State`] in a fork.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        let text =
+            format!("{} belongs to the process {}: create sockets after a fork", self.kind, self.process);
+        Err(Error::new(ErrorKind::State, text))
     }
 
     pub(crate) fn this(&self) -> &Weak<Core> {

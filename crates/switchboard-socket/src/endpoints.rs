@@ -88,6 +88,7 @@ pub(crate) fn connect(core: &Arc<Core>, endpoint: &Endpoint, route: Option<Bytes
 }
 
 fn check_open(core: &Core) -> Result<()> {
+    core.check_process()?;
     if *core.phase.borrow() == crate::core::Phase::Open { Ok(()) } else { Err(Error::closed()) }
 }
 

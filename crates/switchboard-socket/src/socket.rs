@@ -238,10 +238,13 @@ impl Socket {
     }
 
     /// Closes the socket for all of its handles (`zmq_close`), and waits until unsent messages are written, at most
-    /// for `timeouts.linger` (`zmq_ctx_term`). The socket closes also if the future is dropped.
+    /// for `timeouts.linger` (`zmq_ctx_term`). The socket closes also if the future is dropped. In a fork it does nothing:
+    /// the connections belong to the process that created the socket.
     pub async fn close(&self) {
-        self.core.close();
-        self.core.ended().await;
+        if self.core.check_process().is_ok() {
+            self.core.close();
+            self.core.ended().await;
+        }
     }
 }
 

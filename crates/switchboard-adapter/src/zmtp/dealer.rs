@@ -90,6 +90,19 @@ impl ZmtpDealerSender {
             let mut added = pin!(self.peers.added());
             // Before the peers are listed, so that none is missed.
             added.as_mut().enable();
+            if let Some((number, route, permit)) = self.peers.next_with_room(permits) {
+                match route.send(frames, permit).await {
+                    Ok(()) => {
+                        self.peers.set_last(number);
+                        return Ok(());
+                    }
+                    Err(returned) => {
+                        self.peers.set_last(number);
+                        frames = returned;
+                        continue;
+                    }
+                }
+            }
             let routes = self.peers.in_turn();
             let wait =
                 |room: Arc<tokio::sync::Semaphore>| Some(Box::pin(room.acquire_many_owned(permits)) as Room);
@@ -125,6 +138,15 @@ impl ZmtpDealerSender {
     /// frames.
     pub fn try_send(&self, mut frames: Vec<Bytes>) -> Result<()> {
         let permits = self.peers.permits(&frames)?;
+        if let Some((number, route, permit)) = self.peers.next_with_room(permits) {
+            match route.try_send(frames, permit) {
+                Ok(()) => {
+                    self.peers.set_last(number);
+                    return Ok(());
+                }
+                Err(returned) => frames = returned,
+            }
+        }
         let routes = self.peers.in_turn();
         if routes.is_empty() {
             return Err(Status::unavailable("no peer is connected to this DEALER"));

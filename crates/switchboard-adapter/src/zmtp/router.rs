@@ -262,6 +262,17 @@ impl Peers {
         turn.map(|(number, route)| (*number, route.clone())).collect()
     }
 
+    /// Returns the next peer that has room, after the one that had the last message of a DEALER, and its room. Looks at
+    /// one peer if it has room, and at all of them if none has.
+    pub(super) fn next_with_room(&self, permits: u32) -> Option<(u64, Route, OwnedSemaphorePermit)> {
+        let table = self.lock();
+        let after = table.peers.range((Bound::Excluded(table.last), Bound::Unbounded));
+        after.chain(table.peers.range(..=table.last)).find_map(|(number, route)| {
+            let permit = route.room.clone().try_acquire_many_owned(permits).ok()?;
+            Some((*number, route.clone(), permit))
+        })
+    }
+
     /// Records which peer had the last message of a DEALER.
     pub(super) fn set_last(&self, number: u64) {
         self.lock().last = number;

@@ -24,6 +24,7 @@ impl Core {
     }
 
     async fn wait_to_receive(&self) -> Result<Message> {
+        self.check_process()?;
         for _ in 0..self.spins() {
             std::hint::spin_loop();
             if self.inbox.has_news()

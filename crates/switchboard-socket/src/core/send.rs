@@ -31,6 +31,7 @@ impl Core {
     }
 
     async fn wait_to_send(&self, mut message: Message) -> Result<()> {
+        self.check_process()?;
         let _waiting = WaitingSend::new(&self.waiting_sends);
         let deadline = self.options.timeouts.send.map(|limit| clock::after(clock::now(), limit));
         loop {
