@@ -48,6 +48,8 @@ pub(crate) enum Peer {
     H2spec,
     /// The Java programs of `interop/baidu` with the library of baidu_std; its path is the folder of both.
     Jprotobuf,
+    /// Node with jszmq; its path is the folder where the package is installed.
+    Jszmq,
     /// Python with the libraries of FlatBuffers and gRPC, for the programs of `interop/kiss`.
     Kiss,
     /// Node with ioredis; its path is the folder where the package is installed.
@@ -99,6 +101,7 @@ const ALL: &[Peer] = &[
     Peer::H2spec,
     Peer::Ioredis,
     Peer::Jprotobuf,
+    Peer::Jszmq,
     Peer::Kiss,
     Peer::Nats,
     Peer::NatsTool,
@@ -194,6 +197,7 @@ impl Peers {
                 java::compiled(&self.baidu.join("java"), &self.folder.join("jprotobuf-rpc-4.2.2"))
             }
             Peer::Kiss => self.python("python-kiss", &self.kiss, "flatbuffers, grpc"),
+            Peer::Jszmq => self.node("js-zmtp", &self.interop.join("zmtp/js")),
             Peer::Ioredis => self.node("js-redis", &self.interop.join("redis/js")),
             Peer::Node => self.node("js", &self.sources),
             Peer::Nats => self.python("python-nats", &self.nats, "aiohttp, nats"),
@@ -386,6 +390,7 @@ impl Peer {
             Self::H2spec => "h2spec",
             Self::Ioredis => "Node with ioredis",
             Self::Jprotobuf => "Java with jprotobuf-rpc",
+            Self::Jszmq => "Node with jszmq",
             Self::Nats => "Python with nats-py",
             Self::NatsTool => "the tool nats",
             Self::Node => "Node with its packages",

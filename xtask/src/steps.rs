@@ -269,7 +269,7 @@ pub(crate) const ALL: &[Step] = &[
     },
     Step {
         name: "interop-zmtp",
-        about: "libzmq through pyzmq: the ZMTP machine and our sockets in every pair of socket types, NULL and PLAIN; topics of a server",
+        about: "libzmq through pyzmq: the ZMTP machine and our sockets in every pair of socket types; topics of a server; jszmq",
         check: |run| suites::zmtp(run),
     },
     Step {

@@ -203,21 +203,26 @@ pub(crate) fn kiss(run: &Run<'_>) -> Outcome {
 }
 
 /// The ZMTP machine, our sockets and the plugin for ZeroMQ with sockets of libzmq: every pair of socket types, either
-/// side listening, and the topics of a server.
+/// side listening, and the topics of a server; jszmq in WebSockets.
 pub(crate) fn zmtp(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Zmtp, |python| {
+        let jszmq = run.peers.path(Peer::Jszmq)?;
+        let folder = run.workspace.root.join("interop/zmtp");
         let peer = built_of(run, "interop-zmtp", "zmtp-peer")?;
         let server = built_of(run, "interop-zmtp", "zmtp-server")?;
         let socket = built_of(run, "interop-zmtp", "zmtp-socket")?;
         let mut command = Command::new(python);
         command
             .args(["-B", "-W", "ignore", "-m", "unittest", "--verbose"])
-            .args(["test_zmtp", "test_curve", "test_server", "test_peers", "test_socket"])
-            .current_dir(run.workspace.root.join("interop/zmtp/python"))
+            .args(["test_zmtp", "test_curve", "test_server", "test_peers", "test_socket", "test_zws"])
+            .current_dir(folder.join("python"))
             .env("ZMTP_PEER", peer)
-            .env("ZMTP_SERVER", server)
+            .env("ZMTP_SERVER", &server)
             .env("ZMTP_SOCKET", socket);
-        process::run_within(SUITE_LIMIT, &mut command)
+        process::run_within(SUITE_LIMIT, &mut command)?;
+        let mut cases = Command::new("node");
+        cases.args(["--test", "jszmq.test.cjs"]).current_dir(folder.join("js"));
+        process::run_within(SUITE_LIMIT, cases.env("ZMTP_SERVER", server).env("JSZMQ", jszmq))
     })
 }
 

@@ -28,6 +28,7 @@ mod router;
 mod sealed;
 mod stats;
 mod subscriptions;
+mod websocket;
 
 pub use dealer::{ZmtpDealer, ZmtpDealerSender};
 pub use router::{ZmtpRouter, ZmtpRouterMessage, ZmtpRouterOptions, ZmtpRouterSender};
@@ -52,6 +53,7 @@ use switchboard_wire::{
     spec::WireSpec,
     zmtp::{self, Limits, Mechanism, Settings, SocketType},
 };
+use websocket::ZmtpServer;
 
 /// ZMTP 3, the protocol of ZeroMQ.
 pub static ZMTP: WireSpec =
@@ -337,12 +339,15 @@ impl Zmtp {
             let bytes = server.get(Limit::MessageBytesMax);
             Limits { frame_bytes_max: bytes, message_bytes_max: bytes, ..Limits::default() }
         });
-        let mechanism = match &self.shared.curve {
+        Ok(self.shared.mapping.settings()?.with_limits(limits).with_mechanism(self.mechanism()))
+    }
+
+    fn mechanism(&self) -> Mechanism {
+        match &self.shared.curve {
             Some(curve) => curve.clone(),
             None if self.shared.is_plain => Mechanism::PlainServer,
             None => Mechanism::Null,
-        };
-        Ok(self.shared.mapping.settings()?.with_limits(limits).with_mechanism(mechanism))
+        }
     }
 }
 
@@ -363,6 +368,7 @@ impl Plugin for Zmtp {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         self.check_auth(context.has_auth).map_err(|why| invalid(why.to_owned()))?;
         let settings = self.settings(&context.limits).map_err(invalid)?;
+        let mechanism = self.mechanism();
         let (shared, settings) = (self.shared.clone(), Arc::new(settings));
         // The group exists from the start: jobs wait for the first PULL peer.
         let group = shared.pipeline.as_ref().map(|pipeline| crate::feed::begin(pipeline.member(&shared.bus)));
@@ -372,6 +378,8 @@ impl Plugin for Zmtp {
             let _kept = &group;
             ZmtpAdapter::new(shared.clone(), settings.clone(), services.clone(), handle)
         };
-        Ok(Arc::new(Engines::new(self.shared.options, Some(context.memory), make)))
+        let peers = self.shared.mapping.peers();
+        let engines = Engines::new(self.shared.options, Some(context.memory), make);
+        Ok(Arc::new(ZmtpServer::new(engines, mechanism, peers)))
     }
 }

@@ -10,6 +10,8 @@ mod services;
 
 pub use services::{ServiceCall, ServiceResponse, Services};
 
+pub use crate::net::{MessageTranslation, WebSocketMessages};
+
 use crate::net::Io;
 use bytes::BytesMut;
 pub use route::{Route, RouteBody, RouteHandler, RouteHead, RouteRequest, RouteResponse};
@@ -108,6 +110,21 @@ pub trait PluginServer: Send + Sync + 'static {
     /// begin with the handshake.
     fn greeting(&self, _wire: WireId, _requires_tls: bool) -> Vec<u8> {
         Vec::new()
+    }
+
+    /// Accepts a WebSocket of a wire by the sub-protocols that its client offers, whatever its path, if its messages are
+    /// no bytes of a connection; `None` if none of them is one of this plugin. The default is none. Called for
+    /// WebSockets that offer no sub-protocol of the server itself.
+    ///
+    /// # Errors
+    /// The text for a client that must be refused.
+    fn websocket(
+        &self,
+        _wire: WireId,
+        _path: &str,
+        _subprotocols: &str,
+    ) -> Option<Result<WebSocketMessages, String>> {
+        None
     }
 
     /// Begins to end: notifies the peers, ends calls that have no end of their own, and closes the connections that are

@@ -165,7 +165,9 @@ impl ZmtpAdapter {
             (Some(Local::Services), Some(end), _) => {
                 Role::Caller(Box::new(Calls::new(end, credentials, peer.calls_max)))
             }
-            (Some(Local::Dealer(dealer)), ..) => self.enter_router(id, &Bytes::new(), dealer)?,
+            (Some(Local::Dealer(index) | Local::Pair(index)), ..) => {
+                self.enter_router(id, &Bytes::new(), index)?
+            }
             (Some(Local::Router(router)), ..) => self.enter_router(id, &remote.identity, router)?,
             (Some(Local::Pipeline), _, SocketType::Pull) => {
                 self.enter_workers(id, peer.caller.as_deref())?;

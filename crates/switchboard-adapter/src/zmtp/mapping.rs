@@ -7,6 +7,8 @@ use switchboard_wire::zmtp::{Settings, SocketType};
 pub(super) enum Local {
     /// The DEALER of the application with this index.
     Dealer(usize),
+    /// The PAIR of the application with this index.
+    Pair(usize),
     /// The topic and the group of the pipeline.
     Pipeline,
     /// The ROUTER of the application with this index.
@@ -22,6 +24,7 @@ impl Local {
     fn socket(self, peer: SocketType) -> Option<SocketType> {
         match (self, peer) {
             (Local::Dealer(_), peer) => Some(SocketType::Dealer).filter(|dealer| dealer.talks_to(peer)),
+            (Local::Pair(_), peer) => Some(SocketType::Pair).filter(|pair| pair.talks_to(peer)),
             (Local::Pipeline, SocketType::Pull) => Some(SocketType::Push),
             (Local::Pipeline, SocketType::Push) => Some(SocketType::Pull),
             (Local::Topics, SocketType::Pub | SocketType::Xpub) => Some(SocketType::Sub),
@@ -37,6 +40,7 @@ impl Local {
     fn name(self) -> String {
         match self {
             Local::Dealer(index) => format!("DEALER {index} of the application (Zmtp::dealer)"),
+            Local::Pair(index) => format!("PAIR {index} of the application (Zmtp::pair)"),
             Local::Pipeline => "the pipeline (Zmtp::pipeline)".to_owned(),
             Local::Router(index) => format!("ROUTER {index} of the application (Zmtp::router)"),
             Local::Services => "the services of the server (Zmtp::services)".to_owned(),
@@ -70,6 +74,11 @@ impl Mapping {
     /// Returns the local socket for a peer of this type.
     pub(super) fn local(&self, peer: SocketType) -> Option<Local> {
         self.accepted().find(|(mapped, _)| *mapped == peer).map(|(_, local)| local)
+    }
+
+    /// Returns the types of peers that are served.
+    pub(super) fn peers(&self) -> Vec<SocketType> {
+        self.accepted().map(|(peer, _)| peer).collect()
     }
 
     fn accepted(&self) -> impl Iterator<Item = (SocketType, Local)> {

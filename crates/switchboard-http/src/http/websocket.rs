@@ -1,5 +1,6 @@
 //! WebSocket handshakes, and the protocol of the connection after them: by its sub-protocol the native wire (`swb.1`)
-//! or JSON-RPC (`jsonrpc`, or no sub-protocol that the server supports); without one, by its path, rpcx.
+//! or JSON-RPC (`jsonrpc`, or no sub-protocol that the server supports); by those of a plugin its wire; without one, by
+//! its path, rpcx.
 
 mod pieces;
 
@@ -32,11 +33,11 @@ use std::{
     convert::Infallible,
     sync::{Arc, Mutex, PoisonError},
 };
-use switchboard_core::metrics::ConnectionProtocol;
+use switchboard_core::{Limit, metrics::ConnectionProtocol};
 use switchboard_driver::driver::{Accepted, DynConnection, DynWire, NativeConnection};
 use switchboard_net::{
     net::{JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo},
-    plugin::PluginConnection,
+    plugin::{PluginConnection, WebSocketMessages},
 };
 use switchboard_wire::{
     Metadata, WireId, WireSet, jsonrpc, rpcx,
@@ -44,6 +45,9 @@ use switchboard_wire::{
     websocket::{self, Deflate},
 };
 use tokio::sync::oneshot;
+
+/// Bytes of a translated message beside its content, at most.
+const FRAMING_BYTES: u64 = 64;
 
 /// An accepted handshake, from the request to the end of the HTTP connection.
 #[derive(Clone, Default)]
@@ -57,6 +61,8 @@ pub(super) struct Upgrade {
 
 /// Source of the messages of a WebSocket.
 enum Content {
+    /// Messages of a wire of a plugin, which translates them.
+    Messages(WireId, WebSocketMessages),
     /// Messages of a wire, with the metadata of the handshake.
     Wire(Option<WireId>, Metadata),
     /// The pieces that a plugin sends.
@@ -96,7 +102,16 @@ impl Upgrades {
         };
         let offers = |protocol| has_token(headers, &SEC_WEBSOCKET_PROTOCOL, protocol);
         let protocol = [WEBSOCKET_PROTOCOL, JSONRPC_PROTOCOL].into_iter().find(|protocol| offers(protocol));
+        let messages = match protocol {
+            Some(_) => None,
+            None => match messages_of_plugin(request.uri().path(), headers, shared, enabled) {
+                Some(Ok(messages)) => Some(messages),
+                Some(Err(why)) => return respond(StatusCode::BAD_REQUEST, format!("{why}\n")),
+                None => None,
+            },
+        };
         let wire = match protocol {
+            _ if messages.is_some() => messages.as_ref().map(|(wire, _)| *wire),
             Some(WEBSOCKET_PROTOCOL) => Some(WireId::NATIVE),
             None if request.uri().path() == rpcx::PATH => WireId::RPCX,
             None => of_plugin(request.uri().path(), shared, enabled).or(Some(WireId::JSON_RPC)),
@@ -106,10 +121,14 @@ impl Upgrades {
             return disabled;
         }
         let (mut response, deflate) = accept(headers, shared);
-        if let Some(protocol) = protocol {
+        let subprotocol = messages.as_ref().map(|(_, messages)| messages.subprotocol);
+        if let Some(protocol) = protocol.or(subprotocol) {
             response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
         }
-        let content = Content::Wire(wire, metadata);
+        let content = match messages {
+            Some((wire, messages)) => Content::Messages(wire, messages),
+            None => Content::Wire(wire, metadata),
+        };
         self.set(Upgrade { on: hyper::upgrade::on(&mut request), deflate, content });
         response
     }
@@ -171,10 +190,16 @@ impl Upgrade {
         let Prefixed { first, io, .. } = parts.io.into_inner();
         let mut input = BytesMut::from(&parts.read_buf[..]);
         input.extend_from_slice(&first);
-        let (wire, metadata, pieces) = match self.content {
-            Content::Wire(wire, metadata) => (wire, metadata, None),
-            Content::Pieces(pieces, memory) => {
-                (Some(WireId::HTTP_JSON), Metadata::new(), Some((pieces, memory)))
+        let (mut pieces, mut messages) = (None, None);
+        let (wire, metadata) = match self.content {
+            Content::Messages(wire, content) => {
+                messages = Some((wire, content));
+                (Some(wire), Metadata::new())
+            }
+            Content::Wire(wire, metadata) => (wire, metadata),
+            Content::Pieces(content, memory) => {
+                pieces = Some((content, memory));
+                (Some(WireId::HTTP_JSON), Metadata::new())
             }
         };
         let accepted = |io, input| {
@@ -185,6 +210,10 @@ impl Upgrade {
         };
         if let Some(pieces) = pieces {
             return Box::pin(PieceSender::new(accepted(io, input), self.deflate, pieces)).await;
+        }
+        if let Some((wire, messages)) = messages {
+            let accepted = accepted(io, BytesMut::new());
+            return hand_over_messages(wire, accepted, input, self.deflate, messages).await;
         }
         let pipe = |io, input| Box::new(WebSocketIo::server(io, input, self.deflate));
         match wire {
@@ -271,6 +300,42 @@ fn of_plugin(path: &str, shared: &HttpState, enabled: WireSet) -> Option<WireId>
     wires
         .filter(|wire| enabled.has(*wire))
         .find(|wire| wire.spec().websocket_path.is_some_and(|own| own == path || is_root))
+}
+
+/// Returns the wire of a plugin that accepts one of the offered sub-protocols, and the translation of its messages.
+fn messages_of_plugin(
+    path: &str,
+    headers: &HeaderMap,
+    shared: &HttpState,
+    enabled: WireSet,
+) -> Option<Result<(WireId, WebSocketMessages), String>> {
+    let offered: Vec<_> =
+        headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok()).collect();
+    if offered.is_empty() {
+        return None;
+    }
+    let offered = offered.join(",");
+    shared.plugins.all().iter().find_map(|plugin| {
+        let wires = plugin.wires.iter().map(|(wire, _)| *wire).filter(|wire| enabled.has(*wire));
+        wires.into_iter().find_map(|wire| {
+            let accepted = plugin.server.websocket(wire, path, &offered)?;
+            Some(accepted.map(|messages| (wire, messages)))
+        })
+    })
+}
+
+/// Hands a WebSocket over to the plugin that translates its messages. Messages have the limit of the listener and room
+/// for their framing.
+async fn hand_over_messages(
+    wire: WireId,
+    mut accepted: Accepted,
+    input: BytesMut,
+    deflate: Option<Deflate>,
+    messages: WebSocketMessages,
+) {
+    let limit = accepted.settings.get(Limit::MessageBytesMax).saturating_add(FRAMING_BYTES);
+    accepted.io = Box::new(WebSocketIo::translated(accepted.io, input, deflate, messages, limit));
+    hand_over(wire, accepted).await;
 }
 
 /// Hands a WebSocket over to the plugin of its wire, and waits for its end: until then the server counts it.

@@ -15,4 +15,4 @@ pub use stream::{Dialling, Io, Listener, Pipe, dial, poll_write_parts};
 #[cfg(feature = "http")]
 pub use websocket::JSONRPC_PROTOCOL;
 pub use websocket::PROTOCOL as WEBSOCKET_PROTOCOL;
-pub use websocket::{Carries, WebSocketIo};
+pub use websocket::{Carries, MessageTranslation, WebSocketIo, WebSocketMessages};

@@ -4,8 +4,13 @@
 //! as a continuous byte stream. PING gets a PONG, the peer's CLOSE ends the stream, and shutdown sends a
 //! CLOSE and waits for the peer's.
 
+mod messages;
+
+pub use messages::{MessageTranslation, WebSocketMessages};
+
 use super::{BUFFER_BYTES, Io, lend, take_back};
 use bytes::{Buf, BytesMut};
+use messages::Translated;
 use std::{
     future::Future,
     hash::{BuildHasher, RandomState},
@@ -61,6 +66,8 @@ pub struct WebSocketIo {
     input: BytesMut,
     /// Payload that has not been read.
     payload: BytesMut,
+    /// The translation of the messages, if they are not the bytes of a connection.
+    translated: Option<Box<Translated>>,
     out: Outbox,
     close_code: u16,
     /// The peer has ended its side of the stream.
@@ -79,6 +86,23 @@ impl WebSocketIo {
     ) -> WebSocketIo {
         let machine = WebSocket::new(Role::Server, LIMITS).with_deflate(deflate);
         WebSocketIo::new(io, input, machine, Kind::Binary, close::GOING_AWAY)
+    }
+
+    #[cfg(feature = "http")]
+    /// Creates the server side of a WebSocket whose messages, of at most `message_bytes_max` bytes, are translated.
+    pub fn translated(
+        io: Box<dyn Io>,
+        input: BytesMut,
+        deflate: Option<switchboard_wire::websocket::Deflate>,
+        messages: WebSocketMessages,
+        message_bytes_max: u64,
+    ) -> WebSocketIo {
+        let limits = Limits { message_bytes_max, ..LIMITS };
+        let machine = WebSocket::new(Role::Server, limits).with_deflate(deflate);
+        let mut pipe = WebSocketIo::new(io, input, machine, Kind::Binary, close::GOING_AWAY);
+        pipe.payload = messages.first;
+        pipe.translated = Some(Box::new(Translated::new(messages.translation)));
+        pipe
     }
 
     /// Also accepts text messages with arbitrary bytes, as some peers send them.
@@ -143,6 +167,7 @@ impl WebSocketIo {
             any_kind: false,
             input,
             payload,
+            translated: None,
             out,
             close_code,
             ended: false,
@@ -162,7 +187,11 @@ impl WebSocketIo {
             }
             units += 1;
             let mut input = Input::new(std::mem::take(&mut self.input));
-            let event = self.machine.recv(&mut input, &mut self.payload, &mut self.out);
+            let payload = match &mut self.translated {
+                Some(translated) => &mut translated.message,
+                None => &mut self.payload,
+            };
+            let event = self.machine.recv(&mut input, payload, &mut self.out);
             self.input = input.into_buffer();
             match event {
                 Ok(Some(Event::Data { kind, .. })) if kind != self.kind && !self.any_kind => {
@@ -173,6 +202,18 @@ impl WebSocketIo {
                     self.machine.close(close::UNSUPPORTED, why, &mut self.out);
                     self.payload.clear();
                     (self.ended, self.failed) = (true, true);
+                }
+                Ok(Some(Event::Data { last: true, .. })) if self.translated.is_some() => {
+                    let translated = self.translated.as_mut();
+                    let received = translated.map_or(Ok(()), |messages| messages.receive(&mut self.payload));
+                    match received {
+                        Ok(()) => continue,
+                        Err(fatal) => {
+                            tracing::debug!("closed: {fatal}");
+                            self.machine.close(close::PROTOCOL, &fatal.0, &mut self.out);
+                            (self.ended, self.failed) = (true, true);
+                        }
+                    }
                 }
                 Ok(Some(Event::Data { .. } | Event::Pong)) => continue,
                 Ok(Some(Event::Closed(close))) => {
@@ -243,7 +284,14 @@ impl WebSocketIo {
             ready!(self.poll_out(cx))?;
         }
         let kind = self.kind;
-        self.machine.send(kind, parts, &mut self.out);
+        match &mut self.translated {
+            Some(translated) => {
+                for message in translated.send(parts) {
+                    self.machine.send(kind, &[&message], &mut self.out);
+                }
+            }
+            None => self.machine.send(kind, parts, &mut self.out),
+        }
         // Bytes that the peer does not accept now leave with the next read or write.
         let _ = self.poll_out(cx)?;
         Poll::Ready(Ok(parts.iter().map(|part| part.len()).sum()))
