@@ -38,6 +38,6 @@ pub use switchboard_wire::zmtp::SocketType;
 #[cfg(feature = "curve")]
 pub use switchboard_wire::zmtp::{PublicKey as CurvePublicKey, SecretKey as CurveSecretKey};
 pub use zmtp::{
-    ZMTP, Zmtp, ZmtpDealer, ZmtpDealerSender, ZmtpRouter, ZmtpRouterMessage, ZmtpRouterOptions,
+    ZMTP, Zmtp, ZmtpDealer, ZmtpDealerSender, ZmtpPair, ZmtpRouter, ZmtpRouterMessage, ZmtpRouterOptions,
     ZmtpRouterSender, ZmtpStats,
 };

@@ -20,7 +20,9 @@ mod interests;
 mod jobs;
 mod login;
 mod mapping;
+mod pair;
 mod peer;
+mod profiles;
 mod publishing;
 mod request;
 mod routed;
@@ -31,12 +33,14 @@ mod subscriptions;
 mod websocket;
 
 pub use dealer::{ZmtpDealer, ZmtpDealerSender};
+pub use pair::ZmtpPair;
 pub use router::{ZmtpRouter, ZmtpRouterMessage, ZmtpRouterOptions, ZmtpRouterSender};
 pub use stats::ZmtpStats;
 
 use adapter::ZmtpAdapter;
 use bytes::Bytes;
 use mapping::{Local, Mapping};
+use profiles::{Profile, Profiles};
 use router::Inlet;
 use stats::Counters;
 use std::{
@@ -73,6 +77,7 @@ const SINGLE_FRAMES: &str = "zmq";
 /// | REQ, DEALER, ROUTER | with [`services`](Self::services): calls the services of the server |
 /// | REQ, DEALER, ROUTER | with [`router`](Self::router): talks to a ROUTER of the application |
 /// | REP, DEALER, ROUTER | with [`dealer`](Self::dealer): gets messages of a DEALER of the application in turn |
+/// | PAIR | with [`pair`](Self::pair): talks to a PAIR of the application |
 /// | PUSH | with [`pipeline`](Self::pipeline): publishes all of its messages to one topic |
 /// | PULL | with [`pipeline`](Self::pipeline): each entry of that topic goes to one of these peers |
 ///
@@ -334,12 +339,13 @@ impl Zmtp {
         }
     }
 
-    fn settings(&self, server: &switchboard_core::Limits) -> std::result::Result<Settings, String> {
+    /// Adds limits and the mechanism to the settings of connections.
+    fn settings(&self, server: &switchboard_core::Limits, mapped: Settings) -> Settings {
         let limits = self.shared.limits.unwrap_or_else(|| {
             let bytes = server.get(Limit::MessageBytesMax);
             Limits { frame_bytes_max: bytes, message_bytes_max: bytes, ..Limits::default() }
         });
-        Ok(self.shared.mapping.settings()?.with_limits(limits).with_mechanism(self.mechanism()))
+        mapped.with_limits(limits).with_mechanism(self.mechanism())
     }
 
     fn mechanism(&self) -> Mechanism {
@@ -353,7 +359,7 @@ impl Zmtp {
 
 impl Plugin for Zmtp {
     fn name(&self) -> &'static str {
-        "zmtp"
+        profiles::NAME
     }
 
     fn wires(&self) -> Vec<&'static WireSpec> {
@@ -367,19 +373,20 @@ impl Plugin for Zmtp {
     fn start(&self, context: PluginContext) -> io::Result<Arc<dyn PluginServer>> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         self.check_auth(context.has_auth).map_err(|why| invalid(why.to_owned()))?;
-        let settings = self.settings(&context.limits).map_err(invalid)?;
-        let mechanism = self.mechanism();
-        let (shared, settings) = (self.shared.clone(), Arc::new(settings));
+        let settings = self.settings(&context.limits, self.shared.mapping.settings().map_err(invalid)?);
+        let mapping = self.shared.mapping.clone();
+        let profiles = Arc::new(Profiles::new(Profile { mapping, settings: Arc::new(settings) }));
+        let shared = self.shared.clone();
         // The group exists from the start: jobs wait for the first PULL peer.
         let group = shared.pipeline.as_ref().map(|pipeline| crate::feed::begin(pipeline.member(&shared.bus)));
         let group = group.transpose().map_err(|status| invalid(status.to_string()))?.map(Mutex::new);
         let services = context.services;
+        let of_engine = profiles.clone();
         let make = move |handle| {
             let _kept = &group;
-            ZmtpAdapter::new(shared.clone(), settings.clone(), services.clone(), handle)
+            ZmtpAdapter::new(shared.clone(), of_engine.clone(), services.clone(), handle)
         };
-        let peers = self.shared.mapping.peers();
         let engines = Engines::new(self.shared.options, Some(context.memory), make);
-        Ok(Arc::new(ZmtpServer::new(engines, mechanism, peers)))
+        Ok(Arc::new(ZmtpServer::new(engines, self.clone(), profiles, context.limits)))
     }
 }

@@ -17,6 +17,8 @@ use switchboard_wire::WireId;
 #[derive(Clone, Debug)]
 pub struct Limits {
     settings: [Setting; Limit::ALL.len()],
+    /// Names and values of options of plugins.
+    plugin_options: Vec<(Box<str>, Box<str>)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +129,7 @@ impl Default for Limits {
         for limit in Limit::ALL {
             settings[*limit as usize].value = limit.default();
         }
-        Limits { settings }
+        Limits { settings, plugin_options: Vec::new() }
     }
 }
 
@@ -175,6 +177,26 @@ impl Limits {
             Error::config(format!("{name:?} is not a limit; the limits are {}", names.join(", ")))
         })?;
         self.set(limit, limit.unit().parse(value)?, source)
+    }
+
+    /// Adds an option of a plugin for one listener, `PLUGIN.NAME`; the plugin checks it when the server starts.
+    #[doc(hidden)]
+    pub fn add_plugin_option(&mut self, name: &str, value: &str) {
+        self.plugin_options.push((name.into(), value.into()));
+    }
+
+    /// Returns the options of a listener for a plugin, in their order: the names without that of the plugin, and the
+    /// values.
+    pub fn plugin_options(&self, plugin: &str) -> impl Iterator<Item = (&str, &str)> {
+        self.plugin_options
+            .iter()
+            .filter_map(move |(name, value)| Some((name.strip_prefix(plugin)?.strip_prefix('.')?, &**value)))
+    }
+
+    /// Returns the names of plugins that have options.
+    #[doc(hidden)]
+    pub fn plugins_with_options(&self) -> impl Iterator<Item = &str> {
+        self.plugin_options.iter().filter_map(|(name, _)| Some(name.split_once('.')?.0))
     }
 
     /// Parses a time in option syntax: `300ms`, `1.5s`, `5min`, `1h 30min`.

@@ -112,6 +112,15 @@ pub trait PluginServer: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Checks the [options](Limits::plugin_options) of a listener for this plugin. Called for each listener, before it
+    /// accepts connections. The default accepts none.
+    ///
+    /// # Errors
+    /// The server does not start.
+    fn check_listener(&self, _limits: &Limits) -> Result<(), String> {
+        Err("the plugin has no options of listeners".to_owned())
+    }
+
     /// Accepts a WebSocket of a wire by the sub-protocols that its client offers, whatever its path, if its messages are
     /// no bytes of a connection; `None` if none of them is one of this plugin. The default is none. Called for
     /// WebSockets that offer no sub-protocol of the server itself.

@@ -305,5 +305,19 @@ class Transports(Case):
                 self.assertEqual(self.call("beside"), "beside")
 
 
+class Pairs(Case):
+    OPTIONS = ("pair",)
+
+    def test_a_pair_of_the_application(self):
+        peer = self.socket("PAIR")
+        for frames in [[b"one"], [b"a", b"", b"x" * 100_000]]:
+            peer.send_multipart(frames)
+            self.assertEqual(peer.recv_multipart(), frames)
+        second = self.socket("PAIR")
+        second.send(b"is not read")
+        self.server.until_closed("pair", 1)
+        self.assertFalse(second.poll(50))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -10,6 +10,7 @@ use super::{
     jobs::Jobs,
     mapping::Local,
     peer::{Peer, Role},
+    profiles::Profiles,
     publishing::Publishing,
     sealed::SealedSubscribers,
 };
@@ -27,7 +28,7 @@ use switchboard_message::Message;
 use switchboard_net::plugin::Services;
 use switchboard_wire::{
     Input, Outbox,
-    zmtp::{Connection, Event, Peer as Remote, ProtocolError, Settings, SocketType},
+    zmtp::{Connection, Event, Peer as Remote, ProtocolError, SocketType},
 };
 
 /// Subscriptions of a peer.
@@ -36,7 +37,7 @@ pub(super) const SUBSCRIPTIONS_MAX: u32 = 10_000;
 /// Drives the peers of an engine.
 pub(super) struct ZmtpAdapter {
     pub(super) shared: Arc<Shared>,
-    settings: Arc<Settings>,
+    profiles: Arc<Profiles>,
     pub(super) services: Arc<dyn Services>,
     pub(super) engine: Handle<ZmtpAdapter>,
     pub(super) peers: HashMap<SubscriberId, Peer>,
@@ -55,7 +56,7 @@ pub(super) struct ZmtpAdapter {
 impl ZmtpAdapter {
     pub(super) fn new(
         shared: Arc<Shared>,
-        settings: Arc<Settings>,
+        profiles: Arc<Profiles>,
         services: Arc<dyn Services>,
         engine: Handle<ZmtpAdapter>,
     ) -> Self {
@@ -63,7 +64,7 @@ impl ZmtpAdapter {
         let sealed = SealedSubscribers::new(SUBSCRIPTIONS_MAX, &shared);
         ZmtpAdapter {
             shared,
-            settings,
+            profiles,
             services,
             engine,
             peers: HashMap::new(),
@@ -160,7 +161,7 @@ impl ZmtpAdapter {
         subscribers.clear_timer(id);
         let (end, credentials) = (peer.remote.take(), std::mem::take(&mut peer.credentials));
         // The settings of the connection accept no other types.
-        let local = self.shared.mapping.local(remote.socket);
+        let local = peer.profile.mapping.local(remote.socket);
         peer.role = match (local, end, remote.socket) {
             (Some(Local::Services), Some(end), _) => {
                 Role::Caller(Box::new(Calls::new(end, credentials, peer.calls_max)))
@@ -212,10 +213,11 @@ impl Adapter for ZmtpAdapter {
     type Connection = Admitted;
 
     fn connected(&mut self, connected: Connected<Admitted>, subscribers: &mut Subscribers) {
-        let connection = Connection::new(self.settings.clone(), &mut self.out);
         let Admitted { peer: remote, limits, .. } = connected.connection;
+        let profile = self.profiles.of(&limits);
+        let connection = Connection::new(profile.settings.clone(), &mut self.out);
         let calls_max = usize::try_from(limits.get(Limit::CallsMax)).unwrap_or(usize::MAX);
-        let peer = Peer::new(connection, remote, calls_max);
+        let peer = Peer::new(connection, profile, remote, calls_max);
         self.peers.insert(connected.id, peer);
         flush(connected.id, &mut self.out, subscribers);
         subscribers.set_timer(connected.id, limits.handshake_timeout());

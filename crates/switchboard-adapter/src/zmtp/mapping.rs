@@ -53,17 +53,34 @@ impl Local {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mapping {
     entries: Vec<(SocketType, Local)>,
+    /// All local sockets, also those that no type is mapped to.
+    locals: Vec<Local>,
     refused: Vec<SocketType>,
 }
 
 impl Mapping {
     /// Maps types of peers to a local socket.
     pub(super) fn add(&mut self, peers: impl IntoIterator<Item = SocketType>, local: Local) {
+        if !self.locals.contains(&local) {
+            self.locals.push(local);
+        }
         for peer in peers {
             if !self.entries.contains(&(peer, local)) {
                 self.entries.push((peer, local));
             }
         }
+    }
+
+    /// Maps a type of peers to this local socket alone, or refuses it.
+    pub(super) fn replace(&mut self, peer: SocketType, local: Option<Local>) {
+        self.entries.retain(|(mapped, _)| *mapped != peer);
+        self.refused.retain(|refused| *refused != peer);
+        self.entries.extend(local.map(|local| (peer, local)));
+    }
+
+    /// Returns all local sockets of the program, in the order in which it added them.
+    pub(super) fn locals(&self) -> impl Iterator<Item = Local> {
+        self.locals.iter().copied()
     }
 
     /// Refuses types of peers.

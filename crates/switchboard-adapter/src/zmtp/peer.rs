@@ -1,6 +1,6 @@
 //! A peer: its connection, and what it does.
 
-use super::{calls::Calls, login::Login, publishing::Publishing, routed::Routed};
+use super::{calls::Calls, login::Login, profiles::Profile, publishing::Publishing, routed::Routed};
 use crate::task::Task;
 use bytes::Bytes;
 use std::{
@@ -22,6 +22,8 @@ const PREFIX_BYTES: usize = 256;
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) connection: Connection,
+    /// The mapping of its listener.
+    pub(super) profile: Arc<Profile>,
     pub(super) role: Role,
     pub(super) life: Life,
     /// Bytes of a message that is incomplete.
@@ -112,9 +114,15 @@ fn prefix_bytes(prefix: &[u8]) -> usize {
 
 impl Peer {
     /// Creates a peer whose handshake begins. `calls_max` is the limit of its calls in flight.
-    pub(super) fn new(connection: Connection, remote: switchboard_core::Peer, calls_max: usize) -> Peer {
+    pub(super) fn new(
+        connection: Connection,
+        profile: Arc<Profile>,
+        remote: switchboard_core::Peer,
+        calls_max: usize,
+    ) -> Peer {
         Peer {
             connection,
+            profile,
             role: Role::Handshake(None),
             life: Life::new(clock::now()),
             held_bytes: 0,

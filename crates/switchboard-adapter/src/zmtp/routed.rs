@@ -50,10 +50,12 @@ impl ZmtpAdapter {
         identity: &Bytes,
         router: usize,
     ) -> Result<Role, CloseReason> {
-        let violation = |text: String| CloseReason::Violation { name: "identity", text: text.into() };
+        let violation = |name, text: String| CloseReason::Violation { name, text: text.into() };
         let Some(router) = self.shared.routers.get(router) else {
-            return Err(violation("the router of this type of peers does not exist".to_owned()));
+            return Err(violation("router", "the router of this type of peers does not exist".to_owned()));
         };
+        let name = if router.peers.is_single() { "pair" } else { "identity" };
+        let violation = |text| violation(name, text);
         let (number, identity) = router.peers.add(identity, self.engine.clone(), id).map_err(violation)?;
         let (assembly, router, sent) = (Assembly::new(), router.clone(), Vec::new());
         Ok(Role::Routed(Box::new(Routed { assembly, router, number, identity, sent })))

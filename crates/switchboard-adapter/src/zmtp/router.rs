@@ -99,6 +99,8 @@ pub(super) struct Inlet {
 pub(super) struct Peers {
     table: Mutex<Table>,
     peer_kib_max: usize,
+    /// Maximum number of peers: 1 for a PAIR.
+    peers_max: usize,
     /// Notified when a peer is added.
     added: Notify,
 }
@@ -150,12 +152,17 @@ impl Route {
 impl ZmtpRouter {
     /// Creates a router, and the part of it that its plugin has.
     pub(super) fn new(options: ZmtpRouterOptions) -> (ZmtpRouter, Inlet) {
+        ZmtpRouter::with_peers_max(options, usize::MAX)
+    }
+
+    /// Creates a router with at most `peers_max` peers.
+    pub(super) fn with_peers_max(options: ZmtpRouterOptions, peers_max: usize) -> (ZmtpRouter, Inlet) {
         let (sender, received) = mpsc::channel(options.received_messages_max.max(1));
         // No peer can guess the generated identity of another one.
         let first = RandomState::new().hash_one(0) as u32;
         let table = Table { routes: Routes::new(first), peers: BTreeMap::new(), next: 0, last: 0 };
         let (peer_kib_max, added) = (kib(options.peer_bytes_max), Notify::new());
-        let peers = Arc::new(Peers { table: Mutex::new(table), peer_kib_max, added });
+        let peers = Arc::new(Peers { table: Mutex::new(table), peer_kib_max, peers_max, added });
         let room_kib = kib(options.received_bytes_max);
         let inlet =
             Inlet { sender, room: Arc::new(Semaphore::new(room_kib)), room_kib, peers: peers.clone() };
@@ -249,6 +256,11 @@ impl Peers {
         route.cloned().ok_or_else(|| unknown(identity))
     }
 
+    /// Returns true for a PAIR, which has one peer.
+    pub(super) fn is_single(&self) -> bool {
+        self.peers_max == 1
+    }
+
     /// Returns the number of peers.
     pub(super) fn len(&self) -> usize {
         self.lock().routes.len()
@@ -299,7 +311,7 @@ impl Peers {
     /// Adds a peer; returns its number and its identity.
     ///
     /// # Errors
-    /// The text of the error, if another peer has the identity.
+    /// The text of the error, if another peer has the identity, or if there are as many peers as there may be.
     pub(super) fn add(
         &self,
         identity: &Bytes,
@@ -307,6 +319,9 @@ impl Peers {
         id: SubscriberId,
     ) -> std::result::Result<(u64, Bytes), String> {
         let mut table = self.lock();
+        if table.routes.len() >= self.peers_max {
+            return Err("PAIR has a peer already; the type talks to exactly one".to_owned());
+        }
         let number = table.next;
         match table.routes.add(identity, number) {
             Added::Added(identity) => {

@@ -1,10 +1,11 @@
-//! Peers of ZeroMQ in WebSockets, by ZWS 2.0 (RFC 45).
+//! The plugin in a server, with peers of ZeroMQ in WebSockets, by ZWS 2.0 (RFC 45).
 //!
 //! The messages are translated into the bytes that a connection has on TCP, so an engine knows no difference.
 
-use super::adapter::ZmtpAdapter;
+use super::{Zmtp, adapter::ZmtpAdapter, profiles::Profiles};
 use bytes::Bytes;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+use switchboard_core::Limits;
 use switchboard_fanout::Engines;
 use switchboard_net::plugin::{
     ConnectionList, ListPosition, MessageTranslation, PluginConnection, PluginServer, WebSocketMessages,
@@ -20,18 +21,24 @@ use switchboard_wire::{
 /// The engines of a server, and its WebSockets.
 pub(super) struct ZmtpServer {
     engines: Engines<ZmtpAdapter>,
+    zmtp: Zmtp,
     mechanism: Mechanism,
     /// Types of peers that are served.
     peers: Vec<SocketType>,
+    profiles: Arc<Profiles>,
+    /// The limits of the server.
+    limits: Limits,
 }
 
 impl ZmtpServer {
     pub(super) fn new(
         engines: Engines<ZmtpAdapter>,
-        mechanism: Mechanism,
-        peers: Vec<SocketType>,
+        zmtp: Zmtp,
+        profiles: Arc<Profiles>,
+        limits: Limits,
     ) -> ZmtpServer {
-        ZmtpServer { engines, mechanism, peers }
+        let (mechanism, peers) = (zmtp.mechanism(), zmtp.shared.mapping.peers());
+        ZmtpServer { engines, zmtp, mechanism, peers, profiles, limits }
     }
 
     /// Returns the type of a peer that does not send it: the last segment of the path, or the only type that is served.
@@ -67,6 +74,10 @@ impl ZmtpServer {
 impl PluginServer for ZmtpServer {
     fn connect(&self, connection: PluginConnection) {
         self.engines.connect(connection);
+    }
+
+    fn check_listener(&self, limits: &Limits) -> Result<(), String> {
+        self.profiles.add(limits, |mapped| self.zmtp.settings(&self.limits, mapped))
     }
 
     fn websocket(

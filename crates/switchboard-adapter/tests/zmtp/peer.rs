@@ -50,7 +50,12 @@ impl Peer {
     }
 
     pub(crate) async fn open(running: &Running, settings: Settings) -> Option<Peer> {
-        let address = running.url().replace("tcp://", "").parse().unwrap();
+        Peer::open_at(running.url(), settings).await
+    }
+
+    /// Connects to one of several listeners.
+    pub(crate) async fn open_at(url: String, settings: Settings) -> Option<Peer> {
+        let address = url.replace("tcp://", "").parse().unwrap();
         let socket = TcpSocket::new_v4().unwrap();
         // What the kernel holds for it is part of what the server has written.
         socket.set_recv_buffer_size(64 << 10).unwrap();

@@ -199,3 +199,76 @@ async fn until_peers_of(dealer: &ZmtpDealer, count: usize) {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_pair_has_one_peer_at_a_time() {
+    let (zmtp, mut pair) = Zmtp::new(Bus::new()).pair(ZmtpRouterOptions::default());
+    let running = Server::new().plugin(zmtp.clone()).listen("tcp://127.0.0.1:0").start().await.unwrap();
+    // A message waits for the first peer.
+    let waiting = tokio::spawn({
+        let sender = pair.sender();
+        async move { sender.send(frames(&["early"])).await }
+    });
+    let mut first = Peer::connect(&running, SocketType::Pair).await;
+    assert_eq!(first.message().await.unwrap(), [b"early"]);
+    soon(waiting).await.unwrap().unwrap();
+    first.send(&[b"a", b"b"]).await;
+    assert_eq!(soon(pair.recv()).await.unwrap(), frames(&["a", "b"]));
+    assert!(pair.is_connected());
+    let mut second = Peer::connect(&running, SocketType::Pair).await;
+    assert!(second.event().await.is_none());
+    soon(async {
+        while closed(&zmtp, "pair") == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    drop(first);
+    soon(async {
+        while pair.is_connected() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let mut third = Peer::connect(&running, SocketType::Pair).await;
+    soon(pair.send(frames(&["next"]))).await.unwrap();
+    assert_eq!(third.message().await.unwrap(), [b"next"]);
+    running.stop(switchboard::StopOptions::new()).await;
+}
+
+#[tokio::test]
+async fn two_pairs_are_ambiguous() {
+    let (zmtp, _one) = Zmtp::new(Bus::new()).pair(ZmtpRouterOptions::default());
+    let (zmtp, _other) = zmtp.pair(ZmtpRouterOptions::default());
+    let error = Server::new().plugin(zmtp).listen("tcp://127.0.0.1:0").start().await.err().unwrap();
+    assert!(error.to_string().contains("PAIR peers are mapped to PAIR 0 of the application"), "{error}");
+}
+
+#[tokio::test]
+async fn each_listener_has_its_mapping() {
+    let (zmtp, mut router) = Zmtp::new(Bus::new()).router([], ZmtpRouterOptions::default());
+    let server = || Server::new().plugin(zmtp.clone());
+    let running = server()
+        .listen("tcp://127.0.0.1:0?zmtp.req=router&zmtp.sub=none")
+        .listen("tcp://127.0.0.1:0")
+        .start()
+        .await
+        .unwrap();
+    let addresses: Vec<_> = running.addresses().iter().map(ToString::to_string).collect();
+    let open = |at: usize, kind| Peer::open_at(addresses[at].clone(), Settings::new(kind));
+    let mut req = open(0, SocketType::Req).await.unwrap();
+    req.send(&[b"", b"question"]).await;
+    assert_eq!(soon(router.recv()).await.unwrap().frames, frames(&["", "question"]));
+    assert!(open(0, SocketType::Sub).await.is_none() && open(1, SocketType::Req).await.is_none());
+    settled(&mut open(1, SocketType::Sub).await.unwrap()).await;
+    running.stop(switchboard::StopOptions::new()).await;
+    for (options, text) in [
+        ("zmtp.req=router&zmtp.req=topics", "zmtp.req=topics: REQ peers are mapped twice"),
+        ("zmtp.req=topics", "REQ peers cannot talk to the topics of the bus"),
+        ("zmtp.push=pipeline", "call Zmtp::pipeline"),
+        ("nats.x=1", "the server has no plugin \"nats\", which an option names"),
+    ] {
+        let error = server().listen(format!("tcp://127.0.0.1:0?{options}")).start().await.err().unwrap();
+        assert!(error.to_string().contains(text), "{error}");
+    }
+}

@@ -83,6 +83,9 @@ impl Listening {
                 }
                 wires = WireSet::of_names(names.split(','))
                     .map_err(|why| Error::config(format!("wires: {why}")))?;
+            } else if let Some((name, value)) = option.split_once('=').filter(|(name, _)| name.contains('.'))
+            {
+                limits.add_plugin_option(name, value);
             } else if !tls.take(option)? {
                 limits.parse(option, Source::Listener)?;
             }

@@ -1,6 +1,6 @@
 //! Plugins: wires, services and HTTP paths of other crates.
 
-use super::Server;
+use super::{Server, listening::Resolved};
 use std::sync::{Arc, atomic::AtomicUsize};
 use switchboard_core::Error;
 use switchboard_driver::serving::{PluginServices, RunningPlugin, ServerState};
@@ -84,5 +84,26 @@ pub(super) fn start(plugins: Vec<AddedPlugin>, shared: &Arc<ServerState>) -> Res
         running.push(RunningPlugin { name, wires, server });
     }
     shared.plugins.set(running);
+    Ok(())
+}
+
+/// Lets the plugins check their options of listeners.
+///
+/// # Errors
+/// An option that its plugin refuses, and one of a plugin that the server does not have.
+pub(super) fn check_listeners(listeners: &[Resolved], shared: &ServerState) -> Result<(), Error> {
+    for listener in listeners {
+        let (address, limits) = (&listener.address, &listener.limits);
+        let refused = |why: &str| Error::config(format!("listen on {address}: {why}"));
+        let mut names: Vec<_> = limits.plugins_with_options().collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let Some(plugin) = shared.plugins.all().iter().find(|plugin| plugin.name == name) else {
+                return Err(refused(&format!("the server has no plugin {name:?}, which an option names")));
+            };
+            plugin.server.check_listener(limits).map_err(|why| refused(&why))?;
+        }
+    }
     Ok(())
 }

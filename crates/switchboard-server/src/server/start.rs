@@ -53,6 +53,7 @@ impl Server {
         #[cfg(feature = "http")]
         rest.add_plugin_routes(plugin::routes(&self.plugins, &shared)?).map_err(Error::config)?;
         plugin::start(mem::take(&mut self.plugins), &shared)?;
+        plugin::check_listeners(&listeners, &shared)?;
         #[cfg(not(feature = "http"))]
         let http = accept::Http;
         #[cfg(feature = "http")]

@@ -6,6 +6,7 @@
 //! | `plain` | peers log in as `alice` with `secret` |
 //! | `router` | DEALER and ROUTER peers talk to a ROUTER of this program; REQ peers always call services |
 //! | `dealer` | REP peers talk to a DEALER of this program |
+//! | `pair` | a PAIR peer talks to a PAIR of this program, which returns its messages |
 //! | `unix=PATH` | listens on this Unix socket as well |
 //! | `tls` | listens with TLS and a certificate of its own as well |
 //!
@@ -121,6 +122,15 @@ impl Program {
         if has("dealer") {
             let (with_dealer, own) = zmtp.dealer([SocketType::Rep], ZmtpRouterOptions::default());
             (zmtp, dealer) = (with_dealer, Some(own));
+        }
+        if has("pair") {
+            let (with_pair, mut own) = zmtp.pair(ZmtpRouterOptions::default());
+            zmtp = with_pair;
+            tokio::spawn(async move {
+                while let Some(frames) = own.recv().await {
+                    own.send(frames).await.expect("a message with frames");
+                }
+            });
         }
         let mut server = Server::new().add(ClockServer::new(Echo));
         if has("plain") {

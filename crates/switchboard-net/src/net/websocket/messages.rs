@@ -55,6 +55,7 @@ pub(super) struct Translated {
 }
 
 impl Translated {
+    #[cfg(feature = "http")]
     pub(super) fn new(translation: Box<dyn MessageTranslation>) -> Translated {
         Translated { translation, message: BytesMut::new(), plain: Outbox::new() }
     }
