@@ -52,6 +52,9 @@ enum Command {
     Proxy(Box<proxy::ProxyArgs>),
     /// Measure throughput, latency and memory on this machine.
     Bench(bench::BenchArgs),
+    /// Run one side of a workload of `bench bus`.
+    #[command(hide = true)]
+    BenchBusPeer(bench::bus::peer::PeerArgs),
     /// Serve the bare loop that `bench --floor` measures.
     #[command(hide = true)]
     BenchFloorServer(bench::ServerArgs),
@@ -76,6 +79,7 @@ pub fn run() -> ExitCode {
         Command::Replay(args) => replay::run(args),
         Command::Proxy(args) => proxy::run(*args),
         Command::Bench(args) => bench::run(&args),
+        Command::BenchBusPeer(args) => bench::bus::peer::run(&args),
         Command::BenchFloorServer(args) => bench::serve_floor(&args),
         Command::BenchOverloadServer(args) => bench::serve_overload(&args),
         Command::BenchServer(args) => bench::serve(&args),

@@ -6,6 +6,7 @@
 //! measures rivals with the same load; the modules that it needs are public.
 
 mod alarm;
+pub mod bus;
 pub mod callers;
 mod chart;
 pub mod engine;
@@ -56,6 +57,7 @@ use subject::Subject;
 pub(crate) fn run(args: &BenchArgs) -> Result<(), String> {
     match &args.what {
         What::Alone(kind) => run_alone(kind),
+        What::Bus(args) => bus::run(args),
         What::Overload(args) => overload::run(args, &command_line(PROGRAM)),
     }
 }

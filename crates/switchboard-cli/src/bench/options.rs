@@ -1,6 +1,7 @@
 //! The command line of `switchboard bench`, and the runs that it defines.
 
 use super::{
+    bus::options::BusArgs,
     engine::{Shape, Until},
     overload::OverloadArgs,
     wire::Wire,
@@ -20,6 +21,8 @@ pub(crate) struct BenchArgs {
 pub(super) enum What {
     /// Send more calls than a server can handle, with and without an adaptive limit, and alongside a greedy tenant.
     Overload(OverloadArgs),
+    /// Measure sockets and topics, in turn with other libraries of ZeroMQ's protocol.
+    Bus(BusArgs),
     #[command(flatten)]
     Alone(Kind),
 }
@@ -347,7 +350,7 @@ mod tests {
         Line::try_parse_from(["bench"].into_iter().chain(line.split_whitespace()))
             .map(|line| match line.bench.what {
                 What::Alone(kind) => kind,
-                What::Overload(_) => panic!("not of this test"),
+                What::Bus(_) | What::Overload(_) => panic!("not of this test"),
             })
             .map_err(|error| error.to_string())
     }
