@@ -28,6 +28,8 @@ pub(super) enum Preset {
     Codecs,
     /// The message on the wires of other frameworks, and with those frameworks, with 100 and 1000 callers.
     Wires,
+    /// Sockets and topics beside other libraries of ZeroMQ's protocol; runs alone, and not with `all`.
+    Messaging,
 }
 
 /// One measurement that is made of every subject.
@@ -74,6 +76,7 @@ impl Preset {
             Self::Connections => "connections",
             Self::Codecs => "codecs",
             Self::Wires => "wires",
+            Self::Messaging => "messaging",
         }
     }
 
@@ -144,6 +147,8 @@ impl Preset {
                 vec![Cell { call: Call::Codecs, ..Cell::echo(self, "message", label) }]
             }
             Self::Wires => [100, 1000].map(|callers| message_of(self, callers)).to_vec(),
+            // `messaging` has workloads instead, see `messaging.rs`.
+            Self::Messaging => Vec::new(),
         }
     }
 }

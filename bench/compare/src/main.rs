@@ -3,7 +3,7 @@
 //! [`options`] and [`subject`] define the subjects, [`cell`] the measurements, [`plan`] their order and duration. Each
 //! [`trial`] runs the processes of one subject ([`child`]); its result goes to [`raw`], from which an interrupted run
 //! is resumed. [`result`] computes medians, [`judge`] compares them with the goals, and [`text`] and [`page`] print
-//! them. [`peer`] makes Switchboard one program among others; its load generator is that of `switchboard bench`.
+//! them. [`messaging`] measures sockets and topics, with the workloads of `switchboard bench bus`. [`peer`] makes Switchboard one program among others; its load generator is that of `switchboard bench`.
 
 mod cards;
 mod cell;
@@ -17,6 +17,7 @@ mod host;
 mod interrupt;
 mod judge;
 mod manifest;
+mod messaging;
 mod options;
 mod page;
 mod peer;
@@ -68,12 +69,17 @@ enum Role {
     /// Serve or call as one of the subjects.
     #[command(hide = true)]
     Peer(PeerArgs),
+    /// Run one side of a workload of the preset `messaging`.
+    #[command(hide = true)]
+    BusPeer(bench::bus::peer::PeerArgs),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match &cli.role {
         Some(Role::Peer(args)) => peer::run(args),
+        Some(Role::BusPeer(args)) => bench::bus::peer::run(args),
+        None if cli.compare.preset.contains(&cell::Preset::Messaging) => messaging::run(&cli.compare),
         None => run(&cli.compare),
     };
     match outcome {

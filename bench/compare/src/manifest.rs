@@ -61,6 +61,10 @@ pub(super) fn read(peer: &Path, out: &Path) -> Result<Vec<Manifest>, String> {
 
 fn parse(text: &str, out: &Path) -> Result<Vec<Manifest>, String> {
     let mut shared: Map<String, Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if shared.contains_key("messaging") && !shared.contains_key("server") {
+        // A library of sockets, which has no calls: `messaging` compares it.
+        return Ok(Vec::new());
+    }
     let variants = match shared.remove("variants") {
         None => vec![Map::new()],
         Some(Value::Array(variants)) if !variants.is_empty() => variants
@@ -126,6 +130,12 @@ mod tests {
             (&[Call::Echo][..], &[Mode::Unary][..])
         );
         assert_eq!(manifests[1].calls, [Call::Message]);
+    }
+
+    #[test]
+    fn a_library_of_sockets_is_no_rival_for_calls() {
+        let text = r#"{ "name": "q", "version": "1", "messaging": ["{out}/q"] }"#;
+        assert_eq!(parse(text, Path::new("")).map(|manifests| manifests.len()), Ok(0));
     }
 
     #[test]

@@ -20,10 +20,11 @@ use raw::RawLink;
 use std::{
     future::poll_fn,
     sync::Arc,
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 use switchboard_core::clock;
-use switchboard_net::net::Io;
+use switchboard_net::{net::Io, transport::BoxFuture};
 use switchboard_wire::zmtp::{Properties, SocketType};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -111,7 +112,8 @@ pub(crate) async fn run(core: &Arc<Core>, io: Box<dyn Io>, endpoint: &Arc<str>, 
 async fn run_zmtp(core: &Arc<Core>, mut io: Box<dyn Io>, incoming: Incoming) -> Result<Ended, String> {
     let Incoming { ends, known, route, stop, permit } = incoming;
     let limit = core.options.timeouts.handshake;
-    let handshake = timeout(limit, handshake::run(core, &mut *io, &ends))
+    // What is not needed while a connection is idle is in boxes: the task of each connection stays small.
+    let handshake = Box::pin(timeout(limit, handshake::run(core, &mut *io, &ends)))
         .await
         .unwrap_or_else(|_| Err(format!("handshake not complete within {limit:?} (timeouts.handshake)")))?;
     let metadata = PeerMetadata {
@@ -128,12 +130,13 @@ async fn run_zmtp(core: &Arc<Core>, mut io: Box<dyn Io>, incoming: Incoming) -> 
     let id = attached.id;
     let activity = Arc::new(Activity::new(&core.options.heartbeats));
     let mut link = Link::new(core.clone(), io, handshake, attached, activity.clone());
-    let reason = tokio::select! {
-        biased;
-        reason = poll_fn(|cx| link.poll(cx)) => reason,
-        reason = activity.expired(core, id) => reason,
-        reason = stopped(core, id, stop) => reason,
-    };
+    let mut reasons = EndReasons::new(core, id, &activity, stop);
+    let reason = poll_fn(|cx| match link.poll(cx) {
+        Poll::Pending => reasons.poll(link.is_closing(), cx),
+        ended => ended,
+    })
+    .await;
+    drop(reasons);
     let is_flushed = link.is_flushed();
     let (io, unsent) = link.into_parts();
     Ok(close(core, id, unsent, reason, is_flushed.then_some(io)).await)
@@ -173,10 +176,16 @@ fn opened(core: &Core, endpoint: &Arc<str>, peer: PeerId, kind: SocketType) {
 
 /// Waits until a connection must end: its socket closes or its endpoint was stopped, and its messages are out of time.
 async fn stopped(core: &Arc<Core>, id: PeerId, stop: Option<channel::Receiver<Option<Instant>>>) -> String {
+    let retired = async {
+        match stop {
+            Some(stop) => retired(core, id, stop).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         biased;
         () = core.out_of_time() => "unsent messages are out of time (timeouts.linger)".to_owned(),
-        () = retired(core, id, stop) => "the endpoint was disconnected".to_owned(),
+        () = retired => "the endpoint was disconnected".to_owned(),
     }
 }
 
@@ -190,14 +199,56 @@ async fn close(
 ) -> Ended {
     core.detach(id, unsent, &reason);
     if let Some(io) = flushed {
-        close_gracefully(io).await;
+        Box::pin(close_gracefully(io)).await;
     }
     Ended { reason, was_open: true }
 }
 
+/// Reasons for which a connection ends besides those of its link. Each is created when it can occur: most connections
+/// have no heartbeats, were accepted, and belong to a socket that is open.
+struct EndReasons<'a> {
+    core: &'a Arc<Core>,
+    id: PeerId,
+    activity: &'a Activity,
+    expired: Option<BoxFuture<'a, String>>,
+    out_of_time: Option<BoxFuture<'a, ()>>,
+    retired: Option<BoxFuture<'a, ()>>,
+}
+
+impl<'a> EndReasons<'a> {
+    fn new(
+        core: &'a Arc<Core>,
+        id: PeerId,
+        activity: &'a Activity,
+        stop: Option<channel::Receiver<Option<Instant>>>,
+    ) -> EndReasons<'a> {
+        let retired = stop.map(|stop| -> BoxFuture<'a, ()> { Box::pin(retired(core, id, stop)) });
+        EndReasons { core, id, activity, expired: None, out_of_time: None, retired }
+    }
+
+    fn poll(&mut self, is_closing: bool, cx: &mut Context<'_>) -> Poll<String> {
+        let EndReasons { core, id, activity, .. } = *self;
+        if activity.is_watched() {
+            let expired = self.expired.get_or_insert_with(|| Box::pin(activity.expired(core, id)));
+            if let Poll::Ready(reason) = expired.as_mut().poll(cx) {
+                return Poll::Ready(reason);
+            }
+        }
+        if is_closing {
+            let out_of_time = self.out_of_time.get_or_insert_with(|| Box::pin(core.out_of_time()));
+            if out_of_time.as_mut().poll(cx).is_ready() {
+                return Poll::Ready("unsent messages are out of time (timeouts.linger)".to_owned());
+            }
+        }
+        match &mut self.retired {
+            Some(retired) => retired.as_mut().poll(cx).map(|()| "the endpoint was disconnected".to_owned()),
+            None => Poll::Pending,
+        }
+    }
+}
+
 /// Lets the connection write its messages after its endpoint was stopped; returns when they are out of time.
-async fn retired(core: &Arc<Core>, id: PeerId, stop: Option<channel::Receiver<Option<Instant>>>) {
-    let Some(mut stop) = stop else { return std::future::pending().await };
+async fn retired(core: &Arc<Core>, id: PeerId, mut stop: channel::Receiver<Option<Instant>>) {
     let stopped = stop.wait_for(Option::is_some).await.ok().and_then(|stopped| *stopped);
     core.retire(id);
     // Without a sender the endpoint has ended too.

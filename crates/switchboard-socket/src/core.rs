@@ -24,6 +24,7 @@ mod peer;
 mod publish;
 mod receive;
 mod send;
+mod spin;
 mod stats;
 mod stream;
 mod subscribe;
@@ -43,11 +44,12 @@ use bytes::Bytes;
 use filter::Filter;
 use inbox::Inbox;
 use peer::Peers;
+use spin::Spin;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicUsize},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
     time::Instant,
 };
@@ -91,6 +93,10 @@ pub(crate) struct Core {
     pub(crate) has_inproc: AtomicBool,
     /// Sends that wait for room or for a peer, each with one message.
     pub(crate) waiting_sends: AtomicUsize,
+    /// Number of times that a full inproc peer got room.
+    resumed: AtomicU32,
+    /// Waits for room at inproc peers.
+    spin: Spin,
 }
 
 /// State of a socket: open, or closing with a deadline.
@@ -182,6 +188,8 @@ impl Core {
             should_yield: AtomicBool::new(false),
             has_inproc: AtomicBool::new(false),
             waiting_sends: AtomicUsize::new(0),
+            resumed: AtomicU32::new(0),
+            spin: Spin::default(),
             options,
         }))
     }
@@ -231,6 +239,7 @@ impl Core {
             }
             sending.rotation.resume(peer);
         }
+        self.resumed.fetch_add(1, Ordering::Release);
         self.room.notify_waiters();
     }
 

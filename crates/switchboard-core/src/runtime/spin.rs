@@ -3,7 +3,8 @@
 //! A task that yields makes a single-threaded runtime poll its sockets without blocking; the spinner is such
 //! a task. It yields the core between polls, because spinning threads would otherwise starve each other. It
 //! stops if another thread took the core, since further polling would take half of the core from work that
-//! traffic may wait for; and it stops if recent pauses between traffic were longer than the spin, because
+//! traffic may wait for, and pauses for longer if that thread computes, since the next yield would again lose the core
+//! for a slice of the scheduler; and it stops if recent pauses between traffic were longer than the spin, because
 //! such spins find nothing.
 
 use crate::clock;
@@ -25,16 +26,26 @@ const WAKE_UPS: Duration = Duration::from_micros(100);
 /// Yielding the core takes longer than this only if another thread took it.
 const TAKEN: Duration = Duration::from_micros(10);
 
+/// Yielding the core takes longer than this only if the other thread computes: a thread that responds to this one is
+/// done earlier.
+const OCCUPIED: Duration = Duration::from_micros(500);
+
+/// Pause in spinning on an occupied core, as a multiple of the time that the yield took: at most a twentieth of the time
+/// is lost to yields.
+const PAUSE_FACTOR: u32 = 20;
+
 #[derive(Clone, Copy)]
 struct Spin {
     span: Duration,
     last_traffic: Option<Instant>,
     score: u8,
+    /// The core is occupied by another thread: no spinning before this time.
+    paused_until: Option<Instant>,
 }
 
 // Of the thread: connections report traffic to the spinner of their worker without a reference to it.
 thread_local! {
-    static SPIN: Cell<Spin> = const { Cell::new(Spin { span: Duration::ZERO, last_traffic: None, score: SCORE_MAX }) };
+    static SPIN: Cell<Spin> = const { Cell::new(Spin { span: Duration::ZERO, last_traffic: None, score: SCORE_MAX, paused_until: None }) };
     static ASLEEP: RefCell<Option<Waker>> = const { RefCell::new(None) };
 }
 
@@ -55,8 +66,12 @@ pub fn traffic(now: Instant) {
             spin.score.saturating_sub(1)
         };
     }
+    if spin.paused_until.is_some_and(|end| end <= now) {
+        spin.paused_until = None;
+    }
     SPIN.set(spin);
     if spin.score > 0
+        && spin.paused_until.is_none()
         && let Some(waker) = ASLEEP.take()
     {
         waker.wake();
@@ -67,14 +82,16 @@ pub fn traffic(now: Instant) {
 /// this thread, or another thread took its core. [`run`](crate::run) starts it automatically; spawn it on
 /// your own runtimes. Never returns unless `span` is zero.
 pub async fn keep_awake(span: Duration) {
-    SPIN.set(Spin { span, last_traffic: None, score: SCORE_MAX });
+    SPIN.set(Spin { span, last_traffic: None, score: SCORE_MAX, paused_until: None });
     if span.is_zero() {
         return;
     }
     loop {
-        let Spin { last_traffic, score, .. } = SPIN.get();
+        let Spin { last_traffic, score, paused_until, .. } = SPIN.get();
         let now = clock::now();
-        let looks = score > 0 && last_traffic.is_some_and(|at| now.saturating_duration_since(at) < span);
+        let looks = score > 0
+            && paused_until.is_none()
+            && last_traffic.is_some_and(|at| now.saturating_duration_since(at) < span);
         if looks && !gives_away(now) {
             tokio::task::yield_now().await;
         } else {
@@ -94,5 +111,10 @@ pub async fn keep_awake(span: Duration) {
 /// Yields the core at `now`; returns whether another thread took it.
 fn gives_away(now: Instant) -> bool {
     std::thread::yield_now();
-    now.elapsed() > TAKEN
+    let taken = clock::now().saturating_duration_since(now);
+    if taken > OCCUPIED {
+        let end = now.checked_add(taken.saturating_mul(PAUSE_FACTOR));
+        SPIN.set(Spin { paused_until: end, ..SPIN.get() });
+    }
+    taken > TAKEN
 }

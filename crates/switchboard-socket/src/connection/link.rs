@@ -26,6 +26,9 @@ use tokio::io::AsyncReadExt;
 
 /// Turns after which other tasks of the thread run.
 const TURNS_MAX: usize = 16;
+/// Bytes read after which other tasks of the thread run. Connections that are read in long turns drain one after the
+/// other: a publisher that waits for the slowest one then waits for each of them.
+const READ_BYTES_MAX: usize = 64 << 10;
 /// Parts of a vectored write.
 const PARTS_MAX: usize = 64;
 /// Messages that one turn takes from the input at most.
@@ -65,6 +68,10 @@ pub(crate) struct Link {
     /// Encrypts the batch into `out`, for CURVE.
     sealer: Option<Box<Sealer>>,
     is_flushed: bool,
+    /// The socket closes, or the endpoint was stopped.
+    is_closing: bool,
+    /// Bytes that were read since the last poll began.
+    read_bytes: usize,
     pings: (u64, u32),
 }
 
@@ -99,6 +106,8 @@ impl Link {
             written: (0, 0),
             sealer,
             is_flushed: false,
+            is_closing: false,
+            read_bytes: 0,
             pings: (0, 0),
         }
     }
@@ -106,6 +115,11 @@ impl Link {
     /// Returns true if the connection ended because the socket closes and everything is written.
     pub(crate) fn is_flushed(&self) -> bool {
         self.is_flushed
+    }
+
+    /// Returns true if the socket closes, or the endpoint was stopped.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing
     }
 
     /// Returns the number of PINGs and PONGs that wait, those counted that were written since `out` was last empty.
@@ -120,7 +134,11 @@ impl Link {
 
     /// Writes and reads until neither makes progress; returns the reason for which the connection ends.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        self.read_bytes = 0;
         for _ in 0..TURNS_MAX {
+            if self.read_bytes >= READ_BYTES_MAX {
+                break;
+            }
             let turn = self.write(cx).and_then(|wrote| Ok(self.read(cx)? || wrote));
             match turn {
                 Ok(_) if self.is_flushed => return Poll::Ready("the socket was closed".to_owned()),
@@ -180,6 +198,7 @@ impl Link {
     fn visit(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
         let written = mem::take(&mut self.written);
         let duties = self.core.exchange(self.attached.id, written, &mut self.batch, cx.waker());
+        self.is_closing = duties.is_closing;
         if let Some(reason) = duties.abort {
             return Err(reason);
         }
@@ -257,6 +276,7 @@ impl Link {
             Poll::Ready(Ok(0)) => Err("the peer closed the connection".to_owned()),
             Poll::Ready(Ok(read)) => {
                 runtime::traffic(clock::now());
+                self.read_bytes += read;
                 self.activity.record();
                 self.input = Input::new(buffer).sharing(read >= SHARED_READ_MIN);
                 self.has_input = true;

@@ -40,6 +40,11 @@ impl Activity {
         }
     }
 
+    /// Returns true if the time without bytes is limited.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::Relaxed)
+    }
+
     /// Records the time to live of a PING.
     pub(crate) fn set_ttl(&self, ttl: Option<Duration>) {
         let ttl_ns = ttl.map_or(0, |ttl| u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));

@@ -6,7 +6,10 @@
 //!
 //! A lane is in `arrivals` or with the consumer, never in both, so its messages stay in order.
 
-use super::lane::{Lane, Pushed, Taken};
+use super::{
+    lane::{Lane, Pushed, Taken},
+    spin::Spin,
+};
 use crate::{Message, Result};
 use std::{
     collections::VecDeque,
@@ -27,6 +30,8 @@ pub(crate) struct Inbox {
     consumer: Mutex<Consumer>,
     /// Wakes receivers.
     pub(crate) readable: Notify,
+    /// Waits for messages of inproc peers.
+    pub(super) spin: Spin,
 }
 
 #[derive(Debug, Default)]

@@ -13,9 +13,6 @@ use switchboard_wire::zmtp::{
     patterns::{Change, Envelope, Reply},
 };
 
-/// About a microsecond.
-const INPROC_SPINS: u32 = 64;
-
 impl Core {
     /// Receives a message after [`try_recv`](Self::try_recv) found none: waits up to the option `timeouts.receive`.
     /// Cancel safe. In a box, because callers that need not wait would move the whole future with each message.
@@ -25,13 +22,11 @@ impl Core {
 
     async fn wait_to_receive(&self) -> Result<Message> {
         self.check_process()?;
-        for _ in 0..self.spins() {
-            std::hint::spin_loop();
-            if self.inbox.has_news()
-                && let Some(message) = self.try_recv()?
-            {
-                return Ok(message);
-            }
+        if self.has_inproc.load(Ordering::Relaxed)
+            && self.inbox.spin.poll(|| self.inbox.has_news()).await
+            && let Some(message) = self.try_recv()?
+        {
+            return Ok(message);
         }
         let deadline = self.options.timeouts.receive.map(|limit| clock::after(clock::now(), limit));
         loop {
@@ -51,12 +46,6 @@ impl Core {
                     .map_err(|_| self.nothing_received())?,
             }
         }
-    }
-
-    /// Returns the number of spins before a receiver sleeps. A sender in another thread of this process wakes a
-    /// receiver with a system call, which costs more than a few messages.
-    fn spins(&self) -> u32 {
-        if self.has_inproc.load(Ordering::Relaxed) { INPROC_SPINS } else { 0 }
     }
 
     pub(crate) fn nothing_received(&self) -> Error {

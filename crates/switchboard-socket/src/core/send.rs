@@ -34,12 +34,17 @@ impl Core {
         self.check_process()?;
         let _waiting = WaitingSend::new(&self.waiting_sends);
         let deadline = self.options.timeouts.send.map(|limit| clock::after(clock::now(), limit));
+        let has_inproc = self.has_inproc.load(Ordering::Relaxed);
         loop {
+            let resumed = self.resumed.load(Ordering::Acquire);
             let mut room = pin!(self.room.notified());
             room.as_mut().enable();
             match self.try_send(message)? {
                 None => return Ok(()),
                 Some(returned) => message = returned,
+            }
+            if has_inproc && self.spin.poll(|| self.resumed.load(Ordering::Acquire) != resumed).await {
+                continue;
             }
             match deadline {
                 None => room.await,
