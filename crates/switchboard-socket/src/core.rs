@@ -23,6 +23,7 @@ mod lane;
 mod peer;
 mod publish;
 mod receive;
+mod segments;
 mod send;
 mod spin;
 mod stats;
@@ -44,6 +45,7 @@ use bytes::Bytes;
 use filter::Filter;
 use inbox::Inbox;
 use peer::Peers;
+use segments::Segments;
 use spin::Spin;
 use std::{
     collections::{BTreeMap, HashMap},
@@ -141,6 +143,8 @@ pub(crate) struct Sending {
     matching: Vec<PeerId>,
     /// The only subscriber of the next message, with the option `subscriptions.manual_last_value`.
     next_only_to: Option<PeerId>,
+    /// Small messages of publishers.
+    segments: Segments,
 }
 
 impl Core {
@@ -168,6 +172,7 @@ impl Core {
             is_dropping: false,
             matching: Vec::new(),
             next_only_to: None,
+            segments: Segments::default(),
         };
         Ok(Arc::new_cyclic(|this| Core {
             this: this.clone(),

@@ -66,7 +66,14 @@ pub(super) fn all() -> Vec<Workload> {
         row("MSG-5", "DEALER to ROUTER, one client", Mode::Router, 64, 1, &[Goal::Rate("libzmq", 1.5)]),
         row("MSG-5", "DEALER to ROUTER, 64 clients", Mode::Router, 64, 64, &[Goal::Rate("libzmq", 3.0)]),
         row("MSG-6", "PUSH to PULL with CURVE, 1 KiB", Mode::Curve, 1024, 1, &[Goal::Rate("libzmq", 3.0)]),
-        row("MSG-8", "memory per idle peer of a ROUTER", Mode::Idle, 64, 10_000, &[Goal::BytesPerPeer(1536.0)]),
+        row(
+            "MSG-8",
+            "memory per idle peer of a ROUTER",
+            Mode::Idle,
+            64,
+            10_000,
+            &[Goal::BytesPerPeer(1536.0)],
+        ),
         row("MSG-9", "acknowledged pipeline", Mode::Acked, 64, 1, &[Goal::Rate("unacknowledged", 0.5)]),
         row("MSG-12", "PUSH to 8 PULL, one stalled", Mode::Stalled, 64, 8, &[Goal::Rate(NONE_STALLED, 0.95)]),
         elsewhere(

@@ -6,7 +6,7 @@ use super::{
 };
 use std::fmt::Write;
 use switchboard_cli::{
-    bench::{bus::options::Times, machine::Machine, html::escape},
+    bench::{bus::options::Times, html::escape, machine::Machine},
     terminal::Terminal,
 };
 
@@ -57,7 +57,8 @@ pub(super) fn render(
          <h1>Sockets and topics beside libraries of ZeroMQ's protocol</h1>\n\
          <p>{}, {} cores, Linux {}, {}. {} rounds of {} s after {} s of warm-up, in turn; medians, with the slowest \
          and the fastest round. Sender and receiver are processes on a core each. Processor time is that of both. \
-         The receiver counts and checks the number of each message.</p>\n",
+         The receiver counts and checks the number of each message. &ldquo;Per core&rdquo; are messages per second \
+         of processor time of the busier side: it does not depend on the share of a core that a program got.</p>\n",
         escape(&machine.cpu),
         machine.cores,
         escape(&machine.kernel),
@@ -66,8 +67,10 @@ pub(super) fn render(
         times.seconds,
         times.warm_up
     );
-    page.push_str("<h2>Goals</h2>\n<p>The length of a bar is the measured value as a part of the goal; the line is the \
-                   goal.</p>\n");
+    page.push_str(
+        "<h2>Goals</h2>\n<p>The length of a bar is the measured value as a part of the goal; the line is the \
+                   goal.</p>\n",
+    );
     bars(&mut page, measurements);
     page.push_str("<h2>Measurements</h2>\n");
     table(&mut page, measurements);
@@ -138,7 +141,10 @@ fn table(page: &mut String, measurements: &[Measurement]) {
             let optional = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.1}"));
             let ratio = other.map_or(String::new(), |other| match other.bytes_per_peer_ratio {
                 Some(bytes) => format!("{bytes:.2} x the memory"),
-                None => format!("{:.2} x, CPU {:.2} x", other.ratio, other.cpu_ratio),
+                None => format!(
+                    "{:.2} x, per core {:.2} x, CPU {:.2} x",
+                    other.ratio, other.core_ratio, other.cpu_ratio
+                ),
             });
             let _ = writeln!(
                 page,

@@ -32,7 +32,12 @@ pub(super) fn verdict(goal: Goal, record: &Record) -> Verdict {
         }
         Goal::MessagesPerSecond(least) => {
             let millions = |rate: f64| format!("{:.2} M/s", rate / 1e6);
-            at_least(format!("at least {} M/s", least / 1e6), Some(record.ours.messages_per_s), least, millions)
+            at_least(
+                format!("at least {} M/s", least / 1e6),
+                Some(record.ours.messages_per_s),
+                least,
+                millions,
+            )
         }
         Goal::BytesPerPeer(most) => {
             let bytes = |bytes: f64| format!("{bytes:.0} B");

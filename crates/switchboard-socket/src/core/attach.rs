@@ -271,7 +271,8 @@ impl Core {
 
     /// Ends the connection of a peer. `unsent` are the messages that its task had taken.
     pub(crate) fn detach(&self, id: PeerId, unsent: Batch, reason: &str) {
-        let mut sending = self.sending();
+        let mut guard = self.sending();
+        let sending = &mut *guard;
         let Some(peer) = sending.peers.find(id) else { return };
         let endpoint = peer.endpoint.clone();
         let was_connected = mem::replace(&mut peer.is_connected, false);
@@ -280,6 +281,7 @@ impl Core {
         let is_kept = peer.is_persistent && !peer.is_inproc();
         let notice = if is_kept { &notices.hiccup } else { &notices.disconnect };
         let (lost, is_reply_lost, cancelled) = if is_kept {
+            peer.seal(&mut sending.segments);
             let lost = peer.suspend_connection(unsent);
             peer.dropped += lost;
             (lost, peer.unsent() == 0, Vec::new())
@@ -288,7 +290,7 @@ impl Core {
             (lost, true, sending.remove(id))
         };
         sending.dropped += lost;
-        drop(sending);
+        drop(guard);
         if is_reply_lost && self.turn().lose(id) {
             self.inbox.readable.notify_waiters();
         }

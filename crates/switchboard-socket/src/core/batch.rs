@@ -1,14 +1,17 @@
 //! Encoded messages that wait to be written to one connection.
 
+use super::segments::Segments;
 use crate::Message;
 use bytes::Bytes;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 use switchboard_net::net;
 use switchboard_wire::{Outbox, zmtp};
 
-/// Messages above this size in bytes that go to several peers are encoded once and shared. Smaller ones are copied to
-/// each peer, which costs less than a reference.
-const SHARE_MIN: usize = 1024;
+/// Messages above this size in bytes that go to several peers are encoded once and shared, each with memory of its own.
+/// Smaller ones are in [`Segments`].
+pub(super) const SHARE_MIN: usize = 1024;
+/// Slices of segments from this size in bytes on are shared. Smaller ones are copied: a slice keeps its whole segment.
+const SLICE_MIN: usize = 8 << 10;
 
 /// Encoded messages, and the position at which each one ends: messages are counted, dropped and kept as a whole.
 #[derive(Debug, Default)]
@@ -20,6 +23,8 @@ pub(crate) struct Batch {
     position: u64,
     /// Position at which the oldest message begins: before `position` if a part of it was written.
     begin: u64,
+    /// Messages after `bytes`, as their range in the segments of the socket.
+    run: Option<Range<u64>>,
 }
 
 impl Batch {
@@ -28,7 +33,41 @@ impl Batch {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.bytes.is_empty() && self.run.is_none()
+    }
+
+    /// Returns the number of bytes.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() + self.run.as_ref().map_or(0, |run| (run.end - run.start) as usize)
+    }
+
+    /// Appends a message that is in the segments of the socket.
+    #[inline]
+    pub(crate) fn push_range(&mut self, range: &Range<u64>, segments: &mut Segments) {
+        match &mut self.run {
+            Some(run) if run.end == range.start => run.end = range.end,
+            _ => {
+                self.seal(segments);
+                self.run = Some(range.clone());
+            }
+        }
+        self.end_message();
+    }
+
+    /// Turns the range of the last messages into bytes. Called before other messages are appended, and before the batch
+    /// is written.
+    pub(crate) fn seal(&mut self, segments: &mut Segments) {
+        let Some(run) = self.run.take() else { return };
+        let bytes = &mut self.bytes;
+        segments.read(&run, |slice| {
+            if slice.len() >= SLICE_MIN {
+                bytes.chain(slice);
+            } else {
+                bytes.adopt(net::lend);
+                bytes.tail().extend_from_slice(&slice);
+            }
+        });
     }
 
     /// Appends a message.
@@ -53,7 +92,7 @@ impl Batch {
 
     #[inline]
     fn end_message(&mut self) {
-        self.ends.push_back(self.position + self.bytes.len() as u64);
+        self.ends.push_back(self.position + self.len() as u64);
     }
 
     /// Removes bytes that were written; returns the number of messages whose last byte is among them.
@@ -85,6 +124,7 @@ impl Batch {
     /// Drops all messages.
     pub(crate) fn clear(&mut self) {
         self.bytes.advance(self.bytes.len());
+        self.run = None;
         self.ends.clear();
         self.position = 0;
         self.begin = 0;
@@ -170,6 +210,27 @@ mod tests {
         dropped.drop_oldest();
         assert_eq!((pending.requeue(dropped), pending.messages()), (0, 4));
         assert_eq!(pending.bytes.take_all(), b"\0\x03new\0\x02bb\0\x03ccc\0\x01d");
+    }
+
+    #[test]
+    fn ranges_become_bytes_in_their_order() {
+        let mut segments = Segments::default();
+        let ranges = ["a", "b", "c"].map(|text| segments.append(&Message::from(text)));
+        let mut batch = batch(&["0"]);
+        batch.push_range(&ranges[0], &mut segments);
+        batch.push_range(&ranges[1], &mut segments);
+        assert_eq!((batch.len(), batch.bytes.len(), batch.messages()), (9, 3, 3));
+        batch.seal(&mut segments);
+        batch.push(&Message::from("1"));
+        // The second message was for others.
+        batch.push_range(&ranges[0], &mut segments);
+        batch.push_range(&ranges[2], &mut segments);
+        batch.seal(&mut segments);
+        assert_eq!(batch.messages(), 6);
+        assert_eq!(batch.bytes.take_all(), b"\0\x010\0\x01a\0\x01b\0\x011\0\x01a\0\x01c");
+        batch.push_range(&ranges[0], &mut segments);
+        batch.clear();
+        assert_eq!((batch.is_empty(), batch.len(), batch.messages()), (true, 0, 0));
     }
 
     #[test]

@@ -76,6 +76,7 @@ impl Core {
             duties.commands = mem::take(&mut wire.commands);
             duties.abort = wire.abort.take();
             if batch.is_empty() && !wire.pending.is_empty() {
+                wire.pending.seal(&mut sending.segments);
                 mem::swap(&mut wire.pending, batch);
                 wire.writing = batch.messages();
                 wire.writing_bytes = batch.bytes.len();

@@ -1,9 +1,10 @@
 //! Peers of a socket, and the queues towards them.
 
-use super::{Core, batch::Batch, lane::Lane};
+use super::{Core, batch::Batch, lane::Lane, segments::Segments};
 use crate::{Message, PeerId, options::QueueOptions};
 use bytes::Bytes;
 use std::{
+    ops::Range,
     sync::{Arc, Weak},
     task::Waker,
 };
@@ -94,6 +95,14 @@ pub(crate) enum Delivery {
     Sent(Option<Waker>),
 }
 
+/// A message that is encoded for several peers.
+#[derive(Debug)]
+pub(crate) enum Encoded {
+    /// In the segments of the socket.
+    Range(Range<u64>),
+    Whole(Bytes),
+}
+
 /// Result of passing a message to one of several peers.
 #[derive(Debug)]
 pub(crate) enum Shared {
@@ -134,7 +143,7 @@ impl WireSink {
         let is_over = |used: usize, limit: usize| limit > 0 && used >= limit;
         !queues.conflate
             && (is_over(self.messages(), queues.send_messages_max)
-                || is_over(self.pending.bytes.len() + self.writing_bytes, queues.send_bytes_max))
+                || is_over(self.pending.len() + self.writing_bytes, queues.send_bytes_max))
     }
 }
 
@@ -149,7 +158,12 @@ impl Peer {
 
     /// Passes a message to one of several connections, encoded for all of them; `None` for an inproc peer.
     #[inline]
-    pub(crate) fn deliver_encoded(&mut self, encoded: &Bytes, queues: &QueueOptions) -> Option<Shared> {
+    pub(crate) fn deliver_encoded(
+        &mut self,
+        encoded: &Encoded,
+        segments: &mut Segments,
+        queues: &QueueOptions,
+    ) -> Option<Shared> {
         let Sink::Wire(wire) = &mut self.sink else { return None };
         if wire.is_full(queues) {
             return Some(Shared::Full);
@@ -157,9 +171,22 @@ impl Peer {
         if queues.conflate {
             wire.pending.clear();
         }
-        wire.pending.push_encoded(encoded);
+        match encoded {
+            Encoded::Range(range) => wire.pending.push_range(range, segments),
+            Encoded::Whole(bytes) => {
+                wire.pending.seal(segments);
+                wire.pending.push_encoded(bytes);
+            }
+        }
         self.sent += 1;
         Some(Shared::Sent(wire.waker.take()))
+    }
+
+    /// Turns the range of messages in the segments of the socket into bytes.
+    pub(crate) fn seal(&mut self, segments: &mut Segments) {
+        if let Sink::Wire(wire) = &mut self.sink {
+            wire.pending.seal(segments);
+        }
     }
 
     /// Passes a message to the peer.
@@ -199,7 +226,7 @@ impl Peer {
             Sink::Inproc { .. } => false,
             Sink::Wire(wire) => {
                 let (messages, limit) = (wire.messages(), queues.send_messages_max);
-                let bytes = wire.pending.bytes.len() + wire.writing_bytes;
+                let bytes = wire.pending.len() + wire.writing_bytes;
                 let is_large = queues.send_bytes_max > 0 && bytes >= queues.send_bytes_max / 2;
                 limit > 0 && (messages == limit / 2 || messages == limit) || is_large
             }

@@ -1,8 +1,9 @@
 //! Passing of a message to several peers: subscribers, members of a group, publishers.
 
 use super::{
-    Core, Sending, batch,
-    peer::{Delivery, Shared, Sink},
+    Core, Sending,
+    batch::{self, SHARE_MIN},
+    peer::{Delivery, Encoded, Shared, Sink},
     send::check_frames,
 };
 use crate::{
@@ -10,7 +11,6 @@ use crate::{
     monitor::Event,
     options::{QueueFullPolicy, QueueOptions},
 };
-use bytes::Bytes;
 use std::{
     mem,
     sync::{MutexGuard, Weak, atomic::Ordering},
@@ -82,7 +82,8 @@ impl Core {
             sending.matching = matching;
             return Ok(Some(message));
         }
-        let encoded = (matching.len() >= SHARED_PEERS_MIN).then(|| batch::encode(&message));
+        let encoded =
+            (matching.len() >= SHARED_PEERS_MIN).then(|| sending.encode(&message, queues.when_full));
         let (mut wakers, mut firsts) = (Vec::new(), Vec::new());
         for &id in &matching {
             match sending.publish_to(id, &message, encoded.as_ref(), queues, self.this()) {
@@ -132,21 +133,38 @@ enum Published {
 }
 
 impl Sending {
+    /// Encodes a message for several peers. A policy that drops old messages needs the bytes of each in its queue.
+    fn encode(&mut self, message: &Message, when_full: QueueFullPolicy) -> Encoded {
+        if message.size_bytes() > SHARE_MIN || when_full == QueueFullPolicy::DropOldest {
+            return Encoded::Whole(batch::encode(message));
+        }
+        if self.segments.is_full() {
+            for peer in self.peers.iter_mut() {
+                peer.seal(&mut self.segments);
+            }
+            self.segments.clear();
+        }
+        Encoded::Range(self.segments.append(message))
+    }
+
     fn publish_to(
         &mut self,
         id: PeerId,
         message: &Message,
-        encoded: Option<&Bytes>,
+        encoded: Option<&Encoded>,
         queues: &QueueOptions,
         core: &Weak<Core>,
     ) -> Published {
         let Some(peer) = self.peers.find(id) else {
             return Published::Sent { waker: None, should_yield: false };
         };
-        let shared = encoded.and_then(|encoded| peer.deliver_encoded(encoded, queues));
-        let shared = shared.unwrap_or_else(|| match peer.deliver(message.clone(), queues, core) {
-            Delivery::Full(_) => Shared::Full,
-            Delivery::Sent(waker) => Shared::Sent(waker),
+        let shared = encoded.and_then(|encoded| peer.deliver_encoded(encoded, &mut self.segments, queues));
+        let shared = shared.unwrap_or_else(|| {
+            peer.seal(&mut self.segments);
+            match peer.deliver(message.clone(), queues, core) {
+                Delivery::Full(_) => Shared::Full,
+                Delivery::Sent(waker) => Shared::Sent(waker),
+            }
         });
         if let Shared::Sent(waker) = shared {
             return Published::Sent { waker, should_yield: peer.should_yield(queues) };

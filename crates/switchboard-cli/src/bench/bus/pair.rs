@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
     pub(super) reading: Reading,
-    /// Processor time of both sides in the measured time.
-    pub(super) processor: Duration,
+    /// Processor time of each side in the measured time: of the side that measures, and of the other.
+    pub(super) processor: [Duration; 2],
     pub(super) bytes_per_peer: Option<f64>,
 }
 
@@ -23,7 +23,15 @@ impl Round {
     }
 
     pub(super) fn cpu_us_per_message(&self) -> f64 {
-        self.processor.as_secs_f64() * 1e6 / (self.reading.messages as f64).max(1.0)
+        let both = self.processor[0] + self.processor[1];
+        both.as_secs_f64() * 1e6 / (self.reading.messages as f64).max(1.0)
+    }
+
+    /// Messages per second of processor time of the side that needs more of it: the rate of two cores without other
+    /// work, if no side waits.
+    pub(super) fn messages_per_core_s(&self) -> f64 {
+        let busier = self.processor[0].max(self.processor[1]);
+        self.reading.messages as f64 / busier.as_secs_f64().max(f64::EPSILON)
     }
 }
 
@@ -66,7 +74,7 @@ fn measured(
 ) -> Result<Round, String> {
     let processor = |measuring: &PeerProcess, other: Option<&PeerProcess>| {
         let other = other.map_or(Ok(Duration::ZERO), PeerProcess::processor_time)?;
-        Ok::<_, String>(measuring.processor_time()? + other)
+        Ok::<_, String>([measuring.processor_time()?, other])
     };
     measuring.line_after("begin", PATIENCE + Duration::from_secs_f64(load.warm_up))?;
     let (start, before) = (Instant::now(), processor(measuring, other.as_deref())?);
@@ -77,7 +85,8 @@ fn measured(
     let mut reading = read(&line)?;
     let last = other.as_mut().and_then(|other| other.end(LAST_LINE));
     reading.dropped += last.and_then(|line| read(&line).ok()).unwrap_or_default().dropped;
-    let processor = (after - before).mul_f64(reading.elapsed_s / span.as_secs_f64());
+    let whole = reading.elapsed_s / span.as_secs_f64();
+    let processor = [0, 1].map(|side| after[side].saturating_sub(before[side]).mul_f64(whole));
     Ok(Round { reading, processor, bytes_per_peer: None })
 }
 
@@ -92,7 +101,7 @@ fn idle(bound: &mut PeerProcess, connected: &mut PeerProcess, peers: u32) -> Res
     let reading = read(&connected.line(PATIENCE)?)?;
     let after = bound.resident_bytes()?;
     let bytes = (after as f64 - before as f64) / f64::from(peers.saturating_sub(1).max(1));
-    Ok(Round { reading, processor: bound.processor_time()?, bytes_per_peer: Some(bytes) })
+    Ok(Round { reading, bytes_per_peer: Some(bytes), ..Round::default() })
 }
 
 fn read(line: &str) -> Result<Reading, String> {

@@ -30,6 +30,8 @@ pub struct Side {
     pub messages_per_s_max: f64,
     /// Messages per second of processor time of both sides.
     pub messages_per_cpu_s: f64,
+    /// Messages per second of processor time of the side that needs more of it.
+    pub messages_per_core_s: f64,
     pub cpu_us_per_message: f64,
     pub p50_us: Option<f64>,
     pub p99_us: Option<f64>,
@@ -53,6 +55,9 @@ pub struct Other {
     pub ratio: f64,
     pub ratio_min: f64,
     pub ratio_max: f64,
+    /// Messages per second of processor time of the busier side of Switchboard, divided by those of this program: the
+    /// ratio of a machine without other work, which does not depend on the share of a core that each program got.
+    pub core_ratio: f64,
     /// Processor time per message, p50, p99 and memory per peer of Switchboard, divided by those of this program.
     pub cpu_ratio: f64,
     pub p50_ratio: Option<f64>,
@@ -88,6 +93,7 @@ impl Side {
             messages_per_s_max: rates.iter().copied().fold(0.0, f64::max),
             messages_per_s: median(rates),
             messages_per_cpu_s: median(of(|round| 1e6 / round.cpu_us_per_message().max(f64::EPSILON))),
+            messages_per_core_s: median(of(Round::messages_per_core_s)),
             cpu_us_per_message: median(of(Round::cpu_us_per_message)),
             p50_us: optional(|round| round.reading.p50_us),
             p99_us: optional(|round| round.reading.p99_us),
@@ -115,6 +121,7 @@ impl Other {
             ratio_min: rates.iter().copied().fold(f64::INFINITY, f64::min),
             ratio_max: rates.iter().copied().fold(0.0, f64::max),
             ratio: median(rates),
+            core_ratio: median(ratios(|round| Some(round.messages_per_core_s()))),
             cpu_ratio: median(ratios(|round| Some(round.cpu_us_per_message()))),
             p50_ratio: median_of(ratios(|round| round.reading.p50_us)),
             p99_ratio: median_of(ratios(|round| round.reading.p99_us)),
@@ -147,7 +154,7 @@ mod tests {
 
     fn round(messages: u64, cpu_ms: u64) -> Round {
         let reading = Reading { messages, elapsed_s: 1.0, lost: 1, p50_us: Some(2.0), ..Reading::default() };
-        Round { reading, processor: Duration::from_millis(cpu_ms), bytes_per_peer: None }
+        Round { reading, processor: [Duration::from_millis(cpu_ms); 2], bytes_per_peer: None }
     }
 
     #[test]

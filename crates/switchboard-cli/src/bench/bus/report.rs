@@ -40,8 +40,8 @@ fn line(text: &mut String, name: &str, side: &Side, ratio: Option<&Other>) {
             Some(bytes) => write!(text, "  switchboard {bytes:.2} x the memory"),
             None => write!(
                 text,
-                "  switchboard {:.2} x ({:.2} to {:.2}), CPU {:.2} x",
-                other.ratio, other.ratio_min, other.ratio_max, other.cpu_ratio
+                "  switchboard {:.2} x ({:.2} to {:.2}), per core {:.2} x, CPU {:.2} x",
+                other.ratio, other.ratio_min, other.ratio_max, other.core_ratio, other.cpu_ratio
             ),
         };
         if let (Some(p50), Some(p99)) = (other.p50_ratio, other.p99_ratio) {
