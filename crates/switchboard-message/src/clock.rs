@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use switchboard_core::clock;
 use tokio::time::{Instant, Sleep};
@@ -18,6 +18,8 @@ pub(crate) enum Clock {
     Manual(Arc<AtomicU64>),
     /// The clock of the runtime.
     Runtime,
+    /// The clock of the runtime, as a time since 1970: it continues after a restart. With the difference between both.
+    Unix(u64),
 }
 
 impl Clock {
@@ -25,6 +27,19 @@ impl Clock {
         match self {
             Clock::Manual(now) => now.load(Ordering::Acquire),
             Clock::Runtime => clock::now_ns(),
+            Clock::Unix(base) => clock::now_ns().saturating_add(*base),
+        }
+    }
+
+    /// Returns the clock of a bus with files.
+    pub(crate) fn with_files(self) -> Clock {
+        match self {
+            Clock::Manual(now) => Clock::Manual(now),
+            Clock::Runtime | Clock::Unix(_) => {
+                let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let unix = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
+                Clock::Unix(unix.saturating_sub(clock::now_ns()))
+            }
         }
     }
 
@@ -33,6 +48,10 @@ impl Clock {
         match self {
             Clock::Manual(_) => None,
             Clock::Runtime => Some(Box::pin(tokio::time::sleep_until(instant(deadline)))),
+            Clock::Unix(base) => {
+                let deadline = deadline.saturating_sub(*base);
+                Some(Box::pin(tokio::time::sleep_until(instant(deadline))))
+            }
         }
     }
 }

@@ -29,6 +29,7 @@
 
 mod bus;
 mod clock;
+mod files;
 mod limits;
 mod log;
 mod rules;
@@ -38,9 +39,12 @@ pub use bus::{
     PublishBatch, Publishing, ReadHistory, Replies, Request, Selector, Subscribe, Subscribing, Subscription,
     TopicsPage, WithGaps, remote,
 };
+pub use files::FileOptions;
+#[doc(hidden)]
+pub use files::log_segment;
 pub use limits::Limits;
 pub use log::{
     BusStats, Checkpoint, Entry, Gap, GapReason, History, ListedTopic, NameRef, Pattern, Position,
-    Publication, SlowReader, Topic, TopicOptions, TopicStats, names,
+    Publication, SlowReader, Storage, Topic, TopicOptions, TopicStats, names,
 };
 pub use rules::{TopicRule, TopicRules};

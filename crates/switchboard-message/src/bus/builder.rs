@@ -3,8 +3,9 @@
 use super::{Bus, Side, local::Local};
 use crate::{
     clock::Clock,
+    files::{FileOptions, Files},
     limits::Limits,
-    log::{Log, Pattern, TopicOptions},
+    log::{Log, Pattern, Submissions, TopicOptions},
 };
 use std::sync::{Arc, atomic::AtomicU64};
 use switchboard_core::Result;
@@ -54,10 +55,49 @@ impl BusBuilder {
         self
     }
 
-    /// Creates the bus.
+    /// Creates the bus. Publications to durable topics fail: they need a bus that is [opened](Self::open).
     pub fn build(self) -> Bus {
         let BusBuilder { limits, rules, clock, codec } = self;
-        let log = Log::new(limits, rules, switchboard_core::clock::random);
-        Bus { side: Side::Local(Arc::new(Local::new(log, clock, codec))) }
+        let log = Arc::new(Log::new(limits, rules, switchboard_core::clock::random));
+        Bus { side: Side::Local(Arc::new(Local::new(log, clock, codec, None))) }
+    }
+
+    /// Creates the bus with the files of a folder: topics with [`Storage::File`](crate::Storage::File) and
+    /// [`Storage::Synced`](crate::Storage::Synced) continue with the entries of their histories, their epochs and
+    /// offsets, publication ids and durable cursors. Reads all files, which blocks.
+    ///
+    /// The bus writes with two threads. The last clone or subscription that is dropped waits until all publications are
+    /// written.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use switchboard_message::{Bus, FileOptions, Storage, TopicOptions};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> switchboard_core::Result<()> {
+    /// # let folder = std::env::temp_dir().join(format!("switchboard-open-{}", std::process::id()));
+    /// let orders = TopicOptions::new().history(1_000, Duration::MAX).storage(Storage::File);
+    /// let open = || Bus::builder().topics("orders/>", orders)?.open(FileOptions::new(&folder));
+    /// let bus = open()?;
+    /// let position = bus.publish("orders/eu", &7).await?;
+    /// drop(bus);
+    /// let page = open()?.history::<i32>("orders/eu").await?;
+    /// assert_eq!(page.deliveries.len(), 1);
+    /// # std::fs::remove_dir_all(&folder).unwrap();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `FailedPrecondition` if another bus uses the folder, `Unavailable` if it cannot be read and written,
+    /// `InvalidArgument` for limits that contradict each other, `ResourceExhausted` if it has more topics than
+    /// `topics_max`, `DataLoss` if the positions of durable cursors are damaged.
+    pub fn open(self, files: FileOptions) -> Result<Bus> {
+        let BusBuilder { limits, rules, clock, codec } = self;
+        let clock = clock.with_files();
+        let submissions = Arc::new(Submissions::new(files.queue_bytes_max));
+        let log = Log::new(limits, rules, switchboard_core::clock::random).with_files(submissions.clone());
+        let log = Arc::new(log);
+        let files = Files::open(files, &log, &submissions, clock.clone())?;
+        Ok(Bus { side: Side::Local(Arc::new(Local::new(log, clock, codec, Some(files)))) })
     }
 }

@@ -2,33 +2,40 @@
 
 use crate::{
     clock::Clock,
+    files::Files,
     log::{Log, Topic},
 };
 use std::{
     collections::hash_map::RandomState,
     hash::BuildHasher,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 use switchboard_wire::Codec;
 
 /// Logs of a bus, its clock and its default codec.
 #[derive(Debug)]
 pub(super) struct Local {
-    pub(super) log: Log,
+    pub(super) log: Arc<Log>,
     pub(super) clock: Clock,
     pub(super) codec: Codec,
     /// Number of the newest reply topic.
     replies: AtomicU64,
     /// Names of reply topics cannot be guessed: their keys are random.
     reply_names: RandomState,
+    /// Writes the last publications when the bus is dropped.
+    _files: Option<Files>,
 }
 
 /// Beginning of the names of reply topics.
 pub(super) const REPLY_PREFIX: &str = "$reply/";
 
 impl Local {
-    pub(super) fn new(log: Log, clock: Clock, codec: Codec) -> Local {
-        Local { log, clock, codec, replies: AtomicU64::new(0), reply_names: RandomState::new() }
+    pub(super) fn new(log: Arc<Log>, clock: Clock, codec: Codec, files: Option<Files>) -> Local {
+        let (replies, reply_names) = (AtomicU64::new(0), RandomState::new());
+        Local { log, clock, codec, replies, reply_names, _files: files }
     }
 
     pub(super) fn now(&self) -> u64 {

@@ -3,7 +3,7 @@
 use super::{Bus, Side, backlog_full, local::Local, remote::Remote};
 use crate::{
     clock,
-    log::{AppendError, Appended, Entry, NameRef, Position, Publication},
+    log::{AppendError, Appended, Entry, NameRef, Position, Publication, Refused},
 };
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
@@ -17,6 +17,7 @@ use std::{
 };
 use switchboard_core::Result;
 use switchboard_wire::{Codec, Status};
+use tokio::sync::Notify;
 
 /// A message to be published; see [`Bus::publish`].
 #[must_use = "a publication does nothing before it is awaited, or `now` is called"]
@@ -88,14 +89,15 @@ impl<'a, T> Publish<'a, T> {
     ///
     /// # Errors
     /// `ResourceExhausted` that names the limit, `InvalidArgument` for an invalid name or header, the errors of the
-    /// codec, and `Unimplemented` for topics of another process: await the publication, or call [`later`](Self::later).
+    /// codec, and `Unimplemented` for durable topics and those of another process: await the publication, or call
+    /// [`later`](Self::later).
     pub fn now(self) -> Result<Position> {
         self.into_future().now()
     }
 
-    /// Publishes without a wait and without a position. Topics of another process receive the message in the
-    /// background, in the order of these calls; a message that they refuse is counted and logged, and is repeated only
-    /// if it has an [`id`](Self::id).
+    /// Publishes without a wait and without a position. Durable topics and those of another process receive the message
+    /// in the background, in the order of these calls; a message that they refuse is logged, and by another process it
+    /// is counted, and repeated only if it has an [`id`](Self::id).
     ///
     /// ```
     /// # fn main() -> switchboard_core::Result<()> {
@@ -228,10 +230,10 @@ fn entry(local: &Local, publication: Publication) -> Result<Entry> {
 }
 
 /// Future of a publication. Resolves to the position once the log has accepted the entries: at once, unless the topic
-/// makes its publishers wait, or is in another process.
+/// makes its publishers wait, is durable, or is in another process.
 ///
-/// Dropping it before it resolves publishes nothing. In another process the entries may have been appended, or not, if
-/// it was polled before.
+/// Dropping it before it resolves publishes nothing. To a durable topic, and in another process, the entries may have
+/// been appended, or not, if it was polled before.
 #[must_use = "a publication does nothing before it is awaited"]
 pub struct Publishing<'a> {
     bus: &'a Bus,
@@ -297,6 +299,10 @@ impl<'a> Publishing<'a> {
                     Ok(appended) => Ok((appended.position, appended.cursors)),
                     Err(AppendError::Failed(status)) => Err(status),
                     Err(AppendError::Wait(..)) => Err(backlog_full(topic, "")),
+                    Err(AppendError::Durable) => Err(Status::unimplemented(format!(
+                        "topic \"{topic}\" is durable: its position is not known without a wait; await the \
+                         publication, or call later()"
+                    ))),
                 }
             }
             _ => {
@@ -314,9 +320,20 @@ impl<'a> Publishing<'a> {
     /// # Errors
     /// Returns the errors of [`Publish::later`].
     pub fn later(self) -> Result<()> {
-        let Side::Remote(remote) = &self.bus.side else { return self.now().map(drop) };
-        let Content::Publications(publications) = self.content? else { return Ok(()) };
         let topic = self.name.name;
+        let remote = match &self.bus.side {
+            Side::Remote(remote) => remote,
+            Side::Local(local) => {
+                let Content::Entries(mut entries) = self.content? else { return Ok(()) };
+                return match local.log.append(self.name, &mut entries, local.now()) {
+                    Ok(_) => Ok(()),
+                    Err(AppendError::Durable) => local.log.submit(self.name, entries, false).map(drop),
+                    Err(AppendError::Failed(status)) => Err(status),
+                    Err(AppendError::Wait(..)) => Err(backlog_full(topic, "")),
+                };
+            }
+        };
+        let Content::Publications(publications) = self.content? else { return Ok(()) };
         publications
             .into_iter()
             .try_for_each(|publication| remote.bus.publish_later(topic.to_owned(), publication))
@@ -335,6 +352,10 @@ impl<'a> Publishing<'a> {
                 match local.log.append(name, &mut entries, local.now()) {
                     Ok(appended) => Poll::Ready(Ok(appended)),
                     Err(AppendError::Failed(status)) => Poll::Ready(Err(status)),
+                    Err(AppendError::Durable) => {
+                        let writing = write(local, name, entries);
+                        self.waiting.insert(Box::pin(writing)).as_mut().poll(cx)
+                    }
                     Err(AppendError::Wait(..)) => {
                         let waiting = async move {
                             let append = || local.log.append(name, &mut entries, local.now());
@@ -374,6 +395,56 @@ impl fmt::Debug for Publishing<'_> {
     }
 }
 
+/// Publishes to a durable topic: waits for its file, and for the slowest cursor if the topic has its publishers wait.
+async fn write(local: &Local, name: NameRef<'_>, mut entries: SmallVec<[Entry; 1]>) -> Result<Appended> {
+    let mut deadline = None;
+    loop {
+        let Some(outcome) = local.log.submit(name, entries, true)? else {
+            return Err(Status::internal("a publication has no outcome"));
+        };
+        let (room, limit) = match outcome.await {
+            Ok(Ok(appended)) => return Ok(appended),
+            Ok(Err(Refused::Failed(status))) => return Err(status),
+            Ok(Err(Refused::Wait(room, limit, refused))) => {
+                entries = refused;
+                (room, limit)
+            }
+            Err(_) => {
+                let text = format!(
+                    "the file of topic \"{}\" was closed; the message may be in it, or not",
+                    name.name
+                );
+                return Err(Status::unavailable(text));
+            }
+        };
+        let deadline = *deadline.get_or_insert_with(|| clock::after(local.now(), limit));
+        if !has_room(local, name, &room, deadline).await {
+            return Err(backlog_full(name.name, &format!(" within {limit:?}")));
+        }
+    }
+}
+
+/// Waits until a topic may accept an entry; returns false at the deadline.
+async fn has_room(local: &Local, name: NameRef<'_>, room: &Arc<Notify>, deadline: u64) -> bool {
+    let mut notified = pin!(room.notified());
+    // Registered before the attempt, so that room made in between is not missed.
+    notified.as_mut().enable();
+    if local.log.credit(name, local.now()).is_ok() {
+        return local.now() < deadline;
+    }
+    let mut timer = local.clock.timer(deadline);
+    let has_room = poll_fn(|cx| {
+        if notified.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(true);
+        }
+        match &mut timer {
+            Some(timer) => timer.as_mut().poll(cx).map(|()| false),
+            None => Poll::Pending,
+        }
+    });
+    has_room.await
+}
+
 /// Repeats an operation while its topic is full, at most for the time limit of the topic.
 pub(super) async fn retry_in_room<R>(
     local: &Local,
@@ -383,6 +454,7 @@ pub(super) async fn retry_in_room<R>(
     let (mut room, limit) = match attempt() {
         Ok(result) => return Ok(result),
         Err(AppendError::Failed(status)) => return Err(status),
+        Err(AppendError::Durable) => return Err(durable()),
         Err(AppendError::Wait(room, limit)) => (room, limit),
     };
     let mut timer = local.clock.timer(clock::after(local.now(), limit));
@@ -394,6 +466,7 @@ pub(super) async fn retry_in_room<R>(
         match attempt() {
             Ok(result) => return Ok(result),
             Err(AppendError::Failed(status)) => return Err(status),
+            Err(AppendError::Durable) => return Err(durable()),
             Err(AppendError::Wait(current, _)) => room = current,
         }
         if !Arc::ptr_eq(&room, &known) {
@@ -412,4 +485,9 @@ pub(super) async fn retry_in_room<R>(
             return Err(backlog_full(topic, &format!(" within {limit:?}")));
         }
     }
+}
+
+/// Error for a durable topic where only topics in memory wait.
+fn durable() -> Status {
+    Status::internal("a durable topic was appended to in memory")
 }

@@ -7,7 +7,7 @@ use super::{
     options::SlowReader,
     set::CursorSet,
     shard::{SWEEP_INTERVAL, Shard, Shared},
-    topic_log::id_bytes,
+    topic_log::{TopicLog, id_bytes},
 };
 use smallvec::SmallVec;
 use std::{cmp::Reverse, sync::Arc, time::Duration};
@@ -27,6 +27,8 @@ pub(crate) struct Appended {
 /// Reason why an append failed.
 #[derive(Debug)]
 pub(crate) enum AppendError {
+    /// The topic is durable: entries are [submitted](super::Log::submit) to its files.
+    Durable,
     Failed(Status),
     /// The backlog is full, and the publisher waits at most this long.
     Wait(Arc<Notify>, Duration),
@@ -49,6 +51,9 @@ impl Shard {
         deferred: &mut Deferred,
     ) -> Result<Appended, AppendError> {
         let index = self.topic_or_new(name, now, shared, deferred)?;
+        if self.topic(index).is_some_and(|topic| topic.options.is_durable()) {
+            return Err(AppendError::Durable);
+        }
         let count = entries.len();
         let bytes = entries.iter().map(Entry::charged_bytes).sum();
         self.trim(index, now, deferred);
@@ -58,10 +63,10 @@ impl Shard {
             self.reserve(bytes + ids, now, shared, deferred)?;
             self.check_backlog(index, count, bytes)?;
         }
-        let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic().into()) };
         let mut offset = 0;
         for entry in entries.drain(..) {
             let id = entry.id().filter(|_| !name.ignores_ids).cloned();
+            let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic().into()) };
             if let Some(id) = &id
                 && let Some(first) = topic.offset_of_id(id, now, &shared.limits)
             {
@@ -70,36 +75,63 @@ impl Shard {
                 deferred.removed.push(entry);
                 continue;
             }
-            self.sequence += 1;
-            let before = topic.bytes();
-            offset = topic.ring.append(entry, self.sequence, now, topic.cursors, &mut deferred.removed);
-            topic.published += 1;
+            offset = self.append_entry(index, entry, now, deferred)?;
             if let Some(id) = id {
-                topic.remember_id(&id, offset, now, &shared.limits);
+                self.remember_id(index, &id, offset, now, shared);
             }
-            for set in topic.idle.drain(..) {
-                let Some(slot) = self.sets.get_mut(set as usize) else { continue };
-                let Some(set) = &mut slot.set else { continue };
-                set.ready.push(Reverse((self.sequence, index)));
-                if set.group.is_none() {
-                    deferred.members.extend(set.next_waiting());
-                }
-            }
-            for set in &topic.groups {
-                // One member per entry: a woken member that is busy does not delay the next entry.
-                let slot = self.sets.get_mut(*set as usize);
-                let set = slot.and_then(|slot| slot.set.as_mut());
-                deferred.members.extend(set.and_then(CursorSet::next_waiting));
-            }
-            topic.ring.trim(now, &mut deferred.removed);
-            self.bytes = self.bytes + topic.bytes() - before;
         }
-        let position = Position { epoch: topic.epoch, offset };
-        Ok(Appended { position, cursors: topic.cursors })
+        self.appended(index, offset)
+    }
+
+    /// Returns the outcome of an append whose last entry has this offset.
+    pub(super) fn appended(&self, index: u32, offset: u64) -> Result<Appended, AppendError> {
+        let Some(topic) = self.topic(index) else { return Err(missing_topic().into()) };
+        Ok(Appended { position: Position { epoch: topic.epoch, offset }, cursors: topic.cursors })
+    }
+
+    /// Appends an entry that passed the checks; returns its offset.
+    #[inline]
+    pub(super) fn append_entry(
+        &mut self,
+        index: u32,
+        entry: Entry,
+        now: u64,
+        deferred: &mut Deferred,
+    ) -> Result<u64> {
+        let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic()) };
+        self.sequence += 1;
+        let before = topic.bytes();
+        let offset = topic.ring.append(entry, self.sequence, now, topic.cursors, &mut deferred.removed);
+        topic.published += 1;
+        for set in topic.idle.drain(..) {
+            let Some(slot) = self.sets.get_mut(set as usize) else { continue };
+            let Some(set) = &mut slot.set else { continue };
+            set.ready.push(Reverse((self.sequence, index)));
+            if set.group.is_none() {
+                deferred.members.extend(set.next_waiting());
+            }
+        }
+        for set in &topic.groups {
+            // One member per entry: a woken member that is busy does not delay the next entry.
+            let slot = self.sets.get_mut(*set as usize);
+            let set = slot.and_then(|slot| slot.set.as_mut());
+            deferred.members.extend(set.and_then(CursorSet::next_waiting));
+        }
+        topic.ring.trim(now, &mut deferred.removed);
+        self.bytes = self.bytes + topic.bytes() - before;
+        Ok(offset)
+    }
+
+    /// Notes the publication id of an entry.
+    pub(super) fn remember_id(&mut self, index: u32, id: &[u8], offset: u64, now: u64, shared: &Shared) {
+        let Some(topic) = &mut self.topics[index as usize] else { return };
+        let before = topic.bytes();
+        topic.remember_id(id, offset, now, &shared.limits);
+        self.bytes = self.bytes + topic.bytes() - before;
     }
 
     /// Returns whether all entries are publications that the topic remembers.
-    fn are_known(&mut self, index: u32, entries: &[Entry], now: u64, shared: &Shared) -> bool {
+    pub(super) fn are_known(&mut self, index: u32, entries: &[Entry], now: u64, shared: &Shared) -> bool {
         let Some(topic) = &mut self.topics[index as usize] else { return false };
         let mut entries = entries.iter();
         let before = topic.bytes();
@@ -110,7 +142,12 @@ impl Shard {
     }
 
     /// Checks that publishers of the topic do not have to wait.
-    fn check_backlog(&mut self, index: u32, entries: usize, bytes: usize) -> Result<(), AppendError> {
+    pub(super) fn check_backlog(
+        &mut self,
+        index: u32,
+        entries: usize,
+        bytes: usize,
+    ) -> Result<(), AppendError> {
         let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic().into()) };
         let SlowReader::Wait(limit) = topic.options.slow_reader else { return Ok(()) };
         if topic.ring.exceeds_backlog(entries, bytes) {
@@ -121,22 +158,29 @@ impl Shard {
             );
             return Err(Status::resource_exhausted(text).into());
         }
-        match topic.ring.must_wait(entries, bytes) {
+        // Entries on their way to the files are appended first.
+        match topic.ring.must_wait(entries + topic.staged as usize, bytes) {
             true => Err(AppendError::Wait(topic.room(), limit)),
             false => Ok(()),
         }
     }
 
     /// Checks that the shard has space, after the removal of expired entries if necessary.
-    fn reserve(&mut self, bytes: usize, now: u64, shared: &Shared, deferred: &mut Deferred) -> Result<()> {
+    pub(super) fn reserve(
+        &mut self,
+        bytes: usize,
+        now: u64,
+        shared: &Shared,
+        deferred: &mut Deferred,
+    ) -> Result<()> {
         let max = shared.limits.shard_bytes_max;
-        if self.bytes.saturating_add(bytes) <= max {
+        if self.bytes.saturating_add(self.staged_bytes).saturating_add(bytes) <= max {
             return Ok(());
         }
         if self.swept_at.is_none_or(|swept| now.saturating_sub(swept) >= SWEEP_INTERVAL) {
             self.swept_at = Some(now);
             (0..self.topics.len() as u32).for_each(|index| self.trim_all(index, now, shared, deferred));
-            if self.bytes.saturating_add(bytes) <= max {
+            if self.bytes.saturating_add(self.staged_bytes).saturating_add(bytes) <= max {
                 return Ok(());
             }
         }
@@ -158,7 +202,8 @@ impl Shard {
     ) -> Result<usize, AppendError> {
         let index = self.topic_or_new(name, now, shared, deferred)?;
         self.trim(index, now, deferred);
-        match self.topic(index).map_or(0, |topic| topic.ring.credit()) {
+        let credit = |topic: &TopicLog| topic.ring.credit().saturating_sub(topic.staged as usize);
+        match self.topic(index).map_or(0, credit) {
             0 => Err(self.wait(index)),
             credit => Ok(credit),
         }

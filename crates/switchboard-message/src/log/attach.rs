@@ -264,7 +264,7 @@ impl Shard {
                 deferred.rooms.extend(topic.waiting_room());
             }
             self.trim(cursor.topic, now, deferred);
-            self.remove_if_unused(cursor.topic, shared);
+            self.remove_after_use(cursor.topic, shared);
         }
         deferred.ended.push(set);
     }

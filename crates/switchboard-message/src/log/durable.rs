@@ -12,20 +12,20 @@ use switchboard_wire::Status;
 
 /// A durable cursor without a member.
 #[derive(Debug)]
-pub(super) struct Parked {
-    pub(super) parked_at: u64,
-    pub(super) cursors: Vec<ParkedCursor>,
+pub(crate) struct Parked {
+    pub(crate) parked_at: u64,
+    pub(crate) cursors: Vec<ParkedCursor>,
     /// Missing entries that no member has received.
-    pub(super) gaps: VecDeque<Gap>,
+    pub(crate) gaps: VecDeque<Gap>,
 }
 
-#[derive(Debug)]
-pub(super) struct ParkedCursor {
-    pub(super) topic: Topic,
+#[derive(Clone, Debug)]
+pub(crate) struct ParkedCursor {
+    pub(crate) topic: Topic,
     /// Position after the newest entry that was delivered.
-    pub(super) next: Position,
+    pub(crate) next: Position,
     /// Unacknowledged entries before it, with the number of their deliveries.
-    pub(super) unacknowledged: Vec<(u64, u32)>,
+    pub(crate) unacknowledged: Vec<(u64, u32)>,
 }
 
 impl Shard {
@@ -47,6 +47,7 @@ impl Shard {
             return Err(Status::resource_exhausted(text));
         }
         shared.durables.fetch_add(1, Ordering::Relaxed);
+        self.cursors_changed = true;
         Ok(())
     }
 
@@ -64,12 +65,13 @@ impl Shard {
     pub(super) fn remove_parked(&mut self, key: &GroupKey, shared: &Shared) -> bool {
         let Some(parked) = self.parked.remove(key) else { return false };
         shared.durables.fetch_sub(1, Ordering::Relaxed);
+        self.cursors_changed = true;
         for cursor in parked.cursors {
             let Some(index) = self.find_topic((&cursor.topic).into()) else { continue };
             if let Some(Some(topic)) = self.topics.get_mut(index as usize) {
                 topic.parked = topic.parked.saturating_sub(1);
             }
-            self.remove_if_unused(index, shared);
+            self.remove_after_use(index, shared);
         }
         true
     }
@@ -156,6 +158,7 @@ impl Shard {
             })
         });
         let parked = Parked { parked_at: now, cursors: cursors.collect(), gaps: group.gaps.clone() };
+        self.cursors_changed = true;
         self.parked.insert(key, parked);
     }
 }

@@ -92,6 +92,27 @@ impl Publication {
     }
 }
 
+/// Fields of an entry that a file keeps.
+#[derive(Debug)]
+pub(crate) struct EntryParts {
+    pub(crate) codec: Codec,
+    pub(crate) bytes: Bytes,
+    pub(crate) headers: Metadata,
+    pub(crate) key: Bytes,
+    pub(crate) id: Bytes,
+    /// In nanoseconds of the bus's clock; the maximum: never.
+    pub(crate) expires_at: u64,
+}
+
+impl From<EntryParts> for Entry {
+    fn from(parts: EntryParts) -> Entry {
+        let EntryParts { codec, bytes, headers, key, id, expires_at } = parts;
+        let is_plain = key.is_empty() && id.is_empty() && headers.is_empty() && expires_at == u64::MAX;
+        let extra = Extra { headers, key, id, expires_at, reply_to: None };
+        Entry(Arc::new(Content { codec, bytes, extra: (!is_plain).then(|| Box::new(extra)) }))
+    }
+}
+
 /// An entry of a log; immutable, and shared by all cursors.
 #[derive(Clone)]
 pub struct Entry(Arc<Content>);
@@ -147,12 +168,17 @@ impl Entry {
         self.0.extra.as_ref().and_then(|extra| extra.reply_to.as_ref())
     }
 
+    /// Returns the time after which the entry is not delivered; the maximum if there is none.
+    pub(crate) fn expires_at(&self) -> u64 {
+        self.0.extra.as_ref().map_or(u64::MAX, |extra| extra.expires_at)
+    }
+
     pub(super) fn is_expired(&self, now: u64) -> bool {
         self.0.extra.as_ref().is_some_and(|extra| extra.expires_at <= now)
     }
 
     /// Returns the memory that a log charges for the entry.
-    pub(super) fn charged_bytes(&self) -> usize {
+    pub(crate) fn charged_bytes(&self) -> usize {
         let extra = |extra: &Extra| extra.headers.encoded_len() + extra.key.len() + extra.id.len();
         ENTRY_BYTES + self.0.bytes.len() + self.0.extra.as_deref().map_or(0, extra)
     }

@@ -24,9 +24,12 @@ mod options;
 mod overview;
 mod pattern;
 mod position;
+mod restore;
 mod ring;
 mod set;
 mod shard;
+mod staged;
+mod submit;
 mod take;
 mod topic_log;
 
@@ -35,15 +38,20 @@ mod tests;
 
 pub(crate) use append::{AppendError, Appended};
 pub(crate) use attach::{Attach, Start};
+pub(crate) use durable::{Parked, ParkedCursor};
+pub(crate) use entry::EntryParts;
 pub use entry::{Entry, Publication};
 pub use list::ListedTopic;
 pub(crate) use member::{Member, Removed, Taken, TakenEntry, Token};
 pub use names::{NameRef, Topic};
-pub use options::{History, SlowReader, TopicOptions};
+pub use options::{History, SlowReader, Storage, TopicOptions};
 pub(crate) use overview::{ListedGroup, Totals};
 pub use pattern::Pattern;
 pub use position::{Checkpoint, Gap, GapReason, Position};
+pub(crate) use restore::{KeptEntry, SavedCursor, SavedTopic};
 pub(crate) use set::{AckOptions, GroupKey, SetId, Source};
+pub(crate) use staged::{Staged, StagedOffset};
+pub(crate) use submit::{Refused, Submission, Submissions};
 pub(crate) use take::{AfterTake, BatchSize};
 pub use topic_log::TopicStats;
 
@@ -74,6 +82,8 @@ pub(crate) struct Log {
     subscriptions: AtomicUsize,
     /// Dead letters that their topic did not accept.
     dead_letters_lost: AtomicUsize,
+    /// Queue of durable topics to their files; `None` without files.
+    submissions: Option<Arc<Submissions>>,
 }
 
 /// Sets of a subscription, by shard.
@@ -135,7 +145,14 @@ impl Log {
             Mutex::new(Shard::new(index - 1, random()))
         });
         let (subscriptions, dead_letters_lost) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Log { shards, shared: Shared::new(limits, rules), epoch, subscriptions, dead_letters_lost }
+        let shared = Shared::new(limits, rules);
+        Log { shards, shared, epoch, subscriptions, dead_letters_lost, submissions: None }
+    }
+
+    /// Adds the queue of durable topics to their files.
+    pub(crate) fn with_files(mut self, submissions: Arc<Submissions>) -> Log {
+        self.submissions = Some(submissions);
+        self
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -173,7 +190,13 @@ impl Log {
     fn append_dead_letter(&self, letter: DeadLetter, now: u64) {
         // Ids are those of the topics that the entries come from.
         let name = NameRef { ignores_ids: true, ..(&letter.to).into() };
-        if self.append(name, &mut smallvec![letter.entry], now).is_err() {
+        let mut entries = smallvec![letter.entry];
+        let is_lost = match self.append(name, &mut entries, now) {
+            Ok(_) => false,
+            Err(AppendError::Durable) => self.submit(name, entries, false).is_err(),
+            Err(_) => true,
+        };
+        if is_lost {
             self.dead_letters_lost.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -1,4 +1,4 @@
-//! Options of a topic: history, and the behaviour for slow readers.
+//! Options of a topic: history, the behaviour for slow readers, and storage.
 
 use std::time::Duration;
 
@@ -36,6 +36,25 @@ pub enum SlowReader {
     Wait(Duration),
 }
 
+/// Where the entries of a topic are when a publication is *accepted*: when its future resolves, and subscriptions
+/// receive the entry.
+///
+/// Topics other than [`Memory`](Storage::Memory) are *durable*: they need a bus that is
+/// [opened on a folder](crate::BusBuilder::open).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Storage {
+    /// In the memory of the process.
+    #[default]
+    Memory,
+    /// In a file, perhaps in the page cache alone: accepted entries survive the end of the process, also by a signal. A
+    /// crash of the machine may lose the newest; the topic then begins a new epoch, and readers receive a gap.
+    File,
+    /// In a file, after `fdatasync`: accepted entries survive a crash of the machine. Publications that wait at the
+    /// same time share one `fdatasync`.
+    Synced,
+}
+
 /// Options of a topic.
 ///
 /// ```
@@ -54,6 +73,7 @@ pub struct TopicOptions {
     pub(super) conflates: bool,
     pub(super) backlog_entries_max: Option<usize>,
     pub(super) backlog_bytes_max: Option<usize>,
+    pub(super) storage: Storage,
 }
 
 impl TopicOptions {
@@ -108,8 +128,47 @@ impl TopicOptions {
         self
     }
 
+    /// Sets where accepted entries are; default [`Storage::Memory`]. A durable topic needs a
+    /// [history](Self::history): after a restart, it has the entries of its history.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use switchboard_message::{Bus, FileOptions, Storage, TopicOptions};
+    /// # fn main() -> switchboard_core::Result<()> {
+    /// let orders = TopicOptions::new().history(100_000, Duration::MAX).storage(Storage::Synced);
+    /// let files = FileOptions::new("/var/lib/desk/topics");
+    /// let bus = Bus::builder().topics("orders/>", orders)?.open(files)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn storage(mut self, storage: Storage) -> TopicOptions {
+        self.storage = storage;
+        self
+    }
+
+    /// The entries of the topic are in files.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.storage != Storage::Memory
+    }
+
+    /// Returns where accepted entries are.
+    pub(crate) fn at(&self) -> Storage {
+        self.storage
+    }
+
+    /// Returns the history.
+    pub(crate) fn kept(&self) -> &History {
+        &self.history
+    }
+
+    /// Only the newest entry of each key is kept.
+    pub(crate) fn conflates(&self) -> bool {
+        self.conflates
+    }
+
     /// The log looks up entries by key.
-    pub(super) fn is_keyed(&self) -> bool {
+    pub(crate) fn is_keyed(&self) -> bool {
         self.conflates || self.slow_reader == SlowReader::KeepNewest
     }
 }

@@ -176,6 +176,21 @@ impl Ring {
         offset
     }
 
+    /// Continues with this offset: entries before it are not in the ring. Entries that were never in it are before the
+    /// floor, with this time and sequence number.
+    pub(super) fn skip_to(&mut self, offset: u64, time: u64, sequence: u64) {
+        self.next = self.next.max(offset);
+        if self.slots.is_empty() && self.next > self.floor {
+            (self.floor, self.floor_time, self.floor_sequence) = (self.next, time, sequence);
+        }
+    }
+
+    /// Iterates over the entries up to this offset, with their offsets and times.
+    pub(super) fn up_to(&self, last: u64) -> impl Iterator<Item = (u64, u64, &Entry)> {
+        let slots = self.slots.iter().take_while(move |slot| slot.offset <= last);
+        slots.filter_map(|slot| Some((slot.offset, slot.time, slot.entry.as_ref()?)))
+    }
+
     fn index_key(&mut self, entry: &Entry, offset: u64, removed: &mut Removed) {
         let Some(key) = entry.key() else { return };
         let is_full = self.live >= self.limit();

@@ -111,6 +111,11 @@ impl CursorSet {
         !self.ready.is_empty() || self.group.as_deref().is_some_and(has_entries)
     }
 
+    /// Returns whether it is kept while it has no member.
+    pub(super) fn is_durable(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.key.is_durable)
+    }
+
     /// Adds a member that found no entry.
     pub(super) fn wait(&mut self, member: &Arc<Member>) {
         if !self.waiting.iter().any(|known| Arc::ptr_eq(known, member)) {

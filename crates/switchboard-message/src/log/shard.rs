@@ -70,7 +70,7 @@ impl Shared {
         }
     }
 
-    fn options(&self, name: &str) -> TopicOptions {
+    pub(super) fn options(&self, name: &str) -> TopicOptions {
         let rule = self.rules.iter().find(|(pattern, _)| pattern.matches(name));
         rule.map_or_else(TopicOptions::default, |(_, options)| *options)
     }
@@ -86,6 +86,10 @@ pub(super) struct Shard {
     epoch: u64,
     /// Charged bytes of all entries and publication ids.
     pub(super) bytes: usize,
+    /// Charged bytes of entries on their way to the files.
+    pub(super) staged_bytes: usize,
+    /// Durable cursors have moved since they were saved.
+    pub(super) cursors_changed: bool,
     /// Topics by the hash of their names.
     names: HashMap<u64, SmallVec<[u32; 1]>, BuildHasherDefault<Identity>>,
     pub(super) topics: Vec<Option<TopicLog>>,
@@ -141,6 +145,8 @@ impl Shard {
             sequence: 0,
             epoch,
             bytes: 0,
+            staged_bytes: 0,
+            cursors_changed: false,
             names: HashMap::default(),
             topics: Vec::new(),
             free_topics: Vec::new(),
@@ -281,6 +287,14 @@ impl Shard {
             if let Some(set) = self.sets.get_mut(set as usize).and_then(|slot| slot.set.as_mut()) {
                 set.remove(index);
             }
+        }
+    }
+
+    /// Removes a topic that holds nothing after its last cursor has gone. Durable topics keep their epochs, for readers
+    /// that return after a restart, until unused topics are removed for lack of space.
+    pub(super) fn remove_after_use(&mut self, index: u32, shared: &Shared) {
+        if self.topic(index).is_some_and(|topic| !topic.options.is_durable()) {
+            self.remove_if_unused(index, shared);
         }
     }
 

@@ -68,6 +68,7 @@ impl Shard {
             }
         }
         let (has_more, bytes) = (set.has_entries(), reader.bytes);
+        let has_moved = reader.taken > 0 && set.is_durable();
         if !has_more && reader.taken == 0 {
             set.wait(member);
         } else if has_more && set.group.is_some() {
@@ -75,7 +76,9 @@ impl Shard {
         }
         let deadline =
             set.group.as_mut().and_then(|group| group.next_deadline()).map(|(deadline, _)| deadline);
-        AfterTake { has_more: has_more || reader.taken > 0, bytes, deadline }
+        let has_more = has_more || reader.taken > 0;
+        self.cursors_changed |= has_moved;
+        AfterTake { has_more, bytes, deadline }
     }
 
     /// Ends the wait of a member; wakes another member of the group, if it has entries.
@@ -89,6 +92,7 @@ impl Shard {
 
     /// Ends the delivery of an entry; returns whether it was unacknowledged.
     pub(super) fn acknowledge(&mut self, token: Token, deferred: &mut Deferred) -> bool {
+        self.cursors_changed |= self.set_mut(token.set).is_some_and(|set| set.is_durable());
         let group = self.set_mut(token.set).and_then(|set| set.group.as_mut());
         match group.and_then(|group| group.acknowledge(token.sequence)) {
             None => false,
@@ -112,6 +116,7 @@ impl Shard {
 
     /// Moves an unacknowledged entry to the redeliveries, or to the dead letters; returns false for other entries.
     pub(super) fn release(&mut self, id: SetId, sequence: u64, deferred: &mut Deferred) -> bool {
+        self.cursors_changed |= self.set_mut(id).is_some_and(|set| set.is_durable());
         let Some(set) = self.set_mut(id) else { return false };
         let Some(group) = &mut set.group else { return false };
         let Some(holder) = group.unacknowledged.get(&sequence).map(|held| held.member.clone()) else {
@@ -176,6 +181,10 @@ impl Reader<'_> {
             }
             let (offset, sequence) = (slot.offset, slot.sequence);
             let Some(entry) = slot.entry.clone() else { break None };
+            if offset > next && !topic.ring.is_keyed() {
+                // Entries that a damaged file has lost.
+                self.push_gap(topic, next..offset, GapReason::Expired);
+            }
             topic.ring.advance(next, offset + 1);
             next = offset + 1;
             if entry.is_expired(self.now) {

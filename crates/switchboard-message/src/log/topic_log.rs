@@ -20,6 +20,8 @@ pub(super) struct TopicLog {
     pub(super) cursors: u32,
     /// Durable cursors on the topic without a member. They keep the log, not its entries.
     pub(super) parked: u32,
+    /// Entries that have an offset, and are on their way to the files.
+    pub(super) staged: u32,
     /// Sets whose cursor has read every entry.
     pub(super) idle: Vec<u32>,
     /// Sets of groups.
@@ -67,6 +69,7 @@ impl TopicLog {
             ring: Ring::new(options, limits.backlog_entries_max, limits.backlog_bytes_max),
             cursors: 0,
             parked: 0,
+            staged: 0,
             idle: Vec::new(),
             groups: Vec::new(),
             ids: None,
@@ -79,7 +82,11 @@ impl TopicLog {
 
     /// Returns whether the topic holds nothing, so that it can be removed.
     pub(super) fn is_unused(&self) -> bool {
-        self.cursors == 0 && self.parked == 0 && self.ring.len() == 0 && self.ids.is_none()
+        self.cursors == 0
+            && self.parked == 0
+            && self.staged == 0
+            && self.ring.len() == 0
+            && self.ids.is_none()
     }
 
     /// Returns the bytes of the entries, and of the publication ids.
@@ -137,6 +144,18 @@ impl TopicLog {
         ids.bytes += id_bytes(id.len());
         ids.order.push_back((now, id.clone()));
         ids.offsets.insert(id, offset);
+    }
+
+    /// Removes an id whose entry was not appended.
+    pub(super) fn forget_id(&mut self, id: &[u8]) {
+        let Some(ids) = &mut self.ids else { return };
+        if ids.offsets.remove(id).is_some() {
+            ids.order.retain(|(_, known)| **known != *id);
+            ids.bytes -= id_bytes(id.len());
+        }
+        if ids.order.is_empty() {
+            self.ids = None;
+        }
     }
 
     /// Removes the ids whose window has passed.

@@ -1,0 +1,153 @@
+//! Files of durable topics: one log of all topics in a folder, in segments.
+//!
+//! ```text
+//! publisher ─► Submissions ─► Writer: offsets, records, one write ─► File:   log of the topic, position
+//!                                                              └──► Synced: SyncQueue, one fdatasync ─► log, position
+//! start     ─► recover: segments ─► Replay ─► logs
+//! ```
+//!
+//! Reading is from memory alone: the logs have the entries of the histories. The files have them for the next start. A
+//! publication to a topic in memory does not pass here.
+//!
+//! One log for all topics, rather than one per shard: the shard of a topic is another one after a restart, and one file
+//! needs one `fdatasync` for the publishers of all topics.
+
+mod crc;
+mod folder;
+mod options;
+mod record;
+mod recover;
+mod replay;
+mod saved;
+mod segment;
+mod segments;
+mod sync;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use options::FileOptions;
+
+use crate::{
+    clock::Clock,
+    limits::Limits,
+    log::{Log, Storage, Submissions, TopicOptions},
+};
+use folder::{CreateFile, Folder, create_file, failed};
+use segments::Segments;
+use std::{
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+use switchboard_core::Result;
+use sync::SyncQueue;
+use writer::Writer;
+
+/// Threads of a folder. They end, after all publications are written, when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Files {
+    submissions: Arc<Submissions>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl Files {
+    /// Reads a folder into the logs, and begins to write. The logs pass durable publications to `submissions`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for limits that contradict each other, `FailedPrecondition` if another bus uses the folder,
+    /// `Unavailable` if it cannot be read and written, `DataLoss` if the positions of durable cursors are damaged.
+    pub(crate) fn open(
+        options: FileOptions,
+        log: &Arc<Log>,
+        submissions: &Arc<Submissions>,
+        clock: Clock,
+    ) -> Result<Files> {
+        Files::open_with(options, log, submissions, clock, create_file)
+    }
+
+    fn open_with(
+        options: FileOptions,
+        log: &Arc<Log>,
+        submissions: &Arc<Submissions>,
+        clock: Clock,
+        create: CreateFile,
+    ) -> Result<Files> {
+        options.check()?;
+        let path = options.folder.clone();
+        let folder = Folder::lock(&path)?;
+        let mut recovered = recover::recover(&folder, log, clock.now())?;
+        let syncs = Arc::<SyncQueue>::default();
+        let mut segments = Segments::new(folder, options, create, &mut recovered, syncs.clone())?;
+        let mut records = Vec::new();
+        recovered.renewed.iter().for_each(|saved| record::write_topic(&mut records, saved));
+        if !records.is_empty() {
+            segments.append(&records, log, clock.now())?;
+            let sync = segments.current.file.sync();
+            sync.map_err(|error| failed("write", &path, &error))?;
+        }
+        recovered.repair(&segments.folder, log)?;
+        segments.folder.begin()?;
+        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            let spawned = thread::Builder::new().name(name.to_owned()).spawn(run);
+            spawned.map_err(|error| failed("start a thread for", &path, &error))
+        };
+        let sync_thread = {
+            let (syncs, log, submissions, clock) =
+                (syncs.clone(), log.clone(), submissions.clone(), clock.clone());
+            let run = move || sync::run(&syncs, &log, &submissions, || clock.now());
+            spawn("topics-sync", Box::new(run))?
+        };
+        let writer = Writer {
+            log: log.clone(),
+            clock,
+            submissions: submissions.clone(),
+            syncs: syncs.clone(),
+            sync_thread: Some(sync_thread),
+            segments,
+            time: recovered.time,
+            records: Vec::new(),
+            next_save: Instant::now(),
+        };
+        let writer = spawn("topics-write", Box::new(move || writer.run())).inspect_err(|_| syncs.close())?;
+        Ok(Files { submissions: submissions.clone(), writer: Some(writer) })
+    }
+}
+
+/// Reads any bytes as a segment and as a file of cursors.
+///
+/// # Panics
+/// If an entry is not written as it was read.
+#[doc(hidden)]
+pub fn log_segment(bytes: &[u8]) {
+    let number = bytes.get(8..16).and_then(|number| number.try_into().ok()).map_or(0, u64::from_le_bytes);
+    let mut index = replay::SegmentIndex::default();
+    let mut replay = replay::Replay::default();
+    let limits = Limits::default();
+    let options = |_: &str| TopicOptions::new().history(4, Duration::MAX).storage(Storage::File);
+    let (whole, _) = segment::read(bytes, number, |record| {
+        if let record::Record::Entry(entry) = &record {
+            let mut written = Vec::new();
+            let record::EntryRecord { topic, position, time, entry, continues } = entry;
+            record::write_entry(&mut written, topic, *position, *time, entry, *continues);
+            assert!(
+                bytes.windows(written.len()).any(|known| known == written),
+                "an entry is written as it was read"
+            );
+        }
+        replay.add(record, &mut index, options, &limits);
+    });
+    assert!(whole <= bytes.len());
+    assert!(replay.topics.values().all(|topic| topic.entries.len() <= 4));
+    drop(saved::read(bytes));
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.submissions.close();
+        if let Some(writer) = self.writer.take() {
+            drop(writer.join());
+        }
+    }
+}
