@@ -1,24 +1,25 @@
 //! Publications of peers whose protocol cannot make them wait.
 
-use std::{
-    future::Future,
-    pin::pin,
-    task::{Context, Poll, Waker},
-};
 use switchboard_core::Result;
-use switchboard_message::{Bus, Publication, Topic};
+use switchboard_message::{Attempt, Bus, Publication, Topic};
 use switchboard_wire::Status;
 
 /// Publishes to a topic, without waiting for a slow reader of the topic. `peers` names those that publish, for the
-/// error.
+/// error. Returns the number of subscriptions and groups that receive it; `None` for a durable topic, whose file is
+/// written in the background.
 ///
 /// # Errors
 /// That of the bus, and `ResourceExhausted` if the topic is full and makes its publishers wait.
-pub(crate) fn publish(bus: &Bus, topic: &Topic, publication: Publication, peers: &str) -> Result<()> {
-    let publishing = pin!(bus.publish_encoded(topic, publication));
-    match publishing.poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(published) => published.map(drop),
-        Poll::Pending => {
+pub(crate) fn publish(
+    bus: &Bus,
+    topic: &Topic,
+    publication: Publication,
+    peers: &str,
+) -> Result<Option<u32>> {
+    match bus.publish_encoded(topic, publication).attempt()? {
+        Attempt::Published(_, receivers) => Ok(Some(receivers)),
+        Attempt::Durable(publishing) => publishing.later().map(|()| None),
+        Attempt::Waits(_) => {
             let text = format!("topic \"{topic}\" makes its publishers wait, which {peers} cannot");
             Err(Status::resource_exhausted(text))
         }

@@ -61,5 +61,9 @@ pub mod v1 {
 struct TopicsPage;
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/durable-topics.md")]
+struct DurableTopicsPage;
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/event-streams.md")]
 struct EventStreamsPage;

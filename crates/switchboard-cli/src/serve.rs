@@ -8,7 +8,10 @@ use crate::{
     tls::{self, TlsArgs},
 };
 use clap::{Args, ValueEnum, value_parser};
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use switchboard::{Limits, Running, Runtime, Server, limits::Source};
 use switchboard_registry::EmbeddedServer;
 
@@ -67,6 +70,10 @@ pub(crate) struct ServeArgs {
     /// every client that may call this server may publish and subscribe.
     #[arg(long)]
     topics: bool,
+    /// Serve topics as with --topics, and keep their entries, and the positions of durable cursors, in files of this
+    /// folder: they survive the end of the process, also by a signal.
+    #[arg(long, value_name = "FOLDER")]
+    topics_folder: Option<PathBuf>,
     /// Log one call in N [default: none]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
     access_log: Option<u32>,
@@ -172,8 +179,10 @@ fn server(config: &Config) -> Result<Server, String> {
     if config.is_on("registry") {
         server = server.add(EmbeddedServer::new());
     }
-    if config.is_on("topics") {
-        server = server.plugin(services::topics().map_err(|status| status.to_string())?);
+    let folder = config.text("topics_folder");
+    if config.is_on("topics") || folder.is_some() {
+        let topics = services::topics(folder.map(Path::new));
+        server = server.plugin(topics.map_err(|status| status.to_string())?);
     }
     Ok(server)
 }
@@ -201,6 +210,7 @@ impl ServeArgs {
         config.flag("strict_fields", self.strict_fields.then(|| "true".to_owned()))?;
         config.flag("registry", self.registry.then(|| "true".to_owned()))?;
         config.flag("topics", self.topics.then(|| "true".to_owned()))?;
+        config.flag("topics_folder", self.topics_folder.as_ref().map(path))?;
         config.flag("admin", self.admin.clone())?;
         config.flag("access_log", self.access_log.map(|every| every.to_string()))?;
         config.flag("slow_call", self.slow_call.clone())?;

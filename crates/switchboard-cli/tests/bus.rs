@@ -48,6 +48,22 @@ fn json_lines(text: &str) -> Vec<Value> {
 }
 
 #[test]
+fn entries_in_a_folder_survive_a_killed_server() {
+    let folder = std::env::temp_dir().join(format!("switchboard-topics-folder-{}", std::process::id()));
+    let arguments = ["--topics-folder", folder.to_str().unwrap()];
+    let server = Server::with(&arguments);
+    let positions = ["1", "2"].map(|number| out(&server.address, "pub", &["jobs", number]));
+    let [first, second] = positions.each_ref().map(|position| position.trim());
+    // Ends it with SIGKILL.
+    drop(server);
+    let server = Server::with(&arguments);
+    let rest = out(&server.address, "sub", &["jobs", "--from", first, "--count", "1"]);
+    assert_eq!(rest, format!("jobs {second} 2\n"));
+    drop(server);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn entries_are_published_received_and_kept() {
     let server = Server::with(&["--topics"]);
     let (child, _lines) = receiver(&server.address, "sub", &["quotes/*", "--count", "2"]);

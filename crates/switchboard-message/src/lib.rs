@@ -34,12 +34,15 @@ mod limits;
 mod log;
 mod rules;
 
+#[doc(hidden)]
+pub use bus::Attempt;
 pub use bus::{
     Bus, BusBuilder, Delivery, ForwardEntries, HistoryPage, ListTopics, ListingTopics, Message, Publish,
     PublishBatch, Publishing, ReadHistory, Replies, Request, Selector, Subscribe, Subscribing, Subscription,
     TopicsPage, WithGaps, remote,
 };
 pub use files::FileOptions;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use files::log_segment;
 pub use limits::Limits;

@@ -36,7 +36,13 @@ fn fuzz() -> &'static Path {
 fn every_target_is_listed() {
     let targets: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
     let files = entries(&fuzz().join("fuzz_targets"));
-    let files: BTreeSet<String> = files.iter().map(|file| file.trim_end_matches(".rs").to_owned()).collect();
+    // Targets of other crates are tested there.
+    let is_ours = |file: &&String| {
+        let text = fs::read_to_string(fuzz().join("fuzz_targets").join(file));
+        text.is_ok_and(|text| text.contains("switchboard_wire::"))
+    };
+    let files = files.iter().filter(is_ours);
+    let files: BTreeSet<String> = files.map(|file| file.trim_end_matches(".rs").to_owned()).collect();
     assert_eq!(targets, files);
     let corpora = entries(&fuzz().join("corpus"));
     assert!(corpora.is_subset(&targets), "corpora without a target: {:?}", corpora.difference(&targets));

@@ -63,12 +63,12 @@ impl NatsAdapter {
         let Settings { bus, rules, counters, .. } = &self.shared.settings;
         let published = messages::publication(message, reply, origin).and_then(|publication| {
             rules.admit(topic.name(), caller.as_deref(), slice::from_ref(&publication))?;
-            bus.publish_encoded(&topic, publication).at_once()
+            crate::publish::publish(bus, &topic, publication, "clients of NATS")
         });
         match published {
-            Ok((_, receivers)) => {
+            Ok(receivers) => {
                 add(&counters.published, 1);
-                if let (0, Some((Some(reply), topic))) = (receivers, request)
+                if let (Some(0), Some((Some(reply), topic))) = (receivers, request)
                     && self.send_no_responders(index, &reply, &topic)
                 {
                     add(&self.shared.settings.counters.no_responders, 1);

@@ -12,13 +12,12 @@ use crate::{responses::add, task::Task};
 use bytes::Bytes;
 use std::{
     future::Future,
-    pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
 };
 use switchboard_core::{Caller, Result};
 use switchboard_fanout::{CloseReason, SubscriberId};
-use switchboard_message::{Publication, Topic};
+use switchboard_message::{Attempt, Publication, Topic};
 use switchboard_net::plugin::ServiceCall;
 use switchboard_wire::{
     Code, Codec, Metadata, Outgoing, Retry, Status,
@@ -209,13 +208,13 @@ impl RespAdapter {
         if let Err(status) = self.admit(name, client.caller.as_deref(), &publication) {
             return self.published(id, client, &channel, Err(status));
         }
-        let polled = {
-            let publishing = pin!(bus.publish_encoded(name, publication));
-            publishing.poll(&mut Context::from_waker(Waker::noop()))
-        };
-        match polled {
-            Poll::Ready(published) => self.published(id, client, &channel, published.map(drop)),
-            Poll::Pending => {
+        let attempt = bus.publish_encoded(name, publication).attempt();
+        let is_published = attempt.map(|attempt| matches!(attempt, Attempt::Published(..)));
+        match is_published {
+            Ok(true) => self.published(id, client, &channel, Ok(())),
+            Err(status) => self.published(id, client, &channel, Err(status)),
+            // For a slow reader, or for the file of a durable topic.
+            Ok(false) => {
                 let (name, bus) = (name.to_owned(), bus.clone());
                 let publishing = async move {
                     let publication = Publication::new(Codec::Raw, payload);

@@ -3,14 +3,9 @@
 use super::{Shared, adapter::ZmtpAdapter, entries, feed::Command, mapping::Local, peer::Peer};
 use crate::{responses::add, task::Task};
 use bytes::Bytes;
-use std::{
-    future::Future,
-    pin::pin,
-    task::{Context, Poll, Waker},
-};
 use switchboard_core::{Caller, Result};
 use switchboard_fanout::{SubscriberId, Subscribers};
-use switchboard_message::{Publication, Topic};
+use switchboard_message::{Attempt, Publication, Topic};
 use switchboard_wire::{Status, zmtp::patterns::Assembly};
 
 /// The messages of a PUB or a PUSH.
@@ -94,19 +89,19 @@ fn admit(shared: &Shared, topic: &Topic, frames: &[Bytes], caller: Option<&Calle
 
 /// Publishes to a topic, without waiting for a slow reader of the topic.
 fn publish(shared: &Shared, topic: &Topic, frames: &[Bytes], caller: Option<&Caller>) -> Result<()> {
-    crate::publish::publish(&shared.bus, topic, admit(shared, topic, frames, caller)?, "PUB peers")
+    crate::publish::publish(&shared.bus, topic, admit(shared, topic, frames, caller)?, "PUB peers").map(drop)
 }
 
-/// Publishes to a topic; `None` if the topic is full and makes its publishers wait.
+/// Publishes to a topic; `None` if the publisher has to wait: for a slow reader, or for the file of a durable topic.
 fn push(shared: &Shared, topic: &Topic, frames: &[Bytes], caller: Option<&Caller>) -> Option<Result<()>> {
     let job = match admit(shared, topic, frames, caller) {
         Ok(job) => job,
         Err(status) => return Some(Err(status)),
     };
-    let publishing = pin!(shared.bus.publish_encoded(topic, job));
-    match publishing.poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(published) => Some(published.map(drop)),
-        Poll::Pending => None,
+    match shared.bus.publish_encoded(topic, job).attempt() {
+        Ok(Attempt::Published(..)) => Some(Ok(())),
+        Ok(_) => None,
+        Err(status) => Some(Err(status)),
     }
 }
 

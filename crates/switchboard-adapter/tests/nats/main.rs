@@ -9,7 +9,9 @@ use std::time::Duration;
 use switchboard::{Caller, Codec, Limit, Running, Server, StopOptions, auth::Tokens};
 use switchboard_adapter::{Nats, SlowConsumer};
 use switchboard_fanout::Options;
-use switchboard_message::{Bus, Delivery, Publication, TopicRule, TopicRules};
+use switchboard_message::{
+    Bus, Delivery, FileOptions, Publication, Storage, TopicOptions, TopicRule, TopicRules,
+};
 
 async fn start(nats: &Nats) -> Running {
     Server::new().plugin(nats.clone()).listen("nats://127.0.0.1:0").start().await.unwrap()
@@ -439,6 +441,26 @@ async fn a_slow_consumer_is_closed_and_others_are_not() {
     fast.settled().await;
     assert_eq!(nats.stats().slow_consumers, 1);
     running.stop(StopOptions::new()).await;
+}
+
+#[tokio::test]
+async fn messages_to_a_durable_topic_are_kept_once_and_in_order() {
+    let folder = std::env::temp_dir().join(format!("switchboard-nats-durable-{}", std::process::id()));
+    let options = TopicOptions::new().history(100, Duration::MAX).storage(Storage::File);
+    let bus = Bus::builder().topics("jobs", options).unwrap().open(FileOptions::new(&folder)).unwrap();
+    let nats = Nats::new(bus.clone());
+    let running = start(&nats).await;
+    let mut client = Client::connect(&running).await;
+    let mut reader = bus.subscribe_encoded("jobs").await.unwrap();
+    client.send("PUB jobs 1\r\n1\r\nPUB jobs 1\r\n2\r\nPUB jobs 1\r\n3\r\n").await;
+    for (at, text) in ["1", "2", "3"].into_iter().enumerate() {
+        let Some(Delivery::Entry(job)) = soon(reader.next()).await.unwrap() else { panic!("no job") };
+        assert_eq!((&job[..], job.position().offset), (text.as_bytes(), at as u64 + 1));
+    }
+    client.settled().await;
+    assert_eq!((bus.topic_stats("jobs").unwrap().published, nats.stats().published), (3, 3));
+    running.stop(StopOptions::new()).await;
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[tokio::test]

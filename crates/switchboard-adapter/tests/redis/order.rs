@@ -3,7 +3,7 @@
 use crate::support::{Client, array, confirmation, push, soon, start};
 use std::time::Duration;
 use switchboard_adapter::Redis;
-use switchboard_message::{Bus, Delivery, SlowReader, TopicOptions};
+use switchboard_message::{Bus, Delivery, FileOptions, SlowReader, Storage, TopicOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// More publications than a topic keeps, in one piece: subscribers of any engine miss none.
@@ -138,4 +138,23 @@ async fn a_full_topic_makes_its_publisher_wait() {
         assert_eq!(&job[..], text.as_bytes());
     }
     client.expect(":0\r\n:0\r\n:0\r\n+PONG\r\n").await;
+}
+
+/// The reply to a publication to a durable topic follows its file, and each is published once.
+#[tokio::test]
+async fn publications_to_a_durable_topic_are_kept_once() {
+    let folder = std::env::temp_dir().join(format!("switchboard-redis-durable-{}", std::process::id()));
+    let options = TopicOptions::new().history(100, Duration::MAX).storage(Storage::Synced);
+    let bus = Bus::builder().topics("jobs", options).unwrap().open(FileOptions::new(&folder)).unwrap();
+    let running = start(&Redis::new(bus.clone())).await;
+    let mut client = Client::connect(&running).await;
+    client.send(&["PUBLISH jobs 1", "PUBLISH jobs 2", "PUBLISH jobs 3", "PING"]).await;
+    client.expect(":0\r\n:0\r\n:0\r\n+PONG\r\n").await;
+    let mut reader = bus.subscribe_encoded("jobs").last(10).await.unwrap();
+    for (at, text) in ["1", "2", "3"].into_iter().enumerate() {
+        let Some(Delivery::Entry(job)) = soon(reader.next()).await.unwrap() else { panic!("no job") };
+        assert_eq!((&job[..], job.position().offset), (text.as_bytes(), at as u64 + 1));
+    }
+    assert_eq!(bus.topic_stats("jobs").unwrap().published, 3);
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -237,6 +237,13 @@ fn of_serve() -> Vec<Key> {
             "refuse JSON and MessagePack with unknown fields",
         ),
         key("topics", Kind::Switch, Some("false"), "true", "serve topics, in memory, and GET /events"),
+        key(
+            "topics_folder",
+            Kind::Path,
+            None,
+            "/var/lib/app/topics",
+            "serve topics, with their entries in files here",
+        ),
         key("workers", Kind::Count(1..=1024), None, "4", "threads that serve; by default one for each core"),
         key(
             "register.address",

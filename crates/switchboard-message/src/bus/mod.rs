@@ -21,7 +21,7 @@ pub use builder::BusBuilder;
 pub use forward::{ForwardEntries, WithGaps};
 pub use history::{HistoryPage, ReadHistory};
 pub use message::{Delivery, Message};
-pub use publish::{Publish, PublishBatch, Publishing};
+pub use publish::{Attempt, Publish, PublishBatch, Publishing};
 pub use request::{Replies, Request};
 pub use subscribe::{Selector, Subscribe, Subscribing};
 pub use subscription::Subscription;

@@ -250,6 +250,18 @@ enum Content {
     Publications(Vec<Publication>),
 }
 
+/// Outcome of [`Publishing::attempt`].
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Attempt<'a> {
+    /// The topic is durable; nothing is published yet.
+    Durable(Publishing<'a>),
+    /// Position of the last entry, and the number of subscriptions and groups that receive it.
+    Published(Position, u32),
+    /// The topic has its publishers wait, or is in another process; nothing is published yet.
+    Waits(Publishing<'a>),
+}
+
 impl<'a> Publishing<'a> {
     pub(super) fn new(bus: &'a Bus, name: NameRef<'a>, publication: Result<Publication>) -> Publishing<'a> {
         let content = publication.and_then(|publication| match &bus.side {
@@ -312,6 +324,26 @@ impl<'a> Publishing<'a> {
                 );
                 Err(Status::unimplemented(text))
             }
+        }
+    }
+
+    /// Publishes if this needs no wait, and returns the publication otherwise: for adapters that wait elsewhere. Unlike
+    /// a poll of the future, it has then published nothing.
+    ///
+    /// # Errors
+    /// Those of [`Publish::now`], except for topics that need a wait.
+    #[doc(hidden)]
+    pub fn attempt(mut self) -> Result<Attempt<'a>> {
+        let (local, entries) = match (&self.bus.side, &mut self.content) {
+            (_, Err(status)) => return Err(status.clone()),
+            (Side::Local(local), Ok(Content::Entries(entries))) => (local, entries),
+            _ => return Ok(Attempt::Waits(self)),
+        };
+        match local.log.append(self.name, entries, local.now()) {
+            Ok(appended) => Ok(Attempt::Published(appended.position, appended.cursors)),
+            Err(AppendError::Durable) => Ok(Attempt::Durable(self)),
+            Err(AppendError::Failed(status)) => Err(status),
+            Err(AppendError::Wait(..)) => Ok(Attempt::Waits(self)),
         }
     }
 

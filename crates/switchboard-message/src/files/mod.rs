@@ -14,6 +14,8 @@
 
 mod crc;
 mod folder;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
 mod options;
 mod record;
 mod recover;
@@ -27,19 +29,20 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "fuzzing")]
+pub use fuzzing::log_segment;
 pub use options::FileOptions;
 
 use crate::{
     clock::Clock,
-    limits::Limits,
-    log::{Log, Storage, Submissions, TopicOptions},
+    log::{Log, Submissions},
 };
 use folder::{CreateFile, Folder, create_file, failed};
 use segments::Segments;
 use std::{
     sync::Arc,
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Instant,
 };
 use switchboard_core::Result;
 use sync::SyncQueue;
@@ -113,34 +116,6 @@ impl Files {
         let writer = spawn("topics-write", Box::new(move || writer.run())).inspect_err(|_| syncs.close())?;
         Ok(Files { submissions: submissions.clone(), writer: Some(writer) })
     }
-}
-
-/// Reads any bytes as a segment and as a file of cursors.
-///
-/// # Panics
-/// If an entry is not written as it was read.
-#[doc(hidden)]
-pub fn log_segment(bytes: &[u8]) {
-    let number = bytes.get(8..16).and_then(|number| number.try_into().ok()).map_or(0, u64::from_le_bytes);
-    let mut index = replay::SegmentIndex::default();
-    let mut replay = replay::Replay::default();
-    let limits = Limits::default();
-    let options = |_: &str| TopicOptions::new().history(4, Duration::MAX).storage(Storage::File);
-    let (whole, _) = segment::read(bytes, number, |record| {
-        if let record::Record::Entry(entry) = &record {
-            let mut written = Vec::new();
-            let record::EntryRecord { topic, position, time, entry, continues } = entry;
-            record::write_entry(&mut written, topic, *position, *time, entry, *continues);
-            assert!(
-                bytes.windows(written.len()).any(|known| known == written),
-                "an entry is written as it was read"
-            );
-        }
-        replay.add(record, &mut index, options, &limits);
-    });
-    assert!(whole <= bytes.len());
-    assert!(replay.topics.values().all(|topic| topic.entries.len() <= 4));
-    drop(saved::read(bytes));
 }
 
 impl Drop for Files {

@@ -87,6 +87,11 @@ impl Segments {
         Ok(())
     }
 
+    /// Returns the bytes of one segment.
+    pub(super) fn segment_bytes(&self) -> usize {
+        usize::try_from(self.options.segment_bytes).unwrap_or(usize::MAX)
+    }
+
     fn bytes(&self) -> u64 {
         self.closed_bytes + self.current.bytes
     }

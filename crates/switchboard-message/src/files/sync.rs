@@ -56,7 +56,8 @@ impl SyncQueue {
 }
 
 /// Waits for the disk and appends to the logs, until the queue is closed and empty.
-pub(super) fn run(queue: &SyncQueue, log: &Log, submissions: &Submissions, now: impl Fn() -> u64) {
+pub(super) fn run(queue: &SyncQueue, log: &Log, submissions: &Arc<Submissions>, now: impl Fn() -> u64) {
+    let _guard = submissions.fail_on_panic();
     loop {
         let pending = queue.take();
         if pending.is_empty() {

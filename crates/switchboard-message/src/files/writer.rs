@@ -34,7 +34,7 @@ pub(super) struct Writer {
     pub(super) next_save: Instant,
 }
 
-/// Bytes of records that one write has, and one batch of publications.
+/// Bytes of records that one write has, if a segment is not smaller, and one batch of publications.
 const WRITE_BYTES: usize = 1 << 20;
 /// Interval between two files of cursors, and multiple of the time that one takes: it is a small part of the thread.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -43,6 +43,7 @@ const SAVE_COST: u32 = 20;
 impl Writer {
     /// Writes until the bus is dropped.
     pub(super) fn run(mut self) {
+        let _guard = self.submissions.fail_on_panic();
         loop {
             let (submissions, is_closed) = self.submissions.take(SAVE_INTERVAL);
             if submissions.is_empty() && is_closed {
@@ -74,7 +75,7 @@ impl Writer {
                     }
                 },
             }
-            if self.records.len() >= WRITE_BYTES {
+            if self.records.len() >= WRITE_BYTES.min(self.segments.segment_bytes()) {
                 self.flush(std::mem::take(&mut batch));
             }
         }

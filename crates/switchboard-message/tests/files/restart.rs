@@ -2,7 +2,9 @@
 
 use crate::folder::{Folder, kept, next};
 use std::time::Duration;
-use switchboard_message::{Bus, Delivery, GapReason, Position, Publication, Storage, TopicOptions};
+use switchboard_message::{
+    Bus, Delivery, FileOptions, GapReason, Position, Publication, SlowReader, Storage, TopicOptions,
+};
 use switchboard_wire::{Code, Codec};
 
 #[tokio::test]
@@ -141,6 +143,108 @@ async fn a_batch_is_kept_as_a_whole() {
     drop(bus);
     let bus = folder.open().unwrap();
     assert_eq!(kept(&bus, "file/a").await, [(1, 1), (2, 2), (3, 3), (4, 4), (5, 6)]);
+}
+
+#[tokio::test]
+async fn times_continue_after_a_restart() {
+    let folder = Folder::new("since");
+    let bus = folder.open().unwrap();
+    bus.publish("file/a", &1_u64).await.unwrap();
+    drop(bus);
+    let bus = folder.open().unwrap();
+    let mut hour = bus.subscribe::<u64>("file/a").since(Duration::from_secs(3_600)).await.unwrap();
+    assert!(matches!(next(&mut hour).await, Delivery::Recovered));
+    assert!(matches!(next(&mut hour).await, Delivery::Entry(first) if *first == 1));
+    let mut none = bus.subscribe::<u64>("file/a").since(Duration::ZERO).await.unwrap();
+    assert!(matches!(next(&mut none).await, Delivery::Recovered));
+    bus.publish("file/a", &2_u64).await.unwrap();
+    assert!(matches!(next(&mut none).await, Delivery::Entry(second) if *second == 2));
+}
+
+#[tokio::test]
+async fn old_entries_are_not_kept_by_a_restart() {
+    let folder = Folder::new("age");
+    let open = |age| {
+        let options = TopicOptions::new().history(10, age).storage(Storage::File);
+        Bus::builder().topics("a", options).unwrap().open(FileOptions::new(folder.path())).unwrap()
+    };
+    let bus = open(Duration::MAX);
+    let first = bus.publish("a", &1_u64).await.unwrap();
+    drop(bus);
+    let bus = open(Duration::ZERO);
+    assert_eq!(bus.topic_stats("a").unwrap().entries, 0);
+    assert_eq!(bus.topic_stats("a").unwrap().head, first);
+    let mut after = bus.subscribe::<u64>("a").after(Position { offset: 0, ..first }).await.unwrap();
+    let gap = next(&mut after).await;
+    assert!(
+        matches!(&gap, Delivery::Gap(gap) if gap.reason == GapReason::Expired && gap.range == (1..2)),
+        "{gap:?}"
+    );
+}
+
+#[tokio::test]
+async fn publishers_of_a_full_topic_wait_for_its_readers() {
+    let folder = Folder::new("wait");
+    let wait = SlowReader::Wait(Duration::from_secs(60));
+    let options = TopicOptions::new().history(10, Duration::MAX).backlog(10).slow_reader(wait);
+    let bus = Bus::builder().topics("jobs", options.storage(Storage::Synced)).unwrap();
+    let bus = bus.open(FileOptions::new(folder.path())).unwrap();
+    let mut reader = bus.subscribe::<u64>("jobs").await.unwrap();
+    let publish = async {
+        for number in 0..200_u64 {
+            bus.publish("jobs", &number).await.unwrap();
+        }
+    };
+    let read = async {
+        for number in 0..200_u64 {
+            let Delivery::Entry(entry) = next(&mut reader).await else { panic!("a gap") };
+            assert_eq!((*entry, entry.position().offset), (number, number + 1));
+        }
+    };
+    tokio::join!(publish, read);
+    // At its time limit, a publisher is refused.
+    let options = options.slow_reader(SlowReader::Wait(Duration::ZERO)).storage(Storage::File);
+    let bus = Bus::builder().topics("jobs", options).unwrap();
+    let other = Folder::new("no-wait");
+    let bus = bus.open(FileOptions::new(other.path())).unwrap();
+    let _reader = bus.subscribe::<u64>("jobs").await.unwrap();
+    for number in 0..10_u64 {
+        bus.publish("jobs", &number).await.unwrap();
+    }
+    assert_eq!(bus.publish("jobs", &10_u64).await.unwrap_err().code(), Code::ResourceExhausted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_order_of_many_publishers_is_that_of_their_offsets() {
+    let folder = Folder::new("many-publishers");
+    let bus = folder.open_with(10_000, |files| files.segment_bytes = 16 << 10).unwrap();
+    let mut live = bus.subscribe::<u64>("synced/a").await.unwrap();
+    let publisher = |publisher: u64| {
+        let bus = bus.clone();
+        tokio::spawn(async move {
+            for number in 0..50 {
+                bus.publish("synced/a", &(publisher * 1_000 + number)).await.unwrap();
+                bus.publish("file/b", &number).await.unwrap();
+            }
+        })
+    };
+    let publishers: Vec<_> = (0..16).map(publisher).collect();
+    for publisher in publishers {
+        publisher.await.unwrap();
+    }
+    let mut received = Vec::new();
+    for offset in 1..=800 {
+        let Delivery::Entry(entry) = next(&mut live).await else { panic!("a gap") };
+        assert_eq!(entry.position().offset, offset);
+        received.push((offset, *entry));
+    }
+    drop((live, bus));
+    let bus = folder.open_with(10_000, |_| {}).unwrap();
+    assert_eq!(kept(&bus, "synced/a").await, received);
+    for publisher in 0..16 {
+        let own = received.iter().map(|(_, number)| *number).filter(|number| number / 1_000 == publisher);
+        assert!(own.eq((0..50).map(|number| publisher * 1_000 + number)));
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,10 @@
 use super::*;
 use crate::{
     bus::Bus,
-    files::segment::{End, HEAD_BYTES},
+    files::{
+        fuzzing::log_segment,
+        segment::{End, HEAD_BYTES},
+    },
     log::{GapReason, Storage, TopicOptions},
 };
 use std::time::Duration;
@@ -210,6 +213,16 @@ async fn a_missing_or_shortened_segment_begins_new_epochs() {
     }
 }
 
+#[test]
+fn the_inputs_of_the_fuzz_target_hold() {
+    let corpus = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/log_segment"));
+    let inputs: Vec<_> = fs::read_dir(corpus).unwrap().collect();
+    assert!(inputs.len() >= 4, "{}", inputs.len());
+    for input in inputs {
+        log_segment(&fs::read(input.unwrap().path()).unwrap());
+    }
+}
+
 /// Any bytes: the readers do not panic, and records that they find are written as they were read.
 #[test]
 fn any_bytes_are_read() {
@@ -222,8 +235,8 @@ fn any_bytes_are_read() {
             bytes[at] = random.u8(..);
         }
         bytes.truncate(random.usize(0..=bytes.len()));
-        crate::files::log_segment(&bytes);
+        log_segment(&bytes);
         let noise: Vec<u8> = (0..random.usize(0..64)).map(|_| random.u8(..)).collect();
-        crate::files::log_segment(&noise);
+        log_segment(&noise);
     }
 }
