@@ -27,6 +27,7 @@
 // Time comes from the clock of `switchboard_core`, see clippy.toml.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+pub mod broker;
 mod bus;
 mod clock;
 mod files;
@@ -37,9 +38,9 @@ mod rules;
 #[doc(hidden)]
 pub use bus::Attempt;
 pub use bus::{
-    Bus, BusBuilder, Delivery, ForwardEntries, HistoryPage, ListTopics, ListingTopics, Message, Publish,
-    PublishBatch, Publishing, ReadHistory, Replies, Request, Selector, Subscribe, Subscribing, Subscription,
-    TopicsPage, WithGaps, remote,
+    Bus, BusBuilder, Delivery, Embedded, ForwardEntries, HistoryPage, ListTopics, ListingTopics, Message,
+    Publish, PublishBatch, Publishing, ReadHistory, Replies, Request, Selector, Subscribe, Subscribing,
+    Subscription, TopicsPage, WithGaps, remote,
 };
 pub use files::FileOptions;
 #[cfg(feature = "fuzzing")]

@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Complaint, File};
 
 /// Crates whose modules are checked for circles.
-const CRATES: [&str; 17] = [
+const CRATES: [&str; 18] = [
     "switchboard",
     "switchboard-adapter",
     "switchboard-auth",
+    "switchboard-broker",
     "switchboard-bus",
     "switchboard-client",
     "switchboard-core",
@@ -30,7 +31,7 @@ const CRATES: [&str; 17] = [
 ];
 
 /// Crates of the product with those of its crates that each may depend on: a crate depends on lower ones only.
-const DEPENDENCIES: [(&str, &[&str]); 15] = [
+const DEPENDENCIES: [(&str, &[&str]); 16] = [
     ("switchboard-wire", &[]),
     ("switchboard-core", &["switchboard-wire"]),
     ("switchboard-net", &["switchboard-core", "switchboard-wire"]),
@@ -78,6 +79,7 @@ const DEPENDENCIES: [(&str, &[&str]); 15] = [
         "switchboard-client",
         &["switchboard-core", "switchboard-discovery", "switchboard-net", "switchboard-wire"],
     ),
+    ("switchboard-broker", &["switchboard-core", "switchboard-message", "switchboard-wire"]),
     ("switchboard-bus", &["switchboard", "switchboard-core", "switchboard-message"]),
     ("switchboard-socket", &["switchboard-core", "switchboard-net", "switchboard-wire"]),
 ];

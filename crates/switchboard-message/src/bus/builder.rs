@@ -1,15 +1,19 @@
 //! Settings of a bus.
 
-use super::{Bus, Side, local::Local};
+use super::{Bus, Side, engine::Engine, local::Local};
 use crate::{
+    broker::Broker,
     clock::Clock,
     files::{FileOptions, Files},
     limits::Limits,
     log::{Log, Pattern, Submissions, TopicOptions},
 };
-use std::sync::{Arc, atomic::AtomicU64};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 use switchboard_core::Result;
-use switchboard_wire::Codec;
+use switchboard_wire::{Codec, Status};
 
 /// Settings of a [`Bus`].
 #[derive(Clone, Debug)]
@@ -19,12 +23,13 @@ pub struct BusBuilder {
     rules: Vec<(Pattern, TopicOptions)>,
     clock: Clock,
     codec: Codec,
+    engine: Option<Arc<dyn Broker>>,
 }
 
 impl BusBuilder {
     pub(super) fn new() -> BusBuilder {
         let (limits, rules) = (Limits::default(), Vec::new());
-        BusBuilder { limits, rules, clock: Clock::Runtime, codec: Codec::Postcard }
+        BusBuilder { limits, rules, clock: Clock::Runtime, codec: Codec::Postcard, engine: None }
     }
 
     /// Sets the limits.
@@ -48,6 +53,17 @@ impl BusBuilder {
         self
     }
 
+    /// Keeps the entries of all topics, except reserved ones, in an engine, which other processes use as well.
+    ///
+    /// A publication resolves to the engine's position. The history of a topic is that of the engine: the one of
+    /// [`TopicOptions`] has no effect, and [`SlowReader::Wait`](crate::SlowReader::Wait) is as
+    /// [`Notify`](crate::SlowReader::Notify). A subscription that lags reads what it missed from the engine. Groups,
+    /// durable cursors, patterns, requests, and publications without a wait fail with `Unimplemented`.
+    pub fn engine(mut self, broker: Arc<dyn Broker>) -> BusBuilder {
+        self.engine = Some(broker);
+        self
+    }
+
     /// Uses a clock in nanoseconds that is moved by hand; timers never fire. For simulations that poll.
     #[doc(hidden)]
     pub fn manual_clock(mut self, clock: Arc<AtomicU64>) -> BusBuilder {
@@ -57,9 +73,14 @@ impl BusBuilder {
 
     /// Creates the bus. Publications to durable topics fail: they need a bus that is [opened](Self::open).
     pub fn build(self) -> Bus {
-        let BusBuilder { limits, rules, clock, codec } = self;
+        let BusBuilder { limits, mut rules, clock, codec, engine } = self;
+        if engine.is_some() {
+            // Entries below those that a subscription reads come from the engine.
+            rules.iter_mut().for_each(|(_, options)| *options = options.history(0, Duration::ZERO));
+        }
         let log = Arc::new(Log::new(limits, rules, switchboard_core::clock::random));
-        Bus { side: Side::Local(Arc::new(Local::new(log, clock, codec, None))) }
+        let engine = engine.map(Engine::new);
+        Bus { side: Side::Local(Arc::new(Local::new(log, clock, codec, engine, None))) }
     }
 
     /// Creates the bus with the files of a folder: topics with [`Storage::File`](crate::Storage::File) and
@@ -89,15 +110,18 @@ impl BusBuilder {
     ///
     /// # Errors
     /// `FailedPrecondition` if another bus uses the folder, `Unavailable` if it cannot be read and written,
-    /// `InvalidArgument` for limits that contradict each other, `ResourceExhausted` if it has more topics than
+    /// `InvalidArgument` for limits that contradict each other and for a bus with an [engine](Self::engine), `ResourceExhausted` if it has more topics than
     /// `topics_max`, `DataLoss` if the positions of durable cursors are damaged.
     pub fn open(self, files: FileOptions) -> Result<Bus> {
-        let BusBuilder { limits, rules, clock, codec } = self;
+        let BusBuilder { limits, rules, clock, codec, engine } = self;
+        if engine.is_some() {
+            return Err(Status::invalid_argument("a bus has an engine or the files of a folder, not both"));
+        }
         let clock = clock.with_files();
         let submissions = Arc::new(Submissions::new(files.queue_bytes_max));
         let log = Log::new(limits, rules, switchboard_core::clock::random).with_files(submissions.clone());
         let log = Arc::new(log);
         let files = Files::open(files, &log, &submissions, clock.clone())?;
-        Ok(Bus { side: Side::Local(Arc::new(Local::new(log, clock, codec, Some(files)))) })
+        Ok(Bus { side: Side::Local(Arc::new(Local::new(log, clock, codec, None, Some(files)))) })
     }
 }

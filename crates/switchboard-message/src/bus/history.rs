@@ -2,9 +2,15 @@
 
 use super::{
     Bus, Delivery, Message, Side, Subscription,
+    engine::Engine,
+    local::Local,
     remote::{RemoteEvent, RemoteHistory, RemoteStart},
+    subscription::delivery,
 };
-use crate::log::{NameRef, Position, Topic};
+use crate::{
+    broker::ReadFrom,
+    log::{NameRef, Position, Topic},
+};
 use bytes::Bytes;
 use std::{
     fmt,
@@ -71,7 +77,10 @@ impl<'a, T> ReadHistory<'a, T> {
 
     async fn read(self) -> Result<HistoryPage<T>> {
         match &self.bus.side {
-            Side::Local(_) => self.read_local().await,
+            Side::Local(local) => match local.engine_of(self.name.name) {
+                Some(engine) => self.read_engine(local, engine).await,
+                None => self.read_local().await,
+            },
             Side::Remote(remote) => {
                 let (topic, entries_max) = (self.name.name.to_owned(), self.limit);
                 let request = RemoteHistory { topic, start: self.start, entries_max };
@@ -87,6 +96,21 @@ impl<'a, T> ReadHistory<'a, T> {
                 Ok(HistoryPage { deliveries, has_more: page.has_more })
             }
         }
+    }
+
+    async fn read_engine(self, local: &Local, engine: &Engine) -> Result<HistoryPage<T>> {
+        let topic = Topic::new(self.name.name)?;
+        let [default, max] = PAGE_ENTRIES;
+        let limit = self.limit.map_or(default, |limit| limit.min(max));
+        let from = match self.start {
+            RemoteStart::After(position) => ReadFrom::After(position),
+            RemoteStart::Since(age) => ReadFrom::Since(age),
+            _ => ReadFrom::Last(limit),
+        };
+        let page = engine.read(local, &topic, from, limit).await?;
+        let delivery = |item| delivery(item, self.bus, self.decode);
+        let (items, has_more) = page;
+        Ok(HistoryPage { deliveries: items.into_iter().map(delivery).collect::<Result<_>>()?, has_more })
     }
 
     async fn read_local(self) -> Result<HistoryPage<T>> {
@@ -128,7 +152,7 @@ impl<'a, T> ReadHistory<'a, T> {
 }
 
 /// Returns the next item, if there is one now: a subscription pends after the newest entry.
-fn poll_ready<T>(subscription: &mut Subscription<T>) -> Option<Result<Delivery<T>>> {
+pub(super) fn poll_ready<T>(subscription: &mut Subscription<T>) -> Option<Result<Delivery<T>>> {
     use futures_core::Stream;
     match Pin::new(subscription).poll_next(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(item) => item,

@@ -3,7 +3,7 @@
 use super::{Bus, Side, backlog_full, local::Local, remote::Remote};
 use crate::{
     clock,
-    log::{AppendError, Appended, Entry, NameRef, Position, Publication, Refused},
+    log::{AppendError, Appended, Entry, NameRef, Position, Publication, Refused, Topic},
 };
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
@@ -181,6 +181,11 @@ impl<'a, T> PublishBatch<'a, T> {
         let publication = |message| Ok(Publication::new(self.codec, (self.encode)(message, self.codec)?));
         let publications = self.messages.iter().map(publication);
         match &self.bus.side {
+            Side::Local(local) if local.engine_of(self.name.name).is_some() => {
+                check_batch(local, self.messages.len())?;
+                let checked = publications.map(|publication| checked(local, publication?));
+                Ok(Content::Publications(checked.collect::<Result<_>>()?))
+            }
             Side::Local(local) => {
                 check_batch(local, self.messages.len())?;
                 let entries = publications.map(|publication| entry(local, publication?));
@@ -229,6 +234,13 @@ fn entry(local: &Local, publication: Publication) -> Result<Entry> {
     publication.into_entry(|| local.now(), limits.entry_bytes_max, limits.key_bytes_max)
 }
 
+/// Checks a publication for the engine.
+fn checked(local: &Local, publication: Publication) -> Result<Publication> {
+    let limits = local.log.limits();
+    publication.check(limits.entry_bytes_max, limits.key_bytes_max)?;
+    Ok(publication)
+}
+
 /// Future of a publication. Resolves to the position once the log has accepted the entries: at once, unless the topic
 /// makes its publishers wait, is durable, or is in another process.
 ///
@@ -246,7 +258,7 @@ pub struct Publishing<'a> {
 enum Content {
     /// For the logs of this process.
     Entries(SmallVec<[Entry; 1]>),
-    /// For another process.
+    /// For another process, or for the engine.
     Publications(Vec<Publication>),
 }
 
@@ -265,6 +277,9 @@ pub enum Attempt<'a> {
 impl<'a> Publishing<'a> {
     pub(super) fn new(bus: &'a Bus, name: NameRef<'a>, publication: Result<Publication>) -> Publishing<'a> {
         let content = publication.and_then(|publication| match &bus.side {
+            Side::Local(local) if local.engine_of(name.name).is_some() => {
+                Ok(Content::Publications(vec![checked(local, publication)?]))
+            }
             Side::Local(local) => Ok(Content::Entries(smallvec![entry(local, publication)?])),
             Side::Remote(_) => Ok(Content::Publications(vec![publication])),
         });
@@ -273,6 +288,12 @@ impl<'a> Publishing<'a> {
 
     pub(super) fn batch(bus: &'a Bus, name: NameRef<'a>, publications: Vec<Publication>) -> Publishing<'a> {
         let content = match &bus.side {
+            Side::Local(local) if local.engine_of(name.name).is_some() => {
+                check_batch(local, publications.len()).and_then(|()| {
+                    let checked = publications.into_iter().map(|publication| checked(local, publication));
+                    Ok(Content::Publications(checked.collect::<Result<_>>()?))
+                })
+            }
             Side::Local(local) => check_batch(local, publications.len()).and_then(|()| {
                 let entries = publications.into_iter().map(|publication| entry(local, publication));
                 Ok(Content::Entries(entries.collect::<Result<_>>()?))
@@ -316,6 +337,10 @@ impl<'a> Publishing<'a> {
                          publication, or call later()"
                     ))),
                 }
+            }
+            (Side::Local(local), Content::Publications(_)) if local.engine.is_some() => {
+                let operation = format!("a publication to topic \"{topic}\" without a wait");
+                Err(local.engine.as_ref().map_or_else(wrong_bus, |engine| engine.unimplemented(&operation)))
             }
             _ => {
                 let text = format!(
@@ -402,7 +427,12 @@ impl<'a> Publishing<'a> {
                 let sending = send(remote, name.name, publications);
                 self.waiting.insert(Box::pin(sending)).as_mut().poll(cx)
             }
-            _ => Poll::Ready(Err(Status::internal("a publication is for another bus"))),
+            (Side::Local(local), Ok(Content::Publications(publications))) => {
+                let publications = std::mem::take(publications);
+                let sending = append(local, name, publications);
+                self.waiting.insert(Box::pin(sending)).as_mut().poll(cx)
+            }
+            _ => Poll::Ready(Err(wrong_bus())),
         }
     }
 }
@@ -411,6 +441,21 @@ impl<'a> Publishing<'a> {
 async fn send(remote: &Remote, topic: &str, publications: Vec<Publication>) -> Result<Appended> {
     let position = remote.bus.publish(topic.to_owned(), publications).await?;
     Ok(Appended { position, cursors: 0 })
+}
+
+/// Publishes to the engine, which does not report the number of cursors.
+async fn append(local: &Local, name: NameRef<'_>, publications: Vec<Publication>) -> Result<Appended> {
+    let Some(engine) = &local.engine else { return Err(wrong_bus()) };
+    let topic = match name.topic {
+        Some(topic) => topic.clone(),
+        None => Topic::new(name.name)?,
+    };
+    let position = engine.append(&topic, publications).await?;
+    Ok(Appended { position, cursors: 0 })
+}
+
+fn wrong_bus() -> Status {
+    Status::internal("a publication is for another bus")
 }
 
 impl Future for Publishing<'_> {

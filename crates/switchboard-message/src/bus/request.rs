@@ -96,6 +96,9 @@ async fn publish<R>(
     mut timer: Pin<Box<Sleep>>,
     decode: fn(Codec, Bytes) -> Result<R>,
 ) -> Result<(Replies<R>, Appended)> {
+    if let Some(engine) = local.engine_of(name.name) {
+        return Err(engine.unimplemented(&format!("a request to topic \"{}\"", name.name)));
+    }
     let topic = local.reply_topic();
     let subscription = bus.subscribe_with(&topic, decode).await?;
     publication.reply_to = Some(topic);

@@ -2,6 +2,7 @@
 
 use super::{
     Bus, Side, Subscription,
+    engine::{EngineStart, EngineSubscription},
     local::Local,
     local_subscription::LocalSubscription,
     remote::{RemoteAck, RemoteFuture, RemoteSelector, RemoteStart, RemoteStream, RemoteSubscribe},
@@ -9,6 +10,7 @@ use super::{
 #[cfg(doc)]
 use super::{Delivery, Message};
 use crate::{
+    broker::ReadFrom,
     clock,
     log::{AckOptions, Attach, Checkpoint, GroupKey, Pattern, Position, Source, Start, Topic},
 };
@@ -268,6 +270,32 @@ impl<'a, T> Subscribe<'a, T> {
         Ok(RemoteSubscribe { topics, start: self.start, group, is_durable, ack })
     }
 
+    /// Begins a subscription to a topic of an engine; `None` for topics of this process.
+    fn begin_engine(&self, local: &Arc<Local>) -> Option<Result<(Topic, EngineStart)>> {
+        let engine = local.engine.as_ref()?;
+        let check = || {
+            let source = self.selector.source.clone()?;
+            self.check(&source)?;
+            let Source::Topic(topic) = source else {
+                return Err(engine.unimplemented("a subscription to a pattern"));
+            };
+            if let Some((name, _)) = &self.group {
+                return Err(engine.unimplemented(&format!("group or durable cursor \"{name}\"")));
+            }
+            let start = match &self.start {
+                RemoteStart::After(position) => EngineStart::Kept(ReadFrom::After(*position)),
+                RemoteStart::Last(entries) => EngineStart::Kept(ReadFrom::Last(*entries)),
+                RemoteStart::Since(age) => EngineStart::Kept(ReadFrom::Since(*age)),
+                RemoteStart::Head | RemoteStart::Resume(_) => EngineStart::Head,
+            };
+            Ok((topic, start))
+        };
+        match &self.selector.source {
+            Ok(Source::Topic(topic)) if topic.name().starts_with('$') => None,
+            _ => Some(check()),
+        }
+    }
+
     /// Begins a subscription to topics of this process.
     fn begin(self, local: &Arc<Local>) -> Result<Box<LocalSubscription>> {
         let source = self.selector.source.clone()?;
@@ -318,7 +346,16 @@ impl<'a, T> IntoFuture for Subscribe<'a, T> {
     fn into_future(self) -> Subscribing<T> {
         let (bus, decode) = (self.bus.clone(), self.decode);
         let state = match &bus.side {
-            Side::Local(local) => State::Begun(Some(self.begin(local))),
+            Side::Local(local) => match self.begin_engine(local) {
+                None => State::Begun(Some(self.begin(local))),
+                Some(Err(status)) => State::Begun(Some(Err(status))),
+                Some(Ok((topic, start))) => {
+                    let local = local.clone();
+                    State::Engine(Box::pin(async move {
+                        EngineSubscription::begin(&local, &topic, start).await.map(Box::new)
+                    }))
+                }
+            },
             Side::Remote(remote) => match self.into_remote() {
                 Ok(request) => State::Remote(remote.bus.subscribe(request)),
                 Err(status) => State::Begun(Some(Err(status))),
@@ -339,6 +376,7 @@ pub struct Subscribing<T> {
 
 enum State {
     Begun(Option<Result<Box<LocalSubscription>>>),
+    Engine(RemoteFuture<Box<EngineSubscription>>),
     Remote(RemoteFuture<RemoteStream>),
 }
 
@@ -353,6 +391,9 @@ impl<T> Future for Subscribing<T> {
                 Some(begun) => begun.map(|local| Subscription::local(bus, local, decode)),
                 None => Err(Status::internal("a subscription was polled after it had begun")),
             }),
+            State::Engine(begun) => {
+                begun.as_mut().poll(cx).map_ok(|engine| Subscription::engine(bus, engine, decode))
+            }
             State::Remote(begun) => {
                 begun.as_mut().poll(cx).map_ok(|events| Subscription::remote(bus, events, decode))
             }

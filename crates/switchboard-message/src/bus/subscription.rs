@@ -2,6 +2,7 @@
 
 use super::{
     Bus, Delivery, Message,
+    engine::EngineSubscription,
     local_subscription::{LocalItem, LocalSubscription},
     remote::{RemoteEvent, RemoteStream},
 };
@@ -49,6 +50,7 @@ pub struct Subscription<T> {
 
 /// Where the entries come from.
 enum Feed {
+    Engine(Box<EngineSubscription>),
     Local(Box<LocalSubscription>),
     Remote(RemoteStream),
     /// The subscription has ended.
@@ -65,6 +67,14 @@ impl<T> Subscription<T> {
         decode: fn(Codec, Bytes) -> Result<T>,
     ) -> Subscription<T> {
         Subscription { bus: bus.clone(), decode, feed: Feed::Local(local) }
+    }
+
+    pub(super) fn engine(
+        bus: &Bus,
+        engine: Box<EngineSubscription>,
+        decode: fn(Codec, Bytes) -> Result<T>,
+    ) -> Subscription<T> {
+        Subscription { bus: bus.clone(), decode, feed: Feed::Engine(engine) }
     }
 
     pub(super) fn remote(
@@ -112,29 +122,24 @@ impl<T> Subscription<T> {
     /// Returns the position before the first entry, of a subscription to one topic of this process.
     #[doc(hidden)]
     pub fn begins_after(&self) -> Option<Position> {
-        self.as_local()?.position()
+        match &self.feed {
+            Feed::Engine(engine) => Some(engine.position()),
+            _ => self.as_local()?.position(),
+        }
     }
 
     fn as_local(&self) -> Option<&LocalSubscription> {
         match &self.feed {
             Feed::Local(local) => Some(local),
-            Feed::Remote(_) | Feed::Ended => None,
+            Feed::Engine(_) | Feed::Remote(_) | Feed::Ended => None,
         }
     }
 
     fn poll_delivery(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Delivery<T>>>> {
         let (bus, decode) = (&self.bus, self.decode);
         match &mut self.feed {
-            Feed::Local(local) => local.poll_next(cx).map(|item| {
-                Some(match item? {
-                    LocalItem::Recovered => Ok(Delivery::Recovered),
-                    LocalItem::Taken(Taken::Entry(taken)) => {
-                        Message::decode(taken, bus, decode).map(Delivery::Entry)
-                    }
-                    LocalItem::Taken(Taken::Gap(gap)) => Ok(Delivery::Gap(gap)),
-                    LocalItem::Taken(Taken::Closed(status)) => Err(status),
-                })
-            }),
+            Feed::Engine(engine) => engine.poll_next(cx).map(|item| Some(delivery(item?, bus, decode))),
+            Feed::Local(local) => local.poll_next(cx).map(|item| Some(delivery(item?, bus, decode))),
             Feed::Remote(events) => {
                 let event = std::task::ready!(events.as_mut().poll_next(cx));
                 Poll::Ready(match event {
@@ -155,6 +160,20 @@ impl<T> Subscription<T> {
             }
             Feed::Ended => Poll::Ready(None),
         }
+    }
+}
+
+/// Decodes an item of a log of this process.
+pub(super) fn delivery<T>(
+    item: LocalItem,
+    bus: &Bus,
+    decode: fn(Codec, Bytes) -> Result<T>,
+) -> Result<Delivery<T>> {
+    match item {
+        LocalItem::Recovered => Ok(Delivery::Recovered),
+        LocalItem::Taken(Taken::Entry(taken)) => Message::decode(taken, bus, decode).map(Delivery::Entry),
+        LocalItem::Taken(Taken::Gap(gap)) => Ok(Delivery::Gap(gap)),
+        LocalItem::Taken(Taken::Closed(status)) => Err(status),
     }
 }
 

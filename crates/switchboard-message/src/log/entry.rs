@@ -1,9 +1,9 @@
 //! Publications, and the entries that logs keep of them.
 
-use super::Topic;
+use super::{GapReason, Topic};
 use crate::clock;
 use bytes::Bytes;
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, ops::Range, sync::Arc, time::Duration};
 use switchboard_core::Result;
 use switchboard_wire::{Codec, Metadata, Status};
 
@@ -64,19 +64,8 @@ impl Publication {
         bytes_max: usize,
         key_bytes_max: usize,
     ) -> Result<Entry> {
-        let length = self.encoded_len();
+        self.check(bytes_max, key_bytes_max)?;
         let Publication { codec, bytes, headers, key, id, expires_in, reply_to } = self;
-        if length > bytes_max {
-            let text = format!("the entry has {length} bytes; the limit is entry_bytes_max={bytes_max}");
-            return Err(Status::resource_exhausted(text));
-        }
-        if let Some(longest) = [&key, &id].into_iter().find(|field| field.len() > key_bytes_max) {
-            let length = longest.len();
-            let text = format!(
-                "a key or id of the entry has {length} bytes; the limit is key_bytes_max={key_bytes_max}"
-            );
-            return Err(Status::resource_exhausted(text));
-        }
         let is_plain = key.is_empty() && id.is_empty() && headers.is_empty();
         let extra = match is_plain && expires_in.is_none() && reply_to.is_none() {
             true => None,
@@ -86,9 +75,31 @@ impl Publication {
                 id,
                 expires_at: expires_in.map_or(u64::MAX, |period| clock::after(now(), period)),
                 reply_to,
+                missing: None,
             })),
         };
         Ok(Entry(Arc::new(Content { codec, bytes, extra })))
+    }
+
+    /// Checks the limits of entries.
+    ///
+    /// # Errors
+    /// `ResourceExhausted` that names the limit.
+    pub(crate) fn check(&self, bytes_max: usize, key_bytes_max: usize) -> Result<()> {
+        let length = self.encoded_len();
+        if length > bytes_max {
+            let text = format!("the entry has {length} bytes; the limit is entry_bytes_max={bytes_max}");
+            return Err(Status::resource_exhausted(text));
+        }
+        let keys = [&self.key, &self.id];
+        if let Some(longest) = keys.into_iter().find(|field| field.len() > key_bytes_max) {
+            let length = longest.len();
+            let text = format!(
+                "a key or id of the entry has {length} bytes; the limit is key_bytes_max={key_bytes_max}"
+            );
+            return Err(Status::resource_exhausted(text));
+        }
+        Ok(())
     }
 }
 
@@ -108,7 +119,7 @@ impl From<EntryParts> for Entry {
     fn from(parts: EntryParts) -> Entry {
         let EntryParts { codec, bytes, headers, key, id, expires_at } = parts;
         let is_plain = key.is_empty() && id.is_empty() && headers.is_empty() && expires_at == u64::MAX;
-        let extra = Extra { headers, key, id, expires_at, reply_to: None };
+        let extra = Extra { headers, key, id, expires_at, reply_to: None, missing: None };
         Entry(Arc::new(Content { codec, bytes, extra: (!is_plain).then(|| Box::new(extra)) }))
     }
 }
@@ -131,6 +142,17 @@ struct Extra {
     /// In nanoseconds of the bus's clock.
     expires_at: u64,
     reply_to: Option<Topic>,
+    /// The entry stands for others that an engine no longer has.
+    missing: Option<Missing>,
+}
+
+/// Entries that an engine does not have any more.
+#[derive(Clone, Debug)]
+pub(crate) struct Missing {
+    pub(crate) range: Range<u64>,
+    /// Number of the entries; `None`: not known.
+    pub(crate) entries: Option<u64>,
+    pub(crate) reason: GapReason,
 }
 
 static NO_HEADERS: Metadata = Metadata::new();
@@ -173,7 +195,40 @@ impl Entry {
         self.0.extra.as_ref().map_or(u64::MAX, |extra| extra.expires_at)
     }
 
-    pub(super) fn is_expired(&self, now: u64) -> bool {
+    /// Creates an entry that is delivered as a gap.
+    pub(super) fn missing(missing: Missing) -> Entry {
+        let extra = Extra {
+            headers: Metadata::new(),
+            key: Bytes::new(),
+            id: Bytes::new(),
+            expires_at: u64::MAX,
+            reply_to: None,
+            missing: Some(missing),
+        };
+        Entry(Arc::new(Content { codec: Codec::Raw, bytes: Bytes::new(), extra: Some(Box::new(extra)) }))
+    }
+
+    /// Returns the entries that this one stands for.
+    pub(super) fn as_missing(&self) -> Option<&Missing> {
+        self.0.extra.as_ref().and_then(|extra| extra.missing.as_ref())
+    }
+
+    /// Returns a publication with the content of the entry.
+    pub(crate) fn publication(&self, now: u64) -> Publication {
+        let expires_at = self.expires_at();
+        let left = Duration::from_nanos(expires_at.saturating_sub(now));
+        Publication {
+            codec: self.codec(),
+            bytes: self.bytes().clone(),
+            headers: self.headers().clone(),
+            key: self.key().cloned().unwrap_or_default(),
+            id: self.id().cloned().unwrap_or_default(),
+            expires_in: (expires_at != u64::MAX).then_some(left),
+            reply_to: self.reply_to().cloned(),
+        }
+    }
+
+    pub(crate) fn is_expired(&self, now: u64) -> bool {
         self.0.extra.as_ref().is_some_and(|extra| extra.expires_at <= now)
     }
 

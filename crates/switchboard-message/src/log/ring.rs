@@ -191,6 +191,19 @@ impl Ring {
         slots.filter_map(|slot| Some((slot.offset, slot.time, slot.entry.as_ref()?)))
     }
 
+    /// Sets the offset of the next entry; has no effect if it would be lower.
+    pub(super) fn advance_to(&mut self, next: u64) {
+        self.next = self.next.max(next);
+    }
+
+    /// Removes all entries, and begins with this offset. Cursors have to be moved to it.
+    pub(super) fn reset(&mut self, next: u64, removed: &mut Removed) {
+        removed.extend(self.slots.drain(..).filter_map(|slot| slot.entry));
+        self.keys.clear();
+        (self.live, self.bytes, self.superseded) = (0, 0, 0);
+        (self.next, self.floor) = (next, next);
+    }
+
     fn index_key(&mut self, entry: &Entry, offset: u64, removed: &mut Removed) {
         let Some(key) = entry.key() else { return };
         let is_full = self.live >= self.limit();

@@ -2,6 +2,7 @@
 
 use super::{
     Gap, GapReason, Position,
+    entry::Missing,
     group::GroupEntry,
     member::{Deferred, Member, Taken, TakenEntry, Token},
     options::SlowReader,
@@ -187,6 +188,10 @@ impl Reader<'_> {
             }
             topic.ring.advance(next, offset + 1);
             next = offset + 1;
+            if let Some(missing) = entry.as_missing() {
+                self.push_missing(topic, missing);
+                continue;
+            }
             if entry.is_expired(self.now) {
                 self.push_gap(topic, offset..offset + 1, GapReason::Expired);
                 continue;
@@ -250,8 +255,13 @@ impl Reader<'_> {
 
     /// Adds a gap, or extends the one before it.
     fn push_gap(&mut self, topic: &mut TopicLog, range: std::ops::Range<u64>, reason: GapReason) {
-        let missing =
+        let entries =
             (!topic.ring.is_keyed() || range.end - range.start == 1).then(|| range.end - range.start);
+        self.push_missing(topic, &Missing { range, entries, reason });
+    }
+
+    fn push_missing(&mut self, topic: &mut TopicLog, missing: &Missing) {
+        let Missing { range, entries: missing, reason } = missing.clone();
         topic.count_missing(reason, missing.unwrap_or(0));
         let gap = Gap { topic: topic.topic.clone(), epoch: topic.epoch, range, missing, reason };
         if let Some(Taken::Gap(last)) = self.batch.back_mut()

@@ -1,0 +1,45 @@
+//! Engines by their addresses.
+
+use std::sync::Arc;
+use switchboard_core::Result;
+use switchboard_message::broker::Broker;
+use switchboard_wire::Status;
+
+/// Creates the engine at an address, with the default options: `redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]` with the
+/// feature `redis`. Nothing is sent before it is used.
+///
+/// # Errors
+/// `InvalidArgument` for a malformed address, and for an engine that is not built in.
+pub fn connect(url: &str) -> Result<Arc<dyn Broker>> {
+    match url.split_once("://").map(|(scheme, _)| scheme) {
+        #[cfg(feature = "redis")]
+        Some("redis" | "redis+unix" | "unix") => {
+            Ok(Arc::new(crate::Redis::connect(url, crate::redis::Options::new())?))
+        }
+        Some(scheme) => {
+            let built: &[&str] = if cfg!(feature = "redis") { &["redis"] } else { &[] };
+            let text = format!(
+                "the engine \"{scheme}\" of a bus is not built in; this program has [{}]; use one of them, or build \
+                 switchboard-broker with its feature",
+                built.join(", ")
+            );
+            Err(Status::invalid_argument(text))
+        }
+        None => Err(Status::invalid_argument(
+            "the address of an engine has no scheme; write it as redis://HOST:PORT",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_engine_is_named() {
+        let status = connect("kafka://127.0.0.1:9092").map(drop).unwrap_err();
+        assert!(status.message().contains("the engine \"kafka\" of a bus is not built in"), "{status}");
+        let status = connect("127.0.0.1:6379").map(drop).unwrap_err();
+        assert!(status.message().contains("has no scheme"), "{status}");
+    }
+}

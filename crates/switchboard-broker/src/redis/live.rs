@@ -1,0 +1,240 @@
+//! The connection for subscriptions.
+
+use super::{RESPONSE_TIMEOUT, commands::status, script};
+use crate::record;
+use bytes::Bytes;
+use futures_core::Stream;
+use redis::{
+    Client, Msg, RedisResult,
+    aio::{PubSubSink, PubSubStream},
+};
+use std::{
+    collections::HashMap,
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Waker},
+    time::Duration,
+};
+use switchboard_core::Result;
+use switchboard_message::{
+    Position,
+    broker::{LiveEvent, Mailbox, StoredEntry},
+};
+use switchboard_wire::Status;
+use tokio::{task::JoinHandle, time::timeout};
+
+/// Interval of the pings on a connection: a peer that has vanished is noticed within this and the response timeout.
+const PING_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Followed topics, and the connection that has their subscriptions.
+pub(super) struct Live {
+    name: String,
+    client: Client,
+    state: Mutex<State>,
+    /// Held while a connection is opened.
+    opening: tokio::sync::Mutex<()>,
+}
+
+struct State {
+    /// By channel, with the number of the connection.
+    followers: HashMap<Box<[u8]>, (u64, Mailbox)>,
+    connection: Option<Connection>,
+    /// Connections so far.
+    opened: u64,
+}
+
+struct Connection {
+    number: u64,
+    sink: PubSubSink,
+    reader: JoinHandle<()>,
+}
+
+type Subscribing = Pin<Box<dyn Future<Output = RedisResult<()>> + Send>>;
+
+impl Live {
+    pub(super) fn new(name: String, client: Client, topics_max: usize) -> Live {
+        let followers = HashMap::with_capacity(topics_max.min(16));
+        let state = Mutex::new(State { followers, connection: None, opened: 0 });
+        Live { name, client, state, opening: tokio::sync::Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to deliver the messages of a channel.
+    pub(super) async fn subscribe(self: &Arc<Self>, channel: &str, to: Mailbox) -> Result<()> {
+        self.open().await?;
+        let subscribing = self.send(channel, to);
+        let closed = || Status::unavailable(format!("{} has closed the connection", self.name));
+        let Some((number, subscribing)) = subscribing else { return Err(closed()) };
+        if let Err(error) = subscribing.await {
+            let mut state = self.state();
+            if state.followers.get(channel.as_bytes()).is_some_and(|(known, _)| *known == number) {
+                state.followers.remove(channel.as_bytes());
+            }
+            return Err(status(&self.name, &error));
+        }
+        // The connection may have been lost in between: its end has then removed the follower.
+        let is_followed =
+            self.state().followers.get(channel.as_bytes()).is_some_and(|(known, _)| *known == number);
+        if is_followed { Ok(()) } else { Err(closed()) }
+    }
+
+    /// Registers a follower and sends its subscription, in one step: an end of the subscription that follows is sent
+    /// later.
+    fn send(&self, channel: &str, to: Mailbox) -> Option<(u64, Subscribing)> {
+        let mut state = self.state();
+        let connection = state.connection.as_ref()?;
+        let (number, mut sink, name) = (connection.number, connection.sink.clone(), channel.to_owned());
+        let mut subscribing: Subscribing = Box::pin(async move { sink.subscribe(name).await });
+        state.followers.insert(channel.as_bytes().into(), (number, to));
+        // The first poll sends it. The second one waits, with the waker of the caller.
+        match subscribing.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            std::task::Poll::Ready(result) => Some((number, Box::pin(std::future::ready(result)))),
+            std::task::Poll::Pending => Some((number, subscribing)),
+        }
+    }
+
+    /// Ends the delivery of a channel.
+    pub(super) fn unsubscribe(&self, channel: &str) {
+        let mut state = self.state();
+        if state.followers.remove(channel.as_bytes()).is_none() {
+            return;
+        }
+        let Some(connection) = &state.connection else { return };
+        let (mut sink, name) = (connection.sink.clone(), channel.to_owned());
+        let mut ending = Box::pin(async move { sink.unsubscribe(name).await });
+        // The first poll sends it, and the response has no reader.
+        let _ = ending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    }
+
+    /// Opens a connection, unless there is one.
+    async fn open(self: &Arc<Self>) -> Result<()> {
+        let _opening = self.opening.lock().await;
+        if self.state().connection.is_some() {
+            return Ok(());
+        }
+        let slow = |_| Status::unavailable(format!("{} does not respond", self.name));
+        let opened = timeout(RESPONSE_TIMEOUT, self.client.get_async_pubsub()).await.map_err(slow)?;
+        let (sink, stream) = opened.map_err(|error| status(&self.name, &error))?.split();
+        let mut state = self.state();
+        state.opened += 1;
+        let number = state.opened;
+        let live = Arc::downgrade(self);
+        let pings = sink.clone();
+        let reader = tokio::spawn(async move {
+            // The messages before the end of the connection.
+            let channels = live.clone();
+            let why = deliver(stream, pings, move |message| {
+                channels.upgrade().inspect(|live| live.deliver(&message)).is_some()
+            });
+            let why = why.await;
+            if let Some(live) = live.upgrade() {
+                live.end(number, &why);
+            }
+        });
+        state.connection = Some(Connection { number, sink, reader });
+        Ok(())
+    }
+
+    fn deliver(&self, message: &Msg) {
+        let channel = message.get_channel_name().as_bytes();
+        let Some((_, mailbox)) = self.state().followers.get(channel).cloned() else { return };
+        match entry(message.get_payload_bytes()) {
+            Some(entry) => mailbox.deliver(LiveEvent::Entry(entry)),
+            None => {
+                let text = format!("{} sent a message that is no entry of the bus", self.name);
+                mailbox.deliver(LiveEvent::Interrupted(Status::data_loss(text)));
+            }
+        }
+    }
+
+    /// Drops the connection; its followers are notified.
+    pub(super) fn abort(&self) {
+        let connection = self.state().connection.take();
+        if let Some(connection) = connection {
+            connection.reader.abort();
+            self.end(connection.number, "does not respond");
+        }
+    }
+
+    /// Notifies the followers of a connection that has ended.
+    fn end(&self, number: u64, why: &str) {
+        let mut state = self.state();
+        if state.connection.as_ref().is_some_and(|connection| connection.number == number) {
+            state.connection = None;
+        }
+        let (ended, others) =
+            std::mem::take(&mut state.followers).into_iter().partition(|(_, (known, _))| *known <= number);
+        state.followers = others;
+        drop(state);
+        let ended: HashMap<_, (u64, Mailbox)> = ended;
+        for (_, mailbox) in ended.into_values() {
+            let status = Status::unavailable(format!("{} {why}", self.name));
+            mailbox.deliver(LiveEvent::Interrupted(status));
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let connection = self.state().connection.take();
+        connection.iter().for_each(|connection| connection.reader.abort());
+    }
+}
+
+/// Delivers messages until the connection ends; returns why.
+async fn deliver(mut stream: PubSubStream, mut pings: PubSubSink, mut to: impl FnMut(Msg) -> bool) -> String {
+    loop {
+        let next = timeout(PING_INTERVAL, poll_fn(|cx| Pin::new(&mut stream).poll_next(cx)));
+        match next.await {
+            Ok(Some(message)) => {
+                if !to(message) {
+                    return "is not used any more".to_owned();
+                }
+            }
+            Ok(None) => return "has closed the connection".to_owned(),
+            Err(_) => {
+                let mut ping = Box::pin(pings.ping_message::<redis::Value>("swb"));
+                match timeout(RESPONSE_TIMEOUT, &mut ping).await {
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => return error.to_string(),
+                    Err(_) => return "does not respond".to_owned(),
+                }
+            }
+        }
+    }
+}
+
+/// Reads a message: epoch, offset, record, with a space after the first two.
+fn entry(message: &[u8]) -> Option<StoredEntry> {
+    let epoch = message.get(..16)?;
+    let rest = message.get(17..)?;
+    let end = rest.iter().position(|byte| *byte == b' ')?;
+    let words = [epoch.to_vec(), rest[..end].to_vec()];
+    let position: Position = script::position(&words)?;
+    let record = Bytes::copy_from_slice(rest.get(end + 1..)?);
+    let previous = position.offset.saturating_sub(1);
+    Some(StoredEntry::new(position, previous, record::decode(record, record::now())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_others_are_no_entries() {
+        let read = entry(b"00000000000000ff 12 \x01\x07\0x").unwrap();
+        assert_eq!((read.position, read.previous), (Position { epoch: 255, offset: 12 }, 11));
+        assert_eq!(&read.publication.unwrap().bytes[..], b"x");
+        let damaged = entry(b"00000000000000ff 12 \x09").unwrap();
+        assert!(damaged.publication.is_none());
+        for message in
+            [&b""[..], b"hello", b"00000000000000ff", b"00000000000000ff 12", b"zz000000000000ff 1 x"]
+        {
+            assert!(entry(message).is_none(), "{message:?}");
+        }
+    }
+}

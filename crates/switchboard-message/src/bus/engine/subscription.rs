@@ -1,0 +1,249 @@
+//! Subscriptions to topics of an engine: what the broker keeps, then the log of this process.
+
+use super::{Interest, Local};
+use crate::{
+    broker::{Page, ReadFrom, StoredEntry},
+    bus::local_subscription::{LocalItem, LocalSubscription},
+    log::{Attach, Gap, GapReason, Position, Source, Start, Taken, TakenEntry, Topic},
+};
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use switchboard_core::{Result, backoff};
+use switchboard_wire::{Code, Status};
+
+/// Entries of one read.
+const READ_MAX: usize = 64;
+/// Longest pause between two attempts of a read.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// First entry of a subscription to a topic of an engine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum EngineStart {
+    Head,
+    Kept(ReadFrom),
+}
+
+/// A subscription to a topic of an engine.
+pub(crate) struct EngineSubscription {
+    live: LocalSubscription,
+    interest: Interest,
+    /// The read of kept entries, and its last offset.
+    kept: Option<Kept>,
+    items: VecDeque<LocalItem>,
+    /// Newest position that was delivered or skipped: the log of this process may have entries up to it as well.
+    delivered: Position,
+    /// Position before the first entry.
+    begins_after: Position,
+}
+
+type Reading = Pin<Box<dyn Future<Output = Result<Page>> + Send>>;
+
+/// Entries that are read from the broker.
+struct Kept {
+    from: ReadFrom,
+    /// Offset of the last one.
+    through: Position,
+    reading: Option<Reading>,
+    /// The first page decides the outcome of the start.
+    reports: bool,
+}
+
+impl EngineSubscription {
+    pub(crate) async fn begin(
+        local: &Arc<Local>,
+        topic: &Topic,
+        start: EngineStart,
+    ) -> Result<EngineSubscription> {
+        let interest = Interest::new(local, topic)?;
+        // The cursor comes first: it keeps the log of the topic.
+        let attach =
+            Attach { source: Source::Topic(topic.clone()), start: Start::Head, group: None, ack: None };
+        let live = LocalSubscription::begin(local, &attach, 1)?;
+        let Some(engine) = &local.engine else { return Err(Status::internal("the bus has no engine")) };
+        let joined = interest.topic.join(engine).await?;
+        let mut subscription = EngineSubscription {
+            live,
+            interest,
+            kept: None,
+            items: VecDeque::new(),
+            delivered: joined,
+            begins_after: joined,
+        };
+        if let EngineStart::Kept(from) = start {
+            if !engine.broker.capabilities().has_history {
+                return Err(
+                    engine.unimplemented(&format!("a start before the newest entry of topic \"{topic}\""))
+                );
+            }
+            let reports = !matches!(from, ReadFrom::Last(_));
+            let page = engine.broker.read(topic, from, READ_MAX).await?;
+            let through = page.head;
+            subscription.kept = Some(Kept { from, through, reading: None, reports });
+            subscription.begins_after = begins_after(from, &page);
+            subscription.delivered = subscription.begins_after;
+            subscription.page(page);
+        }
+        Ok(subscription)
+    }
+
+    /// Returns the position before the first entry.
+    pub(crate) fn position(&self) -> Position {
+        self.begins_after
+    }
+
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<LocalItem>> {
+        loop {
+            if let Some(item) = self.items.pop_front() {
+                return Poll::Ready(Some(item));
+            }
+            if self.kept.is_some() {
+                ready!(self.poll_kept(cx));
+                continue;
+            }
+            let Some(item) = ready!(self.live.poll_next(cx)) else { return Poll::Ready(None) };
+            match item {
+                LocalItem::Taken(Taken::Entry(taken)) => {
+                    if self.is_known(taken.position) {
+                        continue;
+                    }
+                    self.delivered = taken.position;
+                    return Poll::Ready(Some(LocalItem::Taken(Taken::Entry(taken))));
+                }
+                LocalItem::Taken(Taken::Gap(gap)) => {
+                    let last = Position { epoch: gap.epoch, offset: gap.range.end.saturating_sub(1) };
+                    if self.is_known(last) && gap.reason != GapReason::Epoch {
+                        continue;
+                    }
+                    if gap.reason == GapReason::Lagged && self.has_history() {
+                        let first = gap.range.start.saturating_sub(1).max(self.delivered.offset);
+                        let from = ReadFrom::After(Position { epoch: gap.epoch, offset: first });
+                        self.kept = Some(Kept { from, through: last, reading: None, reports: false });
+                        continue;
+                    }
+                    self.delivered = last;
+                    return Poll::Ready(Some(LocalItem::Taken(Taken::Gap(gap))));
+                }
+                item => return Poll::Ready(Some(item)),
+            }
+        }
+    }
+
+    fn has_history(&self) -> bool {
+        let engine = self.interest.local.engine.as_ref();
+        engine.is_some_and(|engine| engine.broker.capabilities().has_history)
+    }
+
+    fn is_known(&self, position: Position) -> bool {
+        position.epoch == self.delivered.epoch && position.offset <= self.delivered.offset
+    }
+
+    /// Reads the next page.
+    fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(kept) = &mut self.kept else { return Poll::Ready(()) };
+        let (local, topic, from) = (&self.interest.local, &self.interest.topic, kept.from);
+        let reading =
+            kept.reading.get_or_insert_with(|| Box::pin(read(local.clone(), topic.topic().clone(), from)));
+        let read = ready!(reading.as_mut().poll(cx));
+        kept.reading = None;
+        match read {
+            Ok(page) => self.page(page),
+            // The error stays: the log of this process goes on, and what was to be read is a gap.
+            Err(_) => self.give_up(),
+        }
+        Poll::Ready(())
+    }
+
+    /// Reports the entries that were to be read.
+    fn give_up(&mut self) {
+        let Some(Kept { through, .. }) = self.kept.take() else { return };
+        let range = self.delivered.offset.saturating_add(1)..through.offset.saturating_add(1);
+        self.delivered = through;
+        let gap = Gap::new(self.interest.topic.topic().clone(), through.epoch, range, None, GapReason::Lost);
+        self.items.push_back(LocalItem::Taken(Taken::Gap(gap)));
+    }
+
+    /// Delivers a page, and decides what follows it.
+    fn page(&mut self, page: Page) {
+        let Some(mut kept) = self.kept.take() else { return };
+        let topic = self.interest.topic.topic().clone();
+        let local = self.interest.local.clone();
+        if page.head.epoch != kept.through.epoch {
+            // Another log began: its mirror reports it.
+            return;
+        }
+        let is_first = std::mem::take(&mut kept.reports);
+        match page.missing {
+            Some(gap) => {
+                let last = gap.range.end.saturating_sub(1);
+                self.delivered = Position { epoch: page.head.epoch, offset: last };
+                self.items.push_back(LocalItem::Taken(Taken::Gap(gap)));
+            }
+            None if is_first => self.items.push_back(LocalItem::Recovered),
+            None => {}
+        }
+        let is_empty = page.entries.is_empty();
+        for stored in page.entries {
+            self.delivered = stored.position;
+            self.items.push_back(item(&local, &topic, stored));
+        }
+        if !is_empty && self.delivered.offset < kept.through.offset {
+            kept.from = ReadFrom::After(self.delivered);
+            self.kept = Some(kept);
+        } else if is_empty && self.delivered.offset < kept.through.offset {
+            self.delivered = kept.through;
+        }
+    }
+}
+
+/// Converts a kept entry to an item of a subscription.
+pub(super) fn item(local: &Local, topic: &Topic, stored: StoredEntry) -> LocalItem {
+    let (now, limits, position) = (local.now(), local.log.limits(), stored.position);
+    let content = stored.publication.and_then(|publication| {
+        publication.into_entry(|| now, limits.entry_bytes_max, limits.key_bytes_max).ok()
+    });
+    let gap = |reason| {
+        let range = position.offset..position.offset.saturating_add(1);
+        Taken::Gap(Gap::new(topic.clone(), position.epoch, range, Some(1), reason))
+    };
+    LocalItem::Taken(match content {
+        None => gap(GapReason::Lost),
+        Some(entry) if entry.is_expired(now) => gap(GapReason::Expired),
+        Some(entry) => {
+            let topic = topic.clone();
+            Taken::Entry(TakenEntry { topic, position, entry, sequence: 0, attempt: 1, group: None })
+        }
+    })
+}
+
+/// Returns the position before the first entry of a subscription.
+fn begins_after(from: ReadFrom, page: &Page) -> Position {
+    match (from, page.entries.first()) {
+        (ReadFrom::After(position), _) if position.epoch == page.head.epoch => {
+            Position { offset: position.offset.min(page.head.offset), ..position }
+        }
+        (_, Some(first)) => Position { offset: first.position.offset.saturating_sub(1), ..first.position },
+        (_, None) => page.head,
+    }
+}
+
+/// Reads a page, as often as it takes while the engine is away.
+async fn read(local: Arc<Local>, topic: Topic, from: ReadFrom) -> Result<Page> {
+    let Some(engine) = &local.engine else { return Err(Status::internal("the bus has no engine")) };
+    let mut failures = 0;
+    loop {
+        let page = {
+            let _permit = engine.repairs.acquire().await;
+            engine.broker.read(&topic, from, READ_MAX).await
+        };
+        match page {
+            Err(status) if status.code() == Code::Unavailable => failures += 1,
+            page => return page,
+        }
+        tokio::time::sleep(backoff::pause(failures, backoff::CONNECT_MIN, PAUSE_MAX)).await;
+    }
+}
