@@ -5,19 +5,23 @@ use switchboard_core::Result;
 use switchboard_message::broker::Broker;
 use switchboard_wire::Status;
 
-/// Creates the engine at an address, with the default options: `redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]` with the
-/// feature `redis`. Nothing is sent before it is used.
+/// Creates the engine at an address, with the default options: `nats://[USER:PASSWORD@]HOST:PORT` with the feature
+/// `nats`, `redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]` with the feature `redis`. Nothing is sent before it is used.
 ///
 /// # Errors
 /// `InvalidArgument` for a malformed address, and for an engine that is not built in.
 pub fn connect(url: &str) -> Result<Arc<dyn Broker>> {
     match url.split_once("://").map(|(scheme, _)| scheme) {
+        #[cfg(feature = "nats")]
+        Some("nats" | "tls") => Ok(Arc::new(crate::Nats::connect(url, crate::nats::Options::new())?)),
         #[cfg(feature = "redis")]
         Some("redis" | "redis+unix" | "unix") => {
             Ok(Arc::new(crate::Redis::connect(url, crate::redis::Options::new())?))
         }
         Some(scheme) => {
-            let built: &[&str] = if cfg!(feature = "redis") { &["redis"] } else { &[] };
+            let engines = [("nats", cfg!(feature = "nats")), ("redis", cfg!(feature = "redis"))];
+            let built: Vec<_> =
+                engines.iter().filter(|(_, is_built)| *is_built).map(|(name, _)| *name).collect();
             let text = format!(
                 "the engine \"{scheme}\" of a bus is not built in; this program has [{}]; use one of them, or build \
                  switchboard-broker with its feature",

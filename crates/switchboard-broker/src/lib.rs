@@ -11,11 +11,15 @@
 //! ```
 
 mod address;
-#[cfg(feature = "redis")]
+#[cfg(feature = "nats")]
+pub mod nats;
+#[cfg(any(feature = "nats", feature = "redis"))]
 mod record;
 #[cfg(feature = "redis")]
 pub mod redis;
 
 pub use address::connect;
+#[cfg(feature = "nats")]
+pub use nats::Nats;
 #[cfg(feature = "redis")]
 pub use redis::Redis;

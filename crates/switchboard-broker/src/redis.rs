@@ -124,6 +124,7 @@ impl Broker for Redis {
 
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = Capabilities::new(Accepted::Engine);
+        capabilities.appends_batches = true;
         capabilities.has_dense_offsets = true;
         capabilities.has_history = true;
         capabilities.drops_duplicates = !self.options.dedup_window.is_zero();

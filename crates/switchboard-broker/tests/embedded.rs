@@ -13,7 +13,7 @@ struct Inside {
 impl Engine for Inside {
     async fn start() -> Option<Inside> {
         let kept = TopicOptions::new().history(HISTORY as usize, Duration::MAX);
-        Some(Inside { topics: Bus::builder().topics(">", kept).unwrap().build() })
+        Some(Inside { topics: Bus::builder().topics(">", kept).expect("a pattern").build() })
     }
 
     fn broker(&self) -> Arc<dyn Broker> {

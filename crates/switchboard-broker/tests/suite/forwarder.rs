@@ -1,7 +1,6 @@
 //! A path between clients and a server that a test can stall or cut.
 
 use std::{
-    future::Future,
     path::PathBuf,
     sync::{Arc, Mutex},
 };
@@ -108,25 +107,18 @@ where
     }
 }
 
-fn copy<R, W>(
-    mut from: R,
-    mut to: W,
-    mut path: watch::Receiver<Path>,
-    is_stalled: fn(&Path) -> bool,
-) -> impl Future<Output = ()>
+async fn copy<R, W>(mut from: R, mut to: W, mut path: watch::Receiver<Path>, is_stalled: fn(&Path) -> bool)
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    async move {
-        let mut bytes = vec![0; 16 << 10];
-        while let Ok(length @ 1..) = from.read(&mut bytes).await {
-            if path.wait_for(|path| !is_stalled(path)).await.is_err() {
-                return;
-            }
-            if to.write_all(&bytes[..length]).await.is_err() {
-                return;
-            }
+    let mut bytes = vec![0; 16 << 10];
+    while let Ok(length @ 1..) = from.read(&mut bytes).await {
+        if path.wait_for(|path| !is_stalled(path)).await.is_err() {
+            return;
+        }
+        if to.write_all(&bytes[..length]).await.is_err() {
+            return;
         }
     }
 }

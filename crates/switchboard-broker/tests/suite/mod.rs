@@ -2,6 +2,7 @@
 //!
 //! `broker_suite!` makes a test of each case. Each test has a server of its own.
 
+#![allow(clippy::unwrap_used, reason = "code of tests, in functions that several of them call")]
 #![allow(dead_code, reason = "not every engine has a server")]
 
 mod failures;

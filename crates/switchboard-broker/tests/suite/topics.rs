@@ -88,7 +88,12 @@ pub(crate) async fn unsupported_operations_name_the_engine(engine: impl Engine) 
     // Reserved topics are those of the process.
     assert_eq!(bus.credit("jobs").await.unwrap(), bus.limits().batch_entries_max);
     let mut batch = bus.subscribe::<u64>("batch").await.unwrap();
-    let last = bus.publish_batch("batch", &[0_u64, 1, 2]).await.unwrap();
-    expect(&mut batch, 0..2).await;
-    assert!(matches!(super::next(&mut batch).await, Delivery::Entry(third) if third.position() == last));
+    let last = bus.publish_batch("batch", &[0_u64, 1, 2]).await;
+    if engine.broker().capabilities().appends_batches {
+        expect(&mut batch, 0..2).await;
+        let third = super::next(&mut batch).await;
+        assert!(matches!(third, Delivery::Entry(third) if third.position() == last.unwrap()));
+    } else {
+        assert_eq!(last.unwrap_err().code(), Code::Unimplemented);
+    }
 }

@@ -57,6 +57,8 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
 pub struct Capabilities {
     /// Meaning of an accepted publication.
     pub accepted: Accepted,
+    /// Several publications are appended at once, all or none; without it a batch has one.
+    pub appends_batches: bool,
     /// A topic's offsets increase by 1.
     pub has_dense_offsets: bool,
     /// Entries are kept, so that holes are filled and subscriptions start before the newest one.
@@ -70,10 +72,11 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Creates the capabilities of an engine without history, ids and durability.
+    /// Creates the capabilities of an engine without batches, history, ids and durability.
     pub fn new(accepted: Accepted) -> Capabilities {
         Capabilities {
             accepted,
+            appends_batches: false,
             has_dense_offsets: false,
             has_history: false,
             drops_duplicates: false,

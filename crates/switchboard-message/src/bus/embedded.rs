@@ -110,6 +110,7 @@ impl Broker for Embedded {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
+            appends_batches: true,
             has_dense_offsets: true,
             has_history: true,
             drops_duplicates: true,

@@ -1,0 +1,102 @@
+//! Topics that this process follows.
+
+use super::{RESPONSE_TIMEOUT, Shared, jetstream, read};
+use crate::record;
+use async_nats::{Message, Subscriber};
+use futures_core::Stream;
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, Weak, atomic::Ordering},
+    time::Duration,
+};
+use switchboard_core::Result;
+use switchboard_message::{
+    Position, Topic,
+    broker::{LiveEvent, Mailbox, StoredEntry},
+};
+use tokio::{task::JoinHandle, time::timeout};
+
+/// A task that delivers the entries of a topic; dropped, it ends.
+pub(super) struct Follower {
+    pub(super) mailbox: Mailbox,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Interval at which a topic without entries checks that its stream is the one it knows.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Begins to deliver the entries of a topic; resolves to the position of the newest one.
+pub(super) async fn follow(shared: &Arc<Shared>, topic: &Topic, to: Mailbox) -> Result<Position> {
+    let client = shared.client().await?;
+    let subscribing = timeout(RESPONSE_TIMEOUT, client.subscribe(shared.options.live(topic)));
+    let entries = subscribing
+        .await
+        .map_err(|_| shared.away("does not respond"))?
+        .map_err(|error| shared.away(error))?;
+    // Requests on the connection are handled after the subscription.
+    let (epoch, newest) = shared.renew(&client).await?;
+    let newest_of_topic = read::newest(shared, &client, topic).await?;
+    let following = Following { shared: Arc::downgrade(shared), epoch, newest, to: to.clone() };
+    let task = tokio::spawn(following.run(entries));
+    let before = shared.followers().insert(topic.clone(), Follower { mailbox: to, task });
+    drop(before);
+    Ok(Position { epoch, offset: newest_of_topic })
+}
+
+/// State of the task of one topic.
+struct Following {
+    shared: Weak<Shared>,
+    epoch: u64,
+    /// Number of the stream's newest message when the delivery began, or of the newest entry.
+    newest: u64,
+    to: Mailbox,
+}
+
+impl Following {
+    async fn run(mut self, mut entries: Subscriber) {
+        loop {
+            let next = timeout(CHECK_INTERVAL, poll_fn(|cx| Pin::new(&mut entries).poll_next(cx)));
+            let Ok(message) = next.await else {
+                if self.shared.upgrade().is_none_or(|shared| self.is_of_another(&shared)) {
+                    return;
+                }
+                continue;
+            };
+            let Some(shared) = self.shared.upgrade() else { return };
+            let Some(entry) = message.and_then(|message| entry(message, self.epoch)) else {
+                let status =
+                    shared.away("has ended the subscription, or sent a message that is no entry of the bus");
+                return self.to.deliver(LiveEvent::Interrupted(status));
+            };
+            if entry.position.offset <= self.newest {
+                // The stream was created again. Its new epoch ends all deliveries, also this one.
+                let Ok(client) = shared.client().await else { continue };
+                let _ = shared.renew(&client).await;
+                continue;
+            }
+            self.newest = entry.position.offset;
+            shared.newest.fetch_max(self.newest, Ordering::AcqRel);
+            self.to.deliver(LiveEvent::Entry(entry));
+        }
+    }
+
+    /// Returns whether the process knows another stream by now, in which case this delivery was ended.
+    fn is_of_another(&self, shared: &Shared) -> bool {
+        shared.epoch.load(Ordering::Acquire) != self.epoch
+    }
+}
+
+/// Reads a republished message.
+fn entry(message: Message, epoch: u64) -> Option<StoredEntry> {
+    let offset = jetstream::number(&message, "Nats-Sequence")?;
+    let previous = jetstream::number(&message, "Nats-Last-Sequence")?;
+    let publication = record::decode(message.payload, record::now());
+    Some(StoredEntry::new(Position { epoch, offset }, previous, publication))
+}
