@@ -56,6 +56,7 @@ pub(crate) enum Peer {
     Ioredis,
     /// Python with the client of NATS.
     Nats,
+    NatsServer,
     /// The tool `nats`.
     NatsTool,
     /// Node; its path is the folder where its packages are installed.
@@ -104,6 +105,7 @@ const ALL: &[Peer] = &[
     Peer::Jszmq,
     Peer::Kiss,
     Peer::Nats,
+    Peer::NatsServer,
     Peer::NatsTool,
     Peer::Node,
     Peer::Python,
@@ -201,6 +203,9 @@ impl Peers {
             Peer::Ioredis => self.node("js-redis", &self.interop.join("redis/js")),
             Peer::Node => self.node("js", &self.sources),
             Peer::Nats => self.python("python-nats", &self.nats, "aiohttp, nats"),
+            Peer::NatsServer => {
+                self.go_required("github.com/nats-io/nats-server/v2", "", "v2.12.2")
+            }
             Peer::NatsTool => self.go("github.com/nats-io/natscli/nats", "v0.5.1"),
             // The import notices an environment whose interpreter was replaced since.
             Peer::Python => self.python(
@@ -286,7 +291,9 @@ impl Peers {
         version: &str,
         build: impl Fn(&Path) -> Result<(), Failure>,
     ) -> Result<PathBuf, Failure> {
-        let name = package.rsplit('/').next().unwrap_or(package);
+        // A module with a major version in its path has a program with the name before it.
+        let is_version = |part: &&str| part.strip_prefix('v').is_some_and(|rest| rest.parse::<u32>().is_ok());
+        let name = package.rsplit('/').find(|part| !is_version(part)).unwrap_or(package);
         // Programs that were built this way do not contain their version, so the folder has it. It has the
         // whole path because several programs are called `client`.
         let folder = self.folder.join(format!("{}-{version}", package.replace('/', "-")));
@@ -392,6 +399,7 @@ impl Peer {
             Self::Jprotobuf => "Java with jprotobuf-rpc",
             Self::Jszmq => "Node with jszmq",
             Self::Nats => "Python with nats-py",
+            Self::NatsServer => "nats-server",
             Self::NatsTool => "the tool nats",
             Self::Node => "Node with its packages",
             Self::Python => "Python with grpcio",

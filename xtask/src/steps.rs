@@ -163,6 +163,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::registries(run),
     },
     Step {
+        name: "engines",
+        about: "every engine of a bus against its real server: NATS, Redis",
+        check: |run| suites::engines(run),
+    },
+    Step {
         name: "interop-call",
         about: "`switchboard call` to a server of Python grpcio, with and without reflection",
         check: |run| interop::run(run, Suite::Call),
@@ -484,6 +489,7 @@ fn clippy(run: &Run<'_>) -> Outcome {
     // Nothing else in the workspace enables most registries, or the framework without optional wires.
     clippy(&["--workspace", "--all-targets"])
         .and_then(|()| clippy(&["--package", "switchboard-registry", "--all-targets", "--all-features"]))
+        .and_then(|()| clippy(&["--package", "switchboard-broker", "--all-targets", "--all-features"]))
         .and_then(|()| clippy(&["--package", "switchboard", "--lib", "--no-default-features"]))
         .into()
 }

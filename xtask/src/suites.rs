@@ -69,6 +69,22 @@ pub(crate) fn registries(run: &Run<'_>) -> Outcome {
     process::run(command.env("SWITCHBOARD_REGISTRIES", "required")).into()
 }
 
+/// The tests of the engines of a bus against their servers; none may be left out for a server that is missing.
+pub(crate) fn engines(run: &Run<'_>) -> Outcome {
+    let mut command = run.workspace.cargo_command();
+    command.args(["test", "--package", "switchboard-broker", "--all-features", "--lib", "--tests"]);
+    let (server, redis) = match (run.peers.path(Peer::NatsServer), run.peers.path(Peer::Redis)) {
+        (Ok(server), Ok(redis)) => (server, redis),
+        (server, redis) => {
+            let missing = [server.err(), redis.err()].into_iter().flatten();
+            let missing: Vec<_> = missing.map(|failure| failure.to_string()).collect();
+            return Outcome::Skipped(missing.join("; "));
+        }
+    };
+    command.env("SWITCHBOARD_NATS_SERVER", server).env("SWITCHBOARD_REDIS", redis);
+    process::run(command.env("SWITCHBOARD_ENGINES", "required")).into()
+}
+
 /// Connect's conformance suite in the role of the client.
 pub(crate) fn conformance_server(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::ConnectConformance, |suite| {

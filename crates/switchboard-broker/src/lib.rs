@@ -23,3 +23,8 @@ pub use address::connect;
 pub use nats::Nats;
 #[cfg(feature = "redis")]
 pub use redis::Redis;
+
+/// The documentation page, so that its example is compiled.
+#[cfg(all(doctest, feature = "redis"))]
+#[doc = include_str!("../../../docs/engines.md")]
+struct EnginesPage;

@@ -3,8 +3,8 @@
 //! With the prefix `swb`, the stream `swb` stores the subjects `swb.log.>`, and the server republishes each stored
 //! message to `swb.live.>`. The topic `quotes/acme` is `quotes.acme` there. A process that follows a topic has a plain
 //! subscription: no consumer is created. The number of a message in the stream is the offset, so that the offsets of a
-//! topic increase with holes. A republished message names the one before it in its subject, which shows what is
-//! missing; direct gets read that. The epoch is the time at which the stream was created.
+//! topic increase with holes. A republished message names the one before it in its subject, which shows holes;
+//! direct gets fill them. The epoch is the time at which the stream was created.
 
 mod jetstream;
 mod live;
@@ -143,7 +143,7 @@ impl Shared {
         }
     }
 
-    /// Asks for the epoch of the stream, and its newest number. Another epoch than before ends all deliveries.
+    /// Queries the epoch of the stream, and its newest number. Another epoch than before ends all deliveries.
     async fn renew(self: &Arc<Self>, client: &Client) -> Result<(u64, u64)> {
         let info = jetstream::stream(&self.name, client, &self.options).await?;
         let (epoch, last) = (info.epoch(), info.state.last_seq);

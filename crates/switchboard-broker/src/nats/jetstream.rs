@@ -21,7 +21,7 @@ pub(super) struct Info {
 pub(super) struct State {
     pub(super) first_seq: u64,
     pub(super) last_seq: u64,
-    /// Messages by subject, if asked for.
+    /// Messages by subject, if requested.
     pub(super) subjects: Option<std::collections::HashMap<String, u64>>,
 }
 

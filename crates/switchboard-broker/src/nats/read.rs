@@ -26,7 +26,7 @@ const BYTES_MAX: usize = 1 << 20;
 /// Returns the number of the newest entry of a topic; 0 if it has none.
 pub(super) async fn newest(shared: &Arc<Shared>, client: &Client, topic: &Topic) -> Result<u64> {
     let get = json!({"last_by_subj": shared.options.stored(topic)});
-    let found = get_direct(shared, client, &get).await?;
+    let found = direct_get(shared, client, &get).await?;
     Ok(found.messages.first().and_then(|message| number(message, "Nats-Sequence")).unwrap_or(0))
 }
 
@@ -102,7 +102,7 @@ impl Reader<'_> {
     }
 
     async fn after(&self, offset: u64, entries_max: usize) -> Result<Page> {
-        // With the entry at the position: what is behind it is complete while it is there.
+        // With the entry at the position: the entries behind it are complete while it is there.
         let (mut entries, head) = self.read(offset, entries_max.saturating_add(1)).await?;
         if entries.first().is_some_and(|first| offset > 0 && first.position.offset == offset) {
             entries.remove(0);
@@ -184,7 +184,7 @@ impl Reader<'_> {
             Some(since) => get["start_time"] = humantime::format_rfc3339_nanos(since).to_string().into(),
             None => get["seq"] = from.max(1).into(),
         }
-        get_direct(self.shared, self.client, &get).await
+        direct_get(self.shared, self.client, &get).await
     }
 }
 
@@ -196,7 +196,7 @@ struct Found {
 }
 
 /// Sends a direct get; the server responds with messages, and a status after a batch.
-async fn get_direct(shared: &Arc<Shared>, client: &Client, get: &Value) -> Result<Found> {
+async fn direct_get(shared: &Arc<Shared>, client: &Client, get: &Value) -> Result<Found> {
     let is_batch = get.get("batch").is_some();
     let reply = client.new_inbox();
     let away = |error: &dyn std::fmt::Display| shared.away(error);

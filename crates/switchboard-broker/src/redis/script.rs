@@ -184,7 +184,7 @@ pub(super) fn number(word: &[u8]) -> Option<u64> {
     str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// Reads the result of a read, and derives what is missing at its start.
+/// Reads the result of a read, and derives the gap at its start.
 pub(super) fn page(topic: &Topic, start: ReadFrom, words: Vec<Vec<u8>>) -> Option<Page> {
     let head = position(&words)?;
     let (from, floor) = (number(words.get(2)?)?, number(words.get(3)?)?);

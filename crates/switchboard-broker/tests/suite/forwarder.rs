@@ -11,7 +11,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// What passes.
+/// Directions in which bytes pass.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Path {
     /// Open connections end, and new ones are closed.

@@ -182,7 +182,7 @@ pub(crate) async fn history_is_trimmed_below_a_reader(engine: impl Engine) {
     let (range, reason) = next_gap(&mut late).await;
     assert_eq!(reason, GapReason::Expired);
     let Delivery::Entry(oldest) = next(&mut late).await else { panic!("a second gap") };
-    // The gap covers what is between the position and the first entry.
+    // The gap covers the entries between the position and the first entry.
     assert!(range.start > first.offset && range.end <= oldest.position().offset, "{range:?}");
     if engine.broker().capabilities().has_dense_offsets {
         assert_eq!(range, first.offset + 1..first.offset + 50);

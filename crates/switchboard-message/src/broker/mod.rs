@@ -1,8 +1,8 @@
 //! Engines of a bus: the contract of a broker that keeps the entries of topics in another process.
 //!
 //! A bus with an engine publishes to it, and follows the topics that have a subscription in this process. A broker
-//! appends, delivers live entries and reads; the bus does the rest: it compares positions after an interruption, reads
-//! what is missing, drops what it knows, and reports gaps. Groups, durable cursors, patterns and requests are not part
+//! appends, delivers live entries and reads; the bus does the rest: it compares positions after an interruption, fills
+//! holes, drops known entries, and reports gaps. Groups, durable cursors, patterns and requests are not part
 //! of the contract: on a bus with an engine they fail with `Unimplemented`.
 
 use crate::log::{Gap, Position, Publication, Topic};
@@ -21,11 +21,11 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
     /// Returns the name of the engine and where it is, for messages; without credentials.
     fn name(&self) -> &str;
 
-    /// Returns what the engine supports.
+    /// Returns the features of the engine.
     fn capabilities(&self) -> Capabilities;
 
-    /// Appends publications to a topic, in their order, all or none; resolves to the position of the last. A publication
-    /// whose id is known within the engine's window is not appended again, and has its first position.
+    /// Appends publications to a topic, in their order, all or none; resolves to the position of the last. A
+    /// publication whose id is known within the engine's window is not appended again, and has its first position.
     ///
     /// # Errors
     /// `Unavailable` when the broker cannot be reached; the entries may have been appended. A retry is safe if each
@@ -51,7 +51,7 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
     fn read<'a>(&'a self, topic: &'a Topic, from: ReadFrom, entries_max: usize) -> BrokerFuture<'a, Page>;
 }
 
-/// What an engine supports.
+/// Features of an engine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Capabilities {

@@ -142,7 +142,7 @@ struct Extra {
     /// In nanoseconds of the bus's clock.
     expires_at: u64,
     reply_to: Option<Topic>,
-    /// The entry stands for others that an engine no longer has.
+    /// The entry represents others that an engine no longer has.
     missing: Option<Missing>,
 }
 
@@ -208,7 +208,7 @@ impl Entry {
         Entry(Arc::new(Content { codec: Codec::Raw, bytes: Bytes::new(), extra: Some(Box::new(extra)) }))
     }
 
-    /// Returns the entries that this one stands for.
+    /// Returns the entries that this one represents.
     pub(super) fn as_missing(&self) -> Option<&Missing> {
         self.0.extra.as_ref().and_then(|extra| extra.missing.as_ref())
     }

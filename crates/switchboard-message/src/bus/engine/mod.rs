@@ -4,7 +4,7 @@
 //! ```text
 //! publish ─► Broker::append
 //! Mailbox ─► MirrorTopic ─► log of the topic, at the broker's positions ─► subscriptions
-//!               └─ a hole, or an interruption: subscribe again, Broker::read, gaps for what is gone
+//!               └─ a hole, or an interruption: subscribe again, Broker::read, gaps for entries that are gone
 //! ```
 
 mod mirror;
