@@ -24,6 +24,7 @@ const CRATES: [&str; 18] = [
     "switchboard-http",
     "switchboard-message",
     "switchboard-net",
+    "switchboard-pattern",
     "switchboard-registry",
     "switchboard-server",
     "switchboard-socket",
@@ -82,6 +83,10 @@ const DEPENDENCIES: [(&str, &[&str]); 16] = [
     ("switchboard-broker", &["switchboard-core", "switchboard-message", "switchboard-wire"]),
     ("switchboard-bus", &["switchboard", "switchboard-core", "switchboard-message"]),
     ("switchboard-socket", &["switchboard-core", "switchboard-net", "switchboard-wire"]),
+    (
+        "switchboard-pattern",
+        &["switchboard-core", "switchboard-message", "switchboard-socket", "switchboard-wire"],
+    ),
 ];
 
 /// Circles that stay, with the reason.

@@ -1,0 +1,8 @@
+//! Messaging patterns on sockets of ZeroMQ, one module each: components with limits, statistics and typed errors.
+//!
+//! The page `docs/patterns.md` compares them: when to use which, what each guarantees, and what it does when a peer
+//! fails. Their peers may be programs of libzmq that speak the published protocols.
+// Set for arithmetic on times, see clippy.toml: a peer must not be able to choose a time that causes a panic.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+mod task;
