@@ -5,4 +5,5 @@
 // Set for arithmetic on times, see clippy.toml: a peer must not be able to choose a time that causes a panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+pub mod majordomo;
 mod task;
