@@ -5,5 +5,9 @@
 // Set for arithmetic on times, see clippy.toml: a peer must not be able to choose a time that causes a panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+pub mod freelance;
 pub mod majordomo;
+pub mod pirate;
+mod route;
+mod session;
 mod task;

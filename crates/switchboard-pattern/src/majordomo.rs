@@ -1,21 +1,22 @@
 //! Majordomo: requests to named services, whose workers come and go, through a broker.
 //!
 //! ```
+//! use switchboard_core::Result;
 //! use switchboard_pattern::majordomo::{Broker, Client, Worker};
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> switchboard_core::Result<()> {
-//! let broker = Broker::bind("tcp://127.0.0.1:0").await?;
-//! let endpoint = broker.endpoint().to_string();
-//!
-//! let mut worker = Worker::connect(&endpoint, "upper").await?;
-//! tokio::spawn(async move {
+//! async fn serve(mut worker: Worker) -> Result<()> {
 //!     while let Some(request) = worker.next().await {
 //!         let upper = request.body().body().to_ascii_uppercase();
 //!         request.reply(upper).await?;
 //!     }
-//!     switchboard_core::Result::Ok(())
-//! });
+//!     Ok(())
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<()> {
+//! let broker = Broker::bind("tcp://127.0.0.1:0").await?;
+//! let endpoint = broker.endpoint().to_string();
+//! tokio::spawn(serve(Worker::connect(&endpoint, "upper").await?));
 //!
 //! let client = Client::connect(&endpoint)?;
 //! assert_eq!(client.request("upper", "hello").await?.body(), b"HELLO");
@@ -36,6 +37,7 @@ mod client;
 mod command;
 mod worker;
 
+pub use crate::session::WorkerStats;
 pub use broker::{Broker, BrokerBuilder, BrokerOptions, BrokerStats, ServiceStats};
 pub use client::{Client, ClientBuilder, ClientStats, Replies, Reply, RequestBuilder};
-pub use worker::{Request, Worker, WorkerBuilder, WorkerStats};
+pub use worker::{Request, Worker, WorkerBuilder};

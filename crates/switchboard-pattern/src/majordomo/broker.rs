@@ -8,16 +8,18 @@ mod stats;
 pub use options::BrokerOptions;
 pub use stats::{BrokerStats, ServiceStats};
 
-use super::command::GONE;
-use crate::task::Task;
+use crate::{
+    route::{self, GONE, Sent},
+    task::Task,
+};
 use bytes::Bytes;
-use state::{Sent, Sink, State};
+use state::{Sink, State};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use switchboard_core::{Result, clock};
-use switchboard_socket::{Endpoint, ErrorKind, Message, Router, SocketOptions};
+use switchboard_socket::{Endpoint, Message, Router, SocketOptions};
 use tokio::time::{MissedTickBehavior, interval};
 
 /// Messages that are handled before other tasks run.
@@ -150,11 +152,7 @@ struct Peers<'a>(&'a Router);
 
 impl Sink for Peers<'_> {
     fn send(&mut self, message: Message) -> Sent {
-        match self.0.try_send(message) {
-            Ok(()) => Sent::Passed,
-            Err(error) if error.kind() == ErrorKind::TimedOut => Sent::Full,
-            Err(_) => Sent::Gone,
-        }
+        route::pass(self.0, message)
     }
 }
 

@@ -3,7 +3,8 @@
 mod connection;
 mod replies;
 
-use super::command::{self, Extension, GONE};
+use super::command::{self, Extension};
+use crate::route::GONE;
 use bytes::Bytes;
 use connection::{Connection, Counts};
 pub use replies::{Replies, Reply};

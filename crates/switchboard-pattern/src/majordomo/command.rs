@@ -1,13 +1,14 @@
 //! Commands of MDP/0.2 and 0.1, and the frames that they are made of.
 
+use crate::{
+    route::GONE,
+    session::{FromBroker, Protocol},
+};
 use bytes::{BufMut, Bytes, BytesMut};
 use switchboard_socket::Message;
 
 /// Longest name of a service.
 pub(super) const SERVICE_BYTES_MAX: usize = 255;
-
-/// Notice of a socket that a connection ended. A peer that sends it reports its own end.
-pub(super) const GONE: &[u8] = b"\0gone";
 
 const CLIENT_1: &[u8] = b"MDPC01";
 const CLIENT_2: &[u8] = b"MDPC02";
@@ -50,14 +51,6 @@ pub(super) enum ToBroker {
     Ready { version: Version, service: Bytes },
     Reply { version: Version, is_final: bool, client: Bytes, body: Vec<Bytes> },
     Request { version: Version, service: Bytes, extension: Option<Extension>, body: Vec<Bytes> },
-}
-
-/// Command that a worker receives.
-#[derive(Debug, Eq, PartialEq)]
-pub(super) enum ToWorker {
-    Disconnect,
-    Heartbeat,
-    Request { client: Bytes, body: Vec<Bytes> },
 }
 
 /// Reply that a client receives.
@@ -146,27 +139,6 @@ fn check_service(name: &Bytes) -> Result<Bytes, &'static str> {
 pub(super) fn is_service(name: &[u8]) -> bool {
     (1..=SERVICE_BYTES_MAX).contains(&name.len())
         && std::str::from_utf8(name).is_ok_and(|name| !name.chars().any(char::is_control))
-}
-
-/// Reads a command to a worker of MDP/0.2.
-///
-/// # Errors
-/// Returns the rule that the frames violate.
-pub(super) fn read_to_worker(mut frames: Vec<Bytes>) -> Result<ToWorker, &'static str> {
-    let [header, command, rest @ ..] = &*frames else { return Err("message has less than 2 frames") };
-    if &**header != WORKER_2 {
-        return Err("header is not MDPW02");
-    }
-    match (&**command, rest) {
-        ([2], [client, empty, _, ..]) if empty.is_empty() => {
-            let client = client.clone();
-            frames.drain(..4);
-            Ok(ToWorker::Request { client, body: frames })
-        }
-        ([5], []) => Ok(ToWorker::Heartbeat),
-        ([6], []) => Ok(ToWorker::Disconnect),
-        _ => Err("command to a worker is not REQUEST, HEARTBEAT or DISCONNECT"),
-    }
 }
 
 /// Reads a reply to a client of MDP/0.2.
@@ -260,25 +232,49 @@ fn worker_header(version: Version) -> Bytes {
     Bytes::from_static(if version == Version::V1 { WORKER_1 } else { WORKER_2 })
 }
 
-/// Builds a READY of a worker.
-pub(super) fn ready(service: Bytes) -> Message {
-    Message::from([Bytes::from_static(WORKER_2), Bytes::from_static(&[1]), service])
-}
+/// The commands of a worker of MDP/0.2 for a service.
+#[derive(Debug)]
+pub(super) struct WorkerProtocol(pub(super) Bytes);
 
-/// Builds a PARTIAL or FINAL of a worker.
-pub(super) fn worker_reply(is_final: bool, client: Bytes, body: Vec<Bytes>) -> Message {
-    let command = Bytes::from_static(if is_final { &[4] } else { &[3] });
-    prefixed([Bytes::from_static(WORKER_2), command, client, Bytes::new()], body)
-}
+impl Protocol for WorkerProtocol {
+    fn ready(&self) -> Message {
+        Message::from([Bytes::from_static(WORKER_2), Bytes::from_static(&[1]), self.0.clone()])
+    }
 
-/// Builds a HEARTBEAT of a worker.
-pub(super) fn heartbeat() -> Message {
-    Message::from([Bytes::from_static(WORKER_2), Bytes::from_static(&[5])])
-}
+    fn heartbeat(&self, _is_busy: bool) -> Option<Message> {
+        Some(Message::from([Bytes::from_static(WORKER_2), Bytes::from_static(&[5])]))
+    }
 
-/// Builds a DISCONNECT of a worker.
-pub(super) fn disconnect() -> Message {
-    Message::from([Bytes::from_static(WORKER_2), Bytes::from_static(&[6])])
+    fn disconnect(&self) -> Option<Message> {
+        Some(Message::from([Bytes::from_static(WORKER_2), Bytes::from_static(&[6])]))
+    }
+
+    fn is_silent_allowed(&self) -> bool {
+        false
+    }
+
+    fn read(&self, mut frames: Vec<Bytes>) -> Result<FromBroker, &'static str> {
+        let [header, command, rest @ ..] = &*frames else { return Err("message has less than 2 frames") };
+        if &**header != WORKER_2 {
+            return Err("header is not MDPW02");
+        }
+        match (&**command, rest) {
+            ([2], [client, empty, _, ..]) if empty.is_empty() => {
+                let envelope = vec![client.clone()];
+                frames.drain(..4);
+                Ok(FromBroker::Request { envelope, body: frames })
+            }
+            ([5], []) => Ok(FromBroker::Heartbeat),
+            ([6], []) => Ok(FromBroker::Disconnect),
+            _ => Err("command to a worker is not REQUEST, HEARTBEAT or DISCONNECT"),
+        }
+    }
+
+    fn reply(&self, is_final: bool, envelope: &[Bytes], body: Vec<Bytes>) -> Message {
+        let command = Bytes::from_static(if is_final { &[4] } else { &[3] });
+        let client = envelope.first().cloned().unwrap_or_default();
+        prefixed([Bytes::from_static(WORKER_2), command, client, Bytes::new()], body)
+    }
 }
 
 /// Returns the frames in one message. A body has at least one frame.

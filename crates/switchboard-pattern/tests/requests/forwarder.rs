@@ -22,6 +22,7 @@ pub(crate) struct Forwarder {
 
 #[derive(Default)]
 struct Shared {
+    target: Mutex<String>,
     is_split: AtomicBool,
     healed: Notify,
     connections: Mutex<Vec<JoinHandle<()>>>,
@@ -30,12 +31,22 @@ struct Shared {
 impl Forwarder {
     /// Forwards to `tcp://HOST:PORT`.
     pub(crate) async fn to(endpoint: &str) -> Forwarder {
-        let target = endpoint.strip_prefix("tcp://").unwrap().to_owned();
+        let forwarder = Forwarder::without_target().await;
+        forwarder.set_target(endpoint);
+        forwarder
+    }
+
+    /// Refuses connections until it has a target.
+    pub(crate) async fn without_target() -> Forwarder {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
         let shared = Arc::new(Shared::default());
-        let accepting = tokio::spawn(accept(listener, target, shared.clone()));
+        let accepting = tokio::spawn(accept(listener, shared.clone()));
         Forwarder { endpoint, shared, accepting }
+    }
+
+    pub(crate) fn set_target(&self, endpoint: &str) {
+        *self.shared.target.lock().unwrap() = endpoint.strip_prefix("tcp://").unwrap().to_owned();
     }
 
     /// Forwards nothing from now on; the connections stay open on both sides.
@@ -64,10 +75,10 @@ impl Drop for Forwarder {
     }
 }
 
-async fn accept(listener: TcpListener, target: String, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let (near, _) = listener.accept().await.unwrap();
-        let (target, of_connection) = (target.clone(), shared.clone());
+        let (target, of_connection) = (shared.target.lock().unwrap().clone(), shared.clone());
         let connection = tokio::spawn(async move {
             let Ok(far) = TcpStream::connect(target).await else { return };
             let (near_read, near_write) = near.into_split();

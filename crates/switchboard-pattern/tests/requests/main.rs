@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 mod forwarder;
+mod freelance;
 mod majordomo;
+mod pirate;
 
 use std::time::Duration;
 use switchboard_socket::{Dealer, Message, SocketOptions};

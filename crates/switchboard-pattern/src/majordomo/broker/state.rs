@@ -8,6 +8,7 @@ use super::{
     BrokerOptions, BrokerStats, ServiceStats,
     queue::{Job, Queue},
 };
+use crate::route::Sent;
 use bytes::Bytes;
 use std::{
     collections::{HashMap, VecDeque},
@@ -23,16 +24,6 @@ const SEARCH_INTERVAL: Duration = Duration::from_millis(500);
 pub(super) trait Sink {
     /// Passes a message, without waiting, to the peer that its first frame names.
     fn send(&mut self, message: Message) -> Sent;
-}
-
-/// Result of [`Sink::send`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Sent {
-    /// The queue of the peer is full; the message was dropped.
-    Full,
-    /// No such peer is connected; the message was dropped.
-    Gone,
-    Passed,
 }
 
 #[derive(Debug)]
@@ -91,7 +82,7 @@ impl State {
         let route = frames.remove(0);
         match command::read_to_broker(frames) {
             Ok(ToBroker::Request { version, service, extension, body }) => {
-                self.request(now, (route, version), service, extension, body, sink);
+                self.request(now, (route, version), &service, extension, body, sink);
             }
             Ok(ToBroker::Ready { version, service }) => self.ready(now, route, version, service, sink),
             Ok(ToBroker::Reply { version, is_final, client, body }) => {

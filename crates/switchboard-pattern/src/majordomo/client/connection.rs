@@ -1,7 +1,7 @@
 //! A connection to the broker: a DEALER socket, and a task that passes its replies to their requests.
 
-use super::super::command::{self, GONE, ToClient};
-use crate::task::Task;
+use super::super::command::{self, ToClient};
+use crate::{route::GONE, task::Task};
 use std::{
     collections::HashMap,
     sync::{

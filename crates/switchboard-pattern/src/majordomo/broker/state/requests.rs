@@ -30,7 +30,7 @@ impl State {
         &mut self,
         now: Instant,
         (client, version): (Bytes, Version),
-        service: Bytes,
+        service: &Bytes,
         extension: Option<Extension>,
         body: Vec<Bytes>,
         sink: &mut impl Sink,
@@ -56,18 +56,18 @@ impl State {
             is_answered: false,
         };
         if service.starts_with(b"mmi.") {
-            return self.manage(&service, &job, sink);
+            return self.manage(service, &job, sink);
         }
-        let Some(found) = self.service(&service) else {
-            return self.refuse(&service, &job, SERVICES_FULL, sink);
+        let Some(found) = self.service(service) else {
+            return self.refuse(service, &job, SERVICES_FULL, sink);
         };
         if found.queue.len() == 0 && !found.idle.is_empty() {
-            return match self.assign(now, &service, job, sink) {
+            return match self.assign(now, service, job, sink) {
                 None => {}
-                Some(job) => self.enqueue(&service, job, sink),
+                Some(job) => self.enqueue(service, job, sink),
             };
         }
-        self.enqueue(&service, job, sink);
+        self.enqueue(service, job, sink);
     }
 
     /// Answers a service of the broker itself.

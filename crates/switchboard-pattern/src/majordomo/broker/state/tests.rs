@@ -1,6 +1,7 @@
 //! The state of a broker against scripted and random peers, with times of the tests.
 
-use super::{super::super::command::GONE, *};
+use super::*;
+use crate::route::GONE;
 
 /// Peers by routing id; peers whose name begins with `!` are gone.
 #[derive(Default)]
