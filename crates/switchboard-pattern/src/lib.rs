@@ -11,3 +11,4 @@ pub mod pirate;
 mod route;
 mod session;
 mod task;
+pub mod titanic;

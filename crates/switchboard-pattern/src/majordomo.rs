@@ -40,4 +40,5 @@ mod worker;
 pub use crate::session::WorkerStats;
 pub use broker::{Broker, BrokerBuilder, BrokerOptions, BrokerStats, ServiceStats};
 pub use client::{Client, ClientBuilder, ClientStats, Replies, Reply, RequestBuilder};
+pub(crate) use command::is_service;
 pub use worker::{Request, Worker, WorkerBuilder};

@@ -22,7 +22,7 @@ use tokio::{
 
 /// A client of a broker. Clones share its connections, and requests of all of them are outstanding at the same time.
 ///
-/// The protocol has no number that tells replies apart, so each outstanding request has a connection of its own, which
+/// A reply has no number in the protocol, so each outstanding request has a connection of its own, which
 /// is used again after its final reply. With [`ClientBuilder::extended`] all share one.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Inner>);
@@ -244,8 +244,8 @@ impl RequestBuilder<'_> {
     ///
     /// # Errors
     /// Returns `DeadlineExceeded` without a final reply in time, `Unavailable` if the connection to the broker ended or
-    /// the worker is gone, and `InvalidArgument` for a name that is not 1 to 255 bytes of printable text and for options
-    /// that need the extension. With the extension `ResourceExhausted` names the limit of the broker that was reached;
+    /// the worker is gone, and `InvalidArgument` for a name that is not 1 to 255 bytes of printable text and for
+    /// options that need the extension. With the extension `ResourceExhausted` names the limit of the broker that was reached;
     /// without, the broker drops the request, and its time passes.
     pub async fn send(self, body: impl Into<Message>) -> Result<Message> {
         let body = body.into();

@@ -136,7 +136,7 @@ fn check_service(name: &Bytes) -> Result<Bytes, &'static str> {
 }
 
 /// Returns true for 1 to 255 bytes of printable UTF-8.
-pub(super) fn is_service(name: &[u8]) -> bool {
+pub(crate) fn is_service(name: &[u8]) -> bool {
     (1..=SERVICE_BYTES_MAX).contains(&name.len())
         && std::str::from_utf8(name).is_ok_and(|name| !name.chars().any(char::is_control))
 }

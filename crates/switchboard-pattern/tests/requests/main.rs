@@ -6,6 +6,7 @@ mod forwarder;
 mod freelance;
 mod majordomo;
 mod pirate;
+mod titanic;
 
 use std::time::Duration;
 use switchboard_socket::{Dealer, Message, SocketOptions};

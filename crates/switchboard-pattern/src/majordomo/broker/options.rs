@@ -14,7 +14,7 @@ pub struct BrokerOptions {
     pub busy_expiry: Duration,
     /// Maximum number of requests of one client that wait in all queues; further ones are refused. Default 1000.
     pub client_requests_max: u32,
-    /// Number of deliveries of a request whose client asked for none: 1 never delivers again. Default 1.
+    /// Number of deliveries of a request whose client chose none: 1 never delivers again. Default 1.
     pub deliveries_default: u8,
     /// Pause between heartbeats to a worker, which has to be about that of the workers. Default 1 s.
     pub heartbeat_interval: Duration,

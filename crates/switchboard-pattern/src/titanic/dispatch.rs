@@ -1,0 +1,178 @@
+//! Executes stored requests: passes them to their services, and stores the replies.
+
+use super::{
+    RequestId, TitanicOptions,
+    service::{Done, Operation, Shared, StoreHandle},
+};
+use crate::majordomo;
+use bytes::Bytes;
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+use switchboard_core::{Result, clock};
+use switchboard_socket::Message;
+use switchboard_wire::{Code, Status};
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{MissedTickBehavior, interval},
+};
+
+/// Bounds of the pause between two looks at services that failed.
+const TICK_MIN: Duration = Duration::from_millis(5);
+const TICK_MAX: Duration = Duration::from_millis(250);
+
+pub(super) struct Dispatcher {
+    client: majordomo::Client,
+    store: StoreHandle,
+    shared: Arc<Shared>,
+    outstanding_max: usize,
+    per_service_max: usize,
+    retry_pause: Duration,
+    services: HashMap<Bytes, Service>,
+}
+
+/// Requests to a service.
+#[derive(Debug, Default)]
+struct Service {
+    waiting: VecDeque<RequestId>,
+    outstanding: usize,
+    /// End of the pause after a failure.
+    paused: Option<Instant>,
+}
+
+/// Result of an execution.
+struct Executed {
+    id: RequestId,
+    service: Bytes,
+    result: Result<()>,
+}
+
+impl Dispatcher {
+    pub(super) fn new(
+        client: majordomo::Client,
+        store: StoreHandle,
+        shared: Arc<Shared>,
+        options: &TitanicOptions,
+    ) -> Dispatcher {
+        Dispatcher {
+            client,
+            store,
+            shared,
+            outstanding_max: options.outstanding_max,
+            per_service_max: options.outstanding_per_service_max,
+            retry_pause: options.retry_pause,
+            services: HashMap::new(),
+        }
+    }
+
+    /// Runs until the server is dropped. `pending` are the requests without a reply that the store has.
+    pub(super) async fn run(
+        mut self,
+        pending: Vec<RequestId>,
+        mut added: mpsc::Receiver<(RequestId, Bytes)>,
+    ) {
+        self.load(pending).await;
+        let mut running = JoinSet::new();
+        let mut ticks = interval((self.retry_pause / 4).clamp(TICK_MIN, TICK_MAX));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.start(&mut running);
+            tokio::select! {
+                request = added.recv() => {
+                    let Some((id, service)) = request else { return };
+                    self.services.entry(service).or_default().waiting.push_back(id);
+                }
+                Some(Ok(executed)) = running.join_next() => self.finish(executed),
+                _ = ticks.tick() => {}
+            }
+        }
+    }
+
+    /// Reads the services of the requests from before the start.
+    async fn load(&mut self, pending: Vec<RequestId>) {
+        for id in pending {
+            match self.store.run(Operation::Load { id }).await {
+                Ok(Done::Loaded(Some((service, _)))) => {
+                    self.services.entry(service).or_default().waiting.push_back(id);
+                }
+                Ok(_) => {}
+                Err(failure) => {
+                    tracing::warn!(target: "switchboard::pattern", %id, %failure, "titanic: request cannot be read");
+                }
+            }
+        }
+    }
+
+    /// Starts executions up to the limits.
+    fn start(&mut self, running: &mut JoinSet<Executed>) {
+        let now = clock::now();
+        for (name, service) in &mut self.services {
+            if service.paused.is_some_and(|end| now < end) {
+                continue;
+            }
+            while running.len() < self.outstanding_max && service.outstanding < self.per_service_max {
+                let Some(id) = service.waiting.pop_front() else { break };
+                let is_first = service.outstanding == 0;
+                service.outstanding += 1;
+                let (client, store, service) = (self.client.clone(), self.store.clone(), name.clone());
+                running.spawn(async move {
+                    let result = execute(&client, &store, id, is_first).await;
+                    Executed { id, service, result }
+                });
+            }
+        }
+        self.shared.outstanding.store(running.len(), Relaxed);
+    }
+
+    fn finish(&mut self, executed: Executed) {
+        let Executed { id, service: name, result } = executed;
+        let Some(service) = self.services.get_mut(&name) else { return };
+        service.outstanding = service.outstanding.saturating_sub(1);
+        match result {
+            Ok(()) => {
+                self.shared.executed.fetch_add(1, Relaxed);
+                service.paused = None;
+            }
+            Err(failure) => {
+                tracing::debug!(
+                    target: "switchboard::pattern", %id, service = %name.escape_ascii(), %failure,
+                    "titanic: execution has failed"
+                );
+                self.shared.failed.fetch_add(1, Relaxed);
+                service.paused = Some(clock::after(clock::now(), self.retry_pause));
+                // Behind the others, so that one request that fails always does not stop them.
+                service.waiting.push_back(id);
+            }
+        }
+        if service.outstanding == 0 && service.waiting.is_empty() {
+            self.services.remove(&name);
+        }
+    }
+}
+
+/// Executes a request and stores its reply. A request that was deleted needs no execution.
+async fn execute(
+    client: &majordomo::Client,
+    store: &StoreHandle,
+    id: RequestId,
+    is_first: bool,
+) -> Result<()> {
+    let Done::Loaded(Some((service, body))) = store.run(Operation::Load { id }).await? else { return Ok(()) };
+    let name =
+        std::str::from_utf8(&service).map_err(|_| Status::internal("name of the service is not UTF-8"))?;
+    // Spares the body for a service without workers. Brokers without mmi.service queue it.
+    if is_first {
+        match client.has_service(name).await {
+            Ok(false) => return Err(Status::unavailable("the service has no worker")),
+            Ok(true) => {}
+            Err(failure) if failure.code() == Code::Unimplemented => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    let reply = client.call(name).send(Message::from(body)).await?;
+    store.run(Operation::Reply { id, body: reply.into_frames() }).await?;
+    Ok(())
+}
