@@ -245,8 +245,8 @@ impl RequestBuilder<'_> {
     /// # Errors
     /// Returns `DeadlineExceeded` without a final reply in time, `Unavailable` if the connection to the broker ended or
     /// the worker is gone, and `InvalidArgument` for a name that is not 1 to 255 bytes of printable text and for
-    /// options that need the extension. With the extension `ResourceExhausted` names the limit of the broker that was reached;
-    /// without, the broker drops the request, and its time passes.
+    /// options that need the extension. With the extension `ResourceExhausted` names the limit of the broker that was
+    /// reached; without, the broker drops the request, and its time passes.
     pub async fn send(self, body: impl Into<Message>) -> Result<Message> {
         let body = body.into();
         let mut left = self.retries;

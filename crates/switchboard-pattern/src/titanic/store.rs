@@ -55,7 +55,7 @@ pub(super) struct StoreLimits {
 
 #[derive(Debug)]
 struct Entry {
-    /// Of the reply if there is one, otherwise of the request.
+    /// Record of the reply if there is one, otherwise of the request.
     record: Span,
     is_done: bool,
     /// Time of the request, in seconds since 1970.
