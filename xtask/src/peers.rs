@@ -61,6 +61,8 @@ pub(crate) enum Peer {
     NatsTool,
     /// Node; its path is the folder where its packages are installed.
     Node,
+    /// Python with libraries of ZeroMQ and of Majordomo.
+    Patterns,
     /// Python with grpcio, its tools, and a validator for OpenAPI.
     Python,
     Redis,
@@ -108,6 +110,7 @@ const ALL: &[Peer] = &[
     Peer::NatsServer,
     Peer::NatsTool,
     Peer::Node,
+    Peer::Patterns,
     Peer::Python,
     Peer::Valgrind,
     Peer::Redis,
@@ -202,6 +205,11 @@ impl Peers {
             Peer::Jszmq => self.node("js-zmtp", &self.interop.join("zmtp/js")),
             Peer::Ioredis => self.node("js-redis", &self.interop.join("redis/js")),
             Peer::Node => self.node("js", &self.sources),
+            Peer::Patterns => self.python(
+                "python-patterns",
+                &self.interop.join("patterns/python/requirements.txt"),
+                "majortomo, zmq",
+            ),
             Peer::Nats => self.python("python-nats", &self.nats, "aiohttp, nats"),
             Peer::NatsServer => {
                 self.go_required("github.com/nats-io/nats-server/v2", "", "v2.12.2")
@@ -411,6 +419,7 @@ impl Peer {
             Self::Kiss => "Python with the libraries of FlatBuffers and gRPC",
             Self::Thrift => "Python with the library of Apache Thrift",
             Self::RpcxRegistry => "rpcx's plug-ins for registries",
+            Self::Patterns => "Python with pyzmq and majortomo",
             Self::Zmtp => "Python with pyzmq",
             Self::ZooKeeper => "ZooKeeper",
         }

@@ -278,6 +278,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::zmtp(run),
     },
     Step {
+        name: "interop-patterns",
+        about: "Majordomo, Titanic, Pirate and Freelance with libzmq through pyzmq, and with workers of majortomo, both directions",
+        check: |run| suites::patterns(run),
+    },
+    Step {
         name: "interop-redis",
         about: "redis-py, redis-cli, redis-benchmark and ioredis: RESP2 and RESP3, patterns, calls, credentials, reconnects",
         check: |run| suites::redis(run),

@@ -242,6 +242,19 @@ pub(crate) fn zmtp(run: &Run<'_>) -> Outcome {
     })
 }
 
+/// The request patterns with libzmq and majortomo: brokers, workers and clients of either side.
+pub(crate) fn patterns(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::Patterns, |python| {
+        let peer = built_of(run, "interop-patterns", "patterns-peer")?;
+        let mut command = Command::new(python);
+        command
+            .args(["-B", "-W", "ignore", "-m", "unittest", "--verbose", "test_patterns"])
+            .current_dir(run.workspace.root.join("interop/patterns/python"))
+            .env("PATTERNS_PEER", peer);
+        process::run_within(SUITE_LIMIT, &mut command)
+    })
+}
+
 /// The plugin for Redis with redis-py, redis-cli, redis-benchmark and ioredis.
 pub(crate) fn redis(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::RedisPy, |python| {

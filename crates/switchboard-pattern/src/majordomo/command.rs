@@ -22,6 +22,8 @@ pub(super) enum Version {
     V1,
     /// MDP/0.2.
     V2,
+    /// MDP/0.2 with an empty frame before each message, as peers with a REQ socket and some libraries send it.
+    V2Delimited,
 }
 
 /// Fields of a request in the extension.
@@ -69,21 +71,22 @@ pub(super) fn read_to_broker(mut frames: Vec<Bytes>) -> Result<ToBroker, &'stati
     if matches!(&*frames, [only] if &**only == GONE) {
         return Ok(ToBroker::Gone);
     }
-    let is_v1 = frames.first().is_some_and(Bytes::is_empty);
-    if is_v1 {
+    let is_delimited = frames.first().is_some_and(Bytes::is_empty);
+    if is_delimited {
         frames.remove(0);
     }
+    let version_2 = if is_delimited { Version::V2Delimited } else { Version::V2 };
     let Some(header) = frames.first() else { return Err("message has no header") };
-    match (&**header, is_v1) {
-        (CLIENT_2, false) => read_request(frames),
+    match (&**header, is_delimited) {
+        (CLIENT_2, _) => read_request(frames, version_2),
         (CLIENT_1, true) => read_request_1(frames),
-        (WORKER_2, false) => read_from_worker(frames, Version::V2),
+        (WORKER_2, _) => read_from_worker(frames, version_2),
         (WORKER_1, true) => read_from_worker(frames, Version::V1),
         _ => Err("header is not MDPC01, MDPC02, MDPW01 or MDPW02"),
     }
 }
 
-fn read_request(mut frames: Vec<Bytes>) -> Result<ToBroker, &'static str> {
+fn read_request(mut frames: Vec<Bytes>, version: Version) -> Result<ToBroker, &'static str> {
     let [_, command, service, _, ..] = &*frames else { return Err("request has less than 4 frames") };
     let extension = match **command {
         [1] => None,
@@ -92,7 +95,7 @@ fn read_request(mut frames: Vec<Bytes>) -> Result<ToBroker, &'static str> {
     };
     let service = check_service(service)?;
     frames.drain(..3);
-    Ok(ToBroker::Request { version: Version::V2, service, extension, body: frames })
+    Ok(ToBroker::Request { version, service, extension, body: frames })
 }
 
 fn read_request_1(mut frames: Vec<Bytes>) -> Result<ToBroker, &'static str> {
@@ -198,15 +201,19 @@ pub(super) fn client_reply(
             command.freeze()
         }
     };
-    prefixed([route, Bytes::from_static(CLIENT_2), command, service], body)
+    let header = Bytes::from_static(CLIENT_2);
+    match version {
+        Version::V2Delimited => prefixed([route, Bytes::new(), header, command, service], body),
+        _ => prefixed([route, header, command, service], body),
+    }
 }
 
 /// Builds a REQUEST to a worker, behind its routing id.
 pub(super) fn worker_request(route: Bytes, version: Version, client: Bytes, body: Vec<Bytes>) -> Message {
     let (header, command) = (worker_header(version), Bytes::from_static(&[2]));
     match version {
-        Version::V1 => prefixed([route, Bytes::new(), header, command, client, Bytes::new()], body),
         Version::V2 => prefixed([route, header, command, client, Bytes::new()], body),
+        _ => prefixed([route, Bytes::new(), header, command, client, Bytes::new()], body),
     }
 }
 
@@ -223,8 +230,8 @@ pub(super) fn worker_disconnect(route: Bytes, version: Version) -> Message {
 fn bare(route: Bytes, version: Version, command: &'static [u8]) -> Message {
     let (header, command) = (worker_header(version), Bytes::from_static(command));
     match version {
-        Version::V1 => Message::from([route, Bytes::new(), header, command]),
         Version::V2 => Message::from([route, header, command]),
+        _ => Message::from([route, Bytes::new(), header, command]),
     }
 }
 

@@ -203,7 +203,7 @@ impl State {
         body: Vec<Bytes>,
         sink: &mut impl Sink,
     ) -> bool {
-        let is_passed = !job.is_cut && (is_final || job.version == Version::V2) && {
+        let is_passed = !job.is_cut && (is_final || job.version != Version::V1) && {
             let tagged = job.tagged(code.number() as u8);
             let client = (job.client.clone(), job.version);
             let reply = command::client_reply(client, is_final, tagged, name.clone(), body);

@@ -288,6 +288,22 @@ fn peers_of_the_first_version_are_served() {
 }
 
 #[test]
+fn peers_with_an_empty_frame_before_each_message_are_served() {
+    let mut bench = Bench::new(|_| {});
+    bench.handle(&[b"w", b"", b"MDPW02", b"\x01", b"s"]);
+    bench.handle(&[b"c", b"", b"MDPC02", b"\x01", b"s", b"body"]);
+    assert_eq!(bench.taken("w"), [" MDPW02 \\x02 c  body"]);
+    bench.handle(&[b"w", b"", b"MDPW02", b"\x03", b"c", b"", b"part"]);
+    bench.handle(&[b"w", b"", b"MDPW02", b"\x04", b"c", b"", b"done"]);
+    assert_eq!(bench.taken("c"), [" MDPC02 \\x02 s part", " MDPC02 \\x03 s done"]);
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(bench.taken("w"), [" MDPW02 \\x05"]);
+    bench.handle(&[b"w", b"", b"MDPW02", b"\x06"]);
+    bench.handle(&[b"w", b"", b"MDPW02", b"\x05"]);
+    assert_eq!(bench.taken("w"), [" MDPW02 \\x06"]);
+}
+
+#[test]
 fn a_closed_broker_informs_its_peers() {
     let mut bench = Bench::new(|_| {});
     bench.ready("w", "s");

@@ -74,7 +74,7 @@ impl State {
             self.dispatch(now, &name, sink);
         } else {
             // A client of MDP/0.1 never gets parts, and still gets the final reply.
-            job.is_cut |= !is_passed && job.version == Version::V2;
+            job.is_cut |= !is_passed && job.version != Version::V1;
             job.is_answered = true;
             if let Some(worker) = self.workers.get_mut(route) {
                 worker.job = Some(job);
