@@ -307,6 +307,16 @@ impl Xpub {
     pub fn unsubscribe_peer(&self, topic: impl AsRef<[u8]>) -> Result<()> {
         self.0.core().change_manually(&Change::Cancel(Bytes::copy_from_slice(topic.as_ref())))
     }
+
+    /// Sends a message to the peer of the last received change only, whichever its subscriptions
+    /// (`ZMQ_XPUB_MANUAL_LAST_VALUE`). A message for a peer that is full or gone is dropped and counted. A SUB peer
+    /// drops a message that none of its own subscriptions matches.
+    ///
+    /// # Errors
+    /// Those of [`subscribe_peer`](Self::subscribe_peer), and of [`Socket::send`].
+    pub fn send_to_peer(&self, message: impl Into<Message>) -> Result<()> {
+        self.0.core().send_to_last_changed(message.into())
+    }
 }
 
 impl Dish {

@@ -4,6 +4,7 @@ use super::{
     Core, Sending,
     lane::Lane,
     peer::{Command, Sink},
+    send::check_frames,
     turn::Turn,
 };
 use crate::{Error, ErrorKind, Message, PeerId, Result};
@@ -146,10 +147,7 @@ impl Core {
     /// Changes the subscriptions of the peer whose change this XPUB received last, with the option
     /// `subscriptions.manual`.
     pub(crate) fn change_manually(&self, change: &Change) -> Result<()> {
-        let Turn::Xpub(Some(peer)) = *self.turn() else {
-            let text = "XPUB has received no subscription with the option subscriptions.manual";
-            return Err(Error::new(ErrorKind::State, text));
-        };
+        let peer = self.last_changed()?;
         let mut sending = self.sending();
         match change {
             Change::Cancel(topic) => {
@@ -166,6 +164,24 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Sends a message to the peer whose change this XPUB received last, with the option `subscriptions.manual`.
+    pub(crate) fn send_to_last_changed(&self, message: Message) -> Result<()> {
+        check_frames(&message)?;
+        let peer = self.last_changed()?;
+        let sending = self.sending();
+        sending.check_open()?;
+        self.send_or_drop(sending, Some(peer), message);
+        Ok(())
+    }
+
+    fn last_changed(&self) -> Result<PeerId> {
+        let Turn::Xpub(Some(peer)) = *self.turn() else {
+            let text = "XPUB has received no subscription with the option subscriptions.manual";
+            return Err(Error::new(ErrorKind::State, text));
+        };
+        Ok(peer)
     }
 
     /// Passes the subscriptions of this socket to a new inproc peer.

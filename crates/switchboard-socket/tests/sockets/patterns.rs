@@ -276,6 +276,31 @@ async fn an_application_changes_the_subscriptions_of_its_peers() {
 }
 
 #[tokio::test]
+async fn an_application_sends_to_the_peer_of_the_last_change_alone() {
+    for endpoint in endpoints() {
+        let xpub = {
+            let mut options = SocketOptions::default();
+            options.subscriptions.manual = true;
+            switchboard_socket::Xpub::with_options(options).unwrap()
+        };
+        let bound = xpub.bind_to(&endpoint).await.unwrap().to_string();
+        assert_eq!(xpub.send_to_peer("early").unwrap_err().kind(), ErrorKind::State);
+        let (first, second) = (socket(Sub), socket(Sub));
+        for sub in [&first, &second] {
+            sub.connect_to(&bound).await.unwrap();
+            sub.subscribe("a").unwrap();
+            assert_eq!(recv(xpub.as_ref()).await.body(), b"\x01a");
+            xpub.subscribe_peer("a").unwrap();
+            xpub.send_to_peer("a last").unwrap();
+        }
+        send(xpub.as_ref(), "a next").await;
+        for sub in [&first, &second] {
+            assert_eq!((text(sub).await, text(sub).await), ("a last".to_owned(), "a next".to_owned()));
+        }
+    }
+}
+
+#[tokio::test]
 async fn notices_report_connections() {
     let router = with(Router, |options| {
         options.notices.hello = Some("hello".into());
