@@ -5,10 +5,19 @@
 // Set for arithmetic on times, see clippy.toml: a peer must not be able to choose a time that causes a panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+pub mod binary_star;
+pub mod bus;
+pub mod devices;
+mod error;
 pub mod freelance;
+pub mod lag;
+pub mod last_value_cache;
 pub mod majordomo;
 pub mod pirate;
 mod route;
 mod session;
+pub mod survey;
 mod task;
 pub mod titanic;
+
+pub use error::{Error, ErrorKind, Result};
