@@ -26,6 +26,8 @@ pub enum ErrorKind {
     InvalidInput,
     /// A limit was reached; the text names it.
     Limit,
+    /// Messages were lost before they were received; the text names their range.
+    Lost,
     /// The node is not the active one of its pair.
     NotActive,
     /// A socket failed; the source is its error.
@@ -90,6 +92,7 @@ impl From<Error> for Status {
             ErrorKind::Closed => Code::Canceled,
             ErrorKind::InvalidInput => Code::InvalidArgument,
             ErrorKind::Limit => Code::ResourceExhausted,
+            ErrorKind::Lost => Code::DataLoss,
             ErrorKind::TimedOut => Code::DeadlineExceeded,
         };
         Status::new(code, error.text)

@@ -7,12 +7,14 @@
 
 pub mod binary_star;
 pub mod bus;
+pub mod clone;
 pub mod devices;
 mod error;
 pub mod freelance;
 pub mod lag;
 pub mod last_value_cache;
 pub mod majordomo;
+pub mod pipeline;
 pub mod pirate;
 mod route;
 mod session;

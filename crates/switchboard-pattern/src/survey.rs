@@ -199,7 +199,7 @@ impl Survey<'_> {
                 self.open.clear();
                 break;
             };
-            if let Some(answer) = self.accept(message?) {
+            if let Some(answer) = self.accept(&message?) {
                 self.left -= 1;
                 self.surveyor.answers += 1;
                 return Ok(Some(answer));
@@ -226,7 +226,7 @@ impl Survey<'_> {
         self.open.len()
     }
 
-    fn accept(&mut self, message: Message) -> Option<Bytes> {
+    fn accept(&mut self, message: &Message) -> Option<Bytes> {
         let [peer, number, answer] = message.frames() else { return None };
         let is_present = number[..] == self.surveyor.number.to_be_bytes();
         (is_present && self.open.remove(peer)).then(|| answer.clone())

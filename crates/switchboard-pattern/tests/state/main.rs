@@ -4,6 +4,7 @@
 
 mod binary_star;
 mod bus;
+mod clone;
 mod devices;
 mod forwarder;
 mod lag;
