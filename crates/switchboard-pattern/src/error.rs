@@ -45,6 +45,12 @@ impl Error {
         Error::new(ErrorKind::Closed, format!("{component} has ended"))
     }
 
+    #[cfg(feature = "beacon")]
+    pub(crate) fn io(text: &str, source: std::io::Error) -> Error {
+        let text = format!("{text}: {source}");
+        Error { kind: ErrorKind::Socket, text, source: Some(Box::new(source)) }
+    }
+
     /// Returns the kind.
     pub fn kind(&self) -> ErrorKind {
         self.kind

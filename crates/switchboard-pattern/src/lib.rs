@@ -5,6 +5,8 @@
 // Set for arithmetic on times, see clippy.toml: a peer must not be able to choose a time that causes a panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+#[cfg(feature = "beacon")]
+pub mod beacon;
 pub mod binary_star;
 pub mod bus;
 pub mod clone;
