@@ -279,7 +279,7 @@ pub(crate) const ALL: &[Step] = &[
     },
     Step {
         name: "interop-patterns",
-        about: "Majordomo, Titanic, Pirate and Freelance with libzmq through pyzmq, and with workers of majortomo, both directions",
+        about: "patterns with programs of libzmq through pyzmq, and with workers of majortomo, in both directions",
         check: |run| suites::patterns(run),
     },
     Step {

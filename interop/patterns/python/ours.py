@@ -1,4 +1,4 @@
-"""Starts patterns-peer and reads its lines."""
+"""Starts request-patterns and reads its lines."""
 
 import os
 import queue
@@ -12,7 +12,7 @@ class Ours:
     """A component of ours in a process of its own, which has been asked whether it is ready."""
 
     def __init__(self, *arguments):
-        command = [os.environ["PATTERNS_PEER"], *arguments]
+        command = [os.environ["REQUEST_PATTERNS"], *arguments]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1)
         self.lines = queue.Queue()
         self.reader = threading.Thread(target=self._read, daemon=True)
