@@ -242,7 +242,7 @@ pub(crate) fn zmtp(run: &Run<'_>) -> Outcome {
     })
 }
 
-/// The request patterns with libzmq and majortomo: brokers, workers and clients of either side.
+/// Patterns with libzmq and majortomo, either side with the other.
 pub(crate) fn patterns(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Patterns, |python| {
         let requests = built_of(run, "interop-patterns", "request-patterns")?;

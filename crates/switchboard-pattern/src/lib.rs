@@ -20,6 +20,7 @@ pub mod pipeline;
 pub mod pirate;
 mod route;
 mod session;
+mod stall;
 pub mod survey;
 mod task;
 pub mod titanic;

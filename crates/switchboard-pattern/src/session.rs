@@ -1,6 +1,6 @@
 //! Sessions of a worker with a broker: a DEALER socket, heartbeats, and registration after failures.
 
-use crate::{route::GONE, task::Task};
+use crate::{route::GONE, stall::Stall, task::Task};
 use bytes::Bytes;
 use std::{
     fmt,
@@ -275,6 +275,7 @@ impl Session {
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         heartbeats.tick().await;
         let mut seen = clock::now();
+        let mut stall = Stall::new(options.heartbeat_interval.saturating_mul(2));
         loop {
             tokio::select! {
                 message = self.dealer.recv() => {
@@ -295,6 +296,9 @@ impl Session {
                     return "the program dropped a request";
                 }
                 _ = heartbeats.tick() => {
+                    if stall.check(clock::now()) {
+                        seen = clock::now();
+                    }
                     if clock::since(seen) >= expiry && !shared.protocol.is_silent_allowed() {
                         return "the broker is silent";
                     }

@@ -10,6 +10,7 @@ pub use stats::{BrokerStats, ServiceStats};
 
 use crate::{
     route::{self, GONE, Sent},
+    stall::Stall,
     task::Task,
 };
 use bytes::Bytes;
@@ -113,21 +114,26 @@ impl BrokerBuilder {
         let router = Router::with_options(self.socket)?;
         let endpoint = router.bind_to(endpoint).await?;
         let tick = (self.options.heartbeat_interval / 4).clamp(TICK_MIN, TICK_MAX);
+        let stall = Stall::new(self.options.heartbeat_interval.max(tick * 2));
         let state = Arc::new(Mutex::new(State::new(self.options)));
-        let task = Task::spawn(run(router.clone(), state.clone(), tick));
+        let task = Task::spawn(run(router.clone(), state.clone(), tick, stall));
         Ok(Broker { endpoint, router, state, task })
     }
 }
 
 /// Handles messages until the socket is closed.
-async fn run(router: Router, state: Arc<Mutex<State>>, tick: Duration) {
+async fn run(router: Router, state: Arc<Mutex<State>>, tick: Duration, mut stall: Stall) {
     let mut ticks = interval(tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let message = tokio::select! {
             message = router.recv() => message,
             _ = ticks.tick() => {
-                lock(&state).tick(clock::now(), &mut Peers(&router));
+                let (mut state, now) = (lock(&state), clock::now());
+                if stall.check(now) {
+                    state.forgive(now);
+                }
+                state.tick(now, &mut Peers(&router));
                 continue;
             }
         };

@@ -4,6 +4,7 @@ mod state;
 
 use crate::{
     route::{self, GONE, Sent},
+    stall::Stall,
     task::Task,
 };
 use bytes::Bytes;
@@ -173,14 +174,15 @@ impl QueueBuilder {
         let (front, back) = (Router::with_options(self.socket.clone())?, Router::with_options(self.socket)?);
         let (clients, workers) = (front.bind_to(clients).await?, back.bind_to(workers).await?);
         let tick = (self.options.heartbeat_interval / 4).clamp(TICK_MIN, TICK_MAX);
+        let stall = Stall::new(self.options.heartbeat_interval.max(tick * 2));
         let state = Arc::new(Mutex::new(State::new(self.options)));
-        let task = Task::spawn(run(Peers { front, back }, state.clone(), tick));
+        let task = Task::spawn(run(Peers { front, back }, state.clone(), tick, stall));
         Ok(Queue { clients, workers, state, _task: task })
     }
 }
 
 /// Handles messages until the sockets are closed.
-async fn run(mut peers: Peers, state: Arc<Mutex<State>>, tick: Duration) {
+async fn run(mut peers: Peers, state: Arc<Mutex<State>>, tick: Duration, mut stall: Stall) {
     let mut ticks = interval(tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (front, back) = (peers.front.clone(), peers.back.clone());
@@ -194,7 +196,13 @@ async fn run(mut peers: Peers, state: Arc<Mutex<State>>, tick: Duration) {
                 let Ok(message) = message else { return };
                 lock(&state).client_message(clock::now(), message, &mut peers);
             }
-            _ = ticks.tick() => lock(&state).tick(clock::now(), &mut peers),
+            _ = ticks.tick() => {
+                let (mut state, now) = (lock(&state), clock::now());
+                if stall.check(now) {
+                    state.forgive(now);
+                }
+                state.tick(now, &mut peers);
+            }
         }
         // The tasks that write the messages may be on this thread.
         tokio::task::consume_budget().await;

@@ -137,6 +137,11 @@ impl State {
         }
     }
 
+    /// Restarts the time of all workers after a pause of this process, in which nothing read their heartbeats.
+    pub(super) fn forgive(&mut self, now: Instant) {
+        self.workers.values_mut().for_each(|worker| worker.seen = now);
+    }
+
     /// Disconnects all workers and refuses all waiting requests.
     pub(super) fn close(&mut self, sink: &mut impl Sink) {
         let mut jobs = Vec::new();

@@ -228,6 +228,11 @@ impl State {
         }
     }
 
+    /// Restarts the time of all workers after a pause of this process, in which nothing read their heartbeats.
+    pub(super) fn forgive(&mut self, now: Instant) {
+        self.workers.values_mut().for_each(|worker| worker.seen = now);
+    }
+
     /// Sends heartbeats, and removes workers that are silent and requests that have waited for too long.
     pub(super) fn tick(&mut self, now: Instant, sink: &mut impl Sink) {
         let idle = self.options.heartbeat_interval.saturating_mul(self.options.liveness);

@@ -228,6 +228,18 @@ fn silent_workers_expire_and_late_ones_have_to_register_again() {
 }
 
 #[test]
+fn workers_survive_a_pause_of_the_broker() {
+    let mut bench = Bench::new(|_| {});
+    bench.ready("w", "s");
+    bench.now += Duration::from_secs(60);
+    bench.state.forgive(bench.now);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.state.stats().workers, 1);
+    bench.pass(Duration::from_secs(3));
+    assert_eq!(bench.state.stats().workers, 0);
+}
+
+#[test]
 fn a_worker_that_violates_the_protocol_is_disconnected() {
     let mut bench = Bench::new(|options| options.workers_max = 1);
     bench.ready("w", "s");
