@@ -56,6 +56,7 @@ pub(crate) enum Peer {
     Ioredis,
     /// Python with the client of NATS.
     Nats,
+    /// The server of NATS.
     NatsServer,
     /// The tool `nats`.
     NatsTool,

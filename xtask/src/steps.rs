@@ -253,6 +253,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::baidu_streams(run),
     },
     Step {
+        name: "interop-bus",
+        about: "`switchboard bus` with nats-server, redis-server and libzmq: pub, sub, req, rep, push, pull, proxy, refusals",
+        check: |run| suites::bus(run),
+    },
+    Step {
         name: "interop-events",
         about: "event streams of a bus with curl, Chromium, Node's eventsource and Python's websockets, through kills of the server",
         check: |run| suites::events(run),

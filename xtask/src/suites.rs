@@ -298,6 +298,30 @@ pub(crate) fn events(run: &Run<'_>) -> Outcome {
     })
 }
 
+/// `switchboard bus` with a server of NATS, one of Redis, and sockets of libzmq.
+pub(crate) fn bus(run: &Run<'_>) -> Outcome {
+    let servers = [Peer::NatsServer, Peer::Redis, Peer::RedisTools].map(|peer| run.peers.path(peer));
+    let (nats, redis) = match servers {
+        [Ok(nats), Ok(redis), Ok(_)] => (nats, redis),
+        [Err(failure), ..] | [_, Err(failure), _] | [.., Err(failure)] => {
+            return Outcome::Skipped(failure.to_string());
+        }
+    };
+    with_peer(run, Peer::Zmtp, |python| {
+        let mut command = Command::new(python);
+        command
+            .args(["-B", "-W", "ignore", "-m", "unittest", "--verbose", "test_bus"])
+            .current_dir(run.workspace.root.join("interop/bus/python"))
+            .env("SWITCHBOARD", built_of(run, "switchboard-cli", "switchboard")?)
+            .env("NATS_SERVER", nats)
+            .env("REDIS_SERVER", redis);
+        if let Ok(tool) = run.peers.path(Peer::NatsTool) {
+            command.env("NATS_TOOL", tool);
+        }
+        process::run_within(SUITE_LIMIT, &mut command)
+    })
+}
+
 /// The plugin for NATS with its clients for Python, for Node and for Go, the last as the tool `nats`. Without the last
 /// two, their cases are skipped.
 pub(crate) fn nats(run: &Run<'_>) -> Outcome {

@@ -38,6 +38,16 @@ fn receiver(address: &str, verb: &str, rest: &[&str]) -> (Child, Lines<BufReader
     (child, lines)
 }
 
+/// Starts a command that binds port 0 of ZeroMQ, and returns the address that others connect to.
+fn bound(verb: &str, rest: &[&str]) -> (Child, Lines<BufReader<ChildStderr>>, String) {
+    let mut command = bus("zmq+tcp://127.0.0.1:0", verb, rest);
+    let mut child = command.arg("--bind").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    let endpoint = line.strip_prefix("bound to ").unwrap();
+    (child, lines, format!("zmq+{endpoint}"))
+}
+
 fn end(child: Child) -> (Option<i32>, String) {
     let output = child.wait_with_output().unwrap();
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
@@ -112,6 +122,24 @@ fn requests_are_replied_to() {
 }
 
 #[test]
+fn sockets_of_zeromq_have_the_verbs() {
+    let (puller, _lines, address) = bound("pull", &["--count", "2"]);
+    assert_eq!(out(&address, "push", &["job"]), "");
+    assert_eq!(out(&address, "push", &["name", "job"]), "");
+    assert_eq!(end(puller), (Some(0), "job\nname job\n".to_owned()));
+    let (subscriber, _lines, address) = bound("sub", &["quotes/", "--count", "1", "--json"]);
+    out(&address, "pub", &["quotes/acme", "1.5"]);
+    let (code, printed) = end(subscriber);
+    assert_eq!(
+        (code, json_lines(&printed)),
+        (Some(0), vec![json!({"topic": "quotes/acme", "payload": "1.5"})])
+    );
+    let (replier, _lines, address) = bound("rep", &["--echo", "--count", "1"]);
+    assert_eq!(out(&address, "req", &["hello"]), "hello\n");
+    assert_eq!(end(replier), (Some(0), "hello\n".to_owned()));
+}
+
+#[test]
 fn a_signal_ends_a_subscription() {
     let server = Server::with(&["--topics"]);
     let (child, _lines) = receiver(&server.address, "sub", &["t"]);
@@ -146,8 +174,14 @@ fn failures_have_exit_codes_and_are_json_on_request() {
         (&server.address, &["a/*", "x"], 67, "invalid_argument"),
         (&plain.address, &["t", "x"], 76, "unimplemented"),
         (&closed, &["t", "x"], 78, "unavailable"),
-        ("nats://127.0.0.1:4222", &["t", "x"], 2, "invalid_argument"),
-        ("zmq+tcp://127.0.0.1:5556", &["t", "x"], 2, "invalid_argument"),
+        (&format!("nats://{closed}"), &["t", "x"], 78, "unavailable"),
+        (&format!("redis://{closed}"), &["t", "x"], 78, "unavailable"),
+        // Neither a server of NATS nor one of Redis.
+        (&format!("redis://{}", plain.address), &["t", "x"], 78, "unavailable"),
+        ("rediss://127.0.0.1:6379", &["t", "x"], 2, "invalid_argument"),
+        (&format!("zmq+tcp://{closed}"), &["t", "x", "--timeout", "100ms"], 68, "deadline_exceeded"),
+        ("zmq+tcp://127.0.0.1", &["t", "x"], 2, "invalid_argument"),
+        ("nats://127.0.0.1:x", &["t", "x"], 2, "invalid_argument"),
         ("localhost", &["t", "x"], 2, "invalid_argument"),
     ] {
         let output = run(address, "pub", rest);

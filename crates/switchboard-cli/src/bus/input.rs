@@ -1,6 +1,6 @@
 //! The messages to send: of the command line, or of standard input.
 
-use super::args::{MessageArgs, MessageCodec};
+use super::args::MessageCodec;
 use crate::call::Failure;
 use bytes::Bytes;
 use std::{
@@ -12,15 +12,16 @@ use tokio::sync::mpsc;
 /// Lines that are read ahead.
 const LINES_MAX: usize = 64;
 
-/// The messages in their order. A thread reads standard input, so that connections are served in the meantime.
-pub(super) fn messages(args: &MessageArgs) -> mpsc::Receiver<io::Result<Bytes>> {
+/// The messages in their order: the text, or standard input as one or as lines. A thread reads standard input, so that
+/// connections are served in the meantime.
+pub(super) fn messages(text: Option<&str>, has_lines: bool) -> mpsc::Receiver<io::Result<Bytes>> {
     let (sender, receiver) = mpsc::channel(LINES_MAX);
-    match args.message.as_deref() {
+    match text {
         Some(text) if text != "-" => {
             // The queue is empty.
             let _ = sender.try_send(Ok(Bytes::copy_from_slice(text.as_bytes())));
         }
-        _ if args.lines => {
+        _ if has_lines => {
             thread::spawn(move || {
                 let mut input = io::stdin().lock().split(b'\n');
                 while let Some(line) = input.next()

@@ -41,8 +41,9 @@ pub(super) async fn connect(common: &Common) -> Result<Channel, Failure> {
 /// Publishes one message after the other.
 pub(super) async fn publish(args: &SendArgs) -> Result<(), Failure> {
     let bus = Bus::over(connect(&args.common).await?);
-    let MessageArgs { topic, codec, headers, .. } = &args.message;
-    let mut messages = input::messages(&args.message);
+    let topic = args.message.topic()?;
+    let MessageArgs { message, lines, codec, headers, .. } = &args.message;
+    let mut messages = input::messages(message.as_deref(), *lines);
     while let Some(message) = messages.recv().await {
         let mut publication = Publication::new(codec.codec(), input::check(message, *codec)?);
         publication.key = args.key.clone().unwrap_or_default().into();
@@ -51,7 +52,7 @@ pub(super) async fn publish(args: &SendArgs) -> Result<(), Failure> {
             let inserted = publication.headers.insert(name, value.clone());
             inserted.map_err(|error| Failure::Usage(error.to_string()))?;
         }
-        let position = bus.publish_encoded(topic.as_str(), publication).await?;
+        let position = bus.publish_encoded(topic, publication).await?;
         output::published(topic, position, args.common.json)?;
     }
     Ok(())
@@ -61,8 +62,9 @@ pub(super) async fn publish(args: &SendArgs) -> Result<(), Failure> {
 pub(super) async fn request(args: &RequestArgs) -> Result<(), Failure> {
     let client = BusClient::new(connect(&args.common).await?);
     let limit = args.common.timeout.unwrap_or(REQUEST_TIMEOUT);
-    let MessageArgs { topic, codec, .. } = &args.message;
-    let mut messages = input::messages(&args.message);
+    let topic = args.message.topic()?;
+    let MessageArgs { message, lines, codec, .. } = &args.message;
+    let mut messages = input::messages(message.as_deref(), *lines);
     while let Some(message) = messages.recv().await {
         let payload = input::check(message, *codec)?;
         let replied = tokio::time::timeout(limit, first_reply(&client, &args.message, payload, limit)).await;
@@ -74,9 +76,9 @@ pub(super) async fn request(args: &RequestArgs) -> Result<(), Failure> {
             let mut object = serde_json::json!({"topic": topic, "codec": reply.codec});
             let codec = if reply.codec == "json" { Codec::Json } else { Codec::Raw };
             output::payload(&mut object, codec, &reply.payload);
-            output::print(&format!("{object}\n"))?;
+            output::print_json(&object)?;
         } else {
-            output::print_bytes(&reply.payload)?;
+            output::print_bytes(&reply.payload, args.print)?;
         }
     }
     Ok(())
@@ -88,7 +90,7 @@ async fn first_reply(
     args: &MessageArgs,
     payload: Bytes,
     limit: Duration,
-) -> Result<Option<Entry>, Status> {
+) -> Result<Option<Entry>, Failure> {
     let header = |(name, value): &(String, Bytes)| Header {
         name: name.clone(),
         value: value.clone(),
@@ -106,7 +108,7 @@ async fn first_reply(
         ..Default::default()
     };
     let request = RequestRequest {
-        topic: args.topic.clone(),
+        topic: args.topic()?.to_owned(),
         entry: entry.into(),
         time_limit: time_limit.into(),
         ..Default::default()
@@ -125,7 +127,7 @@ pub(super) async fn topics(args: &TopicsArgs) -> Result<(), Failure> {
     let bus = Bus::over(connect(&args.common).await?);
     let (mut topics, mut token) = (Vec::new(), None);
     loop {
-        let mut list = bus.topics(&args.pattern).limit(PAGE_TOPICS);
+        let mut list = bus.topics(args.pattern.as_deref().unwrap_or(">")).limit(PAGE_TOPICS);
         if let Some(token) = token.take() {
             list = list.page(token);
         }

@@ -1,5 +1,9 @@
 //! How entries, gaps and topics are printed.
 
+use super::{
+    args::PrintArgs,
+    escape::{escaped, escaped_json, is_terminal},
+};
 use crate::{
     call::{Failure, metadata},
     serving,
@@ -15,9 +19,18 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
     serving::print(text).map_err(Failure::Output)
 }
 
-/// Writes bytes as they are, with a line feed.
-pub(super) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+/// Writes an object on a line.
+pub(super) fn print_json(object: &Value) -> Result<(), Failure> {
+    let line = format!("{object}\n");
+    print(&if is_terminal() { escaped_json(&line) } else { line })
+}
+
+/// Writes bytes with a line feed: as they are, or to a terminal without control characters.
+pub(super) fn print_bytes(bytes: &[u8], args: PrintArgs) -> Result<(), Failure> {
     use std::io::Write;
+    if !args.raw && is_terminal() {
+        return print(&format!("{}\n", escaped(bytes)));
+    }
     let mut out = std::io::stdout().lock();
     let written = out.write_all(bytes).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
     written.map_err(|error| Failure::Output(format!("cannot write to standard output: {error}")))
@@ -27,20 +40,99 @@ pub(super) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
 pub(super) fn published(topic: &str, position: Position, is_json: bool) -> Result<(), Failure> {
     match is_json {
         true => {
-            let value = json!({"topic": topic, "position": position.to_string(), "offset": position.offset});
-            print(&format!("{value}\n"))
+            print_json(&json!({"topic": topic, "position": position.to_string(), "offset": position.offset}))
         }
         false => print(&format!("{position}\n")),
     }
 }
 
+/// Prints the id of an entry of a Redis stream.
+pub(super) fn appended(stream: &str, id: &str, is_json: bool) -> Result<(), Failure> {
+    match is_json {
+        true => print_json(&json!({"topic": stream, "position": id})),
+        false => print(&format!("{id}\n")),
+    }
+}
+
+/// Reports a message without a position: the number of its receivers, if the protocol has it.
+pub(super) fn sent(topic: &str, receivers: Option<i64>, is_json: bool) -> Result<(), Failure> {
+    match (is_json, receivers) {
+        (true, Some(receivers)) => print_json(&json!({"topic": topic, "receivers": receivers})),
+        (true, None) => print_json(&json!({"topic": topic})),
+        (false, Some(receivers)) => print(&format!("{receivers}\n")),
+        (false, None) => Ok(()),
+    }
+}
+
+/// Message of ZeroMQ, NATS or Redis.
+pub(super) struct Received<'a> {
+    /// Topic, subject, channel or stream.
+    pub(super) topic: Option<&'a [u8]>,
+    /// Id of an entry of a stream.
+    pub(super) position: Option<String>,
+    /// Message; those of ZeroMQ may have several frames.
+    pub(super) frames: &'a [Bytes],
+    pub(super) headers: Vec<(String, Bytes)>,
+}
+
+/// Prints a message: what it has of topic and position, and its frames.
+pub(super) fn received(message: &Received<'_>, is_json: bool, args: PrintArgs) -> Result<(), Failure> {
+    if !is_json {
+        let position = message.position.as_deref().map(str::as_bytes);
+        let parts =
+            message.topic.into_iter().chain(position).chain(message.frames.iter().map(|frame| &frame[..]));
+        return print_bytes(&parts.collect::<Vec<_>>().join(&b' '), args);
+    }
+    let mut object = json!({});
+    if let Some(topic) = message.topic {
+        object["topic"] = String::from_utf8_lossy(topic).into();
+    }
+    if let Some(position) = &message.position {
+        object["position"] = position.as_str().into();
+    }
+    match message.frames {
+        [frame] => payload(&mut object, Codec::Raw, frame),
+        frames => {
+            let frame = |frame: &Bytes| {
+                let mut object = json!({});
+                payload(&mut object, Codec::Raw, frame);
+                object
+            };
+            object["frames"] = frames.iter().map(frame).collect();
+        }
+    }
+    if !message.headers.is_empty() {
+        let mut headers = serde_json::Map::new();
+        for (name, value) in &message.headers {
+            let values = headers.entry(name.as_str()).or_insert_with(|| json!([]));
+            if let Value::Array(values) = values {
+                values.push(metadata::text(name, value).into());
+            }
+        }
+        object["headers"] = headers.into();
+    }
+    print_json(&object)
+}
+
+/// Prints the channels of Redis with the numbers of their subscribers.
+pub(super) fn channels(channels: &[(Bytes, i64)], is_json: bool) -> Result<(), Failure> {
+    let mut table = String::from("SUBSCRIBERS  CHANNEL\n");
+    for (name, subscribers) in channels {
+        if is_json {
+            print_json(&json!({"topic": String::from_utf8_lossy(name), "subscribers": subscribers}))?;
+        }
+        table.push_str(&format!("{subscribers:>11}  {}\n", escaped(name)));
+    }
+    if is_json { Ok(()) } else { print(&table) }
+}
+
 /// Prints an entry: its topic, position and payload.
-pub(super) fn entry(message: &Message<Bytes>, is_json: bool) -> Result<(), Failure> {
+pub(super) fn entry(message: &Message<Bytes>, is_json: bool, args: PrintArgs) -> Result<(), Failure> {
     let (topic, position, entry) = (message.topic().name(), message.position(), message.entry());
     if !is_json {
         let mut line = format!("{topic} {position} ").into_bytes();
         line.extend_from_slice(entry.bytes());
-        return print_bytes(&line);
+        return print_bytes(&line, args);
     }
     let mut object = json!({
         "topic": topic,
@@ -61,7 +153,7 @@ pub(super) fn entry(message: &Message<Bytes>, is_json: bool) -> Result<(), Failu
     if message.attempt() > 1 {
         object["attempt"] = message.attempt().into();
     }
-    print(&format!("{object}\n"))
+    print_json(&object)
 }
 
 /// Sets `payload`: JSON as it is, text as a string; other bytes are `payload_base64`.
@@ -77,7 +169,7 @@ pub(super) fn payload(object: &mut Value, codec: Codec, bytes: &[u8]) {
 /// Reports missing entries: an object in their place, or a line on standard error.
 pub(super) fn gap(gap: &Gap, is_json: bool) -> Result<(), Failure> {
     if !is_json {
-        eprintln!("switchboard: {gap}");
+        super::report(&format!("switchboard: {gap}"));
         return Ok(());
     }
     let object = json!({"gap": {
@@ -87,7 +179,7 @@ pub(super) fn gap(gap: &Gap, is_json: bool) -> Result<(), Failure> {
         "missing": gap.missing,
         "reason": gap.reason.name(),
     }});
-    print(&format!("{object}\n"))
+    print_json(&object)
 }
 
 /// Prints topics as a table, or as an object for each.
@@ -105,15 +197,16 @@ pub(super) fn topics(topics: &[ListedTopic], is_json: bool) -> Result<(), Failur
                 "head": stats.head.to_string(),
             })
         };
-        return print(&topics.iter().map(|listed| format!("{}\n", object(listed))).collect::<String>());
+        return topics.iter().try_for_each(|listed| print_json(&object(listed)));
     }
-    let width = topics.iter().map(|listed| listed.topic.name().chars().count()).max().unwrap_or(0).max(5);
+    let names = topics.iter().map(|listed| escaped(listed.topic.name().as_bytes())).collect::<Vec<_>>();
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(5);
     let mut table = format!(
         "{:width$}  {:>10}  {:>8}  {:>10}  {:>7}  {:>8}\n",
         "TOPIC", "PUBLISHED", "ENTRIES", "BYTES", "CURSORS", "LAGGED"
     );
-    for listed in topics {
-        let (name, stats) = (listed.topic.name(), &listed.stats);
+    for (listed, name) in topics.iter().zip(&names) {
+        let stats = &listed.stats;
         table.push_str(&format!(
             "{name:width$}  {:>10}  {:>8}  {:>10}  {:>7}  {:>8}\n",
             stats.published, stats.entries, stats.bytes, stats.cursors, stats.lagged

@@ -22,11 +22,12 @@ pub(super) async fn subscribe(args: &ReceiveArgs, group: Option<&str>) -> Result
         let text = "--ack and --durable need the --group that shares the entries";
         return Err(Failure::Usage(text.to_owned()));
     }
+    let topic = topic(args.topic.as_deref())?;
     let mut signals = Signals::install()?;
     let mut begun = None;
     let receiving = async {
         let bus = Bus::over(connect(&args.common).await?);
-        let mut subscribe = bus.subscribe_encoded(args.topic.as_str());
+        let mut subscribe = bus.subscribe_encoded(topic);
         if let Some(group) = group {
             subscribe = if args.durable { subscribe.durable(group) } else { subscribe.group(group) };
         }
@@ -34,14 +35,14 @@ pub(super) async fn subscribe(args: &ReceiveArgs, group: Option<&str>) -> Result
             subscribe = subscribe.ack();
         }
         if let Some(from) = args.from {
-            subscribe = from.apply(subscribe);
+            subscribe = from.apply(subscribe)?;
         }
         let subscription = subscribe.await?;
         let (_, subscription) = begun.insert((bus, subscription));
-        eprintln!("subscribed to {}", args.topic);
+        eprintln!("subscribed to {topic}");
         receive(subscription, args).await
     };
-    let outcome = limited(&args.common, signals.or(receiving)).await;
+    let outcome = limited(args.common.timeout, signals.or(receiving)).await;
     // An acknowledgement has no effect after its subscription.
     if let Some((bus, subscription)) = begun {
         let settled = tokio::time::timeout(SETTLE_TIMEOUT, bus.settled()).await;
@@ -59,7 +60,7 @@ async fn receive(subscription: &mut Subscription<Bytes>, args: &ReceiveArgs) -> 
         match subscription.next().await? {
             None => break,
             Some(Delivery::Entry(message)) => {
-                output::entry(&message, args.common.json)?;
+                output::entry(&message, args.common.json, args.print)?;
                 message.ack();
                 left -= 1;
             }
@@ -73,20 +74,21 @@ async fn receive(subscription: &mut Subscription<Bytes>, args: &ReceiveArgs) -> 
 /// Prints requests, and replies to them.
 pub(super) async fn reply(args: &ReplyArgs) -> Result<(), Failure> {
     let mut signals = Signals::install()?;
-    limited(&args.common, signals.or(reply_all(args))).await
+    limited(args.common.timeout, signals.or(reply_all(args))).await
 }
 
 async fn reply_all(args: &ReplyArgs) -> Result<(), Failure> {
+    let topic = topic(args.topic.as_deref())?;
     let bus = Bus::over(connect(&args.common).await?);
     // Several repliers of a topic share its requests.
-    let mut requests = bus.subscribe_encoded(args.topic.as_str()).group("switchboard-bus-rep").await?;
-    eprintln!("replying to {}", args.topic);
+    let mut requests = bus.subscribe_encoded(topic).group("switchboard-bus-rep").await?;
+    eprintln!("replying to {topic}");
     let mut left = args.count.unwrap_or(u64::MAX);
     while left > 0 {
         match requests.next().await? {
             None => break,
             Some(Delivery::Entry(request)) => {
-                output::entry(&request, args.common.json)?;
+                output::entry(&request, args.common.json, args.print)?;
                 if request.expects_reply() {
                     let text = args.text.as_ref().map(|text| Bytes::copy_from_slice(text.as_bytes()));
                     let reply = text.unwrap_or_else(|| (*request).clone());
@@ -107,14 +109,19 @@ async fn reply_all(args: &ReplyArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Returns the name of the topic.
+pub(super) fn topic(topic: Option<&str>) -> Result<&str, Failure> {
+    topic.ok_or_else(|| Failure::Usage("the topic is missing; it follows the address".to_owned()))
+}
+
 /// Ctrl-C and SIGTERM.
-struct Signals {
+pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn install() -> Result<Signals, Failure> {
+    pub(super) fn install() -> Result<Signals, Failure> {
         let install =
             |kind| signal(kind).map_err(|error| Failure::Usage(format!("cannot watch for Ctrl-C: {error}")));
         let (interrupt, terminate) = (install(SignalKind::interrupt())?, install(SignalKind::terminate())?);
@@ -122,7 +129,10 @@ impl Signals {
     }
 
     /// Runs a future until a signal arrives, which is a success.
-    async fn or(&mut self, running: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    pub(super) async fn or(
+        &mut self,
+        running: impl Future<Output = Result<(), Failure>>,
+    ) -> Result<(), Failure> {
         tokio::select! {
             outcome = running => outcome,
             _ = self.interrupt.recv() => Ok(()),

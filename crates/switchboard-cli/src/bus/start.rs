@@ -1,5 +1,6 @@
 //! The first entry of a subscription, as written on the command line.
 
+use crate::call::Failure;
 use std::time::Duration;
 use switchboard_message::{Position, Subscribe};
 
@@ -10,6 +11,8 @@ pub(super) enum StartAt {
     Head,
     Last(usize),
     Since(Duration),
+    /// After the entry of a Redis stream with this id.
+    StreamId(u64, u64),
 }
 
 impl StartAt {
@@ -18,20 +21,28 @@ impl StartAt {
             Some(("last", entries)) => entries.parse().ok().map(StartAt::Last),
             Some((epoch, offset)) => position(epoch, offset).map(StartAt::After),
             None if text == "head" => Some(StartAt::Head),
-            None => text.strip_prefix('-').and_then(age).map(StartAt::Since),
+            None if text.starts_with('-') => text.strip_prefix('-').and_then(age).map(StartAt::Since),
+            None => text.split_once('-').and_then(|(milliseconds, sequence)| {
+                Some(StartAt::StreamId(milliseconds.parse().ok()?, sequence.parse().ok()?))
+            }),
         };
-        let forms =
-            "expected head, last:N, a position such as 5e1f:42, or an age with s, m, h or d such as -5m";
+        let forms = "expected head, last:N, a position such as 5e1f:42, the id of a Redis stream such as 1700-0, or an \
+                     age with s, m, h or d such as -5m";
         start.ok_or_else(|| forms.to_owned())
     }
 
-    pub(super) fn apply<T>(self, subscribe: Subscribe<'_, T>) -> Subscribe<'_, T> {
-        match self {
+    /// Applies the start to a subscription to topics.
+    pub(super) fn apply<T>(self, subscribe: Subscribe<'_, T>) -> Result<Subscribe<'_, T>, Failure> {
+        Ok(match self {
             StartAt::After(position) => subscribe.after(position),
             StartAt::Head => subscribe,
             StartAt::Last(entries) => subscribe.last(entries),
             StartAt::Since(age) => subscribe.since(age),
-        }
+            StartAt::StreamId(..) => {
+                let text = "--from has the id of a Redis stream; positions of topics are as in 5e1f:42";
+                return Err(Failure::Usage(text.to_owned()));
+            }
+        })
     }
 }
 
@@ -58,7 +69,8 @@ mod tests {
         assert_eq!(StartAt::parse(&position.to_string()), Ok(StartAt::After(position)));
         assert_eq!(StartAt::parse("-5m"), Ok(StartAt::Since(Duration::from_secs(300))));
         assert_eq!(StartAt::parse("-2min"), Ok(StartAt::Since(Duration::from_secs(120))));
-        for wrong in ["", "last:", "last:-1", "-5", "5m", "x:1", "-m", "tail"] {
+        assert_eq!(StartAt::parse("1700-3"), Ok(StartAt::StreamId(1700, 3)));
+        for wrong in ["", "7-", "a-1", "last:", "last:-1", "-5", "5m", "x:1", "-m", "tail"] {
             assert!(StartAt::parse(wrong).is_err(), "{wrong}");
         }
     }

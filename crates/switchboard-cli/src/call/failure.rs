@@ -35,6 +35,14 @@ impl Failure {
         }
     }
 
+    /// Returns the code of a status.
+    pub(crate) fn status_code(&self) -> Option<Code> {
+        match self {
+            Failure::Status(ended) => Some(ended.status.code()),
+            Failure::Usage(_) | Failure::Output(_) => None,
+        }
+    }
+
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code())
     }

@@ -1,0 +1,62 @@
+//! The connection to a server of NATS or Redis: bytes between a socket and the machine of a client.
+
+use super::target::Remote;
+use crate::call::Failure;
+use std::{io, time::Duration};
+use switchboard::Status;
+use switchboard_wire::{Input, Outbox};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+/// Time limit of connecting, with the handshake.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A connection with what was read and not parsed, and what is to be written.
+#[derive(Debug)]
+pub(super) struct Link {
+    stream: TcpStream,
+    place: String,
+    pub(super) input: Input,
+    pub(super) out: Outbox,
+}
+
+impl Link {
+    pub(super) async fn connect(remote: &Remote) -> Result<Link, Failure> {
+        let place = remote.place();
+        let failed = |why: String| Status::unavailable(format!("cannot connect to {place}: {why}"));
+        let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect((remote.host.as_str(), remote.port)));
+        let stream = match connecting.await {
+            Ok(connected) => connected.map_err(|error| failed(error.to_string()))?,
+            Err(_) => return Err(failed(format!("no answer within {CONNECT_TIMEOUT:?}")).into()),
+        };
+        // A delay of small messages is the only loss.
+        let _ = stream.set_nodelay(true);
+        Ok(Link { stream, place, input: Input::default(), out: Outbox::new() })
+    }
+
+    /// Writes what waits, then reads more. Cancel safe between messages: a read that is dropped has read nothing, but a
+    /// write may be left in part, so that the link is then of no use but for reading.
+    pub(super) async fn exchange(&mut self) -> Result<(), Failure> {
+        self.flush().await?;
+        let read = self.stream.read_buf(self.input.buffer()).await.map_err(|error| self.lost(&error))?;
+        if read == 0 {
+            return Err(Status::unavailable(format!("{} closed the connection", self.place)).into());
+        }
+        Ok(())
+    }
+
+    pub(super) async fn flush(&mut self) -> Result<(), Failure> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let bytes = self.out.take_all();
+        self.stream.write_all(&bytes).await.map_err(|error| self.lost(&error))
+    }
+
+    fn lost(&self, error: &io::Error) -> Failure {
+        Status::unavailable(format!("connection to {} lost: {error}", self.place)).into()
+    }
+}
