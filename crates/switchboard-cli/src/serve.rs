@@ -66,8 +66,9 @@ pub(crate) struct ServeArgs {
     /// memory, and every client that may call this server may register.
     #[arg(long)]
     registry: bool,
-    /// Serve topics for `switchboard bus`, and GET /events. They are in memory, keep 1,000 entries for an hour, and
-    /// every client that may call this server may publish and subscribe.
+    /// Serve topics for `switchboard bus`, GET /events, and clients of ZeroMQ and Redis; those of NATS with --listen
+    /// nats://HOST:PORT. They are in memory, keep 1,000 entries for an hour, and every client that may call this server
+    /// may publish and subscribe.
     #[arg(long)]
     topics: bool,
     /// Serve topics as with --topics, and keep their entries, and the positions of durable cursors, in files of this
@@ -134,8 +135,14 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
         }
         let stop = Stop::install()?;
         let running = serving::start(server).await?;
-        let lines =
-            running.addresses().iter().map(|address| format!("listening on {}\n", serving::url(address)));
+        let listens = config.texts("listen");
+        let lines = running.addresses().iter().enumerate().map(|(at, address)| {
+            let url = serving::url(address);
+            // An address does not have the wire that its listener is for.
+            let is_nats = listens.get(at).is_some_and(|listen| listen.starts_with("nats://"));
+            let url = if is_nats { url.replacen("http", "nats", 1) } else { url };
+            format!("listening on {url}\n")
+        });
         let mut lines = lines.collect::<String>();
         if let Some(admin) = running.admin() {
             lines.push_str(&format!("admin pages on {}\n", serving::url(admin)));
@@ -181,8 +188,8 @@ fn server(config: &Config) -> Result<Server, String> {
     }
     let folder = config.text("topics_folder");
     if config.is_on("topics") || folder.is_some() {
-        let topics = services::topics(folder.map(Path::new));
-        server = server.plugin(topics.map_err(|status| status.to_string())?);
+        let folder = folder.map(Path::new);
+        server = services::with_topics(server, folder).map_err(|status| status.to_string())?;
     }
     Ok(server)
 }
@@ -257,6 +264,9 @@ fn said(text: &str) -> Result<String, String> {
 
 /// Checks an address; its options are checked by the server.
 pub(crate) fn address(text: &str) -> Result<String, String> {
-    let checked = text.split('?').next().unwrap_or_default().parse::<switchboard::Address>();
+    let plain = text.split('?').next().unwrap_or_default();
+    // The wire of a listener, where it is no transport.
+    let plain = plain.strip_prefix("nats://").unwrap_or(plain);
+    let checked = plain.parse::<switchboard::Address>();
     checked.map(|_| text.to_owned()).map_err(|status| status.message().to_owned())
 }

@@ -174,6 +174,10 @@ fn demo_calls_every_wire_and_compares_the_answers() {
         let rows: Vec<_> = table.lines().filter(|line| line.starts_with(wire)).collect();
         assert!(rows.iter().any(|row| row.contains("Greeter.Greet  hello Ada")), "{wire}: {table}");
     }
+    for subscriber in ["native", "ZeroMQ SUB", "NATS", "Redis"] {
+        let row = table.lines().find(|line| line.starts_with(&format!("topic, {subscriber}, TCP"))).unwrap();
+        assert!(row.contains("subscribe      12.5"), "{row}");
+    }
     assert!(table.contains("Bench.Message  OK 100, 581 bytes"), "{table}");
     assert!(table.contains("1. One port for every caller by ada"), "{table}");
     assert!(!table.contains("WRONG") && !table.contains("FAILED"), "{table}");

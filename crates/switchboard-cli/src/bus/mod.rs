@@ -16,6 +16,11 @@ mod zmq;
 
 pub(crate) use args::BusArgs;
 
+/// Clients of other servers, for the demo.
+pub(crate) mod peers {
+    pub(crate) use super::{nats::Nats, redis::Redis, target::Remote};
+}
+
 use crate::call::Failure;
 use args::{Command, Common};
 use receive::Signals;

@@ -155,7 +155,7 @@ fn print(message: &Message, is_json: bool, print: PrintArgs) -> Result<(), Failu
 }
 
 /// A connection.
-struct Nats {
+pub(crate) struct Nats {
     link: Link,
     client: Client,
     /// A message that arrived while a confirmation was awaited. At most one: nothing is read after it.
@@ -163,7 +163,7 @@ struct Nats {
 }
 
 impl Nats {
-    async fn connect(remote: &Remote) -> Result<Nats, Failure> {
+    pub(crate) async fn connect(remote: &Remote) -> Result<Nats, Failure> {
         let link = Link::connect(remote).await?;
         let mut nats = Nats { link, client: Client::new(Limits::client()), early: None };
         let place = remote.place();
@@ -185,7 +185,7 @@ impl Nats {
         Ok(nats)
     }
 
-    fn subscribe(&mut self, subject: &str, group: Option<&str>) -> Result<(), Failure> {
+    pub(crate) fn subscribe(&mut self, subject: &str, group: Option<&str>) -> Result<(), Failure> {
         let subscribed =
             self.client.subscribe(subject.as_bytes(), group.map(str::as_bytes), SID, &mut self.link.out);
         subscribed.map_err(|error| not_sent(&error))
@@ -206,7 +206,7 @@ impl Nats {
 
     /// Waits until the server has processed all that was sent. A message ends the wait too: the server has processed the
     /// subscription then.
-    async fn confirm(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn confirm(&mut self) -> Result<(), Failure> {
         if !self.client.ping(&mut self.link.out) {
             return Err(not_sent(&SendError::NotOpen));
         }
@@ -229,7 +229,7 @@ impl Nats {
     }
 
     /// Returns the next message. Cancel safe.
-    async fn message(&mut self) -> Result<Message, Failure> {
+    pub(crate) async fn message(&mut self) -> Result<Message, Failure> {
         if let Some(message) = self.early.take() {
             return Ok(message);
         }

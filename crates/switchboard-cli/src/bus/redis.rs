@@ -107,14 +107,14 @@ pub(super) async fn topics(remote: &Remote, args: &TopicsArgs) -> Result<(), Fai
 
 /// A connection, in RESP2: all servers have it.
 #[derive(Debug)]
-pub(super) struct Redis {
+pub(crate) struct Redis {
     link: Link,
     client: Client,
 }
 
 impl Redis {
     /// Connects, authenticates and selects the database of the address.
-    pub(super) async fn connect(remote: &Remote) -> Result<Redis, Failure> {
+    pub(crate) async fn connect(remote: &Remote) -> Result<Redis, Failure> {
         let link = Link::connect(remote).await?;
         let mut redis = Redis { link, client: Client::new(ReplyLimits::default()) };
         let handshake = async {
@@ -147,6 +147,29 @@ impl Redis {
                     Some(error) => Err(reported(error)),
                     None => Ok(value),
                 };
+            }
+        }
+    }
+
+    /// Subscribes to a channel, and waits for the confirmation.
+    pub(crate) async fn subscribe(&mut self, channel: &str) -> Result<(), Failure> {
+        let subscribed =
+            self.client.subscribe(SubscriptionKind::Channel, &[channel.as_bytes()], &mut self.link.out);
+        subscribed.map_err(not_sent)?;
+        loop {
+            match self.event().await? {
+                ClientEvent::Subscribed { .. } => return Ok(()),
+                ClientEvent::Refused { error, .. } => return Err(reported(&error)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns the payload of the next message.
+    pub(crate) async fn message(&mut self) -> Result<Bytes, Failure> {
+        loop {
+            if let ClientEvent::Message { payload, .. } = self.event().await? {
+                return Ok(payload);
             }
         }
     }

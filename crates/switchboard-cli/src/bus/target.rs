@@ -18,7 +18,7 @@ pub(super) enum Target {
 
 /// Server of NATS or Redis.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) struct Remote {
+pub(crate) struct Remote {
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) user: Option<String>,
@@ -56,6 +56,18 @@ impl Target {
 }
 
 impl Remote {
+    /// Creates the address of a server without a login; no port means 0.
+    pub(crate) fn at(place: &str) -> Remote {
+        let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
+        Remote {
+            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            port: port.parse().unwrap_or_default(),
+            user: None,
+            password: None,
+            path: String::new(),
+        }
+    }
+
     /// Reads `[USER[:PASSWORD]@]HOST[:PORT][/PATH]`.
     fn parse(address: &str, rest: &str, default_port: u16) -> Result<Remote, String> {
         let invalid = |why: &str| {

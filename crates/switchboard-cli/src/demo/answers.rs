@@ -18,6 +18,8 @@ pub(super) enum Method {
     Chat,
     Query,
     Message,
+    /// A subscription, which receives what is published.
+    Topic,
 }
 
 /// Unary and stream methods, in the order of the table.
@@ -43,6 +45,7 @@ impl Method {
             Method::Chat => "Greeter.Chat",
             Method::Query => "Posts.Query",
             Method::Message => "Bench.Message",
+            Method::Topic => "subscribe",
         }
     }
 
@@ -55,6 +58,7 @@ impl Method {
             Method::Chat => "ONE, TWO".to_owned(),
             Method::Query => query(&QueryReply { posts: all_posts().collect(), ..Default::default() }),
             Method::Message => "OK 100, 581 bytes".to_owned(),
+            Method::Topic => "12.5".to_owned(),
         }
     }
 }

@@ -9,8 +9,9 @@ pub(super) fn services(url: &str) -> String {
     )
 }
 
-/// Lists commands to copy, for a server at `HOST:PORT`.
-pub(super) fn commands(address: &str) -> String {
+/// Lists commands to copy, for a server at `HOST:PORT`, and at `nats` for clients of NATS.
+pub(super) fn commands(address: &str, nats: &str) -> String {
+    let port = address.rsplit(':').next().unwrap_or_default();
     format!(
         r#"
 Open a page that calls from your browser:
@@ -35,6 +36,13 @@ Try it from another terminal:
   grpcurl -plaintext -d '{{"name":"Ada"}}' {address} demo.v1.Greeter/Greet
   grpcurl -plaintext -d '{{"count":5,"interval_ms":500}}' {address} demo.v1.Greeter/Watch
   grpcurl -plaintext -d '{{"text":"one"}} {{"text":"two"}}' {address} demo.v1.Greeter/Chat
+
+Subscribe to a topic, and publish to it from elsewhere:
+
+  switchboard bus sub {address} 'quotes/*'
+  switchboard bus pub {address} quotes/acme 12.5
+  redis-cli -p {port} publish quotes/acme 12.5
+  nats --server nats://{nats} pub quotes.acme 12.5
 
 Ctrl-C lets calls end and stops.
 "#

@@ -1,6 +1,7 @@
 //! `switchboard demo`: the services on one port, called over every wire.
 //!
-//! [`ours`] calls with generated clients, [`web`] and [`jsonrpc`] with plain requests, [`thrift`] a separate service;
+//! [`ours`] calls with generated clients, [`web`] and [`jsonrpc`] with plain requests, [`thrift`] a separate service,
+//! [`topics`] subscribes;
 //! [`answers`] has the requests and expected replies, [`table`] prints both, [`hints`] suggests commands.
 
 mod answers;
@@ -9,6 +10,7 @@ mod jsonrpc;
 mod ours;
 mod table;
 mod thrift;
+mod topics;
 mod web;
 
 use crate::{
@@ -19,7 +21,7 @@ use crate::{
     tls::{self, TlsArgs},
 };
 use clap::Args;
-use switchboard::{Address, Running, Runtime};
+use switchboard::{Address, Runtime};
 use table::Row;
 
 /// `switchboard demo`.
@@ -53,13 +55,18 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
         let stop = Stop::install()?;
         let tls = args.tls.settings();
         let server = kiss::named(services::server().add(thrift::service()));
+        let server = services::with_topics(server, None).map_err(|status| status.to_string())?;
         let mut server = tls::listen(server, listen, tls.as_ref()).listen(MEMORY);
         if tls.is_some() {
             // A listener without TLS: the demo's own calls have no client certificate and no trusted root.
             server = server.listen("127.0.0.1:0");
         }
-        let running = serving::start(server).await?;
-        let address = dialable(&running)?;
+        // Servers of NATS speak first, so they have listeners of their own.
+        let running = serving::start(server.listen("nats://127.0.0.1:0")).await?;
+        let (nats, others) = running.addresses().split_last().ok_or("the demo has no listener")?;
+        let address = dialable(others)?;
+        let nats = nats.to_string();
+        let nats = nats.rsplit("://").next().unwrap_or_default();
         if !args.json {
             print(&hints::services(&serving::url(&running.addresses()[0])))?;
         }
@@ -67,6 +74,7 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
         rows.extend(web::rows(&format!("http://{address}")).await?);
         rows.extend(jsonrpc::rows(&address).await?);
         rows.extend(thrift::rows(&address).await?);
+        rows.extend(topics::rows(&address, nats).await?);
         print(&if args.json { table::json(&rows) } else { table::text(&rows) })?;
         let wrong = rows.iter().filter(|row| !row.is_right()).count();
         if args.once {
@@ -77,7 +85,7 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
             eprintln!("switchboard: {}", wrong_replies(&rows, wrong));
         }
         if !args.json {
-            print(&hints::commands(&address))?;
+            print(&hints::commands(&address, nats))?;
         }
         serving::until_stopped(running, stop, |_| ()).await;
         Ok(())
@@ -86,8 +94,8 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
 
 /// Returns the `HOST:PORT` at which the server accepts plaintext; callers on this machine reach a wildcard address on
 /// the loopback interface.
-fn dialable(running: &Running) -> Result<String, String> {
-    let plain = running.addresses().iter().find_map(|address| match address {
+fn dialable(addresses: &[Address]) -> Result<String, String> {
+    let plain = addresses.iter().find_map(|address| match address {
         Address::Tcp(host, port) => Some((host, port)),
         _ => None,
     });

@@ -14,7 +14,7 @@ use crate::{
     wires::carries_proto_services,
 };
 use switchboard::{
-    Channel, Result,
+    Channel, Result, Status,
     wire::{ClientSupport, WIRES, WireSpec},
 };
 
@@ -136,6 +136,7 @@ impl Ours {
             }
             Method::Query => answers::query(&*self.posts.query(answers::query_request()).await?),
             Method::Message => answers::message(&*self.bench.message(answers::message_request()).await?),
+            Method::Topic => return Err(Status::unimplemented("a subscription is no call")),
         })
     }
 }

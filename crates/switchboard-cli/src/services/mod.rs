@@ -14,7 +14,7 @@ pub use greeter::Hello;
 pub(crate) use guarded::{TOKEN, guarded};
 pub(crate) use posts::{HotPosts, all as all_posts};
 pub use thrift_bench::{ThriftBench, thrift_benchmark_message};
-pub(crate) use topics::service as topics;
+pub(crate) use topics::with_topics;
 
 /// Generated from `proto/` and `thrift/`; a test of `switchboard-build` compares the files with them.
 #[allow(missing_docs, unreachable_pub, reason = "generated code of a binary")]

@@ -1,7 +1,8 @@
-//! Topics of the server: the service `switchboard.bus.v1.Bus`, and `GET /events`.
+//! Topics of the server: the service `switchboard.bus.v1.Bus`, `GET /events`, and clients of ZeroMQ, NATS and Redis.
 
 use std::{path::Path, time::Duration};
-use switchboard::Result;
+use switchboard::{Result, Server};
+use switchboard_adapter::{Nats, Redis, Zmtp};
 use switchboard_bus::BusServer;
 use switchboard_message::{Bus, FileOptions, Storage, TopicOptions};
 
@@ -10,11 +11,12 @@ const ENTRIES_MAX: usize = 1_000;
 /// Their age.
 const AGE_MAX: Duration = Duration::from_secs(3_600);
 
-/// Creates the service of a bus whose topics are in memory, or in the files of a folder, and open to every client.
+/// Adds a bus whose topics are in memory, or in the files of a folder, and open to every client. Clients of NATS need a
+/// listener `nats://` too.
 ///
 /// # Errors
 /// Errors of the folder; see `BusBuilder::open`.
-pub(crate) fn service(folder: Option<&Path>) -> Result<BusServer> {
+pub(crate) fn with_topics(server: Server, folder: Option<&Path>) -> Result<Server> {
     let options = TopicOptions::new().history(ENTRIES_MAX, AGE_MAX);
     let bus = match folder {
         None => Bus::builder().topics(">", options)?.build(),
@@ -22,5 +24,7 @@ pub(crate) fn service(folder: Option<&Path>) -> Result<BusServer> {
             Bus::builder().topics(">", options.storage(Storage::File))?.open(FileOptions::new(folder))?
         }
     };
-    Ok(BusServer::new(bus).event_patterns())
+    let server =
+        server.plugin(Zmtp::new(bus.clone())).plugin(Redis::new(bus.clone())).plugin(Nats::new(bus.clone()));
+    Ok(server.plugin(BusServer::new(bus).event_patterns()))
 }
