@@ -1,6 +1,7 @@
 //! The topics of another process, by calls of its service.
 
 mod background;
+mod outage;
 mod progress;
 mod publish;
 mod subscription;

@@ -29,7 +29,7 @@ type Item = Option<Result<Delivery<Bytes>>>;
 pub(super) struct Source {
     name: String,
     /// Digest of the name; `None` for a pattern, which has no position.
-    tag: Option<u16>,
+    tag: Option<u32>,
     subscription: Subscription<Bytes>,
     /// Position of the last event; epoch 0 if it is not known.
     position: Position,

@@ -1,12 +1,12 @@
 //! Publications without a position, and acknowledgements: sent by one task each, in batches.
 
-use super::{is_transient, pause, publish};
+use super::{is_transient, outage::Outage, pause, publish};
 use crate::v1::{self, BusClient};
 use std::{
     future::Future,
     sync::{Arc, OnceLock},
 };
-use switchboard::{Code, Result, Status};
+use switchboard::{Result, Status};
 use switchboard_message::remote::Settled;
 use tokio::{
     runtime::Handle,
@@ -144,7 +144,7 @@ fn full(topic: &str, limit: &str) -> Status {
 
 /// Publishes queued messages: those that follow each other for one topic in one batch.
 async fn publish_all(client: BusClient, mut queue: mpsc::Receiver<Queued>) {
-    let (mut next, mut lost, mut is_failing) = (None, 0_u64, false);
+    let (mut next, mut outage) = (None, Outage::of("messages"));
     loop {
         let first = match next.take() {
             Some(queued) => queued,
@@ -173,21 +173,15 @@ async fn publish_all(client: BusClient, mut queue: mpsc::Receiver<Queued>) {
         }
         let count = entries.len() as u64;
         match publish::publish(&client, topic.clone(), entries).await {
-            Ok(_) => is_failing = false,
-            Err(status) => {
-                lost += count;
-                // Once per outage: a queue has thousands of messages.
-                if !std::mem::replace(&mut is_failing, true) {
-                    tracing::warn!(target: "switchboard::bus", topic, lost, "messages were not published: {status}");
-                }
-            }
+            Ok(_) => outage.ended(),
+            Err(status) => outage.lost(count, &status),
         }
     }
 }
 
 /// Sends queued acknowledgements.
 async fn settle_all(client: BusClient, mut queue: mpsc::Receiver<ToSettle>) {
-    let mut settled = Vec::new();
+    let (mut settled, mut outage) = (Vec::new(), Outage::of("acknowledgements"));
     while queue.recv_many(&mut settled, BATCH_MAX).await > 0 {
         let (mut acked, mut rejected, mut flushes) = (Vec::new(), Vec::new(), Vec::new());
         for item in settled.drain(..) {
@@ -198,12 +192,14 @@ async fn settle_all(client: BusClient, mut queue: mpsc::Receiver<ToSettle>) {
             }
         }
         if !acked.is_empty() {
+            let count = acked.len() as u64;
             let request = v1::AckRequest { ack_ids: acked, ..Default::default() };
-            repeat(|| async { client.ack(request.clone()).await.map(drop) }).await;
+            repeat(count, &mut outage, || async { client.ack(request.clone()).await.map(drop) }).await;
         }
         if !rejected.is_empty() {
+            let count = rejected.len() as u64;
             let request = v1::RejectRequest { ack_ids: rejected, ..Default::default() };
-            repeat(|| async { client.reject(request.clone()).await.map(drop) }).await;
+            repeat(count, &mut outage, || async { client.reject(request.clone()).await.map(drop) }).await;
         }
         for flush in flushes {
             // The caller may no longer wait.
@@ -213,20 +209,14 @@ async fn settle_all(client: BusClient, mut queue: mpsc::Receiver<ToSettle>) {
 }
 
 /// Calls until it succeeds, at most as often as allowed: a second acknowledgement has no effect.
-async fn repeat<F: Future<Output = Result<()>>>(call: impl Fn() -> F) {
+async fn repeat<F: Future<Output = Result<()>>>(count: u64, outage: &mut Outage, call: impl Fn() -> F) {
     for failures in 1..=ATTEMPTS_MAX {
         match call().await {
-            Ok(()) => return,
+            Ok(()) => return outage.ended(),
             Err(status) if is_transient(&status) && failures < ATTEMPTS_MAX => {
                 tokio::time::sleep(pause(failures, Some(&status))).await;
             }
-            Err(status) => {
-                let is_shown = status.code() != Code::Unavailable;
-                if is_shown {
-                    tracing::warn!(target: "switchboard::bus", "entries were not acknowledged: {status}");
-                }
-                return;
-            }
+            Err(status) => return outage.lost(count, &status),
         }
     }
 }

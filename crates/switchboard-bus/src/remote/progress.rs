@@ -168,9 +168,11 @@ impl Progress {
         }
     }
 
-    /// Reports each known topic: the server has other logs.
+    /// Reports each known topic, in the order of the names: the server has other logs.
     fn end_topics(&mut self) {
-        self.ended.extend(self.topics.drain().map(|(topic, last)| ended(topic, last)));
+        let mut topics: Vec<_> = self.topics.drain().collect();
+        topics.sort_unstable_by(|(a, _), (b, _)| a.name().cmp(b.name()));
+        self.ended.extend(topics.into_iter().map(|(topic, last)| ended(topic, last)));
     }
 }
 
@@ -268,6 +270,19 @@ mod tests {
         progress.started(started(8, &[1]));
         assert!(progress.accepts(&entry("t", 3, 1), (0, 9)));
         assert_eq!(progress.next_ended().unwrap().epoch, 2);
+    }
+
+    #[test]
+    fn topics_of_a_restarted_server_are_reported_in_the_order_of_their_names() {
+        let mut progress = Progress::new(None, true, false);
+        progress.started(started(7, &[0]));
+        for topic in 0..50 {
+            assert!(progress.accepts(&entry(&format!("t/{topic:02}"), 1, 5), (0, 1)));
+        }
+        progress.started(started(8, &[0]));
+        let names = std::iter::from_fn(|| progress.next_ended()).map(|gap| gap.topic.name().to_owned());
+        let names: Vec<_> = names.collect();
+        assert!(names.len() == 50 && names.is_sorted(), "{names:?}");
     }
 
     #[test]

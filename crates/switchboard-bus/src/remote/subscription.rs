@@ -4,7 +4,7 @@
 //! Calling ──► Open ──► (lost) ──► Pausing ──► Calling …
 //! ```
 
-use super::{is_transient, no_first_event, pause, progress::Progress};
+use super::{PAUSES, is_transient, no_first_event, pause, progress::Progress};
 use crate::{
     convert,
     v1::{self, BusClient, subscribe_event::Event},
@@ -20,7 +20,7 @@ use switchboard_message::{
     Position,
     remote::{RemoteEvent, RemoteSubscribe},
 };
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 /// Events of a subscription. It holds no entry beside those of one stream.
 pub(super) struct Events {
@@ -29,8 +29,11 @@ pub(super) struct Events {
     request: v1::SubscribeRequest,
     progress: Progress,
     state: State,
-    /// Attempts since the last event.
+    /// Attempts since the last entry or gap, or since a stream that lived as long as the longest pause. The first event
+    /// alone is no success: a server may end each stream right after it.
     failures: u32,
+    /// Time of the first event of the stream.
+    started_at: Option<Instant>,
     /// Position before the first entry of the stream.
     begins_after: Option<Position>,
     /// An entry behind the gap of a log that has ended.
@@ -60,6 +63,7 @@ impl Events {
             progress,
             state: State::Ended,
             failures: 0,
+            started_at: None,
             begins_after: None,
             next: None,
         };
@@ -71,7 +75,7 @@ impl Events {
     }
 
     fn started(&mut self, started: v1::Started) {
-        self.failures = 0;
+        self.started_at = Some(Instant::now());
         self.begins_after = started.position.as_option().map(convert::to_position);
         self.progress.started(started);
     }
@@ -89,7 +93,8 @@ impl Events {
                 Some(Err(status))
             }
             status => {
-                self.failures = self.failures.saturating_add(1);
+                let has_lived = self.started_at.take().is_some_and(|at| at.elapsed() >= PAUSES[1]);
+                self.failures = if has_lived { 1 } else { self.failures.saturating_add(1) };
                 let pause = pause(self.failures, status.as_ref());
                 self.state = State::Pausing(Box::pin(tokio::time::sleep(pause)));
                 None
@@ -157,6 +162,9 @@ impl Stream for Events {
                 State::Open(stream) => match ready!(Pin::new(stream).poll_next(cx)) {
                     Some(Ok(event)) => match events.convert(event) {
                         Ok(event) => {
+                            if matches!(event, Some(RemoteEvent::Entry(_) | RemoteEvent::Gap(_))) {
+                                events.failures = 0;
+                            }
                             events.next = event;
                             continue;
                         }
