@@ -1,14 +1,17 @@
 //! CONNECT, and the verdict on its credentials.
 
 use super::adapter::{Command, NatsAdapter};
-use crate::responses::{add, flush};
+use crate::{
+    responses::{add, flush},
+    task::Task,
+};
 use bytes::Bytes;
 use std::{
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
 };
-use switchboard_core::{Caller, runtime};
+use switchboard_core::Caller;
 use switchboard_fanout::{CloseReason, SubscriberId, Subscribers};
 use switchboard_wire::{Metadata, Status, nats::Connect};
 
@@ -44,11 +47,11 @@ impl NatsAdapter {
         // Nothing is read before the verdict.
         subscribers.pause(id);
         let engine = self.engine.clone();
-        runtime::spawn(async move {
+        client.check = Some(Task::spawn(async move {
             let checked = checking.await.and_then(known);
             // An engine that has ended has no clients.
             let _ = engine.send(Command::Verdict(id, checked)).await;
-        });
+        }));
         Ok(())
     }
 
@@ -60,6 +63,7 @@ impl NatsAdapter {
         subscribers: &mut Subscribers,
     ) -> Result<(), CloseReason> {
         let Some(client) = self.clients.get_mut(index) else { return Ok(()) };
+        client.check = None;
         match checked {
             Ok(caller) => {
                 client.caller = Some(caller);

@@ -36,6 +36,8 @@ pub(super) struct Client {
     pub(super) is_slow: bool,
     /// Calls in flight.
     pub(super) calls: HashMap<u64, Task>,
+    /// The check of its credentials, while it waits. It ends with the client.
+    pub(super) check: Option<Task>,
     /// The subject of the last publication, and its topic.
     last: Option<(Box<[u8]>, Topic)>,
 }
@@ -67,6 +69,7 @@ impl Client {
             waiting: 0,
             is_slow: false,
             calls: HashMap::new(),
+            check: None,
             last: None,
         }
     }

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -23,7 +23,7 @@ pub(super) struct Directory {
 #[derive(Debug, Default)]
 struct Tables {
     /// Subscribers of channels, shard channels among them: both are topics.
-    channels: HashMap<Box<[u8]>, u64>,
+    channels: HashMap<Arc<[u8]>, u64>,
     patterns: HashMap<Box<[u8]>, (Pattern, u64)>,
     /// Subscribers by pattern of the channels that were published to since the patterns have changed.
     resolved: HashMap<Box<[u8]>, u64>,
@@ -99,18 +99,24 @@ impl Directory {
         self.lock().channels.get(channel).copied().unwrap_or(0)
     }
 
-    /// Returns the channels with subscribers that match.
+    /// Returns the channels with subscribers that match. The names are shared, and compared without the lock: publishers
+    /// of all engines wait for it.
     ///
     /// # Errors
     /// The number of channels that match, if it is over `max`.
-    pub(super) fn channels(&self, pattern: Option<&Pattern>, max: usize) -> Result<Vec<Box<[u8]>>, usize> {
-        let tables = self.lock();
-        let matching = || {
-            let names = tables.channels.keys();
-            names.filter(|name| pattern.is_none_or(|pattern| pattern.matches(name)))
+    pub(super) fn channels(&self, pattern: Option<&Pattern>, max: usize) -> Result<Vec<Arc<[u8]>>, usize> {
+        let mut names: Vec<_> = {
+            let tables = self.lock();
+            let count = tables.channels.len();
+            if pattern.is_none() && count > max {
+                return Err(count);
+            }
+            tables.channels.keys().cloned().collect()
         };
-        let count = matching().count();
-        if count > max { Err(count) } else { Ok(matching().cloned().collect()) }
+        if let Some(pattern) = pattern {
+            names.retain(|name| pattern.matches(name));
+        }
+        if names.len() > max { Err(names.len()) } else { Ok(names) }
     }
 
     /// Returns the number of different patterns.
@@ -135,7 +141,10 @@ mod tests {
         assert_eq!((directory.subscribers(b"a"), directory.subscribers(b"b1")), (3, 0));
         assert_eq!(directory.patterns(), 2);
         let none = Pattern::new(b"x*");
-        assert_eq!(directory.channels(None, 1).unwrap(), [Box::from(&b"a"[..])]);
+        let listed = directory.channels(None, 1).unwrap();
+        assert_eq!(listed, [Arc::from(&b"a"[..])]);
+        assert_eq!(Arc::strong_count(&listed[0]), 2, "the name is not copied");
+        assert_eq!(directory.channels(Some(&Pattern::new(b"*")), 0), Err(1));
         assert!(directory.channels(Some(&none), 0).unwrap().is_empty());
         assert_eq!(directory.channels(None, 0), Err(1));
         directory.remove(Glob, b"*");

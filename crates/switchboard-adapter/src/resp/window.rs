@@ -8,9 +8,14 @@
 
 use super::{Shared, adapter::RespAdapter, feed::Command};
 use std::{
+    cmp::Ordering,
+    collections::{BinaryHeap, binary_heap::PeekMut},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{
+            AtomicBool, AtomicU64, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Release},
+        },
     },
     task::{Context, Waker},
 };
@@ -37,9 +42,38 @@ pub(super) struct Window {
 #[derive(Debug, Default)]
 struct State {
     readers: Vec<Arc<Progress>>,
-    /// Clients that wait until the publication with this number is read.
-    waiting: Vec<(u64, Handle<RespAdapter>, SubscriberId)>,
+    /// Clients that wait, the one with the oldest publication first: a reader looks at those that continue alone.
+    waiting: BinaryHeap<Waiting>,
 }
+
+/// A client that waits until the publication with this number is read.
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    engine: Handle<RespAdapter>,
+    client: SubscriberId,
+}
+
+impl Ord for Waiting {
+    /// The greatest has the least number.
+    fn cmp(&self, other: &Waiting) -> Ordering {
+        other.number.cmp(&self.number)
+    }
+}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Waiting) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Waiting) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Waiting {}
 
 /// The progress of a reader.
 #[derive(Debug)]
@@ -63,27 +97,27 @@ impl Window {
 
     /// Returns the number of the newest publication.
     pub(super) fn newest(&self) -> u64 {
-        self.newest.load(Ordering::Acquire)
+        self.newest.load(Acquire)
     }
 
     /// Counts a publication that the bus has accepted, and returns its number.
     pub(super) fn count(&self) -> u64 {
-        self.newest.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
+        self.newest.fetch_add(1, AcqRel).wrapping_add(1)
     }
 
     /// Returns whether so many publications are open that a client waits for its own, which has this number.
     pub(super) fn is_full(&self, number: u64) -> bool {
         let is_far = |read: u64| number.saturating_sub(read) >= OPEN_MAX;
-        self.has_readers() && is_far(self.read.load(Ordering::Acquire)) && is_far(self.refresh())
+        self.has_readers() && is_far(self.read.load(Acquire)) && is_far(self.refresh())
     }
 
     /// Returns whether all engines have read the publication with this number.
     pub(super) fn is_read(&self, number: u64) -> bool {
-        !self.has_readers() || self.read.load(Ordering::Acquire) >= number || self.refresh() >= number
+        !self.has_readers() || self.read.load(Acquire) >= number || self.refresh() >= number
     }
 
     fn has_readers(&self) -> bool {
-        self.readers.load(Ordering::Acquire) > 0
+        self.readers.load(Acquire) > 0
     }
 
     /// Reads the progress of all readers.
@@ -92,19 +126,19 @@ impl Window {
     }
 
     fn store_read(&self, state: &State) -> u64 {
-        let read = state.readers.iter().map(|reader| reader.read.load(Ordering::Acquire)).min();
-        let read = read.unwrap_or_else(|| self.newest.load(Ordering::Acquire));
-        self.read.fetch_max(read, Ordering::AcqRel);
+        let read = state.readers.iter().map(|reader| reader.read.load(Acquire)).min();
+        let read = read.unwrap_or_else(|| self.newest.load(Acquire));
+        self.read.fetch_max(read, AcqRel);
         read
     }
 
     /// Makes a client wait until a publication is read: its engine gets [`Command::Continue`] then.
     pub(super) fn wait(&self, number: u64, engine: &Handle<RespAdapter>, client: SubscriberId) {
         let mut state = self.lock();
-        state.waiting.push((number, engine.clone(), client));
-        self.has_waiting.store(true, Ordering::Release);
+        state.waiting.push(Waiting { number, engine: engine.clone(), client });
+        self.has_waiting.store(true, Release);
         // A reader that has read everything does not look again by itself.
-        for reader in state.readers.iter().filter(|reader| reader.read.load(Ordering::Acquire) < number) {
+        for reader in state.readers.iter().filter(|reader| reader.read.load(Acquire) < number) {
             if let Some(waker) = reader.waker().take() {
                 waker.wake();
             }
@@ -117,13 +151,13 @@ impl Window {
     fn release(&self) {
         let mut state = self.lock();
         let read = self.store_read(&state);
-        let (done, waiting) =
-            std::mem::take(&mut state.waiting).into_iter().partition(|(number, ..)| *number <= read);
-        state.waiting = waiting;
-        self.has_waiting.store(!state.waiting.is_empty(), Ordering::Release);
+        let mut done = Vec::new();
+        while let Some(first) = state.waiting.peek_mut().filter(|first| first.number <= read) {
+            done.push(PeekMut::pop(first));
+        }
+        self.has_waiting.store(!state.waiting.is_empty(), Release);
         drop(state);
-        let done: Vec<(u64, Handle<RespAdapter>, SubscriberId)> = done;
-        for (_, engine, client) in done {
+        for Waiting { engine, client, .. } in done {
             if let Err(NotSent::Full(command)) = engine.try_send(Command::Continue(client)) {
                 runtime::spawn(async move {
                     // An engine that has ended has closed the client.
@@ -136,11 +170,11 @@ impl Window {
     /// Adds a reader; `shared` has this window. What was published before is none of its concern.
     pub(super) fn enter(shared: &Arc<Shared>) -> Reader {
         let window = &shared.window;
-        let read = AtomicU64::new(window.newest.load(Ordering::Acquire));
+        let read = AtomicU64::new(window.newest.load(Acquire));
         let progress = Arc::new(Progress { read, waker: Mutex::default() });
         let mut state = window.lock();
         state.readers.push(progress.clone());
-        window.readers.store(state.readers.len(), Ordering::Release);
+        window.readers.store(state.readers.len(), Release);
         drop(state);
         Reader { progress, shared: shared.clone() }
     }
@@ -162,8 +196,8 @@ impl Reader {
     pub(super) fn has_read(&self, number: u64, cx: &Context<'_>) {
         let window = &self.shared.window;
         *self.progress.waker() = Some(cx.waker().clone());
-        self.progress.read.store(number, Ordering::Release);
-        if window.has_waiting.load(Ordering::Acquire) {
+        self.progress.read.store(number, Release);
+        if window.has_waiting.load(Acquire) {
             window.release();
             // A client that waits for a later one may not have found the waker.
             if self.newest() != number {
@@ -178,7 +212,7 @@ impl Drop for Reader {
         let window = &self.shared.window;
         let mut state = window.lock();
         state.readers.retain(|reader| !Arc::ptr_eq(reader, &self.progress));
-        window.readers.store(state.readers.len(), Ordering::Release);
+        window.readers.store(state.readers.len(), Release);
         drop(state);
         window.release();
     }

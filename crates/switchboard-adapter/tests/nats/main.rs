@@ -629,6 +629,37 @@ async fn a_check_of_credentials_that_waits_holds_back_the_commands() {
 }
 
 #[tokio::test]
+async fn a_check_of_credentials_ends_with_its_client() {
+    /// Sends when the check is dropped.
+    struct Ended(tokio::sync::mpsc::UnboundedSender<&'static str>);
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            let _ = self.0.send("ended");
+        }
+    }
+    let (steps, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let endless = switchboard::auth::from_fn("endless", move |credentials| {
+        if credentials.authorization("Bearer").is_none() {
+            return switchboard::auth::Checked::Absent;
+        }
+        let ended = Ended(steps.clone());
+        switchboard::auth::Checked::Later(Box::pin(async move {
+            let _ = ended.0.send("begun");
+            std::future::pending::<()>().await;
+            Err(switchboard::Status::unauthenticated("not reached"))
+        }))
+    });
+    let server = Server::new().auth(endless).plugin(Nats::new(Bus::new()));
+    let running = server.listen("nats://127.0.0.1:0").start().await.unwrap();
+    let mut client = Client::new(&running).await;
+    client.send("CONNECT {\"verbose\":false,\"auth_token\":\"x\"}\r\n").await;
+    assert_eq!(soon(seen.recv()).await, Some("begun"));
+    drop(client);
+    assert_eq!(soon(seen.recv()).await, Some("ended"), "the check outlives its client");
+    running.stop(StopOptions::new()).await;
+}
+
+#[tokio::test]
 async fn clients_are_anonymous_by_option() {
     let nats = Nats::new(Bus::new()).anonymous();
     let tokens = Tokens::default().token("t0ken-of-alice", Caller::new("alice"));

@@ -143,3 +143,86 @@ fn keep_oldest(calls: &mut Vec<Flight>) {
     calls.sort_by_key(|call| call.began);
     calls.truncate(SHOWN_MAX);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+            mpsc,
+        },
+        task::Wake,
+        time::{Duration, Instant},
+    };
+    use switchboard_core::Peer;
+    use switchboard_wire::{MethodId, WireId};
+
+    /// Counts how often it was woken.
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Woken {
+        fn waker() -> (Arc<Woken>, Waker) {
+            let woken = Arc::new(Woken::default());
+            (woken.clone(), Waker::from(woken))
+        }
+
+        fn count(&self) -> usize {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    fn flight() -> Flight {
+        Flight {
+            method: MethodId(0),
+            wire: WireId::GRPC,
+            peer: Arc::new(Peer::without_connection(WireId::GRPC, "local".to_owned())),
+            began: Instant::now(),
+            deadline: None,
+            stage: "handler",
+        }
+    }
+
+    #[test]
+    fn a_parked_call_is_woken_by_the_waker_of_its_last_poll() {
+        let flights = Flights::new(2);
+        let ((first, before), (second, after), (third, other)) =
+            (Woken::waker(), Woken::waker(), Woken::waker());
+        let mut place = flights.enter(1, flight(), &before);
+        let neighbour = flights.enter(1, flight(), &other);
+        flights.set_waker(1, &mut place, &after);
+        drop(before);
+        assert_eq!(Arc::strong_count(&first), 1, "the former waker is kept");
+        flights.wake_all();
+        assert_eq!((first.count(), second.count(), third.count()), (0, 1, 1));
+        flights.leave(1, &place);
+        flights.wake_all();
+        assert_eq!((second.count(), third.count(), flights.shown().len()), (1, 2, 1));
+        flights.leave(1, &neighbour);
+        assert!(flights.shown().is_empty());
+    }
+
+    #[test]
+    fn a_poll_with_the_same_waker_takes_no_lock() {
+        let flights = Arc::new(Flights::new(1));
+        let (_, waker) = Woken::waker();
+        let mut place = flights.enter(0, flight(), &waker);
+        let locked = flights.of(0);
+        let (done, is_done) = mpsc::channel();
+        let other = flights.clone();
+        std::thread::spawn(move || {
+            other.set_waker(0, &mut place, &waker.clone());
+            let _ = done.send(());
+        });
+        is_done.recv_timeout(Duration::from_secs(20)).expect("the lock is not taken");
+        drop(locked);
+    }
+}
