@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::{BufRead, BufReader};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -169,15 +169,32 @@ impl Server {
         println!("$ {shown} &");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| cannot_start(&shown, &error))?;
-        let server = Self { child, port: port.to_owned() };
+        let mut server = Self { child, port: port.to_owned() };
         let started = Instant::now();
-        while TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
+        loop {
+            let is_listening = TcpStream::connect(format!("127.0.0.1:{port}")).is_ok();
+            // Another process may have taken the port: then that one listens, and this one has ended.
+            if let Ok(Some(status)) = server.child.try_wait() {
+                return Err(Failure::new(format!("`{shown}` has ended: {status}")));
+            }
+            if is_listening {
+                return Ok(server);
+            }
             if started.elapsed() > START_LIMIT {
                 return Err(Failure::new(format!("`{shown}` does not listen after {START_LIMIT:?}")));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(server)
+    }
+
+    /// Starts a program that cannot choose its port, on one that is free; on another one if it ends, because another
+    /// process has taken the port meanwhile.
+    pub(crate) fn start_on_free_port(command: impl Fn(&str) -> Command) -> Result<Self, Failure> {
+        let start = || {
+            let port = free_port()?;
+            Self::start_at(&port, &mut command(&port))
+        };
+        start().or_else(|_| start()).or_else(|_| start())
     }
 }
 
@@ -185,6 +202,14 @@ impl Drop for Server {
     fn drop(&mut self) {
         end(&mut self.child);
     }
+}
+
+/// Returns a port that is free now; another process may take it before it is bound.
+pub(crate) fn free_port() -> Result<String, Failure> {
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    address
+        .map(|address| address.port().to_string())
+        .map_err(|error| Failure::new(format!("no free port: {error}")))
 }
 
 fn end(child: &mut Child) {

@@ -111,8 +111,11 @@ pub(crate) fn conformance_client(run: &Run<'_>) -> Outcome {
 pub(crate) fn grpc_go_server(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::GrpcGoServer, |server| {
         let client = built_of(run, "conformance-client", "interop-client")?;
-        let port = h2spec::free_port()?;
-        let server = Server::start_at(&port, Command::new(server).arg(format!("-port={port}")))?;
+        let server = Server::start_on_free_port(|port| {
+            let mut command = Command::new(&server);
+            command.arg(format!("-port={port}"));
+            command
+        })?;
         let url = format!("tcp://127.0.0.1:{}?wire=grpc", server.port);
         process::run_within(CASE_LIMIT, Command::new(client).arg(url))
     })

@@ -6,7 +6,6 @@
 mod page;
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -68,7 +67,7 @@ impl<'a> Session<'a> {
         fs::write(&boundary, "[workspace]\nexclude = [\"greeter\"]\n")
             .map_err(|error| failed(&boundary, &error))?;
         let binaries = binary.parent().map(Path::to_path_buf).unwrap_or_default();
-        let ports = [free_port()?, free_port()?];
+        let ports = [process::free_port()?, process::free_port()?];
         Ok(Self { run, folder: crates, root, binaries, ports, server: None })
     }
 
@@ -159,14 +158,6 @@ impl<'a> Session<'a> {
         let text = text.replace(CHECKOUT, &format!("{}/", self.run.workspace.root.display()));
         PORTS.iter().zip(&self.ports).fold(text, |text, (port, free)| text.replace(port, free))
     }
-}
-
-/// A port of the loopback interface that no program listens at.
-fn free_port() -> Result<String, Failure> {
-    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    listener
-        .map(|address| address.port().to_string())
-        .map_err(|error| Failure::new(format!("no free port of 127.0.0.1: {error}")))
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {

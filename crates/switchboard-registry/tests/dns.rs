@@ -11,8 +11,8 @@ use switchboard::{
 use switchboard_registry::Dns;
 use tokio::process::Command;
 
-/// Starts a server with these records at this port.
-async fn serve(port: u16, records: &[&str]) -> Option<Server> {
+/// Returns the server with these records at this port.
+fn command(port: u16, records: &[&str]) -> Option<Command> {
     let mut command = Command::new(find(&["dnsmasq"], "dnsmasq-base")?);
     command.args([
         "--keep-in-foreground",
@@ -24,14 +24,14 @@ async fn serve(port: u16, records: &[&str]) -> Option<Server> {
     ]);
     command.args(["--conf-file=/dev/null", "--listen-address=127.0.0.1", "--local-ttl=1", "--local=/test/"]);
     command.arg(format!("--port={port}")).args(records);
-    Server::start(&mut command, port).await
+    Some(command)
 }
 
 async fn served(records: &[&str]) -> Option<(u16, Server)> {
     find(&["dnsmasq"], "dnsmasq-base")?;
     loop {
         let port = free_port();
-        if let Some(server) = serve(port, records).await {
+        if let Some(server) = Server::start(&mut command(port, records)?, port).await {
             return Some((port, server));
         }
     }
@@ -49,7 +49,7 @@ async fn addresses_come_and_go_with_their_records() {
     suite::until_is(&mut watch, |watch| watch.state().error.is_some()).await;
     assert_eq!(suite::ids(&watch), "tcp://10.0.0.1:80 tcp://10.0.0.2:80", "the last good snapshot stays");
     let records = ["--host-record=greeter.test,10.0.0.2", "--host-record=greeter.test,10.0.0.3"];
-    let _server = serve(port, &records).await.expect("the port is free again");
+    let _server = Server::start_again(|| command(port, &records).expect("it was found before"), port).await;
     suite::until(&mut watch, "tcp://10.0.0.2:80 tcp://10.0.0.3:80").await;
     assert!(watch.state().error.is_none());
 }

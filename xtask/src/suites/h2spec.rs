@@ -3,7 +3,6 @@
 //! the peer of most callers, in the same run. Only the sections that failed are compared: with grpc-go the
 //! whole suite takes more than a minute.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
@@ -48,12 +47,13 @@ pub(super) fn check(run: &Run<'_>, h2spec: &Path) -> Result<(), Failure> {
     }
     drop(server);
 
-    let port = free_port()?;
-    let _peer = Server::start_at(
-        &port,
-        Command::new(run.peers.path(Peer::GrpcGoServer)?).arg(format!("-port={port}")),
-    )?;
-    let (theirs, _) = failures(run, h2spec, &port, &sections(&ours))?;
+    let program = run.peers.path(Peer::GrpcGoServer)?;
+    let peer = Server::start_on_free_port(|port| {
+        let mut command = Command::new(&program);
+        command.arg(format!("-port={port}"));
+        command
+    })?;
+    let (theirs, _) = failures(run, h2spec, &peer.port, &sections(&ours))?;
     for case in &ours {
         let also = if theirs.contains(case) { "as with grpc-go" } else { "NOT with grpc-go" };
         println!("failed {also}: {}: {}", case.section, case.name);
@@ -107,14 +107,6 @@ fn read(report: &str) -> (Vec<Case>, usize) {
 fn attribute(element: &str, name: &str) -> String {
     let value = element.split_once(&format!(" {name}=\"")).map_or("", |(_, rest)| rest);
     value.split('"').next().unwrap_or_default().to_owned()
-}
-
-/// grpc-go's server cannot choose its port.
-pub(super) fn free_port() -> Result<String, Failure> {
-    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    address
-        .map(|address| address.port().to_string())
-        .map_err(|error| Failure::new(format!("no free port: {error}")))
 }
 
 #[cfg(test)]

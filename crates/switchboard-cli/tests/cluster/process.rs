@@ -6,7 +6,7 @@ use std::{
     net::TcpStream,
     os::unix::process::ExitStatusExt,
     process::{Child, Command, Output, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::time::timeout;
 
@@ -58,8 +58,22 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts it at `address`, on one thread, with further flags, and waits until it serves.
+    /// Starts it at `address`, on one thread, with further flags, and waits until it serves. The port of a killed server
+    /// may be in use for a while: by a connection of a client that dialled from it.
     pub(crate) fn start(address: &str, flags: &str) -> Process {
+        let began = Instant::now();
+        loop {
+            match Process::try_start(address, flags) {
+                Ok(process) => return process,
+                Err(said) if said.contains("in use") && began.elapsed() < GIVE_UP => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(said) => panic!("{said}"),
+            }
+        }
+    }
+
+    fn try_start(address: &str, flags: &str) -> Result<Process, String> {
         let line = format!("serve --listen {address} --admin 127.0.0.1:0 --workers 1 --log off {flags}");
         let spawned = switchboard(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = spawned.unwrap();
@@ -76,9 +90,9 @@ impl Process {
         }
         if address.is_empty() || admin.is_empty() {
             let (_, said) = ended(&mut child);
-            panic!("{line}: {said}");
+            return Err(format!("{line}: {said}"));
         }
-        Process { child, address, admin }
+        Ok(Process { child, address, admin })
     }
 
     /// As channels name it.

@@ -65,9 +65,8 @@ impl<P: Program> Rig for Local<P> {
     }
 
     async fn start(&mut self) {
-        let mut command = P::command(&self.folder.0, self.ports).expect("it was found before");
-        let server = Server::start(&mut command, self.port()).await;
-        self.server = Some(server.expect("the ports are free again"));
+        let command = || P::command(&self.folder.0, self.ports).expect("it was found before");
+        self.server = Some(Server::start_again(command, self.port()).await);
     }
 
     fn ttl(&self) -> Duration {

@@ -77,6 +77,17 @@ impl Server {
         up.await.expect("the server takes connections").then_some(Server { child })
     }
 
+    /// Starts a server again on the port that it had. A connection of another process may have the port for a while.
+    pub(crate) async fn start_again(mut command: impl FnMut() -> Command, port: u16) -> Server {
+        for _ in 0..100 {
+            if let Some(server) = Server::start(&mut command(), port).await {
+                return server;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+        panic!("port {port} is in use")
+    }
+
     /// Kills it and waits for its end.
     pub(crate) async fn kill(mut self) {
         self.child.kill().await.expect("it is our child");
