@@ -273,6 +273,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::nats(run),
     },
     Step {
+        name: "interop-one-topic",
+        about: "one topic with subscribers of native, gRPC, Connect, JSON-RPC, SSE, libzmq, nats-py and redis-py at the same time",
+        check: |run| suites::one_topic(run),
+    },
+    Step {
         name: "interop-thrift",
         about: "the cross tests of Thrift with its Python library, both directions: binary, compact, THeader",
         check: |run| suites::thrift(run),

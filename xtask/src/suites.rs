@@ -325,6 +325,27 @@ pub(crate) fn bus(run: &Run<'_>) -> Outcome {
     })
 }
 
+/// One topic with subscribers of every protocol at the same time: for ten seconds, or `TOPIC_SECONDS`.
+pub(crate) fn one_topic(run: &Run<'_>) -> Outcome {
+    let pythons = [
+        ("PYTHON_NATS", Peer::Nats),
+        ("PYTHON_REDIS", Peer::RedisPy),
+        ("PYTHON_ZMTP", Peer::Zmtp),
+        ("PYTHON_GRPC", Peer::Python),
+    ];
+    with_peer(run, Peer::Python, |python| {
+        let mut command = Command::new(python);
+        command
+            .args(["-B", "-m", "unittest", "--verbose", "test_topic"])
+            .current_dir(run.workspace.root.join("interop/topic/python"))
+            .env("SWITCHBOARD", built_of(run, "switchboard-cli", "switchboard")?);
+        for (variable, peer) in pythons {
+            command.env(variable, run.peers.path(peer)?);
+        }
+        process::run_within(SUITE_LIMIT, &mut command)
+    })
+}
+
 /// The plugin for NATS with its clients for Python, for Node and for Go, the last as the tool `nats`. Without the last
 /// two, their cases are skipped.
 pub(crate) fn nats(run: &Run<'_>) -> Outcome {
