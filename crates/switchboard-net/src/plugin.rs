@@ -121,8 +121,8 @@ pub trait PluginServer: Send + Sync + 'static {
         Err("the plugin has no options of listeners".to_owned())
     }
 
-    /// Accepts a WebSocket of a wire by the sub-protocols that its client offers, whatever its path, if its messages are
-    /// no bytes of a connection; `None` if none of them is one of this plugin. The default is none. Called for
+    /// Accepts a WebSocket of a wire by the sub-protocols that its client offers, whatever its path, if its messages
+    /// are no bytes of a connection; `None` if none of them is one of this plugin. The default is none. Called for
     /// WebSockets that offer no sub-protocol of the server itself.
     ///
     /// # Errors

@@ -70,8 +70,8 @@ impl Socket {
         endpoints::connect(&self.core, &endpoint.parse()?, None)
     }
 
-    /// As [`connect_to`](Self::connect_to), and a ROUTER or STREAM addresses the peer by `routing_id`, at most 255 bytes,
-    /// whatever id it has itself (`ZMQ_CONNECT_ROUTING_ID`).
+    /// As [`connect_to`](Self::connect_to), and a ROUTER or STREAM addresses the peer by `routing_id`, at most 255
+    /// bytes, whatever id it has itself (`ZMQ_CONNECT_ROUTING_ID`).
     ///
     /// # Errors
     /// Returns [`ErrorKind::State`] for another type, [`ErrorKind::InvalidInput`] for an id that is empty, too long, or
@@ -238,8 +238,8 @@ impl Socket {
     }
 
     /// Closes the socket for all of its handles (`zmq_close`), and waits until unsent messages are written, at most
-    /// for `timeouts.linger` (`zmq_ctx_term`). The socket closes also if the future is dropped. In a fork it does nothing:
-    /// the connections belong to the process that created the socket.
+    /// for `timeouts.linger` (`zmq_ctx_term`). The socket closes also if the future is dropped. In a fork it does
+    /// nothing: the connections belong to the process that created the socket.
     pub async fn close(&self) {
         if self.core.check_process().is_ok() {
             self.core.close();

@@ -47,8 +47,8 @@ impl Zmtp {
 }
 
 impl ZmtpPair {
-    /// Returns the next message of the peer; `None` when the plugin and its servers are gone. The peer is not read while
-    /// the application does not receive.
+    /// Returns the next message of the peer; `None` when the plugin and its servers are gone. The peer is not read
+    /// while the application does not receive.
     ///
     /// Cancel safe: a dropped `recv` loses no message.
     pub async fn recv(&mut self) -> Option<Vec<Bytes>> {

@@ -70,7 +70,8 @@ impl Sealer {
     pub(super) fn written(&mut self, bytes: usize, batch: &mut Batch) -> (usize, usize) {
         self.position += bytes as u64;
         let mut all = (0, 0);
-        while let Some((_, bytes)) = self.ends.pop_front_if(|(end, _)| *end <= self.position) {
+        while let Some((_, bytes)) = self.ends.front().copied().filter(|(end, _)| *end <= self.position) {
+            self.ends.pop_front();
             self.sealed -= bytes;
             all.0 += batch.written(bytes);
             all.1 += bytes;

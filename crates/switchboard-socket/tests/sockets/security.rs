@@ -106,9 +106,9 @@ async fn curve_publishes_to_many_and_reads_subscriptions_in_boxes() {
     // Every subscriber has sent both of its subscriptions once its own is known.
     let large = Bytes::from(vec![1; 70_000]);
     let all: Message = [Bytes::from_static(b"all"), large].into();
-    for number in 0..3 {
+    for (number, subscriber) in subscribers.iter().enumerate() {
         publisher.send([number.to_string(), "own".to_owned()]).await.unwrap();
-        assert_eq!(text(&subscribers[number]).await, "own");
+        assert_eq!(text(subscriber).await, "own");
     }
     let wait = async {
         for subscriber in &subscribers {

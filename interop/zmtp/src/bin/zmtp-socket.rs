@@ -11,7 +11,7 @@
 //! | `send FRAME…` | `sent` |
 //! | `recv` | `message FRAME…` |
 //! | `subscribe TOPIC`, `unsubscribe TOPIC` | `done` |
-//! | `connections NUMBER`: waits for this number of handshakes, and for the ends of all but the last one | `connected` |
+//! | `connections NUMBER`: waits for so many handshakes, and for the ends of all but the last | `connected` |
 //! | `stats` | `stats` and the number of dropped messages |
 //! | `close` | `closed` |
 //!
