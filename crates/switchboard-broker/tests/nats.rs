@@ -1,16 +1,18 @@
 //! A real nats-server with JetStream, in the suite of all engines.
 #![cfg(feature = "nats")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod suite;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 use suite::{
     Engine, HISTORY, Path, broker_suite,
     forwarder::{Forwarder, Target},
     process::{Server, find},
 };
 use switchboard_broker::{Nats, nats::Options};
-use switchboard_message::broker::Broker;
+use switchboard_message::{Bus, GapReason, broker::Broker};
+use switchboard_wire::Code;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -136,3 +138,67 @@ impl Engine for Installed {
 }
 
 broker_suite!(Installed);
+
+#[tokio::test]
+async fn a_stream_of_others_is_refused() {
+    let Some(engine) = Installed::start().await else { return };
+    let config = r#"{"name":"swb","subjects":["swb.log.>"],"storage":"memory"}"#;
+    let response = request(engine.port, "$JS.API.STREAM.CREATE.swb", config).await.unwrap();
+    assert!(response.contains("\"created\""), "{response}");
+    let status = engine.bus().publish("t", &0_u64).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition);
+    assert!(status.message().contains("choose another prefix"), "{status}");
+}
+
+#[tokio::test]
+async fn options_apply() {
+    let Some(engine) = Installed::start().await else { return };
+    let url = format!("nats://127.0.0.1:{}", engine.undisturbed.port);
+    let options = || {
+        let options = Options::new().prefix("other").history(2).keep(Duration::from_secs(60)).in_memory();
+        options.dedup_window(Duration::from_secs(7)).topics_max(1)
+    };
+    let bus = Bus::builder().engine(Arc::new(Nats::connect(&url, options()).unwrap())).build();
+    bus.publish("t", &0_u64).await.unwrap();
+    let info = request(engine.port, "$JS.API.STREAM.INFO.other", "").await.unwrap();
+    for part in [
+        r#""max_msgs_per_subject":2"#,
+        r#""max_age":60000000000"#,
+        r#""duplicate_window":7000000000"#,
+        r#""storage":"memory""#,
+    ] {
+        assert!(info.contains(part), "{part}: {info}");
+    }
+    let _one = bus.subscribe::<u64>("t").await.unwrap();
+    let status = bus.subscribe::<u64>("u").await.map(drop).unwrap_err();
+    assert!(status.message().contains("topics_max=1"), "{status}");
+    // One server cannot have three replicas.
+    let three = Nats::connect(&url, Options::new().prefix("three").replicas(3)).unwrap();
+    let status = Bus::builder().engine(Arc::new(three)).build().publish("t", &0_u64).await.unwrap_err();
+    assert!(status.message().contains("replicas"), "{status}");
+}
+
+#[tokio::test]
+async fn messages_of_others_are_no_entries() {
+    let Some(engine) = Installed::start().await else { return };
+    let bus = engine.bus();
+    let mut subscription = bus.subscribe::<u64>("foreign").await.unwrap();
+    bus.publish("foreign", &0_u64).await.unwrap();
+    // One that was not stored, and one that was and is no record.
+    let mut stream = TcpStream::connect(("127.0.0.1", engine.port)).await.unwrap();
+    let text = "CONNECT {\"verbose\":false}\r\nPUB swb.live.foreign 5\r\nhello\r\nPUB swb.log.foreign 5\r\nhello\r\n";
+    stream.write_all(text.as_bytes()).await.unwrap();
+    suite::expect(&mut subscription, 0..1).await;
+    assert_eq!(suite::next_gap(&mut subscription).await, (2..3, GapReason::Lost));
+    bus.publish("foreign", &1_u64).await.unwrap();
+    suite::expect(&mut subscription, 1..2).await;
+}
+
+#[tokio::test]
+async fn errors_contain_no_password() {
+    let broker = switchboard_broker::connect("nats://me:secret@127.0.0.1:1").unwrap();
+    assert!(!broker.name().contains("secret"), "{broker:?}");
+    let status = Bus::builder().engine(broker).build().publish("t", &0_u64).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    assert!(!status.message().contains("secret") && status.message().contains("127.0.0.1:1"), "{status}");
+}

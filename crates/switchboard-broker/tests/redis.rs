@@ -1,16 +1,18 @@
 //! A real Redis, in the suite of all engines.
 #![cfg(feature = "redis")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod suite;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 use suite::{
     Engine, HISTORY, Path, broker_suite,
     forwarder::{Forwarder, Target},
     process::{Server, find},
 };
 use switchboard_broker::{Redis, redis::Options};
-use switchboard_message::broker::Broker;
+use switchboard_message::{Bus, Delivery, GapReason, broker::Broker};
+use switchboard_wire::Code;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
@@ -113,3 +115,81 @@ impl Engine for Installed {
 }
 
 broker_suite!(Installed);
+
+/// Sends a command of words, which may contain spaces and braces.
+async fn words(engine: &Installed, words: &[&str]) -> String {
+    let quoted: Vec<_> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    send(&engine.socket(), &quoted.join(" ")).await.expect("a response")
+}
+
+#[tokio::test]
+async fn a_head_that_goes_back_is_another_epoch() {
+    let Some(engine) = Installed::start().await else { return };
+    let (bus, other) = (engine.bus(), suite::other_bus(&engine));
+    let mut subscription = bus.subscribe::<u64>("back").await.unwrap();
+    suite::publish(&other, "back", 0..5).await;
+    suite::expect(&mut subscription, 0..5).await;
+    engine.set(Path::Cut);
+    // As a replica that had received two of them.
+    assert_eq!(words(&engine, &["HSET", "swb:{back}:m", "head", "2"]).await, ":0");
+    assert_eq!(words(&engine, &["DEL", "swb:{back}:e"]).await, ":1");
+    engine.set(Path::Open);
+    assert_eq!(suite::next_gap(&mut subscription).await, (1..3, GapReason::Epoch));
+    suite::publish(&other, "back", 5..7).await;
+    suite::expect(&mut subscription, 5..7).await;
+}
+
+#[tokio::test]
+async fn what_others_write_is_no_entry() {
+    let Some(engine) = Installed::start().await else { return };
+    let bus = engine.bus();
+    let mut subscription = bus.subscribe::<u64>("foreign").await.unwrap();
+    let first = bus.publish("foreign", &0_u64).await.unwrap();
+    assert_eq!(words(&engine, &["PUBLISH", "swb:{foreign}", "hello"]).await, ":1");
+    assert!(words(&engine, &["XADD", "swb:{foreign}:e", "2-0", "field", "junk"]).await.starts_with('$'));
+    assert_eq!(words(&engine, &["HSET", "swb:{foreign}:m", "head", "2"]).await, ":0");
+    bus.publish("foreign", &2_u64).await.unwrap();
+    suite::expect(&mut subscription, 0..1).await;
+    assert_eq!(suite::next_gap(&mut subscription).await, (2..3, GapReason::Lost));
+    suite::expect(&mut subscription, 2..3).await;
+    let mut late = bus.subscribe::<u64>("foreign").after(first).await.unwrap();
+    assert!(matches!(suite::next(&mut late).await, Delivery::Recovered));
+    assert_eq!(suite::next_gap(&mut late).await, (2..3, GapReason::Lost));
+    // A key of another type is an error that an operator has to mend.
+    assert_eq!(words(&engine, &["SET", "swb:{typed}:m", "1"]).await, "+OK");
+    let status = bus.publish("typed", &0_u64).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+}
+
+#[tokio::test]
+async fn options_apply() {
+    let Some(engine) = Installed::start().await else { return };
+    let url = format!("redis://127.0.0.1:{}", engine.undisturbed.port);
+    let options = Options::new().prefix("other").history(2).dedup_window(Duration::ZERO).topics_max(1);
+    let broker = Redis::connect(&url, options.keep(Duration::from_secs(60))).unwrap();
+    assert!(!broker.capabilities().drops_duplicates);
+    let bus = Bus::builder().engine(Arc::new(broker)).build();
+    let first = bus.publish("t", &0_u64).id("id").await.unwrap();
+    assert_ne!(bus.publish("t", &1_u64).id("id").await.unwrap(), first);
+    bus.publish("t", &2_u64).await.unwrap();
+    assert_eq!(words(&engine, &["XLEN", "other:{t}:e"]).await, ":2");
+    let left: i64 = words(&engine, &["PTTL", "other:{t}:m"]).await[1..].parse().unwrap();
+    assert!((1..=60_000).contains(&left), "{left}");
+    let _one = bus.subscribe::<u64>("t").await.unwrap();
+    let status = bus.subscribe::<u64>("u").await.map(drop).unwrap_err();
+    assert!(status.message().contains("topics_max=1"), "{status}");
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    // The topics of another prefix are others.
+    let status = Redis::connect(&url, Options::new().prefix("a{b}")).map(drop).unwrap_err();
+    assert!(status.message().contains("has a brace"), "{status}");
+    assert_eq!(words(&engine, &["EXISTS", "swb:{t}:m"]).await, ":0");
+}
+
+#[tokio::test]
+async fn errors_contain_no_password() {
+    let broker = switchboard_broker::connect("redis://me:secret@127.0.0.1:1/").unwrap();
+    assert!(!broker.name().contains("secret"), "{broker:?}");
+    let status = Bus::builder().engine(broker).build().publish("t", &0_u64).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    assert!(!status.message().contains("secret") && status.message().contains("127.0.0.1:1"), "{status}");
+}

@@ -35,13 +35,14 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Begins to deliver the entries of a topic; resolves to the position of the newest one.
 pub(super) async fn follow(shared: &Arc<Shared>, topic: &Topic, to: Mailbox) -> Result<Position> {
     let client = shared.client().await?;
+    // First: a number that is not behind it then belongs to a stream that was created since.
+    let (epoch, newest) = shared.renew(&client).await?;
     let subscribing = timeout(RESPONSE_TIMEOUT, client.subscribe(shared.options.live(topic)));
     let entries = subscribing
         .await
         .map_err(|_| shared.away("does not respond"))?
         .map_err(|error| shared.away(error))?;
     // Requests on the connection are handled after the subscription.
-    let (epoch, newest) = shared.renew(&client).await?;
     let newest_of_topic = read::newest(shared, &client, topic).await?;
     let following = Following { shared: Arc::downgrade(shared), epoch, newest, to: to.clone() };
     let task = tokio::spawn(following.run(entries));
@@ -70,11 +71,11 @@ impl Following {
                 continue;
             };
             let Some(shared) = self.shared.upgrade() else { return };
-            let Some(entry) = message.and_then(|message| entry(message, self.epoch)) else {
-                let status =
-                    shared.away("has ended the subscription, or sent a message that is no entry of the bus");
-                return self.to.deliver(LiveEvent::Interrupted(status));
+            let Some(message) = message else {
+                return self.to.deliver(LiveEvent::Interrupted(shared.away("has ended the subscription")));
             };
+            // A message of another program on the subject is no entry.
+            let Some(entry) = entry(message, self.epoch) else { continue };
             if entry.position.offset <= self.newest {
                 // The stream was created again. Its new epoch ends all deliveries, also this one.
                 let Ok(client) = shared.client().await else { continue };

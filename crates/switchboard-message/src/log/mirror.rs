@@ -24,8 +24,26 @@ impl Log {
     /// Begins to follow the log of an engine behind this position. Existing subscriptions continue there, and do not
     /// receive what the log contained.
     pub(crate) fn mirror_from(&self, topic: &Topic, head: Position, now: u64) -> Result<()> {
+        self.mirror_if(topic, head, now, |_| true)
+    }
+
+    /// Begins to follow the log of an engine behind this position, if the topic is a new one.
+    pub(crate) fn mirror_again(&self, topic: &Topic, known: Position, now: u64) -> Result<()> {
+        self.mirror_if(topic, known, now, |epoch| epoch != known.epoch)
+    }
+
+    fn mirror_if(
+        &self,
+        topic: &Topic,
+        head: Position,
+        now: u64,
+        applies: impl FnOnce(u64) -> bool,
+    ) -> Result<()> {
         self.with(shard_of(topic.hash()), now, |shard, deferred| {
             let index = shard.topic_or_new(topic.into(), now, &self.shared, deferred)?;
+            if !shard.topic(index).is_some_and(|log| applies(log.epoch)) {
+                return Ok(());
+            }
             let next = Position { offset: head.offset.saturating_add(1), ..head };
             shard.reset_topic(index, next, deferred);
             Ok(())

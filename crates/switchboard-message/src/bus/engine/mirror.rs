@@ -98,6 +98,9 @@ impl MirrorTopic {
         {
             let state = self.state();
             if state.phase != Phase::Idle {
+                let Some(local) = self.local.upgrade() else { return Err(ended()) };
+                // During a repair, the log may have ended with the last subscription and begun with this one.
+                local.log.mirror_again(&self.topic, state.known, local.now())?;
                 return Ok(state.known);
             }
         }

@@ -125,6 +125,7 @@ impl EngineSubscription {
                         self.kept = Some(Kept { from, through: last, reading: None, reports: false });
                         continue;
                     }
+                    let gap = self.unknown_part(gap);
                     self.delivered = last;
                     return Poll::Ready(Some(LocalItem::Taken(Taken::Gap(gap))));
                 }
@@ -140,6 +141,17 @@ impl EngineSubscription {
 
     fn is_known(&self, position: Position) -> bool {
         position.epoch == self.delivered.epoch && position.offset <= self.delivered.offset
+    }
+
+    /// Removes the entries from a gap that were read from the broker before.
+    fn unknown_part(&self, mut gap: Gap) -> Gap {
+        let first = self.delivered.offset.saturating_add(1);
+        if gap.epoch == self.delivered.epoch && gap.range.start < first && gap.reason != GapReason::Epoch {
+            let known = first - gap.range.start;
+            gap.missing = gap.missing.map(|missing| missing.saturating_sub(known));
+            gap.range.start = first;
+        }
+        gap
     }
 
     /// Reads the next page.
