@@ -1,7 +1,8 @@
-//! Beacon: nodes of one network discover each other by UDP, as in ZRE ([RFC 36](https://rfc.zeromq.org/spec/36/)) and Zyre.
+//! Beacon: nodes of one network discover each other by UDP, as in ZRE ([RFC 36](https://rfc.zeromq.org/spec/36/)) and
+//! Zyre.
 //!
-//! A node sends a beacon of 22 bytes at an interval: its UUID, and the port at which it accepts connections of ZeroMQ. The
-//! address is that of the datagram. A node that ends sends port 0.
+//! A node sends a beacon of 22 bytes at an interval: its UUID, and the port at which it accepts connections of ZeroMQ.
+//! The address is that of the datagram. A node that ends sends port 0.
 //!
 //! Nothing is sent before an address was named: [`BeaconBuilder::broadcast`] for the network, as ZRE does, or
 //! [`BeaconBuilder::to`]. Beacons are not authenticated: anyone in the network can announce a node, so connect with a

@@ -1,7 +1,8 @@
 //! Binary Star: a pair of servers of which one is active, and the other one takes over.
 //!
-//! [`State`] is the state machine of chapter 4 of ZeroMQ's guide; [`BinaryStar`] runs it. The peers send their states to
-//! each other with PUB and SUB sockets, as one frame with the number of the state, and compare with the guide's programs.
+//! [`State`] is the state machine of chapter 4 of ZeroMQ's guide; [`BinaryStar`] runs it. The peers send their states
+//! to each other with PUB and SUB sockets, as one frame with the number of the state, and compare with the guide's
+//! programs.
 //!
 //! ```text
 //!             peer is Backup            peer is Primary or Backup,

@@ -1,8 +1,8 @@
 //! Bus: a node sends to all nodes that it is connected to, and receives from all of them.
 //!
-//! The pattern of nanomsg, with one ROUTER per node, which binds and connects. A connection serves both directions, so each
-//! pair of nodes is connected once: the later one connects. A message is not forwarded: it reaches the direct peers only.
-//! A message has one frame. Slow peers lose messages, which are counted.
+//! The pattern of nanomsg, with one ROUTER per node, which binds and connects. A connection serves both directions, so
+//! each pair of nodes is connected once: the later one connects. A message is not forwarded: it reaches the direct
+//! peers only. A message has one frame. Slow peers lose messages, which are counted.
 //!
 //! A [`Bus`](switchboard_message::Bus) has topics, history and gaps; this is for nodes without a server.
 

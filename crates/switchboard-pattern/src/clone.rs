@@ -1,8 +1,8 @@
 //! Clone: a table of keys and values at a server, and a copy of it at each client.
 //!
-//! The Clustered Hashmap Protocol, [RFC 12](https://rfc.zeromq.org/spec/12/), with servers and clients of this crate and
-//! of others. A client receives a snapshot, then each update with its sequence number. It sends updates to the server,
-//! which numbers and publishes them. Values may have a time to live.
+//! The Clustered Hashmap Protocol, [RFC 12](https://rfc.zeromq.org/spec/12/), with servers and clients of this crate
+//! and of others. A client receives a snapshot, then each update with its sequence number. It sends updates to the
+//! server, which numbers and publishes them. Values may have a time to live.
 //!
 //! ```text
 //!            ICANHAZ?, subtree ──► P    snapshot   ROUTER
@@ -13,7 +13,8 @@
 //!
 //! A client of this crate has the updates since the snapshot without a hole: it requests the snapshot when its
 //! subscription is known to be active, which the first HUGZ shows. When a server is silent, the client goes to the next
-//! one, and [`CloneEvent`]s report the differences. A second server [follows](CloneServerBuilder::follow) the first one.
+//! one, and [`CloneEvent`]s report the differences. A second server [follows](CloneServerBuilder::follow) the first
+//! one.
 
 mod client;
 mod frames;

@@ -1,8 +1,8 @@
 //! Lag guard: a subscriber that measures how late it is, and ends with the reason when it is too late.
 //!
 //! A subscriber that is too slow falls behind, receives old messages, and loses others without an error. The guard, the
-//! Suicidal Snail of chapter 5 of ZeroMQ's guide, ends instead: the application restarts it, reads a snapshot, or calls a
-//! person. Three measures have a limit each:
+//! Suicidal Snail of chapter 5 of ZeroMQ's guide, ends instead: the application restarts it, reads a snapshot, or calls
+//! a person. Three measures have a limit each:
 //!
 //! | measure | reason |
 //! | --- | --- |
@@ -10,9 +10,10 @@
 //! | messages that wait in the queue of the subscriber | [`LagReason::Unread`] |
 //! | messages that the subscriber has not received, by their numbers | [`LagReason::Missing`] |
 //!
-//! A message has three frames: the topic, the stamp and the body. A stamp has 24 bytes in network order: the number of the
-//! publisher's run, which is random; the number of the message in the run, from 1; and the time in microseconds since 1970.
-//! The delay includes the difference of both clocks, which must be synchronized if the publisher is on another machine.
+//! A message has three frames: the topic, the stamp and the body. A stamp has 24 bytes in network order: the number of
+//! the publisher's run, which is random; the number of the message in the run, from 1; and the time in microseconds
+//! since 1970. The delay includes the difference of both clocks, which must be synchronized if the publisher is on
+//! another machine.
 
 mod meter;
 
@@ -59,7 +60,8 @@ use switchboard_socket::{Endpoint, Message, Pub, SocketOptions, SocketStats, Sub
 pub struct StampedPub {
     socket: Pub,
     run: u64,
-    /// Number of the last message. Held while the message is passed to the socket, which keeps the order of the numbers.
+    /// Number of the last message. Held while the message is passed to the socket, which keeps the order of the
+    /// numbers.
     last: Arc<Mutex<u64>>,
 }
 
@@ -77,8 +79,8 @@ impl StampedPub {
     /// Creates a publisher without endpoints.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::new`], and [`ErrorKind::InvalidInput`] for a publisher that waits for slow
-    /// subscribers: it would stop instead of the subscriber.
+    /// Those of [`switchboard_socket::Socket::new`], and [`ErrorKind::InvalidInput`] for a publisher that waits for
+    /// slow subscribers: it would stop instead of the subscriber.
     pub fn with_options(options: SocketOptions) -> Result<StampedPub> {
         if options.queues.when_full == switchboard_socket::options::QueueFullPolicy::Wait {
             let text = "a publisher that waits for slow subscribers cannot be combined with a lag guard";
@@ -240,7 +242,10 @@ impl WatchedSub {
                 return Err(Ended::Lagged(reason));
             }
             let message = self.socket.recv().await.map_err(|error| Ended::Socket(error.into()))?;
-            let unread = self.socket.stats().peers.iter().map(|peer| peer.unread).sum();
+            let unread = match self.meter.limits().unread_max {
+                Some(_) => self.socket.stats().peers.iter().map(|peer| peer.unread).sum(),
+                None => 0,
+            };
             let Some((stamp, topic, body)) = split(&message) else {
                 self.meter.count_invalid();
                 continue;

@@ -6,12 +6,37 @@
 //! ```
 //!
 //! The topic of a message is its first frame. A subscriber receives the last values of the topics that its subscription
-//! matches, then each later message, without a hole: one task adds the subscription and sends the values. Values are kept
-//! within [`topics_max`](Builder::topics_max) and [`bytes_max`](Builder::bytes_max); at a limit, the value that was
-//! updated the longest time ago is removed and counted.
+//! matches, then each later message, without a hole: one task adds the subscription and sends the values. Values are
+//! kept within [`topics_max`](Builder::topics_max) and [`bytes_max`](Builder::bytes_max); at a limit, the value that
+//! was updated the longest time ago is removed and counted.
 //!
 //! Peers are PUB and SUB sockets of any implementation, as in chapter 5 of ZeroMQ's guide. Unlike the cache there, a
 //! subscriber does not receive the last values again when another one subscribes.
+//!
+//! A topic of a [`Bus`](switchboard_message::Bus) gives the same without a component, to subscribers on every wire: one
+//! topic per value with a history of one entry, or one topic that keeps the newest entry of each key.
+//!
+//! ```
+//! use std::time::Duration;
+//! use switchboard_message::{Bus, Delivery, TopicOptions};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> switchboard_core::Result<()> {
+//! let by_topic = TopicOptions::new().history(1, Duration::MAX);
+//! let by_key = TopicOptions::new().history(10_000, Duration::MAX).conflate();
+//! let bus = Bus::builder().topics("prices/*", by_topic)?.topics("quotes", by_key)?.build();
+//! for price in [12.5, 12.6] {
+//!     bus.publish("prices/acme", &price).await?;
+//!     bus.publish("quotes", &price).key("acme").await?;
+//! }
+//! let mut prices = bus.subscribe::<f64>("prices/*").last(1).await?;
+//! let mut quotes = bus.subscribe::<f64>("quotes").last(10_000).await?;
+//! for values in [&mut prices, &mut quotes] {
+//!     assert!(matches!(values.next().await?, Some(Delivery::Entry(last)) if *last == 12.6));
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod values;
 
@@ -108,8 +133,8 @@ impl LastValueCache {
         }
     }
 
-    /// Closes the sockets, and waits until unsent messages are written, at most for 30 s. If the future is dropped, they
-    /// are written in the background.
+    /// Closes the sockets, and waits until unsent messages are written, at most for 30 s. If the future is dropped,
+    /// they are written in the background.
     pub async fn stop(mut self) {
         self.publishers.close().await;
         self.subscribers.close().await;

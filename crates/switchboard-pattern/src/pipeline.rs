@@ -1,14 +1,14 @@
-//! Acknowledged pipeline: tasks go to one of several workers each, and results to a sink, and none is lost with a process
-//! that ends.
+//! Acknowledged pipeline: tasks go to one of several workers each, and results to a sink, and none is lost with a
+//! process that ends.
 //!
 //! ```text
 //! Ventilator ─► topic of tasks ─► Worker ─► topic of results ─► Sink
 //!      id per task   group cursor, acknowledged     id of the task    durable cursor, acknowledged
 //! ```
 //!
-//! The topics are those of a [`Bus`]: of this process, or of another one with `Bus::connect` of `switchboard-bus`. A worker
-//! acknowledges a task after its result was published; a worker that ends before leaves the task to another one. Nothing is
-//! lost, and a task may be done twice: [`Task::is_redelivered`] and [`Outcome::is_duplicate`] flag it.
+//! The topics are those of a [`Bus`]: of this process, or of another one with `Bus::connect` of `switchboard-bus`. A
+//! worker acknowledges a task after its result was published; a worker that ends before leaves the task to another one.
+//! Nothing is lost, and a task may be done twice: [`Task::is_redelivered`] and [`Outcome::is_duplicate`] flag it.
 //!
 //! | process that ends | then |
 //! | --- | --- |
@@ -79,8 +79,8 @@ pub struct Pipeline {
     remembered_max: usize,
 }
 
-/// Keeps the tasks and results of a pipeline while no worker and no sink is connected. Dropping it ends this; the cursors
-/// stay.
+/// Keeps the tasks and results of a pipeline while no worker and no sink is connected. Dropping it ends this; the
+/// cursors stay.
 #[derive(Debug)]
 #[must_use = "tasks are kept while this value exists"]
 pub struct Hold {
@@ -105,8 +105,8 @@ impl Pipeline {
         }
     }
 
-    /// Returns the options that the topics of a pipeline need: a publisher waits up to `wait` when `backlog` entries are
-    /// unread, and fails then.
+    /// Returns the options that the topics of a pipeline need: a publisher waits up to `wait` when `backlog` entries
+    /// are unread, and fails then.
     pub fn topic_options(backlog: usize, wait: Duration) -> TopicOptions {
         TopicOptions::new().backlog(backlog).slow_reader(SlowReader::Wait(wait))
     }
@@ -156,14 +156,14 @@ impl Pipeline {
         self
     }
 
-    /// Creates the cursors, and keeps tasks and results while no worker and no sink is connected. Call it in the process
-    /// of the topics, before the first task.
+    /// Creates the cursors, and keeps tasks and results while no worker and no sink is connected. Call it in the
+    /// process of the topics, before the first task.
     ///
     /// # Errors
     /// Returns [`ErrorKind::InvalidInput`] for topics of another process, and the errors of
     /// [`Bus::subscribe`](switchboard_message::Bus::subscribe).
     pub async fn hold(&self) -> Result<Hold> {
-        // The one operation on cursors that tells both kinds of bus apart; no cursor has the name.
+        // The one operation on cursors that differs between both kinds of bus; no cursor has the name.
         if let Err(status) = self.bus.remove_durable(self.tasks.as_str(), "")
             && status.code() == Code::Unimplemented
         {

@@ -143,8 +143,8 @@ impl Surveyor {
         self.socket.stats().peers.iter().filter(|peer| peer.is_connected).count()
     }
 
-    /// Sends a question to the respondents that are connected now, and returns their answers to come. A respondent whose
-    /// queue is full does not receive it, which is counted. The survey ends when the result is dropped.
+    /// Sends a question to the respondents that are connected now, and returns their answers to come. A respondent
+    /// whose queue is full does not receive it, which is counted. The survey ends when the result is dropped.
     ///
     /// # Errors
     /// Returns [`ErrorKind::Closed`] if the socket is closed. A survey without respondents has no answers.

@@ -158,14 +158,14 @@ impl CloneClient {
         self.lock().view.entries()
     }
 
-    /// Sets a value; resolves to the number of the update once the server has published it. It is repeated until then, at
-    /// the next server too; servers of this crate apply it once. Dropping the future stops the repetition: the value may
-    /// have been set, or not.
+    /// Sets a value; resolves to the number of the update once the server has published it. It is repeated until then,
+    /// at the next server too; servers of this crate apply it once. Dropping the future stops the repetition: the value
+    /// may have been set, or not.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::InvalidInput`] for an empty value, and a key or value that breaks a rule or is outside of the
-    /// subtree; [`ErrorKind::TimedOut`] if no server has published it within the time limit: a server at a limit of its
-    /// table publishes nothing; [`ErrorKind::Closed`].
+    /// Returns [`ErrorKind::InvalidInput`] for an empty value, and a key or value that breaks a rule or is outside of
+    /// the subtree; [`ErrorKind::TimedOut`] if no server has published it within the time limit: a server at a limit of
+    /// its table publishes nothing; [`ErrorKind::Closed`].
     pub async fn set(&self, key: &str, value: impl Into<Bytes>) -> Result<u64> {
         self.set_with(key, value.into(), None).await
     }
@@ -290,8 +290,8 @@ impl CloneClientBuilder {
         self
     }
 
-    /// Sets the time without a message after which a server is left; default 5 s, as in the guide. At least two heartbeats
-    /// of the server.
+    /// Sets the time without a message after which a server is left; default 5 s, as in the guide. At least two
+    /// heartbeats of the server.
     pub fn silence_max(mut self, limit: Duration) -> Self {
         self.silence_max = limit;
         self

@@ -114,8 +114,8 @@ impl CloneServer {
     /// Sets a value, and publishes it; returns the number of the update. An empty value deletes the key.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::InvalidInput`] for a key or value that breaks a rule, and [`ErrorKind::Limit`] at a limit of
-    /// the table, and while the server follows another one.
+    /// Returns [`ErrorKind::InvalidInput`] for a key or value that breaks a rule, and [`ErrorKind::Limit`] at a limit
+    /// of the table, and while the server follows another one.
     pub fn set(&self, key: &str, value: impl Into<Bytes>, ttl: Option<Duration>) -> Result<u64> {
         let update = new_update(key, value.into(), ttl, &self.core.limits)?;
         if self.core.lock().is_following {
@@ -217,8 +217,8 @@ impl CloneServerBuilder {
         self
     }
 
-    /// Sets the pause between two HUGZ messages, by which clients notice that the server is alive; default 1 s, at least
-    /// 1 ms.
+    /// Sets the pause between two HUGZ messages, by which clients notice that the server is alive; default 1 s, at
+    /// least 1 ms.
     pub fn heartbeat(mut self, pause: Duration) -> Self {
         self.heartbeat = pause.max(Duration::from_millis(1));
         self
@@ -236,8 +236,8 @@ impl CloneServerBuilder {
         self
     }
 
-    /// Sets the number of snapshots that are sent at a time; default 64, at least 1. A client repeats a request that was
-    /// refused.
+    /// Sets the number of snapshots that are sent at a time; default 64, at least 1. A client repeats a request that
+    /// was refused.
     pub fn snapshots_max(mut self, snapshots: usize) -> Self {
         self.snapshots_max = snapshots.max(1);
         self
@@ -451,6 +451,10 @@ impl Core {
 /// Copies the updates of another server until it is silent.
 async fn follow(core: Arc<Core>, client: CloneClient) {
     let mut events = client.events();
+    if client.stats().server.is_some() {
+        // The first snapshot was complete before this receiver existed.
+        core.copy(&client);
+    }
     while let Some(event) = events.next().await {
         match event {
             CloneEvent::Updated { key, value, ttl, id, .. } => core.copy_one(key, value, ttl, id),

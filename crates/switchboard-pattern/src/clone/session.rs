@@ -1,9 +1,9 @@
 //! Task of a client: one server after the other, snapshot before updates.
 //!
 //! ```text
-//! Waiting ── HUGZ or an update: the subscription is active ──► Syncing ── KTHXBAI ──► Active ── silence ──► next server
-//!    └────── half of the silence limit: a server without HUGZ ────┘ ▲                    │
-//!                                                                   └─── a lost update ──┘
+//! Waiting ── HUGZ or an update: the subscription is active ──► Syncing ── KTHXBAI ──► Active ── silence ──► next
+//!    └────── half of the silence limit, without HUGZ ─────────────┘ ▲                   │                   server
+//!                                                                   └── a lost update ──┘
 //! ```
 
 use super::{

@@ -45,8 +45,8 @@ pub struct LagLimits {
     /// Messages of a run that were not received, one after the other or not; default `None`. Only a subscriber of all
     /// topics can count them.
     pub missing_max: Option<u64>,
-    /// Messages that wait in the queues of the subscriber; default `None`. Less than `queues.receive_messages_max` of the
-    /// socket, which is the most that waits for each publisher.
+    /// Messages that wait in the queues of the subscriber; default `None`. Less than `queues.receive_messages_max` of
+    /// the socket, which is the most that waits for each publisher.
     pub unread_max: Option<usize>,
 }
 

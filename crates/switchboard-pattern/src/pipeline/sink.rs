@@ -9,7 +9,8 @@ use std::{
 };
 use switchboard_message::{Delivery, Message, Position, Subscription};
 
-/// Receives the results of a pipeline. Dropping it leaves its unacknowledged results to another sink, or to a later one.
+/// Receives the results of a pipeline. Dropping it leaves its unacknowledged results to another sink, or to a later
+/// one.
 #[derive(Debug)]
 pub struct Sink<R> {
     results: Subscription<R>,

@@ -44,8 +44,8 @@ impl Ventilator {
         Ventilator { bus: pipeline.bus.clone(), tasks: pipeline.tasks.clone(), ids }
     }
 
-    /// Sends a task; resolves once the bus has accepted it. Waits while the backlog is full. A future that is dropped may
-    /// have sent it, or not.
+    /// Sends a task; resolves once the bus has accepted it. Waits while the backlog is full. A future that is dropped
+    /// may have sent it, or not.
     ///
     /// # Errors
     /// Those of [`Bus::publish`]; over a lost connection after 30 s.
@@ -53,8 +53,8 @@ impl Ventilator {
         Ok(self.bus.publish(&self.tasks, task).id(self.ids.next()).await?)
     }
 
-    /// Sends a task that has an id of the application: a second one with it, sent within two minutes, is not accepted as
-    /// another task.
+    /// Sends a task that has an id of the application: a second one with it, sent within two minutes, is not accepted
+    /// as another task.
     ///
     /// # Errors
     /// Those of [`push`](Self::push).

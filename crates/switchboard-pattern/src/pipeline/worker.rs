@@ -47,13 +47,13 @@ impl<T> Worker<T> {
         Worker { pipeline: pipeline.clone(), tasks, counts: Arc::default() }
     }
 
-    /// Receives the next task; `None` after the bus has closed the subscription. Cancel safe. The worker receives no more
-    /// while it holds [`unacknowledged_max`](Pipeline::unacknowledged_max) tasks.
+    /// Receives the next task; `None` after the bus has closed the subscription. Cancel safe. The worker receives no
+    /// more while it holds [`unacknowledged_max`](Pipeline::unacknowledged_max) tasks.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Lost`](crate::ErrorKind::Lost) for tasks that the topic no longer had: the next call continues.
-    /// This does not happen with [`Pipeline::topic_options`] and [`Pipeline::hold`], unless the process of the topics ends.
-    /// Also the errors of [`Subscription::next`].
+    /// Returns [`ErrorKind::Lost`](crate::ErrorKind::Lost) for tasks that the topic no longer had: the next call
+    /// continues. This does not happen with [`Pipeline::topic_options`] and [`Pipeline::hold`], unless the process of
+    /// the topics ends. Also the errors of [`Subscription::next`].
     pub async fn next(&mut self) -> Result<Option<Task<T>>> {
         loop {
             return match self.tasks.next().await? {
@@ -129,8 +129,8 @@ impl<T> Task<T> {
     /// not finished.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for a pipeline without results, and the errors
-    /// of [`switchboard_message::Bus::publish`]: the task is not finished then.
+    /// Returns [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for a pipeline without results, and the
+    /// errors of [`switchboard_message::Bus::publish`]: the task is not finished then.
     pub async fn finish_with<R: Serialize + Sync>(&self, result: &R) -> Result<bool> {
         let Some(topic) = &self.pipeline.results else { return Err(self.pipeline.without_results()) };
         self.pipeline.bus.publish(topic, result).id(result_id(self.position())).await?;

@@ -1,6 +1,7 @@
 //! `state-patterns PATTERN [ARGUMENT…]`: a pattern as a process, which the cases in `python` drive.
 //!
-//! Prints `ready` and its endpoints, then reads a command from each line of the standard input, and prints a line for each.
+//! Prints `ready` and its endpoints, then reads a command from each line of the standard input, and prints a line for
+//! each.
 //!
 //! | pattern, arguments | endpoints | commands |
 //! | --- | --- | --- |
