@@ -29,6 +29,7 @@ mod nats;
 mod publish;
 mod resp;
 mod responses;
+mod shared_sets;
 mod task;
 mod zmtp;
 

@@ -56,7 +56,7 @@ static REDIS_INLINE: WireSpec = WireSpec {
 /// Bytes of a broadcast buffer and of an outbox: Redis closes a subscriber that stays above 8 MiB.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
 /// Bytes of a request beside its largest argument.
-const REQUEST_MORE: u32 = 1 << 20;
+const REQUEST_OVERHEAD_BYTES: u32 = 1 << 20;
 
 /// A plugin that serves clients of Redis: pub/sub on the topics of a bus, and calls of the server's services. Cheap to
 /// clone.
@@ -92,7 +92,7 @@ struct Shared {
 }
 
 /// State of the plugin on one server.
-struct OnServer {
+struct ServerContext {
     shared: Arc<Shared>,
     rules: TopicRules,
     /// Settings of its connections.
@@ -165,7 +165,7 @@ impl Redis {
     fn settings(&self, server: &switchboard_core::Limits) -> Settings {
         let limits = self.limits.unwrap_or_else(|| {
             let bytes = u32::try_from(server.get(Limit::MessageBytesMax)).unwrap_or(u32::MAX);
-            let request_bytes_max = bytes.saturating_add(REQUEST_MORE);
+            let request_bytes_max = bytes.saturating_add(REQUEST_OVERHEAD_BYTES);
             Limits { bulk_bytes_max: bytes, request_bytes_max, ..Limits::default() }
         });
         Settings::new().with_limits(limits).with_inline(self.is_inline)
@@ -187,7 +187,7 @@ impl Plugin for Redis {
 
     fn start(&self, context: PluginContext) -> io::Result<Arc<dyn PluginServer>> {
         let settings = self.settings(&context.limits);
-        let server = OnServer {
+        let server = ServerContext {
             shared: self.shared.clone(),
             rules: self.rules.clone(),
             authenticated: Arc::new(settings.clone()),

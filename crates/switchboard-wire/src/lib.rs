@@ -12,7 +12,7 @@
 //! the wires of other frameworks: [`baidu`], [`erpc`], [`kiss`], [`rpcx`], [`thrift`].
 // Disallowed methods of time types, see clippy.toml: no peer can choose a time that makes them panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
-// Time comes from the clock of `switchboard_core`, see clippy.toml.
+// Machines read no clock: time is handed in, see clippy.toml.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 #[cfg(feature = "baidu")]
@@ -60,6 +60,9 @@ mod pending;
     allow(dead_code, unused_imports, reason = "the wires that are left out use the rest")
 )]
 mod proto;
+#[cfg(any(feature = "nats", feature = "resp", feature = "zmtp"))]
+#[cfg_attr(not(any(feature = "resp", feature = "zmtp")), allow(dead_code, reason = "NATS has no such text"))]
+mod protocol_error;
 #[cfg(feature = "resp")]
 pub mod resp;
 pub mod rpcx;

@@ -1,7 +1,7 @@
 //! The adapter of an engine: clients of Redis on the topics of a bus.
 
 use super::{
-    OnServer, Shared,
+    ServerContext, Shared,
     feed::Command,
     peer::{Client, Held, Subscriptions, Waits},
     sets::Sets,
@@ -28,7 +28,7 @@ const OUTPUT_MAX: usize = 256 << 10;
 
 /// Drives the clients of an engine.
 pub(super) struct RespAdapter {
-    pub(super) server: Arc<OnServer>,
+    pub(super) server: Arc<ServerContext>,
     pub(super) engine: Handle<RespAdapter>,
     clients: HashMap<SubscriberId, Client>,
     pub(super) sources: Sources,
@@ -44,7 +44,7 @@ pub(super) struct RespAdapter {
 }
 
 impl RespAdapter {
-    pub(super) fn new(server: Arc<OnServer>, engine: Handle<RespAdapter>) -> RespAdapter {
+    pub(super) fn new(server: Arc<ServerContext>, engine: Handle<RespAdapter>) -> RespAdapter {
         RespAdapter {
             server,
             engine,

@@ -5,48 +5,27 @@
 //! of its own, which is changed in place.
 
 use super::{peer::Subscriptions, sources::Sources};
+use crate::shared_sets::{Joined, SHARED_MAX, SharedSets};
 use bytes::Bytes;
-use std::collections::HashMap;
-use switchboard_fanout::{BufferId, SubscriberId, Subscribers};
+use switchboard_fanout::{SubscriberId, Subscribers};
 use switchboard_wire::{
     Outbox, Outgoing,
     resp::{SubscriptionKind, Version, write_message, write_pattern_message},
 };
 
-/// Subscriptions of a set that is shared.
-const SHARED_MAX: usize = 16;
-
 /// The sets of an engine.
 #[derive(Debug, Default)]
 pub(super) struct Sets {
-    sets: Vec<Option<Set>>,
-    free: Vec<u32>,
-    shared: HashMap<(Version, Box<[u32]>), u32>,
+    sets: SharedSets<Content, Content>,
     /// Memory of a message that is encoded.
     scratch: Outbox,
     found: Vec<u32>,
 }
 
-#[derive(Debug)]
-struct Set {
-    buffer: BufferId,
-    members: usize,
-    version: Version,
-    /// Numbers of its sources, in order.
-    sources: Box<[u32]>,
-}
-
-impl Set {
-    fn is_shared(&self) -> bool {
-        self.sources.len() <= SHARED_MAX
-    }
-}
+/// Version of the members of a set, and the numbers of its sources, in order.
+type Content = (Version, Box<[u32]>);
 
 impl Sets {
-    fn get(&self, set: u32) -> Option<&Set> {
-        self.sets.get(set as usize)?.as_ref()
-    }
-
     /// Moves a client to the set of its subscriptions, after they or its version have changed. It gets what was
     /// appended for it before. Returns false if a part of that was dropped already, because the client is too slow.
     pub(super) fn settle(
@@ -59,9 +38,9 @@ impl Sets {
     ) -> bool {
         let mut wanted: Box<[u32]> = own.all.as_slice().into();
         wanted.sort_unstable();
-        let old = own.set.and_then(|number| Some((number, self.get(number)?)));
+        let old = own.set.and_then(|number| Some((number, self.sets.get(number)?)));
         let changes_in_place = wanted.len() > SHARED_MAX
-            && old.is_some_and(|(_, set)| !set.is_shared() && set.version == version);
+            && old.is_some_and(|(_, set)| !set.is_shared() && set.content.0 == version);
         let old = old.map(|(number, set)| (number, set.buffer));
         let mut is_complete = true;
         if let (Some((number, buffer)), true) = (old, changes_in_place) {
@@ -69,12 +48,12 @@ impl Sets {
             self.change(number, wanted, sources);
             subscribers.attach(id, buffer);
         } else {
-            own.set = (!wanted.is_empty()).then(|| self.enter(version, wanted, sources, subscribers));
+            own.set = (!wanted.is_empty()).then(|| self.enter(version, &wanted, sources, subscribers));
             if let Some((number, buffer)) = old {
                 is_complete = subscribers.leave_buffer(id, buffer);
                 self.leave(number, sources, subscribers);
             }
-            if let Some(set) = own.set.and_then(|number| self.get(number)) {
+            if let Some(set) = own.set.and_then(|number| self.sets.get(number)) {
                 subscribers.attach(id, set.buffer);
             }
         }
@@ -87,38 +66,29 @@ impl Sets {
     fn enter(
         &mut self,
         version: Version,
-        wanted: Box<[u32]>,
+        wanted: &[u32],
         sources: &mut Sources,
         subscribers: &mut Subscribers,
     ) -> u32 {
-        let key = (wanted.len() <= SHARED_MAX).then(|| (version, wanted.clone()));
-        if let Some(known) = key.as_ref().and_then(|key| self.shared.get(key)).copied()
-            && let Some(set) = &mut self.sets[known as usize]
-        {
-            set.members += 1;
-            return known;
-        }
-        let set = Set { buffer: subscribers.open_buffer(), members: 1, version, sources: wanted };
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.sets.push(None);
-            (self.sets.len() - 1) as u32
-        });
-        for source in &set.sources {
-            if let Some(source) = sources.get_mut(*source) {
-                source.sets.insert(number);
+        let key = (wanted.len() <= SHARED_MAX).then(|| (version, wanted.into()));
+        match self.sets.join(key, || (version, wanted.into()), subscribers) {
+            Joined::Known(number) => number,
+            Joined::Created(number) => {
+                for source in wanted {
+                    if let Some(source) = sources.get_mut(*source) {
+                        source.sets.insert(number);
+                    }
+                }
+                number
             }
         }
-        self.sets[number as usize] = Some(set);
-        if let Some(key) = key {
-            self.shared.insert(key, number);
-        }
-        number
     }
 
     /// Changes the sources of a set that is not shared.
     fn change(&mut self, number: u32, wanted: Box<[u32]>, sources: &mut Sources) {
-        let Some(set) = &mut self.sets[number as usize] else { return };
-        for gone in set.sources.iter().filter(|source| wanted.binary_search(source).is_err()) {
+        let Some(set) = self.sets.get_mut(number) else { return };
+        let (_, own) = &mut set.content;
+        for gone in own.iter().filter(|source| wanted.binary_search(source).is_err()) {
             if let Some(source) = sources.get_mut(*gone) {
                 source.sets.remove(&number);
             }
@@ -128,27 +98,17 @@ impl Sets {
                 source.sets.insert(number);
             }
         }
-        set.sources = wanted;
+        *own = wanted;
     }
 
     /// Removes a member of a set. The last one closes it.
     pub(super) fn leave(&mut self, number: u32, sources: &mut Sources, subscribers: &mut Subscribers) {
-        let Some(set) = &mut self.sets[number as usize] else { return };
-        set.members -= 1;
-        if set.members > 0 {
-            return;
-        }
-        let Some(set) = self.sets[number as usize].take() else { return };
-        for source in &set.sources {
+        let Some((_, own)) = self.sets.leave(number, subscribers) else { return };
+        for source in &own {
             if let Some(source) = sources.get_mut(*source) {
                 source.sets.remove(&number);
             }
         }
-        subscribers.close_buffer(set.buffer);
-        if set.is_shared() {
-            self.shared.remove(&(set.version, set.sources));
-        }
-        self.free.push(number);
     }
 
     /// Sends an entry to all clients with a subscription to its topic. Returns the number of messages that were
@@ -167,9 +127,8 @@ impl Sets {
             // Encoded once for each version.
             let mut encoded: [Option<Bytes>; 2] = [None, None];
             for number in &source.sets {
-                let Some(Set { buffer, version, .. }) = self.sets[*number as usize].as_ref() else {
-                    continue;
-                };
+                let Some(set) = self.sets.get(*number) else { continue };
+                let (buffer, (version, _)) = (set.buffer, &set.content);
                 let index = usize::from(*version == Version::Resp3);
                 let message = encoded[index].get_or_insert_with(|| {
                     let (out, topic) = (&mut self.scratch, topic.as_bytes());
@@ -182,7 +141,7 @@ impl Sets {
                     }
                     Bytes::from(out.take_all())
                 });
-                subscribers.append(*buffer, &[], message);
+                subscribers.append(buffer, &[], message);
                 appended += 1;
             }
         }

@@ -4,31 +4,17 @@
 //! place.
 
 use super::peer::Prefixes;
+use crate::shared_sets::{Joined, SHARED_MAX, SharedSets};
 use bytes::Bytes;
-use std::collections::HashMap;
 use switchboard_fanout::{BufferId, SubscriberId, Subscribers};
 use switchboard_wire::zmtp::patterns::Subscriptions;
-
-/// Prefixes of a set that is shared.
-const SHARED_MAX: usize = 16;
 
 /// The sets of an engine.
 #[derive(Debug)]
 pub(super) struct Filters {
     trie: Subscriptions<u32>,
-    filters: Vec<Option<Filter>>,
-    free: Vec<u32>,
-    shared: HashMap<Key, u32>,
-}
-
-#[derive(Debug)]
-struct Filter {
-    buffer: BufferId,
-    members: usize,
-    /// The prefixes, if it is shared.
-    key: Option<Key>,
-    /// Its members may read messages of one frame.
-    reads_single_frames: bool,
+    /// The sets; true if the members may read messages of one frame.
+    sets: SharedSets<Key, bool>,
 }
 
 /// Prefixes of a shared set; true if its members may read messages of one frame.
@@ -36,12 +22,7 @@ type Key = (bool, Box<[Bytes]>);
 
 impl Filters {
     pub(super) fn new(subscriptions_max: u32) -> Filters {
-        Filters {
-            trie: Subscriptions::new(subscriptions_max),
-            filters: Vec::new(),
-            free: Vec::new(),
-            shared: HashMap::new(),
-        }
+        Filters { trie: Subscriptions::new(subscriptions_max), sets: SharedSets::default() }
     }
 
     /// Appends the buffers of the sets with a prefix of `first_frame`.
@@ -52,8 +33,8 @@ impl Filters {
     /// Returns the buffer of a set for an entry; `None` for one without the name of a topic if the members may not read
     /// it.
     pub(super) fn buffer(&self, filter: u32, is_named: bool) -> Option<BufferId> {
-        let filter = self.filters.get(filter as usize)?.as_ref()?;
-        (is_named || filter.reads_single_frames).then_some(filter.buffer)
+        let set = self.sets.get(filter)?;
+        (is_named || set.content).then_some(set.buffer)
     }
 
     fn buffer_of(&self, filter: u32) -> Option<BufferId> {
@@ -111,31 +92,13 @@ impl Filters {
         let reads_single_frames = prefixes.reads_single_frames;
         let key: Option<Key> = (prefixes.all.len() <= SHARED_MAX)
             .then(|| (reads_single_frames, prefixes.all.keys().cloned().collect()));
-        if let Some(known) = key.as_ref().and_then(|key| self.shared.get(key)).copied()
-            && let Some(filter) = &mut self.filters[known as usize]
-        {
-            filter.members += 1;
-            return known;
-        }
-        let buffer = subscribers.open_buffer();
-        let filter = Filter { buffer, members: 1, key: key.clone(), reads_single_frames };
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.filters[number as usize] = Some(filter);
+        match self.sets.join(key, || reads_single_frames, subscribers) {
+            Joined::Known(number) => number,
+            Joined::Created(number) => {
+                prefixes.all.keys().for_each(|prefix| self.insert(prefix, number));
                 number
             }
-            None => {
-                self.filters.push(Some(filter));
-                (self.filters.len() - 1) as u32
-            }
-        };
-        for prefix in prefixes.all.keys() {
-            self.insert(prefix, number);
         }
-        if let Some(key) = key {
-            self.shared.insert(key, number);
-        }
-        number
     }
 
     fn insert(&mut self, prefix: &Bytes, filter: u32) {
@@ -145,21 +108,12 @@ impl Filters {
 
     /// Removes a member of a set. The last one closes it.
     pub(super) fn leave(&mut self, number: u32, subscribers: &mut Subscribers) {
-        let Some(filter) = &mut self.filters[number as usize] else { return };
-        filter.members -= 1;
-        if filter.members > 0 {
-            return;
+        if self.sets.leave(number, subscribers).is_some() {
+            self.trie.remove(number);
         }
-        let Some(Filter { buffer, key, .. }) = self.filters[number as usize].take() else { return };
-        self.trie.remove(number);
-        if let Some(key) = key {
-            self.shared.remove(&key);
-        }
-        subscribers.close_buffer(buffer);
-        self.free.push(number);
     }
 
     fn is_own(&self, filter: u32) -> bool {
-        self.filters[filter as usize].as_ref().is_some_and(|filter| filter.key.is_none())
+        self.sets.get(filter).is_some_and(|set| !set.is_shared())
     }
 }

@@ -1,7 +1,7 @@
 //! Errors of the protocol, as `-ERR` carries them, and errors of sending.
 
 use super::message::is_word;
-use crate::{Fatal, Outbox};
+use crate::{Outbox, protocol_error::protocol_error};
 use std::fmt;
 
 /// Error that a server reports in `-ERR`, for counters.
@@ -134,44 +134,14 @@ impl ErrorKind {
     }
 }
 
-/// Error of the peer, which ends the connection. Its text names the command, the rule, and the limit if there is one.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ProtocolError {
-    kind: ErrorKind,
-    message: String,
+protocol_error! {
+    /// Error of the peer, which ends the connection. Its text names the command, the rule, and the limit if there is one.
+    "nats"
 }
 
 impl ProtocolError {
-    pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> ProtocolError {
-        ProtocolError { kind, message: message.into() }
-    }
-
     pub(super) fn parser(message: impl Into<String>) -> ProtocolError {
         ProtocolError::new(ErrorKind::Parser, message)
-    }
-
-    /// Returns the broken rule, whose text a server has sent.
-    pub fn kind(&self) -> ErrorKind {
-        self.kind
-    }
-
-    /// Returns the text without the name of the protocol.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-}
-
-impl fmt::Display for ProtocolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "nats: {}", self.message)
-    }
-}
-
-impl std::error::Error for ProtocolError {}
-
-impl From<ProtocolError> for Fatal {
-    fn from(error: ProtocolError) -> Fatal {
-        Fatal(error.to_string())
     }
 }
 
