@@ -36,7 +36,8 @@ pub fn now() -> Instant {
 pub fn time_of_day() -> SystemTime {
     #[cfg(any(test, feature = "simulation"))]
     if let Some(start) = SIMULATED.with(|start| start.get().copied()) {
-        return SystemTime::UNIX_EPOCH + SIMULATED_SINCE_1970 + since(start);
+        let time = SystemTime::UNIX_EPOCH.checked_add(SIMULATED_SINCE_1970.saturating_add(since(start)));
+        return time.unwrap_or(SystemTime::UNIX_EPOCH);
     }
     SystemTime::now()
 }

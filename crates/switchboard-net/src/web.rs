@@ -57,16 +57,16 @@ pub struct HttpResponse {
 
 /// A response that is read line by line. Dropping it closes the connection.
 #[derive(Debug)]
-pub struct Streamed {
+pub struct ResponseLines {
     name: String,
     body: Incoming,
     read: BytesMut,
     line_max: usize,
-    _driver: Driver,
+    _connection: ConnectionTask,
 }
 
 /// Maximum number of bytes that are kept of an error response.
-const COMPLAINT_MAX: usize = 64 << 10;
+const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
 
 impl Default for HttpRequest<'_> {
     /// Creates a `GET` with an empty path, a limit of 5 s and at most 64 KiB.
@@ -120,9 +120,9 @@ impl Site {
     /// for others, with the beginning of the response body.
     pub async fn call(&self, request: HttpRequest<'_>) -> Result<HttpResponse> {
         self.limited(request, async {
-            let (status, headers, body, _driver) = self.begin(request).await?;
-            let (status, headers, body) = self.successful(request, status, headers, body).await?;
-            let body = self.collect(body, request.bytes_max, bare(request.path)).await?;
+            let (status, headers, body, _connection) = self.begin(request).await?;
+            let (status, headers, body) = self.check_status(request, status, headers, body).await?;
+            let body = self.collect(body, request.bytes_max, without_query(request.path)).await?;
             Ok(HttpResponse { status, headers, body })
         })
         .await
@@ -135,8 +135,8 @@ impl Site {
     /// `Unavailable` if there is no response or if it is too long.
     pub async fn exchange(&self, request: HttpRequest<'_>) -> Result<HttpResponse> {
         self.limited(request, async {
-            let (status, headers, body, _driver) = self.begin(request).await?;
-            let body = self.collect(body, request.bytes_max, bare(request.path)).await?;
+            let (status, headers, body, _connection) = self.begin(request).await?;
+            let body = self.collect(body, request.bytes_max, without_query(request.path)).await?;
             Ok(HttpResponse { status, headers, body })
         })
         .await
@@ -147,8 +147,9 @@ impl Site {
         request: HttpRequest<'_>,
         exchange: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let slow =
-            |_| self.failed(&format!("no response to {} within {:?}", bare(request.path), request.limit));
+        let slow = |_| {
+            self.failed(&format!("no response to {} within {:?}", without_query(request.path), request.limit))
+        };
         timeout(request.limit, exchange).await.map_err(slow)?
     }
 
@@ -156,15 +157,15 @@ impl Site {
     ///
     /// # Errors
     /// Returns the errors of [`call`](Site::call).
-    pub async fn stream(&self, request: HttpRequest<'_>) -> Result<Streamed> {
+    pub async fn stream(&self, request: HttpRequest<'_>) -> Result<ResponseLines> {
         let begun = self.limited(request, async {
             let (status, headers, body, driver) = self.begin(request).await?;
-            let (_, _, body) = self.successful(request, status, headers, body).await?;
+            let (_, _, body) = self.check_status(request, status, headers, body).await?;
             Ok((body, driver))
         });
-        let (body, _driver) = begun.await?;
+        let (body, _connection) = begun.await?;
         let read = BytesMut::new();
-        Ok(Streamed { name: self.name.clone(), body, read, line_max: request.bytes_max, _driver })
+        Ok(ResponseLines { name: self.name.clone(), body, read, line_max: request.bytes_max, _connection })
     }
 
     /// Boxes the future, so that this crate has its code and that of hyper's client: the code of an async function is
@@ -172,18 +173,19 @@ impl Site {
     fn begin<'a>(
         &'a self,
         request: HttpRequest<'a>,
-    ) -> switchboard_core::layer::BoxFuture<'a, Result<Begun>> {
+    ) -> switchboard_core::layer::BoxFuture<'a, Result<ResponseParts>> {
         Box::pin(self.send(request))
     }
 
-    async fn send(&self, request: HttpRequest<'_>) -> Result<Begun> {
-        let failed = |error: &dyn Display| self.failed(&format!("{}: {error}", bare(request.path)));
+    async fn send(&self, request: HttpRequest<'_>) -> Result<ResponseParts> {
+        let failed = |error: &dyn Display| self.failed(&format!("{}: {error}", without_query(request.path)));
         let io = net::dial(&self.address, &self.dialling, request.limit).await?;
         let opened = http1::handshake(TokioIo::new(io)).await;
         let (mut sender, connection) = opened.map_err(|error| failed(&error))?;
         // This task performs the exchange; it is aborted when the exchange is dropped.
-        let driver =
-            Driver(switchboard_core::runtime::spawn(async move { drop(connection.await) }).abort_handle());
+        let driver = ConnectionTask(
+            switchboard_core::runtime::spawn(async move { drop(connection.await) }).abort_handle(),
+        );
         let path = format!("{}{}", self.path, request.path);
         let path = if path.is_empty() { "/" } else { &path };
         let mut builder = Request::builder().method(request.method).uri(path).header(HOST, &self.authority);
@@ -199,7 +201,7 @@ impl Site {
 
     /// # Errors
     /// Returns an error for a status that is an error, as described at [`call`](Site::call).
-    async fn successful(
+    async fn check_status(
         &self,
         request: HttpRequest<'_>,
         status: StatusCode,
@@ -209,7 +211,8 @@ impl Site {
         if status.is_success() {
             return Ok((status, headers, body));
         }
-        let text = self.collect(body, COMPLAINT_MAX, bare(request.path)).await.unwrap_or_default();
+        let text =
+            self.collect(body, ERROR_BODY_BYTES_MAX, without_query(request.path)).await.unwrap_or_default();
         let text: String = String::from_utf8_lossy(&text).trim().chars().take(200).collect();
         let code = match status.as_u16() {
             401 => Code::Unauthenticated,
@@ -218,7 +221,7 @@ impl Site {
             410 => Code::Aborted,
             _ => Code::Unavailable,
         };
-        Err(Status::new(code, format!("{}: {}: {}: {text}", self.name, bare(request.path), status)))
+        Err(Status::new(code, format!("{}: {}: {}: {text}", self.name, without_query(request.path), status)))
     }
 
     async fn collect(&self, mut body: Incoming, bytes_max: usize, path: &str) -> Result<Bytes> {
@@ -253,7 +256,7 @@ impl HttpResponse {
     }
 }
 
-impl Streamed {
+impl ResponseLines {
     /// Reads the next line without its line end; `None` at the end of the response. Cancel safe.
     ///
     /// # Errors
@@ -291,18 +294,18 @@ impl Streamed {
 }
 
 /// Returns a path without its query for messages, because the query may contain secrets.
-fn bare(path: &str) -> &str {
-    path.split_once('?').map_or(path, |(bare, _)| bare)
+fn without_query(path: &str) -> &str {
+    path.split_once('?').map_or(path, |(without_query, _)| without_query)
 }
 
 /// Aborts the task of a connection on drop.
 #[derive(Debug)]
-struct Driver(AbortHandle);
+struct ConnectionTask(AbortHandle);
 
 /// The head of a response, its body, and the task that reads it.
-type Begun = (StatusCode, HeaderMap, Incoming, Driver);
+type ResponseParts = (StatusCode, HeaderMap, Incoming, ConnectionTask);
 
-impl Drop for Driver {
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.0.abort();
     }

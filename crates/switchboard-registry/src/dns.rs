@@ -9,7 +9,7 @@ use hickory_resolver::{
 use std::{
     convert::Infallible,
     net::{IpAddr, SocketAddr},
-    time::Duration,
+    time::{Duration, Instant as StdInstant},
 };
 use switchboard::{
     Result, Retry, Status,

@@ -11,7 +11,7 @@ use std::{
 use switchboard::{
     Code, Result, Status,
     discover::{Backend, BoxFuture, Discovery, Feed, Instance, Options, Registration, Registry, State},
-    web::{HttpRequest, Site, Streamed, encode},
+    web::{HttpRequest, ResponseLines, Site, encode},
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -101,7 +101,7 @@ impl Kubernetes {
             None => read(&settings.account.join("namespace"))?,
         };
         Ok(Kubernetes {
-            discovery: Discovery::new(Slices { site, settings, namespace, sends_token }, options),
+            discovery: Discovery::new(EndpointSlices { site, settings, namespace, sends_token }, options),
         })
     }
 }
@@ -112,20 +112,20 @@ impl Registry for Kubernetes {
     }
 }
 
-/// Slices of one response; a slice has at most 1000 endpoints.
-const PAGE: usize = 100;
+/// EndpointSlices of one response; a slice has at most 1000 endpoints.
+const PAGE_SLICES: usize = 100;
 /// The server ends a watch after this time; the client then continues from the same version.
-const WATCH: Duration = Duration::from_secs(240);
+const WATCH_TIME: Duration = Duration::from_secs(240);
 /// Time after its end at which a silent watch is aborted.
-const SILENCE: Duration = Duration::from_secs(20);
+const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// A watch that ends sooner counts as failed.
-const AT_ONCE: Duration = Duration::from_secs(1);
+const WATCH_TIME_MIN: Duration = Duration::from_secs(1);
 /// Changes within this time are published together.
-const GATHER: Duration = Duration::from_millis(20);
+const GATHER_TIME: Duration = Duration::from_millis(20);
 /// Bytes of one slice with the most endpoints and long names.
 const SLICE_BYTES_MAX: usize = 4 << 20;
 
-struct Slices {
+struct EndpointSlices {
     site: Site,
     settings: Settings,
     namespace: String,
@@ -199,8 +199,8 @@ struct Port {
     port: Option<u16>,
 }
 
-impl Slices {
-    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<Infallible> {
+impl EndpointSlices {
+    async fn list_and_watch(&self, service: &str, feed: &Feed) -> Result<Infallible> {
         let (mut known, mut version) = (BTreeMap::new(), String::new());
         self.list(service, feed, &mut known, &mut version).await?;
         self.publish(service, feed, &known);
@@ -210,12 +210,14 @@ impl Slices {
             // The server ends each watch after its time; that is not an error. A connection that is silent for longer
             // is lost.
             let silent = |_| Status::unavailable(format!("{} is silent", self.site.name()));
-            while let Some(first) = timeout(WATCH + SILENCE, events.line()).await.map_err(silent)?? {
-                let gathered = sleep(GATHER);
+            while let Some(first) =
+                timeout(WATCH_TIME + SILENCE_MAX, events.line()).await.map_err(silent)??
+            {
+                let gathered = sleep(GATHER_TIME);
                 tokio::pin!(gathered);
                 let mut next = Some(first);
                 while let Some(line) = next.take() {
-                    self.take(&line, feed, &mut known, &mut version)?;
+                    self.apply(&line, feed, &mut known, &mut version)?;
                     tokio::select! {
                         biased;
                         () = &mut gathered => {}
@@ -224,7 +226,7 @@ impl Slices {
                 }
                 self.publish(service, feed, &known);
             }
-            if began.elapsed() < AT_ONCE {
+            if began.elapsed() < WATCH_TIME_MIN {
                 return Err(Status::unavailable(format!("{} ends each watch at once", self.site.name())));
             }
         }
@@ -240,12 +242,12 @@ impl Slices {
     ) -> Result<()> {
         let mut next = String::new();
         loop {
-            let mut path = format!("{}&limit={PAGE}", self.path(service));
+            let mut path = format!("{}&limit={PAGE_SLICES}", self.path(service));
             if !next.is_empty() {
                 path.push_str(&format!("&continue={}", encode(&next)));
             }
             let headers = self.headers()?;
-            let bytes_max = PAGE * SLICE_BYTES_MAX / 8;
+            let bytes_max = PAGE_SLICES * SLICE_BYTES_MAX / 8;
             let response = self
                 .site
                 .call(HttpRequest { path: &path, headers: &headers, bytes_max, ..HttpRequest::default() })
@@ -265,11 +267,11 @@ impl Slices {
         }
     }
 
-    async fn events(&self, service: &str, version: &str) -> Result<Streamed> {
+    async fn events(&self, service: &str, version: &str) -> Result<ResponseLines> {
         let path = format!(
             "{}&watch=1&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={}",
             self.path(service),
-            WATCH.as_secs(),
+            WATCH_TIME.as_secs(),
             encode(version)
         );
         let headers = self.headers()?;
@@ -283,7 +285,7 @@ impl Slices {
     }
 
     /// Applies one event of a watch.
-    fn take(
+    fn apply(
         &self,
         line: &[u8],
         feed: &Feed,
@@ -417,13 +419,13 @@ impl Endpoint {
     }
 }
 
-impl Backend for Slices {
+impl Backend for EndpointSlices {
     fn name(&self) -> &str {
         self.site.name()
     }
 
     fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
-        Box::pin(self.follow_on(service, feed))
+        Box::pin(self.list_and_watch(service, feed))
     }
 
     fn may_lose_registrations(&self) -> bool {

@@ -6,7 +6,12 @@ use crate::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::{convert::Infallible, fmt::Write as _, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    fmt::Write as _,
+    sync::Arc,
+    time::{Duration, Instant as StdInstant},
+};
 use switchboard::{
     Code, Limits, Result, Retry, Status,
     discover::{

@@ -24,7 +24,7 @@ impl Call {
 
     /// Clones the call, for a layer that retries it; `None` if the requests are a stream, whose messages can be read
     /// only once. Metadata that is added to the reply of one call does not appear in that of the other.
-    pub fn again(&self) -> Option<Call> {
+    pub fn try_clone(&self) -> Option<Call> {
         let RequestBody::One(bytes) = self.body() else { return None };
         let context = self.cx.context();
         let metadata = context.metadata.clone();
@@ -124,7 +124,7 @@ impl Reply {
                 ReplyBody::One(message) => ReplyBody::One(change(message.into_whole())?.into()),
                 ReplyBody::Many(items) => {
                     let change = move |message: Message| change(message.bytes).map(Message::from);
-                    ReplyBody::Many(Changed::of(items, Box::new(change)))
+                    ReplyBody::Many(MappedItems::of(items, Box::new(change)))
                 }
             })
         })
@@ -138,28 +138,29 @@ impl Reply {
         }
         self.map(|body| match body {
             ReplyBody::One(message) => super::compressed(packing, message.into_whole()),
-            ReplyBody::Many(items) => {
-                ReplyBody::Many(Changed::of(items, Box::new(move |message| Ok(packing.pack(message.bytes)))))
-            }
+            ReplyBody::Many(items) => ReplyBody::Many(MappedItems::of(
+                items,
+                Box::new(move |message| Ok(packing.pack(message.bytes))),
+            )),
             compressed => compressed,
         })
     }
 }
 
 /// A stream whose messages are changed.
-struct Changed {
+struct MappedItems {
     items: Pin<Box<dyn Items>>,
     change: Box<dyn FnMut(Message) -> Result<Message> + Send>,
     ended: bool,
 }
 
-impl Changed {
+impl MappedItems {
     fn of(items: Streamed, change: Box<dyn FnMut(Message) -> Result<Message> + Send>) -> Streamed {
-        Streamed::new(Box::pin(Changed { items: items.into_items(), change, ended: false }))
+        Streamed::new(Box::pin(MappedItems { items: items.into_items(), change, ended: false }))
     }
 }
 
-impl Passing for Changed {
+impl Passing for MappedItems {
     fn items(&self) -> &dyn Items {
         &*self.items
     }

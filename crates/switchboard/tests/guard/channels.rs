@@ -133,7 +133,7 @@ async fn layers_of_channels_try_again_refuse_and_answer() {
     let (running, _) = start(Server::new().layer(flaky)).await;
     let again = layer::from_fn("again", |call, next| {
         Box::pin(async move {
-            let Some(second) = call.again() else { return next.call(call).await };
+            let Some(second) = call.try_clone() else { return next.call(call).await };
             match next.call(call).await {
                 Err(status) if status.code() == Code::Unavailable => next.call(second).await,
                 answered => answered,

@@ -16,11 +16,6 @@ impl SecretKey {
         SecretKey(Zeroizing::new(bytes))
     }
 
-    /// Returns the bytes, for instance to write a file of keys.
-    pub fn to_bytes(&self) -> Zeroizing<[u8; KEY_BYTES]> {
-        self.0.clone()
-    }
-
     /// Computes the public key.
     pub fn public_key(&self) -> PublicKey {
         PublicKey::new(MontgomeryPoint::mul_base_clamped(*self.0).to_bytes())
@@ -36,7 +31,8 @@ impl SecretKey {
         (any_bit != 0).then_some(bytes)
     }
 
-    pub(super) fn as_bytes(&self) -> &[u8; KEY_BYTES] {
+    /// Returns the bytes, for instance to write a file of keys. A copy of them is not overwritten when it is dropped.
+    pub fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
 }
