@@ -5,9 +5,10 @@
 //! that `bench/compare` measures, `gates` counts what calls cost, `tidy` enforces what review
 //! should not discuss, `interop` runs foreign programs against the real binary, `suites` runs whole foreign
 //! test suites against servers that implement their services, `packages` checks the crates as users get them,
-//! `tutorial` follows the first page of the documentation, and `fuzz` runs the fuzz targets for as long as is
-//! wanted.
+//! `tutorial` follows the first page of the documentation, `fuzz` runs the fuzz targets for as long as is
+//! wanted, and `changelog` joins the fragments of the changelog.
 
+mod changelog;
 mod examples;
 mod fuzz;
 mod gates;
@@ -42,6 +43,7 @@ usage: cargo xtask COMMAND
                                        run every fuzz target, or only the named ones, for N seconds each (60), so many
                                        at a time (1), and keep their smallest inputs in fuzz/corpus; needs a nightly
                                        toolchain and cargo-fuzz
+  changelog                            move the fragments in changelog/ into CHANGELOG.md, for a release
   tidy                                 check the rules that no compiler checks
   help                                 show this text
 
@@ -81,6 +83,16 @@ fn main() -> ExitCode {
         ["fuzz", options @ ..] => match fuzz::Plan::parse(options) {
             Ok(plan) => exit(fuzz::run(&workspace, &plan)),
             Err(message) => misuse(&message),
+        },
+        ["changelog"] => match changelog::join(&workspace.root) {
+            Ok(fragments) => {
+                println!("changelog: {fragments} fragments");
+                ExitCode::SUCCESS
+            }
+            Err(why) => {
+                eprintln!("error: {why}");
+                ExitCode::FAILURE
+            }
         },
         ["tidy"] => exit(tidy::run(&workspace)),
         ["help" | "--help" | "-h"] => {

@@ -1,6 +1,7 @@
 //! Rules that review should not have to discuss and that no compiler checks. Each rule is a function from the
 //! files of the project to complaints. Exceptions of a rule are in a list beside it, with the reason.
 
+mod enums;
 mod layers;
 mod names;
 mod packages;
@@ -49,8 +50,10 @@ pub(crate) fn run(workspace: &Workspace) -> bool {
 /// The rules that need nothing but the files.
 fn check_files(files: &[File]) -> Vec<Complaint> {
     let rules = [
+        enums::open_enums,
         names::banned_names,
         packages::files_outside_packages,
+        pages::broken_fragments,
         pages::broken_tables,
         source::leftovers,
         source::long_lines,

@@ -1,6 +1,7 @@
 //! Rules about the pages of the documentation: the index of the book, and tables.
 
 use super::{Complaint, File};
+use crate::changelog;
 
 /// The index of the book, and the folder of its pages.
 const SUMMARY: &str = "docs/SUMMARY.md";
@@ -42,6 +43,17 @@ pub(super) fn unreviewed_items(files: &[File]) -> Vec<Complaint> {
         }
     }
     complaints
+}
+
+/// Fragments of the changelog with a name or a text that cannot be joined.
+pub(super) fn broken_fragments(file: &File) -> Vec<Complaint> {
+    let name = file.path.strip_prefix(changelog::FOLDER).and_then(|path| path.strip_prefix('/'));
+    match name.filter(|name| *name != changelog::DESCRIPTION) {
+        Some(name) => {
+            changelog::check(name, &file.text).err().map(|why| file.complaint(0, why)).into_iter().collect()
+        }
+        None => Vec::new(),
+    }
 }
 
 /// Rows of tables that have more or fewer cells than the heading, and rows without a heading.
@@ -112,6 +124,16 @@ mod tests {
             [File::new("crates/switchboard/src/lib.rs", library), File::new("docs/api-review.md", page)];
         let expected = files[1].complaint(1, "`Second` is exported by `switchboard` and not named here");
         assert_eq!(unreviewed_items(&files), [expected]);
+    }
+
+    #[test]
+    fn fragments_of_the_changelog_can_be_joined() {
+        let found = |path: &str, text: &str| broken_fragments(&File::new(path, text)).len();
+        assert_eq!(found("changelog/added-a.md", "- One.\n"), 0);
+        assert_eq!(found("changelog/README.md", "# Fragments\n"), 0);
+        assert_eq!(found("docs/added-a.md", "One.\n"), 0);
+        assert_eq!(found("changelog/a.md", "- One.\n"), 1);
+        assert_eq!(found("changelog/added-a.md", "One.\n"), 1);
     }
 
     #[test]

@@ -205,7 +205,8 @@ fn banned_starts(file: &File) -> Vec<(usize, String)> {
             found.extend(starts_with(&STARTS, text).map(|message| (number, message)));
         }
         for marker in markers {
-            let is_section = before.strip_prefix(marker).is_some_and(|text| text.trim_start().starts_with("# "));
+            let is_section =
+                before.strip_prefix(marker).is_some_and(|text| text.trim_start().starts_with("# "));
             let text = line.strip_prefix(marker).filter(|_| is_section).map_or("", str::trim_start);
             found.extend(starts_with(&SECTION_STARTS, text).map(|message| (number, message)));
         }

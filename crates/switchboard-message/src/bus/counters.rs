@@ -206,7 +206,6 @@ mod tests {
 
     #[tokio::test]
     async fn a_slow_subscription_is_shown_with_its_lag_and_what_it_missed() {
-        let mut options = TopicOptions::default();
         let bus = Bus::builder().topics(">", TopicOptions::new().backlog(4)).unwrap().build();
         let mut slow = bus.subscribe::<u32>("a").await.unwrap();
         for number in 0..3u32 {

@@ -87,7 +87,7 @@ pub(super) async fn list(
 fn decoded(query: &str, name: &str) -> Result<Option<String>, String> {
     let value = parameter(query, name).map(|value| percent_decode_str(value).decode_utf8());
     let value = value.transpose().map_err(|_| format!("{name}: the value is not UTF-8"))?;
-    Ok(value.map(|value| value.into_owned()))
+    Ok(value.map(std::borrow::Cow::into_owned))
 }
 
 /// Reads the request for a list from a query.
