@@ -1,5 +1,5 @@
-//! Fragments of the changelog: each change has a file of its own in `changelog/`, so that changes that are made at the same
-//! time do not touch one line. A release joins them into CHANGELOG.md.
+//! Fragments of the changelog: each change has a file of its own in `changelog/`, so that changes that are made at the
+//! same time do not touch one line. A release joins them into CHANGELOG.md.
 
 use std::fs;
 use std::io;

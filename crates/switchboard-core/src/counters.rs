@@ -4,7 +4,7 @@
 //! metric or a page is requested, so that a source costs nothing until then. A source may have *lists* as well: long
 //! tables, such as topics, that are read one page at a time.
 
-use crate::layer::BoxFuture;
+use std::{future::Future, pin::Pin, time::Duration};
 use switchboard_wire::Status;
 
 /// Counters of one source that a server shows; further ones are left out.
@@ -48,16 +48,19 @@ pub trait CounterSource: Send + Sync + 'static {
     /// Returns a page of one of its [lists](Self::lists).
     ///
     /// The future fails with `InvalidArgument` for a position or a filter that the list does not know.
-    fn list<'a>(&'a self, list: &'a str, _request: ListRequest) -> BoxFuture<'a, crate::Result<ListedRows>> {
+    fn list<'a>(&'a self, list: &'a str, _request: ListRequest) -> Listing<'a> {
         Box::pin(async move { Err(Status::not_found(format!("list \"{list}\" does not exist"))) })
     }
 
-    /// Returns an address that identifies what is counted. A server shows sources with one identity once, such as a bus
-    /// that several plugins share. The default is none: the source is shown each time that it was added.
+    /// Returns an address that identifies the counted thing. A server shows sources with one identity once, such as a
+    /// bus that several plugins share. The default is none: the source is shown each time that it was added.
     fn identity(&self) -> Option<usize> {
         None
     }
 }
+
+/// A page of a list that is being read.
+pub type Listing<'a> = Pin<Box<dyn Future<Output = crate::Result<ListedRows>> + Send + 'a>>;
 
 /// A current value of a source.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -67,7 +70,7 @@ pub struct Counter {
     pub name: &'static str,
     /// Definition, for the text of metrics.
     pub help: &'static str,
-    /// Whether the value never decreases.
+    /// Set if the value never decreases.
     pub is_total: bool,
     /// A label with its value. Both are constants of the program, so that the number of series has a bound.
     pub label: Option<(&'static str, &'static str)>,
@@ -105,7 +108,7 @@ pub struct ListRequest {
     /// Rows of the page.
     pub rows_max: usize,
     /// Period over which rates are measured; the page is complete after it. Zero leaves rates out.
-    pub period: std::time::Duration,
+    pub period: Duration,
 }
 
 impl ListRequest {

@@ -3,8 +3,7 @@
 use crate::{PeerStats, Socket, SocketStats};
 use switchboard_core::{
     Result,
-    counters::{Cell, Counter, CounterSource, ListRequest, ListedRows},
-    layer::BoxFuture,
+    counters::{Cell, Counter, CounterSource, ListRequest, ListedRows, Listing},
 };
 use switchboard_wire::Status;
 
@@ -63,7 +62,7 @@ impl CounterSource for Socket {
 
     /// Returns a page of the peers, of those whose endpoint contains the filter. The position is the number of rows
     /// before the page, so that a peer may be missed or repeated if others are added or removed meanwhile.
-    fn list<'a>(&'a self, list: &'a str, request: ListRequest) -> BoxFuture<'a, Result<ListedRows>> {
+    fn list<'a>(&'a self, list: &'a str, request: ListRequest) -> Listing<'a> {
         let listed = match list {
             LIST => page(self.stats().peers, &request),
             _ => Err(Status::not_found(format!("list \"{list}\" is not one of a socket"))),

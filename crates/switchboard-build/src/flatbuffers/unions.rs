@@ -41,6 +41,7 @@ pub(super) fn emit(types: &Types<'_>, item: &Item, variants: &[Variant]) -> Resu
     Ok(quote! {
         #doc
         #[derive(Clone, Debug, PartialEq, ::serde::Deserialize, ::serde::Serialize)]
+        // closed: the schema has its members
         pub enum #ident { #(#members),* }
 
         impl ::switchboard::codegen::flatbuffers::Union for #ident {

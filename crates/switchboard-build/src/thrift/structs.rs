@@ -322,6 +322,7 @@ fn union(types: &Types<'_>, file: usize, item: &Struct) -> Result<TokenStream, E
     Ok(quote! {
         #doc
         #[derive(Clone, Debug, #order PartialEq, ::serde::Deserialize, ::serde::Serialize)]
+        // closed: the schema has its members
         pub enum #ident {
             #(#variants,)*
         }

@@ -5,8 +5,7 @@ use crate::log::{GapReason, ListedGroup, ListedTopic, NameRef, Source, Totals};
 use std::sync::Arc;
 use switchboard_core::{
     Result,
-    counters::{Cell, Counter, CounterSource, ListRequest, ListedRows},
-    layer::BoxFuture,
+    counters::{Cell, Counter, CounterSource, ListRequest, ListedRows, Listing},
 };
 use switchboard_wire::Status;
 
@@ -53,7 +52,7 @@ impl CounterSource for Bus {
         }
     }
 
-    fn list<'a>(&'a self, list: &'a str, request: ListRequest) -> BoxFuture<'a, Result<ListedRows>> {
+    fn list<'a>(&'a self, list: &'a str, request: ListRequest) -> Listing<'a> {
         Box::pin(async move {
             match (self.local(), list) {
                 (Some(local), GROUPS) => groups(local, &request),

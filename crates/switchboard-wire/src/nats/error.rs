@@ -135,7 +135,8 @@ impl ErrorKind {
 }
 
 protocol_error! {
-    /// Error of the peer, which ends the connection. Its text names the command, the rule, and the limit if there is one.
+    /// Error of the peer, which ends the connection. Its text names the command, the rule, and the limit if there is
+    /// one.
     "nats"
 }
 
