@@ -147,7 +147,7 @@ async fn run_zmtp(core: &Arc<Core>, mut io: Box<dyn Io>, incoming: Incoming) -> 
 /// # Errors
 /// Returns the reason for which the socket refuses the connection.
 async fn run_raw(core: &Arc<Core>, io: Box<dyn Io>, incoming: Incoming) -> Result<Ended, String> {
-    let Incoming { ends, route, stop, .. } = incoming;
+    let Incoming { ends, route, stop, permit, .. } = incoming;
     let metadata =
         PeerMetadata { address: ends.address, user_id: "".into(), properties: Properties::default() };
     let (endpoint, identity) = (&ends.endpoint, &route.unwrap_or_default());
@@ -155,6 +155,7 @@ async fn run_raw(core: &Arc<Core>, io: Box<dyn Io>, incoming: Incoming) -> Resul
     let attached = core.attach(Attach { endpoint, kind, identity, known: None, metadata })?;
     let id = attached.id;
     opened(core, endpoint, id, kind);
+    drop(permit);
     let mut link = RawLink::new(core.clone(), io, attached);
     let reason = tokio::select! {
         biased;

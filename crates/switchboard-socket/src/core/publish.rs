@@ -40,7 +40,8 @@ impl Core {
         matching.clear();
         let first = message.frames().first().map_or(&[][..], |frame| frame);
         sending.subscribers.matching(first, &mut matching);
-        if let Some(only) = sending.next_only_to.take() {
+        let only = sending.next_only_to.take();
+        if let Some(only) = only {
             matching.retain(|id| *id == only);
         }
         if self.options.subscriptions.invert_matching {
@@ -48,7 +49,12 @@ impl Core {
             let all = sending.peers.iter().map(|peer| peer.id);
             matching = all.filter(|id| matching.binary_search(id).is_err()).collect();
         }
-        self.distribute(sending, matching, message)
+        let waiting = self.distribute(sending, matching, message)?;
+        if waiting.is_some() && only.is_some() {
+            // The message that waits for room is still the next one.
+            self.sending().next_only_to = only;
+        }
+        Ok(waiting)
     }
 
     /// Sends to the peers that joined the group in the first frame.

@@ -1,6 +1,11 @@
 //! STREAM: bytes of peers that do not speak ZMTP, and the messages about connections.
 
-use super::{Core, lane::Lane, peer::Sink, send::wake};
+use super::{
+    Core,
+    lane::Lane,
+    peer::{Peer, Sink},
+    send::wake,
+};
 use crate::{Error, ErrorKind, Message, Result};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -18,7 +23,8 @@ impl Core {
         let mut sending = self.sending();
         sending.check_open()?;
         let id = sending.routes.find(route);
-        let Some(peer) = id.and_then(|id| sending.peers.find(id)) else {
+        let is_open = |peer: &&mut Peer| !matches!(&peer.sink, Sink::Wire(wire) if wire.is_retiring);
+        let Some(peer) = id.and_then(|id| sending.peers.find(id)).filter(is_open) else {
             let text = format!("no peer has the routing id \"{}\"", route.escape_ascii());
             return Err(Error::new(ErrorKind::Unreachable, text));
         };

@@ -19,7 +19,10 @@ fn with(kind: switchboard_socket::SocketType, set: impl FnOnce(&mut SocketOption
 }
 
 async fn client(stream: &Socket) -> TcpStream {
-    let endpoint = stream.bind_to("tcp://127.0.0.1:0").await.unwrap().to_string();
+    if stream.endpoints().is_empty() {
+        stream.bind_to("tcp://127.0.0.1:0").await.unwrap();
+    }
+    let endpoint = stream.endpoints()[0].to_string();
     TcpStream::connect(endpoint.trim_start_matches("tcp://")).await.unwrap()
 }
 
@@ -37,7 +40,10 @@ async fn bytes(stream: &Socket, route: &Bytes, count: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_stream_serves_a_client_of_tcp() {
-    let stream = socket(Stream);
+    // A connection has no handshake that could count.
+    let stream = with(Stream, |options| options.limits.handshakes_max = 1);
+    let _first = client(&stream).await;
+    recv(&stream).await;
     let mut client = client(&stream).await;
     let connected = recv(&stream).await;
     let route = connected.frames()[0].clone();
@@ -49,6 +55,8 @@ async fn a_stream_serves_a_client_of_tcp() {
     send(&stream, [route.clone(), large.into()]).await;
     // No bytes end the connection once the others are written.
     send(&stream, [route.clone(), Bytes::new()]).await;
+    let error = stream.send([route.clone(), "behind the end".into()]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     let mut response = Vec::new();
     timeout(LIMIT, client.read_to_end(&mut response)).await.unwrap().unwrap();
     assert_eq!(response.len(), 19 + 300_000);
