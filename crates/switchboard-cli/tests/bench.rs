@@ -36,6 +36,65 @@ fn echo_is_measured_beside_the_floor() {
 }
 
 #[test]
+fn sockets_are_measured_between_two_processes() {
+    let runs = runs("bus push-pull --seconds 0.3 --warm-up 0.1 --rounds 2 --peers 1,2 --bytes 100");
+    assert_eq!(runs.len(), 2);
+    for (run, senders) in runs.iter().zip([1, 2]) {
+        assert_eq!((&run["name"], &run["bytes"]), (&"push-pull".into(), &100.into()));
+        assert_eq!((&run["senders"], &run["receivers"]), (&senders.into(), &1.into()));
+        for member in
+            ["messages_per_s", "p50_us", "p99_us", "p999_us", "cpu_us_per_message", "messages_per_cpu_s"]
+        {
+            assert!(run[member].as_f64().unwrap() > 0.0, "{member}: {run}");
+        }
+        assert_eq!(
+            (&run["lost"], &run["duplicates"], &run["dropped"]),
+            (&0.into(), &0.into(), &0.into()),
+            "{run}"
+        );
+        assert_eq!((&run["ratio"], &run["bytes_per_peer"]), (&Value::Null, &Value::Null));
+    }
+}
+
+#[test]
+fn every_workload_of_sockets_and_topics_runs() {
+    let workloads = [
+        "inproc",
+        "publish",
+        "req-rep",
+        "pub-sub --peers 3",
+        "router --peers 2",
+        "stalled --peers 3",
+        "idle --peers 30",
+    ];
+    for workload in workloads {
+        let runs = runs(&format!("bus {workload} --seconds 0.2 --warm-up 0.1 --rounds 1"));
+        assert_eq!(
+            (&runs[0]["lost"], &runs[0]["duplicates"]),
+            (&0.into(), &0.into()),
+            "{workload}: {}",
+            runs[0]
+        );
+        let member = if workload.starts_with("idle") { "bytes_per_peer" } else { "messages_per_s" };
+        assert!(runs[0][member].as_f64().unwrap() > 0.0, "{workload}: {}", runs[0]);
+        assert_eq!(runs[0]["ratio"].is_number(), workload.starts_with("stalled"), "{}", runs[0]);
+    }
+}
+
+#[test]
+fn workloads_that_cannot_run_say_why() {
+    for (line, expected) in [
+        ("bus curve", "workload curve is not available: sockets have no CURVE yet"),
+        ("bus stalled --peers 1", "workload stalled needs at least 2 peers (--peers)"),
+        ("bus push-pull --bytes 19", "20..=64000000"),
+    ] {
+        let output = bench(line);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains(expected), "{line}: {error}");
+    }
+}
+
+#[test]
 fn an_open_loop_keeps_its_rate() {
     let runs = runs("echo --seconds 0.3 --callers 4 --rate 1000");
     let (served, missed) = (runs[0]["requests"].as_u64().unwrap(), runs[0]["missed"].as_u64().unwrap());

@@ -9,6 +9,7 @@
 //! list. The task of the connection takes the whole batch with one lock and writes it with one system call. Cost of a
 //! received message: one lock of the consumer and a reference count; the task of the connection takes the lock of a
 //! lane once per read of up to 64 KiB. An inproc message takes the two locks of its sender and the one of its receiver.
+//! A publisher encodes a small message once; it costs each subscriber a comparison and its end in a list.
 //!
 //! Order of locks: names of inproc, consumer, turn, sending, filter or lane, arrivals. `sending` of another socket is
 //! locked with none of the own locks but the consumer held. An inproc message is added to the lane and the arrivals of

@@ -22,7 +22,9 @@ pub(super) fn verdict(goal: Goal, record: &Record) -> Verdict {
     match goal {
         Goal::Rate(name, least) => {
             let text = format!("at least {least} x {name}");
-            at_least(text, of(name, |other| Some(other.ratio)), least, times)
+            let per_core = of(name, |other| Some(other.core_ratio)).unwrap_or_default();
+            let both = |value: f64| format!("{value:.2} x; per core {per_core:.2} x");
+            at_least(text, of(name, |other| Some(other.ratio)), least, both)
         }
         Goal::P50(name, most) => {
             at_most(format!("p50 at most {most} x {name}"), of(name, |other| other.p50_ratio), most, times)
@@ -31,7 +33,8 @@ pub(super) fn verdict(goal: Goal, record: &Record) -> Verdict {
             at_most(format!("p99 at most {most} x {name}"), of(name, |other| other.p99_ratio), most, times)
         }
         Goal::MessagesPerSecond(least) => {
-            let millions = |rate: f64| format!("{:.2} M/s", rate / 1e6);
+            let per_core = record.ours.messages_per_core_s / 1e6;
+            let millions = |rate: f64| format!("{:.2} M/s; per core {per_core:.2} M/s", rate / 1e6);
             at_least(
                 format!("at least {} M/s", least / 1e6),
                 Some(record.ours.messages_per_s),

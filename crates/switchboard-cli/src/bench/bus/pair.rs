@@ -37,6 +37,8 @@ impl Round {
 
 /// Time to start, to connect all peers, and to end.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Time to connect all peers of `idle`.
+const CONNECT_ALL: Duration = Duration::from_secs(600);
 /// Time in which the side that does not measure reports what it dropped.
 const LAST_LINE: Duration = Duration::from_secs(2);
 /// Cores of the two sides.
@@ -98,7 +100,7 @@ fn idle(bound: &mut PeerProcess, connected: &mut PeerProcess, peers: u32) -> Res
     connected.line_after("begin", PATIENCE)?;
     let before = bound.resident_bytes()?;
     connected.go_on()?;
-    let reading = read(&connected.line(PATIENCE)?)?;
+    let reading = read(&connected.line(CONNECT_ALL)?)?;
     let after = bound.resident_bytes()?;
     let bytes = (after as f64 - before as f64) / f64::from(peers.saturating_sub(1).max(1));
     Ok(Round { reading, bytes_per_peer: Some(bytes), ..Round::default() })

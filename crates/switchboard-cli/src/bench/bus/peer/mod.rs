@@ -126,6 +126,7 @@ pub fn run(args: &PeerArgs) -> Result<(), String> {
             }
         };
         measured.map_err(|error| error.to_string())?.print();
+        wait_for_end();
         Ok(())
     })
 }
@@ -135,6 +136,13 @@ fn message(sender: u32, number: u64, bytes: u32) -> Bytes {
     let mut message = vec![0; bytes as usize];
     Stamp::new(sender, number).write(&mut message);
     Bytes::from(message)
+}
+
+/// Waits with all sockets open until the other side has reported what it dropped: messages for a peer that closes would
+/// be among them.
+fn wait_for_end() {
+    // An error ends the input too.
+    let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
 }
 
 /// Ends this process when its standard input ends, and prints the number of messages that it dropped.
