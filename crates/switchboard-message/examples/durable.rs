@@ -1,7 +1,7 @@
 //! Publications per second by storage, with 1 and 64 publishers that await each position.
 //!
-//! `cargo run --release -p switchboard-message --example durable -- [FOLDER] [BYTES]` prints a line for each storage. The
-//! folder is removed at the end; it is on the disk to be measured, by default the one for temporary files.
+//! `cargo run --release -p switchboard-message --example durable -- [FOLDER] [BYTES]` prints a line for each storage.
+//! FOLDER is on the disk to be measured, by default the one for temporary files; nothing is left in it.
 
 use bytes::Bytes;
 use std::{

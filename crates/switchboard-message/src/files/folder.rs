@@ -10,7 +10,7 @@
 use std::{
     fmt, fs,
     fs::{File, OpenOptions, TryLockError},
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -40,16 +40,18 @@ impl SegmentFile for File {
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {
-        self.set_len(length)
+        self.set_len(length)?;
+        let mut file = self;
+        file.seek(SeekFrom::Start(length)).map(drop)
     }
 }
 
 /// Creates the file of a segment at a path.
 pub(super) type CreateFile = fn(&Path) -> io::Result<Arc<dyn SegmentFile>>;
 
-/// Creates a file of the file system. In append mode: bytes after a truncation follow those before it.
+/// Creates a file of the file system.
 pub(super) fn create_file(path: &Path) -> io::Result<Arc<dyn SegmentFile>> {
-    let file = OpenOptions::new().append(true).create_new(true).open(path)?;
+    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
     Ok(Arc::new(file))
 }
 
@@ -109,6 +111,8 @@ impl Folder {
         for entry in entries {
             let name = entry.map_err(|error| failed("read", &self.path, &error))?.file_name();
             let number = name.to_str().and_then(|name| name.strip_suffix(".log"));
+            let number = number
+                .filter(|number| number.len() == 20 && number.bytes().all(|byte| byte.is_ascii_digit()));
             numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
         }
         numbers.sort_unstable();

@@ -41,7 +41,7 @@ use folder::{CreateFile, Folder, create_file, failed};
 use segments::Segments;
 use std::{
     sync::Arc,
-    thread::{self, JoinHandle},
+    thread::{self, JoinHandle, ThreadId},
     time::Instant,
 };
 use switchboard_core::Result;
@@ -53,6 +53,7 @@ use writer::Writer;
 pub(crate) struct Files {
     submissions: Arc<Submissions>,
     writer: Option<JoinHandle<()>>,
+    sync_thread: ThreadId,
 }
 
 impl Files {
@@ -102,6 +103,7 @@ impl Files {
             let run = move || sync::run(&syncs, &log, &submissions, || clock.now());
             spawn("topics-sync", Box::new(run))?
         };
+        let sync_thread_id = sync_thread.thread().id();
         let writer = Writer {
             log: log.clone(),
             clock,
@@ -114,14 +116,17 @@ impl Files {
             next_save: Instant::now(),
         };
         let writer = spawn("topics-write", Box::new(move || writer.run())).inspect_err(|_| syncs.close())?;
-        Ok(Files { submissions: submissions.clone(), writer: Some(writer) })
+        Ok(Files { submissions: submissions.clone(), writer: Some(writer), sync_thread: sync_thread_id })
     }
 }
 
 impl Drop for Files {
     fn drop(&mut self) {
         self.submissions.close();
-        if let Some(writer) = self.writer.take() {
+        let Some(writer) = self.writer.take() else { return };
+        // The last owner of the bus may be an entry that one of the threads has dropped: they end without a wait then.
+        let this = thread::current().id();
+        if this != writer.thread().id() && this != self.sync_thread {
             drop(writer.join());
         }
     }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::log::{Log, Position, SavedTopic, Storage, Topic};
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     fs::{self, OpenOptions},
 };
 use switchboard_core::{Result, clock};
@@ -87,12 +87,12 @@ pub(super) fn recover(folder: &Folder, log: &Log, now: u64) -> Result<Recovered>
     let end = folder.last_end(!numbers.is_empty())?;
     let (mut replay, mut recovered) = (Replay::default(), Recovered::default());
     let mut is_damaged = read_segments(folder, log, &numbers, end, &mut replay, &mut recovered)?;
-    let mut lost = Vec::new();
+    let mut lost = HashSet::new();
     match saved::read_topics(folder)? {
         Some(topics) => {
             for saved in topics {
                 if replay.add_saved(&saved, log.options(saved.topic.name())) {
-                    lost.push(saved.topic);
+                    lost.insert(saved.topic);
                 }
             }
         }

@@ -42,9 +42,9 @@ pub(super) struct Current {
     pub(super) index: SegmentIndex,
 }
 
-/// Interval between two attempts to release a segment at the limit, in nanoseconds: a full folder is not searched at
-/// every publication.
-const RELEASE_INTERVAL: u64 = 1_000_000_000;
+/// Interval between two attempts to release a segment at the limit, in nanoseconds: a full folder is not searched and
+/// copied at every publication.
+const RELEASE_INTERVAL: u64 = 10_000_000_000;
 
 /// Segments whose kept entries are copied when one is full: as many bytes are written at most for each byte of a
 /// publication, and three quarters of the limit may be kept entries.
@@ -58,7 +58,7 @@ impl Segments {
         recovered: &mut Recovered,
         syncs: Arc<SyncQueue>,
     ) -> Result<Segments> {
-        let current = Current::create(&folder, create, recovered.last + 1)?;
+        let current = Current::create(&folder, create, recovered.last.saturating_add(1))?;
         let closed = std::mem::take(&mut recovered.closed);
         let closed_bytes = closed.iter().map(|closed| closed.bytes).sum();
         Ok(Segments { folder, options, create, current, closed, closed_bytes, released_at: 0, syncs })
@@ -134,7 +134,7 @@ impl Segments {
     }
 
     fn begin_next(&mut self) -> Result<()> {
-        let next = Current::create(&self.folder, self.create, self.current.number + 1)?;
+        let next = Current::create(&self.folder, self.create, self.current.number.saturating_add(1))?;
         let Current { number, bytes, file, index } = std::mem::replace(&mut self.current, next);
         self.syncs.push([Pending { file, entries: None }]);
         self.closed_bytes += bytes;

@@ -6,7 +6,7 @@ use super::{
     names::NameRef,
     options::SlowReader,
     set::CursorSet,
-    shard::{SWEEP_INTERVAL, Shard, Shared},
+    shard::{SWEEP_INTERVAL, SetSlot, Shard, Shared},
     topic_log::{TopicLog, id_bytes},
 };
 use smallvec::SmallVec;
@@ -54,19 +54,19 @@ impl Shard {
         if self.topic(index).is_some_and(|topic| topic.options.is_durable()) {
             return Err(AppendError::Durable);
         }
-        let count = entries.len();
-        let bytes = entries.iter().map(Entry::charged_bytes).sum();
+        let (count, charged) = (entries.len(), entries.iter().map(Entry::charged_bytes).sum::<usize>());
         self.trim(index, now, deferred);
         if name.ignores_ids || !self.are_known(index, entries, now, shared) {
             let remembered = entries.iter().filter_map(Entry::id).filter(|_| !name.ignores_ids);
             let ids: usize = remembered.map(|id| id_bytes(id.len())).sum();
-            self.reserve(bytes + ids, now, shared, deferred)?;
-            self.check_backlog(index, count, bytes)?;
+            self.reserve(charged + ids, now, shared, deferred)?;
+            self.check_backlog(index, count, charged)?;
         }
+        let Shard { topics, sets, sequence, bytes, .. } = self;
+        let Some(topic) = &mut topics[index as usize] else { return Err(missing_topic().into()) };
         let mut offset = 0;
         for entry in entries.drain(..) {
             let id = entry.id().filter(|_| !name.ignores_ids).cloned();
-            let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic().into()) };
             if let Some(id) = &id
                 && let Some(first) = topic.offset_of_id(id, now, &shared.limits)
             {
@@ -75,51 +75,16 @@ impl Shard {
                 deferred.removed.push(entry);
                 continue;
             }
-            offset = self.append_entry(index, entry, now, deferred)?;
+            *sequence += 1;
+            let before = topic.bytes();
+            offset = topic.append(index, entry, *sequence, now, sets, deferred);
             if let Some(id) = id {
-                self.remember_id(index, &id, offset, now, shared);
+                topic.remember_id(&id, offset, now, &shared.limits);
             }
+            *bytes = *bytes + topic.bytes() - before;
         }
-        self.appended(index, offset)
-    }
-
-    /// Returns the outcome of an append whose last entry has this offset.
-    pub(super) fn appended(&self, index: u32, offset: u64) -> Result<Appended, AppendError> {
-        let Some(topic) = self.topic(index) else { return Err(missing_topic().into()) };
-        Ok(Appended { position: Position { epoch: topic.epoch, offset }, cursors: topic.cursors })
-    }
-
-    /// Appends an entry that passed the checks; returns its offset.
-    #[inline]
-    pub(super) fn append_entry(
-        &mut self,
-        index: u32,
-        entry: Entry,
-        now: u64,
-        deferred: &mut Deferred,
-    ) -> Result<u64> {
-        let Some(topic) = &mut self.topics[index as usize] else { return Err(missing_topic()) };
-        self.sequence += 1;
-        let before = topic.bytes();
-        let offset = topic.ring.append(entry, self.sequence, now, topic.cursors, &mut deferred.removed);
-        topic.published += 1;
-        for set in topic.idle.drain(..) {
-            let Some(slot) = self.sets.get_mut(set as usize) else { continue };
-            let Some(set) = &mut slot.set else { continue };
-            set.ready.push(Reverse((self.sequence, index)));
-            if set.group.is_none() {
-                deferred.members.extend(set.next_waiting());
-            }
-        }
-        for set in &topic.groups {
-            // One member per entry: a woken member that is busy does not delay the next entry.
-            let slot = self.sets.get_mut(*set as usize);
-            let set = slot.and_then(|slot| slot.set.as_mut());
-            deferred.members.extend(set.and_then(CursorSet::next_waiting));
-        }
-        topic.ring.trim(now, &mut deferred.removed);
-        self.bytes = self.bytes + topic.bytes() - before;
-        Ok(offset)
+        let position = Position { epoch: topic.epoch, offset };
+        Ok(Appended { position, cursors: topic.cursors })
     }
 
     /// Notes the publication id of an entry.
@@ -219,6 +184,38 @@ impl Shard {
             };
             AppendError::Wait(topic.room(), limit)
         })
+    }
+}
+
+impl TopicLog {
+    /// Appends an entry that passed the checks, and wakes its readers; returns its offset.
+    #[inline]
+    pub(super) fn append(
+        &mut self,
+        index: u32,
+        entry: Entry,
+        sequence: u64,
+        now: u64,
+        sets: &mut [SetSlot],
+        deferred: &mut Deferred,
+    ) -> u64 {
+        let offset = self.ring.append(entry, sequence, now, self.cursors, &mut deferred.removed);
+        self.published += 1;
+        for set in self.idle.drain(..) {
+            let Some(slot) = sets.get_mut(set as usize) else { continue };
+            let Some(set) = &mut slot.set else { continue };
+            set.ready.push(Reverse((sequence, index)));
+            if set.group.is_none() {
+                deferred.members.extend(set.next_waiting());
+            }
+        }
+        for set in &self.groups {
+            // One member per entry: a woken member that is busy does not delay the next entry.
+            let set = sets.get_mut(*set as usize).and_then(|slot| slot.set.as_mut());
+            deferred.members.extend(set.and_then(CursorSet::next_waiting));
+        }
+        self.ring.trim(now, &mut deferred.removed);
+        offset
     }
 }
 

@@ -175,8 +175,8 @@ impl Log {
 }
 
 fn saved_topic(log: &TopicLog) -> SavedTopic {
-    // Offsets of staged entries may be in a file.
-    let offset = log.ring.next_offset() + u64::from(log.staged);
+    // Staged entries may be in no file yet.
+    let offset = log.ring.next_offset();
     SavedTopic { topic: log.topic.clone(), next: Position { epoch: log.epoch, offset } }
 }
 

@@ -129,10 +129,14 @@ impl Shard {
                     deferred.removed.push(entry);
                 }
                 StagedOffset::New(offset) => {
-                    if let Some(Some(log)) = self.topics.get_mut(staged.index as usize) {
-                        log.staged = log.staged.saturating_sub(1);
-                    }
-                    last = self.append_entry(staged.index, entry, now, deferred)?;
+                    let Some(Some(log)) = self.topics.get_mut(staged.index as usize) else {
+                        return Err(missing_topic().into());
+                    };
+                    self.sequence += 1;
+                    log.staged = log.staged.saturating_sub(1);
+                    let before = log.bytes();
+                    last = log.append(staged.index, entry, self.sequence, now, &mut self.sets, deferred);
+                    self.bytes = self.bytes + log.bytes() - before;
                     debug_assert_eq!(last, offset, "entries of {} are appended in their order", staged.topic);
                 }
             }

@@ -281,6 +281,34 @@ async fn messages_without_a_wait_are_written_before_the_end() {
     assert!(kept(&bus, "synced/a").await.into_iter().eq((0..100).map(|number| (number + 1, number))));
 }
 
+/// Payload that keeps a bus alive.
+struct Owner(Option<Bus>);
+
+impl AsRef<[u8]> for Owner {
+    fn as_ref(&self) -> &[u8] {
+        if self.0.is_some() { b"8" } else { b"" }
+    }
+}
+
+#[tokio::test]
+async fn a_bus_that_its_last_entry_owns_ends() {
+    let folder = Folder::new("owner");
+    let bus = folder.open_with(1, |_| {}).unwrap();
+    let owner = bytes::Bytes::from_owner(Owner(Some(bus.clone())));
+    bus.publish_encoded("file/a", Publication::new(Codec::Json, owner)).await.unwrap();
+    // Replaces the entry on the thread that writes: the bus ends there.
+    bus.publish("file/a", &9_u64).later().unwrap();
+    drop(bus);
+    let reopened = loop {
+        match folder.open_with(1, |_| {}) {
+            Ok(bus) => break bus,
+            Err(status) => assert_eq!(status.code(), Code::FailedPrecondition, "{status}"),
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(kept(&reopened, "file/a").await, [(2, 9)]);
+}
+
 #[tokio::test]
 async fn a_topic_whose_rule_is_in_memory_now_is_ignored() {
     let folder = Folder::new("rules");
