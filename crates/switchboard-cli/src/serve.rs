@@ -188,7 +188,7 @@ fn server(config: &Config) -> Result<Server, String> {
     }
     let folder = config.text("topics_folder");
     if config.is_on("topics") || folder.is_some() {
-        let folder = folder.map(Path::new);
+        let folder = folder.as_deref().map(Path::new);
         server = services::with_topics(server, folder).map_err(|status| status.to_string())?;
     }
     Ok(server)
