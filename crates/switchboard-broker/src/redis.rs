@@ -78,12 +78,17 @@ impl Redis {
             self.live.abort();
             Err(Status::unavailable(format!("{} does not respond", self.name)))
         })?;
-        let known = known.unwrap_or_default();
+        let mut known = known.unwrap_or_default();
+        let seen = self.live.seen(&channel).filter(|seen| {
+            seen.position.epoch == known.epoch && seen.position.offset >= known.offset && known.offset > 0
+        });
+        known = seen.map_or(known, |seen| seen.position);
         let mut call = script::Call::new(&script::HEAD, &channel);
         call.text(&script::random_epoch())
             .text(&self.options.keep.as_millis().max(1).to_string())
             .text(&script::epoch(known.epoch))
-            .text(&known.offset.to_string());
+            .text(&known.offset.to_string())
+            .text(&seen.map(|seen| seen.time_ms.to_string()).unwrap_or_default());
         script::position(&self.commands.run(call).await?).ok_or_else(|| self.unreadable())
     }
 
@@ -109,7 +114,11 @@ impl Redis {
             _ => return Err(Status::unimplemented(format!("{} does not have this start", self.name))),
         };
         let words = self.commands.run(call).await?;
-        script::page(topic, from, words).ok_or_else(|| self.unreadable())
+        let (page, seen) = script::page(topic, from, words).ok_or_else(|| self.unreadable())?;
+        if let Some(seen) = seen {
+            self.live.notice(channel.as_bytes(), seen);
+        }
+        Ok(page)
     }
 
     fn unreadable(&self) -> Status {

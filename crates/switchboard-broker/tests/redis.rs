@@ -46,7 +46,19 @@ impl Installed {
         let (socket, folder) = (self.socket(), &self.folder.0);
         let _ = std::fs::remove_file(&socket);
         let mut command = Command::new(&self.program);
-        command.args(["--port", "0", "--save", "", "--appendonly", "yes", "--unixsocket"]).arg(&socket);
+        command
+            .args([
+                "--port",
+                "0",
+                "--save",
+                "",
+                "--appendonly",
+                "yes",
+                "--appendfsync",
+                "always",
+                "--unixsocket",
+            ])
+            .arg(&socket);
         command.arg("--dir").arg(folder);
         let server =
             Server::start(&mut command, || async { send(&socket, "PING").await == Some("+PONG".into()) });
@@ -137,6 +149,23 @@ async fn a_head_that_goes_back_is_another_epoch() {
     assert_eq!(suite::next_gap(&mut subscription).await, (1..3, GapReason::Epoch));
     suite::publish(&other, "back", 5..7).await;
     suite::expect(&mut subscription, 5..7).await;
+}
+
+#[tokio::test]
+async fn a_lost_end_that_was_replaced_is_another_epoch() {
+    let Some(engine) = Installed::start().await else { return };
+    let (bus, other) = (engine.bus(), suite::other_bus(&engine));
+    let mut subscription = bus.subscribe::<u64>("lost").await.unwrap();
+    suite::publish(&other, "lost", 0..5).await;
+    suite::expect(&mut subscription, 0..5).await;
+    engine.set(Path::Cut);
+    // As a server that had written two of them when it crashed, and has more than before by now.
+    assert_eq!(words(&engine, &["HSET", "swb:{lost}:m", "head", "2"]).await, ":0");
+    assert_eq!(words(&engine, &["DEL", "swb:{lost}:e"]).await, ":1");
+    suite::publish(&other, "lost", 10..16).await;
+    engine.set(Path::Open);
+    assert_eq!(suite::next_gap(&mut subscription).await, (1..3, GapReason::Epoch));
+    suite::expect(&mut subscription, 10..16).await;
 }
 
 #[tokio::test]

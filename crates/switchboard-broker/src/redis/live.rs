@@ -1,6 +1,10 @@
 //! The connection for subscriptions.
 
-use super::{RESPONSE_TIMEOUT, commands::status, script};
+use super::{
+    RESPONSE_TIMEOUT,
+    commands::status,
+    script::{self, Seen},
+};
 use crate::record;
 use bytes::Bytes;
 use futures_core::Stream;
@@ -39,6 +43,8 @@ pub(super) struct Live {
 struct State {
     /// By channel, with the number of the connection.
     followers: HashMap<Box<[u8]>, (u64, Mailbox)>,
+    /// Newest entry of each followed channel; kept while a connection is replaced.
+    seen: HashMap<Box<[u8]>, Seen>,
     connection: Option<Connection>,
     /// Connections so far.
     opened: u64,
@@ -55,7 +61,7 @@ type Subscribing = Pin<Box<dyn Future<Output = RedisResult<()>> + Send>>;
 impl Live {
     pub(super) fn new(name: String, client: Client, topics_max: usize) -> Live {
         let followers = HashMap::with_capacity(topics_max.min(16));
-        let state = Mutex::new(State { followers, connection: None, opened: 0 });
+        let state = Mutex::new(State { followers, seen: HashMap::new(), connection: None, opened: 0 });
         Live { name, client, state, opening: tokio::sync::Mutex::default() }
     }
 
@@ -90,6 +96,7 @@ impl Live {
         let (number, mut sink, name) = (connection.number, connection.sink.clone(), channel.to_owned());
         let mut subscribing: Subscribing = Box::pin(async move { sink.subscribe(name).await });
         state.followers.insert(channel.as_bytes().into(), (number, to));
+        state.seen.entry(channel.as_bytes().into()).or_default();
         // The first poll sends it. The second one waits, with the waker of the caller.
         match subscribing.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             std::task::Poll::Ready(result) => Some((number, Box::pin(std::future::ready(result)))),
@@ -100,6 +107,7 @@ impl Live {
     /// Ends the delivery of a channel.
     pub(super) fn unsubscribe(&self, channel: &str) {
         let mut state = self.state();
+        state.seen.remove(channel.as_bytes());
         if state.followers.remove(channel.as_bytes()).is_none() {
             return;
         }
@@ -139,11 +147,28 @@ impl Live {
         Ok(())
     }
 
+    /// Returns the newest entry of a channel that this process has seen.
+    pub(super) fn seen(&self, channel: &str) -> Option<Seen> {
+        self.state().seen.get(channel.as_bytes()).copied()
+    }
+
+    /// Notes an entry of a channel, if it is followed.
+    pub(super) fn notice(&self, channel: &[u8], seen: Seen) {
+        if let Some(known) = self.state().seen.get_mut(channel) {
+            let is_newer =
+                known.position.epoch != seen.position.epoch || known.position.offset < seen.position.offset;
+            if is_newer {
+                *known = seen;
+            }
+        }
+    }
+
     fn deliver(&self, message: &Msg) {
         let channel = message.get_channel_name().as_bytes();
         let Some((_, mailbox)) = self.state().followers.get(channel).cloned() else { return };
         // A message of another program on the channel is no entry; an entry that is missing shows by the next one.
-        if let Some(entry) = entry(message.get_payload_bytes()) {
+        if let Some((entry, seen)) = entry(message.get_payload_bytes()) {
+            self.notice(channel, seen);
             mailbox.deliver(LiveEvent::Entry(entry));
         }
     }
@@ -205,16 +230,16 @@ async fn deliver(mut stream: PubSubStream, mut pings: PubSubSink, mut to: impl F
     }
 }
 
-/// Reads a message: epoch, offset, record, with a space after the first two.
-fn entry(message: &[u8]) -> Option<StoredEntry> {
-    let epoch = message.get(..16)?;
-    let rest = message.get(17..)?;
-    let end = rest.iter().position(|byte| *byte == b' ')?;
-    let words = [epoch.to_vec(), rest[..end].to_vec()];
-    let position: Position = script::position(&words)?;
-    let record = Bytes::copy_from_slice(rest.get(end + 1..)?);
+/// Reads a message: epoch, offset, time in milliseconds, record, with a space after the first three.
+fn entry(message: &[u8]) -> Option<(StoredEntry, Seen)> {
+    let mut words = message.splitn(4, |byte| *byte == b' ');
+    let (epoch, offset) = (words.next().filter(|epoch| epoch.len() == 16)?, words.next()?);
+    let time_ms = script::number(words.next()?)?;
+    let position: Position = script::position(&[epoch.to_vec(), offset.to_vec()])?;
+    let record = Bytes::copy_from_slice(words.next()?);
     let previous = position.offset.saturating_sub(1);
-    Some(StoredEntry::new(position, previous, record::decode(record, record::now())))
+    let entry = StoredEntry::new(position, previous, record::decode(record, record::now()));
+    Some((entry, Seen { position, time_ms }))
 }
 
 #[cfg(test)]
@@ -223,10 +248,11 @@ mod tests {
 
     #[test]
     fn messages_of_others_are_no_entries() {
-        let read = entry(b"00000000000000ff 12 \x01\x07\0x").unwrap();
+        let (read, seen) = entry(b"00000000000000ff 12 1700 \x01\x07\0x y").unwrap();
+        assert_eq!((seen.position, seen.time_ms), (read.position, 1700));
         assert_eq!((read.position, read.previous), (Position { epoch: 255, offset: 12 }, 11));
-        assert_eq!(&read.publication.unwrap().bytes[..], b"x");
-        let damaged = entry(b"00000000000000ff 12 \x09").unwrap();
+        assert_eq!(&read.publication.unwrap().bytes[..], b"x y");
+        let (damaged, _) = entry(b"00000000000000ff 12 1700 \x09").unwrap();
         assert!(damaged.publication.is_none());
         for message in
             [&b""[..], b"hello", b"00000000000000ff", b"00000000000000ff 12", b"zz000000000000ff 1 x"]

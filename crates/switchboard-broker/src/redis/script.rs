@@ -1,7 +1,7 @@
 //! The scripts, their arguments and their results.
 //!
 //! A result is a list of texts: the epoch in hexadecimal digits, the newest offset, and for a read the offset that it
-//! began with, the first offset that is kept, and pairs of offsets and records.
+//! began with, the first offset that is kept, and the offset, time in milliseconds and record of each entry.
 
 use crate::record;
 use redis::{RedisResult, Script, aio::MultiplexedConnection};
@@ -62,7 +62,7 @@ for i = 5, #ARGV, 2 do
     redis.call('XADD', entries, 'MAXLEN', history, offset .. '-' .. ms, 'r', record)
     redis.call('HSET', meta, 'head', offset)
     if id ~= '' and window > 0 then redis.call('SET', key, epoch .. ' ' .. offset, 'PX', window) end
-    redis.call('PUBLISH', KEYS[4], epoch .. ' ' .. offset .. ' ' .. record)
+    redis.call('PUBLISH', KEYS[4], epoch .. ' ' .. offset .. ' ' .. ms .. ' ' .. record)
   end
 end
 redis.call('PEXPIRE', meta, ARGV[2])
@@ -70,10 +70,19 @@ redis.call('PEXPIRE', entries, ARGV[2])
 return {epoch, number(last)}"
 );
 
-/// Arguments: epoch of a new log, period to keep; a position that the caller has seen. A head below it is another log.
+/// Arguments: epoch of a new log, period to keep; a position that the caller has seen, and the time of its entry, if
+/// known. A head below the position is another log, and so is an entry of another time: the server has lost the end of
+/// the log, and publications have replaced it.
 pub(super) static HEAD: LazyLock<Script> = script!(
     r"
-if ARGV[3] == epoch and tonumber(ARGV[4]) > head then begin(head) end
+if ARGV[3] == epoch then
+  if tonumber(ARGV[4]) > head then
+    begin(head)
+  elseif ARGV[5] ~= '' then
+    local known = redis.call('XRANGE', entries, ARGV[4], ARGV[4], 'COUNT', 1)[1]
+    if known and string.match(known[1], '%-(%d+)$') ~= ARGV[5] then begin(head) end
+  end
+end
 return {epoch, number(head)}"
 );
 
@@ -114,6 +123,7 @@ while left > 0 and bytes < 1048576 do
       local offset = offset_of(entry)
       next = offset + 1
       table.insert(result, number(offset))
+      table.insert(result, string.match(entry[1], '%-(%d+)$'))
       table.insert(result, entry[2][2] or '')
       bytes = bytes + #(entry[2][2] or '')
     end
@@ -142,7 +152,7 @@ impl Call {
     /// Creates a call that reads the newest position, with the first arguments of this one.
     pub(super) fn head_of(&self) -> Call {
         let mut arguments: Vec<_> = self.arguments.iter().take(2).cloned().collect();
-        arguments.extend([epoch(0).into_bytes(), b"0".to_vec()]);
+        arguments.extend([epoch(0).into_bytes(), b"0".to_vec(), Vec::new()]);
         Call { script: &HEAD, keys: self.keys.clone(), arguments }
     }
 
@@ -184,15 +194,24 @@ pub(super) fn number(word: &[u8]) -> Option<u64> {
     str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// Reads the result of a read, and derives the gap at its start.
-pub(super) fn page(topic: &Topic, start: ReadFrom, words: Vec<Vec<u8>>) -> Option<Page> {
+/// An entry that this process has seen: after a crash, a server may have another one at its position.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) position: Position,
+    pub(super) time_ms: u64,
+}
+
+/// Reads the result of a read, and derives the gap at its start; with the last entry.
+pub(super) fn page(topic: &Topic, start: ReadFrom, words: Vec<Vec<u8>>) -> Option<(Page, Option<Seen>)> {
     let head = position(&words)?;
     let (from, floor) = (number(words.get(2)?)?, number(words.get(3)?)?);
     let now = record::now();
     let mut entries = Vec::new();
     let mut words = words.into_iter().skip(4);
-    while let (Some(offset), Some(record)) = (words.next(), words.next()) {
+    let mut seen = None;
+    while let (Some(offset), Some(time), Some(record)) = (words.next(), words.next(), words.next()) {
         let position = Position { offset: number(&offset)?, ..head };
+        seen = Some(Seen { position, time_ms: number(&time)? });
         let previous = position.offset.saturating_sub(1);
         entries.push(StoredEntry::new(position, previous, record::decode(record.into(), now)));
     }
@@ -210,5 +229,5 @@ pub(super) fn page(topic: &Topic, start: ReadFrom, words: Vec<Vec<u8>>) -> Optio
         ReadFrom::Since(_) if floor > 1 && from <= floor => gap(1..floor, false, GapReason::Expired),
         _ => None,
     };
-    Some(Page::new(head, missing, entries))
+    Some((Page::new(head, missing, entries), seen))
 }
