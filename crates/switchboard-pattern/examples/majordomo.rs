@@ -54,7 +54,7 @@ async fn broker(endpoint: &str) -> Result<()> {
 async fn workers(endpoint: &str, service: &str, count: usize) -> Result<()> {
     let mut tasks = JoinSet::new();
     for _ in 0..count {
-        let mut worker = Worker::connect(endpoint, service).await?;
+        let mut worker = Worker::connect(endpoint, service)?;
         tasks.spawn(async move {
             while let Some(request) = worker.next().await {
                 let body = request.body().clone();

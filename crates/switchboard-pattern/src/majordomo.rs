@@ -16,7 +16,7 @@
 //! # async fn main() -> Result<()> {
 //! let broker = Broker::bind("tcp://127.0.0.1:0").await?;
 //! let endpoint = broker.endpoint().to_string();
-//! tokio::spawn(serve(Worker::connect(&endpoint, "upper").await?));
+//! tokio::spawn(serve(Worker::connect(&endpoint, "upper")?));
 //!
 //! let client = Client::connect(&endpoint)?;
 //! assert_eq!(client.request("upper", "hello").await?.body(), b"HELLO");

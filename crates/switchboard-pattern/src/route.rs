@@ -1,9 +1,21 @@
 //! Sending by routing id, and the end of peers, on ROUTER sockets.
 
-use switchboard_socket::{ErrorKind, Message, Router};
+use std::time::Duration;
+use switchboard_socket::{ErrorKind, Message, Router, SocketOptions};
 
 /// Notice of a socket that a connection ended. A peer that sends it reports its own end.
 pub(crate) const GONE: &[u8] = b"\0gone";
+
+/// Pause between PINGs of ZMTP to each peer, and the time to answer one.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Returns the options of a socket that many peers connect to. It notices peers that are gone without a sign on the
+/// network, so that their requests and routing ids are released.
+pub(crate) fn listener_options() -> SocketOptions {
+    let mut options = SocketOptions::default();
+    options.heartbeats.interval = Some(PING_INTERVAL);
+    options
+}
 
 /// Result of [`pass`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -23,7 +23,7 @@
 //! let client = titanic::Client::new(majordomo::Client::connect(&endpoint)?);
 //! let id = client.store("upper", "hello").await?; // is on disk now, and no worker is needed yet
 //!
-//! tokio::spawn(serve(majordomo::Worker::connect(&endpoint, "upper").await?));
+//! tokio::spawn(serve(majordomo::Worker::connect(&endpoint, "upper")?));
 //! let reply = client.wait(id, Duration::from_millis(20)).await?;
 //! assert_eq!(reply.body(), b"HELLO");
 //! client.close(id).await?;

@@ -92,7 +92,7 @@ impl Server {
             public: public.to_owned(),
             queue_bytes_max: 16 << 20,
             queue_requests_max: 1000,
-            socket: SocketOptions::default(),
+            socket: route::listener_options(),
         }
     }
 

@@ -40,7 +40,7 @@ pub struct Broker {
 }
 
 /// Builder of a [`Broker`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct BrokerBuilder {
     options: BrokerOptions,
     socket: SocketOptions,
@@ -57,7 +57,7 @@ impl Broker {
 
     /// Returns a builder with default options.
     pub fn builder() -> BrokerBuilder {
-        BrokerBuilder::default()
+        BrokerBuilder { options: BrokerOptions::default(), socket: route::listener_options() }
     }
 
     /// Returns the endpoint, with the port that the system chose.

@@ -63,6 +63,13 @@ pub(super) struct ToClient {
     pub(super) body: Vec<Bytes>,
 }
 
+impl ToClient {
+    /// Returns the size of the body in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.body.iter().map(Bytes::len).fold(0, usize::saturating_add)
+    }
+}
+
 /// Reads a command to a broker, without the routing id of its peer.
 ///
 /// # Errors

@@ -32,8 +32,8 @@ impl Worker {
     ///
     /// # Errors
     /// Those of [`WorkerBuilder::connect`].
-    pub async fn connect(endpoint: &str, service: &str) -> Result<Worker> {
-        Worker::builder(endpoint, service).connect().await
+    pub fn connect(endpoint: &str, service: &str) -> Result<Worker> {
+        Worker::builder(endpoint, service).connect()
     }
 
     /// Returns a builder of a worker for a service of the broker at an endpoint.
@@ -91,8 +91,7 @@ impl WorkerBuilder {
     /// # Errors
     /// Returns `InvalidArgument` for an option that is 0, for a name that is not 1 to 255 bytes of printable text or
     /// begins with `mmi.`, and for an endpoint that is not valid.
-    #[expect(clippy::unused_async, reason = "a later version may wait for the first connection")]
-    pub async fn connect(self) -> Result<Worker> {
+    pub fn connect(self) -> Result<Worker> {
         if !command::is_service(&self.service) || self.service.starts_with(b"mmi.") {
             let name = self.service.escape_ascii();
             return Err(Status::invalid_argument(format!(

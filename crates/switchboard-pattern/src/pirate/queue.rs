@@ -34,7 +34,7 @@ pub struct Queue {
 }
 
 /// Builder of a [`Queue`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct QueueBuilder {
     options: QueueOptions,
     socket: SocketOptions,
@@ -122,7 +122,7 @@ impl Queue {
 
     /// Returns a builder with default options.
     pub fn builder() -> QueueBuilder {
-        QueueBuilder::default()
+        QueueBuilder { options: QueueOptions::default(), socket: route::listener_options() }
     }
 
     /// Returns the endpoint of the clients, with the port that the system chose.

@@ -244,7 +244,7 @@ impl TitanicBuilder {
         tasks.push(Task::spawn(expire(handle.clone(), shared.clone(), options.keep)));
         for service in Service::ALL {
             for _ in 0..options.workers {
-                let worker = self.worker(service).await?;
+                let worker = self.worker(service)?;
                 let server =
                     Server { service, store: handle.clone(), shared: shared.clone(), added: added.clone() };
                 tasks.push(Task::spawn(server.run(worker)));
@@ -253,7 +253,7 @@ impl TitanicBuilder {
         Ok(Titanic { shared, thread: Some(thread), _tasks: tasks })
     }
 
-    async fn worker(&self, service: Service) -> Result<Worker> {
+    fn worker(&self, service: Service) -> Result<Worker> {
         let builder = Worker::builder(&self.endpoint, service.name());
         let builder = builder.heartbeat_interval(self.options.heartbeat_interval);
         let builder = builder.socket_options(|socket| {
@@ -261,7 +261,7 @@ impl TitanicBuilder {
             *socket = self.socket.clone();
             socket.timeouts.linger = linger;
         });
-        builder.connect().await
+        builder.connect()
     }
 }
 

@@ -23,7 +23,7 @@ async fn start(builder: BrokerBuilder) -> (Broker, String) {
 
 async fn worker(endpoint: &str, service: &str) -> Worker {
     let builder = Worker::builder(endpoint, service).heartbeat_interval(HEARTBEAT);
-    builder.reconnect_pause(Duration::from_millis(10)).connect().await.unwrap()
+    builder.reconnect_pause(Duration::from_millis(10)).connect().unwrap()
 }
 
 /// A worker that repeats each request.
@@ -320,4 +320,46 @@ async fn outstanding_requests_have_a_limit() {
     let failure = client.call("none").timeout(Duration::from_millis(20)).send("body").await.unwrap_err();
     assert!(failure.message().contains("outstanding_max"), "{failure}");
     assert_eq!(client.stats().outstanding, 1);
+}
+
+#[tokio::test]
+async fn parts_that_the_program_does_not_take_are_limited() {
+    let (_broker, endpoint) = start(Broker::builder()).await;
+    let mut worker = worker(&endpoint, "flood").await;
+    let (client, (parts, bytes)) = (extended(&endpoint), (300, 1 << 20));
+    let task = tokio::spawn(async move {
+        for (count, size) in [(parts, 1), (20, bytes)] {
+            let request = worker.next().await.unwrap();
+            for _ in 0..count {
+                request.partial(vec![0; size]).await.unwrap();
+            }
+            request.reply("end").await.unwrap();
+        }
+    });
+    for limit in [256, 16] {
+        let mut replies = client.call("flood").stream("").await.unwrap();
+        until("a part is dropped", || client.stats().replies_dropped > if limit == 256 { 0 } else { 45 })
+            .await;
+        let mut taken = 0;
+        let failure = loop {
+            match soon(replies.next()).await {
+                Ok(_) => taken += 1,
+                Err(failure) => break failure,
+            }
+        };
+        assert_eq!((failure.code(), taken), (Code::ResourceExhausted, limit));
+    }
+    soon(task).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_behind_a_split_network_is_noticed() {
+    let builder = Broker::builder().socket_options(|options| options.heartbeats.interval = Some(HEARTBEAT));
+    let (broker, endpoint) = start(builder).await;
+    let forwarder = Forwarder::to(&endpoint).await;
+    let client = dealer(&forwarder.endpoint).await;
+    client.send(["MDPC02", "\x01", "later", "body"]).await.unwrap();
+    until("the request waits", || broker.stats().services.iter().any(|service| service.queued == 1)).await;
+    forwarder.split();
+    until("the request is dropped", || broker.stats().orphaned == 1).await;
 }

@@ -59,7 +59,7 @@ fn client(endpoint: &str) -> Client {
 
 /// A worker that repeats each request.
 async fn echo(endpoint: &str) -> JoinHandle<()> {
-    let mut worker = Worker::builder(endpoint, "echo").heartbeat_interval(HEARTBEAT).connect().await.unwrap();
+    let mut worker = Worker::builder(endpoint, "echo").heartbeat_interval(HEARTBEAT).connect().unwrap();
     tokio::spawn(async move {
         while let Some(request) = worker.next().await {
             let body = request.body().clone();

@@ -54,7 +54,7 @@ async fn broker(folder: Option<&str>) -> Result<()> {
 
 async fn worker(endpoint: &str, service: &str) -> Result<()> {
     let builder = majordomo::Worker::builder(endpoint, service).heartbeat_interval(HEARTBEAT);
-    let mut worker = builder.connect().await?;
+    let mut worker = builder.connect()?;
     println!("ready");
     while let Some(request) = worker.next().await {
         print("request", request.body());

@@ -17,6 +17,9 @@ use tokio::sync::mpsc;
 /// Replies of a request that wait for the program; a request with more of them fails.
 const REPLIES_MAX: usize = 256;
 
+/// Bytes of the replies of a request that wait for the program; a request with more of them fails.
+const REPLIES_BYTES_MAX: usize = 16 << 20;
+
 /// Counters of a client.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
@@ -47,9 +50,24 @@ pub(super) struct Connection {
 struct Shared {
     dealer: Dealer,
     /// Outstanding requests. Without the extension there is one, and its tag is not sent.
-    pending: Mutex<HashMap<u64, mpsc::Sender<Event>>>,
+    pending: Mutex<HashMap<u64, Pending>>,
     is_open: AtomicBool,
     counts: Arc<Counts>,
+}
+
+/// An outstanding request.
+#[derive(Debug)]
+struct Pending {
+    replies: mpsc::Sender<Event>,
+    /// Bytes of the replies that wait for the program.
+    waiting_bytes: Arc<AtomicUsize>,
+}
+
+/// Replies to a request.
+#[derive(Debug)]
+pub(super) struct Events {
+    events: mpsc::Receiver<Event>,
+    waiting_bytes: Arc<AtomicUsize>,
 }
 
 /// Reply, or reason without one.
@@ -84,8 +102,9 @@ impl Connection {
     }
 
     /// Registers a request; returns its tag and its replies.
-    pub(super) fn expect(&self, is_tagged: bool) -> (u64, mpsc::Receiver<Event>) {
-        let (sender, replies) = mpsc::channel(REPLIES_MAX);
+    pub(super) fn expect(&self, is_tagged: bool) -> (u64, Events) {
+        let (replies, events) = mpsc::channel(REPLIES_MAX);
+        let waiting_bytes = Arc::new(AtomicUsize::new(0));
         let mut pending = self.shared.pending();
         let mut tag = 0;
         if is_tagged {
@@ -94,8 +113,8 @@ impl Connection {
                 tag = clock::random();
             }
         }
-        pending.insert(tag, sender);
-        (tag, replies)
+        pending.insert(tag, Pending { replies, waiting_bytes: waiting_bytes.clone() });
+        (tag, Events { events, waiting_bytes })
     }
 
     /// Ends a request.
@@ -110,7 +129,7 @@ impl Connection {
 }
 
 impl Shared {
-    fn pending(&self) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<Event>>> {
+    fn pending(&self) -> MutexGuard<'_, HashMap<u64, Pending>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,9 +137,9 @@ impl Shared {
         let frames = message.into_frames();
         if matches!(&*frames, [only] if &**only == GONE) {
             let pending = std::mem::take(&mut *self.pending());
-            for replies in pending.into_values() {
+            for request in pending.into_values() {
                 // Without room the request fails when it has taken the replies before.
-                let _ = replies.try_send(Event::ConnectionLost);
+                let _ = request.replies.try_send(Event::ConnectionLost);
             }
             return;
         }
@@ -141,13 +160,31 @@ impl Shared {
         let mut pending = self.pending();
         let tag = reply.tagged.map_or(0, |tagged| tagged.tag);
         let is_final = reply.is_final;
-        let Some(replies) = pending.get(&tag) else { return false };
-        let is_taken = replies.try_send(Event::Reply(reply)).is_ok();
+        let Some(request) = pending.get(&tag) else { return false };
+        let bytes = reply.bytes();
+        let waiting = request.waiting_bytes.load(Relaxed);
+        // One reply may be larger: the limit of messages applies to it.
+        let has_room = waiting == 0 || waiting.saturating_add(bytes) <= REPLIES_BYTES_MAX;
+        if has_room {
+            request.waiting_bytes.fetch_add(bytes, Relaxed);
+        }
+        let is_taken = has_room && request.replies.try_send(Event::Reply(reply)).is_ok();
         if is_final || !is_taken {
             // Its end without a final reply is an error for the request.
             pending.remove(&tag);
         }
         is_taken
+    }
+}
+
+impl Events {
+    /// Receives the next event; `None` once the request has failed. Cancel safe.
+    pub(super) async fn next(&mut self) -> Option<Event> {
+        let event = self.events.recv().await?;
+        if let Event::Reply(reply) = &event {
+            self.waiting_bytes.fetch_sub(reply.bytes(), Relaxed);
+        }
+        Some(event)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     super::command::{Tagged, ToClient},
     Inner,
-    connection::{Connection, Event},
+    connection::{Connection, Event, Events},
 };
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -12,10 +12,7 @@ use std::{
 use switchboard_core::Result;
 use switchboard_socket::Message;
 use switchboard_wire::{Code, Origin, Retry, Status};
-use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc},
-    time::timeout_at,
-};
+use tokio::{sync::OwnedSemaphorePermit, time::timeout_at};
 
 /// Replies to one request: any number of parts, then the final one. Dropping it abandons the request.
 #[derive(Debug)]
@@ -24,7 +21,7 @@ pub struct Replies {
     /// None after the end.
     connection: Option<Connection>,
     tag: u64,
-    events: mpsc::Receiver<Event>,
+    events: Events,
     deadline: Instant,
     timeout: Duration,
     _permit: OwnedSemaphorePermit,
@@ -59,7 +56,7 @@ impl Replies {
         client: Arc<Inner>,
         connection: Connection,
         tag: u64,
-        events: mpsc::Receiver<Event>,
+        events: Events,
         (deadline, timeout): (Instant, Duration),
         permit: OwnedSemaphorePermit,
     ) -> Replies {
@@ -81,13 +78,13 @@ impl Replies {
     /// Returns the next reply, `None` after the final one. Cancel safe.
     ///
     /// # Errors
-    /// Those of [`RequestBuilder::send`](super::RequestBuilder::send), and `ResourceExhausted` when 256 parts wait for
-    /// the program.
+    /// Those of [`RequestBuilder::send`](super::RequestBuilder::send), and `ResourceExhausted` when 256 parts or
+    /// 16 MiB of them wait for the program.
     pub async fn next(&mut self) -> Result<Option<Reply>> {
         if self.connection.is_none() {
             return Ok(None);
         }
-        let event = timeout_at(self.deadline.into(), self.events.recv()).await;
+        let event = timeout_at(self.deadline.into(), self.events.next()).await;
         let result = self.read(event.ok());
         match &result {
             Ok(reply) if reply.is_final => {
@@ -122,7 +119,7 @@ impl Replies {
             .with_origin(Origin::Connection)
             .with_retry(Retry::IfIdempotent)),
             Some(None) => Err(Status::resource_exhausted(
-                "more than 256 parts of the reply wait for the program, or the connection is closed",
+                "more than 256 parts or 16 MiB of the reply wait for the program, or the connection is closed",
             )),
             None => Err(Status::deadline_exceeded(format!(
                 "no final reply within {:?}; the request may have been executed",
