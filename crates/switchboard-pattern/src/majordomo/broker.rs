@@ -60,9 +60,17 @@ impl Broker {
         BrokerBuilder { options: BrokerOptions::default(), socket: route::listener_options() }
     }
 
-    /// Returns the endpoint, with the port that the system chose.
+    /// Returns the first endpoint, with the port that the system chose.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// Binds a further endpoint, for example one for workers alone or one of `ipc`.
+    ///
+    /// # Errors
+    /// Those of [`Router::bind_to`](switchboard_socket::Router::bind_to).
+    pub async fn bind_to(&self, endpoint: &str) -> Result<Endpoint> {
+        Ok(self.router.bind_to(endpoint).await?)
     }
 
     /// Returns the counters since the start, and the workers and queues now. Cost: one lock that the broker takes for

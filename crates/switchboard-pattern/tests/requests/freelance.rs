@@ -222,3 +222,22 @@ async fn bad_frames_and_clients_that_leave_do_not_stop_a_server() {
     let stats = server.stats();
     assert_eq!(stats.replies + stats.replies_dropped, 1);
 }
+
+#[tokio::test]
+async fn outstanding_requests_of_a_tracked_client_have_a_limit() {
+    let endpoints = [endpoint()];
+    let mut server = Server::bind(&endpoints[0]).await.unwrap();
+    let client = quick(&endpoints).outstanding_max(1).connect().await.unwrap();
+    let (first, second) = (client.clone(), client.clone());
+    let first = tokio::spawn(async move { first.request("first").await });
+    let work = soon(server.next()).await.unwrap();
+    let second = tokio::spawn(async move { second.request("second").await });
+    until("the server is alive", || client.stats().alive == 1).await;
+    assert_eq!(server.stats().requests, 1);
+    work.reply("1").unwrap();
+    soon(server.next()).await.unwrap().reply("2").unwrap();
+    assert_eq!(text(&soon(first).await.unwrap().unwrap()), "1");
+    assert_eq!(text(&soon(second).await.unwrap().unwrap()), "2");
+    assert!(quick(&endpoints).outstanding_max(0).connect().await.is_err());
+    assert!(quick(&[]).connect().await.is_err());
+}

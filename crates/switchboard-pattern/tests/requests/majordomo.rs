@@ -2,7 +2,7 @@
 
 use crate::{HEARTBEAT, dealer, forwarder::Forwarder, soon, text, until};
 use std::time::Duration;
-use switchboard_pattern::majordomo::{Broker, BrokerBuilder, Client, Worker};
+use switchboard_pattern::majordomo::{Broker, BrokerBuilder, BrokerOptions, Client, Worker};
 use switchboard_socket::{Dealer, Message};
 use switchboard_wire::Code;
 use tokio::task::{JoinHandle, JoinSet};
@@ -362,4 +362,34 @@ async fn a_client_behind_a_split_network_is_noticed() {
     until("the request waits", || broker.stats().services.iter().any(|service| service.queued == 1)).await;
     forwarder.split();
     until("the request is dropped", || broker.stats().orphaned == 1).await;
+}
+
+async fn refuses(name: &str, change: impl FnOnce(&mut BrokerOptions)) {
+    let failure = Broker::builder().options(change).bind("tcp://127.0.0.1:0").await.unwrap_err();
+    assert!(failure.code() == Code::InvalidArgument && failure.message().contains(name), "{failure}");
+}
+
+#[tokio::test]
+async fn options_that_are_0_are_refused_by_name() {
+    refuses("busy_expiry", |options| options.busy_expiry = Duration::ZERO).await;
+    refuses("deliveries_default", |options| options.deliveries_default = 0).await;
+    refuses("heartbeat_interval", |options| options.heartbeat_interval = Duration::ZERO).await;
+    refuses("liveness", |options| options.liveness = 0).await;
+    refuses("services_max", |options| options.services_max = 0).await;
+    refuses("workers_max", |options| options.workers_max = 0).await;
+    assert!(Worker::builder("tcp://127.0.0.1:1", "s").liveness(0).connect().is_err());
+    assert!(Worker::connect("tcp://127.0.0.1:1", "mmi.service").is_err());
+    assert!(Worker::connect("tcp://127.0.0.1:1", "").is_err());
+    assert!(Worker::connect("nowhere", "s").is_err());
+    assert!(Client::connect("nowhere").is_err());
+    assert!(Client::builder("tcp://127.0.0.1:1").outstanding_max(0).connect().is_err());
+}
+
+#[tokio::test]
+async fn a_broker_has_several_endpoints() {
+    let (broker, endpoint) = start(Broker::builder()).await;
+    let workers = broker.bind_to("tcp://127.0.0.1:0").await.unwrap().to_string();
+    let _worker = echo(&workers, "echo").await;
+    let client = Client::connect(&endpoint).unwrap();
+    assert_eq!(text(&soon(client.request("echo", "body")).await.unwrap()), "body");
 }

@@ -21,7 +21,7 @@ pub struct BrokerOptions {
     /// Number of intervals without a message of an idle worker, after which the worker is removed. Default 4.
     pub liveness: u32,
     /// Maximum number of bytes of the requests that wait in the queue of a service, with 64 bytes for each frame and
-    /// 256 for each request; further ones are refused. Default 16 MiB.
+    /// 384 for each request; further ones are refused. Default 16 MiB.
     pub queue_bytes_max: usize,
     /// Maximum number of requests that wait in the queue of a service; further ones are refused. Default 1000.
     pub queue_requests_max: usize,

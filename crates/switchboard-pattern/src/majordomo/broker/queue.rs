@@ -3,12 +3,12 @@
 use super::super::command::{Tagged, Version};
 use bytes::Bytes;
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     time::{Duration, Instant},
 };
 
 /// Memory of a request without its frames, and of a frame without its bytes, as the limits count them.
-const JOB_BYTES: usize = 256;
+const JOB_BYTES: usize = 384;
 const FRAME_BYTES: usize = 64;
 
 /// A request that waits for a worker, or that a worker has.
@@ -51,12 +51,22 @@ impl Job {
     }
 }
 
-/// Requests by priority, the highest first; those of a priority in their order.
+/// Requests by priority, the highest first. The clients of a priority take turns; the requests of a client are in
+/// order.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    levels: BTreeMap<u8, VecDeque<Job>>,
+    levels: BTreeMap<u8, Level>,
     len: usize,
     bytes: usize,
+}
+
+/// Requests of one priority.
+#[derive(Debug, Default)]
+struct Level {
+    /// Clients with requests; the next one is the first.
+    turns: VecDeque<Bytes>,
+    /// In boxes, because a list of one request has room for four.
+    jobs: HashMap<Bytes, VecDeque<Box<Job>>>,
 }
 
 impl Queue {
@@ -68,16 +78,24 @@ impl Queue {
         self.bytes
     }
 
-    /// Adds a request behind those of its priority.
+    /// Adds a request behind those of its client.
     pub(super) fn push_back(&mut self, job: Job) {
         self.count(&job);
-        self.levels.entry(job.priority).or_default().push_back(job);
+        let level = self.levels.entry(job.priority).or_default();
+        let jobs = level.jobs.entry(job.client.clone()).or_default();
+        if jobs.is_empty() {
+            level.turns.push_back(job.client.clone());
+        }
+        jobs.push_back(Box::new(job));
     }
 
-    /// Adds a request before those of its priority.
+    /// Adds a request before all others of its priority.
     pub(super) fn push_front(&mut self, job: Job) {
         self.count(&job);
-        self.levels.entry(job.priority).or_default().push_front(job);
+        let level = self.levels.entry(job.priority).or_default();
+        level.turns.retain(|client| *client != job.client);
+        level.turns.push_front(job.client.clone());
+        level.jobs.entry(job.client.clone()).or_default().push_front(Box::new(job));
     }
 
     fn count(&mut self, job: &Job) {
@@ -87,10 +105,10 @@ impl Queue {
 
     /// Removes the next request.
     pub(super) fn pop(&mut self) -> Option<Job> {
-        let mut level = self.levels.last_entry()?;
-        let job = level.get_mut().pop_front();
-        if level.get().is_empty() {
-            level.remove();
+        let mut entry = self.levels.last_entry()?;
+        let job = entry.get_mut().pop();
+        if entry.get().turns.is_empty() {
+            entry.remove();
         }
         let job = job?;
         self.len = self.len.saturating_sub(1);
@@ -101,19 +119,48 @@ impl Queue {
     /// Removes the requests for which `is_over` returns true.
     pub(super) fn take(&mut self, mut is_over: impl FnMut(&Job) -> bool) -> Vec<Job> {
         let mut taken = Vec::new();
-        if self.levels.values().flatten().any(&mut is_over) {
-            for level in self.levels.values_mut() {
-                for job in std::mem::take(level) {
-                    if is_over(&job) { taken.push(job) } else { level.push_back(job) }
-                }
-            }
-            self.levels.retain(|_, level| !level.is_empty());
+        for level in self.levels.values_mut() {
+            level.take(&mut is_over, &mut taken);
+        }
+        if !taken.is_empty() {
+            self.levels.retain(|_, level| !level.turns.is_empty());
         }
         for job in &taken {
             self.len = self.len.saturating_sub(1);
             self.bytes = self.bytes.saturating_sub(job.bytes());
         }
         taken
+    }
+}
+
+impl Level {
+    fn pop(&mut self) -> Option<Job> {
+        let client = self.turns.pop_front()?;
+        let jobs = self.jobs.get_mut(&client)?;
+        let job = jobs.pop_front().map(|job| *job);
+        if jobs.is_empty() {
+            self.jobs.remove(&client);
+        } else {
+            self.turns.push_back(client);
+        }
+        job
+    }
+
+    fn take(&mut self, is_over: &mut impl FnMut(&Job) -> bool, taken: &mut Vec<Job>) {
+        let mut is_any_empty = false;
+        for jobs in self.jobs.values_mut() {
+            if !jobs.iter().any(|job| is_over(job)) {
+                continue;
+            }
+            for job in std::mem::take(jobs) {
+                if is_over(&job) { taken.push(*job) } else { jobs.push_back(job) }
+            }
+            is_any_empty |= jobs.is_empty();
+        }
+        if is_any_empty {
+            self.jobs.retain(|_, jobs| !jobs.is_empty());
+            self.turns.retain(|client| self.jobs.contains_key(client));
+        }
     }
 }
 
@@ -152,8 +199,28 @@ mod tests {
     }
 
     #[test]
+    fn clients_of_a_priority_take_turns() {
+        let mut queue = Queue::default();
+        let of = |client: &'static str, name| Job {
+            client: Bytes::from_static(client.as_bytes()),
+            ..job(0, name)
+        };
+        for name in ["a1", "a2", "a3"] {
+            queue.push_back(of("a", name));
+        }
+        queue.push_back(of("b", "b1"));
+        queue.push_back(of("c", "c1"));
+        queue.push_front(of("c", "c0"));
+        assert_eq!(queue.take(|job| &*job.body[0] == b"b1").len(), 1);
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|job| job.body[0].clone()).collect();
+        assert_eq!(order, ["c0", "a1", "c1", "a2", "a3"]);
+    }
+
+    #[test]
     fn a_waiting_request_needs_what_the_limits_count() {
-        assert!(size_of::<Job>() + size_of::<Bytes>() <= JOB_BYTES, "{}", size_of::<Job>());
+        // The box, a list for one client with its key and its turn, and a list of frames.
+        let list = size_of::<(Bytes, VecDeque<Box<Job>>)>() + 4 * size_of::<Box<Job>>() + size_of::<Bytes>();
+        assert!(size_of::<Job>() + list <= JOB_BYTES, "{} and {list}", size_of::<Job>());
         assert!(size_of::<Bytes>() <= FRAME_BYTES);
     }
 }

@@ -132,7 +132,7 @@ fn a_full_queue_refuses_and_names_its_limit() {
     assert!(bench.taken("x")[0].contains("services_max"));
     let stats = bench.state.stats();
     assert_eq!((stats.refused, stats.services.len()), (3, 3));
-    assert_eq!(stats.queued_bytes, 4 * (256 + 64 + 4));
+    assert_eq!(stats.queued_bytes, 4 * (384 + 64 + 4));
 }
 
 #[test]
@@ -187,6 +187,18 @@ fn a_request_of_a_lost_worker_is_delivered_again_only_if_its_client_allows_it() 
     assert!(bench.taken("d").is_empty());
     let stats = bench.state.stats();
     assert_eq!((stats.redelivered, stats.requests_lost), (1, 2));
+}
+
+#[test]
+fn requests_without_the_extension_have_the_deliveries_of_the_broker() {
+    let mut bench = Bench::new(|options| options.deliveries_default = 2);
+    bench.ready("a", "s");
+    bench.request("c", "s", "body");
+    bench.handle(&[b"a", b"MDPW02", b"\x06"]);
+    bench.ready("b", "s");
+    assert_eq!(bench.taken("b"), ["MDPW02 \\x02 c  body"]);
+    bench.handle(&[b"b", b"MDPW02", b"\x06"]);
+    assert_eq!((bench.state.stats().redelivered, bench.state.stats().requests_lost), (1, 1));
 }
 
 #[test]
