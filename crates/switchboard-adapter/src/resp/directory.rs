@@ -99,8 +99,8 @@ impl Directory {
         self.lock().channels.get(channel).copied().unwrap_or(0)
     }
 
-    /// Returns the channels with subscribers that match. The names are shared, and compared without the lock: publishers
-    /// of all engines wait for it.
+    /// Returns the channels with subscribers that match. The names are shared, and compared without the lock: the
+    /// publishers of all engines wait for it.
     ///
     /// # Errors
     /// The number of channels that match, if it is over `max`.

@@ -12,8 +12,8 @@ use switchboard_message::Position;
 pub(super) const ID_BYTES_MAX: usize = 512;
 /// Bytes that have so many characters.
 const RAW_BYTES_MAX: usize = ID_BYTES_MAX / 4 * 3;
-/// First byte of an id that names all topics of its stream, and of one that does not, plus the bytes of a digest. Earlier
-/// versions were 1 and 2.
+/// First byte of an id that names all topics of its stream, and of one that does not, plus the bytes of a digest.
+/// Earlier versions were 1 and 2.
 const COMPLETE: u8 = 0x10;
 const INCOMPLETE: u8 = 0x20;
 /// Bytes of digests, those that are tried first first.

@@ -2,10 +2,10 @@
 
 use switchboard::Status;
 
-/// What is lost until the next success.
+/// Lost items since the last success.
 #[derive(Debug)]
 pub(super) struct Outage {
-    /// What the items are, in the plural.
+    /// Name of the items, in the plural.
     what: &'static str,
     lost: u64,
 }
@@ -15,7 +15,7 @@ impl Outage {
         Outage { what, lost: 0 }
     }
 
-    /// Counts lost items. The first ones begin an outage: a queue has thousands of items, so each is no line of its own.
+    /// Counts lost items. The first ones begin an outage, and are logged alone: a queue has thousands of items.
     pub(super) fn lost(&mut self, items: u64, status: &Status) {
         if self.lost == 0 {
             tracing::warn!(target: "switchboard::bus", what = self.what, "items were lost: {status}");
@@ -32,7 +32,7 @@ impl Outage {
     }
 }
 
-/// Reports what was lost by the end of the queue.
+/// Reports the number at the end of the queue.
 impl Drop for Outage {
     fn drop(&mut self) {
         self.ended();

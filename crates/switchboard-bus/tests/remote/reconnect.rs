@@ -22,7 +22,7 @@ struct Ending {
 }
 
 /// Methods that the service does not have.
-macro_rules! unimplemented {
+macro_rules! missing {
     ($($method:ident: $request:ident => $response:ident),*) => {
         $(async fn $method(&self, _: v1::$request, _: &Cx) -> Result<v1::$response> {
             Err(Status::unimplemented("the fake has one method"))
@@ -31,7 +31,7 @@ macro_rules! unimplemented {
 }
 
 impl v1::Bus for Ending {
-    unimplemented! {
+    missing! {
         publish: PublishRequest => PublishResponse,
         publish_batch: PublishBatchRequest => PublishBatchResponse,
         ack: AckRequest => AckResponse,

@@ -14,7 +14,7 @@ use tokio::{
 /// Time limit of connecting, with the handshake.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection with what was read and not parsed, and what is to be written.
+/// A connection with the bytes that are not parsed, and those that are not written.
 #[derive(Debug)]
 pub(super) struct Link {
     stream: TcpStream,

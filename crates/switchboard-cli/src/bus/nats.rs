@@ -204,7 +204,7 @@ impl Nats {
         self.client.publish(&message, &mut self.link.out).map_err(|error| not_sent(&error))
     }
 
-    /// Waits until the server has processed all that was sent. A message ends the wait too: the server has processed the
+    /// Waits until the server has processed all commands. A message ends the wait too: the server has processed the
     /// subscription then.
     pub(crate) async fn confirm(&mut self) -> Result<(), Failure> {
         if !self.client.ping(&mut self.link.out) {

@@ -23,7 +23,7 @@ pub(crate) struct Remote {
     pub(super) port: u16,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
-    /// What follows the slash after the port: the number of a Redis database.
+    /// Text behind the slash after the port: the number of a Redis database.
     pub(super) path: String,
 }
 

@@ -110,7 +110,7 @@ pub(super) async fn request(endpoint: &str, args: &RequestArgs) -> Result<(), Fa
     let limit = args.common.timeout.unwrap_or(PEER_TIMEOUT);
     let mut options = SocketOptions::default();
     (options.timeouts.send, options.timeouts.receive) = (Some(limit), Some(limit));
-    // What is not sent within the limit is not sent later.
+    // A request that is not sent within the limit is not sent later.
     options.timeouts.linger = Some(Duration::ZERO);
     let socket = open(SocketType::Req, options, endpoint, &args.common).await?;
     let (first, text) =

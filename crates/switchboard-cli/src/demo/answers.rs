@@ -18,7 +18,7 @@ pub(super) enum Method {
     Chat,
     Query,
     Message,
-    /// A subscription, which receives what is published.
+    /// A subscription, which receives publications.
     Topic,
 }
 

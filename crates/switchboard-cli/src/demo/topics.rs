@@ -1,4 +1,4 @@
-//! Topics: subscribers of each protocol receive what is published by another one.
+//! Topics: subscribers of each protocol receive the publications of another one.
 
 use super::{answers::Method, table::Row};
 use crate::bus::peers::{Nats, Redis, Remote};

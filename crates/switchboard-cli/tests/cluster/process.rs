@@ -58,8 +58,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts it at `address`, on one thread, with further flags, and waits until it serves. The port of a killed server
-    /// may be in use for a while: by a connection of a client that dialled from it.
+    /// Starts it at `address`, on one thread, with further flags, and waits until it serves. The port of a killed
+    /// server may be in use for a while: by a connection of a client that dialled from it.
     pub(crate) fn start(address: &str, flags: &str) -> Process {
         let began = Instant::now();
         loop {

@@ -1,9 +1,9 @@
 //! Prices of one port, for four kinds of programs: `cargo run -p examples --bin prices`.
 //!
-//! A service answers calls with the latest price, a publisher of Redis sends prices, and a subscriber of ZeroMQ in Python
-//! and a page in a browser show them. Nothing is between them but this server. `--serve` publishes a price each second at
-//! port 8080 until Ctrl-C: open <http://localhost:8080/>. Without it, the program sends a few prices, shows what arrived,
-//! and ends.
+//! A service answers calls with the latest price, a publisher of Redis sends prices, and a subscriber of ZeroMQ in
+//! Python and a page in a browser show them. Nothing is between them but this server. `--serve` publishes a price each
+//! second at port 8080 until Ctrl-C: open <http://localhost:8080/>. Without it, the program sends a few prices, shows
+//! the received ones, and ends.
 
 mod foreign;
 
@@ -42,7 +42,7 @@ impl Prices for Latest {
 }
 
 impl Latest {
-    /// Keeps what is published to `prices/SYMBOL`.
+    /// Keeps the prices of `prices/SYMBOL`.
     async fn follow(self, mut prices: Subscription<Bytes>) -> Result<()> {
         while let Some(delivery) = prices.next().await? {
             let Delivery::Entry(price) = delivery else { continue };
