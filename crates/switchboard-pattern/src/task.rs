@@ -11,6 +11,11 @@ impl Task {
     pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Task {
         Task(tokio::spawn(future))
     }
+
+    /// Waits until the task has ended. A panic in it counts as its end.
+    pub(crate) async fn ended(&mut self) {
+        let _ = (&mut self.0).await;
+    }
 }
 
 impl Drop for Task {
