@@ -68,13 +68,19 @@ pub fn measure(load: &Load, ours: &Program, rivals: &[Program], times: &Times) -
             let without = Load { peers: load.peers - 1, stalled: false, ..load.clone() };
             reference.push(pair::measure(ours, &without)?);
         }
+        if load.mode == Mode::Acked {
+            reference.push(pair::measure(ours, &Load { stalled: true, ..load.clone() })?);
+        }
         for (rival, rounds) in rivals.iter().zip(&mut others) {
             rounds.push(pair::measure(rival, load)?);
         }
     }
     let mut compared = Vec::new();
     if !reference.is_empty() {
-        let name = format!("{} peers, none stalled", load.peers - 1);
+        let name = match load.mode {
+            Mode::Acked => "unacknowledged".to_owned(),
+            _ => format!("{} peers, none stalled", load.peers - 1),
+        };
         compared.push(Other::new(name, ours.version.clone(), &own, &reference));
     }
     for (rival, rounds) in rivals.iter().zip(&others) {

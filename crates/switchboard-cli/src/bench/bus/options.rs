@@ -138,7 +138,9 @@ impl Mode {
     pub(super) fn missing(self) -> Option<&'static str> {
         match self {
             Self::Curve => Some("sockets have no CURVE yet"),
-            Self::Acked | Self::FanOut => Some("not written yet"),
+            Self::FanOut => Some(
+                "not part of this command yet; the example zmtp_fanout of switchboard-adapter measures it",
+            ),
             _ => None,
         }
     }
@@ -179,7 +181,7 @@ pub struct Load {
     pub peers: u32,
     pub warm_up: f64,
     pub seconds: f64,
-    /// The last peer never receives.
+    /// The last peer never receives; for `acked`, the group does not acknowledge.
     pub stalled: bool,
 }
 

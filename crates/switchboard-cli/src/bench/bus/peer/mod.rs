@@ -2,6 +2,7 @@
 //!
 //! Programs of rivals have the same command line and output, see `bench/peers/README.md`.
 
+mod acked;
 mod idle;
 mod pipeline;
 mod publish;
@@ -38,7 +39,7 @@ pub struct PeerArgs {
     warm_up: f64,
     #[arg(long, value_parser = seconds)]
     seconds: f64,
-    /// The last peer never receives.
+    /// The last peer never receives; for `acked`, without acknowledgements.
     #[arg(long)]
     stalled: bool,
 }
@@ -109,10 +110,9 @@ pub fn run(args: &PeerArgs) -> Result<(), String> {
             (Mode::PushPull, Side::Connect) => pipeline::push(&args).await,
             (Mode::Stalled, Side::Bind) => pipeline::push_bound(&args).await,
             (Mode::Stalled, Side::Connect) => pipeline::pull_connected(&args).await,
-            (Mode::Publish, Side::Alone) => {
-                publish::publish(&args).await.map_err(|status| status.to_string())?.print();
-                return Ok(());
-            }
+            (Mode::Publish, Side::Alone) => return topics(publish::publish(&args).await),
+            (Mode::Acked, Side::Bind) => return topics(acked::publish(&args).await),
+            (Mode::Acked, Side::Connect) => return topics(acked::receive(&args).await),
             (Mode::Inproc, Side::Alone) => pipeline::inproc(&args).await,
             (Mode::ReqRep, Side::Bind) => requests::reply(&args).await,
             (Mode::ReqRep, Side::Connect) => requests::request(&args).await,
@@ -129,6 +129,13 @@ pub fn run(args: &PeerArgs) -> Result<(), String> {
         wait_for_end();
         Ok(())
     })
+}
+
+/// Prints the result of a workload of topics.
+fn topics(measured: ::switchboard::Result<Reading>) -> Result<(), String> {
+    measured.map_err(|status| status.to_string())?.print();
+    wait_for_end();
+    Ok(())
 }
 
 /// Creates a message with a stamp. A new one each time, as an application makes it.
