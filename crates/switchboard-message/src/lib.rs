@@ -43,7 +43,7 @@ pub use bus::{
     Subscription, TopicsPage, WithGaps, remote,
 };
 pub use files::FileOptions;
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use files::log_segment;
 pub use limits::Limits;

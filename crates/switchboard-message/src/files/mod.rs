@@ -29,7 +29,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 pub use fuzzing::log_segment;
 pub use options::FileOptions;
 

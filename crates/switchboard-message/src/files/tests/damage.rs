@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     bus::Bus,
     files::{
-        fuzzing::log_segment,
+        log_segment,
         segment::{End, HEAD_BYTES},
     },
     log::{GapReason, Storage, TopicOptions},
