@@ -114,9 +114,9 @@ pub(super) fn recover(folder: &Folder, log: &Log, now: u64) -> Result<Recovered>
     recovered.is_damaged = is_damaged;
     report(end, is_damaged, &replay, recovered.renewed.len());
     for closed in &mut recovered.closed {
-        closed.index.topics.retain(|topic, position| {
-            let replayed = replay.topics.get(topic).filter(|topic| topic.has_epoch(position.epoch));
-            position.epoch = replayed.map_or(0, ReplayedTopic::epoch);
+        closed.index.topics.retain(|topic, known| {
+            let replayed = replay.topics.get(topic).filter(|topic| topic.has_epoch(known.epoch));
+            known.epoch = replayed.map_or(0, ReplayedTopic::epoch);
             replayed.is_some()
         });
     }

@@ -8,7 +8,11 @@ use crate::{
     log::{KeptEntry, Position, SavedTopic, Topic, TopicOptions},
 };
 use bytes::Bytes;
-use std::collections::{BTreeMap, HashMap};
+use smallvec::SmallVec;
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
 
 /// Topics of the segments that were read.
 #[derive(Default)]
@@ -41,22 +45,46 @@ pub(super) struct ReplayedTopic {
 /// Topics of a segment.
 #[derive(Debug, Default)]
 pub(super) struct SegmentIndex {
-    /// Newest position of each topic, as it was written.
-    pub(super) topics: HashMap<Topic, Position>,
+    pub(super) topics: HashMap<Topic, SegmentTopic>,
     /// Time of the newest entry with a publication id.
     pub(super) id_time: u64,
 }
 
+/// A topic of a segment.
+#[derive(Debug)]
+pub(super) struct SegmentTopic {
+    /// Epoch in which its entries were written.
+    pub(super) epoch: u64,
+    /// Offsets of its entries, in the order of the segment: those that were published, and those that were copied.
+    pub(super) ranges: SmallVec<[Range<u64>; 1]>,
+}
+
+/// Ranges of one topic in a segment; further offsets extend the last one.
+const RANGES_MAX: usize = 64;
+
 impl SegmentIndex {
     /// Notes an entry of the segment.
     pub(super) fn add(&mut self, topic: &Topic, position: Position, time: u64, has_id: bool) {
+        let Position { epoch, offset } = position;
         if has_id {
             self.id_time = self.id_time.max(time);
         }
-        match self.topics.get_mut(topic) {
-            Some(last) if last.epoch != position.epoch || last.offset < position.offset => *last = position,
-            Some(_) => {}
-            None => _ = self.topics.insert(topic.clone(), position),
+        let known = match self.topics.get_mut(topic) {
+            Some(known) if known.epoch == epoch => known,
+            _ => {
+                let new = SegmentTopic { epoch, ranges: SmallVec::new() };
+                self.topics.insert(topic.clone(), new);
+                let Some(known) = self.topics.get_mut(topic) else { return };
+                known
+            }
+        };
+        let count = known.ranges.len();
+        match known.ranges.last_mut() {
+            Some(last) if last.end == offset => last.end = offset + 1,
+            Some(last) if count >= RANGES_MAX => {
+                *last = last.start.min(offset)..last.end.max(offset + 1);
+            }
+            _ => known.ranges.push(offset..offset + 1),
         }
     }
 }

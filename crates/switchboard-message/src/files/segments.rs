@@ -5,7 +5,7 @@ use super::{
     folder::{CreateFile, Folder, SegmentFile, failed},
     record,
     recover::{ClosedSegment, Recovered},
-    replay::SegmentIndex,
+    replay::{SegmentIndex, SegmentTopic},
     saved,
     segment::{self, HEAD_BYTES},
     sync::{Pending, SyncQueue},
@@ -48,7 +48,7 @@ const RELEASE_INTERVAL: u64 = 10_000_000_000;
 
 /// Segments whose kept entries are copied when one is full: as many bytes are written at most for each byte of a
 /// publication, and three quarters of the limit may be kept entries.
-const COPIES_MAX: u32 = 4;
+const COPIES_MAX: usize = 4;
 
 impl Segments {
     pub(super) fn new(
@@ -107,7 +107,8 @@ impl Segments {
             if self.current.bytes > HEAD_BYTES as u64 {
                 self.roll(log, now)?;
             }
-            self.release(log, now)?;
+            // Once around.
+            self.release(log, now, self.closed.len())?;
             if self.bytes().saturating_add(bytes) <= max {
                 return Ok(());
             }
@@ -124,7 +125,7 @@ impl Segments {
     /// Begins a new segment, and releases old ones.
     fn roll(&mut self, log: &Log, now: u64) -> Result<()> {
         self.begin_next()?;
-        match self.release(log, now) {
+        match self.release(log, now, COPIES_MAX) {
             Err(status) if status.code() != Code::DataLoss => {
                 tracing::warn!(target: "switchboard::files", "old segments are not deleted: {status}");
                 Ok(())
@@ -143,19 +144,21 @@ impl Segments {
     }
 
     /// Deletes the oldest segments without kept entries. At three quarters of the limit, kept entries of older segments
-    /// are copied to the newest one.
-    fn release(&mut self, log: &Log, now: u64) -> Result<()> {
+    /// are copied to the newest one, of so many segments.
+    fn release(&mut self, log: &Log, now: u64, copies_max: usize) -> Result<()> {
         let (mut copies, mut has_saved) = (0, false);
         while let Some(oldest) = self.closed.front() {
-            let is_staged = |(topic, last): (&Topic, &Position)| log.is_staged(topic, *last);
+            let is_staged =
+                |(topic, part): (&Topic, &SegmentTopic)| log.is_staged(topic, part.epoch, &part.ranges);
             if oldest.index.topics.iter().any(is_staged) {
                 return Ok(());
             }
-            let keeps = |(topic, last): (&Topic, &Position)| log.keeps(topic, *last, now);
+            let keeps =
+                |(topic, part): (&Topic, &SegmentTopic)| log.keeps(topic, part.epoch, &part.ranges, now);
             let is_kept = clock::after(oldest.index.id_time, log.limits().dedup_window) > now
                 || oldest.index.topics.iter().any(keeps);
             if is_kept {
-                if copies == COPIES_MAX || self.bytes() <= self.options.file_bytes_max / 4 * 3 {
+                if copies == copies_max || self.bytes() <= self.options.file_bytes_max / 4 * 3 {
                     return Ok(());
                 }
                 copies += 1;
@@ -177,9 +180,9 @@ impl Segments {
     fn copy_oldest(&mut self, log: &Log) -> Result<()> {
         let Some(oldest) = self.closed.front() else { return Ok(()) };
         let (mut records, mut copied) = (Vec::new(), Vec::new());
-        for (topic, last) in &oldest.index.topics {
-            for (offset, time, entry) in log.kept(topic, *last) {
-                let position = Position { epoch: last.epoch, offset };
+        for (topic, part) in &oldest.index.topics {
+            for (offset, time, entry) in log.kept(topic, part.epoch, &part.ranges) {
+                let position = Position { epoch: part.epoch, offset };
                 if record::write_entry(&mut records, topic, position, time, &entry, false) {
                     copied.push((topic.clone(), position, time, entry.id().is_some()));
                 }

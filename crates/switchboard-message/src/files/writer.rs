@@ -153,14 +153,11 @@ impl Writer {
 
     /// Notes the entries in the index of their segment.
     fn note(&mut self, staged: &Staged, submission: &Submission, time: u64) {
-        let newest = staged.offsets.iter().rev().find_map(|offset| match offset {
-            StagedOffset::New(offset) => Some(*offset),
-            StagedOffset::Known(_) => None,
-        });
-        let Some(offset) = newest else { return };
-        let has_id = submission.entries.iter().any(|entry| entry.id().is_some());
-        let position = Position { epoch: staged.epoch, offset };
-        self.segments.current.index.add(&submission.topic, position, time, has_id);
+        for (offset, entry) in staged.offsets.iter().zip(&submission.entries) {
+            let StagedOffset::New(offset) = *offset else { continue };
+            let position = Position { epoch: staged.epoch, offset };
+            self.segments.current.index.add(&submission.topic, position, time, entry.id().is_some());
+        }
     }
 
     /// Saves the durable cursors, if one has moved.

@@ -13,6 +13,7 @@ use super::{
 use bytes::Bytes;
 use std::{
     collections::{HashMap, VecDeque},
+    ops::Range,
     sync::atomic::Ordering,
 };
 use switchboard_core::Result;
@@ -148,29 +149,32 @@ impl Log {
         merged.into_iter().map(|(key, parked)| SavedCursor { key, parked }).collect()
     }
 
-    /// Returns the entries of a topic up to this position; none of another epoch.
-    pub(crate) fn kept(&self, topic: &Topic, last: Position) -> Vec<KeptEntry> {
+    /// Returns the entries of a topic in these ranges of offsets; none of another epoch.
+    pub(crate) fn kept(&self, topic: &Topic, epoch: u64, ranges: &[Range<u64>]) -> Vec<KeptEntry> {
         let shard = self.shard(shard_of(topic.hash()));
         let log = shard.find_topic(topic.into()).and_then(|index| shard.topic(index));
-        let Some(log) = log.filter(|log| log.epoch == last.epoch) else { return Vec::new() };
-        log.ring.up_to(last.offset).map(|(offset, time, entry)| (offset, time, entry.clone())).collect()
+        let Some(log) = log.filter(|log| log.epoch == epoch) else { return Vec::new() };
+        let entries = ranges.iter().flat_map(|range| log.ring.within(range));
+        entries.map(|(offset, time, entry)| (offset, time, entry.clone())).collect()
     }
 
-    /// Returns whether a topic has an entry up to this position.
-    pub(crate) fn keeps(&self, topic: &Topic, last: Position, now: u64) -> bool {
+    /// Returns whether a topic has an entry in these ranges of offsets.
+    pub(crate) fn keeps(&self, topic: &Topic, epoch: u64, ranges: &[Range<u64>], now: u64) -> bool {
         self.with(shard_of(topic.hash()), now, |shard, deferred| {
             let Some(index) = shard.find_topic(topic.into()) else { return false };
             shard.trim(index, now, deferred);
-            let log = shard.topic(index).filter(|log| log.epoch == last.epoch);
-            log.is_some_and(|log| log.ring.up_to(last.offset).next().is_some())
+            let log = shard.topic(index).filter(|log| log.epoch == epoch);
+            log.is_some_and(|log| ranges.iter().any(|range| log.ring.within(range).next().is_some()))
         })
     }
 
-    /// Returns whether an entry up to this position is not in the log yet.
-    pub(crate) fn is_staged(&self, topic: &Topic, last: Position) -> bool {
+    /// Returns whether an entry in these ranges of offsets is not in the log yet.
+    pub(crate) fn is_staged(&self, topic: &Topic, epoch: u64, ranges: &[Range<u64>]) -> bool {
         let shard = self.shard(shard_of(topic.hash()));
         let log = shard.find_topic(topic.into()).and_then(|index| shard.topic(index));
-        log.is_some_and(|log| log.epoch == last.epoch && log.ring.next_offset() <= last.offset)
+        log.is_some_and(|log| {
+            log.epoch == epoch && ranges.iter().any(|range| range.end > log.ring.next_offset())
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use super::{Entry, TopicOptions, member::Removed};
 use foldhash::quality::RandomState;
 use std::{
     collections::{HashMap, VecDeque},
+    ops::Range,
     time::Duration,
 };
 
@@ -185,9 +186,11 @@ impl Ring {
         }
     }
 
-    /// Iterates over the entries up to this offset, with their offsets and times.
-    pub(super) fn up_to(&self, last: u64) -> impl Iterator<Item = (u64, u64, &Entry)> {
-        let slots = self.slots.iter().take_while(move |slot| slot.offset <= last);
+    /// Iterates over the entries in a range of offsets, with their offsets and times.
+    pub(super) fn within(&self, range: &Range<u64>) -> impl Iterator<Item = (u64, u64, &Entry)> {
+        let end = range.end;
+        let from = self.index_of(range.start).min(self.slots.len());
+        let slots = self.slots.range(from..).take_while(move |slot| slot.offset < end);
         slots.filter_map(|slot| Some((slot.offset, slot.time, slot.entry.as_ref()?)))
     }
 

@@ -95,6 +95,81 @@ async fn accepted_entries_survive_a_killed_process() {
     }
 }
 
+fn cleaned(folder: &std::path::Path) -> Bus {
+    let options = switchboard_message::TopicOptions::new().history(20, std::time::Duration::MAX);
+    let storage = switchboard_message::Storage::File;
+    let rules = Bus::builder().topics("busy/*", options.storage(storage)).unwrap();
+    let rules = rules.topics("quiet/*", options.storage(storage)).unwrap();
+    let rules = rules.topics("keyed", options.conflate().storage(storage)).unwrap();
+    let mut files = switchboard_message::FileOptions::new(folder);
+    files.segment_bytes = 4 << 10;
+    files.file_bytes_max = 64 << 10;
+    rules.open(files).unwrap()
+}
+
+/// Publishes in a folder whose segments are deleted and copied all the time.
+#[tokio::test]
+#[ignore = "the child of other tests"]
+async fn cleaning_child() {
+    let Some(path) = std::env::var_os(FOLDER) else { return };
+    let bus = cleaned(path.as_ref());
+    for number in 0_u64.. {
+        let topic = match number % 50 {
+            0 => format!("quiet/{}", number / 50 % 10),
+            1 => "keyed".to_owned(),
+            _ => format!("busy/{}", number % 3),
+        };
+        let key = format!("k{}", number / 50 % 7);
+        let position = bus.publish(&topic, &number).key(key).await.unwrap();
+        println!("\naccepted {topic} {} {} {number} .", position.epoch, position.offset);
+    }
+}
+
+#[tokio::test]
+async fn deleted_and_copied_segments_survive_a_killed_process() {
+    let folder = Folder::new("cleaned");
+    let mut accepted = std::collections::HashMap::<String, Vec<(u64, u64, u64)>>::new();
+    for round in 1..=6_u64 {
+        let mut process = child(&folder, "cleaning_child");
+        let mut count = 0;
+        for line in BufReader::new(process.stdout.take().unwrap()).lines() {
+            let line = line.unwrap_or_default();
+            let words: Vec<&str> = line.split(' ').collect();
+            let ["accepted", topic, epoch, offset, number, "."] = *words.as_slice() else { continue };
+            let [epoch, offset, number] = [epoch, offset, number].map(|word| word.parse::<u64>().unwrap());
+            accepted.entry(topic.to_owned()).or_default().push((epoch, offset, number));
+            count += 1;
+            if count == 1_000 + 377 * round {
+                process.kill().unwrap();
+            }
+        }
+        process.wait().unwrap();
+        assert!(count >= 1_000 + 377 * round, "the folder has space: {count}");
+        let bus = cleaned(folder.path());
+        assert!(folder.bytes() <= (64 + 8) << 10, "{}", folder.bytes());
+        for (topic, accepted) in &accepted {
+            let last = accepted.last().unwrap();
+            let head = bus.topic_stats(topic).unwrap().head;
+            assert_eq!(head.epoch, last.0, "{topic}: the epoch stays");
+            assert!(head.offset >= last.1, "{topic}");
+            let found = kept(&bus, topic).await;
+            assert_eq!(found.last().map(|(offset, _)| *offset), Some(head.offset), "{topic}");
+            if topic != "keyed" {
+                let first = head.offset.saturating_sub(19).max(1);
+                assert!(
+                    found.iter().map(|(offset, _)| *offset).eq(first..=head.offset),
+                    "{topic}: {found:?}"
+                );
+            }
+            for (_, offset, number) in accepted {
+                let known = found.iter().find(|(known, _)| known == offset);
+                assert!(known.is_none_or(|(_, known)| known == number), "{topic} {offset}");
+            }
+        }
+    }
+    assert!(accepted.len() >= 14, "{}", accepted.len());
+}
+
 /// Holds a folder until its input ends.
 #[tokio::test]
 #[ignore = "the child of other tests"]
