@@ -152,7 +152,12 @@ impl MirrorTopic {
             }
         }
         state.seen = position;
-        self.repair(&mut state);
+        if has_history(&local) {
+            self.repair(&mut state);
+        } else {
+            self.skip(&local, &mut state, position.offset);
+            self.append(&local, &mut state, entry);
+        }
     }
 
     fn interrupted(self: &Arc<Self>) {
@@ -222,6 +227,12 @@ impl MirrorTopic {
                     }
                     return Ok(false);
                 }
+                if !engine.broker.capabilities().has_history {
+                    let Some(local) = self.local.upgrade() else { return Err(ended()) };
+                    let end = state.seen.offset.saturating_add(1);
+                    self.skip(&local, &mut state, end);
+                    continue;
+                }
                 state.known
             };
             let page = engine.broker.read(&self.topic, ReadFrom::After(known), READ_MAX).await?;
@@ -251,9 +262,10 @@ impl MirrorTopic {
             return Ok(());
         }
         if state.seen.epoch != page.head.epoch || state.seen.offset <= page.head.offset {
-            // Nothing is behind the known entry; what was delivered before belongs to another log.
-            state.seen = page.head;
-            state.known = page.head;
+            // Nothing is behind the known entry; an entry that was delivered before belongs to another log. An engine
+            // whose entries have all expired may not know the newest offset any more.
+            state.known.offset = state.known.offset.max(page.head.offset);
+            state.seen = state.known;
             return Ok(());
         }
         if attempts < MISSING_READS_MAX {
@@ -263,6 +275,16 @@ impl MirrorTopic {
         let (first, seen) = (state.known.offset.saturating_add(1), state.seen);
         self.missing(local, &mut state, seen, (first..seen.offset.saturating_add(1), None, GapReason::Lost));
         Ok(())
+    }
+
+    /// Reports the entries of the log of the newest position before this offset, which the engine does not keep.
+    fn skip(&self, local: &Local, state: &mut State, end: u64) {
+        let seen = Position { offset: end.saturating_sub(1), ..state.seen };
+        let missing = match state.known.epoch == seen.epoch {
+            true => (state.known.offset.saturating_add(1)..end, None, GapReason::Lost),
+            false => (1..end.max(1), None, GapReason::Epoch),
+        };
+        self.missing(local, state, seen, missing);
     }
 
     fn missing(
@@ -309,6 +331,10 @@ async fn repair(topic: Weak<MirrorTopic>) {
         }
         tokio::time::sleep(backoff::pause(failures, backoff::CONNECT_MIN, PAUSE_MAX)).await;
     }
+}
+
+fn has_history(local: &Local) -> bool {
+    local.engine.as_ref().is_some_and(|engine| engine.broker.capabilities().has_history)
 }
 
 fn ended() -> Status {
