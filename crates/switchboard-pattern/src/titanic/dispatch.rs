@@ -24,6 +24,9 @@ use tokio::{
 const TICK_MIN: Duration = Duration::from_millis(5);
 const TICK_MAX: Duration = Duration::from_millis(250);
 
+/// Time to wait for the reply of mmi.service, which a broker answers itself.
+const QUERY_TIMEOUT_MAX: Duration = Duration::from_secs(2);
+
 pub(super) struct Dispatcher {
     client: majordomo::Client,
     store: StoreHandle,
@@ -31,6 +34,8 @@ pub(super) struct Dispatcher {
     outstanding_max: usize,
     per_service_max: usize,
     retry_pause: Duration,
+    /// Time to wait for the reply of mmi.service.
+    query_timeout: Duration,
     services: HashMap<Bytes, Service>,
 }
 
@@ -64,6 +69,7 @@ impl Dispatcher {
             outstanding_max: options.outstanding_max,
             per_service_max: options.outstanding_per_service_max,
             retry_pause: options.retry_pause,
+            query_timeout: (options.execution_timeout / 2).min(QUERY_TIMEOUT_MAX),
             services: HashMap::new(),
         }
     }
@@ -108,7 +114,7 @@ impl Dispatcher {
 
     /// Starts executions up to the limits.
     fn start(&mut self, running: &mut JoinSet<Executed>) {
-        let now = clock::now();
+        let (now, query_timeout) = (clock::now(), self.query_timeout);
         for (name, service) in &mut self.services {
             if service.paused.is_some_and(|end| now < end) {
                 continue;
@@ -119,7 +125,7 @@ impl Dispatcher {
                 service.outstanding += 1;
                 let (client, store, service) = (self.client.clone(), self.store.clone(), name.clone());
                 running.spawn(async move {
-                    let result = execute(&client, &store, id, is_first).await;
+                    let result = execute(&client, &store, id, is_first, query_timeout).await;
                     Executed { id, service, result }
                 });
             }
@@ -159,16 +165,20 @@ async fn execute(
     store: &StoreHandle,
     id: RequestId,
     is_first: bool,
+    query_timeout: Duration,
 ) -> Result<()> {
     let Done::Loaded(Some((service, body))) = store.run(Operation::Load { id }).await? else { return Ok(()) };
     let name =
         std::str::from_utf8(&service).map_err(|_| Status::internal("name of the service is not UTF-8"))?;
-    // Spares the body for a service without workers. Brokers without mmi.service queue it.
+    // Spares the body for a service without workers.
     if is_first {
-        match client.has_service(name).await {
-            Ok(false) => return Err(Status::unavailable("the service has no worker")),
-            Ok(true) => {}
-            Err(failure) if failure.code() == Code::Unimplemented => {}
+        match client.call("mmi.service").timeout(query_timeout).send(name).await {
+            Ok(reply) if reply.body() == b"404" => {
+                return Err(Status::unavailable("the service has no worker"));
+            }
+            Ok(_) => {}
+            // A broker without mmi.service, which queues requests to it.
+            Err(failure) if failure.code() == Code::DeadlineExceeded => {}
             Err(failure) => return Err(failure),
         }
     }

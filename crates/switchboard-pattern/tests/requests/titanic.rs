@@ -1,6 +1,7 @@
 //! Titanic over TCP: restarts, SIGKILL at any time, full stores, services that come and go.
 
 use crate::{HEARTBEAT, soon, text, until};
+use bytes::Bytes;
 use std::{
     io::{BufRead, BufReader},
     path::PathBuf,
@@ -15,6 +16,7 @@ use switchboard_pattern::{
     majordomo::{self, Broker, Worker},
     titanic::{Client, RequestId, SyncPolicy, Titanic, TitanicBuilder},
 };
+use switchboard_socket::{Message, Router};
 use switchboard_wire::Code;
 use tokio::task::JoinHandle;
 
@@ -114,7 +116,7 @@ async fn frames_that_are_not_valid_have_a_status() {
         ("titanic.request", vec!["none", "body"], "200"),
         ("titanic.request", vec!["none", "body"], "500"),
     ] {
-        let reply = soon(raw.request(service, switchboard_socket::Message::new(body.clone()))).await.unwrap();
+        let reply = soon(raw.request(service, Message::new(body.clone()))).await.unwrap();
         assert!(reply.frames()[0].starts_with(status.as_bytes()), "{service} {body:?}: {reply:?}");
     }
     let failure = soon(client(&endpoint).store("none", "body")).await.unwrap_err();
@@ -161,6 +163,33 @@ async fn a_worker_that_is_killed_in_a_request_gets_it_again() {
     let _worker = echo(&endpoint).await;
     assert_eq!(text(&soon(client.wait(id, PAUSE)).await.unwrap()), "body");
     assert!(server.stats().failed > 0);
+}
+
+#[tokio::test]
+async fn a_broker_without_mmi_is_served() {
+    let folder = Folder::new();
+    let broker = Router::bind("tcp://127.0.0.1:0").await.unwrap();
+    let endpoint = broker.endpoints()[0].to_string();
+    let builder = titanic(&endpoint, &folder).options(|options| {
+        options.workers = 1;
+        options.execution_timeout = Duration::from_millis(800);
+    });
+    let _server = builder.start().await.unwrap();
+    let mut is_stored = false;
+    // The broker of the test answers nothing, and passes one request to the first worker of titanic.request.
+    let request = loop {
+        let frames = soon(broker.recv()).await.unwrap().into_frames();
+        match [1, 2, 3].map(|index| frames.get(index).map_or(&b""[..], |frame| frame)) {
+            [b"MDPW02", b"\x01", b"titanic.request"] if !is_stored => {
+                is_stored = true;
+                let request = ["MDPW02", "\x02", "client", "", "echo", "body"].map(Bytes::from);
+                broker.send(Message::new([&frames[..1], &request].concat())).await.unwrap();
+            }
+            [b"MDPC02", b"\x01", b"echo"] => break frames,
+            _ => {}
+        }
+    };
+    assert_eq!(request[4], "body");
 }
 
 /// The process that the next test kills: a broker, a server and a worker.
