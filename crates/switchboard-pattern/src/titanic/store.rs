@@ -25,6 +25,9 @@ const MAGIC: &[u8; 8] = b"SWTITAN1";
 /// Records that wait for a disk that cannot be written, before further ones are refused.
 const BUFFER_BYTES_MAX: usize = 64 << 20;
 
+/// File that replaces the log.
+const NEW_LOG: &str = "titanic.new";
+
 /// Smallest log that is compacted.
 const COMPACT_BYTES_MIN: u64 = 1 << 20;
 
@@ -41,6 +44,8 @@ pub(super) struct Store {
     entries: HashMap<RequestId, Entry>,
     /// Bytes of the records that the index names.
     live_bytes: u64,
+    /// Size of the log above which it is compacted.
+    compact_after: u64,
     /// Bytes at the end of the log that were no records when it was opened.
     pub(super) damaged_bytes: u64,
     limits: StoreLimits,
@@ -109,6 +114,7 @@ impl Store {
             buffer: Vec::new(),
             entries: HashMap::new(),
             live_bytes: 0,
+            compact_after: COMPACT_BYTES_MIN,
             damaged_bytes: 0,
             limits,
         };
@@ -243,7 +249,7 @@ impl Store {
     }
 
     /// Writes the records; they survive the end of the process, and with `is_synced` that of the system as well.
-    /// Compacts the log if it has become large.
+    /// Compacts the log if it has become large; it stays as it is if that fails.
     ///
     /// # Errors
     /// Returns `Internal` for an error of the file system, for example a full disk. The records stay in memory and are
@@ -260,15 +266,22 @@ impl Store {
                 self.log.sync_data().map_err(&failed)?;
             }
         }
-        if self.end > COMPACT_BYTES_MIN && self.end / 2 > self.live_bytes {
-            self.compact().map_err(failed)?;
+        if self.end > self.compact_after && self.end / 2 > self.live_bytes {
+            self.compact_after = COMPACT_BYTES_MIN;
+            if let Err(error) = self.compact() {
+                // The records are safe in the log, which grows until a later attempt succeeds.
+                self.compact_after = self.end.saturating_add(self.end / 4).saturating_add(COMPACT_BYTES_MIN);
+                let folder = self.folder.display();
+                tracing::warn!(target: "switchboard::pattern", %folder, %error, "titanic: compaction has failed");
+                let _ = fs::remove_file(self.folder.join(NEW_LOG));
+            }
         }
         Ok(())
     }
 
     /// Writes the live records to a new file, which replaces the log.
     fn compact(&mut self) -> io::Result<()> {
-        let path = self.folder.join("titanic.new");
+        let path = self.folder.join(NEW_LOG);
         let mut new = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
         let mut writer = io::BufWriter::with_capacity(1 << 20, &mut new);
         writer.write_all(MAGIC)?;

@@ -172,3 +172,32 @@ fn compaction_keeps_the_live_records_and_bounds_the_log() {
     }
     assert_eq!(store.damaged_bytes, 0);
 }
+
+#[test]
+fn a_log_that_cannot_be_compacted_stays_in_use() {
+    let folder = Folder::new();
+    let mut store = folder.open();
+    // A folder in the place of the new file.
+    fs::create_dir_all(folder.0.join(NEW_LOG).join("full")).unwrap();
+    let body = "b".repeat(100_000);
+    for number in 0..40 {
+        put(&mut store, number, &body);
+        store.flush(false).unwrap();
+        if number > 0 {
+            store.close(id(number));
+        }
+        store.flush(false).unwrap();
+    }
+    let (_, live, log) = store.sizes();
+    assert!(log > COMPACT_BYTES_MIN + 2 * live, "log {log}, live {live}");
+    fs::remove_dir_all(folder.0.join(NEW_LOG)).unwrap();
+    for number in 50..120 {
+        put(&mut store, number, &body);
+        store.close(id(number));
+        store.flush(false).unwrap();
+    }
+    let (_, live, log) = store.sizes();
+    assert!(log <= COMPACT_BYTES_MIN + 2 * live + 200_000, "log {log}, live {live}");
+    drop(store);
+    assert_eq!(folder.open().pending(), [id(0)]);
+}
