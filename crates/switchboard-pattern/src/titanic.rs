@@ -41,6 +41,7 @@
 mod client;
 mod dispatch;
 mod id;
+mod operations;
 mod service;
 mod store;
 

@@ -2,7 +2,8 @@
 
 use super::{
     RequestId, TitanicOptions,
-    service::{Done, Operation, Shared, StoreHandle},
+    operations::{Done, Operation, StoreHandle},
+    service::Shared,
 };
 use crate::majordomo;
 use bytes::Bytes;
