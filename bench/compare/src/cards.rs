@@ -48,7 +48,8 @@ pub(super) fn cards(preset: Preset, own: &[&Results<'_>], one_server: &[&Results
                 ]
             }));
         }
-        Preset::All => {}
+        // The preset `messaging` draws a page of its own.
+        Preset::All | Preset::Messaging => {}
     }
     html
 }

@@ -107,6 +107,7 @@ fn tiles(results: &[result::Results<'_>], judged: &[Verdict]) -> String {
 fn title(preset: Preset) -> &'static str {
     match preset {
         Preset::All => "All",
+        Preset::Messaging => "Messaging",
         Preset::Callers => "Concurrent callers",
         Preset::Sizes => "Payload sizes",
         Preset::Message => "A real message",
@@ -120,7 +121,8 @@ fn title(preset: Preset) -> &'static str {
 
 fn about(preset: Preset) -> &'static str {
     match preset {
-        Preset::All => "",
+        // The preset `messaging` has a page of its own.
+        Preset::All | Preset::Messaging => "",
         Preset::Callers => "Echo of 100 bytes. Each caller waits for its reply before it calls again.",
         Preset::Sizes => "One caller echoes payloads of 10 bytes to 10 MB, one call after the other.",
         Preset::Message => {
