@@ -3,7 +3,8 @@
 //! [`options`] and [`subject`] define the subjects, [`cell`] the measurements, [`plan`] their order and duration. Each
 //! [`trial`] runs the processes of one subject ([`child`]); its result goes to [`raw`], from which an interrupted run
 //! is resumed. [`result`] computes medians, [`judge`] compares them with the goals, and [`text`] and [`page`] print
-//! them. [`messaging`] measures sockets and topics, with the workloads of `switchboard bench bus`. [`peer`] makes Switchboard one program among others; its load generator is that of `switchboard bench`.
+//! them. [`messaging`] measures sockets and topics, with the workloads of `switchboard bench bus`.
+//! [`peer`] makes Switchboard one program among others; its load generator is that of `switchboard bench`.
 
 mod cards;
 mod cell;

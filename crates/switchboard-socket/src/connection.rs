@@ -112,7 +112,7 @@ pub(crate) async fn run(core: &Arc<Core>, io: Box<dyn Io>, endpoint: &Arc<str>, 
 async fn run_zmtp(core: &Arc<Core>, mut io: Box<dyn Io>, incoming: Incoming) -> Result<Ended, String> {
     let Incoming { ends, known, route, stop, permit } = incoming;
     let limit = core.options.timeouts.handshake;
-    // What is not needed while a connection is idle is in boxes: the task of each connection stays small.
+    // The parts that an idle connection does not need are in boxes: the task of each connection stays small.
     let handshake = Box::pin(timeout(limit, handshake::run(core, &mut *io, &ends)))
         .await
         .unwrap_or_else(|_| Err(format!("handshake not complete within {limit:?} (timeouts.handshake)")))?;

@@ -1,4 +1,5 @@
-//! The preset `messaging`: the workloads of `switchboard bench bus` beside libraries of ZeroMQ's protocol, with the goals.
+//! The preset `messaging`: the workloads of `switchboard bench bus` beside libraries of ZeroMQ's protocol, with
+//! the goals.
 //!
 //! [`goals`] has the workloads and what they must reach, [`verdict`] compares, [`page`] draws.
 

@@ -10,7 +10,7 @@ pub(super) struct Verdict {
     /// `None` if the rival was not measured.
     pub(super) measured: Option<String>,
     pub(super) is_met: bool,
-    /// What was measured, as a part of the goal: 1 and more is met.
+    /// The measured value as a part of the goal: 1 and more is met.
     pub(super) part: Option<f64>,
 }
 

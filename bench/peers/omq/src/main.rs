@@ -1,5 +1,5 @@
-//! omq-tokio, against which `switchboard bench bus` measures. The driver of a socket runs on the runtime of the program,
-//! on the thread that sends or receives.
+//! omq-tokio, against which `switchboard bench bus` measures. The driver of a socket runs on the runtime of the
+//! program, on the thread that sends or receives.
 
 use bytes::Bytes;
 use omq_tokio::{Message, Options, Socket, SocketType};

@@ -30,8 +30,8 @@ const TAKEN: Duration = Duration::from_micros(10);
 /// done earlier.
 const OCCUPIED: Duration = Duration::from_micros(500);
 
-/// Pause in spinning on an occupied core, as a multiple of the time that the yield took: at most a twentieth of the time
-/// is lost to yields.
+/// Pause in spinning on an occupied core, as a multiple of the time that the yield took: at most a twentieth of the
+/// time is lost to yields.
 const PAUSE_FACTOR: u32 = 20;
 
 #[derive(Clone, Copy)]
@@ -43,9 +43,15 @@ struct Spin {
     paused_until: Option<Instant>,
 }
 
+impl Spin {
+    const fn new(span: Duration) -> Spin {
+        Spin { span, last_traffic: None, score: SCORE_MAX, paused_until: None }
+    }
+}
+
 // Of the thread: connections report traffic to the spinner of their worker without a reference to it.
 thread_local! {
-    static SPIN: Cell<Spin> = const { Cell::new(Spin { span: Duration::ZERO, last_traffic: None, score: SCORE_MAX, paused_until: None }) };
+    static SPIN: Cell<Spin> = const { Cell::new(Spin::new(Duration::ZERO)) };
     static ASLEEP: RefCell<Option<Waker>> = const { RefCell::new(None) };
 }
 
@@ -82,7 +88,7 @@ pub fn traffic(now: Instant) {
 /// this thread, or another thread took its core. [`run`](crate::run) starts it automatically; spawn it on
 /// your own runtimes. Never returns unless `span` is zero.
 pub async fn keep_awake(span: Duration) {
-    SPIN.set(Spin { span, last_traffic: None, score: SCORE_MAX, paused_until: None });
+    SPIN.set(Spin::new(span));
     if span.is_zero() {
         return;
     }

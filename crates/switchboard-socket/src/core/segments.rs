@@ -1,7 +1,7 @@
 //! Messages that a publisher encoded once for all of its subscribers.
 //!
-//! A subscriber that is to get consecutive messages has the range of their bytes, not a copy. The task of its connection
-//! gets slices of the segments, which all subscribers share.
+//! A subscriber that is to get consecutive messages has the range of their bytes, not a copy. The task of its
+//! connection gets slices of the segments, which all subscribers share.
 
 use crate::Message;
 use bytes::Bytes;

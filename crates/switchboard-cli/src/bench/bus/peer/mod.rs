@@ -64,7 +64,7 @@ impl Side {
     }
 }
 
-/// What the measuring side prints as its last line, and the other one when its standard input ends.
+/// Result of a side: the last line of the measuring one, and of the other one when its standard input ends.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct Reading {

@@ -1,4 +1,4 @@
-//! What the measuring side of a workload counts.
+//! Counts of the measuring side of a workload.
 
 use super::{PeerArgs, Reading};
 use crate::bench::bus::stamp::{Checker, Stamp};
