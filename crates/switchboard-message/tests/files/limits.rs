@@ -127,7 +127,7 @@ async fn a_refused_publication_with_an_id_can_be_repeated() {
     while publish(&bus, "file/a", number).await.is_ok() {
         number += 1;
     }
-    let large = vec![7_u64; 100];
+    let large = vec![7_u64; 1_000];
     assert!(bus.publish("file/b", &large).id("x").await.is_err());
     drop(bus);
     let bus = folder.open_with(10, small).unwrap();
