@@ -87,3 +87,39 @@ async fn damaged_positions_are_refused() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!(folder.open().unwrap().stats().durable_cursors, 0);
 }
+
+/// Copies a folder that is in use: what a killed process would leave.
+fn copied(folder: &Folder) -> Folder {
+    let copy = Folder::new("copy");
+    std::fs::create_dir(copy.path()).unwrap();
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        // A file that is being replaced may be gone.
+        drop(std::fs::copy(entry.path(), copy.path().join(entry.file_name())));
+    }
+    copy
+}
+
+#[tokio::test]
+async fn the_position_of_a_cursor_is_saved_while_the_bus_is_used() {
+    let folder = Folder::new("saved");
+    let bus = folder.open().unwrap();
+    drop(bus.subscribe::<u64>("file/a").durable("worker").await.unwrap());
+    for number in 0..4_u64 {
+        bus.publish("file/a", &number).await.unwrap();
+    }
+    assert_eq!(receive(&bus, "file/a", 3, 3).await, [0, 1, 2]);
+    // Saved within about a second: until then, acknowledged entries are delivered again, and none is lost.
+    loop {
+        let copy = copied(&folder);
+        let bus = copy.open().unwrap();
+        if bus.stats().durable_cursors == 0 {
+            continue;
+        }
+        let received = receive(&bus, "file/a", 1, 0).await;
+        assert!(received[0] <= 3, "{received:?}");
+        if received == [3] {
+            break;
+        }
+    }
+}
