@@ -18,7 +18,7 @@ use switchboard_wire::Status;
 use tokio::time::timeout;
 
 thread_local! {
-    static RANDOM: RefCell<fastrand::Rng> = RefCell::new(fastrand::Rng::with_seed(0));
+    static RANDOM: RefCell<fastrand::Rng> = const { RefCell::new(fastrand::Rng::with_seed(0)) };
 }
 
 /// Returns true once in `n` times.
