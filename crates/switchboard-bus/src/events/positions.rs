@@ -60,10 +60,11 @@ impl Positions {
 
     /// Creates the id of these positions. Those that do not fit, and those with a digest of an earlier one, are left
     /// out, and the id is marked as incomplete.
-    pub(super) fn encode(positions: impl Iterator<Item = (u32, Position)> + Clone) -> String {
+    pub(super) fn encode(positions: impl Iterator<Item = (u32, Position)>) -> String {
+        let positions: Vec<_> = positions.collect();
         let mut raw = Vec::new();
         for tag_bytes in TAG_BYTES {
-            raw = Positions::encode_with(tag_bytes, positions.clone());
+            raw = Positions::encode_with(tag_bytes, &positions);
             if raw.first().is_some_and(|version| version & COMPLETE != 0) {
                 break;
             }
@@ -72,10 +73,10 @@ impl Positions {
     }
 
     /// Creates an id with digests of so many bytes.
-    fn encode_with(tag_bytes: usize, positions: impl Iterator<Item = (u32, Position)>) -> Vec<u8> {
+    fn encode_with(tag_bytes: usize, positions: &[(u32, Position)]) -> Vec<u8> {
         let (mut uppers, mut tags) = (Vec::<u64>::new(), Vec::<u32>::new());
         let (mut records, mut version) = (Vec::new(), COMPLETE);
-        for (tag, Position { epoch, offset }) in positions {
+        for &(tag, Position { epoch, offset }) in positions {
             let known = uppers.iter().position(|upper| *upper == epoch >> 16);
             let mut record = tag.to_be_bytes()[..tag_bytes].to_vec();
             let tag = shortened(tag, tag_bytes);
