@@ -82,7 +82,7 @@ fn heading(name: &str) -> Result<&'static str, String> {
 fn insert(changelog: &str, name: &str, text: &str) -> Result<String, String> {
     let heading = heading(name)?;
     let version = changelog.find("\n## ").ok_or("no version begins with `## `")? + 1;
-    let end = changelog[version..].find("\n## ").map_or(changelog.len(), |end| version + end + 1);
+    let end = changelog[version..].find("\n## ").map_or(changelog.len(), |end| version + end);
     let section = changelog[version..end].find(&format!("\n{heading}\n"));
     let section = section.ok_or(format!("the newest version has no section `{heading}`"))? + version + 1;
     let after = section + heading.len();
