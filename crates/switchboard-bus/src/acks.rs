@@ -3,13 +3,16 @@
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, HashMap, hash_map::RandomState},
-    fmt,
+    fmt::{self, Write},
     hash::BuildHasher,
     str::FromStr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use switchboard::{Result, Status};
 use switchboard_message::Message;
+
+/// Bytes of an id: 16 digits, a hyphen, and up to 20 digits.
+const ID_BYTES_MAX: usize = 37;
 
 /// Characters of a malformed id that its error shows.
 const SHOWN_CHARS_MAX: usize = 64;
@@ -62,10 +65,23 @@ impl Unacknowledged {
         SubscriptionAcks { all: self.clone(), id, held, max }
     }
 
-    /// Removes an entry from its subscription, to be acknowledged or rejected.
-    pub(crate) fn take(&self, id: AckId) -> Option<Message<Bytes>> {
-        let held = lock(&self.subscriptions).held.get(&id.subscription).cloned()?;
-        lock(&held).entries.remove(&id.delivery)
+    /// Removes entries from their subscriptions, to be acknowledged or rejected, one for each id. Neighbours are mostly of
+    /// one subscription, which is found once.
+    pub(crate) fn take(
+        &self,
+        ids: impl Iterator<Item = AckId>,
+    ) -> impl Iterator<Item = Option<Message<Bytes>>> {
+        let mut found: Option<(u64, Option<Arc<Mutex<Held>>>)> = None;
+        ids.map(move |AckId { subscription, delivery }| {
+            let held = match &found {
+                Some((known, held)) if *known == subscription => held,
+                _ => {
+                    let held = lock(&self.subscriptions).held.get(&subscription).cloned();
+                    &found.insert((subscription, held)).1
+                }
+            };
+            lock(held.as_ref()?).entries.remove(&delivery)
+        })
     }
 
     /// Returns the number of subscriptions.
@@ -104,6 +120,16 @@ impl Drop for SubscriptionAcks {
 pub(crate) struct AckId {
     subscription: u64,
     delivery: u64,
+}
+
+impl AckId {
+    /// Returns the text, in one allocation.
+    pub(crate) fn to_text(self) -> String {
+        let mut text = String::with_capacity(ID_BYTES_MAX);
+        // Writing to a string does not fail.
+        let _ = write!(text, "{self}");
+        text
+    }
 }
 
 impl FromStr for AckId {
@@ -149,13 +175,14 @@ mod tests {
             let Some(Delivery::Entry(job)) = jobs.next().await.unwrap() else { panic!("no entry") };
             ids.push(acks.hold(job));
         }
-        assert!(all.take(ids[0]).is_none());
-        assert!(all.take(ids[1]).unwrap().ack());
-        assert!(all.take(ids[1]).is_none());
+        let take = |id: AckId| all.take([id].into_iter()).next().flatten();
+        assert!(take(ids[0]).is_none());
+        assert!(take(ids[1]).unwrap().ack());
+        assert!(take(ids[1]).is_none());
         drop(acks);
-        assert!(all.take(ids[2]).is_none());
+        assert!(take(ids[2]).is_none());
         assert_eq!(all.subscriptions(), 0);
-        assert_eq!(ids[2].to_string().parse::<AckId>().unwrap().to_string(), ids[2].to_string());
+        assert_eq!(ids[2].to_text().parse::<AckId>().unwrap().to_text(), ids[2].to_string());
         for id in ["", "x-1", "12", "12-x"] {
             assert_eq!(id.parse::<AckId>().unwrap_err().code(), Code::InvalidArgument, "{id}");
         }

@@ -374,9 +374,10 @@ impl Topics {
         check_names(ack_ids.len(), "ack_ids")?;
         // All are parsed first: a malformed one refuses the whole request.
         let parsed: Vec<AckId> = ack_ids.iter().map(|id| id.parse()).collect::<Result<_>>()?;
-        let is_unknown = |id: AckId| !self.unacknowledged.take(id).is_some_and(|message| run(&message));
-        let ids = ack_ids.into_iter().zip(parsed);
-        Ok(ids.filter(|(_, id)| is_unknown(*id)).map(|(text, _)| text).collect())
+        let taken = self.unacknowledged.take(parsed.into_iter());
+        let unknown =
+            ack_ids.into_iter().zip(taken).filter(|(_, message)| !message.as_ref().is_some_and(&run));
+        Ok(unknown.map(|(text, _)| text).collect())
     }
 }
 
@@ -387,7 +388,7 @@ fn entry(message: Message<Bytes>, is_pattern: bool, acks: Option<&SubscriptionAc
         (entry.shard, entry.sequence) = message.sequence();
     }
     if let Some(acks) = acks {
-        entry.ack_id = acks.hold(message).to_string();
+        entry.ack_id = acks.hold(message).to_text();
     }
     entry
 }

@@ -7,8 +7,10 @@ use super::{
 };
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
+    hash::{BuildHasherDefault, Hasher},
     sync::Arc,
 };
+use switchboard_core::clock;
 
 /// State of a group cursor.
 #[derive(Debug)]
@@ -18,7 +20,7 @@ pub(super) struct Group {
     /// Entries that are missing at the start of a durable cursor, until a member receives them.
     pub(super) gaps: VecDeque<Gap>,
     /// Delivered entries that are not acknowledged, by sequence number.
-    pub(super) unacknowledged: HashMap<u64, Unacknowledged>,
+    pub(super) unacknowledged: BySequence<Unacknowledged>,
     /// Entries to be delivered again, by sequence number.
     pub(super) redeliveries: BTreeMap<u64, GroupEntry>,
     /// Deadlines with their sequence numbers, in order, because all have the period of the group. Entries that were
@@ -44,6 +46,26 @@ pub(super) struct Unacknowledged {
     deadline: u64,
 }
 
+pub(super) type BySequence<T> = HashMap<u64, T, BuildHasherDefault<SequenceHasher>>;
+
+/// Hash of sequence numbers. The log assigns them, so that no peer can choose those of one bucket.
+#[derive(Debug, Default)]
+pub(super) struct SequenceHasher(u64);
+
+impl Hasher for SequenceHasher {
+    fn write_u64(&mut self, sequence: u64) {
+        self.0 = clock::mix(sequence);
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, byte| clock::mix(hash ^ u64::from(*byte)));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// Deadlines of acknowledged entries at least this many are removed when they are the majority.
 const DEADLINES_MIN: usize = 64;
 
@@ -53,7 +75,7 @@ impl Group {
             key,
             ack,
             gaps: VecDeque::new(),
-            unacknowledged: HashMap::new(),
+            unacknowledged: BySequence::default(),
             redeliveries: BTreeMap::new(),
             deadlines: VecDeque::new(),
         }
@@ -133,6 +155,6 @@ impl Group {
     }
 }
 
-fn is_current(unacknowledged: &HashMap<u64, Unacknowledged>, deadline: u64, sequence: u64) -> bool {
+fn is_current(unacknowledged: &BySequence<Unacknowledged>, deadline: u64, sequence: u64) -> bool {
     unacknowledged.get(&sequence).is_some_and(|held| held.deadline == deadline)
 }
