@@ -11,7 +11,6 @@
 //! side, and without polling, all that is outstanding goes to and fro at once: counts hardly vary, on any machine.
 
 mod counting;
-mod entries;
 mod services;
 mod workload;
 

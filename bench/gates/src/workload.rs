@@ -1,6 +1,5 @@
 //! The workloads: the calls of `bench/compare`, a fixed number of them.
 
-use crate::entries;
 use crate::services::{
     BenchService, TOKEN, ThriftBench, benchmark_message, guarded,
     proto::{
@@ -36,11 +35,9 @@ enum Kind {
     Stream,
     /// The message as one of a `.thrift` file.
     ThriftMessage,
-    /// Entries of a topic to as many subscribers as are outstanding; a call is a delivered entry.
-    Entries,
 }
 
-const ALL: [Workload; 12] = [
+const ALL: [Workload; 10] = [
     workload("echo-1", Kind::Echo, 1, ""),
     workload("echo-100", Kind::Echo, 100, ""),
     Workload { chain: true, ..workload("chain-echo-100", Kind::Echo, 100, "") },
@@ -51,8 +48,6 @@ const ALL: [Workload; 12] = [
     workload("rpcx-echo-100", Kind::Echo, 100, "?wire=rpcx"),
     workload("baidu-echo-100", Kind::Echo, 100, "?wire=baidu_std"),
     workload("thrift-message-100", Kind::ThriftMessage, 100, "?wire=thrift"),
-    workload("entries-1", Kind::Entries, 1, ""),
-    workload("entries-50", Kind::Entries, 50, ""),
 ];
 
 const fn workload(name: &'static str, kind: Kind, outstanding: usize, wire: &'static str) -> Workload {
@@ -85,9 +80,6 @@ impl Workload {
         let server = if self.chain { guarded(server) } else { server };
         // Under valgrind a turn of the default length ends within a batch, and sooner the busier the machine is.
         let server = server.limit(Limit::ConnectionTurnMax, TURN_MAX_MS);
-        if matches!(self.kind, Kind::Entries) {
-            return entries::serve(server).await;
-        }
         server.listen("tcp://127.0.0.1:0").start().await.map_err(|error| error.to_string())
     }
 
@@ -96,9 +88,6 @@ impl Workload {
     /// # Errors
     /// When a call fails or is answered wrongly.
     pub(crate) async fn make(&self, calls: u64, address: &str) -> Result<(), String> {
-        if matches!(self.kind, Kind::Entries) {
-            return entries::deliver(calls, self.outstanding as u64, address).await;
-        }
         let url = format!("tcp://{address}{}", self.wire);
         let channel = Channel::builder(&url).connections(1);
         let channel = if self.chain { channel.token(TOKEN) } else { channel };
@@ -119,9 +108,7 @@ impl Workload {
                     Kind::ThriftMessage => {
                         tokio::spawn(call_thrift(thrift.clone(), thrift_message.clone(), share))
                     }
-                    Kind::Echo | Kind::Entries | Kind::Stream => {
-                        tokio::spawn(call_echo(client.clone(), share))
-                    }
+                    Kind::Echo | Kind::Stream => tokio::spawn(call_echo(client.clone(), share)),
                 }
             })
             .collect();
