@@ -65,8 +65,8 @@ impl Unacknowledged {
         SubscriptionAcks { all: self.clone(), id, held, max }
     }
 
-    /// Removes entries from their subscriptions, to be acknowledged or rejected, one for each id. Neighbours are mostly of
-    /// one subscription, which is found once.
+    /// Removes entries from their subscriptions, to be acknowledged or rejected, one for each id. Neighbours are mostly
+    /// of one subscription, which is found once.
     pub(crate) fn take(
         &self,
         ids: impl Iterator<Item = AckId>,
