@@ -60,7 +60,7 @@ impl BusNode {
     /// Creates a node with default options and binds it.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::bind_to`].
+    /// Returns the errors of [`switchboard_socket::Socket::bind_to`].
     pub async fn bind(endpoint: &str) -> Result<BusNode> {
         let node = BusNode::with_options(SocketOptions::default())?;
         node.bind_to(endpoint).await?;
@@ -70,7 +70,7 @@ impl BusNode {
     /// Creates a node without endpoints.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::new`], and [`ErrorKind::InvalidInput`] for a routing id or
+    /// Returns the errors of [`switchboard_socket::Socket::new`], and [`ErrorKind::InvalidInput`] for a routing id or
     /// `routing.mandatory`: each connection has an id of its own, and a slow peer must not stop the others.
     pub fn with_options(options: SocketOptions) -> Result<BusNode> {
         if options.routing.mandatory || !options.routing.routing_id.is_empty() {
@@ -83,7 +83,7 @@ impl BusNode {
     /// Binds another endpoint, to which nodes connect.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::bind_to`].
+    /// Returns the errors of [`switchboard_socket::Socket::bind_to`].
     pub async fn bind_to(&self, endpoint: &str) -> Result<Endpoint> {
         Ok(self.socket.bind_to(endpoint).await?)
     }
@@ -91,7 +91,7 @@ impl BusNode {
     /// Connects to another node. If that node connects to this one as well, each message arrives twice.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::connect_to`].
+    /// Returns the errors of [`switchboard_socket::Socket::connect_to`].
     pub async fn connect_to(&self, endpoint: &str) -> Result<()> {
         Ok(self.socket.connect_to(endpoint).await?)
     }
@@ -125,7 +125,7 @@ impl BusNode {
     /// Receives a message of any peer. Several receivers get different messages. Cancel safe.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::recv`].
+    /// Returns the errors of [`switchboard_socket::Socket::recv`].
     pub async fn recv(&self) -> Result<Bytes> {
         loop {
             let message = self.socket.recv().await?;

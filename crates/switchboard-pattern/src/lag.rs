@@ -69,7 +69,7 @@ impl StampedPub {
     /// Creates a publisher with default options and binds it.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::bind_to`].
+    /// Returns the errors of [`switchboard_socket::Socket::bind_to`].
     pub async fn bind(endpoint: &str) -> Result<StampedPub> {
         let publisher = StampedPub::with_options(SocketOptions::default())?;
         publisher.socket.bind_to(endpoint).await?;
@@ -79,7 +79,7 @@ impl StampedPub {
     /// Creates a publisher without endpoints.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::new`], and [`ErrorKind::InvalidInput`] for a publisher that waits for
+    /// Returns the errors of [`switchboard_socket::Socket::new`], and [`ErrorKind::InvalidInput`] for a publisher that waits for
     /// slow subscribers: it would stop instead of the subscriber.
     pub fn with_options(options: SocketOptions) -> Result<StampedPub> {
         if options.queues.when_full == switchboard_socket::options::QueueFullPolicy::Wait {
@@ -92,7 +92,7 @@ impl StampedPub {
     /// Binds another endpoint.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::bind_to`].
+    /// Returns the errors of [`switchboard_socket::Socket::bind_to`].
     pub async fn bind_to(&self, endpoint: &str) -> Result<Endpoint> {
         Ok(self.socket.bind_to(endpoint).await?)
     }
@@ -100,7 +100,7 @@ impl StampedPub {
     /// Connects to another endpoint.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::connect_to`].
+    /// Returns the errors of [`switchboard_socket::Socket::connect_to`].
     pub async fn connect_to(&self, endpoint: &str) -> Result<()> {
         Ok(self.socket.connect_to(endpoint).await?)
     }
@@ -108,7 +108,7 @@ impl StampedPub {
     /// Publishes a message with the present time. A slow subscriber loses it, and a guard notices. Cancel safe.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::send`].
+    /// Returns the errors of [`switchboard_socket::Socket::send`].
     pub async fn send(&self, topic: impl Into<Bytes>, body: impl Into<Bytes>) -> Result<()> {
         {
             let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,7 +196,7 @@ impl WatchedSub {
     /// Creates a subscriber without endpoints and topics.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::new`].
+    /// Returns the errors of [`switchboard_socket::Socket::new`].
     pub fn new(limits: LagLimits) -> Result<WatchedSub> {
         WatchedSub::with_options(limits, SocketOptions::default())
     }
@@ -204,7 +204,7 @@ impl WatchedSub {
     /// Creates a subscriber with options of its socket.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::new`].
+    /// Returns the errors of [`switchboard_socket::Socket::new`].
     pub fn with_options(limits: LagLimits, options: SocketOptions) -> Result<WatchedSub> {
         Ok(WatchedSub { socket: Sub::with_options(options)?, meter: LagMeter::new(limits) })
     }
@@ -212,7 +212,7 @@ impl WatchedSub {
     /// Connects to another publisher.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::connect_to`].
+    /// Returns the errors of [`switchboard_socket::Socket::connect_to`].
     pub async fn connect_to(&self, endpoint: &str) -> Result<()> {
         Ok(self.socket.connect_to(endpoint).await?)
     }

@@ -187,7 +187,7 @@ impl Pipeline {
     /// Begins to receive tasks, as one of the workers.
     ///
     /// # Errors
-    /// Those of [`Bus::subscribe`](switchboard_message::Bus::subscribe).
+    /// Returns the errors of [`Bus::subscribe`](switchboard_message::Bus::subscribe).
     pub async fn worker<T: DeserializeOwned>(&self) -> Result<Worker<T>> {
         let mut tasks = self.configure(self.bus.subscribe(&self.tasks), &self.workers);
         if let Some(topic) = &self.dead_letters {

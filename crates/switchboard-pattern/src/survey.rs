@@ -93,7 +93,7 @@ impl Surveyor {
     /// Creates a surveyor with default options and binds it.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::bind_to`].
+    /// Returns the errors of [`switchboard_socket::Socket::bind_to`].
     pub async fn bind(endpoint: &str) -> Result<Surveyor> {
         let surveyor = Surveyor::with_options(SocketOptions::default())?;
         surveyor.bind_to(endpoint).await?;
@@ -103,7 +103,7 @@ impl Surveyor {
     /// Creates a surveyor without endpoints.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::new`].
+    /// Returns the errors of [`switchboard_socket::Socket::new`].
     pub fn with_options(options: SocketOptions) -> Result<Surveyor> {
         let socket = Router::with_options(options)?;
         let number = clock::random();
@@ -120,7 +120,7 @@ impl Surveyor {
     /// Binds another endpoint.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::bind_to`].
+    /// Returns the errors of [`switchboard_socket::Socket::bind_to`].
     pub async fn bind_to(&self, endpoint: &str) -> Result<Endpoint> {
         Ok(self.socket.bind_to(endpoint).await?)
     }
@@ -128,7 +128,7 @@ impl Surveyor {
     /// Connects to another respondent that is bound.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::connect_to`].
+    /// Returns the errors of [`switchboard_socket::Socket::connect_to`].
     pub async fn connect_to(&self, endpoint: &str) -> Result<()> {
         Ok(self.socket.connect_to(endpoint).await?)
     }
@@ -212,7 +212,7 @@ impl Survey<'_> {
     /// Collects the answers until the survey ends.
     ///
     /// # Errors
-    /// Those of [`next`](Self::next).
+    /// Returns the errors of [`next`](Self::next).
     pub async fn all(mut self) -> Result<Vec<Bytes>> {
         let mut answers = Vec::new();
         while let Some(answer) = self.next().await? {

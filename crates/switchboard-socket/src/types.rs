@@ -313,7 +313,7 @@ impl Xpub {
     /// drops a message that none of its own subscriptions matches.
     ///
     /// # Errors
-    /// Those of [`subscribe_peer`](Self::subscribe_peer), and of [`Socket::send`].
+    /// Returns the errors of [`subscribe_peer`](Self::subscribe_peer), and of [`Socket::send`].
     pub fn send_to_peer(&self, message: impl Into<Message>) -> Result<()> {
         self.0.core().send_to_last_changed(message.into())
     }

@@ -37,7 +37,7 @@ pub fn field(cur: &[u8], number: u32) -> Option<(Tag, &[u8])> {
 /// Reads the remaining fields, whatever their order.
 ///
 /// # Errors
-/// Those of [`MessageView::merge_into_view`].
+/// Returns the errors of [`MessageView::merge_into_view`].
 #[cold]
 pub fn rest<'a, V: MessageView<'a>>(
     view: &mut V,

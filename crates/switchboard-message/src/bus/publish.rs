@@ -356,7 +356,7 @@ impl<'a> Publishing<'a> {
     /// a poll of the future, it has then published nothing.
     ///
     /// # Errors
-    /// Those of [`Publish::now`], except for topics that need a wait.
+    /// Returns the errors of [`Publish::now`], except for topics that need a wait.
     #[doc(hidden)]
     pub fn attempt(mut self) -> Result<Attempt<'a>> {
         let (local, entries) = match (&self.bus.side, &mut self.content) {

@@ -95,7 +95,7 @@ impl BinaryStar {
     /// Connects to another endpoint of the peer.
     ///
     /// # Errors
-    /// Those of [`BinaryStarBuilder::start`] for endpoints.
+    /// Returns the errors of [`BinaryStarBuilder::start`] for endpoints.
     pub async fn connect(&self, endpoint: &str) -> Result<()> {
         Ok(self.peer.connect_to(endpoint).await?)
     }

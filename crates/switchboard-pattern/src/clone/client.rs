@@ -173,7 +173,7 @@ impl CloneClient {
     /// Sets a value that the server deletes after a time, unless it is set again. The protocol has whole seconds.
     ///
     /// # Errors
-    /// Those of [`set`](Self::set).
+    /// Returns the errors of [`set`](Self::set).
     pub async fn set_for(&self, key: &str, value: impl Into<Bytes>, ttl: Duration) -> Result<u64> {
         self.set_with(key, value.into(), Some(ttl)).await
     }
@@ -181,7 +181,7 @@ impl CloneClient {
     /// Deletes a key.
     ///
     /// # Errors
-    /// Those of [`set`](Self::set).
+    /// Returns the errors of [`set`](Self::set).
     pub async fn delete(&self, key: &str) -> Result<u64> {
         self.send(new_update(key, Bytes::new(), None, &self.limits)?).await
     }
@@ -267,7 +267,7 @@ impl CloneClientBuilder {
     /// Adds a server at the ports P, P+1 and P+2. The first server is tried first, and the others in their order.
     ///
     /// # Errors
-    /// Those of [`CloneEndpoints::at`].
+    /// Returns the errors of [`CloneEndpoints::at`].
     pub fn server(self, endpoint: &str) -> Result<Self> {
         Ok(self.server_at(CloneEndpoints::at(endpoint)?))
     }
@@ -331,7 +331,7 @@ impl CloneClientBuilder {
     /// Starts the client, and waits for its first snapshot.
     ///
     /// # Errors
-    /// Those of [`start`](Self::start), and [`ErrorKind::TimedOut`] that names the last failure.
+    /// Returns the errors of [`start`](Self::start), and [`ErrorKind::TimedOut`] that names the last failure.
     pub async fn connect(self) -> Result<CloneClient> {
         let limit = self.connect_timeout;
         let client = self.start()?;

@@ -192,7 +192,7 @@ impl CloneServerBuilder {
     /// Binds the ports P, P+1 and P+2; see [`CloneEndpoints::at`].
     ///
     /// # Errors
-    /// Those of [`CloneEndpoints::at`].
+    /// Returns the errors of [`CloneEndpoints::at`].
     pub fn bind(self, endpoint: &str) -> Result<Self> {
         Ok(self.bind_at(CloneEndpoints::at(endpoint)?))
     }

@@ -35,7 +35,7 @@ impl SequentialClient {
     /// the guide of ZeroMQ.
     ///
     /// # Errors
-    /// Those of [`with_options`](Self::with_options).
+    /// Returns the errors of [`with_options`](Self::with_options).
     pub fn connect<T: AsRef<str>>(servers: &[T], timeout: Duration) -> Result<SequentialClient> {
         SequentialClient::with_options(servers, timeout, &SocketOptions::default())
     }

@@ -81,7 +81,7 @@ impl Server {
     /// 0 and no `*`.
     ///
     /// # Errors
-    /// Those of [`ServerBuilder::bind`].
+    /// Returns the errors of [`ServerBuilder::bind`].
     pub async fn bind(endpoint: &str) -> Result<Server> {
         Server::builder(endpoint).bind(endpoint).await
     }

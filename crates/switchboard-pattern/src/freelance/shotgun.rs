@@ -34,7 +34,7 @@ impl ShotgunClient {
     /// Creates a client of these servers with default options of sockets and a time to wait for the first reply.
     ///
     /// # Errors
-    /// Those of [`with_options`](Self::with_options).
+    /// Returns the errors of [`with_options`](Self::with_options).
     pub async fn connect<T: AsRef<str>>(servers: &[T], timeout: Duration) -> Result<ShotgunClient> {
         ShotgunClient::with_options(servers, timeout, SocketOptions::default()).await
     }

@@ -74,7 +74,7 @@ impl TrackedClient {
     /// Creates a client of these servers with default options, see [`TrackedBuilder::connect`].
     ///
     /// # Errors
-    /// Those of [`TrackedBuilder::connect`].
+    /// Returns the errors of [`TrackedBuilder::connect`].
     pub async fn connect<T: AsRef<str>>(servers: &[T]) -> Result<TrackedClient> {
         TrackedClient::builder(servers).connect().await
     }

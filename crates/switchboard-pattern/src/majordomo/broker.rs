@@ -50,7 +50,7 @@ impl Broker {
     /// Starts a broker with default options at an endpoint, see [`BrokerBuilder::bind`].
     ///
     /// # Errors
-    /// Those of [`BrokerBuilder::bind`].
+    /// Returns the errors of [`BrokerBuilder::bind`].
     pub async fn bind(endpoint: &str) -> Result<Broker> {
         Broker::builder().bind(endpoint).await
     }
@@ -68,7 +68,7 @@ impl Broker {
     /// Binds a further endpoint, for example one for workers alone or one of `ipc`.
     ///
     /// # Errors
-    /// Those of [`Router::bind_to`](switchboard_socket::Router::bind_to).
+    /// Returns the errors of [`Router::bind_to`](switchboard_socket::Router::bind_to).
     pub async fn bind_to(&self, endpoint: &str) -> Result<Endpoint> {
         Ok(self.router.bind_to(endpoint).await?)
     }

@@ -85,7 +85,7 @@ impl Client {
     /// Creates a client with default options, see [`ClientBuilder::connect`].
     ///
     /// # Errors
-    /// Those of [`ClientBuilder::connect`].
+    /// Returns the errors of [`ClientBuilder::connect`].
     pub fn connect(endpoint: &str) -> Result<Client> {
         Client::builder(endpoint).connect()
     }
@@ -108,7 +108,7 @@ impl Client {
     /// Sends a request with the options of the client and returns its final reply, see [`RequestBuilder::send`].
     ///
     /// # Errors
-    /// Those of [`RequestBuilder::send`].
+    /// Returns the errors of [`RequestBuilder::send`].
     pub async fn request(&self, service: &str, body: impl Into<Message>) -> Result<Message> {
         self.call(service).send(body).await
     }
@@ -267,7 +267,7 @@ impl RequestBuilder<'_> {
     /// Sends the request and returns its replies, the parts before the final one included. Retries do not apply.
     ///
     /// # Errors
-    /// Those of [`send`](Self::send).
+    /// Returns the errors of [`send`](Self::send).
     pub async fn stream(self, body: impl Into<Message>) -> Result<Replies> {
         self.start(body.into()).await
     }

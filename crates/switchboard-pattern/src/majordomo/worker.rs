@@ -31,7 +31,7 @@ impl Worker {
     /// Starts a worker with default options, see [`WorkerBuilder::connect`].
     ///
     /// # Errors
-    /// Those of [`WorkerBuilder::connect`].
+    /// Returns the errors of [`WorkerBuilder::connect`].
     pub fn connect(endpoint: &str, service: &str) -> Result<Worker> {
         Worker::builder(endpoint, service).connect()
     }
@@ -122,7 +122,7 @@ impl Request {
     /// request.
     ///
     /// # Errors
-    /// Those of [`partial`](Self::partial).
+    /// Returns the errors of [`partial`](Self::partial).
     pub async fn reply(self, body: impl Into<Message>) -> Result<()> {
         self.0.reply(body.into()).await
     }

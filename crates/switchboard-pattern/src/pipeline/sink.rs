@@ -36,7 +36,7 @@ impl<R> Sink<R> {
     /// Receives the next result; `None` after the bus has closed the subscription. Cancel safe.
     ///
     /// # Errors
-    /// Those of [`Worker::next`](super::Worker::next), for results.
+    /// Returns the errors of [`Worker::next`](super::Worker::next), for results.
     pub async fn next(&mut self) -> Result<Option<Outcome<R>>> {
         loop {
             return match self.results.next().await? {

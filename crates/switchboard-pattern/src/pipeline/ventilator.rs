@@ -48,7 +48,7 @@ impl Ventilator {
     /// may have sent it, or not.
     ///
     /// # Errors
-    /// Those of [`Bus::publish`]; over a lost connection after 30 s.
+    /// Returns the errors of [`Bus::publish`]; over a lost connection after 30 s.
     pub async fn push<T: Serialize + Sync>(&self, task: &T) -> Result<Position> {
         Ok(self.bus.publish(&self.tasks, task).id(self.ids.next()).await?)
     }
@@ -57,7 +57,7 @@ impl Ventilator {
     /// as another task.
     ///
     /// # Errors
-    /// Those of [`push`](Self::push).
+    /// Returns the errors of [`push`](Self::push).
     pub async fn push_once<T: Serialize + Sync>(&self, id: impl Into<Bytes>, task: &T) -> Result<Position> {
         Ok(self.bus.publish(&self.tasks, task).id(id).await?)
     }
@@ -66,7 +66,7 @@ impl Ventilator {
     /// 1,024 by default.
     ///
     /// # Errors
-    /// Those of [`push`](Self::push), and those of the limit.
+    /// Returns the errors of [`push`](Self::push), and those of the limit.
     pub async fn push_batch<T: Serialize>(&self, tasks: &[T]) -> Result<Position> {
         let publication = |task| {
             let mut publication =

@@ -76,7 +76,7 @@ impl<T> Worker<T> {
     /// itself: tasks whose acknowledgement is lost are done again.
     ///
     /// # Errors
-    /// Those of [`switchboard_message::Bus::settled`].
+    /// Returns the errors of [`switchboard_message::Bus::settled`].
     pub async fn settled(&self) -> Result<()> {
         Ok(self.pipeline.bus.settled().await?)
     }

@@ -43,7 +43,7 @@ impl Client {
     /// Creates a client with default options, see [`ClientBuilder::connect`].
     ///
     /// # Errors
-    /// Those of [`ClientBuilder::connect`].
+    /// Returns the errors of [`ClientBuilder::connect`].
     pub fn connect(endpoint: &str) -> Result<Client> {
         Client::builder(endpoint).connect()
     }

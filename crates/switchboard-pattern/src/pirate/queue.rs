@@ -115,7 +115,7 @@ impl Queue {
     /// Starts a queue with default options at an endpoint for clients and one for workers, see [`QueueBuilder::bind`].
     ///
     /// # Errors
-    /// Those of [`QueueBuilder::bind`].
+    /// Returns the errors of [`QueueBuilder::bind`].
     pub async fn bind(clients: &str, workers: &str) -> Result<Queue> {
         Queue::builder().bind(clients, workers).await
     }

@@ -32,7 +32,7 @@ impl Worker {
     /// Starts a Paranoid Pirate worker with default options, see [`WorkerBuilder::connect`].
     ///
     /// # Errors
-    /// Those of [`WorkerBuilder::connect`].
+    /// Returns the errors of [`WorkerBuilder::connect`].
     pub fn connect(endpoint: &str) -> Result<Worker> {
         Worker::builder(endpoint).connect()
     }

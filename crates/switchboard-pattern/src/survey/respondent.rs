@@ -21,7 +21,7 @@ impl Respondent {
     /// Creates a respondent with default options, and connects it to a surveyor.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::connect_to`].
+    /// Returns the errors of [`switchboard_socket::Socket::connect_to`].
     pub async fn connect(endpoint: &str) -> Result<Respondent> {
         let respondent = Respondent::with_options(SocketOptions::default())?;
         respondent.socket.connect_to(endpoint).await?;
@@ -31,7 +31,7 @@ impl Respondent {
     /// Creates a respondent without an endpoint. It has one surveyor: answers go to its only peer.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::new`].
+    /// Returns the errors of [`switchboard_socket::Socket::new`].
     pub fn with_options(mut options: SocketOptions) -> Result<Respondent> {
         options.limits.peers_max = 1;
         let socket = Dealer::with_options(options)?;
@@ -48,7 +48,7 @@ impl Respondent {
     /// Connects to the surveyor.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::connect_to`].
+    /// Returns the errors of [`switchboard_socket::Socket::connect_to`].
     pub async fn connect_to(&self, endpoint: &str) -> Result<()> {
         Ok(self.socket.connect_to(endpoint).await?)
     }
@@ -56,7 +56,7 @@ impl Respondent {
     /// Binds an endpoint, to which the surveyor connects.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::bind_to`].
+    /// Returns the errors of [`switchboard_socket::Socket::bind_to`].
     pub async fn bind_to(&self, endpoint: &str) -> Result<Endpoint> {
         Ok(self.socket.bind_to(endpoint).await?)
     }
@@ -64,7 +64,7 @@ impl Respondent {
     /// Receives the next question. Messages that are no question are skipped and counted. Cancel safe.
     ///
     /// # Errors
-    /// Those of [`switchboard_socket::Socket::recv`].
+    /// Returns the errors of [`switchboard_socket::Socket::recv`].
     pub async fn recv(&self) -> Result<Question> {
         loop {
             let message = self.socket.recv().await?;

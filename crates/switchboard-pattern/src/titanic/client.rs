@@ -48,7 +48,7 @@ impl Client {
     /// Fetches the reply to a request, and again after each pause until there is one.
     ///
     /// # Errors
-    /// Those of [`fetch`](Self::fetch).
+    /// Returns the errors of [`fetch`](Self::fetch).
     pub async fn wait(&self, id: RequestId, pause: Duration) -> Result<Message> {
         loop {
             if let Some(reply) = self.fetch(id).await? {
@@ -61,7 +61,7 @@ impl Client {
     /// Deletes a request and its reply. An unknown number is no error.
     ///
     /// # Errors
-    /// Those of [`store`](Self::store).
+    /// Returns the errors of [`store`](Self::store).
     pub async fn close(&self, id: RequestId) -> Result<()> {
         self.call("titanic.close", Message::from(id.to_string())).await.map(|_| ())
     }

@@ -325,7 +325,7 @@ impl Store {
     /// Returns the service and the body of a request without a reply; `None` if it has one or is not known.
     ///
     /// # Errors
-    /// Those of [`fetch`](Self::fetch).
+    /// Returns the errors of [`fetch`](Self::fetch).
     pub(super) fn request(&self, id: RequestId) -> Result<Option<(Bytes, Vec<Bytes>)>> {
         let Some(entry) = self.entries.get(&id).filter(|entry| !entry.is_done) else { return Ok(None) };
         let mut frames = self.frames(entry.record)?;

@@ -78,7 +78,7 @@ impl Replies {
     /// Returns the next reply, `None` after the final one. Cancel safe.
     ///
     /// # Errors
-    /// Those of [`RequestBuilder::send`](super::RequestBuilder::send), and `ResourceExhausted` when 256 parts or
+    /// Returns the errors of [`RequestBuilder::send`](super::RequestBuilder::send), and `ResourceExhausted` when 256 parts or
     /// 16 MiB of them wait for the program.
     pub async fn next(&mut self) -> Result<Option<Reply>> {
         if self.connection.is_none() {
