@@ -19,7 +19,8 @@ pub(super) struct Round {
 
 impl Round {
     pub(super) fn messages_per_s(&self) -> f64 {
-        self.reading.messages as f64 / self.reading.elapsed_s.max(f64::EPSILON)
+        // `idle` has no rate.
+        if self.reading.elapsed_s > 0.0 { self.reading.messages as f64 / self.reading.elapsed_s } else { 0.0 }
     }
 
     pub(super) fn cpu_us_per_message(&self) -> f64 {
@@ -31,7 +32,7 @@ impl Round {
     /// work, if no side waits.
     pub(super) fn messages_per_core_s(&self) -> f64 {
         let busier = self.processor[0].max(self.processor[1]);
-        self.reading.messages as f64 / busier.as_secs_f64().max(f64::EPSILON)
+        if busier.is_zero() { 0.0 } else { self.reading.messages as f64 / busier.as_secs_f64() }
     }
 }
 
