@@ -92,7 +92,10 @@ impl Side {
             messages_per_s_min: rates.iter().copied().fold(f64::INFINITY, f64::min),
             messages_per_s_max: rates.iter().copied().fold(0.0, f64::max),
             messages_per_s: median(rates),
-            messages_per_cpu_s: median(of(|round| 1e6 / round.cpu_us_per_message().max(f64::EPSILON))),
+            messages_per_cpu_s: median(of(|round| match round.cpu_us_per_message() {
+                cpu if cpu > 0.0 => 1e6 / cpu,
+                _ => 0.0,
+            })),
             messages_per_core_s: median(of(Round::messages_per_core_s)),
             cpu_us_per_message: median(of(Round::cpu_us_per_message)),
             p50_us: optional(|round| round.reading.p50_us),
