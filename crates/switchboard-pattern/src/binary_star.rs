@@ -26,6 +26,7 @@ use std::fmt;
 
 /// State of a node.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+// closed: the states of the protocol
 pub enum State {
     /// The primary waits for its peer.
     Primary,
@@ -39,6 +40,7 @@ pub enum State {
 
 /// Input of the state machine.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+// closed: the inputs of the machine
 pub enum Event {
     /// The state of the peer arrived.
     Peer(State),
@@ -51,6 +53,7 @@ pub enum Event {
 
 /// Outcome of an event that the machine accepts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: a request is served or not
 pub enum Outcome {
     /// The node serves the request; for the state of the peer, nothing is to be done.
     Accepted,

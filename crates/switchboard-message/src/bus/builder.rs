@@ -110,8 +110,9 @@ impl BusBuilder {
     ///
     /// # Errors
     /// `FailedPrecondition` if another bus uses the folder, `Unavailable` if it cannot be read and written,
-    /// `InvalidArgument` for limits that contradict each other and for a bus with an [engine](Self::engine), `ResourceExhausted` if it has more topics than
-    /// `topics_max`, `DataLoss` if the positions of durable cursors are damaged.
+    /// `InvalidArgument` for limits that contradict each other and for a bus with an [engine](Self::engine),
+    /// `ResourceExhausted` if it has more topics than `topics_max`, `DataLoss` if the positions of durable cursors are
+    /// damaged.
     pub fn open(self, files: FileOptions) -> Result<Bus> {
         let BusBuilder { limits, rules, clock, codec, engine } = self;
         if engine.is_some() {

@@ -265,6 +265,7 @@ enum Content {
 /// Outcome of [`Publishing::attempt`].
 #[doc(hidden)]
 #[derive(Debug)]
+// closed: adapters handle each case
 pub enum Attempt<'a> {
     /// The topic is durable; nothing is published yet.
     Durable(Publishing<'a>),

@@ -17,6 +17,7 @@ pub struct ListLimits {
 
 /// Result of decoding a block whose bytes are valid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: a list is within the limits or not
 pub enum Listed {
     /// Every field was passed on.
     Complete,

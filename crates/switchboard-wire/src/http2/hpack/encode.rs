@@ -5,6 +5,7 @@ use bytes::BytesMut;
 
 /// How a field that is not in the table is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: the representations of RFC 7541, section 6.2
 pub enum Indexing {
     /// It recurs: it is inserted into the table as long as there is room. Nothing is evicted, so an index that was used
     /// once stays right, and whole blocks can be stored and repeated.
