@@ -79,8 +79,8 @@ impl StampedPub {
     /// Creates a publisher without endpoints.
     ///
     /// # Errors
-    /// Returns the errors of [`switchboard_socket::Socket::new`], and [`ErrorKind::InvalidInput`] for a publisher that waits
-    /// for slow subscribers: it would stop instead of the subscriber.
+    /// Returns the errors of [`switchboard_socket::Socket::new`], and [`ErrorKind::InvalidInput`] for a publisher that
+    /// waits for slow subscribers: it would stop instead of the subscriber.
     pub fn with_options(options: SocketOptions) -> Result<StampedPub> {
         if options.queues.when_full == switchboard_socket::options::QueueFullPolicy::Wait {
             let text = "a publisher that waits for slow subscribers cannot be combined with a lag guard";

@@ -78,8 +78,8 @@ impl Replies {
     /// Returns the next reply, `None` after the final one. Cancel safe.
     ///
     /// # Errors
-    /// Returns the errors of [`RequestBuilder::send`](super::RequestBuilder::send), and `ResourceExhausted` when 256 parts
-    /// or 16 MiB of them wait for the program.
+    /// Returns the errors of [`RequestBuilder::send`](super::RequestBuilder::send), and `ResourceExhausted` when 256
+    /// parts or 16 MiB of them wait for the program.
     pub async fn next(&mut self) -> Result<Option<Reply>> {
         if self.connection.is_none() {
             return Ok(None);
