@@ -173,6 +173,10 @@ impl Server {
         let started = Instant::now();
         loop {
             let is_listening = TcpStream::connect(format!("127.0.0.1:{port}")).is_ok();
+            if is_listening {
+                // A program that cannot bind the port, because another one listens there, ends soon.
+                std::thread::sleep(Duration::from_millis(100));
+            }
             // Another process may have taken the port: then that one listens, and this one has ended.
             if let Ok(Some(status)) = server.child.try_wait() {
                 return Err(Failure::new(format!("`{shown}` has ended: {status}")));
@@ -194,7 +198,10 @@ impl Server {
             let port = free_port()?;
             Self::start_at(&port, &mut command(&port))
         };
-        start().or_else(|_| start()).or_else(|_| start())
+        let again = |first: Failure| {
+            start().map_err(|second| Failure::new(format!("{second}; before that: {first}")))
+        };
+        start().or_else(again).or_else(again)
     }
 }
 

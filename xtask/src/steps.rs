@@ -409,7 +409,8 @@ fn second_try(step: &Step, outcome: Outcome, check: impl FnOnce() -> Outcome) ->
     match outcome {
         Outcome::Failed(first) if needs_foreign_programs(step) => match check() {
             Outcome::Passed => Outcome::PassedAtSecondTry(first),
-            other => other,
+            Outcome::Failed(second) => Outcome::Failed(format!("{second}; before that: {first}")),
+            _ => Outcome::Failed(first),
         },
         outcome => outcome,
     }
@@ -557,8 +558,13 @@ mod tests {
             assert!(summary.text.contains("SECOND TRY"), "{}", summary.text);
             assert!(summary.text.contains("the port was taken"), "{}", summary.text);
             assert_eq!(summary.text.lines().last(), Some("1 passed, 0 failed"));
-            let twice = second_try(&step(name), failed(), failed);
-            assert!(matches!(twice, Outcome::Failed(_)), "{twice:?}");
+            let twice = second_try(&step(name), failed(), || Outcome::Failed("it hangs".into()));
+            assert!(
+                matches!(&twice, Outcome::Failed(why) if why == "it hangs; before that: the port was taken"),
+                "{twice:?}"
+            );
+            let skipped = second_try(&step(name), failed(), || Outcome::Skipped("no server".into()));
+            assert!(matches!(skipped, Outcome::Failed(_)), "{skipped:?}");
         }
         let tests = second_try(&step("test"), failed(), || panic!("it runs once"));
         assert!(matches!(tests, Outcome::Failed(_)), "{tests:?}");

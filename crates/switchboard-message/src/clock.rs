@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, UNIX_EPOCH},
 };
 use switchboard_core::clock;
 use tokio::time::{Instant, Sleep};
@@ -36,7 +36,7 @@ impl Clock {
         match self {
             Clock::Manual(now) => Clock::Manual(now),
             Clock::Runtime | Clock::Unix(_) => {
-                let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let unix = clock::time_of_day().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let unix = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
                 Clock::Unix(unix.saturating_sub(clock::now_ns()))
             }

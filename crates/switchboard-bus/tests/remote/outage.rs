@@ -50,9 +50,18 @@ impl Lines {
     /// Waits for a line with both texts.
     async fn until(&self, what: &str, part: &str) {
         let has = |line: &String| line.contains(what) && line.contains(part);
-        while !self.0.lock().unwrap().iter().any(has) {
-            tokio::task::yield_now().await;
-        }
+        self.reach(|lines| lines.iter().any(has)).await;
+    }
+
+    /// Waits for lines that are as required.
+    async fn reach(&self, is: impl Fn(&[String]) -> bool) {
+        let reached = async {
+            while !is(&self.0.lock().unwrap()) {
+                tokio::task::yield_now().await;
+            }
+        };
+        let reached = tokio::time::timeout(std::time::Duration::from_secs(60), reached).await;
+        assert!(reached.is_ok(), "{:?}", self.0.lock().unwrap());
     }
 
     fn count(&self, what: &str) -> usize {
@@ -74,9 +83,8 @@ async fn lost_messages_are_counted_and_logged_at_the_end_of_an_outage() {
             bus.publish(&format!("closed/{message}"), &message).later().unwrap();
         }
         bus.publish("open", &1_u32).later().unwrap();
-        while lines.count("what=\"messages\" lost=30") < round {
-            tokio::task::yield_now().await;
-        }
+        let ended = |line: &&String| line.contains("what=\"messages\" lost=30");
+        lines.reach(|lines| lines.iter().filter(ended).count() >= round).await;
         // One line at the beginning of each outage, and one at its end.
         assert_eq!(lines.count("what=\"messages\""), 2 * round);
     }

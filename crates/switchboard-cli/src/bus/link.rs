@@ -37,8 +37,8 @@ impl Link {
         Ok(Link { stream, place, input: Input::default(), out: Outbox::new() })
     }
 
-    /// Writes what waits, then reads more. Cancel safe between messages: a read that is dropped has read nothing, but a
-    /// write may be left in part, so that the link is then of no use but for reading.
+    /// Writes what waits, then reads more. Cancel safe: what is written leaves the outbox, and what is read is in the
+    /// input.
     pub(super) async fn exchange(&mut self) -> Result<(), Failure> {
         self.flush().await?;
         let read = self.stream.read_buf(self.input.buffer()).await.map_err(|error| self.lost(&error))?;
@@ -49,11 +49,13 @@ impl Link {
     }
 
     pub(super) async fn flush(&mut self) -> Result<(), Failure> {
-        if self.out.is_empty() {
-            return Ok(());
+        while !self.out.is_empty() {
+            let mut slices = [io::IoSlice::new(&[])];
+            self.out.fill(&mut slices);
+            let written = self.stream.write(&slices[0]).await.map_err(|error| self.lost(&error))?;
+            self.out.advance(written);
         }
-        let bytes = self.out.take_all();
-        self.stream.write_all(&bytes).await.map_err(|error| self.lost(&error))
+        Ok(())
     }
 
     fn lost(&self, error: &io::Error) -> Failure {

@@ -35,7 +35,7 @@ pub(super) async fn publish(remote: &Remote, args: &SendArgs) -> Result<(), Fail
     let headers = headers(&args.message)?;
     let mut nats = Nats::connect(remote).await?;
     let mut messages = input::messages(args.message.message.as_deref(), args.message.lines);
-    while let Some(message) = messages.recv().await {
+    while let Some(message) = nats.while_idle(messages.recv()).await? {
         let payload = input::check(message, args.message.codec)?;
         nats.publish(subject, None, headers.as_ref(), &payload)?;
         // The response to PING follows an error of the publication.
@@ -79,7 +79,7 @@ pub(super) async fn request(remote: &Remote, args: &RequestArgs) -> Result<(), F
     nats.subscribe(&format!("{inbox}.*"), None)?;
     let mut messages = input::messages(args.message.message.as_deref(), args.message.lines);
     let mut number = 0_u64;
-    while let Some(message) = messages.recv().await {
+    while let Some(message) = nats.while_idle(messages.recv()).await? {
         let payload = input::check(message, args.message.codec)?;
         number += 1;
         let own = format!("{inbox}.{number}");
@@ -226,6 +226,19 @@ impl Nats {
         self.confirm().await?;
         eprintln!("{verb} {subject}");
         Ok(())
+    }
+
+    /// Waits for something else and responds to the PINGs of the server meanwhile: without a response it closes the
+    /// connection after some minutes. Messages that arrive are dropped: no request waits for one.
+    async fn while_idle<T>(&mut self, other: impl Future<Output = T>) -> Result<T, Failure> {
+        let mut other = std::pin::pin!(other);
+        loop {
+            tokio::select! {
+                biased;
+                value = &mut other => return Ok(value),
+                event = self.event() => drop(event?),
+            }
+        }
     }
 
     /// Returns the next message. Cancel safe.

@@ -32,7 +32,8 @@ impl Target {
     pub(super) fn of(common: &Common) -> Result<Target, Failure> {
         let target = Target::parse(&common.address).map_err(Failure::Usage)?;
         if common.bind && !matches!(target, Target::Zmq(_)) {
-            let text = format!("--bind is of ZeroMQ, and {} is an address to connect to", common.address);
+            let address = without_login(&common.address);
+            let text = format!("--bind is of ZeroMQ, and {address} is an address to connect to");
             return Err(Failure::Usage(text));
         }
         Ok(target)
@@ -45,13 +46,22 @@ impl Target {
             "redis" => Remote::parse(address, rest, 6379).map(Target::Redis),
             "zmq+tcp" | "zmq+ipc" => Ok(Target::Zmq(address.trim_start_matches("zmq+").to_owned())),
             "nats+tls" | "rediss" | "tls+nats" | "valkeys" => Err(format!(
-                "{address}: TLS with NATS and Redis is not supported; use a tunnel to nats:// or redis://"
+                "{}: TLS with NATS and Redis is not supported; use a tunnel to nats:// or redis://",
+                without_login(address)
             )),
             _ if scheme.starts_with("zmq") => Err(format!(
                 "{address}: ZeroMQ has the addresses zmq+tcp://HOST:PORT and zmq+ipc://PATH here"
             )),
             _ => Ok(Target::Native),
         }
+    }
+}
+
+/// Returns an address as messages show it: passwords are not repeated.
+pub(super) fn without_login(address: &str) -> String {
+    match address.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
+        Some((scheme, place)) => format!("{scheme}://{place}"),
+        None => address.to_owned(),
     }
 }
 

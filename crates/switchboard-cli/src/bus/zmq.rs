@@ -4,7 +4,7 @@ use super::{
     args::{Common, PrintArgs, ProxyArgs, ProxyKind, ReceiveArgs, ReplyArgs, RequestArgs, SendArgs},
     input,
     output::{self, Received},
-    target::{Target, refuse},
+    target::{Target, refuse, without_login},
 };
 use crate::call::Failure;
 use bytes::Bytes;
@@ -165,8 +165,9 @@ pub(super) async fn forward(args: &ProxyArgs) -> Result<(), Failure> {
 async fn side(address: &str, kind: SocketType, must_connect: bool) -> Result<Socket, Failure> {
     let Target::Zmq(endpoint) = Target::parse(address).map_err(Failure::Usage)? else {
         let text = format!(
-            "{address} is not an endpoint of ZeroMQ: `bus proxy` forwards between zmq+tcp:// and zmq+ipc:// \
-             addresses; `switchboard proxy` forwards calls"
+            "{} is not an endpoint of ZeroMQ: `bus proxy` forwards between zmq+tcp:// and zmq+ipc:// \
+             addresses; `switchboard proxy` forwards calls",
+            without_login(address)
         );
         return Err(Failure::Usage(text));
     };

@@ -138,14 +138,16 @@ impl<'a, const N: usize, const BYTES: usize> Texts<'a, N, BYTES> {
     /// `InvalidUtf8` if one of the texts so far is known to be invalid.
     #[inline(always)]
     pub fn push(&mut self, at: usize, text: &'a [u8]) -> Result<(), DecodeError> {
-        self.texts[at] = Some(text);
         let end = self.len + text.len();
         if text.len() > JOINED_MAX || end >= BYTES {
-            return self.push_long(text);
+            self.push_long(text)?;
+        } else {
+            self.joined[self.len..end].copy_from_slice(text);
+            self.joined[end] = 0;
+            self.len = end + 1;
         }
-        self.joined[self.len..end].copy_from_slice(text);
-        self.joined[end] = 0;
-        self.len = end + 1;
+        // Not before: a text that was refused must not be returned.
+        self.texts[at] = Some(text);
         Ok(())
     }
 
@@ -252,6 +254,20 @@ mod tests {
             joined::<3, 1024>([cut, b"short", b"x"]);
             joined::<3, 1024>([b"\xff", &valid, b"x"]);
         }
+    }
+
+    #[test]
+    fn a_refused_text_is_never_returned() {
+        let invalid = [0xff; JOINED_MAX + 1];
+        let mut texts = Texts::<2, 64>::new();
+        texts.push(0, b"valid").unwrap();
+        assert!(texts.push(1, &invalid).is_err());
+        assert_eq!(texts.check(), Ok([Some("valid"), None]));
+        // An invalid text before a long one is still known.
+        let mut texts = Texts::<2, 64>::new();
+        texts.push(0, b"\xff").unwrap();
+        assert!(texts.push(1, &[b'a'; JOINED_MAX + 1]).is_err());
+        assert!(texts.check().is_err());
     }
 
     #[test]

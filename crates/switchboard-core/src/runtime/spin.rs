@@ -34,6 +34,9 @@ const OCCUPIED: Duration = Duration::from_micros(500);
 /// time is lost to yields.
 const PAUSE_FACTOR: u32 = 20;
 
+/// Longest pause: a process that was stopped for a minute did not lose its core to others.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
 #[derive(Clone, Copy)]
 struct Spin {
     span: Duration,
@@ -119,7 +122,8 @@ fn gives_away(now: Instant) -> bool {
     std::thread::yield_now();
     let taken = clock::now().saturating_duration_since(now);
     if taken > OCCUPIED {
-        let end = now.checked_add(taken.saturating_mul(PAUSE_FACTOR));
+        let pause = taken.saturating_mul(PAUSE_FACTOR).min(PAUSE_MAX);
+        let end = now.checked_add(pause);
         SPIN.set(Spin { paused_until: end, ..SPIN.get() });
     }
     taken > TAKEN

@@ -42,7 +42,6 @@ use segments::Segments;
 use std::{
     sync::Arc,
     thread::{self, JoinHandle, ThreadId},
-    time::Instant,
 };
 use switchboard_core::Result;
 use sync::SyncQueue;
@@ -113,7 +112,7 @@ impl Files {
             segments,
             time: recovered.time,
             records: Vec::new(),
-            next_save: Instant::now(),
+            next_save: switchboard_core::clock::now(),
         };
         let writer = spawn("topics-write", Box::new(move || writer.run())).inspect_err(|_| syncs.close())?;
         Ok(Files { submissions: submissions.clone(), writer: Some(writer), sync_thread: sync_thread_id })

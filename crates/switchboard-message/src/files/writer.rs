@@ -50,7 +50,7 @@ impl Writer {
                 return self.finish();
             }
             self.write(submissions);
-            if Instant::now() >= self.next_save {
+            if switchboard_core::clock::now() >= self.next_save {
                 self.save_cursors();
             }
         }
@@ -162,7 +162,7 @@ impl Writer {
 
     /// Saves the durable cursors, if one has moved.
     fn save_cursors(&mut self) {
-        let started = Instant::now();
+        let started = switchboard_core::clock::now();
         if self.log.take_cursor_changes()
             && let Err(status) =
                 saved::write_cursors(&self.segments.folder, &self.log.durable_cursors(self.clock.now()))
@@ -170,7 +170,7 @@ impl Writer {
             tracing::warn!(target: "switchboard::files", "the positions of durable cursors are not saved: {status}");
             self.log.note_cursor_change();
         }
-        let pause = started.elapsed().saturating_mul(SAVE_COST).max(SAVE_INTERVAL);
+        let pause = switchboard_core::clock::since(started).saturating_mul(SAVE_COST).max(SAVE_INTERVAL);
         self.next_save = started.checked_add(pause).unwrap_or(started);
     }
 

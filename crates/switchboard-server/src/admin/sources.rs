@@ -5,7 +5,7 @@ use super::{
     pages::{PageResponse, parameter},
 };
 use ::http::StatusCode;
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use std::time::Duration;
 use switchboard_core::{counters::ListRequest, limits::Unit};
 use switchboard_driver::serving::ServerState;
@@ -17,7 +17,8 @@ const PERIODS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)]
 
 /// Makes the page of all counters, or of those of one source: `?source=NAME`.
 pub(super) fn counters(shared: &ServerState, query: &str) -> Page {
-    let only = decoded(query, "source").ok().flatten();
+    // A value that is not UTF-8 is the name of no source.
+    let only = decoded(query, "source").unwrap_or_else(|_| Some(String::new()));
     let mut table = Table::new("counters", ["source", "kind", "counter", "label", "value", "what"]);
     for source in shared.sources.stats() {
         if only.as_ref().is_some_and(|name| *name != source.name) {
@@ -76,8 +77,20 @@ pub(super) async fn list(
     };
     Some(Ok(match listed.next {
         None => page,
-        Some(next) => page.note(format!("more at ?source={wanted}&from={next}")),
+        Some(next) => page.note(format!("more at {}", next_page(query, &wanted, &next))),
     }))
+}
+
+/// Returns the query of the next page: as this one, from another position.
+fn next_page(query: &str, source: &str, from: &str) -> String {
+    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let mut next = format!("?source={}&from={}", encoded(source), encoded(from));
+    for name in ["filter", "period"] {
+        if let Some(value) = parameter(query, name) {
+            next += &format!("&{name}={value}");
+        }
+    }
+    next
 }
 
 /// Returns the decoded value of a parameter.
@@ -113,6 +126,15 @@ fn request(query: &str) -> Result<ListRequest, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_next_page_has_the_filter_and_the_period_of_this_one() {
+        let next = next_page("filter=jobs%2F%3E&from=a&period=0ms", "a&b", "jobs/9");
+        assert_eq!(next, "?source=a%26b&from=jobs%2F9&filter=jobs%2F%3E&period=0ms");
+        let read = request(next.trim_start_matches('?')).unwrap();
+        assert_eq!((read.filter.as_deref(), read.from.as_deref()), (Some("jobs/>"), Some("jobs/9")));
+        assert_eq!(decoded(&next[1..], "source"), Ok(Some("a&b".to_owned())));
+    }
 
     #[test]
     fn a_query_is_decoded_and_checked() {

@@ -98,6 +98,7 @@ impl FrameHead {
     /// Returns the bytes of the head. The length must be below 2^24.
     #[inline]
     pub fn to_bytes(self) -> [u8; HEAD_BYTES] {
+        debug_assert!(self.len < 1 << 24, "a frame of {} bytes", self.len);
         let [_, a, b, c] = self.len.to_be_bytes();
         let [d, e, f, g] = self.stream.to_be_bytes();
         [a, b, c, self.kind, self.flags, d, e, f, g]
@@ -193,6 +194,7 @@ pub fn put_reset(stream: u32, code: ErrorCode, into: &mut BytesMut) {
 
 /// Appends WINDOW_UPDATE; the increment is from 1 to 2^31 − 1.
 pub fn put_window_update(stream: u32, increment: u32, into: &mut BytesMut) {
+    debug_assert!((1..=WINDOW_MAX).contains(&increment), "an increment of {increment}");
     put_number(kind::WINDOW_UPDATE, stream, increment, into);
 }
 

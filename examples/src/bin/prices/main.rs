@@ -96,9 +96,12 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let prices = PricesClient::connect(&running.url()).await?;
     // The service receives the prices as the others do, and may be behind them for a moment.
     let call = || prices.latest("acme".to_owned());
-    while !call().await.is_ok_and(|price| *price == SENT[2].1) {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let received = async {
+        while !call().await.is_ok_and(|price| *price == SENT[2].1) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), received).await?;
     println!("call       examples.Prices/Latest acme: {}", SENT[2].1);
     Ok(ExitCode::SUCCESS)
 }
