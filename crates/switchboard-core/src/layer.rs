@@ -120,7 +120,7 @@ impl<F> fmt::Debug for FromFn<F> {
 }
 
 /// The layers after this one, followed by the handler or the channel. Copy it to try a call again, with
-/// [`Call::again`].
+/// [`Call::try_clone`].
 #[derive(Clone, Copy)]
 pub struct Next<'a> {
     layers: &'a [Arc<dyn Layer>],

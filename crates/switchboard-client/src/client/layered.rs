@@ -139,9 +139,8 @@ impl Channel {
     /// as on servers; earlier clones of the channel stay without it.
     ///
     /// A layer sees the call with the metadata that the channel adds, before an endpoint is selected. It may change or
-    /// reject the call, reply to it, or [try it again](switchboard_core::Call::again). The timeout of the call
-    /// includes the time
-    /// in its layers. Each call costs some further allocations.
+    /// reject the call, reply to it, or [try it again](switchboard_core::Call::try_clone). The timeout of the call
+    /// includes the time in its layers. Each call costs some further allocations.
     ///
     /// ```
     /// use switchboard::{Channel, layer};

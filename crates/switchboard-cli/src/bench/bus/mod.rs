@@ -1,6 +1,6 @@
 //! `switchboard bench bus`: throughput, delay and memory of sockets and topics, in turn with other libraries.
 //!
-//! [`options`] define the workloads. [`pair`] starts the two sides of one ([`peer`], or the program of a [`rival`]) as
+//! [`options`] define the workloads. `pair` starts the two sides of one (`peer`, or the program of a `rival`) as
 //! processes on a core each and reads their costs; [`record`] has the medians and ratios of all rounds.
 
 pub mod options;

@@ -45,7 +45,7 @@ pub struct Times {
     pub rounds: u32,
 }
 
-/// Smallest message: it holds a [`Stamp`](super::stamp::Stamp).
+/// Smallest message: it holds a `Stamp`.
 pub const BYTES_MIN: u32 = super::stamp::STAMP_BYTES as u32;
 
 /// A workload.
