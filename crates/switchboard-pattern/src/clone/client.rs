@@ -4,7 +4,7 @@ use super::{
     CloneEndpoints, CloneLimits,
     frames::{self, Update},
     server::new_update,
-    session::{self, Command},
+    session::{self, Command, Repeat},
     view::View,
 };
 use crate::{Error, ErrorKind, Result, task::Task};
@@ -66,11 +66,14 @@ pub enum CloneEvent {
         count: u64,
     },
     /// The server is silent, or breaks a limit: the copy stays, and the client goes to the next server.
+    #[non_exhaustive]
     Lost {
         /// Index of the server, in the order of the settings.
         server: usize,
         /// Cause.
         reason: String,
+        /// The server sent nothing for `silence_max`. Otherwise it is alive, as far as the client knows.
+        is_silent: bool,
     },
     /// The copy has the state of a server; the events before it have the differences.
     Synchronized {
@@ -201,7 +204,9 @@ impl CloneClient {
         }
         let (key, closed) = (update.key.clone(), || Error::closed("the client of CHP"));
         let (done, published) = oneshot::channel();
-        let command = Command { update, done, deadline: clock::after(clock::now(), self.set_timeout) };
+        let now = clock::now();
+        let deadline = clock::after(now, self.set_timeout);
+        let command = Command { update, done, deadline, repeat: Repeat::new(now) };
         let sending = async {
             self.commands.send(command).await.map_err(|_| closed())?;
             published.await.map_err(|_| closed())
@@ -322,9 +327,10 @@ impl CloneClientBuilder {
         self
     }
 
-    /// Sets the options of the sockets: queues, limits, security.
+    /// Sets the options of the sockets: queues, limits, security. `timeouts.receive` and `timeouts.send` are not used.
     pub fn options(mut self, options: SocketOptions) -> Self {
         self.options = options;
+        (self.options.timeouts.receive, self.options.timeouts.send) = (None, None);
         self
     }
 

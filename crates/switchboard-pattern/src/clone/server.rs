@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_core::clock;
-use switchboard_socket::{Message, Router, SocketOptions, Sub, Xpub};
+use switchboard_socket::{Message, Router, SocketOptions, Sub, Xpub, options::QueueFullPolicy};
 use tokio::{sync::Notify, time::MissedTickBehavior};
 
 /// Time that a client has to make room for the next entry of its snapshot.
@@ -103,6 +103,7 @@ impl CloneServer {
             limits: CloneLimits::default(),
             options: SocketOptions::default(),
             snapshots_max: 64,
+            snapshot_timeout: Duration::from_secs(60),
         }
     }
 
@@ -186,6 +187,7 @@ pub struct CloneServerBuilder {
     limits: CloneLimits,
     options: SocketOptions,
     snapshots_max: usize,
+    snapshot_timeout: Duration,
 }
 
 impl CloneServerBuilder {
@@ -205,7 +207,8 @@ impl CloneServerBuilder {
 
     /// Follows another server: this one has a copy of its table, answers requests for snapshots, and refuses updates.
     /// When the other server is silent, this one takes over for good: it accepts updates, and the other one is to be
-    /// started again as a follower of this one.
+    /// started again as a follower of this one. A server that it leaves for another reason, such as a table above its
+    /// limits, is tried again.
     pub fn follow(mut self, server: CloneEndpoints) -> Self {
         self.follow = Some(server);
         self
@@ -230,9 +233,10 @@ impl CloneServerBuilder {
         self
     }
 
-    /// Sets the options of the sockets: queues, limits, security.
+    /// Sets the options of the sockets: queues, limits, security. `timeouts.receive` and `timeouts.send` are not used.
     pub fn options(mut self, options: SocketOptions) -> Self {
         self.options = options;
+        (self.options.timeouts.receive, self.options.timeouts.send) = (None, None);
         self
     }
 
@@ -243,16 +247,28 @@ impl CloneServerBuilder {
         self
     }
 
+    /// Sets the time within which a client must receive its whole snapshot; default 60 s. The snapshot then ends, and
+    /// the client requests another one.
+    pub fn snapshot_timeout(mut self, limit: Duration) -> Self {
+        self.snapshot_timeout = limit;
+        self
+    }
+
     /// Binds the sockets and starts the server on the runtime of this thread.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::InvalidInput`] without endpoints, and for invalid endpoints and options, and
-    /// [`ErrorKind::Socket`] if an endpoint cannot be bound.
+    /// Returns [`ErrorKind::InvalidInput`] without endpoints, for invalid endpoints and options, and for a server that
+    /// waits for slow subscribers (`queues.when_full`); [`ErrorKind::Socket`] if an endpoint cannot be bound.
     pub async fn start(self) -> Result<CloneServer> {
         let Some(wanted) = &self.endpoints else {
             let text = "the server has no endpoints; call bind or bind_at";
             return Err(Error::new(ErrorKind::InvalidInput, text));
         };
+        if self.options.queues.when_full == QueueFullPolicy::Wait {
+            let text =
+                "a server of CHP cannot wait for slow subscribers; set queues.when_full to another policy";
+            return Err(Error::new(ErrorKind::InvalidInput, text));
+        }
         let mut options = self.options.clone();
         options.subscriptions.manual = true;
         let updates = Xpub::with_options(options)?;
@@ -273,7 +289,7 @@ impl CloneServerBuilder {
         };
         let (limits, expiry) = (self.limits, Notify::new());
         let core = Arc::new(Core { state: Mutex::new(state), updates, limits, expiry });
-        let sending = Snapshots::new(snapshots.clone(), self.snapshots_max);
+        let sending = Snapshots::new(snapshots.clone(), self.snapshots_max, self.snapshot_timeout);
         let (shared, from) = (core.clone(), (snapshots.clone(), collector.clone()));
         let task = Task::spawn(async move {
             if let Err(error) = run(&shared, from, sending, self.heartbeat).await {
@@ -460,9 +476,12 @@ async fn follow(core: Arc<Core>, client: CloneClient) {
             CloneEvent::Updated { key, value, ttl, id, .. } => core.copy_one(key, value, ttl, id),
             CloneEvent::Deleted { key, id, .. } => core.copy_one(key, Bytes::new(), None, id),
             CloneEvent::Lagged { .. } | CloneEvent::Synchronized { .. } => core.copy(&client),
-            CloneEvent::Lost { reason, .. } => {
+            CloneEvent::Lost { reason, is_silent: true, .. } => {
                 tracing::warn!(reason, "a server of CHP takes over from the one that it follows");
                 break;
+            }
+            CloneEvent::Lost { reason, .. } => {
+                tracing::warn!(reason, "a server of CHP cannot follow another one and tries again");
             }
         }
     }

@@ -7,19 +7,21 @@ use super::{
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use switchboard_core::clock;
 
-/// UUIDs of updates that the table remembers, to recognise repeated ones.
-const IDS_MAX: usize = 65_536;
+/// Time for which the table remembers the UUID of an update, to recognise repeated ones.
+const ID_TIME: Duration = Duration::from_secs(60);
+/// UUIDs that it remembers: the time is shorter above 17,000 updates a second.
+const IDS_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Table {
     entries: BTreeMap<String, Entry>,
     expiries: BTreeSet<(Instant, String)>,
-    ids: HashSet<Bytes>,
-    ids_by_age: VecDeque<Bytes>,
+    ids: HashSet<u128>,
+    ids_by_age: VecDeque<(Instant, u128)>,
     sequence: u64,
     bytes: usize,
     limits: CloneLimits,
@@ -58,7 +60,8 @@ impl Table {
     /// # Errors
     /// Returns the limit that the update exceeds.
     pub(super) fn apply(&mut self, mut update: Update, now: Instant) -> Result<Applied, String> {
-        if !update.id.is_empty() && self.ids.contains(&update.id) {
+        let id = (&*update.id).try_into().ok().map(u128::from_be_bytes);
+        if id.is_some_and(|id| self.ids.contains(&id)) {
             let value = self.value(&update.key).unwrap_or_default();
             self.sequence += 1;
             let update =
@@ -66,7 +69,7 @@ impl Table {
             return Ok(Applied::Repeated(update));
         }
         self.check(&update)?;
-        self.remember(&update.id);
+        self.remember(id, now);
         self.sequence += 1;
         update.sequence = self.sequence;
         self.remove(&update.key);
@@ -96,17 +99,17 @@ impl Table {
         Ok(())
     }
 
-    fn remember(&mut self, id: &Bytes) {
-        if id.is_empty() {
-            return;
-        }
-        if self.ids_by_age.len() == IDS_MAX
-            && let Some(oldest) = self.ids_by_age.pop_front()
+    fn remember(&mut self, id: Option<u128>, now: Instant) {
+        while let Some((time, oldest)) = self.ids_by_age.front()
+            && (self.ids_by_age.len() >= IDS_MAX || now.saturating_duration_since(*time) >= ID_TIME)
         {
-            self.ids.remove(&oldest);
+            self.ids.remove(oldest);
+            self.ids_by_age.pop_front();
         }
-        self.ids.insert(id.clone());
-        self.ids_by_age.push_back(id.clone());
+        if let Some(id) = id {
+            self.ids.insert(id);
+            self.ids_by_age.push_back((now, id));
+        }
     }
 
     fn remove(&mut self, key: &str) -> bool {
@@ -157,7 +160,6 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn update(key: &str, value: &str, id: u8, ttl: Option<u64>) -> Update {
         Update {
@@ -226,6 +228,19 @@ mod tests {
         assert!(table.apply(update("b", "vwxyz", 5, None), now).unwrap_err().contains("bytes_max=8"));
         new(table.apply(update("c", "", 6, None), now));
         assert_eq!(table.size(), (2, 8, 4));
+    }
+
+    #[test]
+    fn identifiers_are_forgotten_after_their_time() {
+        let (mut table, start) = (Table::new(CloneLimits::default()), Instant::now());
+        let repeated = |applied| matches!(applied, Ok(Applied::Repeated(_)));
+        new(table.apply(update("k", "1", 1, None), start));
+        new(table.apply(update("k", "2", 2, None), start + ID_TIME / 2));
+        assert!(repeated(table.apply(update("k", "1", 1, None), start + ID_TIME - Duration::from_secs(1))));
+        new(table.apply(update("k", "3", 3, None), start + ID_TIME));
+        assert!(repeated(table.apply(update("k", "2", 2, None), start + ID_TIME)));
+        new(table.apply(update("k", "1", 1, None), start + ID_TIME));
+        assert_eq!((table.ids.len(), table.ids_by_age.len()), (3, 3));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use switchboard_pattern::{
 
 const HEARTBEAT: Duration = Duration::from_millis(20);
 /// Many heartbeats: a machine that is busy must not fail over.
-const SILENCE: Duration = Duration::from_millis(800);
+const SILENCE: Duration = Duration::from_secs(2);
 
 async fn start(builder: CloneServerBuilder) -> CloneServer {
     builder.bind(ANY).unwrap().heartbeat(HEARTBEAT).start().await.unwrap()
@@ -211,6 +211,10 @@ async fn a_slow_receiver_of_events_learns_that_it_missed_some() {
 
 #[tokio::test]
 async fn settings_are_checked() {
+    let mut waiting = switchboard_socket::SocketOptions::default();
+    waiting.queues.when_full = switchboard_socket::options::QueueFullPolicy::Wait;
+    let error = CloneServer::builder().bind(ANY).unwrap().options(waiting).start().await.unwrap_err();
+    assert!(error.to_string().contains("when_full"), "{error}");
     let error = CloneServer::builder().start().await.unwrap_err();
     assert!(error.to_string().contains("bind"), "{error}");
     let error = CloneClient::builder().start().unwrap_err();

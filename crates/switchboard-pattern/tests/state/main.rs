@@ -36,7 +36,7 @@ async fn text(socket: &impl AsRef<Socket>) -> String {
 async fn until(condition: impl Fn() -> bool) {
     let wait = async {
         while !condition() {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
     within(wait).await;

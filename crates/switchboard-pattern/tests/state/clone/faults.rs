@@ -24,8 +24,10 @@ async fn clients_of_a_killed_server_continue_at_its_follower() {
     drop(primary);
     // Set while there is no server: repeated until the follower has taken over.
     client.set("after", "2").await.unwrap();
-    assert!(matches!(event(&mut events, is_lost).await, CloneEvent::Lost { server: 0, reason }
-        if reason.contains("silence_max")));
+    assert!(
+        matches!(event(&mut events, is_lost).await, CloneEvent::Lost { server: 0, reason, is_silent: true, .. }
+        if reason.contains("silence_max"))
+    );
     assert_eq!(client.stats().server, Some(1));
     assert_eq!(backup.get("after").unwrap(), "2");
     let expected = [("after", "2"), ("before", "1")].map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -111,6 +113,75 @@ async fn a_short_failure_of_the_connection_for_updates_is_noticed_by_the_lost_nu
     })
     .await;
     until(|| client.get("lost").is_some()).await;
+    assert_eq!(client.stats().lost, 0);
+}
+
+#[tokio::test]
+async fn a_server_that_restarts_within_the_silence_limit_is_noticed() {
+    let first = server().await;
+    let endpoints = first.endpoints();
+    let client = client_of(endpoints.clone()).silence_max(LIMIT).set_timeout(LIMIT).connect().await.unwrap();
+    for value in 0..9 {
+        client.set("old", format!("{value}")).await.unwrap();
+    }
+    within(first.stop()).await;
+    let second = CloneServer::builder().bind_at(endpoints).heartbeat(HEARTBEAT).start().await.unwrap();
+    // No update: the connection shows it.
+    until(|| client.get("old").is_none()).await;
+    client.set("new", "1").await.unwrap();
+    assert_eq!((second.get("new"), client.get("new")), (Some("1".into()), Some("1".into())));
+    assert_eq!((client.stats().lost, client.stats().snapshots), (0, 2));
+}
+
+#[tokio::test]
+async fn a_follower_at_a_limit_does_not_take_over_from_a_live_server() {
+    let primary = server().await;
+    primary.set("a", "1", None).unwrap();
+    let mut small = CloneLimits::default();
+    small.entries_max = 1;
+    let builder = CloneServer::builder().follow(primary.endpoints()).follow_silence(LIMIT).limits(small);
+    let backup = start(builder).await;
+    until(|| backup.get("a").is_some()).await;
+    primary.set("b", "1", None).unwrap();
+    // Connects again after it has left the primary.
+    let snapshots = primary.stats().snapshots;
+    until(|| primary.stats().snapshots > snapshots).await;
+    primary.set("b", "", None).unwrap();
+    primary.set("a", "2", None).unwrap();
+    until(|| backup.get("a").is_some_and(|value| value == "2")).await;
+    assert!(backup.is_following());
+}
+
+#[tokio::test]
+async fn a_snapshot_that_takes_too_long_leaves_its_slot() {
+    let mut options = SocketOptions::default();
+    options.queues.send_messages_max = 4;
+    let limit = Duration::from_secs(2);
+    let server = CloneServer::builder().options(options).snapshots_max(1).snapshot_timeout(limit);
+    let server = start(server).await;
+    for key in 0..30 {
+        server.set(&format!("{key}"), vec![1; 1 << 20], None).unwrap();
+    }
+    let mut small = SocketOptions::default();
+    small.queues.receive_messages_max = 1;
+    let stalled = Dealer::with_options(small).unwrap();
+    stalled.connect_to(&server.endpoints().snapshot).await.unwrap();
+    stalled.send(["ICANHAZ?", ""]).await.unwrap();
+    until(|| server.stats().snapshots == 1).await;
+    // Below the limit of one entry, which would end the snapshot of the stalled client, too.
+    let client = client_of(server.endpoints()).silence_max(limit).connect_timeout(limit * 4);
+    assert_eq!(client.connect().await.unwrap().stats().entries, 30);
+    assert!(server.stats().snapshots_refused > 0);
+}
+
+#[tokio::test]
+async fn time_limits_of_sockets_end_no_server_and_no_client() {
+    let mut options = SocketOptions::default();
+    options.timeouts.receive = Some(Duration::from_millis(1));
+    options.timeouts.send = Some(Duration::ZERO);
+    let server = start(CloneServer::builder().options(options.clone())).await;
+    let client = client_of(server.endpoints()).options(options).connect().await.unwrap();
+    within(client.set("k", "v")).await.unwrap();
     assert_eq!(client.stats().lost, 0);
 }
 

@@ -67,6 +67,56 @@ async fn a_client_speaks_the_published_protocol() {
     assert_eq!((set.unwrap(), client.get("/a/n").unwrap()), (9, "w".into()));
 }
 
+/// Receives a request for a snapshot; returns the identity of its client.
+async fn requested(snapshot: &Router) -> Bytes {
+    let request = recv(snapshot).await;
+    let [identity, rest @ ..] = request.frames() else { panic!("{request:?}") };
+    assert_eq!(rest, ["ICANHAZ?", ""]);
+    identity.clone()
+}
+
+async fn answer(snapshot: &Router, identity: &Bytes, parts: &[&[u8]]) {
+    let mut message = vec![identity.clone()];
+    message.extend(parts.iter().map(|part| Bytes::copy_from_slice(part)));
+    snapshot.send(message).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_requests_a_snapshot_again_that_was_lost_or_that_a_restart_has_outdated() {
+    let (snapshot, updates, collector) =
+        (Router::bind(ANY).await.unwrap(), Pub::bind(ANY).await.unwrap(), Sub::bind(ANY).await.unwrap());
+    let at = |endpoints: Vec<switchboard_socket::Endpoint>| endpoints[0].to_string();
+    let endpoints =
+        CloneEndpoints::new(at(snapshot.endpoints()), at(updates.endpoints()), at(collector.endpoints()));
+    let client = client_of(endpoints).start().unwrap();
+    let heart = updates.clone();
+    // A live server: HUGZ does not stand for a snapshot.
+    let beating = tokio::spawn(async move {
+        loop {
+            heart.send(frames(&[b"HUGZ", &[0; 8], b"", b"", b""])).await.unwrap();
+            tokio::time::sleep(HEARTBEAT).await;
+        }
+    });
+    let first = requested(&snapshot).await;
+    answer(&snapshot, &first, &[b"stale", &ONE, b"", b"", b"v"]).await;
+    let second = requested(&snapshot).await;
+    assert_ne!(first, second, "entries of two snapshots do not mix");
+    let number = |number: u8| [0, 0, 0, 0, 0, 0, 0, number];
+    answer(&snapshot, &second, &[b"k", &number(4), b"", b"", b"v"]).await;
+    answer(&snapshot, &second, &[b"KTHXBAI", &number(4), b"", b"", b""]).await;
+    within(client.synchronized()).await;
+    assert_eq!(entries(&client).into_keys().collect::<Vec<_>>(), ["k"]);
+    for (sequence, value) in [(5, b"5"), (1, b"1")] {
+        updates.send(frames(&[b"k", &number(sequence), b"", b"", value])).await.unwrap();
+    }
+    // The number 1 after 5: the server has restarted.
+    let third = requested(&snapshot).await;
+    answer(&snapshot, &third, &[b"KTHXBAI", &number(0), b"", b"", b""]).await;
+    until(|| client.get("k").is_some_and(|value| value == "1")).await;
+    assert_eq!((client.stats().sequence, client.stats().lost), (1, 0));
+    beating.abort();
+}
+
 #[tokio::test]
 async fn any_frames_at_any_socket_leave_the_server_and_the_client_alive() {
     let server = server().await;
