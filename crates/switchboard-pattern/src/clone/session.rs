@@ -33,8 +33,9 @@ const REPEAT_PAUSE_MAX: Duration = Duration::from_secs(2);
 const SERVER_PAUSE: Duration = Duration::from_millis(50);
 /// Updates that arrive during a snapshot and wait for its end.
 const WAITING_MAX: usize = 10_000;
-/// Notice that the connection for updates was lost: updates may be missing, and the server may be another one.
-const RECONNECTED: &[u8] = b"\0reconnected";
+/// Notice that the connection for updates was lost: updates may be missing, and the server may have restarted. The
+/// subscription to HUGZ matches it.
+const RECONNECTED: &[u8] = b"HUGZ\0reconnected";
 
 /// An update that is to be sent.
 #[derive(Debug)]
@@ -187,7 +188,8 @@ impl ClientTask {
     async fn open(&self, server: &CloneEndpoints) -> switchboard_socket::Result<Link> {
         let options = &self.settings.options;
         let mut noticing = options.clone();
-        noticing.notices.hiccup = Some(Bytes::from_static(RECONNECTED));
+        let notice = Some(Bytes::from_static(RECONNECTED));
+        (noticing.notices.disconnect, noticing.notices.hiccup) = (notice.clone(), notice);
         let updates = Sub::with_options(noticing)?;
         updates.subscribe(&self.settings.subtree)?;
         // After the subtree: its first message shows that both are active.

@@ -8,7 +8,8 @@ use super::{
 use crate::majordomo;
 use bytes::Bytes;
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
@@ -37,7 +38,9 @@ pub(super) struct Dispatcher {
     retry_pause: Duration,
     /// Time to wait for the reply of mmi.service.
     query_timeout: Duration,
-    services: HashMap<Bytes, Service>,
+    services: BTreeMap<Bytes, Service>,
+    /// The last service whose request was started. The next turn begins behind it.
+    last: Bytes,
 }
 
 /// Requests to a service.
@@ -45,13 +48,15 @@ pub(super) struct Dispatcher {
 struct Service {
     waiting: VecDeque<RequestId>,
     outstanding: usize,
+    /// The service has workers, as far as the dispatcher knows. Before that it has one probe, and no request.
+    is_probed: bool,
     /// End of the pause after a failure.
     paused: Option<Instant>,
 }
 
-/// Result of an execution.
+/// Result of an execution, or of a probe, which has no request.
 struct Executed {
-    id: RequestId,
+    id: Option<RequestId>,
     service: Bytes,
     result: Result<()>,
 }
@@ -71,7 +76,8 @@ impl Dispatcher {
             per_service_max: options.outstanding_per_service_max,
             retry_pause: options.retry_pause,
             query_timeout: (options.execution_timeout / 2).min(QUERY_TIMEOUT_MAX),
-            services: HashMap::new(),
+            services: BTreeMap::new(),
+            last: Bytes::new(),
         }
     }
 
@@ -113,45 +119,62 @@ impl Dispatcher {
         }
     }
 
-    /// Starts executions up to the limits.
+    /// Starts executions up to the limits. The services take turns.
     fn start(&mut self, running: &mut JoinSet<Executed>) {
-        let (now, query_timeout) = (clock::now(), self.query_timeout);
-        for (name, service) in &mut self.services {
-            if service.paused.is_some_and(|end| now < end) {
-                continue;
-            }
-            while running.len() < self.outstanding_max && service.outstanding < self.per_service_max {
-                let Some(id) = service.waiting.pop_front() else { break };
-                let is_first = service.outstanding == 0;
-                service.outstanding += 1;
-                let (client, store, service) = (self.client.clone(), self.store.clone(), name.clone());
-                running.spawn(async move {
-                    let result = execute(&client, &store, id, is_first, query_timeout).await;
-                    Executed { id, service, result }
-                });
-            }
+        let now = clock::now();
+        while running.len() < self.outstanding_max {
+            let Some(name) = self.next_service(now) else { break };
+            self.last = name.clone();
+            let Some(service) = self.services.get_mut(&name) else { break };
+            service.outstanding += 1;
+            let (client, store, query_timeout) =
+                (self.client.clone(), self.store.clone(), self.query_timeout);
+            let id = if service.is_probed { service.waiting.pop_front() } else { None };
+            running.spawn(async move {
+                let result = match id {
+                    Some(id) => execute(&client, &store, id).await,
+                    None => probe(&client, &name, query_timeout).await,
+                };
+                Executed { id, service: name, result }
+            });
         }
         self.shared.outstanding.store(running.len(), Relaxed);
+    }
+
+    /// Returns the first service behind the last one that may start a request.
+    fn next_service(&self, now: Instant) -> Option<Bytes> {
+        let behind = (Bound::Excluded(&self.last), Bound::Unbounded);
+        let behind = self.services.range::<Bytes, _>(behind);
+        let before = self.services.range::<Bytes, _>(..=&self.last);
+        let mut services = behind.chain(before);
+        let is_ready = |service: &Service| {
+            let max = if service.is_probed { self.per_service_max } else { 1 };
+            !service.waiting.is_empty()
+                && service.outstanding < max
+                && service.paused.is_none_or(|end| now >= end)
+        };
+        services.find(|(_, service)| is_ready(service)).map(|(name, _)| name.clone())
     }
 
     fn finish(&mut self, executed: Executed) {
         let Executed { id, service: name, result } = executed;
         let Some(service) = self.services.get_mut(&name) else { return };
         service.outstanding = service.outstanding.saturating_sub(1);
+        service.is_probed = result.is_ok();
         match result {
             Ok(()) => {
-                self.shared.executed.fetch_add(1, Relaxed);
+                self.shared.executed.fetch_add(u64::from(id.is_some()), Relaxed);
                 service.paused = None;
             }
             Err(failure) => {
                 tracing::debug!(
-                    target: "switchboard::pattern", %id, service = %name.escape_ascii(), %failure,
+                    target: "switchboard::pattern", ?id, service = %name.escape_ascii(), %failure,
                     "titanic: execution has failed"
                 );
                 self.shared.failed.fetch_add(1, Relaxed);
                 service.paused = Some(clock::after(clock::now(), self.retry_pause));
                 // Behind the others, so that one request that fails always does not stop them.
-                service.waiting.push_back(id);
+                service.waiting.extend(id);
             }
         }
         if service.outstanding == 0 && service.waiting.is_empty() {
@@ -160,29 +183,25 @@ impl Dispatcher {
     }
 }
 
+/// Asks the broker for the workers of a service, which spares the bodies of requests to one without workers.
+///
+/// # Errors
+/// Returns `Unavailable` for a service without workers, and the errors of the client.
+async fn probe(client: &majordomo::Client, service: &Bytes, timeout: Duration) -> Result<()> {
+    match client.call("mmi.service").timeout(timeout).send(Message::from([service.clone()])).await {
+        Ok(reply) if reply.body() == b"404" => Err(Status::unavailable("the service has no worker")),
+        Ok(_) => Ok(()),
+        // A broker without mmi.service, which queues requests to it.
+        Err(failure) if failure.code() == Code::DeadlineExceeded => Ok(()),
+        Err(failure) => Err(failure),
+    }
+}
+
 /// Executes a request and stores its reply. A request that was deleted needs no execution.
-async fn execute(
-    client: &majordomo::Client,
-    store: &StoreHandle,
-    id: RequestId,
-    is_first: bool,
-    query_timeout: Duration,
-) -> Result<()> {
+async fn execute(client: &majordomo::Client, store: &StoreHandle, id: RequestId) -> Result<()> {
     let Done::Loaded(Some((service, body))) = store.run(Operation::Load { id }).await? else { return Ok(()) };
     let name =
         std::str::from_utf8(&service).map_err(|_| Status::internal("name of the service is not UTF-8"))?;
-    // Spares the body for a service without workers.
-    if is_first {
-        match client.call("mmi.service").timeout(query_timeout).send(name).await {
-            Ok(reply) if reply.body() == b"404" => {
-                return Err(Status::unavailable("the service has no worker"));
-            }
-            Ok(_) => {}
-            // A broker without mmi.service, which queues requests to it.
-            Err(failure) if failure.code() == Code::DeadlineExceeded => {}
-            Err(failure) => return Err(failure),
-        }
-    }
     let reply = client.call(name).send(Message::from(body)).await?;
     store.run(Operation::Reply { id, body: reply.into_frames() }).await?;
     Ok(())

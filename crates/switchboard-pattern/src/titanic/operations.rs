@@ -68,11 +68,22 @@ pub(super) fn run_store(
     let mut results = Vec::new();
     while let Some(first) = operations.blocking_recv() {
         let mut next = Some(first);
+        let mut stored = Vec::new();
         while let Some((operation, done)) = next {
+            if let Operation::Store { id, .. } = operation {
+                stored.push(id);
+            }
             results.push((apply(&mut store, operation), done));
             next = if results.len() < OPERATIONS_MAX { operations.try_recv().ok() } else { None };
         }
         let flushed = store.flush(is_synced);
+        if flushed.is_err() {
+            // Their clients learn of a failure: they must not be executed later. A restart before the next flush that
+            // succeeds may still execute them.
+            for id in stored {
+                store.close(id);
+            }
+        }
         shared.measure(&store);
         for (result, done) in results.drain(..) {
             let result = match (&flushed, result) {

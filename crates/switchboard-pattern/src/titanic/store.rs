@@ -48,6 +48,11 @@ pub(super) struct Store {
     compact_after: u64,
     /// Bytes at the end of the log that were no records when it was opened.
     pub(super) damaged_bytes: u64,
+    /// The folder, after a new log replaced the old one. Until it is synced, a crash of the system may bring the old
+    /// one back, and no record is confirmed.
+    unsynced: Option<File>,
+    /// Syncs a folder; tests let it fail.
+    sync_folder: fn(&File) -> io::Result<()>,
     limits: StoreLimits,
 }
 
@@ -116,6 +121,8 @@ impl Store {
             live_bytes: 0,
             compact_after: COMPACT_BYTES_MIN,
             damaged_bytes: 0,
+            unsynced: None,
+            sync_folder: File::sync_all,
             limits,
         };
         let len = log.metadata().map_err(failed)?.len();
@@ -276,12 +283,18 @@ impl Store {
                 let _ = fs::remove_file(self.folder.join(NEW_LOG));
             }
         }
+        if let Some(folder) = &self.unsynced {
+            (self.sync_folder)(folder).map_err(&failed)?;
+            self.unsynced = None;
+        }
         Ok(())
     }
 
     /// Writes the live records to a new file, which replaces the log.
     fn compact(&mut self) -> io::Result<()> {
         let path = self.folder.join(NEW_LOG);
+        // Before the rename: nothing may fail between it and the use of the new file.
+        let folder = File::open(&self.folder)?;
         let mut new = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
         let mut writer = io::BufWriter::with_capacity(1 << 20, &mut new);
         writer.write_all(MAGIC)?;
@@ -300,13 +313,13 @@ impl Store {
         drop(writer);
         new.sync_all()?;
         fs::rename(&path, self.folder.join("titanic.log"))?;
-        sync_folder(&self.folder)?;
         (self.log, self.end) = (new, end);
         for (id, span) in spans {
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.record = span;
             }
         }
+        self.unsynced = Some(folder);
         Ok(())
     }
 

@@ -131,17 +131,20 @@ async fn a_service_without_workers_does_not_stop_others_and_old_requests_expire(
     let builder = titanic(&endpoint, &folder).options(|options| {
         options.outstanding_max = 4;
         options.outstanding_per_service_max = 2;
-        options.keep = Duration::from_secs(2);
     });
     let server = builder.start().await.unwrap();
     let client = client(&endpoint);
     let mut lost = Vec::new();
-    for _ in 0..10 {
-        lost.push(soon(client.store("none", "body")).await.unwrap());
+    for number in 0..10 {
+        lost.push(soon(client.store(&format!("none{}", number % 5), "body")).await.unwrap());
     }
     let _worker = echo(&endpoint).await;
     let id = soon(client.store("echo", "body")).await.unwrap();
     assert_eq!(text(&soon(client.wait(id, PAUSE)).await.unwrap()), "body");
+    // With a short time from now on: all requests that the folder has are older soon.
+    soon(server.close()).await;
+    let builder = titanic(&endpoint, &folder).options(|options| options.keep = Duration::from_secs(1));
+    let server = builder.start().await.unwrap();
     until("the requests expire", || server.stats().expired == 11).await;
     assert_eq!(soon(client.fetch(lost[0])).await.unwrap_err().code(), Code::NotFound);
 }

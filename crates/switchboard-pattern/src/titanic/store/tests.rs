@@ -174,6 +174,59 @@ fn compaction_keeps_the_live_records_and_bounds_the_log() {
 }
 
 #[test]
+fn records_after_a_compaction_whose_folder_cannot_be_synced_are_in_the_new_log() {
+    let folder = Folder::new();
+    let mut store = folder.open();
+    store.sync_folder = |_| Err(io::ErrorKind::StorageFull.into());
+    let body = "b".repeat(100_000);
+    let mut failure = None;
+    for number in 1..20 {
+        put(&mut store, number, &body);
+        store.close(id(number));
+        failure = failure.or(store.flush(true).err());
+    }
+    let failure = failure.expect("a folder that is not synced is an error");
+    assert!(failure.message().contains("cannot be written"), "{failure}");
+    put(&mut store, 30, "body");
+    assert!(store.flush(true).is_err(), "no record is confirmed until the folder is synced");
+    store.sync_folder = File::sync_all;
+    put(&mut store, 31, "body");
+    store.flush(true).unwrap();
+    assert!(store.request(id(31)).unwrap().is_some());
+    drop(store);
+    assert_eq!(folder.open().pending(), [id(30), id(31)]);
+}
+
+#[tokio::test]
+async fn requests_whose_confirmation_failed_are_not_executed_later() {
+    use crate::titanic::{
+        operations::{Operation, StoreHandle, run_store},
+        service::Shared,
+    };
+    static FAILURES: AtomicU32 = AtomicU32::new(1);
+    let folder = Folder::new();
+    let mut store = folder.open();
+    store.unsynced = Some(File::open(&folder.0).unwrap());
+    store.sync_folder = |_| match FAILURES.swap(0, Relaxed) {
+        0 => Ok(()),
+        _ => Err(io::ErrorKind::StorageFull.into()),
+    };
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    let thread = std::thread::spawn(move || run_store(store, receiver, true, &Shared::default()));
+    let handle = StoreHandle::new(sender);
+    let put = |number| Operation::Store {
+        id: id(number),
+        service: Bytes::from_static(b"service"),
+        body: vec![Bytes::from_static(b"body")],
+    };
+    assert!(handle.run(put(1)).await.is_err());
+    handle.run(put(2)).await.unwrap();
+    drop(handle);
+    thread.join().unwrap();
+    assert_eq!(folder.open().pending(), [id(2)]);
+}
+
+#[test]
 fn a_log_that_cannot_be_compacted_stays_in_use() {
     let folder = Folder::new();
     let mut store = folder.open();

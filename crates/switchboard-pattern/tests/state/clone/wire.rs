@@ -82,7 +82,7 @@ async fn answer(snapshot: &Router, identity: &Bytes, parts: &[&[u8]]) {
 }
 
 #[tokio::test]
-async fn a_client_requests_a_snapshot_again_that_was_lost_or_that_a_restart_has_outdated() {
+async fn a_client_requests_a_snapshot_again_after_a_loss_a_restart_or_a_gap() {
     let (snapshot, updates, collector) =
         (Router::bind(ANY).await.unwrap(), Pub::bind(ANY).await.unwrap(), Sub::bind(ANY).await.unwrap());
     let at = |endpoints: Vec<switchboard_socket::Endpoint>| endpoints[0].to_string();
@@ -113,7 +113,13 @@ async fn a_client_requests_a_snapshot_again_that_was_lost_or_that_a_restart_has_
     let third = requested(&snapshot).await;
     answer(&snapshot, &third, &[b"KTHXBAI", &number(0), b"", b"", b""]).await;
     until(|| client.get("k").is_some_and(|value| value == "1")).await;
-    assert_eq!((client.stats().sequence, client.stats().lost), (1, 0));
+    assert_eq!((client.stats().sequence, client.stats().gaps), (1, 0));
+    updates.send(frames(&[b"k", &number(3), b"", b"", b"3"])).await.unwrap();
+    let fourth = requested(&snapshot).await;
+    answer(&snapshot, &fourth, &[b"two", &number(2), b"", b"", b"v"]).await;
+    answer(&snapshot, &fourth, &[b"KTHXBAI", &number(2), b"", b"", b""]).await;
+    until(|| client.stats().sequence == 3).await;
+    assert_eq!((client.stats().gaps, client.stats().lost, client.stats().entries), (1, 0, 2));
     beating.abort();
 }
 
