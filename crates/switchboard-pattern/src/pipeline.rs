@@ -171,9 +171,9 @@ impl Pipeline {
             return Err(Error::new(ErrorKind::InvalidInput, text));
         }
         let decode = |_, bytes| Ok(bytes);
-        let tasks = self.configure(self.bus.subscribe_with(&self.tasks, decode), &self.workers).await?;
+        let tasks = self.configure_tasks(self.bus.subscribe_with(&self.tasks, decode)).await?;
         let results = match &self.results {
-            Some(topic) => Some(self.configure(self.bus.subscribe_with(topic, decode), &self.sink).await?),
+            Some(topic) => Some(self.configure_results(self.bus.subscribe_with(topic, decode)).await?),
             None => None,
         };
         Ok(Hold { _tasks: tasks, _results: results })
@@ -189,10 +189,7 @@ impl Pipeline {
     /// # Errors
     /// Returns the errors of [`Bus::subscribe`](switchboard_message::Bus::subscribe).
     pub async fn worker<T: DeserializeOwned>(&self) -> Result<Worker<T>> {
-        let mut tasks = self.configure(self.bus.subscribe(&self.tasks), &self.workers);
-        if let Some(topic) = &self.dead_letters {
-            tasks = tasks.dead_letters(topic);
-        }
+        let tasks = self.configure_tasks(self.bus.subscribe(&self.tasks));
         Ok(Worker::new(self, tasks.await?))
     }
 
@@ -203,12 +200,26 @@ impl Pipeline {
     /// [`Bus::subscribe`](switchboard_message::Bus::subscribe).
     pub async fn sink<R: DeserializeOwned>(&self) -> Result<Sink<R>> {
         let Some(topic) = &self.results else { return Err(self.without_results()) };
-        let results = self.configure(self.bus.subscribe(topic), &self.sink);
+        let results = self.configure_results(self.bus.subscribe(topic));
         Ok(Sink::new(results.await?, self.remembered_max))
     }
 
+    /// All members of the workers' group have the same options, [`Hold`] included.
+    fn configure_tasks<'a, T>(&'a self, subscribe: Subscribe<'a, T>) -> Subscribe<'a, T> {
+        let subscribe = self.configure(subscribe, &self.workers).attempts_max(self.attempts_max);
+        match &self.dead_letters {
+            Some(topic) => subscribe.dead_letters(topic),
+            None => subscribe,
+        }
+    }
+
+    /// A result is delivered without an end: `attempts_max` is a limit of tasks, and their results are not dropped.
+    fn configure_results<'a, T>(&'a self, subscribe: Subscribe<'a, T>) -> Subscribe<'a, T> {
+        self.configure(subscribe, &self.sink).attempts_max(u32::MAX)
+    }
+
     fn configure<'a, T>(&'a self, subscribe: Subscribe<'a, T>, cursor: &str) -> Subscribe<'a, T> {
-        let subscribe = subscribe.durable(cursor).ack_wait(self.ack_wait).attempts_max(self.attempts_max);
+        let subscribe = subscribe.durable(cursor).ack_wait(self.ack_wait);
         match self.unacknowledged_max {
             Some(entries) => subscribe.unacknowledged_max(entries),
             None => subscribe,

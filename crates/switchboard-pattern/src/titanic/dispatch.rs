@@ -206,3 +206,43 @@ async fn execute(client: &majordomo::Client, store: &StoreHandle, id: RequestId)
     store.run(Operation::Reply { id, body: reply.into_frames() }).await?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_service_has_one_probe_first_and_services_take_turns() {
+        let mut options = TitanicOptions::default();
+        (options.outstanding_max, options.outstanding_per_service_max) = (4, 3);
+        let client = majordomo::Client::connect("tcp://127.0.0.1:1").unwrap();
+        let (operations, _receiver) = mpsc::channel(64);
+        let (store, shared) = (StoreHandle::new(operations), Arc::default());
+        let mut dispatcher = Dispatcher::new(client, store, shared, &options);
+        let names = ["a", "b", "c"].map(Bytes::from);
+        for name in &names {
+            let waiting = (0..20).map(|number| RequestId::from_bytes([number; 16])).collect();
+            dispatcher.services.insert(name.clone(), Service { waiting, ..Service::default() });
+        }
+        let outstanding =
+            |dispatcher: &Dispatcher| names.each_ref().map(|name| dispatcher.services[name].outstanding);
+        let mut running = JoinSet::new();
+        dispatcher.start(&mut running);
+        assert_eq!(outstanding(&dispatcher), [1, 1, 1], "probes");
+        let probed =
+            |service: &str, result| Executed { id: None, service: service.to_owned().into(), result };
+        dispatcher.finish(probed("a", Ok(())));
+        dispatcher.finish(probed("b", Err(Status::unavailable("the service has no worker"))));
+        dispatcher.finish(probed("c", Ok(())));
+        running = JoinSet::new();
+        dispatcher.start(&mut running);
+        assert_eq!(outstanding(&dispatcher), [2, 0, 2], "b pauses");
+        assert_eq!(dispatcher.services["b".as_bytes()].waiting.len(), 20);
+        let id = Some(RequestId::from_bytes([0; 16]));
+        dispatcher.finish(Executed { id, service: names[0].clone(), result: Ok(()) });
+        dispatcher.finish(Executed { id, service: names[0].clone(), result: Ok(()) });
+        running = JoinSet::new();
+        dispatcher.start(&mut running);
+        assert_eq!(outstanding(&dispatcher), [3, 0, 3], "up to the limit of a service");
+    }
+}

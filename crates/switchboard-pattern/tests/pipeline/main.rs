@@ -108,6 +108,7 @@ async fn without_a_worker_publishers_wait_and_nothing_is_lost() {
 async fn a_rejected_task_returns_and_one_without_an_end_becomes_a_dead_letter() {
     let bus = bus(10);
     let pipeline = pipeline(&bus).dead_letters("jobs/dead", 3);
+    let _hold = pipeline.hold().await.unwrap();
     let mut dead = bus.subscribe::<u64>("jobs/dead").await.unwrap();
     let mut worker = pipeline.worker::<u64>().await.unwrap();
     pipeline.ventilator().push(&7_u64).await.unwrap();
@@ -157,6 +158,19 @@ async fn a_sink_that_ends_without_an_acknowledgement_leaves_flagged_results() {
     let mut sink = pipeline.sink::<u64>().await.unwrap();
     let outcome = within(sink.next()).await.unwrap().unwrap();
     assert!(outcome.is_duplicate() && outcome.ack());
+}
+
+#[tokio::test]
+async fn a_limit_of_attempts_of_tasks_drops_no_result() {
+    let bus = bus(10);
+    let pipeline = pipeline(&bus).dead_letters("jobs/dead", 1);
+    let _hold = pipeline.hold().await.unwrap();
+    bus.publish("jobs/results", &1_u64).await.unwrap();
+    for attempt in 0..3 {
+        let mut sink = pipeline.sink::<u64>().await.unwrap();
+        let outcome = within(sink.next()).await.unwrap().unwrap();
+        assert_eq!((*outcome, outcome.is_duplicate()), (1, attempt > 0));
+    }
 }
 
 #[tokio::test]

@@ -116,20 +116,38 @@ impl Queue {
         Some(job)
     }
 
+    /// Removes the requests of a client.
+    pub(super) fn take_client(&mut self, client: &Bytes) -> Vec<Job> {
+        let mut taken = Vec::new();
+        for level in self.levels.values_mut() {
+            if let Some(jobs) = level.jobs.remove(client) {
+                taken.extend(jobs.into_iter().map(|job| *job));
+                level.turns.retain(|turn| turn != client);
+            }
+        }
+        self.removed(&taken);
+        taken
+    }
+
     /// Removes the requests for which `is_over` returns true.
     pub(super) fn take(&mut self, mut is_over: impl FnMut(&Job) -> bool) -> Vec<Job> {
         let mut taken = Vec::new();
         for level in self.levels.values_mut() {
             level.take(&mut is_over, &mut taken);
         }
+        self.removed(&taken);
+        taken
+    }
+
+    /// Counts requests that were removed.
+    fn removed(&mut self, taken: &[Job]) {
         if !taken.is_empty() {
             self.levels.retain(|_, level| !level.turns.is_empty());
         }
-        for job in &taken {
+        for job in taken {
             self.len = self.len.saturating_sub(1);
             self.bytes = self.bytes.saturating_sub(job.bytes());
         }
-        taken
     }
 }
 
@@ -214,6 +232,24 @@ mod tests {
         assert_eq!(queue.take(|job| &*job.body[0] == b"b1").len(), 1);
         let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|job| job.body[0].clone()).collect();
         assert_eq!(order, ["c0", "a1", "c1", "a2", "a3"]);
+    }
+
+    #[test]
+    fn the_requests_of_a_client_are_removed_alone() {
+        let mut queue = Queue::default();
+        let of = |client: &'static str, priority, name| Job {
+            client: Bytes::from_static(client.as_bytes()),
+            ..job(priority, name)
+        };
+        for (client, priority, name) in [("a", 0, "a1"), ("b", 0, "b1"), ("a", 0, "a2"), ("a", 7, "a3")] {
+            queue.push_back(of(client, priority, name));
+        }
+        assert_eq!(queue.take_client(&Bytes::from_static(b"a")).len(), 3);
+        assert_eq!((queue.take_client(&Bytes::from_static(b"a")).len(), queue.levels.len()), (0, 1));
+        queue.push_back(of("a", 0, "a4"));
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|job| job.body[0].clone()).collect();
+        assert_eq!(order, ["b1", "a4"]);
+        assert_eq!((queue.len(), queue.bytes(), queue.levels.len()), (0, 0, 0));
     }
 
     #[test]

@@ -169,7 +169,7 @@ impl State {
         }
         let mut orphans = Vec::new();
         for service in self.services.values_mut() {
-            orphans.extend(service.queue.take(|job| job.client == *client));
+            orphans.extend(service.queue.take_client(client));
         }
         self.stats.orphaned += orphans.len() as u64;
         for job in &orphans {
