@@ -121,6 +121,7 @@ impl Agent {
         };
         if matches!(&*frames, [_, gone] if &**gone == GONE) {
             self.set_alive(index, false);
+            self.servers[index].next_ping = clock::now();
             return self.send_again(index);
         }
         self.servers[index].seen = clock::now();
@@ -144,14 +145,15 @@ impl Agent {
         self.counts.alive.store(self.servers.iter().filter(|server| server.is_alive).count(), Relaxed);
     }
 
-    /// Sends the requests of a server that failed to others. It may get them again when it is back.
+    /// Sends the requests that a failed server had to others. It may get them again when it is back.
     fn send_again(&mut self, index: usize) {
         let mut failed = Vec::new();
         for (number, pending) in &mut self.pending {
-            if pending.sent.contains(&index) {
-                pending.sent.retain(|sent| *sent != index);
+            // Another server has a request that was sent further after `attempt_timeout`.
+            if pending.sent.last() == Some(&index) {
                 failed.push(*number);
             }
+            pending.sent.retain(|sent| *sent != index);
         }
         for number in failed {
             self.send(number);
@@ -177,12 +179,12 @@ impl Agent {
                 self.send_again(index);
             }
             let server = &mut self.servers[index];
-            // One that is not alive gets a PING as soon as it is connected.
-            if !server.is_alive || now >= server.next_ping {
-                server.next_ping = clock::after(now, self.options.ping_interval);
-                // A server that is not connected is not alive.
+            if now >= server.next_ping {
                 let ping = Message::from([server.endpoint.clone(), Bytes::from_static(b"PING")]);
-                let _ = route::pass(&self.router, ping);
+                // One that is not connected gets a PING as soon as it is; a frozen one does not get more of them.
+                if route::pass(&self.router, ping) != Sent::Gone {
+                    server.next_ping = clock::after(now, self.options.ping_interval);
+                }
             }
         }
         let late = self.pending.iter().filter(|(_, pending)| now >= pending.attempt_ends);
@@ -190,5 +192,68 @@ impl Agent {
         for number in late {
             self.send(number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::freelance::TrackedClient;
+    use switchboard_socket::SocketOptions;
+
+    /// An agent with the servers "a", "b" and "c", which are connected and alive.
+    async fn agent() -> (Agent, Vec<Router>) {
+        let mut options = SocketOptions::default();
+        options.routing.mandatory = true;
+        let router = Router::with_options(options).unwrap();
+        let mut servers = Vec::new();
+        for name in ["a", "b", "c"] {
+            let mut options = SocketOptions::default();
+            options.routing.routing_id = name.into();
+            let server = Router::with_options(options).unwrap();
+            let endpoint = server.bind_to("tcp://127.0.0.1:0").await.unwrap();
+            router.connect_to(&endpoint.to_string()).await.unwrap();
+            while route::pass(&router, Message::from([name, "first"].map(Bytes::from))) != Sent::Passed {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            assert_eq!(server.recv().await.unwrap().body(), b"first");
+            servers.push(server);
+        }
+        let builder = TrackedClient::builder(&["a", "b", "c"]).ping_interval(Duration::from_secs(2));
+        let mut agent = Agent::new(router, Arc::new(builder), Arc::default());
+        (0..3).for_each(|index| agent.set_alive(index, true));
+        (agent, servers)
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_server_moves_only_the_requests_that_it_has() {
+        let (mut agent, _servers) = agent().await;
+        let (reply, _receiver) = oneshot::channel();
+        agent.start(Command { body: vec![Bytes::from_static(b"body")], reply });
+        let number = agent.number;
+        agent.send(number);
+        assert_eq!(agent.pending[&number].sent, [0, 1], "sent further after attempt_timeout");
+        let gone = |name: &'static str| Message::from([name.as_bytes(), GONE].map(Bytes::from_static));
+        agent.receive(gone("a"));
+        assert_eq!(agent.pending[&number].sent, [1], "the second server has it");
+        agent.receive(gone("b"));
+        assert_eq!(agent.pending[&number].sent, [2]);
+    }
+
+    #[tokio::test]
+    async fn a_frozen_server_gets_one_ping_each_interval() {
+        let (mut agent, servers) = agent().await;
+        agent.set_alive(0, false);
+        let start = clock::now();
+        for tick in 0..50 {
+            agent.tick(start + Duration::from_millis(100 * tick));
+        }
+        let last = Message::from(["a", "last"].map(Bytes::from));
+        assert_eq!(route::pass(&agent.router, last), Sent::Passed);
+        let mut pings = 0;
+        while servers[0].recv().await.unwrap().body() == b"PING" {
+            pings += 1;
+        }
+        assert_eq!(pings, 3, "at 0, 2 and 4 s");
     }
 }

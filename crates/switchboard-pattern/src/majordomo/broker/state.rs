@@ -11,7 +11,7 @@ use super::{
 use crate::route::Sent;
 use bytes::Bytes;
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap},
     time::{Duration, Instant},
 };
 use switchboard_core::clock;
@@ -47,14 +47,18 @@ struct Worker {
     version: Version,
     service: Bytes,
     job: Option<Box<Job>>,
+    /// Turn in the idle workers of the service, since the last reply.
+    turn: u64,
     seen: Instant,
     next_heartbeat: Instant,
 }
 
 #[derive(Debug, Default)]
 struct Service {
-    /// Workers without a request; the one that waits for the longest time is the first.
-    idle: VecDeque<Bytes>,
+    /// Workers without a request, by their turn; the one that waits for the longest time is the first.
+    idle: BTreeMap<u64, Bytes>,
+    /// Last turn.
+    turn: u64,
     queue: Queue,
     replies: u64,
     workers: usize,
@@ -196,6 +200,13 @@ impl State {
 }
 
 impl Service {
+    /// Adds an idle worker; returns its turn.
+    fn add_idle(&mut self, route: Bytes) -> u64 {
+        self.turn = self.turn.wrapping_add(1);
+        self.idle.insert(self.turn, route);
+        self.turn
+    }
+
     fn is_used(&self) -> bool {
         self.workers > 0 || self.queue.len() > 0
     }

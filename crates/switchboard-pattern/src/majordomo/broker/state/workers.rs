@@ -23,25 +23,26 @@ impl State {
         }
         let is_reserved = name.starts_with(b"mmi.");
         let is_full = self.workers.len() >= self.options.workers_max;
-        let key = if is_reserved || is_full {
+        let turn = if is_reserved || is_full {
             None
         } else {
             self.service(&name).map(|service| {
                 service.workers += 1;
-                service.idle.push_back(route.clone());
+                service.add_idle(route.clone())
             })
         };
-        if key.is_none() {
+        let Some(turn) = turn else {
             self.stats.refused_workers += 1;
             sink.send(command::worker_disconnect(route, version));
             return;
-        }
+        };
         // Of the map, so that workers share the memory of the name.
         let service = self.services.get_key_value(&name).map_or(name, |(name, _)| name.clone());
         let worker = Worker {
             version,
             service: service.clone(),
             job: None,
+            turn,
             seen: now,
             next_heartbeat: clock::after(now, self.options.heartbeat_interval),
         };
@@ -69,7 +70,10 @@ impl State {
             self.release(&job);
             if let Some(service) = self.services.get_mut(&name) {
                 service.replies += 1;
-                service.idle.push_back(route.clone());
+                let turn = service.add_idle(route.clone());
+                if let Some(worker) = self.workers.get_mut(route) {
+                    worker.turn = turn;
+                }
             }
             self.dispatch(now, &name, sink);
         } else {
@@ -92,7 +96,8 @@ impl State {
         sink: &mut impl Sink,
     ) -> Option<Job> {
         loop {
-            let Some(route) = self.services.get_mut(name).and_then(|service| service.idle.pop_front()) else {
+            let Some((_, route)) = self.services.get_mut(name).and_then(|service| service.idle.pop_first())
+            else {
                 return Some(job);
             };
             let Some(worker) = self.workers.get_mut(&route) else { continue };
@@ -153,7 +158,9 @@ impl State {
         let name = worker.service;
         if let Some(service) = self.services.get_mut(&name) {
             service.workers = service.workers.saturating_sub(1);
-            service.idle.retain(|idle| idle != route);
+            if worker.job.is_none() {
+                service.idle.remove(&worker.turn);
+            }
         }
         tracing::debug!(
             target: "switchboard::pattern", service = %name.escape_ascii(), worker = %route.escape_ascii(),
