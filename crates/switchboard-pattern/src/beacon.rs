@@ -66,7 +66,7 @@ pub struct Beacon {
     address: SocketAddr,
     targets: Vec<SocketAddr>,
     frame: BeaconFrame,
-    _task: Task,
+    task: Task,
 }
 
 #[derive(Debug)]
@@ -173,12 +173,16 @@ impl Beacon {
         let end = BeaconFrame { port: 0, ..self.frame };
         // Not again when the value is dropped.
         let targets = std::mem::take(&mut self.targets);
+        // No beacon follows the end.
+        self.task.abort();
+        self.task.ended().await;
         self.shared.send(end, &targets).await;
     }
 }
 
 impl Drop for Beacon {
     fn drop(&mut self) {
+        self.task.abort();
         let end = BeaconFrame { port: 0, ..self.frame }.to_bytes();
         for target in &self.targets {
             // Best effort: peers expire a silent node.
@@ -275,7 +279,7 @@ impl BeaconBuilder {
         let state = Mutex::new(State { peers, stats: BeaconStats::default() });
         let shared = Arc::new(Shared { socket, state, events: broadcast::channel(EVENTS_MAX).0 });
         let task = Task::spawn(run(shared.clone(), frame, self.targets.clone(), self.interval));
-        Ok(Beacon { shared, address, targets: self.targets, frame, _task: task })
+        Ok(Beacon { shared, address, targets: self.targets, frame, task })
     }
 
     fn open(&self) -> std::io::Result<(UdpSocket, SocketAddr)> {

@@ -40,7 +40,7 @@
 
 mod values;
 
-use crate::{Error, ErrorKind, Result, task::Task};
+use crate::{Error, ErrorKind, Result, route, task::Task};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use switchboard_socket::{Endpoint, Message, SocketOptions, Xpub, Xsub};
 use values::Values;
@@ -216,8 +216,10 @@ impl Builder {
 
     /// Sets the options of both sockets: limits, security, heartbeats. The queue of a subscriber is made at least so
     /// large that all last values and 1,000 further messages fit, and the option `subscriptions.manual` is set.
+    /// `timeouts.receive` and `timeouts.send` are not used.
     pub fn options(mut self, options: SocketOptions) -> Self {
         self.options = options;
+        route::remove_time_limits(&mut self.options);
         self
     }
 

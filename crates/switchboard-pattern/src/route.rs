@@ -1,4 +1,4 @@
-//! Sending by routing id, and the end of peers, on ROUTER sockets.
+//! Options of the sockets of components; sending by routing id, and the end of peers, on ROUTER sockets.
 
 use std::time::Duration;
 use switchboard_socket::{ErrorKind, Message, Router, SocketOptions};
@@ -15,6 +15,11 @@ pub(crate) fn listener_options() -> SocketOptions {
     let mut options = SocketOptions::default();
     options.heartbeats.interval = Some(PING_INTERVAL);
     options
+}
+
+/// Removes the time limits of sends and receives: they would end the task of a component, which has limits of its own.
+pub(crate) fn remove_time_limits(options: &mut SocketOptions) {
+    (options.timeouts.receive, options.timeouts.send) = (None, None);
 }
 
 /// Result of [`pass`].

@@ -1,6 +1,10 @@
 //! Sessions of a worker with a broker: a DEALER socket, heartbeats, and registration after failures.
 
-use crate::{route::GONE, stall::Stall, task::Task};
+use crate::{
+    route::{self, GONE},
+    stall::Stall,
+    task::Task,
+};
 use bytes::Bytes;
 use std::{
     fmt,
@@ -11,7 +15,7 @@ use std::{
     time::Duration,
 };
 use switchboard_core::{Result, clock};
-use switchboard_socket::{Dealer, Endpoint, Message, SocketOptions};
+use switchboard_socket::{Dealer, Endpoint, ErrorKind, Message, SocketOptions};
 use switchboard_wire::Status;
 use tokio::{
     sync::{Notify, mpsc},
@@ -135,7 +139,8 @@ impl SessionOptions {
     /// Starts the worker on the runtime of this thread. It registers once the broker is reachable.
     ///
     /// # Errors
-    /// Returns `InvalidArgument` for an option that is 0 and for an endpoint that is not valid.
+    /// Returns `InvalidArgument` for an option that is 0, for an endpoint that is not valid, and for options of the
+    /// socket that are not valid.
     pub(crate) fn connect(mut self, protocol: Box<dyn Protocol>) -> Result<Sessions> {
         if self.heartbeat_interval.is_zero() || self.liveness == 0 {
             return Err(Status::invalid_argument(
@@ -145,7 +150,9 @@ impl SessionOptions {
         self.socket.notices.disconnect = Some(Bytes::from_static(GONE));
         // A READY that waits for a broker must not arrive after its session.
         self.socket.routing.immediate = true;
+        route::remove_time_limits(&mut self.socket);
         self.endpoint.parse::<Endpoint>()?;
+        let dealer = Dealer::with_options(self.socket.clone())?;
         let shared = Arc::new(Shared {
             protocol,
             replies: AtomicU64::new(0),
@@ -154,8 +161,15 @@ impl SessionOptions {
             dealer: Mutex::new(None),
         });
         let (sender, requests) = mpsc::channel(REQUESTS_MAX);
-        let task = Task::spawn(run(self, shared.clone(), sender));
+        let task = Task::spawn(run(self, shared.clone(), sender, dealer));
         Ok(Sessions { requests, shared, _task: task })
+    }
+}
+
+impl SessionOptions {
+    /// Returns a random pause between half of the maximum and the maximum.
+    fn pause(&self) -> Duration {
+        self.pause.mul_f64(0.5 + clock::fraction() / 2.0)
     }
 }
 
@@ -238,15 +252,24 @@ impl Shared {
 }
 
 /// Runs one session after the other.
-async fn run(options: SessionOptions, shared: Arc<Shared>, requests: mpsc::Sender<SessionRequest>) {
+async fn run(
+    options: SessionOptions,
+    shared: Arc<Shared>,
+    requests: mpsc::Sender<SessionRequest>,
+    first: Dealer,
+) {
+    let mut first = Some(first);
     loop {
         let number = shared.sessions.fetch_add(1, Relaxed).wrapping_add(1);
-        let Ok(dealer) = Dealer::with_options(options.socket.clone()) else { return };
-        if dealer.connect_to(&options.endpoint).await.is_err()
-            || dealer.send(shared.protocol.ready()).await.is_err()
-        {
-            return;
-        }
+        let dealer = match register(&options, &shared, first.take()).await {
+            Ok(dealer) => dealer,
+            Err(error) if error.kind() == ErrorKind::Closed => return,
+            Err(error) => {
+                tracing::warn!(target: "switchboard::pattern", %error, "a worker cannot register; it tries again");
+                sleep(options.pause()).await;
+                continue;
+            }
+        };
         shared.replace_dealer(Some(dealer.clone()));
         let session = Session { number, dealer, is_busy: AtomicBool::new(false), abandoned: Notify::new() };
         let session = Arc::new(session);
@@ -258,8 +281,23 @@ async fn run(options: SessionOptions, shared: Arc<Shared>, requests: mpsc::Sende
         // The program may still have a request, with a handle of the socket.
         let ended = session.clone();
         tokio::spawn(async move { ended.dealer.close().await });
-        sleep(options.pause.mul_f64(0.5 + clock::fraction() / 2.0)).await;
+        sleep(options.pause()).await;
     }
+}
+
+/// Sends READY to the broker, with a new socket if there is none yet.
+async fn register(
+    options: &SessionOptions,
+    shared: &Shared,
+    dealer: Option<Dealer>,
+) -> switchboard_socket::Result<Dealer> {
+    let dealer = match dealer {
+        Some(dealer) => dealer,
+        None => Dealer::with_options(options.socket.clone())?,
+    };
+    dealer.connect_to(&options.endpoint).await?;
+    dealer.send(shared.protocol.ready()).await?;
+    Ok(dealer)
 }
 
 impl Session {

@@ -16,6 +16,12 @@ impl Task {
     pub(crate) async fn ended(&mut self) {
         let _ = (&mut self.0).await;
     }
+
+    /// Ends the task when it waits the next time, without waiting for that.
+    #[cfg(feature = "beacon")]
+    pub(crate) fn abort(&self) {
+        self.0.abort();
+    }
 }
 
 impl Drop for Task {

@@ -1,13 +1,13 @@
 //! A node of the pair: sends its state to the peer, and applies the states of the peer and the requests of clients.
 
 use super::{Conflict, Event, Outcome, State};
-use crate::{Error, ErrorKind, Result, task::Task};
+use crate::{Error, ErrorKind, Result, route, task::Task};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use switchboard_core::clock;
-use switchboard_socket::{Endpoint, Pub, SocketOptions, Sub};
+use switchboard_socket::{Endpoint, Pub, SocketOptions, Sub, options::QueueFullPolicy};
 use tokio::{sync::watch, time::MissedTickBehavior};
 
 /// A node of a pair. Dropping it ends the node.
@@ -44,9 +44,16 @@ pub struct BinaryStar {
 #[derive(Debug)]
 struct Shared {
     machine: Mutex<Machine>,
-    failover_after: Duration,
+    limits: Limits,
     /// The state, or the conflict that has ended the node.
     outcome: watch::Sender<Result<State, Conflict>>,
+}
+
+#[derive(Debug)]
+struct Limits {
+    failover_after: Duration,
+    /// Time without a turn of the task after which it has paused; at least two heartbeats.
+    stall_after: Duration,
 }
 
 #[derive(Debug)]
@@ -55,6 +62,8 @@ struct Machine {
     conflict: Option<Conflict>,
     /// Time from which the peer counts as silent.
     silent_from: Instant,
+    /// Time of the last turn of the task, which reads the states of the peer.
+    last_turn: Instant,
     stats: Stats,
 }
 
@@ -100,9 +109,14 @@ impl BinaryStar {
         Ok(self.peer.connect_to(endpoint).await?)
     }
 
-    /// Returns the state.
+    /// Returns the state. After a conflict the node has ended: it is not active then, and an active one is returned as
+    /// passive.
     pub fn state(&self) -> State {
-        self.shared.lock().state
+        let machine = self.shared.lock();
+        match machine.conflict {
+            Some(_) if machine.state == State::Active => State::Passive,
+            _ => machine.state,
+        }
     }
 
     /// Decides on a request of a client: call it before each one. The first request after the peer has been silent for
@@ -113,7 +127,7 @@ impl BinaryStar {
     /// node. Returns [`ErrorKind::Closed`] after a conflict, and names it.
     pub fn admit(&self) -> Result<()> {
         let mut machine = self.shared.lock();
-        let is_peer_silent = clock::now() >= machine.silent_from;
+        let is_peer_silent = machine.is_peer_silent(clock::now(), &self.shared.limits);
         let outcome = self.shared.apply(&mut machine, Event::Request { is_peer_silent });
         match outcome {
             Ok(Outcome::Accepted) => {
@@ -164,6 +178,28 @@ impl BinaryStar {
     }
 }
 
+impl Machine {
+    /// Returns true if the peer is silent, as a turn of the task after the limit has shown.
+    fn is_peer_silent(&mut self, now: Instant, limits: &Limits) -> bool {
+        self.notice_stall(now, limits);
+        now >= self.silent_from && self.last_turn >= self.silent_from
+    }
+
+    /// Notes a turn of the task.
+    fn turn(&mut self, now: Instant, limits: &Limits) {
+        self.notice_stall(now, limits);
+        self.last_turn = now;
+    }
+
+    /// Restarts the silence of the peer after a pause of the task, in which nothing read the states of the peer: this
+    /// process was stopped, or its machine was suspended or overloaded.
+    fn notice_stall(&mut self, now: Instant, limits: &Limits) {
+        if now.saturating_duration_since(self.last_turn) >= limits.stall_after {
+            self.silent_from = clock::after(now, limits.failover_after);
+        }
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Machine> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
@@ -200,7 +236,7 @@ impl Shared {
             return Ok(());
         };
         machine.stats.received += 1;
-        machine.silent_from = clock::after(clock::now(), self.failover_after);
+        machine.silent_from = clock::after(clock::now(), self.limits.failover_after);
         self.apply(&mut machine, Event::Peer(state)).map(drop)
     }
 
@@ -254,8 +290,8 @@ impl BinaryStarBuilder {
         self
     }
 
-    /// Sets the time without a state of the peer after which the first request makes this node active; default two
-    /// heartbeats. A shorter limit than two heartbeats makes nodes active that have a live peer.
+    /// Sets the time without a state of the peer after which the first request makes this node active, up to one
+    /// heartbeat later; default two heartbeats. After a pause of this process the time begins again. A shorter limit than two heartbeats makes nodes active that have a live peer.
     pub fn failover_after(mut self, limit: Duration) -> Self {
         self.failover_after = Some(limit);
         self
@@ -277,13 +313,18 @@ impl BinaryStarBuilder {
             let text = "the node has no endpoint for its peer; call bind";
             return Err(Error::new(ErrorKind::InvalidInput, text));
         }
-        let states = Pub::with_options(self.options.clone())?;
+        let mut options = self.options.clone();
+        route::remove_time_limits(&mut options);
+        // A peer that does not read must not stop the node.
+        options.queues.when_full = QueueFullPolicy::DropOldest;
+        let states = Pub::with_options(options)?;
         for endpoint in &self.binds {
             states.bind_to(endpoint).await?;
         }
         let mut options = self.options;
         // After a pause of this process, old states of the peer must not be mistaken for new ones.
         options.queues.conflate = true;
+        route::remove_time_limits(&mut options);
         let peer = Sub::with_options(options)?;
         peer.subscribe("")?;
         for endpoint in &self.peers {
@@ -294,10 +335,13 @@ impl BinaryStarBuilder {
             state: self.role,
             conflict: None,
             silent_from: clock::after(clock::now(), failover_after),
+            last_turn: clock::now(),
             stats: Stats::default(),
         };
         let outcome = watch::Sender::new(Ok(self.role));
-        let shared = Arc::new(Shared { machine: Mutex::new(machine), failover_after, outcome });
+        let limits =
+            Limits { failover_after, stall_after: failover_after.max(self.heartbeat.saturating_mul(2)) };
+        let shared = Arc::new(Shared { machine: Mutex::new(machine), limits, outcome });
         let task = Task::spawn(run(shared.clone(), states.clone(), peer.clone(), self.heartbeat));
         Ok(BinaryStar { shared, states, peer, _task: task })
     }
@@ -314,6 +358,7 @@ async fn run(shared: Arc<Shared>, states: Pub, peer: Sub, heartbeat: Duration) {
             _ = outcome.changed() => {}
             message = peer.recv() => match message {
                 Ok(message) => {
+                    shared.lock().turn(clock::now(), &shared.limits);
                     // A conflict ends the loop below.
                     let _ = shared.receive(message.body());
                     if outcome.has_changed().is_ok_and(|has_changed| !has_changed) {
@@ -324,9 +369,35 @@ async fn run(shared: Arc<Shared>, states: Pub, peer: Sub, heartbeat: Duration) {
                 Err(_) => return,
             },
         }
+        shared.lock().turn(clock::now(), &shared.limits);
         // Sent after a conflict too, once: the peer then notices it as well.
         if states.send(shared.frame()).await.is_err() || shared.lock().conflict.is_some() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_silent_after_a_turn_of_the_task_and_not_after_a_pause() {
+        let start = clock::now();
+        let at = |tenths: u64| start + Duration::from_millis(100 * tenths);
+        let limits = Limits { failover_after: Duration::from_secs(2), stall_after: Duration::from_secs(2) };
+        let stats = Stats::default();
+        let mut machine =
+            Machine { state: State::Passive, conflict: None, silent_from: at(20), last_turn: at(9), stats };
+        assert!(!machine.is_peer_silent(at(21), &limits), "no turn of the task since the limit");
+        machine.turn(at(22), &limits);
+        assert!(machine.is_peer_silent(at(23), &limits));
+        assert!(!machine.is_peer_silent(at(60), &limits), "a pause of the task");
+        for tenths in [60, 70, 79] {
+            machine.turn(at(tenths), &limits);
+            assert!(!machine.is_peer_silent(at(tenths), &limits), "the time begins again");
+        }
+        machine.turn(at(80), &limits);
+        assert!(machine.is_peer_silent(at(80), &limits));
     }
 }

@@ -7,7 +7,7 @@ use super::{
     session::{self, Command, Repeat},
     view::View,
 };
-use crate::{Error, ErrorKind, Result, task::Task};
+use crate::{Error, ErrorKind, Result, route, task::Task};
 use bytes::Bytes;
 use std::{
     collections::BTreeMap,
@@ -330,7 +330,7 @@ impl CloneClientBuilder {
     /// Sets the options of the sockets: queues, limits, security. `timeouts.receive` and `timeouts.send` are not used.
     pub fn options(mut self, options: SocketOptions) -> Self {
         self.options = options;
-        (self.options.timeouts.receive, self.options.timeouts.send) = (None, None);
+        route::remove_time_limits(&mut self.options);
         self
     }
 

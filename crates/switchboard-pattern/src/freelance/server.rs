@@ -163,6 +163,7 @@ impl ServerBuilder {
         }
         self.socket.routing.routing_id = Bytes::copy_from_slice(self.public.as_bytes());
         self.socket.routing.mandatory = true;
+        route::remove_time_limits(&mut self.socket);
         let router = Router::with_options(self.socket)?;
         let endpoint = router.bind_to(endpoint).await?;
         let shared = Arc::new(Shared {

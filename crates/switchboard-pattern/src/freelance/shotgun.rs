@@ -1,5 +1,6 @@
 //! The client that sends to all servers.
 
+use crate::route;
 use bytes::Bytes;
 use std::time::Duration;
 use switchboard_core::{Result, clock};
@@ -55,6 +56,7 @@ impl ShotgunClient {
         // A request that was abandoned must not be sent later.
         options.routing.immediate = true;
         options.timeouts.linger = Some(Duration::ZERO);
+        route::remove_time_limits(&mut options);
         let mut dealers = Vec::with_capacity(servers.len());
         for endpoint in servers {
             let dealer = Dealer::with_options(options.clone())?;

@@ -2,7 +2,10 @@
 
 mod agent;
 
-use crate::{route::GONE, task::Task};
+use crate::{
+    route::{self, GONE},
+    task::Task,
+};
 use agent::{Agent, Command};
 use bytes::Bytes;
 use std::{
@@ -200,6 +203,7 @@ impl TrackedBuilder {
             ));
         }
         self.socket.routing.mandatory = true;
+        route::remove_time_limits(&mut self.socket);
         self.socket.routing.routing_id = Bytes::new();
         self.socket.notices.disconnect = Some(Bytes::from_static(GONE));
         let router = Router::with_options(self.socket.clone())?;

@@ -118,6 +118,7 @@ impl BrokerBuilder {
     pub async fn bind(mut self, endpoint: &str) -> Result<Broker> {
         self.options.check()?;
         self.socket.routing.mandatory = true;
+        route::remove_time_limits(&mut self.socket);
         self.socket.notices.disconnect = Some(Bytes::from_static(GONE));
         let router = Router::with_options(self.socket)?;
         let endpoint = router.bind_to(endpoint).await?;

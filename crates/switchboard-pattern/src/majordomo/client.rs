@@ -4,7 +4,7 @@ mod connection;
 mod replies;
 
 use super::command::{self, Extension};
-use crate::route::GONE;
+use crate::route::{self, GONE};
 use bytes::Bytes;
 use connection::{Connection, Counts};
 pub use replies::{Replies, Reply};
@@ -205,6 +205,7 @@ impl ClientBuilder {
         self.socket.notices.disconnect = Some(Bytes::from_static(GONE));
         // A request that waits for a broker must not be sent after it has failed.
         self.socket.routing.immediate = true;
+        route::remove_time_limits(&mut self.socket);
         let permits = Arc::new(Semaphore::new(self.outstanding_max));
         let (counts, free) = (Arc::new(Counts::default()), Mutex::new(Vec::new()));
         Ok(Client(Arc::new(Inner { builder: self, counts, permits, free })))

@@ -1,5 +1,6 @@
 //! The Lazy Pirate client.
 
+use crate::route;
 use std::time::Duration;
 use switchboard_core::{Result, clock};
 use switchboard_socket::{Endpoint, Error, Message, Req, SocketOptions};
@@ -127,6 +128,7 @@ impl ClientBuilder {
     #[must_use]
     pub fn socket_options(mut self, change: impl FnOnce(&mut SocketOptions)) -> ClientBuilder {
         change(&mut self.socket);
+        route::remove_time_limits(&mut self.socket);
         self
     }
 

@@ -170,6 +170,7 @@ impl QueueBuilder {
             ));
         }
         self.socket.routing.mandatory = true;
+        route::remove_time_limits(&mut self.socket);
         self.socket.notices.disconnect = Some(Bytes::from_static(GONE));
         let (front, back) = (Router::with_options(self.socket.clone())?, Router::with_options(self.socket)?);
         let (clients, workers) = (front.bind_to(clients).await?, back.bind_to(workers).await?);

@@ -106,6 +106,26 @@ async fn nodes_of_a_machine_share_a_port_and_do_not_take_one_of_another_program(
     assert_eq!(first.address(), second.address());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_beacon_follows_the_end_of_a_node() {
+    let socket = UdpSocket::bind(any()).unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    let address = socket.local_addr().unwrap();
+    for _ in 0..50 {
+        let node = node(7, |node| node.to(address).interval(Duration::from_millis(10))).await;
+        until(|| node.stats().sent > 0).await;
+        node.stop().await;
+        socket.send_to(b"last", address).unwrap();
+        let (mut buffer, mut last) = ([0; 64], None);
+        loop {
+            let length = socket.recv(&mut buffer).unwrap();
+            let Some(frame) = BeaconFrame::from_bytes(&buffer[..length]) else { break };
+            last = Some(frame.port);
+        }
+        assert_eq!(last, Some(0));
+    }
+}
+
 #[tokio::test]
 async fn settings_are_checked() {
     let error = Beacon::builder(0).listen(any()).start().await.unwrap_err();

@@ -166,6 +166,19 @@ async fn a_split_network_moves_requests_to_the_other_server() {
 }
 
 #[tokio::test]
+async fn time_limits_of_sockets_end_no_server() {
+    let endpoints = [endpoint()];
+    let builder = Server::builder(&endpoints[0]).socket_options(|options| {
+        options.timeouts.receive = Some(Duration::from_millis(1));
+    });
+    let mut server = builder.bind(&endpoints[0]).await.unwrap();
+    let client = quick(&endpoints).connect().await.unwrap();
+    let request = tokio::spawn(async move { client.request("body").await });
+    soon(server.next()).await.unwrap().reply("reply").unwrap();
+    assert_eq!(text(&soon(request).await.unwrap().unwrap()), "reply");
+}
+
+#[tokio::test]
 async fn a_full_server_drops_requests_and_counts_them() {
     let endpoints = [endpoint()];
     let builder = Server::builder(&endpoints[0]).queue_requests_max(2).queue_bytes_max(2000);

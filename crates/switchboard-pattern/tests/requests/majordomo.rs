@@ -3,7 +3,7 @@
 use crate::{HEARTBEAT, dealer, forwarder::Forwarder, soon, text, until};
 use std::time::Duration;
 use switchboard_pattern::majordomo::{Broker, BrokerBuilder, BrokerOptions, Client, Worker};
-use switchboard_socket::{Dealer, Message};
+use switchboard_socket::{Dealer, Message, SocketOptions};
 use switchboard_wire::Code;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -57,6 +57,27 @@ async fn next(worker: &Dealer) -> Message {
             return message;
         }
     }
+}
+
+#[tokio::test]
+async fn time_limits_of_sockets_end_no_session_and_no_server() {
+    let limit = |options: &mut SocketOptions| {
+        options.timeouts.receive = Some(Duration::from_millis(1));
+        options.timeouts.send = Some(Duration::ZERO);
+    };
+    let (_broker, endpoint) = start(Broker::builder().socket_options(limit)).await;
+    let builder = Worker::builder(&endpoint, "echo").socket_options(limit);
+    let mut worker = builder.connect().unwrap();
+    let client = Client::builder(&endpoint).socket_options(limit).connect().unwrap();
+    let request = tokio::spawn(async move { client.request("echo", "body").await });
+    let received = soon(worker.next()).await.unwrap();
+    received.reply("reply").await.unwrap();
+    assert_eq!(text(&soon(request).await.unwrap().unwrap()), "reply");
+    assert_eq!(worker.stats().sessions, 1);
+    let wrong = Worker::builder(&endpoint, "echo").socket_options(|options| {
+        options.limits.peers_max = 0;
+    });
+    assert_eq!(wrong.connect().unwrap_err().code(), Code::InvalidArgument);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use switchboard_socket::Pub;
 
 const HEARTBEAT: Duration = Duration::from_millis(20);
 /// Many heartbeats: a machine that is busy must not fail over.
-const FAILOVER: Duration = Duration::from_millis(600);
+const FAILOVER: Duration = Duration::from_secs(2);
 
 struct Pair {
     primary: BinaryStar,
@@ -100,14 +100,16 @@ async fn a_split_that_clients_see_ends_with_the_conflict_when_it_heals() {
     .await;
     assert_eq!((pair.primary.state(), pair.backup.state()), (State::Active, State::Active));
     pair.networks.iter().for_each(Forwarder::repair);
-    let conflict = within(async {
+    let (conflict, node) = within(async {
         tokio::select! {
-            conflict = pair.primary.changed(State::Active) => conflict,
-            conflict = pair.backup.changed(State::Active) => conflict,
+            conflict = pair.primary.changed(State::Active) => (conflict, &pair.primary),
+            conflict = pair.backup.changed(State::Active) => (conflict, &pair.backup),
         }
     })
     .await;
     assert_eq!(conflict, Err(Conflict::BothActive));
+    assert_ne!(node.state(), State::Active, "a node that has ended serves no client");
+    assert_eq!(node.admit().unwrap_err().kind(), ErrorKind::Closed);
 }
 
 #[tokio::test]
@@ -121,6 +123,18 @@ async fn a_split_without_requests_changes_nothing() {
     let received = pair.backup.stats().received;
     until(|| pair.backup.stats().received > received).await;
     assert_eq!((pair.primary.state(), pair.backup.state()), (State::Active, State::Passive));
+}
+
+#[tokio::test]
+async fn a_paused_process_does_not_make_both_nodes_active() {
+    let pair = pair().await;
+    // Nothing reads the states of the peer, as in a process that is stopped.
+    std::thread::sleep(FAILOVER + HEARTBEAT);
+    assert_eq!(pair.backup.admit().unwrap_err().kind(), ErrorKind::NotActive);
+    let received = pair.backup.stats().received;
+    until(|| pair.backup.stats().received > received + 3).await;
+    assert_eq!(pair.backup.admit().unwrap_err().kind(), ErrorKind::NotActive);
+    pair.primary.admit().unwrap();
 }
 
 #[tokio::test]

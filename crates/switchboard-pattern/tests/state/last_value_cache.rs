@@ -34,6 +34,19 @@ fn pair(topic: &str, body: &str) -> (String, String) {
 }
 
 #[tokio::test]
+async fn time_limits_of_sockets_do_not_end_a_cache() {
+    let publisher = Xpub::bind(ANY).await.unwrap();
+    let mut options = SocketOptions::default();
+    options.timeouts.receive = Some(Duration::from_millis(1));
+    let cache = cache_of(&publisher, |builder| builder.options(options)).await;
+    // Connections take longer than the limit.
+    let sub = subscriber(&cache.subscribers()[0].to_string(), "a").await;
+    until(|| cache.stats().subscriptions == 1).await;
+    publisher.send(["a", "x"]).await.unwrap();
+    assert_eq!(topic_and_body(&sub).await, pair("a", "x"));
+}
+
+#[tokio::test]
 async fn a_new_subscriber_receives_the_last_values_once_and_others_do_not() {
     let publisher = Xpub::bind(ANY).await.unwrap();
     let cache = cache_of(&publisher, |builder| builder).await;
