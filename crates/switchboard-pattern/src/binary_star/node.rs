@@ -291,7 +291,8 @@ impl BinaryStarBuilder {
     }
 
     /// Sets the time without a state of the peer after which the first request makes this node active, up to one
-    /// heartbeat later; default two heartbeats. After a pause of this process the time begins again. A shorter limit than two heartbeats makes nodes active that have a live peer.
+    /// heartbeat later; default two heartbeats. After a pause of this process the time begins again. A shorter limit
+    /// than two heartbeats makes nodes active that have a live peer.
     pub fn failover_after(mut self, limit: Duration) -> Self {
         self.failover_after = Some(limit);
         self

@@ -183,7 +183,7 @@ impl Dispatcher {
     }
 }
 
-/// Asks the broker for the workers of a service, which spares the bodies of requests to one without workers.
+/// Queries the broker for the workers of a service, which spares the bodies of requests to one without workers.
 ///
 /// # Errors
 /// Returns `Unavailable` for a service without workers, and the errors of the client.
