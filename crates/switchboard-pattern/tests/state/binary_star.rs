@@ -52,7 +52,7 @@ async fn the_backup_takes_over_from_a_killed_primary_which_returns_as_passive() 
     drop(primary);
     within(async {
         while backup.admit().is_err() {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     })
     .await;
@@ -66,7 +66,7 @@ async fn the_backup_takes_over_from_a_killed_primary_which_returns_as_passive() 
     drop(backup);
     within(async {
         while primary.admit().is_err() {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     })
     .await;
@@ -80,7 +80,7 @@ async fn a_backup_alone_waits_and_a_primary_alone_serves_after_the_limit() {
     within(async {
         while primary.admit().is_err() {
             assert!(backup.admit().is_err());
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     })
     .await;
@@ -94,7 +94,7 @@ async fn a_split_that_clients_see_ends_with_the_conflict_when_it_heals() {
     within(async {
         while pair.backup.admit().is_err() {
             pair.primary.admit().unwrap();
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     })
     .await;
@@ -146,7 +146,7 @@ async fn two_primaries_are_a_conflict_and_bytes_that_are_no_state_are_counted() 
     within(async {
         while first.stats().invalid == 0 {
             noise.send(vec![0xFF; 100]).await.unwrap();
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     })
     .await;
