@@ -26,7 +26,7 @@ async fn node(port: u16, change: impl FnOnce(BeaconBuilder) -> BeaconBuilder) ->
 async fn until(condition: impl Fn() -> bool) {
     let wait = async {
         while !condition() {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
     timeout(LIMIT, wait).await.expect("in time");

@@ -89,7 +89,7 @@ async fn without_a_worker_publishers_wait_and_nothing_is_lost() {
     let waits = || bus.topic_stats("jobs/tasks").is_some_and(|stats| stats.entries == 10);
     within(async {
         while !waits() {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     })
     .await;
