@@ -180,7 +180,7 @@ impl ClientTask {
                         self.send_again(&mut link, |_| true)?;
                     }
                 }
-                () = tokio::time::sleep_until(wake.into()) => self.wake_up(&mut link)?,
+                () = tokio::time::sleep_until(wake.into()) => self.wake_up(&mut link, wake)?,
             }
         }
     }
@@ -221,6 +221,8 @@ impl ClientTask {
         options.routing.routing_id = Bytes::new();
         // The request waits for the connection.
         options.routing.immediate = false;
+        // One that is not needed any more takes no slot of the server.
+        options.timeouts.linger = Some(Duration::ZERO);
         let snapshot = Dealer::with_options(options)?;
         snapshot.connect_to(&server.snapshot).await?;
         snapshot.try_send(frames::request(&self.settings.subtree))?;
@@ -243,14 +245,17 @@ impl ClientTask {
         wake
     }
 
-    fn wake_up(&mut self, link: &mut Link) -> Result<(), Left> {
-        let now = clock::now();
+    fn wake_up(&mut self, link: &mut Link, wake: Instant) -> Result<(), Left> {
+        let (now, silence) = (clock::now(), self.settings.silence_max);
+        if now.saturating_duration_since(wake) >= silence / 8 {
+            // This process has paused: messages of the server wait to be read.
+            (link.heard, link.snapshot_heard) = (now, now);
+        }
         self.pending.retain(|_, command| command.deadline > now && !command.done.is_closed());
         if now >= clock::after(link.repeated, REPEAT_PAUSE) {
             link.repeated = now;
             self.send_again(link, |repeat| repeat.is_due(now))?;
         }
-        let silence = self.settings.silence_max;
         match link.phase {
             Phase::Waiting if now >= clock::after(link.heard, silence / 2) => {
                 link.heard = now;

@@ -146,6 +146,18 @@ async fn a_follower_at_a_limit_does_not_take_over_from_a_live_server() {
 }
 
 #[tokio::test]
+async fn a_follower_does_not_take_over_after_a_pause_of_its_process() {
+    let primary = server().await;
+    primary.set("a", "1", None).unwrap();
+    let backup = follower(&primary).await;
+    // Nothing reads the messages of the primary, as in a process that is stopped.
+    std::thread::sleep(SILENCE * 2);
+    primary.set("a", "2", None).unwrap();
+    until(|| backup.get("a").is_some_and(|value| value == "2")).await;
+    assert!(backup.is_following());
+}
+
+#[tokio::test]
 async fn a_snapshot_that_takes_too_long_leaves_its_slot() {
     let mut options = SocketOptions::default();
     options.queues.send_messages_max = 4;
