@@ -340,8 +340,7 @@ impl<'a> Publishing<'a> {
                 }
             }
             (Side::Local(local), Content::Publications(_)) if local.engine.is_some() => {
-                let operation = format!("a publication to topic \"{topic}\" without a wait");
-                Err(local.engine.as_ref().map_or_else(wrong_bus, |engine| engine.unimplemented(&operation)))
+                Err(needs_wait(local, topic))
             }
             _ => {
                 let text = format!(
@@ -382,7 +381,9 @@ impl<'a> Publishing<'a> {
         let remote = match &self.bus.side {
             Side::Remote(remote) => remote,
             Side::Local(local) => {
-                let Content::Entries(mut entries) = self.content? else { return Ok(()) };
+                let Content::Entries(mut entries) = self.content? else {
+                    return Err(needs_wait(local, topic));
+                };
                 return match local.log.append(self.name, &mut entries, local.now()) {
                     Ok(_) => Ok(()),
                     Err(AppendError::Durable) => local.log.submit(self.name, entries, false).map(drop),
@@ -391,7 +392,7 @@ impl<'a> Publishing<'a> {
                 };
             }
         };
-        let Content::Publications(publications) = self.content? else { return Ok(()) };
+        let Content::Publications(publications) = self.content? else { return Err(wrong_bus()) };
         publications
             .into_iter()
             .try_for_each(|publication| remote.bus.publish_later(topic.to_owned(), publication))
@@ -455,6 +456,12 @@ async fn append(local: &Local, name: NameRef<'_>, publications: Vec<Publication>
     Ok(Appended { position, cursors: 0 })
 }
 
+/// Error for a publication without a wait to a topic of the engine.
+fn needs_wait(local: &Local, topic: &str) -> Status {
+    let operation = format!("a publication to topic \"{topic}\" without a wait");
+    local.engine.as_ref().map_or_else(wrong_bus, |engine| engine.unimplemented(&operation))
+}
+
 fn wrong_bus() -> Status {
     Status::internal("a publication is for another bus")
 }
@@ -477,6 +484,8 @@ impl fmt::Debug for Publishing<'_> {
 async fn write(local: &Local, name: NameRef<'_>, mut entries: SmallVec<[Entry; 1]>) -> Result<Appended> {
     let mut deadline = None;
     loop {
+        let bytes = entries.iter().map(Entry::charged_bytes).sum();
+        let size = (entries.len(), bytes);
         let Some(outcome) = local.log.submit(name, entries, true)? else {
             return Err(Status::internal("a publication has no outcome"));
         };
@@ -496,18 +505,24 @@ async fn write(local: &Local, name: NameRef<'_>, mut entries: SmallVec<[Entry; 1
             }
         };
         let deadline = *deadline.get_or_insert_with(|| clock::after(local.now(), limit));
-        if !has_room(local, name, &room, deadline).await {
+        if !has_room(local, name, size, &room, deadline).await {
             return Err(backlog_full(name.name, &format!(" within {limit:?}")));
         }
     }
 }
 
-/// Waits until a topic may accept an entry; returns false at the deadline.
-async fn has_room(local: &Local, name: NameRef<'_>, room: &Arc<Notify>, deadline: u64) -> bool {
+/// Waits until a topic may accept this number of entries with these charged bytes; returns false at the deadline.
+async fn has_room(
+    local: &Local,
+    name: NameRef<'_>,
+    (entries, bytes): (usize, usize),
+    room: &Arc<Notify>,
+    deadline: u64,
+) -> bool {
     let mut notified = pin!(room.notified());
     // Registered before the attempt, so that room made in between is not missed.
     notified.as_mut().enable();
-    if local.log.credit(name, local.now()).is_ok() {
+    if !matches!(local.log.check_room(name, entries, bytes, local.now()), Err(AppendError::Wait(..))) {
         return local.now() < deadline;
     }
     let mut timer = local.clock.timer(deadline);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! lock                      locked while a bus uses the folder
-//! mark                      "open BOOT", or "clean NUMBER BYTES" with the last segment after an orderly end
+//! mark                      "open BOOT"; "clean NUMBER BYTES" with the last segment after an orderly end; or "failed"
 //! topics, cursors           positions of topics and of durable cursors; replaced in one step
 //! 00000000000000000001.log  segments
 //! ```
@@ -60,7 +60,7 @@ pub(super) fn create_file(path: &Path) -> io::Result<Arc<dyn SegmentFile>> {
 pub(super) enum LastEnd {
     /// In order, with this segment and its length.
     Clean { number: u64, bytes: u64 },
-    /// By the end of the machine, perhaps: the page cache may be lost.
+    /// By the end of the machine, perhaps, or after a failed `fdatasync`: the page cache may be lost.
     Crashed,
     /// By the end of its process: the machine has not been started since.
     Killed,
@@ -173,6 +173,15 @@ impl Folder {
     pub(super) fn begin(&self) -> Result<()> {
         let boot = boot_id().unwrap_or_else(|| "-".to_owned());
         self.replace("mark", format!("open {boot}\n").as_bytes())
+    }
+
+    /// Notes that the page cache cannot be relied on: the next start is as one after a crash of the machine.
+    pub(super) fn note_failure(&self) {
+        if let Err(status) = self.replace("mark", b"failed\n") {
+            // A folder without a mark reads as one after a crash as well.
+            let removed = fs::remove_file(self.path.join("mark"));
+            tracing::error!(target: "switchboard::files", ?removed, "the failure is not noted: {status}");
+        }
     }
 
     /// Notes an orderly end.

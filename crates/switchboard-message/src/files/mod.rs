@@ -79,9 +79,9 @@ impl Files {
     ) -> Result<Files> {
         options.check()?;
         let path = options.folder.clone();
-        let folder = Folder::lock(&path)?;
+        let folder = Arc::new(Folder::lock(&path)?);
         let mut recovered = recover::recover(&folder, log, clock.now())?;
-        let syncs = Arc::<SyncQueue>::default();
+        let syncs = Arc::new(SyncQueue::new(folder.clone(), submissions.clone()));
         let mut segments = Segments::new(folder, options, create, &mut recovered, syncs.clone())?;
         let mut records = Vec::new();
         recovered.renewed.iter().for_each(|saved| record::write_topic(&mut records, saved));

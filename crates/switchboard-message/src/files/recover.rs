@@ -81,7 +81,8 @@ impl Recovered {
 ///
 /// # Errors
 /// `Unavailable` for a file that cannot be read or repaired, `DataLoss` for a damaged file of cursors,
-/// `ResourceExhausted` if there are more topics than `topics_max`.
+/// `ResourceExhausted` if more topics than `topics_max` have an entry, a publication id or a cursor. Without those, a
+/// running bus would have removed them at that limit.
 pub(super) fn recover(folder: &Folder, log: &Log, now: u64) -> Result<Recovered> {
     let numbers = folder.segments()?;
     let end = folder.last_end(!numbers.is_empty())?;
@@ -123,8 +124,16 @@ pub(super) fn recover(folder: &Folder, log: &Log, now: u64) -> Result<Recovered>
     let before_newest = numbers.last().map_or(0, |newest| newest.saturating_sub(1));
     recovered.last = recovered.closed.back().map_or(0, |closed| closed.number).max(before_newest);
     recovered.time = replay.time;
+    let cursors = saved::read_cursors(folder)?;
+    if replay.topics.len() > log.limits().topics_max {
+        let followed: HashSet<&Topic> =
+            cursors.iter().flat_map(|saved| &saved.parked.cursors).map(|cursor| &cursor.topic).collect();
+        replay.topics.retain(|topic, replayed| {
+            followed.contains(topic) || replayed.is_used(log.limits().dedup_window, now)
+        });
+    }
     restore(log, replay, now)?;
-    saved::read_cursors(folder)?.into_iter().for_each(|cursor| log.restore_cursor(cursor));
+    cursors.into_iter().for_each(|cursor| log.restore_cursor(cursor));
     Ok(recovered)
 }
 
@@ -241,7 +250,7 @@ fn restore(log: &Log, replay: Replay, now: u64) -> Result<()> {
         log.restore_entry(topic, (offset, time, entry.clone()), floor_time);
     }
     for (topic, replayed) in replay.topics {
-        let ids = replayed.ids.into_iter().map(|(time, (offset, id))| (offset, time, id));
+        let ids = replayed.ids.into_iter().map(|(offset, (time, id))| (offset, time, id));
         log.finish_topic(&topic, replayed.next, ids.collect(), now);
     }
     Ok(())

@@ -4,6 +4,7 @@
 
 use super::record::{EntryRecord, Record};
 use crate::{
+    clock,
     limits::Limits,
     log::{KeptEntry, Position, SavedTopic, Topic, TopicOptions},
 };
@@ -12,6 +13,7 @@ use smallvec::SmallVec;
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
+    time::Duration,
 };
 
 /// Topics of the segments that were read.
@@ -36,7 +38,7 @@ pub(super) struct ReplayedTopic {
     bytes: usize,
     /// Newest offset of each key, of topics that conflate.
     keys: HashMap<Bytes, u64>,
-    /// Entries with a publication id, by time, with their offsets.
+    /// Entries with a publication id, by offset, with their times: entries of a batch may share one.
     pub(super) ids: BTreeMap<u64, (u64, Bytes)>,
     /// Time of the newest entry that was removed.
     pub(super) floor_time: u64,
@@ -180,6 +182,18 @@ impl ReplayedTopic {
         self.next = self.next.max(next.offset);
     }
 
+    /// Returns whether the topic has an entry that its history keeps, or a publication id within the window.
+    pub(super) fn is_used(&self, dedup_window: Duration, now: u64) -> bool {
+        let age_max = self.options.kept().age_max;
+        // Offsets before times: the clock of the machine may have been set back.
+        let mut newest = 0;
+        let has_entry = self.entries.values().any(|(_, time, entry)| {
+            newest = newest.max(*time);
+            clock::after(newest, age_max) >= now && !entry.is_expired(now)
+        });
+        has_entry || self.ids.values().any(|(time, _)| clock::after(*time, dedup_window) > now)
+    }
+
     fn add(&mut self, record: EntryRecord, limits: &Limits) {
         let EntryRecord { position: Position { epoch, offset }, time, entry, .. } = record;
         if !self.has_epoch(epoch) {
@@ -188,7 +202,7 @@ impl ReplayedTopic {
         }
         self.next = self.next.max(offset + 1);
         if let Some(id) = entry.id() {
-            self.ids.insert(time, (offset, id.clone()));
+            self.ids.insert(offset, (time, id.clone()));
             if self.ids.len() > limits.dedup_ids_max {
                 self.ids.pop_first();
             }

@@ -21,7 +21,7 @@ use switchboard_wire::{Code, Retry, Status};
 /// Segments of a folder.
 #[derive(Debug)]
 pub(super) struct Segments {
-    pub(super) folder: Folder,
+    pub(super) folder: Arc<Folder>,
     options: FileOptions,
     create: CreateFile,
     pub(super) current: Current,
@@ -30,6 +30,8 @@ pub(super) struct Segments {
     closed_bytes: u64,
     /// Time of the last attempt to release a segment because the limit was reached.
     released_at: u64,
+    /// Interval until the next one, in nanoseconds.
+    release_interval: u64,
     syncs: Arc<SyncQueue>,
 }
 
@@ -43,8 +45,9 @@ pub(super) struct Current {
 }
 
 /// Interval between two attempts to release a segment at the limit, in nanoseconds: a full folder is not searched and
-/// copied at every publication.
+/// copied at every publication. It doubles with each attempt that does not help.
 const RELEASE_INTERVAL: u64 = 10_000_000_000;
+const RELEASE_INTERVAL_MAX: u64 = 8 * RELEASE_INTERVAL;
 
 /// Segments whose kept entries are copied when one is full: as many bytes are written at most for each byte of a
 /// publication, and three quarters of the limit may be kept entries.
@@ -52,7 +55,7 @@ const COPIES_MAX: usize = 4;
 
 impl Segments {
     pub(super) fn new(
-        folder: Folder,
+        folder: Arc<Folder>,
         options: FileOptions,
         create: CreateFile,
         recovered: &mut Recovered,
@@ -61,18 +64,31 @@ impl Segments {
         let current = Current::create(&folder, create, recovered.last.saturating_add(1))?;
         let closed = std::mem::take(&mut recovered.closed);
         let closed_bytes = closed.iter().map(|closed| closed.bytes).sum();
-        Ok(Segments { folder, options, create, current, closed, closed_bytes, released_at: 0, syncs })
+        let (released_at, release_interval) = (0, RELEASE_INTERVAL);
+        Ok(Segments {
+            folder,
+            options,
+            create,
+            current,
+            closed,
+            closed_bytes,
+            released_at,
+            release_interval,
+            syncs,
+        })
     }
 
     /// Appends records to the newest segment; all or none.
     ///
     /// # Errors
-    /// `ResourceExhausted` at `file_bytes_max` and for a full disk, `Unavailable` for other failures.
+    /// `ResourceExhausted` at `file_bytes_max` and for a full disk, `DataLoss` if the files cannot be relied on any more,
+    /// `Unavailable` for other failures.
     pub(super) fn append(&mut self, records: &[u8], log: &Log, now: u64) -> Result<()> {
+        // First: a folder without space does not copy segments for each publication that it refuses.
+        self.reserve(records.len() as u64, log, now)?;
         if self.current.bytes >= self.options.segment_bytes {
             self.roll(log, now)?;
         }
-        self.reserve(records.len() as u64, log, now)?;
         let (file, bytes) = (&self.current.file, self.current.bytes);
         if let Err(error) = file.append(records) {
             let path = self.folder.segment(self.current.number);
@@ -102,16 +118,17 @@ impl Segments {
         if self.bytes().saturating_add(bytes) <= max {
             return Ok(());
         }
-        if now.saturating_sub(self.released_at) >= RELEASE_INTERVAL {
+        if now.saturating_sub(self.released_at) >= self.release_interval {
             self.released_at = now;
             if self.current.bytes > HEAD_BYTES as u64 {
                 self.roll(log, now)?;
             }
-            // Once around.
-            self.release(log, now, self.closed.len())?;
+            self.release_while_useful(bytes, log, now)?;
             if self.bytes().saturating_add(bytes) <= max {
+                self.release_interval = RELEASE_INTERVAL;
                 return Ok(());
             }
+            self.release_interval = self.release_interval.saturating_mul(2).min(RELEASE_INTERVAL_MAX);
         }
         let text = format!(
             "no space for {bytes} bytes in {}: its segments have {} bytes; the limit is file_bytes_max={max}; shorten \
@@ -120,6 +137,21 @@ impl Segments {
             self.bytes()
         );
         Err(Status::resource_exhausted(text).with_retry(Retry::Safe))
+    }
+
+    /// Releases segments until these bytes fit, once around at most. Ends when copies release less than a sixteenth of
+    /// what they write: the next attempt continues with the segments after them.
+    fn release_while_useful(&mut self, bytes: u64, log: &Log, now: u64) -> Result<()> {
+        let mut left = self.closed.len();
+        while left > 0 && self.bytes().saturating_add(bytes) > self.options.file_bytes_max {
+            let before = self.bytes();
+            self.release(log, now, COPIES_MAX)?;
+            if before.saturating_sub(self.bytes()) < self.options.segment_bytes / 4 {
+                return Ok(());
+            }
+            left = left.saturating_sub(COPIES_MAX);
+        }
+        Ok(())
     }
 
     /// Begins a new segment, and releases old ones.
@@ -190,12 +222,13 @@ impl Segments {
         }
         let path = self.folder.segment(self.current.number);
         let file = &self.current.file;
-        if let Err(error) = file.append(&records).and_then(|()| file.sync()) {
+        if let Err(error) = file.append(&records) {
             let status = failed("write", &path, &error);
             file.truncate(self.current.bytes)
                 .map_err(|error| Status::data_loss(failed("repair", &path, &error).message()))?;
             return Err(status);
         }
+        self.syncs.sync(file)?;
         self.current.bytes += records.len() as u64;
         for (topic, position, time, has_id) in copied {
             self.current.index.add(&topic, position, time, has_id);

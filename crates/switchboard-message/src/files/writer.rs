@@ -43,7 +43,7 @@ const SAVE_COST: u32 = 20;
 impl Writer {
     /// Writes until the bus is dropped.
     pub(super) fn run(mut self) {
-        let _guard = self.submissions.fail_on_panic();
+        let _guard = self.syncs.end_on_panic();
         loop {
             let (submissions, is_closed) = self.submissions.take(SAVE_INTERVAL);
             if submissions.is_empty() && is_closed {
@@ -118,7 +118,7 @@ impl Writer {
 
     /// Writes the records, and appends the entries to their logs or passes them to the thread that waits for the disk.
     fn flush(&mut self, batch: Vec<(Staged, Submission, u64)>) {
-        let written = match self.records.is_empty() {
+        let mut written = match self.records.is_empty() {
             true => Ok(()),
             false => self.segments.append(&self.records, &self.log, self.clock.now()),
         };
@@ -128,7 +128,9 @@ impl Writer {
             && status.code() == Code::DataLoss
         {
             tracing::error!(target: "switchboard::files", "{status}");
-            self.submissions.fail(Status::unavailable(status.message()));
+            let failed = Status::unavailable(status.message());
+            self.submissions.fail(failed.clone());
+            written = Err(failed);
         }
         let file: Arc<dyn SegmentFile> = self.segments.current.file.clone();
         let mut pending = Vec::new();
@@ -190,8 +192,7 @@ impl Writer {
         if let Some(status) = self.submissions.failed() {
             return Err(status);
         }
-        let sync = self.segments.current.file.sync();
-        sync.map_err(|error| Status::unavailable(format!("fdatasync of the newest segment: {error}")))?;
+        self.syncs.sync(&self.segments.current.file)?;
         let folder = &self.segments.folder;
         saved::write_topics(folder, &self.log.durable_topics())?;
         saved::write_cursors(folder, &self.log.durable_cursors(self.clock.now()))?;

@@ -349,6 +349,22 @@ impl Log {
         }
     }
 
+    /// Checks that a topic accepts this number of entries with these charged bytes; fails with its notification if its
+    /// publishers wait.
+    pub(crate) fn check_room(
+        &self,
+        name: NameRef<'_>,
+        entries: usize,
+        bytes: usize,
+        now: u64,
+    ) -> Result<(), AppendError> {
+        self.with(shard_of(name.hash), now, |shard, deferred| {
+            let Some(index) = shard.find_topic(name) else { return Ok(()) };
+            shard.trim(index, now, deferred);
+            shard.check_backlog(index, entries, bytes)
+        })
+    }
+
     /// Removes expired entries, and topics that hold nothing.
     pub(crate) fn remove_unused(&self, now: u64) {
         for index in 0..SHARDS as u32 {

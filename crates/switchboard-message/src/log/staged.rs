@@ -66,7 +66,9 @@ impl Log {
 
     /// Removes staged entries that their file does not have.
     pub(crate) fn abort(&self, staged: &Staged, entries: &[Entry], now: u64) {
-        self.with(shard_of(staged.topic.hash()), now, |shard, _| shard.abort(staged, entries));
+        self.with(shard_of(staged.topic.hash()), now, |shard, deferred| {
+            shard.abort(staged, entries, deferred);
+        });
     }
 }
 
@@ -145,7 +147,7 @@ impl Shard {
         Ok(Appended { position: Position { epoch: staged.epoch, offset: last }, cursors })
     }
 
-    fn abort(&mut self, staged: &Staged, entries: &[Entry]) {
+    fn abort(&mut self, staged: &Staged, entries: &[Entry], deferred: &mut Deferred) {
         self.staged_bytes = self.staged_bytes.saturating_sub(staged.bytes);
         let Some(Some(log)) = self.topics.get_mut(staged.index as usize) else { return };
         let before = log.bytes();
@@ -158,5 +160,7 @@ impl Shard {
             }
         }
         self.bytes = self.bytes + log.bytes() - before;
+        // Publishers wait for staged entries as well.
+        deferred.rooms.extend(log.waiting_room());
     }
 }

@@ -103,11 +103,6 @@ impl Submissions {
         self.lock().failed.get_or_insert(status);
     }
 
-    /// Refuses all submissions if the thread that would write them panics: no publisher waits for ever.
-    pub(crate) fn fail_on_panic(self: &Arc<Self>) -> FailOnPanic {
-        FailOnPanic(self.clone())
-    }
-
     /// Returns the error of a bus whose files cannot be written any more.
     pub(crate) fn failed(&self) -> Option<Status> {
         self.lock().failed.clone()
@@ -117,21 +112,6 @@ impl Submissions {
     pub(crate) fn release(&self, bytes: usize) {
         let mut state = self.lock();
         state.bytes = state.bytes.saturating_sub(bytes);
-    }
-}
-
-/// Refuses all submissions when it is dropped by a panic.
-#[derive(Debug)]
-pub(crate) struct FailOnPanic(Arc<Submissions>);
-
-impl Drop for FailOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.fail(Status::internal(
-                "a thread that writes durable topics has panicked; restart the process",
-            ));
-            drop(self.0.take(Duration::ZERO));
-        }
     }
 }
 

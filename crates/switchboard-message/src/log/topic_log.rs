@@ -98,7 +98,7 @@ impl TopicLog {
     /// subscriptions may continue after its positions.
     pub(super) fn has_idle_cursors_alone(&self) -> bool {
         let is_idle = self.cursors > 0 && self.idle.len() == self.cursors as usize;
-        let holds = self.parked > 0 || self.ring.len() > 0 || self.ids.is_some();
+        let holds = self.parked > 0 || self.staged > 0 || self.ring.len() > 0 || self.ids.is_some();
         is_idle && !holds && self.options.history.entries_max == 0
     }
 

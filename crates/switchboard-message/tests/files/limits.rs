@@ -1,8 +1,8 @@
 //! Limits of the files: segments, the folder, the queue.
 
 use crate::folder::{Folder, kept, next};
-use std::fs;
-use switchboard_message::{Bus, Delivery, FileOptions, Publication};
+use std::{fs, time::Duration};
+use switchboard_message::{Bus, Delivery, FileOptions, Limits, Publication, Storage, TopicOptions};
 use switchboard_wire::{Code, Codec};
 
 const SEGMENT: u64 = 4 << 10;
@@ -183,4 +183,35 @@ async fn a_full_queue_refuses_messages() {
     };
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert!(refused.message().contains("queue_bytes_max=1000"), "{refused}");
+}
+
+#[tokio::test]
+async fn unused_topics_of_the_segments_do_not_count_at_the_limit() {
+    let folder = Folder::new("topics-max");
+    let open = |topics_max| {
+        let mut limits = Limits::default();
+        limits.topics_max = topics_max;
+        // Entries are not kept for longer than they need to be read.
+        let options = TopicOptions::new().history(5, Duration::from_nanos(1)).storage(Storage::File);
+        let builder = Bus::builder().limits(limits).topics("file/>", options).unwrap();
+        builder.open(FileOptions::new(folder.path()))
+    };
+    let bus = open(100).unwrap();
+    for number in 0..20_u64 {
+        bus.publish(&format!("file/{number}"), &number).await.unwrap();
+    }
+    let known = bus.publish("file/id", &1_u64).id("id").await.unwrap();
+    let durable = bus.subscribe::<u64>("file/cursor").durable("device").await.unwrap();
+    bus.publish("file/cursor", &1_u64).await.unwrap();
+    drop((durable, bus));
+    // A running bus would have removed the others at its limit.
+    let bus = open(5).unwrap();
+    assert_eq!(bus.publish("file/id", &1_u64).id("id").await.unwrap(), known);
+    assert_eq!(bus.stats().topics, 2);
+    bus.publish("file/cursor", &2_u64).await.unwrap();
+    drop(bus);
+    // Topics that are in use count.
+    let refused = open(1).unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(refused.message().contains("topics_max=1"), "{refused}");
 }

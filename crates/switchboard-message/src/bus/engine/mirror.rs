@@ -126,7 +126,7 @@ impl MirrorTopic {
             let Some(topic) = topic.upgrade() else { return };
             match event {
                 LiveEvent::Entry(entry) => topic.entry(entry),
-                LiveEvent::Interrupted(_) => topic.interrupted(),
+                LiveEvent::Interrupted(status) => topic.interrupted(&status),
             }
         })
     }
@@ -160,7 +160,12 @@ impl MirrorTopic {
         }
     }
 
-    fn interrupted(self: &Arc<Self>) {
+    fn interrupted(self: &Arc<Self>, status: &Status) {
+        if let Some(local) = self.local.upgrade()
+            && let Some(engine) = &local.engine
+        {
+            engine.report(&self.topic, status);
+        }
         let mut state = self.state();
         state.is_interrupted = true;
         if state.phase == Phase::Live {
@@ -261,9 +266,8 @@ impl MirrorTopic {
         if state.known != before {
             return Ok(());
         }
-        if state.seen.epoch != page.head.epoch || state.seen.offset <= page.head.offset {
-            // Nothing is behind the known entry; an entry that was delivered before belongs to another log. An engine
-            // whose entries have all expired may not know the newest offset any more.
+        if state.seen.epoch != page.head.epoch {
+            // Nothing is behind the known entry: the entry that was delivered before belongs to another log.
             state.known.offset = state.known.offset.max(page.head.offset);
             state.seen = state.known;
             return Ok(());
@@ -315,18 +319,27 @@ impl MirrorTopic {
 
 /// Repairs a topic until it is live, or has no subscription.
 async fn repair(topic: Weak<MirrorTopic>) {
-    let mut failures = 0;
+    let (mut failures, mut reported) = (0, None);
     loop {
         {
             let Some(topic) = topic.upgrade() else { return };
             let Some(local) = topic.local.upgrade() else { return };
             let Some(engine) = &local.engine else { return };
-            match topic.step(engine, failures).await {
+            let step = topic.step(engine, failures).await;
+            if step.is_ok() {
+                engine.note_response();
+            }
+            match step {
                 Ok(true) => return,
                 Ok(false) if topic.close_unused(engine) => return,
                 Ok(false) => continue,
                 Err(_) if topic.close_unused(engine) => return,
-                Err(_) => failures += 1,
+                Err(status) => {
+                    if reported.replace(status.code()) != Some(status.code()) {
+                        engine.report(&topic.topic, &status);
+                    }
+                    failures += 1;
+                }
             }
         }
         tokio::time::sleep(backoff::pause(failures, backoff::CONNECT_MIN, PAUSE_MAX)).await;

@@ -20,7 +20,10 @@ use crate::{
 use mirror::MirrorTopic;
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use switchboard_core::Result;
 use switchboard_wire::{Code, Retry, Status};
@@ -35,11 +38,14 @@ pub(super) struct Engine {
     pub(super) broker: Arc<dyn Broker>,
     topics: Mutex<HashMap<Topic, Arc<MirrorTopic>>>,
     repairs: Semaphore,
+    /// The engine was reported as away: topics do not report this one by one.
+    is_away: AtomicBool,
 }
 
 impl Engine {
     pub(super) fn new(broker: Arc<dyn Broker>) -> Engine {
-        Engine { broker, topics: Mutex::default(), repairs: Semaphore::new(REPAIRS_MAX) }
+        let (topics, repairs) = (Mutex::default(), Semaphore::new(REPAIRS_MAX));
+        Engine { broker, topics, repairs, is_away: AtomicBool::new(false) }
     }
 
     fn topics(&self) -> MutexGuard<'_, HashMap<Topic, Arc<MirrorTopic>>> {
@@ -48,7 +54,8 @@ impl Engine {
 
     /// Publishes to the broker.
     pub(super) async fn append(&self, topic: &Topic, publications: Vec<Publication>) -> Result<Position> {
-        let is_repeatable = publications.iter().all(|publication| !publication.id.is_empty());
+        let is_repeatable = self.broker.capabilities().drops_duplicates
+            && publications.iter().all(|publication| !publication.id.is_empty());
         self.broker.append(topic, publications).await.map_err(|status| {
             match is_repeatable && status.code() == Code::Unavailable {
                 true => status.with_retry(Retry::Safe),
@@ -71,6 +78,22 @@ impl Engine {
         let gap = page.missing.map(|gap| LocalItem::Taken(Taken::Gap(gap)));
         let entries = page.entries.into_iter().map(|entry| subscription::item(local, topic, entry));
         Ok((gap.into_iter().chain(entries).collect(), has_more))
+    }
+
+    /// Logs an error of a topic that is followed.
+    fn report(&self, topic: &Topic, status: &Status) {
+        let is_known = status.code() == Code::Unavailable && self.is_away.swap(true, Ordering::Relaxed);
+        if !is_known {
+            tracing::warn!(
+                target: "switchboard::bus", %topic, engine = self.broker.name(),
+                "a topic of the engine is not followed at present: {status}"
+            );
+        }
+    }
+
+    /// Notes that the engine responds.
+    fn note_response(&self) {
+        self.is_away.store(false, Ordering::Relaxed);
     }
 
     /// Returns the error for an operation that engines do not have.

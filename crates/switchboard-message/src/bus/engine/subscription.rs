@@ -18,6 +18,8 @@ use switchboard_wire::{Code, Status};
 
 /// Entries of one read.
 const READ_MAX: usize = 64;
+/// Reads without an entry before those that are known to exist count as lost: a replica may be behind.
+const EMPTY_READS_MAX: u32 = 4;
 /// Longest pause between two attempts of a read.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -49,6 +51,8 @@ struct Kept {
     /// Offset of the last one.
     through: Position,
     reading: Option<Reading>,
+    /// Reads in a row that had no entry.
+    empty_reads: u32,
     /// The first page decides the outcome of the start.
     reports: bool,
 }
@@ -82,9 +86,13 @@ impl EngineSubscription {
             }
             let reports = !matches!(from, ReadFrom::Last(_));
             let page = engine.broker.read(topic, from, READ_MAX).await?;
-            let through = page.head;
-            subscription.kept = Some(Kept { from, through, reading: None, reports });
-            subscription.begins_after = begins_after(from, &page);
+            let mut through = page.head;
+            if joined.epoch == through.epoch {
+                // The read may be that of a replica which is behind.
+                through.offset = through.offset.max(joined.offset);
+            }
+            subscription.kept = Some(Kept { from, through, reading: None, empty_reads: 0, reports });
+            subscription.begins_after = begins_after(from, &page, through);
             subscription.delivered = subscription.begins_after;
             subscription.page(page);
         }
@@ -122,7 +130,7 @@ impl EngineSubscription {
                     if gap.reason == GapReason::Lagged && self.has_history() {
                         let first = gap.range.start.saturating_sub(1).max(self.delivered.offset);
                         let from = ReadFrom::After(Position { epoch: gap.epoch, offset: first });
-                        self.kept = Some(Kept { from, through: last, reading: None, reports: false });
+                        self.kept = Some(Kept::new(from, last));
                         continue;
                     }
                     let gap = self.unknown_part(gap);
@@ -157,9 +165,9 @@ impl EngineSubscription {
     /// Reads the next page.
     fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(kept) = &mut self.kept else { return Poll::Ready(()) };
-        let (local, topic, from) = (&self.interest.local, &self.interest.topic, kept.from);
-        let reading =
-            kept.reading.get_or_insert_with(|| Box::pin(read(local.clone(), topic.topic().clone(), from)));
+        let (local, topic) = (self.interest.local.clone(), self.interest.topic.topic().clone());
+        let (from, failures) = (kept.from, kept.empty_reads);
+        let reading = kept.reading.get_or_insert_with(|| Box::pin(read(local, topic, from, failures)));
         let read = ready!(reading.as_mut().poll(cx));
         kept.reading = None;
         match read {
@@ -198,16 +206,19 @@ impl EngineSubscription {
             None if is_first => self.items.push_back(LocalItem::Recovered),
             None => {}
         }
-        let is_empty = page.entries.is_empty();
+        kept.empty_reads = if page.entries.is_empty() { kept.empty_reads + 1 } else { 0 };
         for stored in page.entries {
             self.delivered = stored.position;
             self.items.push_back(item(&local, &topic, stored));
         }
-        if !is_empty && self.delivered.offset < kept.through.offset {
-            kept.from = ReadFrom::After(self.delivered);
-            self.kept = Some(kept);
-        } else if is_empty && self.delivered.offset < kept.through.offset {
-            self.delivered = kept.through;
+        if self.delivered.offset >= kept.through.offset {
+            return;
+        }
+        kept.from = ReadFrom::After(self.delivered);
+        let is_lost = kept.empty_reads > EMPTY_READS_MAX;
+        self.kept = Some(kept);
+        if is_lost {
+            self.give_up();
         }
     }
 }
@@ -232,21 +243,29 @@ pub(super) fn item(local: &Local, topic: &Topic, stored: StoredEntry) -> LocalIt
     })
 }
 
-/// Returns the position before the first entry of a subscription.
-fn begins_after(from: ReadFrom, page: &Page) -> Position {
+impl Kept {
+    fn new(from: ReadFrom, through: Position) -> Kept {
+        Kept { from, through, reading: None, empty_reads: 0, reports: false }
+    }
+}
+
+/// Returns the position before the first entry of a subscription, with the newest position of the topic.
+fn begins_after(from: ReadFrom, page: &Page, head: Position) -> Position {
     match (from, page.entries.first()) {
-        (ReadFrom::After(position), _) if position.epoch == page.head.epoch => {
-            Position { offset: position.offset.min(page.head.offset), ..position }
+        (ReadFrom::After(position), _) if position.epoch == head.epoch => {
+            Position { offset: position.offset.min(head.offset), ..position }
         }
         (_, Some(first)) => Position { offset: first.position.offset.saturating_sub(1), ..first.position },
         (_, None) => page.head,
     }
 }
 
-/// Reads a page, as often as it takes while the engine is away.
-async fn read(local: Arc<Local>, topic: Topic, from: ReadFrom) -> Result<Page> {
+/// Reads a page, as often as it takes while the engine is away; first pauses as after this number of failures.
+async fn read(local: Arc<Local>, topic: Topic, from: ReadFrom, mut failures: u32) -> Result<Page> {
     let Some(engine) = &local.engine else { return Err(Status::internal("the bus has no engine")) };
-    let mut failures = 0;
+    if failures > 0 {
+        tokio::time::sleep(backoff::pause(failures, backoff::CONNECT_MIN, PAUSE_MAX)).await;
+    }
     loop {
         let page = {
             let _permit = engine.repairs.acquire().await;

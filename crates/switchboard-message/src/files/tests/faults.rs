@@ -25,6 +25,13 @@ struct Disk {
     writes_fail: Mutex<Option<(usize, io::ErrorKind)>>,
     truncates_fail: AtomicBool,
     syncs_fail: AtomicBool,
+    syncs_panic: AtomicBool,
+    /// The next sync by the thread that writes fails, and those after it succeed: the system reports an error once.
+    sync_of_writer_fails: AtomicBool,
+    /// Bytes of all writes.
+    bytes: AtomicU64,
+    /// Syncs that have begun.
+    begun: AtomicU64,
     /// Held while a test does not want a sync to end.
     sync_gate: Mutex<()>,
     syncs: AtomicU64,
@@ -38,6 +45,7 @@ struct FaultyFile {
 
 impl SegmentFile for FaultyFile {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        self.disk.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         match self.disk.writes_fail.lock().unwrap().take() {
             Some((length, kind)) => {
                 self.file.append(&bytes[..length.min(bytes.len())])?;
@@ -48,10 +56,13 @@ impl SegmentFile for FaultyFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.disk.begun.fetch_add(1, Ordering::Relaxed);
         drop(self.disk.sync_gate.lock().unwrap());
+        assert!(!self.disk.syncs_panic.load(Ordering::Relaxed), "a sync that panics");
         self.disk.syncs.fetch_add(1, Ordering::Relaxed);
         match self.disk.syncs_fail.load(Ordering::Relaxed) {
             true => Err(io::ErrorKind::Other.into()),
+            false if self.is_failing_sync_of_writer() => Err(io::ErrorKind::Other.into()),
             false => self.file.sync(),
         }
     }
@@ -61,6 +72,13 @@ impl SegmentFile for FaultyFile {
             true => Err(io::ErrorKind::Other.into()),
             false => self.file.truncate(length),
         }
+    }
+}
+
+impl FaultyFile {
+    fn is_failing_sync_of_writer(&self) -> bool {
+        let is_writer = std::thread::current().name() == Some("topics-write");
+        is_writer && self.disk.sync_of_writer_fails.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -78,11 +96,43 @@ macro_rules! fixture {
         let create: CreateFile = |path| Ok(Arc::new(FaultyFile { file: create_file(path)?, disk: &DISK }));
         Fixture::new($folder, &DISK, create)
     }};
+    ($folder:expr, $history:expr, $segments:expr) => {{
+        static DISK: std::sync::LazyLock<Disk> = std::sync::LazyLock::new(Disk::default);
+        let create: CreateFile = |path| Ok(Arc::new(FaultyFile { file: create_file(path)?, disk: &DISK }));
+        Fixture::small($folder, &DISK, create, $history, $segments)
+    }};
 }
+
+/// Bytes of the segments of a small folder.
+const SEGMENT: u64 = 4 << 10;
 
 impl Fixture {
     fn new(folder: TestFolder, disk: &'static Disk, create: CreateFile) -> Fixture {
-        let options = TopicOptions::new().history(100, Duration::MAX);
+        let files = FileOptions::new(folder.path());
+        Fixture::with(folder, disk, create, 100, files)
+    }
+
+    /// Opens a folder with a limit of this number of segments.
+    fn small(
+        folder: TestFolder,
+        disk: &'static Disk,
+        create: CreateFile,
+        history: usize,
+        segments: u64,
+    ) -> Fixture {
+        let mut files = FileOptions::new(folder.path());
+        (files.segment_bytes, files.file_bytes_max) = (SEGMENT, segments * SEGMENT);
+        Fixture::with(folder, disk, create, history, files)
+    }
+
+    fn with(
+        folder: TestFolder,
+        disk: &'static Disk,
+        create: CreateFile,
+        history: usize,
+        files: FileOptions,
+    ) -> Fixture {
+        let options = TopicOptions::new().history(history, Duration::MAX);
         let rules = [("file/>", Storage::File), ("synced/>", Storage::Synced)];
         let rules =
             rules.map(|(pattern, storage)| (Pattern::new(pattern).unwrap(), options.storage(storage)));
@@ -90,7 +140,6 @@ impl Fixture {
         let log = Log::new(Limits::default(), rules.into(), switchboard_core::clock::random);
         let log = Arc::new(log.with_files(submissions.clone()));
         let clock = Clock::Runtime.with_files();
-        let files = FileOptions::new(folder.path());
         let files = Files::open_with(files, &log, &submissions, clock, create).unwrap();
         Fixture { log, _files: files, disk, folder }
     }
@@ -193,4 +242,120 @@ async fn a_failed_sync_refuses_everything_until_a_restart() {
     // The refused entry may be there or not: it was not reported as accepted.
     let fixture = fixture.reopen();
     assert!((1..=2).contains(&fixture.entries("synced/a")));
+}
+
+#[tokio::test]
+async fn a_start_after_a_failed_sync_is_one_after_a_crash() {
+    let fixture = fixture!(TestFolder::new("sync-fails-epoch"));
+    assert_eq!(fixture.publish("file/a").await.unwrap(), 1);
+    let epoch = |fixture: &Fixture| fixture.log.topic_stats("file/a".into()).unwrap().head.epoch;
+    let before = epoch(&fixture);
+    fixture.disk.syncs_fail.store(true, Ordering::Relaxed);
+    assert!(fixture.publish("synced/a").await.is_err());
+    // Noted before the error is reported: the process may be killed now.
+    let mark = || fs::read_to_string(fixture.folder.path().join("mark")).unwrap();
+    assert_eq!(mark(), "failed\n");
+    let fixture = fixture.reopen();
+    assert_ne!(epoch(&fixture), before);
+    let kept = epoch(&fixture);
+    assert_eq!(epoch(&fixture.reopen()), kept);
+}
+
+#[tokio::test]
+async fn a_failed_sync_of_the_end_is_noted() {
+    let fixture = fixture!(TestFolder::new("end-fails"));
+    assert_eq!(fixture.publish("file/a").await.unwrap(), 1);
+    let before = fixture.log.topic_stats("file/a".into()).unwrap().head.epoch;
+    fixture.disk.syncs_fail.store(true, Ordering::Relaxed);
+    let fixture = fixture.reopen();
+    assert_ne!(fixture.log.topic_stats("file/a".into()).unwrap().head.epoch, before);
+}
+
+#[tokio::test]
+async fn a_failed_sync_of_a_copy_refuses_everything() {
+    let fixture = fixture!(TestFolder::new("copy-fails"), 100, 6);
+    assert_eq!(fixture.publish("file/quiet").await.unwrap(), 1);
+    fixture.disk.sync_of_writer_fails.store(true, Ordering::Relaxed);
+    let mut published = 0;
+    let refused = loop {
+        match fixture.publish("file/busy").await {
+            Ok(_) => published += 1,
+            Err(status) => break status,
+        }
+        assert!(published < 10_000, "no segment was copied");
+    };
+    assert_eq!(refused.code(), Code::Unavailable);
+    assert!(refused.message().contains("fdatasync"), "{refused}");
+    // A sync would succeed now, without what the disk has lost.
+    let refused = fixture.log.submit("synced/a".into(), smallvec![entry("abc")], true).unwrap_err();
+    assert!(refused.message().contains("restart the process"), "{refused}");
+    assert_eq!(fs::read_to_string(fixture.folder.path().join("mark")).unwrap(), "failed\n");
+}
+
+#[tokio::test]
+async fn a_panic_during_a_sync_fails_all_publications() {
+    let fixture = fixture!(TestFolder::new("panic"));
+    let gate = fixture.disk.sync_gate.lock().unwrap();
+    let first = fixture.submit("synced/a");
+    while fixture.disk.begun.load(Ordering::Relaxed) == 0 {
+        std::thread::yield_now();
+    }
+    let second = fixture.submit("synced/a");
+    // Written after the second one, which waits in the queue now.
+    futures_wait(fixture.submit("file/b")).unwrap();
+    fixture.disk.syncs_panic.store(true, Ordering::Relaxed);
+    drop(gate);
+    for outcome in [first, second] {
+        let outcome = tokio::time::timeout(Duration::from_secs(60), outcome).await;
+        assert!(matches!(outcome.expect("an outcome"), Err(_) | Ok(Err(_))));
+    }
+    let refused = fixture.log.submit("file/b".into(), smallvec![entry("abc")], true).unwrap_err();
+    assert!(refused.message().contains("has panicked"), "{refused}");
+}
+
+#[tokio::test]
+async fn copied_publication_ids_of_a_batch_are_known_after_a_restart() {
+    let fixture = fixture!(TestFolder::new("copied-ids"), 100, 6);
+    let batch = |fixture: &Fixture| {
+        let entries = ["a", "b", "c"].into_iter().map(|id| {
+            let parts = EntryParts {
+                codec: Codec::Json,
+                bytes: Bytes::from_static(b"1"),
+                headers: Metadata::new(),
+                key: Bytes::new(),
+                id: Bytes::from_static(id.as_bytes()),
+                expires_at: u64::MAX,
+            };
+            Entry::from(parts)
+        });
+        futures_wait(fixture.log.submit("file/ids".into(), entries.collect(), true).unwrap().unwrap())
+    };
+    // The ids have times of a batch, in memory and in a copy.
+    assert_eq!(batch(&fixture).unwrap().position.offset, 3);
+    let first = fixture.folder.path().join("00000000000000000001.log");
+    let mut published = 0;
+    while first.exists() {
+        fixture.publish("file/busy").await.unwrap();
+        published += 1;
+        assert!(published < 10_000, "no segment was copied");
+    }
+    let fixture = fixture.reopen();
+    assert_eq!(batch(&fixture).unwrap().position.offset, 3);
+    assert_eq!(fixture.entries("file/ids"), 3);
+}
+
+#[tokio::test]
+async fn a_full_folder_is_not_copied_as_a_whole() {
+    const SEGMENTS: u64 = 40;
+    let fixture = fixture!(TestFolder::new("full"), 1_000_000, SEGMENTS);
+    let written = || fixture.disk.bytes.load(Ordering::Relaxed);
+    let mut before = 0;
+    while fixture.publish("file/a").await.is_ok() {
+        before = written();
+    }
+    let copied = written() - before;
+    assert!(copied < SEGMENTS / 2 * SEGMENT, "{copied} bytes were copied for one publication");
+    let before = written();
+    assert!(fixture.publish("file/a").await.is_err());
+    assert_eq!(written(), before);
 }

@@ -288,3 +288,52 @@ fn a_pattern_continues_after_its_checkpoint() {
     let other = fixture.subscribe("*", fixture.log.behind(&checkpoint));
     assert_eq!((other.gaps.len(), fixture.read(&other).len()), (1, 4));
 }
+
+fn durable_entries(texts: &[&str]) -> SmallVec<[Entry; 1]> {
+    let publication = |text: &&str| Publication::new(Codec::Raw, text.to_string());
+    let entry = |publication: Publication| publication.into_entry(|| SECOND, 1 << 20, 1 << 10).unwrap();
+    texts.iter().map(publication).map(entry).collect()
+}
+
+#[test]
+fn an_entry_on_its_way_to_the_files_keeps_the_cursors_of_patterns() {
+    let fixture = log(&[(">", TopicOptions::new().storage(Storage::Synced))]);
+    let subscriber = fixture.subscribe("a/>", Start::Head);
+    let (topic, entries) = (Topic::new("a/b").unwrap(), durable_entries(&["x"]));
+    let staged = fixture.log.stage(&topic, &entries, false, fixture.now).unwrap();
+    fixture.log.remove_unused(fixture.now);
+    fixture.log.commit(&staged, entries, fixture.now).unwrap();
+    assert_eq!(fixture.take(&subscriber, 2).len(), 1);
+}
+
+#[test]
+fn publishers_to_durable_topics_wait_for_their_own_size() {
+    let wait = SlowReader::Wait(Duration::from_secs(1));
+    let options = TopicOptions::new().backlog(4).slow_reader(wait).storage(Storage::File);
+    let fixture = log(&[(">", options)]);
+    let subscriber = fixture.subscribe("a", Start::Head);
+    let topic = Topic::new("a").unwrap();
+    let publish = |texts: &[&str]| {
+        let entries = durable_entries(texts);
+        let staged = fixture.log.stage(&topic, &entries, false, fixture.now)?;
+        fixture.log.commit(&staged, entries, fixture.now)
+    };
+    publish(&["1", "2", "3"]).unwrap();
+    // One entry fits, and two do not.
+    assert!(matches!(publish(&["4", "5"]), Err(AppendError::Wait(..))));
+    let check = |entries, bytes| fixture.log.check_room("a".into(), entries, bytes, fixture.now);
+    check(1, 1).unwrap();
+    let AppendError::Wait(room, _) = check(2, 2).unwrap_err() else { panic!("a wait") };
+    assert!(matches!(check(1, usize::MAX / 2), Err(AppendError::Wait(..))));
+    // Entries that are not written make room as well.
+    let entries = durable_entries(&["4"]);
+    let staged = fixture.log.stage(&topic, &entries, false, fixture.now).unwrap();
+    assert!(matches!(check(1, 1), Err(AppendError::Wait(..))));
+    let mut notified = std::pin::pin!(room.notified());
+    notified.as_mut().enable();
+    fixture.log.abort(&staged, &entries, fixture.now);
+    let mut cx = std::task::Context::from_waker(Waker::noop());
+    assert!(notified.as_mut().poll(&mut cx).is_ready());
+    check(1, 1).unwrap();
+    drop(subscriber);
+}
