@@ -6,7 +6,7 @@ use crate::{
     clock::Clock,
     files::{FileOptions, Files},
     limits::Limits,
-    log::{Log, Pattern, Submissions, TopicOptions},
+    log::{Log, Pattern, Storage, Submissions, TopicOptions},
 };
 use std::{
     sync::{Arc, atomic::AtomicU64},
@@ -75,8 +75,10 @@ impl BusBuilder {
     pub fn build(self) -> Bus {
         let BusBuilder { limits, mut rules, clock, codec, engine } = self;
         if engine.is_some() {
-            // Entries below those that a subscription reads come from the engine.
-            rules.iter_mut().for_each(|(_, options)| *options = options.history(0, Duration::ZERO));
+            // Entries below those that a subscription reads come from the engine, which also stores them.
+            let in_memory =
+                |options: TopicOptions| options.history(0, Duration::ZERO).storage(Storage::Memory);
+            rules.iter_mut().for_each(|(_, options)| *options = in_memory(*options));
         }
         let log = Arc::new(Log::new(limits, rules, switchboard_core::clock::random));
         let engine = engine.map(Engine::new);

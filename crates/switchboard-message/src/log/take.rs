@@ -182,7 +182,7 @@ impl Reader<'_> {
             }
             let (offset, sequence) = (slot.offset, slot.sequence);
             let Some(entry) = slot.entry.clone() else { break None };
-            if offset > next && !topic.ring.is_keyed() {
+            if offset > next && topic.options.is_durable() && !topic.ring.is_keyed() {
                 // Entries that a damaged file has lost.
                 self.push_gap(topic, next..offset, GapReason::Expired);
             }
