@@ -11,6 +11,8 @@
 //! ```
 
 mod address;
+#[cfg(any(feature = "nats", feature = "redis"))]
+mod attempts;
 #[cfg(feature = "nats")]
 pub mod nats;
 #[cfg(any(feature = "nats", feature = "redis"))]

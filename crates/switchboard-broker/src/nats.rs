@@ -4,7 +4,8 @@
 //! message to `swb.live.>`. The topic `quotes/acme` is `quotes.acme` there. A process that follows a topic has a plain
 //! subscription: no consumer is created. The number of a message in the stream is the offset, so that the offsets of a
 //! topic increase with holes. A republished message names the one before it in its subject, which shows holes;
-//! direct gets fill them. The epoch is the time at which the stream was created.
+//! direct gets fill them. The epoch is derived from the time at which the stream was created, and from a word in its
+//! metadata, which a process replaces when the stream has lost entries that it has seen.
 
 mod jetstream;
 mod live;
@@ -13,9 +14,9 @@ mod read;
 
 pub use options::Options;
 
-use crate::record;
+use crate::{attempts::Attempts, record};
 use async_nats::{Client, ConnectOptions, Event, HeaderMap, ServerAddr, connection::State};
-use jetstream::{Ack, unreadable};
+use jetstream::{Ack, Info, unreadable};
 use live::Follower;
 use std::{
     collections::HashMap,
@@ -26,7 +27,7 @@ use std::{
     },
     time::Duration,
 };
-use switchboard_core::{Result, backoff};
+use switchboard_core::{Result, backoff, clock};
 use switchboard_message::{
     Position, Publication, Topic,
     broker::{Accepted, Broker, BrokerFuture, Capabilities, LiveEvent, Mailbox, Page, ReadFrom},
@@ -45,6 +46,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 /// Longest pause between two attempts to connect.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Pause before a stream that seems to have lost its end is queried again.
+const SETTLE_PAUSE: Duration = Duration::from_millis(300);
 /// Live entries of one topic that wait for this process; those after them are read later.
 const WAITING_MAX: usize = 1_024;
 
@@ -53,12 +56,17 @@ struct Shared {
     name: String,
     address: ServerAddr,
     options: Options,
-    client: tokio::sync::Mutex<Option<Client>>,
+    client: Mutex<Option<Client>>,
+    connecting: Attempts,
     followers: Mutex<HashMap<Topic, Follower>>,
     /// Epoch of the stream; 0 before it is known.
     epoch: AtomicU64,
     /// Newest number in the stream that this process has seen.
     newest: AtomicU64,
+    /// Held while the epoch of a stream that has lost its end is replaced.
+    replacing: tokio::sync::Mutex<()>,
+    /// Times that messages for this process were dropped because a topic was read too slowly.
+    drops: AtomicU64,
 }
 
 impl Nats {
@@ -77,10 +85,13 @@ impl Nats {
             name,
             address,
             options,
-            client: tokio::sync::Mutex::default(),
+            client: Mutex::default(),
+            connecting: Attempts::default(),
             followers: Mutex::default(),
             epoch: AtomicU64::new(0),
             newest: AtomicU64::new(0),
+            replacing: tokio::sync::Mutex::default(),
+            drops: AtomicU64::new(0),
         };
         Ok(Nats { shared: Arc::new(shared) })
     }
@@ -97,14 +108,19 @@ impl Shared {
 
     /// Returns the client, which connects again by itself once it has been connected.
     async fn client(self: &Arc<Self>) -> Result<Client> {
-        let mut known = self.client.lock().await;
-        if let Some(client) = &*known {
-            return match client.connection_state() {
-                State::Connected => Ok(client.clone()),
-                // Nothing was sent.
-                _ => Err(self.away("is not connected").with_retry(Retry::Safe)),
-            };
+        let client = self.connecting.open(|| self.lock_client().clone(), self.connect()).await?;
+        match client.connection_state() {
+            State::Connected => Ok(client),
+            // Nothing was sent.
+            _ => Err(self.away("is not connected").with_retry(Retry::Safe)),
         }
+    }
+
+    fn lock_client(&self) -> MutexGuard<'_, Option<Client>> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn connect(self: &Arc<Self>) -> Result<Client> {
         let shared = Arc::downgrade(self);
         let options = ConnectOptions::new()
             .name("switchboard")
@@ -124,7 +140,7 @@ impl Shared {
         let client = connecting
             .map_err(|_| self.away("does not respond").with_retry(Retry::Safe))?
             .map_err(|error| self.away(error).with_retry(Retry::Safe))?;
-        Ok(known.insert(client).clone())
+        Ok(self.lock_client().insert(client).clone())
     }
 
     /// Ends all deliveries: the bus subscribes again, and reads what it missed.
@@ -138,14 +154,61 @@ impl Shared {
     /// Returns the epoch of the stream; creates the stream if there is none.
     async fn epoch(self: &Arc<Self>, client: &Client) -> Result<u64> {
         match self.epoch.load(Ordering::Acquire) {
-            0 => self.renew(client).await.map(|(epoch, _)| epoch),
+            0 => self.renew(client, None).await.map(|(epoch, _)| epoch),
             epoch => Ok(epoch),
         }
     }
 
-    /// Queries the epoch of the stream, and its newest number. Another epoch than before ends all deliveries.
-    async fn renew(self: &Arc<Self>, client: &Client) -> Result<(u64, u64)> {
-        let info = jetstream::stream(&self.name, client, &self.options).await?;
+    /// Queries the epoch of the stream, and its newest number. Another epoch than before ends all deliveries. A stream
+    /// that has lost an entry which this process has seen, with the position `known` or any other, begins a new epoch.
+    async fn renew(self: &Arc<Self>, client: &Client, known: Option<Position>) -> Result<(u64, u64)> {
+        let is_lost = |info: &Info, newest: u64| {
+            let epoch = info.epoch();
+            let newest = if self.epoch.load(Ordering::Acquire) == epoch { newest } else { 0 };
+            let known = known.filter(|known| known.epoch == epoch).map_or(0, |known| known.offset);
+            newest.max(known) > info.state.last_seq
+        };
+        // Before the query: entries that arrive meanwhile are newer than its result.
+        let newest = self.newest.load(Ordering::Acquire);
+        let mut info = jetstream::stream(&self.name, client, &self.options).await?;
+        if is_lost(&info, newest) {
+            let _replacing = self.replacing.lock().await;
+            // Once more, as a new leader may be behind for a moment; or another caller has replaced the epoch.
+            tokio::time::sleep(SETTLE_PAUSE).await;
+            let newest = self.newest.load(Ordering::Acquire);
+            info = jetstream::stream(&self.name, client, &self.options).await?;
+            if is_lost(&info, newest) {
+                info = self.replace_epoch(client, info).await?;
+            }
+            return Ok(self.note(&info));
+        }
+        Ok(self.note(&info))
+    }
+
+    /// Handles a number that is not behind those seen before: the stream was created since, or has lost its end.
+    async fn renew_behind(self: &Arc<Self>, client: &Client, epoch: u64) -> Result<u64> {
+        let (current, _) = self.renew(client, None).await?;
+        if current != epoch {
+            return Ok(current);
+        }
+        let _replacing = self.replacing.lock().await;
+        let mut info = jetstream::stream(&self.name, client, &self.options).await?;
+        if info.epoch() == epoch {
+            info = self.replace_epoch(client, info).await?;
+        }
+        Ok(self.note(&info).0)
+    }
+
+    /// Begins a new epoch of the stream, which has lost its end.
+    async fn replace_epoch(&self, client: &Client, info: Info) -> Result<Info> {
+        jetstream::begin_epoch(&self.name, client, &self.options, info, clock::random()).await?;
+        // Other processes may do the same at this time: the last one counts.
+        tokio::time::sleep(SETTLE_PAUSE).await;
+        jetstream::stream(&self.name, client, &self.options).await
+    }
+
+    /// Notes the epoch of the stream, and its newest number.
+    fn note(&self, info: &Info) -> (u64, u64) {
         let (epoch, last) = (info.epoch(), info.state.last_seq);
         let before = self.epoch.swap(epoch, Ordering::AcqRel);
         if before == epoch {
@@ -156,7 +219,7 @@ impl Shared {
                 self.interrupt("has another stream");
             }
         }
-        Ok((epoch, last))
+        (epoch, last)
     }
 
     async fn append(self: &Arc<Self>, topic: &Topic, publications: &[Publication]) -> Result<Position> {
@@ -182,16 +245,17 @@ impl Shared {
                 Err(_) => return Err(self.away("does not respond")),
                 Ok(Ok(response)) => response,
                 Ok(Err(error)) if error.kind() == async_nats::RequestErrorKind::NoResponders && !is_last => {
-                    self.renew(&client).await?;
+                    self.renew(&client, None).await?;
                     continue;
                 }
                 Ok(Err(error)) => return Err(self.away(error)),
             };
             let Ack { seq, duplicate } = jetstream::ack(&self.name, &response.payload)?;
-            // A number that is not behind those seen before belongs to a stream that was created since.
+            // A number that is not behind those seen before belongs to a stream that was created since, or that has
+            // lost its end.
             let epoch = match seq > newest || duplicate {
                 true => epoch,
-                false => self.renew(&client).await?.0,
+                false => self.renew_behind(&client, epoch).await?,
             };
             self.newest.fetch_max(seq, Ordering::AcqRel);
             return Ok(Position { epoch, offset: seq });
@@ -205,7 +269,8 @@ fn notice(shared: &Weak<Shared>, event: &Event) {
     let Some(shared) = shared.upgrade() else { return };
     match event {
         Event::Closed | Event::Disconnected => shared.interrupt("has closed the connection"),
-        Event::SlowConsumer(_) => shared.interrupt("has delivered more than this process has read"),
+        // The topic notices it by its next entry, or when it is idle; others are not affected.
+        Event::SlowConsumer(_) => _ = shared.drops.fetch_add(1, Ordering::AcqRel),
         _ => {}
     }
 }
@@ -231,10 +296,10 @@ impl Broker for Nats {
     fn subscribe<'a>(
         &'a self,
         topic: &'a Topic,
-        _known: Option<Position>,
+        known: Option<Position>,
         to: Mailbox,
     ) -> BrokerFuture<'a, Position> {
-        Box::pin(live::follow(&self.shared, topic, to))
+        Box::pin(live::follow(&self.shared, topic, known, to))
     }
 
     fn unsubscribe(&self, topic: &Topic) {

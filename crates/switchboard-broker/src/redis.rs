@@ -26,7 +26,6 @@ use switchboard_message::{
     broker::{Accepted, Broker, BrokerFuture, Capabilities, Mailbox, Page, ReadFrom},
 };
 use switchboard_wire::Status;
-use tokio::time::timeout;
 
 /// An engine in Redis.
 pub struct Redis {
@@ -73,13 +72,11 @@ impl Redis {
 
     async fn follow(&self, topic: &Topic, known: Option<Position>, to: Mailbox) -> Result<Position> {
         let channel = self.channel(topic);
-        let subscribed = timeout(RESPONSE_TIMEOUT, self.live.subscribe(&channel, to));
-        subscribed.await.unwrap_or_else(|_| {
-            self.live.abort();
-            Err(Status::unavailable(format!("{} does not respond", self.name)))
-        })?;
+        // Before the subscription, which delivers entries of the log that is there now.
+        let seen = self.live.seen(&channel);
+        self.live.subscribe(&channel, to).await?;
         let mut known = known.unwrap_or_default();
-        let seen = self.live.seen(&channel).filter(|seen| {
+        let seen = seen.filter(|seen| {
             seen.position.epoch == known.epoch && seen.position.offset >= known.offset && known.offset > 0
         });
         known = seen.map_or(known, |seen| seen.position);

@@ -98,3 +98,96 @@ mod without_history {
         order_with_many_publishers, every_start_position, holes_are_filled, duplicates_are_dropped,
         history_is_trimmed_below_a_reader, a_slow_reader_catches_up, drain);
 }
+
+/// The engine, with a replica that is behind for some reads.
+mod with_a_replica {
+    use super::{Inside, suite};
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicU64, Ordering},
+        },
+        time::Duration,
+    };
+    use suite::Engine;
+    use switchboard_message::{
+        Bus, Delivery, GapReason, Position, Publication, Topic,
+        broker::{Broker, BrokerFuture, Capabilities, Mailbox, Page, ReadFrom},
+    };
+
+    #[derive(Debug)]
+    struct Behind {
+        broker: Arc<dyn Broker>,
+        reads: AtomicU64,
+        /// Reads after the first one that have no entries.
+        empty: u64,
+    }
+
+    impl Broker for Behind {
+        fn name(&self) -> &str {
+            self.broker.name()
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            self.broker.capabilities()
+        }
+
+        fn append<'a>(
+            &'a self,
+            topic: &'a Topic,
+            publications: Vec<Publication>,
+        ) -> BrokerFuture<'a, Position> {
+            self.broker.append(topic, publications)
+        }
+
+        fn subscribe<'a>(
+            &'a self,
+            topic: &'a Topic,
+            known: Option<Position>,
+            to: Mailbox,
+        ) -> BrokerFuture<'a, Position> {
+            self.broker.subscribe(topic, known, to)
+        }
+
+        fn unsubscribe(&self, topic: &Topic) {
+            self.broker.unsubscribe(topic);
+        }
+
+        fn read<'a>(&'a self, topic: &'a Topic, from: ReadFrom, max: usize) -> BrokerFuture<'a, Page> {
+            Box::pin(async move {
+                let page = self.broker.read(topic, from, max).await?;
+                let read = self.reads.fetch_add(1, Ordering::Relaxed);
+                Ok(match (1..=self.empty).contains(&read) {
+                    true => Page::new(page.head, None, Vec::new()),
+                    false => page,
+                })
+            })
+        }
+    }
+
+    /// Publishes a hundred entries, and subscribes from the first one on; with the head of the topic.
+    async fn subscribe(empty: u64) -> (switchboard_message::Subscription<u64>, Bus) {
+        let engine = Inside::start().await.unwrap();
+        let broker = Behind { broker: engine.broker(), reads: AtomicU64::new(0), empty };
+        let bus = Bus::builder().engine(Arc::new(broker)).build();
+        suite::publish(&bus, "behind", 0..100).await;
+        (bus.subscribe::<u64>("behind").since(Duration::from_secs(3_600)).await.unwrap(), bus)
+    }
+
+    #[tokio::test]
+    async fn an_empty_page_is_read_again() {
+        let (mut subscription, _bus) = subscribe(2).await;
+        assert!(matches!(suite::next(&mut subscription).await, Delivery::Recovered));
+        suite::expect(&mut subscription, 0..100).await;
+    }
+
+    #[tokio::test]
+    async fn entries_that_stay_away_are_a_gap() {
+        let (mut subscription, bus) = subscribe(u64::MAX).await;
+        assert!(matches!(suite::next(&mut subscription).await, Delivery::Recovered));
+        suite::expect(&mut subscription, 0..64).await;
+        assert_eq!(suite::next_gap(&mut subscription).await, (65..101, GapReason::Lost));
+        suite::publish(&bus, "behind", 100..101).await;
+        suite::expect(&mut subscription, 100..101).await;
+    }
+}

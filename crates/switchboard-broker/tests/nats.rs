@@ -202,3 +202,39 @@ async fn errors_contain_no_password() {
     assert_eq!(status.code(), Code::Unavailable);
     assert!(!status.message().contains("secret") && status.message().contains("127.0.0.1:1"), "{status}");
 }
+
+/// Copies a folder; files that are there are replaced.
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        match from.is_dir() {
+            true => copy(&from, &to),
+            false => _ = std::fs::copy(from, to).unwrap(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_lost_its_end_is_another_epoch() {
+    let Some(mut engine) = Installed::start().await else { return };
+    let (bus, other) = (engine.bus(), engine.bus());
+    let mut subscription = bus.subscribe::<u64>("lost").await.unwrap();
+    suite::publish(&other, "lost", 0..3).await;
+    suite::expect(&mut subscription, 0..3).await;
+    engine.kill().await;
+    let (store, saved) = (engine.folder.0.join("store"), engine.folder.0.join("saved"));
+    copy(&store, &saved);
+    engine.restart().await;
+    suite::publish(&engine.bus(), "lost", 3..6).await;
+    suite::expect(&mut subscription, 3..6).await;
+    // As a disk that had three of them when the power was lost.
+    engine.kill().await;
+    std::fs::remove_dir_all(&store).unwrap();
+    copy(&saved, &store);
+    engine.restart().await;
+    assert_eq!(suite::next_gap(&mut subscription).await.1, GapReason::Epoch);
+    suite::expect(&mut subscription, 0..3).await;
+    suite::publish(&engine.bus(), "lost", 10..16).await;
+    suite::expect(&mut subscription, 10..16).await;
+}

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 pub(super) struct Info {
     created: String,
     pub(super) state: State,
-    config: Config,
+    config: Value,
 }
 
 #[derive(Debug, Deserialize)]
@@ -25,26 +25,38 @@ pub(super) struct State {
     pub(super) subjects: Option<std::collections::HashMap<String, u64>>,
 }
 
-#[derive(Debug, Deserialize)]
-struct Config {
-    #[serde(default)]
-    allow_direct: bool,
-    republish: Option<Republish>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Republish {
-    dest: String,
-}
+/// Key in the metadata of the stream, whose value is another one after the stream has lost its end.
+const EPOCH: &str = "swb-epoch";
 
 impl Info {
-    /// Returns a number that identifies the stream: FNV-1a of the time at which it was created.
+    /// Returns a number that identifies the log: FNV-1a of the time at which the stream was created, and of the word in
+    /// its metadata.
     pub(super) fn epoch(&self) -> u64 {
-        let hash = self.created.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        let word = self.config["metadata"][EPOCH].as_str().unwrap_or_default();
+        let hash = self.created.bytes().chain(word.bytes());
+        let hash = hash.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         hash.max(1)
     }
+}
+
+/// Begins a new epoch of a stream. Servers before 2.10 have no metadata, and keep the epoch.
+pub(super) async fn begin_epoch(
+    name: &str,
+    client: &Client,
+    options: &Options,
+    info: Info,
+    word: u64,
+) -> Result<()> {
+    let mut config = info.config;
+    if !config["metadata"].is_object() {
+        config["metadata"] = json!({});
+    }
+    config["metadata"][EPOCH] = format!("{word:016x}").into();
+    let _: Info =
+        request(name, client, &format!("$JS.API.STREAM.UPDATE.{}", options.prefix), &config).await?;
+    Ok(())
 }
 
 /// Response to a publication.
@@ -106,9 +118,8 @@ pub(super) async fn info(
     let prefix = &options.prefix;
     let filter = subject.map_or_else(|| json!({}), |subject| json!({"subjects_filter": subject}));
     let info: Info = request(name, client, &format!("$JS.API.STREAM.INFO.{prefix}"), &filter).await?;
-    let republishes =
-        info.config.republish.as_ref().is_some_and(|republish| republish.dest == format!("{prefix}.live.>"));
-    if !republishes || !info.config.allow_direct {
+    let republishes = info.config["republish"]["dest"] == format!("{prefix}.live.>");
+    if !republishes || info.config["allow_direct"] != true {
         let text = format!(
             "{name}: the stream \"{prefix}\" is not one of a bus: it needs allow_direct, and republish to {prefix}.live.>; \
              choose another prefix"

@@ -1,12 +1,13 @@
 //! The connection for scripts.
 
 use super::{RESPONSE_TIMEOUT, script::Call};
+use crate::attempts::Attempts;
 use redis::{
     AsyncConnectionConfig, Client, ErrorKind, RedisError, ServerErrorKind, aio::MultiplexedConnection,
 };
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use switchboard_core::Result;
 use switchboard_wire::{Retry, Status};
-use tokio::sync::Mutex;
 
 /// One connection for all scripts, opened again after an error.
 pub(super) struct Commands {
@@ -14,11 +15,12 @@ pub(super) struct Commands {
     client: Client,
     /// With its number: only the connection that failed is replaced.
     connection: Mutex<(u64, Option<MultiplexedConnection>)>,
+    opening: Attempts,
 }
 
 impl Commands {
     pub(super) fn new(name: String, client: Client) -> Commands {
-        Commands { name, client, connection: Mutex::new((0, None)) }
+        Commands { name, client, connection: Mutex::new((0, None)), opening: Attempts::default() }
     }
 
     /// Runs a script.
@@ -26,30 +28,38 @@ impl Commands {
         let (number, mut connection) = self.connection().await?;
         let response = call.invoke(&mut connection).await;
         response.map_err(|error| {
-            if is_broken(&error)
-                && let Ok(mut known) = self.connection.try_lock()
-                && known.0 == number
-            {
-                known.1 = None;
+            if is_broken(&error) {
+                let mut known = self.lock();
+                if known.0 == number {
+                    known.1 = None;
+                }
             }
             status(&self.name, &error)
         })
     }
 
+    fn lock(&self) -> MutexGuard<'_, (u64, Option<MultiplexedConnection>)> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn connection(&self) -> Result<(u64, MultiplexedConnection)> {
-        let mut connection = self.connection.lock().await;
-        if let (number, Some(connection)) = &*connection {
-            return Ok((*number, connection.clone()));
-        }
+        let known = || {
+            let known = self.lock();
+            Some((known.0, known.1.clone()?))
+        };
+        self.opening.open(known, self.connect()).await
+    }
+
+    async fn connect(&self) -> Result<(u64, MultiplexedConnection)> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(RESPONSE_TIMEOUT))
             .set_response_timeout(Some(RESPONSE_TIMEOUT));
         let new = self.client.get_multiplexed_async_connection_with_config(&config).await;
         // Nothing was sent on a connection that was not opened.
         let new = new.map_err(|error| status(&self.name, &error).with_retry(Retry::Safe))?;
-        connection.0 += 1;
-        connection.1 = Some(new.clone());
-        Ok((connection.0, new))
+        let mut known = self.lock();
+        *known = (known.0 + 1, Some(new.clone()));
+        Ok((known.0, new))
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     commands::status,
     script::{self, Seen},
 };
-use crate::record;
+use crate::{attempts::Attempts, record};
 use bytes::Bytes;
 use futures_core::Stream;
 use redis::{
@@ -36,8 +36,7 @@ pub(super) struct Live {
     name: String,
     client: Client,
     state: Mutex<State>,
-    /// Held while a connection is opened.
-    opening: tokio::sync::Mutex<()>,
+    opening: Attempts,
 }
 
 struct State {
@@ -62,20 +61,24 @@ impl Live {
     pub(super) fn new(name: String, client: Client, topics_max: usize) -> Live {
         let followers = HashMap::with_capacity(topics_max.min(16));
         let state = Mutex::new(State { followers, seen: HashMap::new(), connection: None, opened: 0 });
-        Live { name, client, state, opening: tokio::sync::Mutex::default() }
+        Live { name, client, state, opening: Attempts::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to deliver the messages of a channel.
+    /// Begins to deliver the messages of a channel. A connection that does not respond is dropped.
     pub(super) async fn subscribe(self: &Arc<Self>, channel: &str, to: Mailbox) -> Result<()> {
         self.open().await?;
         let subscribing = self.send(channel, to);
         let closed = || Status::unavailable(format!("{} has closed the connection", self.name));
         let Some((number, subscribing)) = subscribing else { return Err(closed()) };
-        if let Err(error) = subscribing.await {
+        let Ok(subscribed) = timeout(RESPONSE_TIMEOUT, subscribing).await else {
+            self.abort(number);
+            return Err(Status::unavailable(format!("{} does not respond", self.name)));
+        };
+        if let Err(error) = subscribed {
             let mut state = self.state();
             if state.followers.get(channel.as_bytes()).is_some_and(|(known, _)| *known == number) {
                 state.followers.remove(channel.as_bytes());
@@ -120,10 +123,11 @@ impl Live {
 
     /// Opens a connection, unless there is one.
     async fn open(self: &Arc<Self>) -> Result<()> {
-        let _opening = self.opening.lock().await;
-        if self.state().connection.is_some() {
-            return Ok(());
-        }
+        let known = || self.state().connection.is_some().then_some(());
+        self.opening.open(known, self.connect()).await
+    }
+
+    async fn connect(self: &Arc<Self>) -> Result<()> {
         let slow = |_| Status::unavailable(format!("{} does not respond", self.name));
         let opened = timeout(RESPONSE_TIMEOUT, self.client.get_async_pubsub()).await.map_err(slow)?;
         let (sink, stream) = opened.map_err(|error| status(&self.name, &error))?.split();
@@ -173,9 +177,9 @@ impl Live {
         }
     }
 
-    /// Drops the connection; its followers are notified.
-    pub(super) fn abort(&self) {
-        let connection = self.state().connection.take();
+    /// Drops this connection, unless another one has replaced it; its followers are notified.
+    fn abort(&self, number: u64) {
+        let connection = self.state().connection.take_if(|connection| connection.number == number);
         if let Some(connection) = connection {
             connection.reader.abort();
             self.end(connection.number, "does not respond");
