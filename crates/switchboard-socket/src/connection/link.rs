@@ -310,12 +310,13 @@ impl Link {
         Ok(())
     }
 
-    /// Processes an event that is no part of a message.
+    /// Processes an event that is no part of a message. The names that the socket keeps are copied: slices would keep
+    /// the whole read buffer for as long as the subscription.
     fn event(&mut self, event: Event) -> Result<(), String> {
         let id = self.attached.id;
         match event {
             Event::Cancel(topic) => self.messages.extend(self.core.cancelled(id, topic)),
-            Event::Join(group) => self.core.joined(id, group)?,
+            Event::Join(group) => self.core.joined(id, Bytes::copy_from_slice(&group))?,
             Event::Leave(group) => self.core.left(id, &group),
             Event::Ping { ttl } => {
                 self.activity.set_ttl(ttl);
@@ -324,7 +325,6 @@ impl Link {
                 self.count_ping()?;
             }
             Event::Subscribe(topic) => {
-                // Slices would keep the whole read buffer for as long as the subscription.
                 let topic = Bytes::copy_from_slice(&topic);
                 self.messages.extend(self.core.subscribed(id, topic)?);
             }

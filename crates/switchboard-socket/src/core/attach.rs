@@ -131,6 +131,7 @@ impl Core {
             sent: 0,
             dropped: 0,
             connections: 0,
+            groups: 0,
         });
         if rotates(self.kind) {
             sending.rotation.add(id);
@@ -345,10 +346,13 @@ impl Sending {
         let Some(peer) = self.peers.remove(id) else { return Vec::new() };
         self.rotation.remove(id);
         self.routes.remove(&peer.lane.route, id);
-        self.groups.retain(|_, members| {
-            members.retain(|member| *member != id);
-            !members.is_empty()
-        });
+        self.next_only_to.take_if(|only| *only == id);
+        if peer.groups > 0 {
+            self.groups.retain(|_, members| {
+                members.retain(|member| *member != id);
+                !members.is_empty()
+            });
+        }
         self.subscribers.remove(id).into_iter().map(|topic| (peer.lane.clone(), topic)).collect()
     }
 }

@@ -70,9 +70,10 @@ impl Batch {
         });
     }
 
-    /// Appends a message.
+    /// Appends a message. The batch must be sealed, as for all changes but [`push_range`](Self::push_range).
     #[inline]
     pub(crate) fn push(&mut self, message: &Message) {
+        debug_assert!(self.run.is_none(), "the batch is not sealed");
         self.bytes.adopt(net::lend);
         zmtp::write_message(message.frames(), &mut self.bytes);
         self.end_message();
@@ -81,6 +82,7 @@ impl Batch {
     /// Appends a message that is encoded already.
     #[inline]
     pub(crate) fn push_encoded(&mut self, encoded: &Bytes) {
+        debug_assert!(self.run.is_none(), "the batch is not sealed");
         if encoded.len() > SHARE_MIN {
             self.bytes.chain(encoded.clone());
         } else {
@@ -114,6 +116,7 @@ impl Batch {
 
     /// Drops the oldest message, or the rest of it.
     pub(crate) fn drop_oldest(&mut self) {
+        debug_assert!(self.run.is_none(), "the batch is not sealed");
         if let Some(end) = self.ends.pop_front() {
             self.bytes.advance(usize::try_from(end - self.position).unwrap_or(0));
             self.position = end;
@@ -133,6 +136,7 @@ impl Batch {
     /// Puts the messages of a batch whose connection ended before those of this one. A partly written message is lost;
     /// returns the number of lost ones, 0 or 1.
     pub(crate) fn requeue(&mut self, mut broken: Batch) -> u64 {
+        debug_assert!(self.run.is_none() && broken.run.is_none(), "the batch is not sealed");
         let mut lost = 0;
         if broken.position > broken.begin {
             lost = 1;

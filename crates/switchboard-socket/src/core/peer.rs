@@ -33,6 +33,8 @@ pub(crate) struct Peer {
     pub(crate) sent: u64,
     pub(crate) dropped: u64,
     pub(crate) connections: u64,
+    /// Number of groups that the peer joined.
+    pub(crate) groups: u32,
 }
 
 /// Metadata of a connection.

@@ -3,7 +3,7 @@
 use super::{
     Core, Sending,
     batch::{self, SHARE_MIN},
-    peer::{Delivery, Encoded, Shared, Sink},
+    peer::{Delivery, Encoded, Shared, Sink, WireSink},
     send::check_frames,
 };
 use crate::{
@@ -40,19 +40,22 @@ impl Core {
         matching.clear();
         let first = message.frames().first().map_or(&[][..], |frame| frame);
         sending.subscribers.matching(first, &mut matching);
-        let only = sending.next_only_to.take();
-        if let Some(only) = only {
-            matching.retain(|id| *id == only);
-        }
         if self.options.subscriptions.invert_matching {
             matching.sort_unstable();
             let all = sending.peers.iter().map(|peer| peer.id);
             matching = all.filter(|id| matching.binary_search(id).is_err()).collect();
         }
+        let only = sending.next_only_to.take();
+        if let Some(only) = only {
+            matching.retain(|id| *id == only);
+        }
         let waiting = self.distribute(sending, matching, message)?;
-        if waiting.is_some() && only.is_some() {
+        if waiting.is_some()
+            && let Some(only) = only
+        {
+            let mut sending = self.sending();
             // The message that waits for room is still the next one.
-            self.sending().next_only_to = only;
+            sending.next_only_to = sending.peers.find(only).map(|peer| peer.id);
         }
         Ok(waiting)
     }
@@ -175,17 +178,29 @@ impl Sending {
         if let Shared::Sent(waker) = shared {
             return Published::Sent { waker, should_yield: peer.should_yield(queues) };
         }
-        // With nothing but messages that are being written, the new one is the only one to drop.
-        let waker = match &mut peer.sink {
-            Sink::Wire(wire)
-                if queues.when_full == QueueFullPolicy::DropOldest && wire.pending.messages() > 0 =>
-            {
-                wire.pending.drop_oldest();
-                wire.pending.push(message);
-                wire.waker.take()
+        let (dropped, waker) = match &mut peer.sink {
+            Sink::Wire(wire) if queues.when_full == QueueFullPolicy::DropOldest => {
+                wire.replace_oldest(message, queues)
             }
-            _ => None,
+            _ => (1, None),
         };
-        Published::Dropped { is_first: self.drop_one(id), waker }
+        Published::Dropped { is_first: self.count_drops(id, dropped), waker }
+    }
+}
+
+impl WireSink {
+    /// Drops the oldest messages until there is room for a new one. Drops the new one if there is none even then, with
+    /// nothing but messages that are being written. Returns the number of dropped messages, and the task to be woken.
+    fn replace_oldest(&mut self, message: &Message, queues: &QueueOptions) -> (u64, Option<Waker>) {
+        let mut dropped = 0;
+        while self.is_full(queues) && self.pending.messages() > 0 {
+            self.pending.drop_oldest();
+            dropped += 1;
+        }
+        if self.is_full(queues) {
+            return (dropped + 1, None);
+        }
+        self.pending.push(message);
+        (dropped, self.waker.take())
     }
 }

@@ -22,13 +22,13 @@ impl Core {
 
     async fn wait_to_receive(&self) -> Result<Message> {
         self.check_process()?;
+        let deadline = self.options.timeouts.receive.map(|limit| clock::after(clock::now(), limit));
         if self.has_inproc.load(Ordering::Relaxed)
-            && self.inbox.spin.poll(|| self.inbox.has_news()).await
+            && self.inbox.spin.poll(deadline, || self.inbox.has_news()).await
             && let Some(message) = self.try_recv()?
         {
             return Ok(message);
         }
-        let deadline = self.options.timeouts.receive.map(|limit| clock::after(clock::now(), limit));
         loop {
             let mut readable = pin!(self.inbox.readable.notified());
             readable.as_mut().enable();
@@ -38,6 +38,10 @@ impl Core {
                     self.inbox.readable.notify_one();
                 }
                 return Ok(message);
+            }
+            // Messages that other receivers take, or that no subscription matches, may arrive again and again.
+            if deadline.is_some_and(|deadline| deadline <= clock::now()) {
+                return Err(self.nothing_received());
             }
             match deadline {
                 None => readable.await,

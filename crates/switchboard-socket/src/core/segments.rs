@@ -16,7 +16,8 @@ const BYTES_MAX: u64 = 256 << 10;
 pub(crate) struct Segments {
     /// Position at which the first segment begins.
     begin: u64,
-    closed: VecDeque<Bytes>,
+    /// Segments with the positions at which they begin.
+    closed: VecDeque<(u64, Bytes)>,
     /// Position at which the open segment begins.
     open_begin: u64,
     open: Outbox,
@@ -43,17 +44,19 @@ impl Segments {
     pub(crate) fn read(&mut self, range: &Range<u64>, mut slice: impl FnMut(Bytes)) {
         if range.end > self.open_begin {
             let bytes = self.open.tail().split().freeze();
+            let begin = self.open_begin;
             self.open_begin += bytes.len() as u64;
-            self.closed.push_back(bytes);
+            self.closed.push_back((begin, bytes));
         }
-        let mut begin = self.begin;
-        for segment in &self.closed {
-            let end = begin + segment.len() as u64;
-            let (from, to) = (range.start.max(begin), range.end.min(end));
-            if from < to {
-                slice(segment.slice((from - begin) as usize..(to - begin) as usize));
+        let end = |begin: u64, segment: &Bytes| begin + segment.len() as u64;
+        // A slow subscriber may have left many segments, and most ranges are in the last ones.
+        let first = self.closed.partition_point(|(begin, segment)| end(*begin, segment) <= range.start);
+        for (begin, segment) in self.closed.range(first..) {
+            let (from, to) = (range.start.max(*begin), range.end.min(end(*begin, segment)));
+            if from >= to {
+                break;
             }
-            begin = end;
+            slice(segment.slice((from - begin) as usize..(to - begin) as usize));
         }
     }
 
@@ -70,6 +73,7 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::iter;
 
     fn read(segments: &mut Segments, range: Range<u64>) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -93,5 +97,24 @@ mod tests {
         let large = Message::from(vec![0; 1000]);
         let count = (0..).take_while(|_| !segments.append(&large).is_empty() && !segments.is_full()).count();
         assert!((250..270).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn a_range_is_found_among_many_segments() {
+        let mut segments = Segments::default();
+        // Each reading closes a segment, of one message.
+        let ranges: Vec<_> = iter::repeat_with(|| {
+            let range = segments.append(&Message::from("ab"));
+            read(&mut segments, range.clone());
+            range
+        })
+        .take(100)
+        .collect();
+        for (from, to) in [(0, 0), (0, 99), (50, 50), (50, 52), (99, 99)] {
+            let bytes = read(&mut segments, ranges[from].start..ranges[to].end);
+            assert_eq!(bytes, b"\0\x02ab".repeat(to - from + 1), "{from} to {to}");
+        }
+        // A part of three segments.
+        assert_eq!(read(&mut segments, 5..10), b"\x02ab\0\x02");
     }
 }

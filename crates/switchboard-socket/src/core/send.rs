@@ -43,7 +43,12 @@ impl Core {
                 None => return Ok(()),
                 Some(returned) => message = returned,
             }
-            if has_inproc && self.spin.poll(|| self.resumed.load(Ordering::Acquire) != resumed).await {
+            // Room that other sends take may come again and again.
+            if deadline.is_some_and(|deadline| deadline <= clock::now()) {
+                return Err(self.no_room());
+            }
+            let is_resumed = || self.resumed.load(Ordering::Acquire) != resumed;
+            if has_inproc && self.spin.poll(deadline, is_resumed).await {
                 continue;
             }
             match deadline {
@@ -226,9 +231,10 @@ impl Core {
         id: Option<PeerId>,
         message: Message,
     ) {
-        let Some(peer) = id.and_then(|id| sending.peers.find(id)) else {
-            sending.dropped += 1;
-            let is_first = !std::mem::replace(&mut sending.is_dropping, true);
+        let state = &mut *sending;
+        let Some(peer) = id.and_then(|id| state.peers.find(id)) else {
+            state.dropped += 1;
+            let is_first = !std::mem::replace(&mut state.is_dropping, true);
             drop(sending);
             if is_first {
                 let reason = if id.is_some() { GONE } else { UNKNOWN };
@@ -236,10 +242,12 @@ impl Core {
             }
             return;
         };
+        // A publisher has messages in its segments that wait for the peer. They are older than this one.
+        peer.seal(&mut state.segments);
         match peer.deliver(message, &self.options.queues, self.this()) {
             Delivery::Full(_) => {
                 let id = peer.id;
-                let is_first = sending.drop_one(id);
+                let is_first = sending.count_drops(id, 1);
                 drop(sending);
                 self.report_drop(is_first, id);
             }
@@ -286,11 +294,11 @@ impl Sending {
         if self.is_closing { Err(Error::closed()) } else { Ok(()) }
     }
 
-    /// Counts a dropped message; returns true if it is the first one in a row.
-    pub(super) fn drop_one(&mut self, id: PeerId) -> bool {
-        self.dropped += 1;
+    /// Counts dropped messages; returns true if they are the first ones in a row.
+    pub(super) fn count_drops(&mut self, id: PeerId, count: u64) -> bool {
+        self.dropped += count;
         self.peers.find(id).is_some_and(|peer| {
-            peer.dropped += 1;
+            peer.dropped += count;
             !std::mem::replace(&mut peer.is_dropping, true)
         })
     }

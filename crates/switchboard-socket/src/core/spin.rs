@@ -7,10 +7,14 @@
 use std::{
     hint,
     sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
 };
+use switchboard_core::clock;
 
 /// Polls before a task sleeps, about 50 us.
 const POLLS_MAX: u32 = 64;
+/// Time of these polls at most: other tasks of the thread, between two polls, may take long.
+const TIME_MAX: Duration = Duration::from_millis(1);
 /// Checks of each poll, about half a microsecond.
 const CHECKS: u32 = 32;
 /// Successful waits that are remembered.
@@ -32,13 +36,16 @@ impl Default for Spin {
 }
 
 impl Spin {
-    /// Polls until `is_ready` or until it is better to sleep; returns true if it is ready. Cancel safe.
-    pub(crate) async fn poll(&self, is_ready: impl Fn() -> bool) -> bool {
+    /// Polls until `is_ready`, until `deadline`, or until it is better to sleep; returns true if it is ready. Cancel
+    /// safe.
+    pub(crate) async fn poll(&self, deadline: Option<Instant>, is_ready: impl Fn() -> bool) -> bool {
         let score = self.score.load(Ordering::Relaxed);
         if score < RETRY_AFTER {
             self.score.store(score + 1, Ordering::Relaxed);
             return is_ready();
         }
+        let end = clock::after(clock::now(), TIME_MAX);
+        let end = deadline.map_or(end, |deadline| deadline.min(end));
         for _ in 0..POLLS_MAX {
             for _ in 0..CHECKS {
                 if is_ready() {
@@ -48,6 +55,9 @@ impl Spin {
                 hint::spin_loop();
             }
             tokio::task::yield_now().await;
+            if clock::now() >= end {
+                break;
+            }
         }
         // A lost update of another task costs a few polls.
         self.score.store(if score > RETRY_AFTER { score - 1 } else { 0 }, Ordering::Relaxed);
@@ -62,9 +72,9 @@ mod tests {
     #[tokio::test]
     async fn polls_that_find_nothing_stop_and_are_tried_again() {
         let spin = Spin::default();
-        assert!(spin.poll(|| true).await);
+        assert!(spin.poll(None, || true).await);
         for _ in 0..=SCORE_MAX {
-            assert!(!spin.poll(|| false).await);
+            assert!(!spin.poll(None, || false).await);
         }
         let polls = AtomicU32::new(0);
         let never = || {
@@ -72,10 +82,22 @@ mod tests {
             false
         };
         for _ in 0..RETRY_AFTER {
-            spin.poll(never).await;
+            spin.poll(None, never).await;
         }
         assert_eq!(polls.swap(0, Ordering::Relaxed), RETRY_AFTER, "one check per wait");
-        spin.poll(never).await;
-        assert_eq!(polls.load(Ordering::Relaxed), POLLS_MAX * CHECKS);
+        spin.poll(None, never).await;
+        let polled = polls.load(Ordering::Relaxed);
+        assert!((CHECKS..=POLLS_MAX * CHECKS).contains(&polled), "{polled}");
+    }
+
+    #[tokio::test]
+    async fn polls_end_with_the_deadline() {
+        let (spin, polls) = (Spin::default(), AtomicU32::new(0));
+        let never = || {
+            polls.fetch_add(1, Ordering::Relaxed);
+            false
+        };
+        assert!(!spin.poll(Some(clock::now()), never).await);
+        assert_eq!(polls.load(Ordering::Relaxed), CHECKS, "one poll");
     }
 }

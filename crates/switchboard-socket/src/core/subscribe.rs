@@ -66,10 +66,15 @@ impl Core {
     }
 
     /// Adds a peer to a group.
+    ///
+    /// # Errors
+    /// Returns the reason for which the connection must be closed.
     pub(crate) fn joined(&self, peer: PeerId, group: Bytes) -> std::result::Result<(), String> {
-        let mut sending = self.sending();
-        let limit = self.options.limits.subscriptions_max as usize;
-        let count = sending.groups.values().filter(|members| members.contains(&peer)).count();
+        let mut guard = self.sending();
+        let sending = &mut *guard;
+        let limit = self.options.limits.subscriptions_max;
+        let Some(joining) = sending.peers.find(peer) else { return Err("the peer is gone".to_owned()) };
+        let count = joining.groups;
         if count >= limit {
             return Err(format!(
                 "connection has {count} groups; the limit is {limit} (limits.subscriptions_max)"
@@ -78,18 +83,23 @@ impl Core {
         let members = sending.groups.entry(group).or_default();
         if !members.contains(&peer) {
             members.push(peer);
+            joining.groups += 1;
         }
         Ok(())
     }
 
     /// Removes a peer from a group.
     pub(crate) fn left(&self, peer: PeerId, group: &Bytes) {
-        let mut sending = self.sending();
-        if let Some(members) = sending.groups.get_mut(group) {
-            members.retain(|member| *member != peer);
-            if members.is_empty() {
-                sending.groups.remove(group);
-            }
+        let mut guard = self.sending();
+        let sending = &mut *guard;
+        let Some(members) = sending.groups.get_mut(group) else { return };
+        let Some(at) = members.iter().position(|member| *member == peer) else { return };
+        members.remove(at);
+        if members.is_empty() {
+            sending.groups.remove(group);
+        }
+        if let Some(peer) = sending.peers.find(peer) {
+            peer.groups -= 1;
         }
     }
 
@@ -149,6 +159,10 @@ impl Core {
     pub(crate) fn change_manually(&self, change: &Change) -> Result<()> {
         let peer = self.last_changed()?;
         let mut sending = self.sending();
+        if sending.peers.find(peer).is_none() {
+            // Its end cancelled all of its subscriptions; one that is added now would never end.
+            return Ok(());
+        }
         match change {
             Change::Cancel(topic) => {
                 sending.subscribers.cancel(topic, peer);
@@ -243,5 +257,35 @@ fn command_inproc(core: &Weak<Core>, peer: PeerId, command: &Command) {
     if let (Some(message), Some(lane)) = (message, lane) {
         let mut messages = vec![message];
         core.inbox.arrived(&lane, lane.extend(&mut messages));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Socket, SocketOptions, SocketType};
+
+    #[tokio::test]
+    async fn a_welcome_message_is_sent_behind_the_messages_that_wait() {
+        let mut options = SocketOptions::default();
+        options.subscriptions.welcome = Some("t welcome".into());
+        let publisher = Socket::new(SocketType::Xpub, options).unwrap();
+        let bound = publisher.bind_to("tcp://127.0.0.1:0").await.unwrap().to_string();
+        let subscribers = [(); 2].map(|()| Socket::new(SocketType::Sub, SocketOptions::default()).unwrap());
+        for subscriber in &subscribers {
+            subscriber.connect_to(&bound).await.unwrap();
+            subscriber.subscribe("t").unwrap();
+            assert_eq!(subscriber.recv().await.unwrap().body(), b"t welcome");
+        }
+        // No connection writes meanwhile: the test does not wait.
+        publisher.try_send("t 1").unwrap();
+        for peer in publisher.stats().peers {
+            publisher.core().subscribed(peer.id, "t".into()).unwrap();
+        }
+        publisher.try_send("t 2").unwrap();
+        for subscriber in &subscribers {
+            for expected in ["t 1", "t welcome", "t 2"] {
+                assert_eq!(subscriber.recv().await.unwrap().body(), expected.as_bytes());
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ mod lifecycle;
 mod limits;
 mod options;
 mod patterns;
+mod publishers;
 mod security;
 mod stalled;
 mod stream;
