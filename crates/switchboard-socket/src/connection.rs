@@ -37,12 +37,17 @@ use watch::Activity;
 /// the connection and lose what the peer has not read.
 const CLOSE_READ_TIME: Duration = Duration::from_millis(500);
 
+/// Reason for the end of a connection whose peer does not read.
+const OUT_OF_TIME: &str = "unsent messages are out of time (timeouts.linger)";
+
 /// End of a connection.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) reason: String,
     /// The handshake was complete.
     pub(crate) was_open: bool,
+    /// This side ended the connection: it is not established again.
+    pub(crate) is_final: bool,
 }
 
 /// Side of a connection, which determines its end.
@@ -80,11 +85,12 @@ impl Incoming {
         let endpoint = endpoint.clone();
         match origin {
             Origin::Accepted { address, permit } => {
-                Incoming { ends: Ends { endpoint, address }, known: None, route: None, stop: None, permit }
+                let ends = Ends { endpoint, address, is_accepted: true };
+                Incoming { ends, known: None, route: None, stop: None, permit }
             }
             Origin::Connected { known, route, stop } => {
-                let address = endpoint.clone();
-                Incoming { ends: Ends { endpoint, address }, known, route, stop: Some(stop), permit: None }
+                let ends = Ends { address: endpoint.clone(), endpoint, is_accepted: false };
+                Incoming { ends, known, route, stop: Some(stop), permit: None }
             }
         }
     }
@@ -101,7 +107,7 @@ pub(crate) async fn run(core: &Arc<Core>, io: Box<dyn Io>, endpoint: &Arc<str>, 
         tracing::debug!(target: "switchboard::socket", %endpoint, reason, "handshake failed");
         core.monitors
             .emit(|| Event::HandshakeFailed { endpoint: endpoint.to_string(), reason: reason.clone() });
-        Ended { reason, was_open: false }
+        Ended { reason, was_open: false, is_final: false }
     })
 }
 
@@ -157,14 +163,24 @@ async fn run_raw(core: &Arc<Core>, io: Box<dyn Io>, incoming: Incoming) -> Resul
     opened(core, endpoint, id, kind);
     drop(permit);
     let mut link = RawLink::new(core.clone(), io, attached);
+    let mut lingered = None;
+    let linked = poll_fn(|cx| match link.poll(cx) {
+        // The application may end a connection whose peer does not read.
+        Poll::Pending if link.is_closing() => {
+            let lingered = lingered.get_or_insert_with(|| Box::pin(linger(core, clock::now())));
+            lingered.as_mut().poll(cx).map(|()| OUT_OF_TIME.to_owned())
+        }
+        polled => polled,
+    });
     let reason = tokio::select! {
         biased;
-        reason = poll_fn(|cx| link.poll(cx)) => reason,
+        reason = linked => reason,
         reason = stopped(core, id, stop) => reason,
     };
-    let is_flushed = link.is_flushed();
+    let (is_flushed, is_final) = (link.is_flushed(), link.is_closing());
     let (io, unsent) = link.into_parts();
-    Ok(close(core, id, unsent, reason, is_flushed.then_some(io)).await)
+    let ended = close(core, id, unsent, reason, is_flushed.then_some(io)).await;
+    Ok(Ended { is_final, ..ended })
 }
 
 fn opened(core: &Core, endpoint: &Arc<str>, peer: PeerId, kind: SocketType) {
@@ -185,7 +201,7 @@ async fn stopped(core: &Arc<Core>, id: PeerId, stop: Option<channel::Receiver<Op
     };
     tokio::select! {
         biased;
-        () = core.out_of_time() => "unsent messages are out of time (timeouts.linger)".to_owned(),
+        () = core.out_of_time() => OUT_OF_TIME.to_owned(),
         () = retired => "the endpoint was disconnected".to_owned(),
     }
 }
@@ -202,7 +218,7 @@ async fn close(
     if let Some(io) = flushed {
         Box::pin(close_gracefully(io)).await;
     }
-    Ended { reason, was_open: true }
+    Ended { reason, was_open: true, is_final: false }
 }
 
 /// Reasons for which a connection ends besides those of its link. Each is created when it can occur: most connections
@@ -238,7 +254,7 @@ impl<'a> EndReasons<'a> {
         if is_closing {
             let out_of_time = self.out_of_time.get_or_insert_with(|| Box::pin(core.out_of_time()));
             if out_of_time.as_mut().poll(cx).is_ready() {
-                return Poll::Ready("unsent messages are out of time (timeouts.linger)".to_owned());
+                return Poll::Ready(OUT_OF_TIME.to_owned());
             }
         }
         match &mut self.retired {
@@ -253,7 +269,12 @@ async fn retired(core: &Arc<Core>, id: PeerId, mut stop: channel::Receiver<Optio
     let stopped = stop.wait_for(Option::is_some).await.ok().and_then(|stopped| *stopped);
     core.retire(id);
     // Without a sender the endpoint has ended too.
-    match core.linger_end(stopped.unwrap_or_else(clock::now)) {
+    linger(core, stopped.unwrap_or_else(clock::now)).await;
+}
+
+/// Waits until the messages of a connection that ends since `stopped` are out of time.
+async fn linger(core: &Core, stopped: Instant) {
+    match core.linger_end(stopped) {
         Some(end) => tokio::time::sleep_until(end.into()).await,
         None => std::future::pending().await,
     }

@@ -223,6 +223,7 @@ impl Connecting {
                     *failures = 0;
                 }
                 let is_over = if ended.was_open { stop.disconnected } else { stop.handshake_failed };
+                let is_over = is_over || ended.is_final;
                 (ended.reason, is_over)
             }
         };

@@ -84,6 +84,16 @@ impl SocketOptions {
         if self.heartbeats.interval.is_some_and(|interval| interval.is_zero()) {
             return invalid("option heartbeats.interval is 0; use None for no heartbeats".to_owned());
         }
+        let of_zmtp = [
+            ("heartbeats.interval", self.heartbeats.interval.is_some()),
+            ("notices.hello", self.notices.hello.is_some()),
+            ("security", !self.security.is_none()),
+        ];
+        if let Some((name, _)) = of_zmtp.iter().find(|(_, is_set)| kind == SocketType::Stream && *is_set) {
+            return invalid(format!(
+                "option {name} is not available on STREAM, which sends bytes without ZMTP: remove the option"
+            ));
+        }
         let (limits, timeouts) = (&self.limits, &self.timeouts);
         let zeros = [
             ("heartbeats.timeout", self.heartbeats.timeout.is_some_and(|timeout| timeout.is_zero())),

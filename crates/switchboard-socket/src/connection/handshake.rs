@@ -21,6 +21,8 @@ const HANDSHAKE_BYTES: usize = 1024;
 pub(crate) struct Ends {
     pub(crate) endpoint: Arc<str>,
     pub(crate) address: Arc<str>,
+    /// The peer connected.
+    pub(crate) is_accepted: bool,
 }
 
 /// A connection whose handshake is complete, with the bytes that arrived after it.
@@ -38,17 +40,29 @@ pub(crate) async fn run(core: &Core, io: &mut dyn Io, ends: &Ends) -> Result<Han
     let mut machine = Connection::new(core.settings.clone(), &mut out);
     let mut input = Input::new(BytesMut::with_capacity(HANDSHAKE_BYTES));
     let mut user_id = String::new();
+    let verifies_null = core.options.security.verifies_null();
+    // A peer that has READY sends its messages. This side holds it back until the verdict if it accepted the
+    // connection; if both did so, both would wait.
+    let holds_ready = verifies_null && ends.is_accepted;
+    flush(io, &mut out).await?;
     loop {
         let event = machine.recv(&mut input, &mut out);
         // An error of the handshake is the one to report, even if the peer is gone.
-        let flushed = flush(io, &mut out).await;
+        let flushed = if holds_ready && event.is_ok() { Ok(()) } else { flush(io, &mut out).await };
         let event = event.map_err(|error| error.message().to_owned())?;
         flushed?;
         match event {
             Some(Event::Ready(peer)) => {
-                if core.options.security.verifies_null() {
+                if verifies_null {
                     let credentials = PeerCredentials::Null { identity: peer.identity.clone() };
-                    user_id = accepted(verify(core, ends, credentials).await)?;
+                    let verdict = verify(core, ends, credentials).await;
+                    if !matches!(verdict, Verdict::Accepted { .. }) {
+                        out.take_all();
+                        out.tail().extend_from_slice(&error_command(verdict.status()));
+                    }
+                    let flushed = flush(io, &mut out).await;
+                    user_id = accepted(verdict)?;
+                    flushed?;
                 }
                 return Ok(HandshakeResult { machine, input, peer, user_id });
             }
@@ -79,8 +93,16 @@ pub(crate) async fn run(core: &Core, io: &mut dyn Io, ends: &Ends) -> Result<Han
     }
 }
 
+/// Returns the ERROR for a peer of NULL: the machine has completed this handshake.
+fn error_command(status: &str) -> Vec<u8> {
+    const NAME: &[u8] = b"\x05ERROR";
+    // The flags of a short command, and three lengths of one byte: a status has three.
+    let len = [(NAME.len() + 1 + status.len()) as u8];
+    [&[4], &len[..], NAME, &[status.len() as u8], status.as_bytes()].concat()
+}
+
 async fn verify(core: &Core, ends: &Ends, credentials: PeerCredentials) -> Verdict {
-    let Ends { endpoint, address } = ends.clone();
+    let Ends { endpoint, address, .. } = ends.clone();
     core.options.security.verify(VerifyRequest { endpoint, address, credentials }).await
 }
 

@@ -33,6 +33,8 @@ pub(super) struct RawLink {
     /// Messages and bytes that were written since the last visit of the socket.
     written: (usize, usize),
     is_flushed: bool,
+    /// The application ended the connection, the socket closes, or the endpoint was stopped.
+    is_closing: bool,
 }
 
 impl RawLink {
@@ -45,12 +47,18 @@ impl RawLink {
             batch: Batch::default(),
             written: (0, 0),
             is_flushed: false,
+            is_closing: false,
         }
     }
 
     /// Returns true if the connection ended because this side closes it and everything is written.
     pub(super) fn is_flushed(&self) -> bool {
         self.is_flushed
+    }
+
+    /// Returns true if this side ends the connection once its bytes are written.
+    pub(super) fn is_closing(&self) -> bool {
+        self.is_closing
     }
 
     pub(super) fn into_parts(self) -> (Box<dyn Io>, Batch) {
@@ -102,6 +110,7 @@ impl RawLink {
         if let Some(reason) = duties.abort {
             return Err(reason);
         }
+        self.is_closing = duties.is_closing;
         if self.batch.is_empty() {
             self.is_flushed = duties.is_closing;
             self.batch.release();

@@ -14,7 +14,7 @@ async fn open(
     known: Option<PeerId>,
 ) -> (Link, PeerId, tokio::io::DuplexStream) {
     let (mut near, mut far) = tokio::io::duplex(PIPE_BYTES);
-    let ends = Ends { endpoint: "pipe".into(), address: "pipe".into() };
+    let ends = Ends { endpoint: "pipe".into(), address: "pipe".into(), is_accepted: true };
     let (own, other) =
         tokio::join!(handshake::run(core, &mut near, &ends), handshake::run(peer, &mut far, &ends));
     let (own, _) = (own.unwrap(), other.unwrap());

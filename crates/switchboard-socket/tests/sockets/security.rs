@@ -8,7 +8,7 @@ use std::sync::{
 };
 use switchboard_socket::{
     Event, Message, Socket, SocketOptions, SocketType,
-    options::{CurvePublicKey, PeerCredentials, Security, Verdict, curve_keypair},
+    options::{CurvePublicKey, PeerCredentials, QueueFullPolicy, Security, Verdict, curve_keypair},
 };
 use tokio::time::timeout;
 
@@ -215,8 +215,14 @@ async fn a_verifier_refuses_peers_of_null_and_plain() {
         Socket::new(SocketType::Dealer, options).unwrap()
     };
     let (bad, good) = (dealer("bad"), dealer("good"));
+    let mut bad_monitor = bad.monitor();
     bad.connect_to(&endpoint).await.unwrap();
+    send(&bad, "kept").await;
     assert_eq!(failure(&mut monitor).await, "the credentials of the peer were rejected");
+    // Its handshake fails: it has sent nothing, and connects again after longer and longer pauses.
+    let reason = failure(&mut bad_monitor).await;
+    assert!(reason.contains("\"400\""), "{reason}");
+    assert_eq!((bad.stats().peers[0].unsent, bad.stats().peers[0].connections), (1, 0));
     good.connect_to(&endpoint).await.unwrap();
     send(&good, "hello").await;
     assert_eq!(recv(&router).await, Message::from(["good", "hello"]));
@@ -228,4 +234,126 @@ async fn a_verifier_refuses_peers_of_null_and_plain() {
     join(&pull, &push, "tcp://127.0.0.1:0").await;
     let reason = failure(&mut monitor).await;
     assert!(reason.contains("\"400\""), "{reason}");
+}
+
+#[tokio::test]
+async fn a_verifier_of_the_side_that_connects_closes_the_connection_with_the_status() {
+    let null = Security::default().with_verifier(async |_| Verdict::Unavailable);
+    let (dealer, router) =
+        (socket(SocketType::Dealer, null), socket(SocketType::Router, Security::default()));
+    let mut monitor = router.monitor();
+    join(&router, &dealer, "tcp://127.0.0.1:0").await;
+    let wait = async {
+        loop {
+            if let Some(Event::Disconnected { reason, .. }) = monitor.next().await {
+                break reason;
+            }
+        }
+    };
+    let reason = timeout(LIMIT, wait).await.unwrap();
+    assert!(reason.contains("\"300\""), "{reason}");
+    // Two sides with verifiers do not wait for each other.
+    let verifies = || Security::default().with_verifier(async |_| Verdict::of(true));
+    let (push, pull) = (socket(SocketType::Push, verifies()), socket(SocketType::Pull, verifies()));
+    join(&pull, &push, "tcp://127.0.0.1:0").await;
+    send(&push, "task").await;
+    assert_eq!(text(&pull).await, "task");
+}
+
+/// Messages of each test with several subscribers of CURVE.
+const MESSAGES: usize = 6000;
+/// Topics, and the subscribers of each.
+const TOPICS: [(&str, &[usize]); 4] =
+    [("all ", &[0, 1, 2]), ("two ", &[0, 2]), ("one ", &[1]), ("none ", &[])];
+
+/// Returns the message with a number, of 1 to 1,000 bytes behind its topic.
+fn numbered(number: usize) -> (usize, Message) {
+    let topic = [0, 0, 1, 0, 2, 1, 0, 3][number * 7 % 11 % 8];
+    let body: Vec<u8> = (0..1 + number * 379 % 1000).map(|at| (at + number) as u8).collect();
+    let head = format!("{}{number} ", TOPICS[topic].0);
+    (topic, Message::from([head.into_bytes(), body]))
+}
+
+/// The welcome message of a publisher, of which all prefixes from this length on are subscribed one by one.
+const WELCOME: &str = "all welcome";
+const WELCOME_FROM: usize = 5;
+
+/// Receives all messages of the topics of a subscriber; returns the number of welcome messages among them.
+async fn receive_with_curve(subscriber: &Socket, at: usize, has_welcome: bool) -> usize {
+    let (mut welcomes, mut prefixes) = (0, WELCOME_FROM..=WELCOME.len());
+    for number in 0..MESSAGES {
+        if has_welcome
+            && number % 500 == 100
+            && let Some(length) = prefixes.next()
+        {
+            subscriber.subscribe(&WELCOME[..length]).unwrap();
+        }
+        let (topic, expected) = numbered(number);
+        if !TOPICS[topic].1.contains(&at) {
+            continue;
+        }
+        let mut message = recv(subscriber).await;
+        while has_welcome && message == Message::from(WELCOME) {
+            welcomes += 1;
+            message = recv(subscriber).await;
+        }
+        assert!(message == expected, "{number} of subscriber {at}: {message:?}");
+    }
+    welcomes
+}
+
+/// Sends many small messages to three subscribers of different topics.
+async fn publish_with_curve(has_welcome: bool) {
+    let (server, client, _) = curve_pair();
+    let mut options = with(server);
+    options.subscriptions.verbose = true;
+    options.subscriptions.welcome = has_welcome.then(|| WELCOME.into());
+    options.queues.when_full = QueueFullPolicy::Wait;
+    options.queues.send_messages_max = 500;
+    let publisher = Socket::new(SocketType::Xpub, options).unwrap();
+    let endpoint = publisher.bind_to("tcp://127.0.0.1:0").await.unwrap().to_string();
+    let subscribers = [(); 3].map(|()| socket(SocketType::Sub, client.clone()));
+    for (at, subscriber) in subscribers.iter().enumerate() {
+        subscriber.connect_to(&endpoint).await.unwrap();
+        for (topic, _) in TOPICS.iter().filter(|(_, subscribers)| subscribers.contains(&at)) {
+            subscriber.subscribe(topic).unwrap();
+            recv(&publisher).await;
+        }
+    }
+    let receiving = subscribers.clone().into_iter().enumerate().map(|(at, subscriber)| {
+        tokio::spawn(async move { receive_with_curve(&subscriber, at, has_welcome).await })
+    });
+    let receiving: Vec<_> = receiving.collect();
+    for number in 0..MESSAGES {
+        send(&publisher, numbered(number).1).await;
+    }
+    let mut welcomes = 0;
+    for receiving in receiving {
+        welcomes += timeout(LIMIT, receiving).await.unwrap().unwrap();
+    }
+    // A welcome message without room was dropped, and the last ones may arrive behind all messages.
+    let expected = if has_welcome { 3 * (2 + WELCOME.len() - WELCOME_FROM) } else { 0 };
+    let rest = async {
+        while welcomes + usize::try_from(publisher.stats().dropped).unwrap() < expected {
+            for subscriber in &subscribers {
+                while let Some(message) = subscriber.try_recv().unwrap() {
+                    assert_eq!(message, Message::from(WELCOME));
+                    welcomes += 1;
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LIMIT, rest).await.expect("all welcome messages are sent or dropped");
+    assert_eq!(welcomes + usize::try_from(publisher.stats().dropped).unwrap(), expected);
+}
+
+#[tokio::test]
+async fn small_messages_of_curve_reach_the_subscribers_of_their_topics_in_order() {
+    publish_with_curve(false).await;
+}
+
+#[tokio::test]
+async fn welcome_messages_of_curve_are_among_small_messages() {
+    publish_with_curve(true).await;
 }

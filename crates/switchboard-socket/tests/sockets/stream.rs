@@ -5,6 +5,7 @@ use bytes::Bytes;
 use switchboard_socket::{
     ErrorKind, Message, Socket, SocketOptions,
     SocketType::{Dealer, Router, Stream},
+    options::{Security, Verdict},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -177,4 +178,61 @@ async fn a_router_that_connects_gives_its_peer_an_id() {
     assert_eq!(text(&dealer).await, "hello");
     send(&dealer, "back").await;
     assert_eq!(recv(&router).await, Message::from(["mine", "back"]));
+}
+
+#[tokio::test]
+async fn a_connection_that_was_ended_does_not_wait_for_ever_for_a_peer_that_does_not_read() {
+    let stream = with(Stream, |options| {
+        options.timeouts.linger = Some(std::time::Duration::from_millis(20));
+    });
+    let _client = client(&stream).await;
+    let route = recv(&stream).await.frames()[0].clone();
+    send(&stream, [route.clone(), vec![0; 64 << 20].into()]).await;
+    send(&stream, [route.clone(), Bytes::new()]).await;
+    assert_eq!(recv(&stream).await, Message::from([route, Bytes::new()]), "the end is reported");
+    assert_eq!((stream.stats().peers.len(), stream.stats().dropped), (0, 1));
+}
+
+#[tokio::test]
+async fn a_connection_that_the_application_ended_is_not_made_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let stream = with(Stream, |options| options.reconnect.interval = std::time::Duration::from_millis(1));
+    let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
+    stream.connect_as(&endpoint, "server").await.unwrap();
+    let (mut server, _) = timeout(LIMIT, listener.accept()).await.unwrap().unwrap();
+    assert_eq!(recv(&stream).await, Message::from(["server", ""]));
+    send(&stream, ["server", "last"]).await;
+    send(&stream, ["server", ""]).await;
+    let mut bytes = Vec::new();
+    timeout(LIMIT, server.read_to_end(&mut bytes)).await.unwrap().unwrap();
+    assert_eq!(bytes, b"last");
+    drop(server);
+    assert_eq!(recv(&stream).await, Message::from(["server", ""]));
+    let again = timeout(std::time::Duration::from_millis(200), listener.accept()).await;
+    assert!(again.is_err(), "the stream connects again");
+    // The application can connect again.
+    stream.disconnect(&endpoint).unwrap();
+    stream.connect_as(&endpoint, "server").await.unwrap();
+    timeout(LIMIT, listener.accept()).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_refuses_the_options_of_zmtp() {
+    type Change = fn(&mut SocketOptions);
+    let changes: [(&str, Change); 4] = [
+        ("security", |options| options.security = Security::plain_client("admin", "secret").unwrap()),
+        ("security", |options| {
+            options.security = Security::default().with_verifier(async |_| Verdict::Refused);
+        }),
+        ("heartbeats.interval", |options| options.heartbeats.interval = Some(LIMIT)),
+        ("notices.hello", |options| options.notices.hello = Some("hello".into())),
+    ];
+    for (name, change) in changes {
+        let mut options = SocketOptions::default();
+        change(&mut options);
+        Socket::new(Dealer, options.clone()).unwrap();
+        let error = Socket::new(Stream, options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert!(error.to_string().contains(&format!("option {name} is not available on STREAM")), "{error}");
+    }
 }
