@@ -11,7 +11,7 @@ use switchboard_wire::zmtp::{IDENTITY_BYTES_MAX, SocketType};
 ///
 /// Handles are cheap to clone and are used at the same time from any task: one may send while another receives. The
 /// socket closes when its last handle is dropped, and its unsent messages are written in the background for up to
-/// `timeouts.linger`.
+/// `timeouts.linger`. In a fork that inherited it, a handle that is dropped does nothing.
 #[derive(Clone)]
 pub struct Socket {
     core: Arc<Core>,
@@ -23,7 +23,10 @@ struct Open(Arc<Core>);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.close();
+        // The endpoints and connections of an inherited handle belong to the parent.
+        if self.0.check_process().is_ok() {
+            self.0.close();
+        }
     }
 }
 

@@ -155,6 +155,8 @@ fn a_socket_in_a_fork_returns_an_error_instead_of_waiting() {
     let push = blocking::Socket::new(Push, options).unwrap();
     push.connect("tcp://127.0.0.1:1").unwrap();
     push.send("fills the queue").unwrap();
+    let dropped = blocking::Socket::new(Pull, SocketOptions::default()).unwrap();
+    dropped.bind("tcp://127.0.0.1:0").unwrap();
     let is_fork_error = |error: switchboard_socket::Error| {
         error.kind() == ErrorKind::State && error.to_string().contains("after a fork")
     };
@@ -164,12 +166,22 @@ fn a_socket_in_a_fork_returns_an_error_instead_of_waiting() {
         let binds = pull.bind("tcp://127.0.0.1:0").is_err_and(is_fork_error);
         let connects = push.connect("tcp://127.0.0.1:2").is_err_and(is_fork_error);
         let closes = pull.close().is_err_and(is_fork_error);
+        // The last handle that is dropped closes nothing.
+        let mut monitor = dropped.as_async().monitor();
+        drop(dropped);
+        let is_quiet = tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+            tokio::select! {
+                biased;
+                event = monitor.next() => event.is_none(),
+                () = std::future::ready(()) => true,
+            }
+        });
         // A socket of the child works.
         let own = blocking::Socket::new(Push, SocketOptions::default()).unwrap();
         own.connect(&endpoint).unwrap();
         own.send("from the child").unwrap();
         own.close().unwrap();
-        receives && sends && binds && connects && closes
+        receives && sends && binds && connects && closes && is_quiet
     });
     assert_eq!(status, 0);
     // The parent is not affected.
