@@ -1,6 +1,6 @@
 //! The counters of a socket for the metrics and pages of servers.
 
-use crate::{PeerStats, Socket, SocketStats};
+use crate::{PeerStats, Socket};
 use switchboard_core::{
     Result,
     counters::{Cell, Counter, CounterSource, ListRequest, ListedRows, Listing},
@@ -31,28 +31,15 @@ impl CounterSource for Socket {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        let SocketStats { dropped, peers, .. } = self.stats();
-        let sum = |part: fn(&PeerStats) -> u64| peers.iter().map(part).fold(0, u64::saturating_add);
+        let totals = self.core().totals();
         vec![
-            Counter::total("dropped", "messages that were dropped", dropped),
-            Counter::gauge("peers", "peers of the socket", peers.len() as u64),
-            Counter::gauge(
-                "peers_connected",
-                "peers with a connection",
-                sum(|peer| peer.is_connected.into()),
-            ),
-            Counter::gauge(
-                "sent",
-                "messages that were accepted for the present peers",
-                sum(|peer| peer.sent),
-            ),
-            Counter::gauge("unsent", "messages that wait to be written", sum(|peer| peer.unsent as u64)),
-            Counter::gauge(
-                "received",
-                "messages that arrived from the present peers",
-                sum(|peer| peer.received),
-            ),
-            Counter::gauge("unread", "messages that wait to be taken", sum(|peer| peer.unread as u64)),
+            Counter::total("dropped", "messages that were dropped", totals.dropped),
+            Counter::gauge("peers", "peers of the socket", totals.peers),
+            Counter::gauge("peers_connected", "peers with a connection", totals.connected),
+            Counter::gauge("sent", "messages that were accepted for the present peers", totals.sent),
+            Counter::gauge("unsent", "messages that wait to be written", totals.unsent),
+            Counter::gauge("received", "messages that arrived from the present peers", totals.received),
+            Counter::gauge("unread", "messages that wait to be taken", totals.unread),
         ]
     }
 
@@ -120,6 +107,11 @@ mod tests {
         let source: &dyn CounterSource = push.as_ref();
         let value = |name| source.counters().into_iter().find(|counter| counter.name == name).unwrap().value;
         assert_eq!((value("peers"), value("sent"), value("dropped")), (2, 4, 0));
+        assert_eq!((value("peers_connected"), value("unsent")), (2, 0));
+        let source: &dyn CounterSource = pulls[0].as_ref();
+        let value = |name| source.counters().into_iter().find(|counter| counter.name == name).unwrap().value;
+        assert_eq!((value("received"), value("unread")), (2, 2));
+        let source: &dyn CounterSource = push.as_ref();
         let (mut rows, mut request) = (Vec::new(), ListRequest::new(1));
         loop {
             let page = source.list(LIST, request.clone()).await.unwrap();

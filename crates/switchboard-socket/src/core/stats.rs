@@ -52,7 +52,35 @@ pub struct PeerStats {
     pub dropped: u64,
 }
 
+/// Sums over the peers of a socket.
+#[derive(Debug, Default)]
+pub(crate) struct SocketTotals {
+    pub(crate) dropped: u64,
+    pub(crate) peers: u64,
+    pub(crate) connected: u64,
+    pub(crate) sent: u64,
+    pub(crate) unsent: u64,
+    pub(crate) received: u64,
+    pub(crate) unread: u64,
+}
+
 impl Core {
+    /// Returns sums over the peers, without a copy of each.
+    pub(crate) fn totals(&self) -> SocketTotals {
+        let sending = self.sending();
+        let mut totals = SocketTotals { dropped: sending.dropped, ..SocketTotals::default() };
+        for peer in sending.peers.iter() {
+            let (unread, received) = peer.lane.counts();
+            totals.peers += 1;
+            totals.connected += u64::from(peer.is_connected);
+            totals.sent = totals.sent.saturating_add(peer.sent);
+            totals.unsent += peer.unsent() as u64;
+            totals.received = totals.received.saturating_add(received);
+            totals.unread += unread as u64;
+        }
+        totals
+    }
+
     pub(crate) fn stats(&self) -> SocketStats {
         let sending = self.sending();
         let peers = sending.peers.iter().map(|peer| {
