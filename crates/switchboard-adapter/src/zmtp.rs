@@ -262,7 +262,7 @@ impl Zmtp {
     }
 
     /// Sets the limits on the input of each connection. The defaults are those of
-    /// [`Limits`](switchboard_wire::zmtp::Limits), with `message_bytes_max` of the server for frames and messages.
+    /// [`Limits`](switchboard_wire::zmtp::Limits), with `message_bytes_max` of the listener for frames and messages.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Zmtp {
         self.with(|shared| shared.limits = Some(limits))
@@ -340,9 +340,9 @@ impl Zmtp {
     }
 
     /// Adds limits and the mechanism to the settings of connections.
-    fn settings(&self, server: &switchboard_core::Limits, mapped: Settings) -> Settings {
+    fn settings(&self, listener: &switchboard_core::Limits, mapped: Settings) -> Settings {
         let limits = self.shared.limits.unwrap_or_else(|| {
-            let bytes = server.get(Limit::MessageBytesMax);
+            let bytes = listener.get(Limit::MessageBytesMax);
             Limits { frame_bytes_max: bytes, message_bytes_max: bytes, ..Limits::default() }
         });
         mapped.with_limits(limits).with_mechanism(self.mechanism())
@@ -375,7 +375,8 @@ impl Plugin for Zmtp {
         self.check_auth(context.has_auth).map_err(|why| invalid(why.to_owned()))?;
         let settings = self.settings(&context.limits, self.shared.mapping.settings().map_err(invalid)?);
         let mapping = self.shared.mapping.clone();
-        let profiles = Arc::new(Profiles::new(Profile { mapping, settings: Arc::new(settings) }));
+        let profile = Profile { mapping, settings: Arc::new(settings) };
+        let profiles = Arc::new(Profiles::new(self.clone(), profile, &context.limits));
         let shared = self.shared.clone();
         // The group exists from the start: jobs wait for the first PULL peer.
         let group = shared.pipeline.as_ref().map(|pipeline| crate::feed::begin(pipeline.member(&shared.bus)));
@@ -387,6 +388,6 @@ impl Plugin for Zmtp {
             ZmtpAdapter::new(shared.clone(), of_engine.clone(), services.clone(), handle)
         };
         let engines = Engines::new(self.shared.options, Some(context.memory), make);
-        Ok(Arc::new(ZmtpServer::new(engines, self.clone(), profiles, context.limits)))
+        Ok(Arc::new(ZmtpServer::new(engines, self, profiles)))
     }
 }

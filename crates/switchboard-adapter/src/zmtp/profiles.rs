@@ -1,11 +1,14 @@
 //! The mapping of each listener, from the options in its address: `tcp://0.0.0.0:5557?zmtp.req=router`.
 //!
 //! An option `zmtp.TYPE=LOCAL` replaces the local socket of one type of peers on its listener. The other types have the
-//! mapping of the plugin.
+//! mapping of the plugin. A listener with a `message_bytes_max` of its own has settings of its own too.
 
-use super::mapping::{Local, Mapping};
+use super::{
+    Zmtp,
+    mapping::{Local, Mapping},
+};
 use std::sync::{Arc, Mutex, PoisonError};
-use switchboard_core::Limits;
+use switchboard_core::{Limit, Limits};
 use switchboard_wire::zmtp::{Settings, SocketType};
 
 /// Name of the plugin in options.
@@ -21,49 +24,74 @@ pub(super) struct Profile {
 /// Options of a listener: the names of types, and of local sockets.
 type Options = Vec<(String, String)>;
 
-/// The mapping of the plugin, and those of listeners with options.
+/// The parts of the limits of a listener that determine its profile.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Key {
+    options: Options,
+    message_bytes_max: u64,
+}
+
+impl Key {
+    fn new(limits: &Limits) -> Key {
+        let options = limits.plugin_options(NAME);
+        let options = options.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Key { options, message_bytes_max: limits.get(Limit::MessageBytesMax) }
+    }
+}
+
+/// The mapping of the plugin with the limits of the server, and those of listeners with options or other limits.
 #[derive(Debug)]
 pub(super) struct Profiles {
+    zmtp: Zmtp,
     common: Arc<Profile>,
-    /// Filled before connections are accepted.
-    of_listeners: Mutex<Vec<(Options, Arc<Profile>)>>,
+    common_key: Key,
+    /// Those with options are added before connections are accepted, the others with their first connection.
+    of_listeners: Mutex<Vec<(Key, Arc<Profile>)>>,
 }
 
 impl Profiles {
-    pub(super) fn new(common: Profile) -> Profiles {
-        Profiles { common: Arc::new(common), of_listeners: Mutex::default() }
+    /// Begins with the mapping of the plugin and the limits of the server.
+    pub(super) fn new(zmtp: Zmtp, common: Profile, server: &Limits) -> Profiles {
+        let common_key = Key { options: Vec::new(), ..Key::new(server) };
+        Profiles { zmtp, common: Arc::new(common), common_key, of_listeners: Mutex::default() }
     }
 
     /// Adds the mapping of a listener.
     ///
     /// # Errors
     /// Fails on an option that names no type or no local socket of the program, and on two local sockets for one type.
-    pub(super) fn add(&self, limits: &Limits, settings: impl Fn(Settings) -> Settings) -> Result<(), String> {
-        let options = options(limits);
-        if options.is_empty() {
+    pub(super) fn add(&self, limits: &Limits) -> Result<(), String> {
+        let key = Key::new(limits);
+        if key.options.is_empty() {
             return Ok(());
         }
-        let mapping = self.common.mapping.with_options(&options)?;
-        let settings = Arc::new(settings(mapping.settings()?));
+        let mapping = self.common.mapping.with_options(&key.options)?;
+        let settings = Arc::new(self.zmtp.settings(limits, mapping.settings()?));
         let profile = Arc::new(Profile { mapping, settings });
-        self.of_listeners.lock().unwrap_or_else(PoisonError::into_inner).push((options, profile));
+        self.of_listeners.lock().unwrap_or_else(PoisonError::into_inner).push((key, profile));
         Ok(())
     }
 
     /// Returns the mapping for a connection of the listener with these limits.
     pub(super) fn of(&self, limits: &Limits) -> Arc<Profile> {
-        if limits.plugin_options(NAME).next().is_none() {
+        let key = Key::new(limits);
+        if key == self.common_key {
             return self.common.clone();
         }
-        let options = options(limits);
-        let profiles = self.of_listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = profiles.iter().find(|(known, _)| *known == options).map(|(_, profile)| profile.clone());
-        found.unwrap_or_else(|| self.common.clone())
+        let mut profiles = self.of_listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let find = |is_found: &dyn Fn(&Key) -> bool| {
+            profiles.iter().find(|(known, _)| is_found(known)).map(|(_, profile)| profile.clone())
+        };
+        if let Some(profile) = find(&|known| *known == key) {
+            return profile;
+        }
+        // The mapping is known, with other limits.
+        let other = find(&|known| known.options == key.options).unwrap_or_else(|| self.common.clone());
+        let settings = Arc::new(self.zmtp.settings(limits, (*other.settings).clone()));
+        let profile = Arc::new(Profile { mapping: other.mapping.clone(), settings });
+        profiles.push((key, profile.clone()));
+        profile
     }
-}
-
-fn options(limits: &Limits) -> Options {
-    limits.plugin_options(NAME).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 impl Mapping {

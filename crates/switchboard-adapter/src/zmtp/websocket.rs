@@ -21,24 +21,16 @@ use switchboard_wire::{
 /// The engines of a server, and its WebSockets.
 pub(super) struct ZmtpServer {
     engines: Engines<ZmtpAdapter>,
-    zmtp: Zmtp,
     mechanism: Mechanism,
     /// Types of peers that are served.
     peers: Vec<SocketType>,
     profiles: Arc<Profiles>,
-    /// The limits of the server.
-    limits: Limits,
 }
 
 impl ZmtpServer {
-    pub(super) fn new(
-        engines: Engines<ZmtpAdapter>,
-        zmtp: Zmtp,
-        profiles: Arc<Profiles>,
-        limits: Limits,
-    ) -> ZmtpServer {
+    pub(super) fn new(engines: Engines<ZmtpAdapter>, zmtp: &Zmtp, profiles: Arc<Profiles>) -> ZmtpServer {
         let (mechanism, peers) = (zmtp.mechanism(), zmtp.shared.mapping.peers());
-        ZmtpServer { engines, zmtp, mechanism, peers, profiles, limits }
+        ZmtpServer { engines, mechanism, peers, profiles }
     }
 
     /// Returns the type of a peer that does not send it: the last segment of the path, or the only type that is served.
@@ -77,7 +69,7 @@ impl PluginServer for ZmtpServer {
     }
 
     fn check_listener(&self, limits: &Limits) -> Result<(), String> {
-        self.profiles.add(limits, |mapped| self.zmtp.settings(&self.limits, mapped))
+        self.profiles.add(limits)
     }
 
     fn websocket(

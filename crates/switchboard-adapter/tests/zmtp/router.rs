@@ -2,7 +2,7 @@
 
 use super::peer::{Peer, closed, settled, soon};
 use bytes::Bytes;
-use switchboard::{Code, Running, Server};
+use switchboard::{Code, Limit, Running, Server};
 use switchboard_adapter::{Zmtp, ZmtpDealer, ZmtpRouter, ZmtpRouterOptions};
 use switchboard_message::Bus;
 use switchboard_wire::zmtp::{Settings, SocketType};
@@ -271,4 +271,31 @@ async fn each_listener_has_its_mapping() {
         let error = server().listen(format!("tcp://127.0.0.1:0?{options}")).start().await.err().unwrap();
         assert!(error.to_string().contains(text), "{error}");
     }
+}
+
+#[tokio::test]
+async fn each_listener_has_its_limit_of_a_message() {
+    let (zmtp, mut router) = Zmtp::new(Bus::new()).router([SocketType::Dealer], ZmtpRouterOptions::default());
+    let (mapped, plain) = ("tcp://127.0.0.1:0?zmtp.dealer=router", "tcp://127.0.0.1:0");
+    let running = Server::new()
+        .plugin(zmtp)
+        .limit(Limit::MessageBytesMax, 4096)
+        .listen_with(mapped, [(Limit::MessageBytesMax, 2048)])
+        .listen_with(mapped, [(Limit::MessageBytesMax, 8192)])
+        .listen_with(plain, [(Limit::MessageBytesMax, 16_384)])
+        .listen(mapped)
+        .listen(plain)
+        .start()
+        .await
+        .unwrap();
+    let addresses: Vec<_> = running.addresses().iter().map(ToString::to_string).collect();
+    for (address, limit) in addresses.into_iter().zip([2048, 8192, 16_384, 4096, 4096]) {
+        let mut peer = Peer::open_at(address, Settings::new(SocketType::Dealer)).await.unwrap();
+        let largest = vec![b'x'; limit];
+        peer.send(&[&largest]).await;
+        assert_eq!(soon(router.recv()).await.unwrap().frames[0].len(), limit);
+        peer.send(&[&[&largest[..], b"x"].concat()]).await;
+        assert_eq!(peer.event().await, None, "{limit}");
+    }
+    running.stop(switchboard::StopOptions::new()).await;
 }
