@@ -9,7 +9,8 @@ pub enum QueueFullPolicy {
     /// Drops the new message, as libzmq does: the subscriber continues with old messages.
     #[default]
     DropNewest,
-    /// Drops the oldest message that is not being written: the subscriber continues with fresh messages.
+    /// Drops the oldest messages that are not being written until the new one has room: the subscriber continues with
+    /// fresh messages. Drops the new one if there is no room even then.
     DropOldest,
     /// Waits until the subscriber has room (`ZMQ_XPUB_NODROP`, which returns `EAGAIN` or waits). One slow subscriber
     /// then stops all.
