@@ -68,6 +68,7 @@ impl Spin {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ErrorKind, Socket, SocketOptions, SocketType};
 
     #[tokio::test]
     async fn polls_that_find_nothing_stop_and_are_tried_again() {
@@ -99,5 +100,26 @@ mod tests {
         };
         assert!(!spin.poll(Some(clock::now()), never).await);
         assert_eq!(polls.load(Ordering::Relaxed), CHECKS, "one poll");
+    }
+    #[tokio::test]
+    async fn a_send_has_a_time_limit_while_its_peer_is_resumed_again_and_again() {
+        let mut options = SocketOptions::default();
+        (options.queues.send_messages_max, options.queues.receive_messages_max) = (1, 1);
+        options.timeouts.send = Some(Duration::from_millis(5));
+        let [push, pull] =
+            [SocketType::Push, SocketType::Pull].map(|kind| Socket::new(kind, options.clone()).unwrap());
+        pull.bind_to("inproc://resumed-again").await.unwrap();
+        push.connect_to("inproc://resumed-again").await.unwrap();
+        while push.try_send("fills the queue").is_ok() {}
+        let (core, peer) = (push.core().clone(), push.stats().peers[0].id);
+        let resuming = tokio::spawn(async move {
+            loop {
+                core.resume(peer);
+                tokio::task::yield_now().await;
+            }
+        });
+        let sent = tokio::time::timeout(Duration::from_secs(20), push.send("waits")).await;
+        resuming.abort();
+        assert_eq!(sent.expect("the limit of the send is checked").unwrap_err().kind(), ErrorKind::TimedOut);
     }
 }
