@@ -18,8 +18,8 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// Returns what is open, or opens it. Cancel safe: the attempt of a dropped future ends, and the next caller begins
-    /// another one.
+    /// Returns the open connection, or opens one. Cancel safe: the attempt of a dropped future ends, and the next
+    /// caller begins another one.
     pub(crate) async fn open<T>(
         &self,
         known: impl Fn() -> Option<T>,

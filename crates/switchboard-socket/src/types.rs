@@ -291,8 +291,8 @@ socket_type! {
 
 impl Xpub {
     /// Subscribes the peer of the last received subscription to `topic`, with the option
-    /// [`subscriptions.manual`](crate::options::SubscriptionOptions::manual) (`ZMQ_SUBSCRIBE` on an XPUB). Has no effect
-    /// if the peer is gone: the next message then goes to all subscribers, with `manual_last_value` too.
+    /// [`subscriptions.manual`](crate::options::SubscriptionOptions::manual) (`ZMQ_SUBSCRIBE` on an XPUB). Has no
+    /// effect if the peer is gone: the next message then goes to all subscribers, with `manual_last_value` too.
     ///
     /// # Errors
     /// Returns [`ErrorKind::State`](crate::ErrorKind::State) before a subscription was received, and

@@ -37,7 +37,7 @@ impl Link {
         Ok(Link { stream, place, input: Input::default(), out: Outbox::new() })
     }
 
-    /// Writes what waits, then reads more. Cancel safe: what is written leaves the outbox, and what is read is in the
+    /// Writes the outbox, then reads more. Cancel safe: written bytes leave the outbox, and bytes are read into the
     /// input.
     pub(super) async fn exchange(&mut self) -> Result<(), Failure> {
         self.flush().await?;

@@ -81,8 +81,8 @@ impl Segments {
     /// Appends records to the newest segment; all or none.
     ///
     /// # Errors
-    /// `ResourceExhausted` at `file_bytes_max` and for a full disk, `DataLoss` if the files cannot be relied on any more,
-    /// `Unavailable` for other failures.
+    /// `ResourceExhausted` at `file_bytes_max` and for a full disk, `DataLoss` if the files cannot be relied on any
+    /// more, `Unavailable` for other failures.
     pub(super) fn append(&mut self, records: &[u8], log: &Log, now: u64) -> Result<()> {
         // First: a folder without space does not copy segments for each publication that it refuses.
         self.reserve(records.len() as u64, log, now)?;

@@ -50,9 +50,9 @@ impl Security {
     /// its server by the mechanism, or not at all.
     ///
     /// The future runs in the task of the connection, delays no other peer, and ends with `timeouts.handshake`. A peer
-    /// that is not accepted gets an ERROR with the status of ZAP and is closed. With NULL, a peer that connected to this
-    /// side gets READY after the verdict; one that this side connected to has it before, and may have sent messages,
-    /// which are lost.
+    /// that is not accepted gets an ERROR with the status of ZAP and is closed. With NULL, a peer that connected to
+    /// this side gets READY after the verdict; one that this side connected to has it before, and may have sent
+    /// messages, which are lost.
     ///
     /// ```
     /// use switchboard_socket::options::{PeerCredentials, Security, Verdict};
