@@ -65,9 +65,12 @@ async fn time_limits_of_sockets_end_no_session_and_no_server() {
         options.timeouts.receive = Some(Duration::ZERO);
         options.timeouts.send = Some(Duration::ZERO);
     };
-    let (_broker, endpoint) = start(Broker::builder().socket_options(limit)).await;
+    let (broker, endpoint) = start(Broker::builder().socket_options(limit)).await;
     let builder = Worker::builder(&endpoint, "echo").socket_options(limit);
     let mut worker = builder.connect().unwrap();
+    until("the worker is registered", || broker.stats().workers == 1).await;
+    // Nothing arrives at the worker for longer than the limit.
+    tokio::time::sleep(HEARTBEAT).await;
     let client = Client::builder(&endpoint).socket_options(limit).connect().unwrap();
     let request = tokio::spawn(async move { client.request("echo", "body").await });
     let received = soon(worker.next()).await.unwrap();
