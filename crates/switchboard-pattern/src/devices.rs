@@ -9,7 +9,7 @@
 //! A device holds at most the messages of the queues of its sockets, and one in each direction. A queue and a streamer
 //! stop reading from their senders when all workers are full; a forwarder drops and counts, as publishers do.
 
-use crate::{Error, ErrorKind, Result, task::Task};
+use crate::{Error, ErrorKind, Result, route, task::Task};
 use std::sync::{Arc, Mutex, PoisonError};
 use switchboard_socket::{Endpoint, Socket, SocketOptions, SocketStats, SocketType, proxy::Steerable};
 
@@ -213,13 +213,14 @@ impl DeviceBuilder {
 async fn open(
     side: &str,
     kind: SocketType,
-    options: SocketOptions,
+    mut options: SocketOptions,
     attachments: &[Attachment],
 ) -> Result<Socket> {
     if attachments.is_empty() {
         let text = format!("the {side} of the device has no endpoint; call bind_{side} or connect_{side}");
         return Err(Error::new(ErrorKind::InvalidInput, text));
     }
+    route::remove_time_limits(&mut options);
     let socket = Socket::new(kind, options)?;
     for attachment in attachments {
         match attachment {

@@ -2,11 +2,15 @@
 
 use super::*;
 use switchboard_pattern::{ErrorKind, devices::Device};
-use switchboard_socket::{Dealer, Pull, Push, Rep, Req, Sub, Xpub};
+use switchboard_socket::{Dealer, Pull, Push, Rep, Req, SocketOptions, Sub, Xpub};
 
 #[tokio::test]
 async fn a_queue_distributes_requests_and_returns_replies() {
-    let device = Device::queue().bind_frontend(ANY).bind_backend(ANY).start().await.unwrap();
+    // Limits that a device does not use: nothing arrives for longer.
+    let mut options = SocketOptions::default();
+    options.timeouts.receive = Some(Duration::ZERO);
+    let device = Device::queue().bind_frontend(ANY).bind_backend(ANY);
+    let device = device.frontend_options(options.clone()).backend_options(options).start().await.unwrap();
     let worker = Rep::connect(&device.backends()[0].to_string()).await.unwrap();
     tokio::spawn(async move {
         while let Ok(request) = worker.recv().await {
