@@ -11,7 +11,8 @@
 //! Numbers are big endian. Replies are not part of a record: requests over engines do not exist.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
+use switchboard_core::clock;
 use switchboard_message::Publication;
 use switchboard_wire::{Codec, Metadata};
 
@@ -96,7 +97,7 @@ fn take(record: &mut Bytes) -> Option<Bytes> {
 
 /// Returns the time since 1970: expiries are compared between processes.
 pub(crate) fn now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    clock::time_of_day().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]

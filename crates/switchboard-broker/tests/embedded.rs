@@ -167,11 +167,17 @@ mod with_a_replica {
 
     /// Publishes a hundred entries, and subscribes from the first one on; with the head of the topic.
     async fn subscribe(empty: u64) -> (switchboard_message::Subscription<u64>, Bus) {
-        let engine = Inside::start().await.unwrap();
+        let engine = Inside::start().await.expect("an engine of the process");
         let broker = Behind { broker: engine.broker(), reads: AtomicU64::new(0), empty };
         let bus = Bus::builder().engine(Arc::new(broker)).build();
         suite::publish(&bus, "behind", 0..100).await;
-        (bus.subscribe::<u64>("behind").since(Duration::from_secs(3_600)).await.unwrap(), bus)
+        (
+            bus.subscribe::<u64>("behind")
+                .since(Duration::from_secs(3_600))
+                .await
+                .expect("the engine is there"),
+            bus,
+        )
     }
 
     #[tokio::test]
@@ -189,5 +195,66 @@ mod with_a_replica {
         assert_eq!(suite::next_gap(&mut subscription).await, (65..101, GapReason::Lost));
         suite::publish(&bus, "behind", 100..101).await;
         suite::expect(&mut subscription, 100..101).await;
+    }
+}
+
+/// Engines that are away.
+mod away {
+    use std::sync::Arc;
+    use switchboard_message::{
+        Bus, Position, Publication, Topic,
+        broker::{Accepted, Broker, BrokerFuture, Capabilities, Mailbox, Page, ReadFrom},
+    };
+    use switchboard_wire::{Retry, Status};
+
+    #[derive(Debug)]
+    struct Away {
+        drops_duplicates: bool,
+    }
+
+    fn away<T>() -> BrokerFuture<'static, T> {
+        Box::pin(async { Err(Status::unavailable("the engine does not respond")) })
+    }
+
+    impl Broker for Away {
+        fn name(&self) -> &'static str {
+            "away"
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            let mut capabilities = Capabilities::new(Accepted::Engine);
+            capabilities.drops_duplicates = self.drops_duplicates;
+            capabilities
+        }
+
+        fn append<'a>(&'a self, _: &'a Topic, _: Vec<Publication>) -> BrokerFuture<'a, Position> {
+            away()
+        }
+
+        fn subscribe<'a>(
+            &'a self,
+            _: &'a Topic,
+            _: Option<Position>,
+            _: Mailbox,
+        ) -> BrokerFuture<'a, Position> {
+            away()
+        }
+
+        fn unsubscribe(&self, _: &Topic) {}
+
+        fn read<'a>(&'a self, _: &'a Topic, _: ReadFrom, _: usize) -> BrokerFuture<'a, Page> {
+            away()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_retry_is_safe_if_the_engine_drops_duplicates() {
+        for drops_duplicates in [false, true] {
+            let bus = Bus::builder().engine(Arc::new(Away { drops_duplicates })).build();
+            let status = bus.publish("t", &0_u64).id("id").await.unwrap_err();
+            assert_eq!(status.retry() == Retry::Safe, drops_duplicates, "{status}");
+            let status = bus.publish("t", &0_u64).await.unwrap_err();
+            assert_ne!(status.retry(), Retry::Safe, "{status}");
+        }
     }
 }

@@ -4,14 +4,21 @@
 
 mod suite;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 use suite::{
     Engine, HISTORY, Path, broker_suite,
     forwarder::{Forwarder, Target},
     process::{Server, find},
 };
 use switchboard_broker::{Nats, nats::Options};
-use switchboard_message::{Bus, GapReason, broker::Broker};
+use switchboard_message::{
+    Bus, GapReason, Topic,
+    broker::{Broker, LiveEvent, Mailbox},
+};
 use switchboard_wire::Code;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -237,4 +244,42 @@ async fn a_stream_that_lost_its_end_is_another_epoch() {
     suite::expect(&mut subscription, 0..3).await;
     suite::publish(&engine.bus(), "lost", 10..16).await;
     suite::expect(&mut subscription, 10..16).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_topic_does_not_interrupt_others() {
+    const ENTRIES: u64 = 3_000;
+    let Some(engine) = Installed::start().await else { return };
+    let (broker, other) = (engine.broker(), suite::other_bus(&engine));
+    let (slow, quick) = (Topic::new("slow").unwrap(), Topic::new("quick").unwrap());
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let (events, mut received) = tokio::sync::mpsc::unbounded_channel();
+    let of_quick = events.clone();
+    let to_quick = Mailbox::new(move |event| _ = of_quick.send(("quick", event)));
+    let to_slow = Mailbox::new(move |event| {
+        // Does not read before the test has published everything.
+        tokio::task::block_in_place(|| _ = held.lock().unwrap().recv());
+        _ = events.send(("slow", event));
+    });
+    broker.subscribe(&slow, None, to_slow).await.unwrap();
+    broker.subscribe(&quick, None, to_quick).await.unwrap();
+    suite::publish(&other, "slow", 0..ENTRIES).await;
+    // It arrives after the others.
+    suite::publish(&other, "quick", 0..1).await;
+    assert!(matches!(received.recv().await, Some(("quick", LiveEvent::Entry(_)))));
+    drop(release);
+    let mut entries = 0;
+    loop {
+        let next = tokio::time::timeout(Duration::from_secs(30), received.recv()).await;
+        match next.unwrap_or_else(|_| panic!("no end after {entries} entries")).unwrap() {
+            ("slow", LiveEvent::Entry(_)) => entries += 1,
+            ("slow", LiveEvent::Interrupted(_)) => break,
+            (topic, event) => panic!("{topic}: {event:?}"),
+        }
+    }
+    assert!(entries < ENTRIES, "nothing was dropped");
+    suite::publish(&other, "quick", 1..2).await;
+    let next = tokio::time::timeout(Duration::from_secs(30), received.recv()).await;
+    assert!(matches!(next.unwrap(), Some(("quick", LiveEvent::Entry(_)))));
 }

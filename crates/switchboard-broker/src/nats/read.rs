@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use serde_json::{Value, json};
 use std::{collections::VecDeque, future::poll_fn, pin::Pin, sync::Arc, time::SystemTime};
-use switchboard_core::Result;
+use switchboard_core::{Result, clock};
 use switchboard_message::{
     Gap, GapReason, Position, Topic,
     broker::{Page, ReadFrom, StoredEntry},
@@ -50,7 +50,7 @@ pub(super) async fn page(
         ReadFrom::After(position) => reader.after(position.offset, entries_max).await,
         ReadFrom::Last(entries) => reader.last(entries, entries_max).await,
         ReadFrom::Since(age) => {
-            let since = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+            let since = clock::time_of_day().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
             reader.since(since, entries_max).await
         }
         _ => Err(Status::unimplemented(format!("{} does not have this start", shared.name))),
