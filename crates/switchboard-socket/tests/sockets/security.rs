@@ -261,7 +261,7 @@ async fn a_verifier_of_the_side_that_connects_closes_the_connection_with_the_sta
 }
 
 /// Messages of each test with several subscribers of CURVE.
-const MESSAGES: usize = 6000;
+const MESSAGES: usize = 3000;
 /// Topics, and the subscribers of each.
 const TOPICS: [(&str, &[usize]); 4] =
     [("all ", &[0, 1, 2]), ("two ", &[0, 2]), ("one ", &[1]), ("none ", &[])];
@@ -283,7 +283,7 @@ async fn receive_with_curve(subscriber: &Socket, at: usize, has_welcome: bool) -
     let (mut welcomes, mut prefixes) = (0, WELCOME_FROM..=WELCOME.len());
     for number in 0..MESSAGES {
         if has_welcome
-            && number % 500 == 100
+            && number % 400 == 100
             && let Some(length) = prefixes.next()
         {
             subscriber.subscribe(&WELCOME[..length]).unwrap();
