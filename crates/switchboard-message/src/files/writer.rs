@@ -15,7 +15,7 @@ use std::{
     thread::JoinHandle,
     time::{Duration, Instant},
 };
-use switchboard_core::{Result, clock::now};
+use switchboard_core::Result;
 use switchboard_wire::{Code, Status};
 
 /// Writer of a folder.
