@@ -7,6 +7,7 @@
 //! ```
 //!
 //! The broker prints its counters and its memory once a second; `requests` prints their rate, 100 of them at a time.
+//! Without arguments, all of them run in this process for 10,000 requests.
 
 use std::{
     env, fs,
@@ -24,6 +25,7 @@ async fn main() -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let number = |text: &str| text.parse::<usize>().unwrap_or(1);
     match *arguments {
+        [] => all().await,
         ["broker", endpoint] => broker(endpoint).await,
         ["workers", endpoint, service, count] => workers(endpoint, service, number(count)).await,
         ["requests", endpoint, service, count] => requests(endpoint, service, number(count)).await,
@@ -33,6 +35,15 @@ async fn main() -> Result<()> {
             );
             Ok(())
         }
+    }
+}
+
+async fn all() -> Result<()> {
+    let broker = Broker::bind("tcp://127.0.0.1:0").await?;
+    let endpoint = broker.endpoint().to_string();
+    tokio::select! {
+        ended = workers(&endpoint, "echo", 4) => ended,
+        done = requests(&endpoint, "echo", 10_000) => done,
     }
 }
 

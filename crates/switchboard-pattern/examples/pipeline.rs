@@ -5,7 +5,7 @@
 //! cargo run --release -p switchboard-pattern --example pipeline -- compare 64 1000000
 //! ```
 //!
-//! The arguments are the bytes of a task and the number of tasks. `compare` starts this program again as `serve`,
+//! The arguments are the bytes of a task and the number of tasks, 64 and 20,000 without arguments. `compare` starts this program again as `serve`,
 //! `push`, `acked` and `plain`, five rounds of each, and prints the medians in tasks per second.
 
 use std::{
@@ -30,6 +30,7 @@ fn main() -> Result<(), Error> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match arguments[..] {
+        [] => compare("64", "20000"),
         ["compare", bytes, tasks] => compare(bytes, tasks),
         ["serve"] => runtime.block_on(serve()),
         ["push", url, topic, bytes, tasks] => {
