@@ -173,8 +173,10 @@ impl Shared {
         let mut info = jetstream::stream(&self.name, client, &self.options).await?;
         if is_lost(&info, newest) {
             let _replacing = self.replacing.lock().await;
-            // Once more, as a new leader may be behind for a moment; or another caller has replaced the epoch.
-            tokio::time::sleep(SETTLE_PAUSE).await;
+            // Once more, unless another caller has replaced the epoch: a new leader may be behind for a moment.
+            if [0, info.epoch()].contains(&self.epoch.load(Ordering::Acquire)) {
+                tokio::time::sleep(SETTLE_PAUSE).await;
+            }
             let newest = self.newest.load(Ordering::Acquire);
             info = jetstream::stream(&self.name, client, &self.options).await?;
             if is_lost(&info, newest) {

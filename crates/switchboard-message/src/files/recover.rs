@@ -17,7 +17,10 @@ use super::{
     saved,
     segment::{self, End, HEAD_BYTES},
 };
-use crate::log::{Log, Position, SavedTopic, Storage, Topic};
+use crate::{
+    clock::after,
+    log::{Log, Position, SavedTopic, Storage, Topic},
+};
 use std::{
     collections::{HashSet, VecDeque},
     fs::{self, OpenOptions},
@@ -250,7 +253,10 @@ fn restore(log: &Log, replay: Replay, now: u64) -> Result<()> {
         log.restore_entry(topic, (offset, time, entry.clone()), floor_time);
     }
     for (topic, replayed) in replay.topics {
-        let ids = replayed.ids.into_iter().map(|(offset, (time, id))| (offset, time, id));
+        // An id that was used again after its window has the later offset alone.
+        let window = log.limits().dedup_window;
+        let known = replayed.ids.into_iter().filter(|(_, (time, _))| after(*time, window) > now);
+        let ids = known.map(|(offset, (time, id))| (offset, time, id));
         log.finish_topic(&topic, replayed.next, ids.collect(), now);
     }
     Ok(())

@@ -109,7 +109,7 @@ const SEGMENT: u64 = 4 << 10;
 impl Fixture {
     fn new(folder: TestFolder, disk: &'static Disk, create: CreateFile) -> Fixture {
         let files = FileOptions::new(folder.path());
-        Fixture::with(folder, disk, create, 100, files)
+        Fixture::with(folder, disk, create, 100, files, Clock::Runtime)
     }
 
     /// Opens a folder with a limit of this number of segments.
@@ -122,7 +122,7 @@ impl Fixture {
     ) -> Fixture {
         let mut files = FileOptions::new(folder.path());
         (files.segment_bytes, files.file_bytes_max) = (SEGMENT, segments * SEGMENT);
-        Fixture::with(folder, disk, create, history, files)
+        Fixture::with(folder, disk, create, history, files, Clock::Runtime)
     }
 
     fn with(
@@ -131,6 +131,7 @@ impl Fixture {
         create: CreateFile,
         history: usize,
         files: FileOptions,
+        clock: Clock,
     ) -> Fixture {
         let options = TopicOptions::new().history(history, Duration::MAX);
         let rules = [("file/>", Storage::File), ("synced/>", Storage::Synced)];
@@ -139,7 +140,7 @@ impl Fixture {
         let submissions = Arc::new(Submissions::new(1 << 20));
         let log = Log::new(Limits::default(), rules.into(), switchboard_core::clock::random);
         let log = Arc::new(log.with_files(submissions.clone()));
-        let clock = Clock::Runtime.with_files();
+        let clock = clock.with_files();
         let files = Files::open_with(files, &log, &submissions, clock, create).unwrap();
         Fixture { log, _files: files, disk, folder }
     }
@@ -313,21 +314,46 @@ async fn a_panic_during_a_sync_fails_all_publications() {
     assert!(refused.message().contains("has panicked"), "{refused}");
 }
 
+fn with_id(id: &'static str) -> Entry {
+    let parts = EntryParts {
+        codec: Codec::Json,
+        bytes: Bytes::from_static(b"1"),
+        headers: Metadata::new(),
+        key: Bytes::new(),
+        id: Bytes::from_static(id.as_bytes()),
+        expires_at: u64::MAX,
+    };
+    parts.into()
+}
+
+#[tokio::test]
+async fn a_publication_id_that_was_used_again_is_known_after_a_restart() {
+    static DISK: std::sync::LazyLock<Disk> = std::sync::LazyLock::new(Disk::default);
+    const SECOND: u64 = 1_000_000_000;
+    let now = Arc::new(AtomicU64::new(1_000 * SECOND));
+    let open = |folder: TestFolder| {
+        let files = FileOptions::new(folder.path());
+        Fixture::with(folder, &DISK, create_file, 100, files, Clock::Manual(now.clone()))
+    };
+    let publish = |fixture: &Fixture| {
+        let outcome = fixture.log.submit("file/a".into(), smallvec![with_id("x")], true);
+        futures_wait(outcome.unwrap().unwrap()).unwrap().position.offset
+    };
+    let fixture = open(TestFolder::new("id-again"));
+    assert_eq!(publish(&fixture), 1);
+    now.fetch_add(121 * SECOND, Ordering::Relaxed);
+    assert_eq!(publish(&fixture), 2);
+    now.fetch_add(10 * SECOND, Ordering::Relaxed);
+    let Fixture { log, _files, folder, .. } = fixture;
+    drop((_files, log));
+    assert_eq!(publish(&open(folder)), 2);
+}
+
 #[tokio::test]
 async fn copied_publication_ids_of_a_batch_are_known_after_a_restart() {
     let fixture = fixture!(TestFolder::new("copied-ids"), 100, 6);
     let batch = |fixture: &Fixture| {
-        let entries = ["a", "b", "c"].into_iter().map(|id| {
-            let parts = EntryParts {
-                codec: Codec::Json,
-                bytes: Bytes::from_static(b"1"),
-                headers: Metadata::new(),
-                key: Bytes::new(),
-                id: Bytes::from_static(id.as_bytes()),
-                expires_at: u64::MAX,
-            };
-            Entry::from(parts)
-        });
+        let entries = ["a", "b", "c"].into_iter().map(with_id);
         futures_wait(fixture.log.submit("file/ids".into(), entries.collect(), true).unwrap().unwrap())
     };
     // The ids have times of a batch, in memory and in a copy.
@@ -346,7 +372,7 @@ async fn copied_publication_ids_of_a_batch_are_known_after_a_restart() {
 
 #[tokio::test]
 async fn a_full_folder_is_not_copied_as_a_whole() {
-    const SEGMENTS: u64 = 40;
+    const SEGMENTS: u64 = 24;
     let fixture = fixture!(TestFolder::new("full"), 1_000_000, SEGMENTS);
     let written = || fixture.disk.bytes.load(Ordering::Relaxed);
     let mut before = 0;
