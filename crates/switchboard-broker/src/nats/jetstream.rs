@@ -50,6 +50,9 @@ pub(super) async fn begin_epoch(
     word: u64,
 ) -> Result<()> {
     let mut config = info.config;
+    if !config.is_object() {
+        return Err(unreadable(name));
+    }
     if !config["metadata"].is_object() {
         config["metadata"] = json!({});
     }

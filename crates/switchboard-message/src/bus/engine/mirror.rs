@@ -105,6 +105,7 @@ impl MirrorTopic {
             }
         }
         let head = engine.broker.subscribe(&self.topic, None, self.mailbox()).await?;
+        engine.note_response();
         let Some(local) = self.local.upgrade() else { return Err(ended()) };
         let mut state = self.state();
         local.log.mirror_from(&self.topic, head, local.now())?;

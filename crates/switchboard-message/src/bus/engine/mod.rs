@@ -56,7 +56,8 @@ impl Engine {
     pub(super) async fn append(&self, topic: &Topic, publications: Vec<Publication>) -> Result<Position> {
         let is_repeatable = self.broker.capabilities().drops_duplicates
             && publications.iter().all(|publication| !publication.id.is_empty());
-        self.broker.append(topic, publications).await.map_err(|status| {
+        let appended = self.broker.append(topic, publications).await;
+        appended.inspect(|_| self.note_response()).map_err(|status| {
             match is_repeatable && status.code() == Code::Unavailable {
                 true => status.with_retry(Retry::Safe),
                 false => status,
