@@ -5,8 +5,9 @@
 //! cargo run --release -p switchboard-pattern --example pipeline -- compare 64 1000000
 //! ```
 //!
-//! The arguments are the bytes of a task and the number of tasks, 64 and 20,000 without arguments. `compare` starts this program again as `serve`,
-//! `push`, `acked` and `plain`, five rounds of each, and prints the medians in tasks per second.
+//! The arguments are the bytes of a task and the number of tasks, 64 and 20,000 without arguments. `compare` starts
+//! this program again as `serve`, `push`, `acked` and `plain`, five rounds of each, and prints the medians in tasks per
+//! second.
 
 use std::{
     io::{BufRead, BufReader},
