@@ -14,7 +14,7 @@ from server import PATIENCE_SECONDS, Server
 
 class Admin(unittest.TestCase):
     def setUp(self):
-        self.server = self.enterContext(Server("--admin", "127.0.0.1:0"))
+        self.server = self.enterContext(Server("--topics", "--admin", "127.0.0.1:0"))
         self.admin = self.server.read_line("admin pages on http://")
         channel = self.enterContext(grpc.insecure_channel(self.server.address))
         self.greeter = demo_pb2_grpc.GreeterStub(channel)
