@@ -137,9 +137,6 @@ async fn follow(shared: Weak<Shared>, mut watch: Watch) {
         let Some(shared) = shared.upgrade() else { return };
         match shared.next_set(snapshot.instances.clone(), false) {
             Ok(set) => {
-                if let Some(source) = &shared.source {
-                    source.responded.store(true, Ordering::Release);
-                }
                 // Connects members before the first call that could use them.
                 for member in &set.members {
                     member.keep_connected();
@@ -184,6 +181,10 @@ impl Shared {
         }
         self.has_foreign.store(set.foreign.is_some(), Ordering::Relaxed);
         let before = std::mem::replace(&mut *current, Arc::new(set));
+        // Not before: a caller that waits would take the set before for the response, and fail.
+        if let Some(source) = &self.source {
+            source.responded.store(true, Ordering::Release);
+        }
         drop(current);
         // Channels may close here, while no lock is held.
         drop(before);
@@ -280,6 +281,9 @@ impl Shared {
             let mut changed = std::pin::pin!(self.changed.notified());
             // Registers the waiter, so that no later notification is lost.
             changed.as_mut().enable();
+            // Before the endpoints are read: they are installed before the source counts as responded, so that an empty
+            // set is never one that was read too early.
+            let awaited = self.source.as_ref().filter(|source| !source.responded.load(Ordering::Acquire));
             let set = self.set().clone();
             for member in &set.members {
                 member.keep_connected();
@@ -292,7 +296,6 @@ impl Shared {
             if state(State::Up) {
                 return Ok(());
             }
-            let awaited = self.source.as_ref().filter(|source| !source.responded.load(Ordering::Acquire));
             if !state(State::Connecting) && awaited.is_none() {
                 return Err(set.connect_error(&self.base));
             }
