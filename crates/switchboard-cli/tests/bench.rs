@@ -85,7 +85,7 @@ fn every_workload_of_sockets_and_topics_runs() {
 #[test]
 fn workloads_that_cannot_run_say_why() {
     for (line, expected) in [
-        ("bus curve", "workload curve is not available: sockets have no CURVE yet"),
+        ("bus curve", "workload curve is not available: the benchmark does not set up its keys yet"),
         ("bus stalled --peers 1", "workload stalled needs at least 2 peers (--peers)"),
         ("bus push-pull --bytes 19", "20..=64000000"),
     ] {

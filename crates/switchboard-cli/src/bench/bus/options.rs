@@ -137,7 +137,7 @@ impl Mode {
     /// Returns the reason for which the workload cannot run yet.
     pub(super) fn missing(self) -> Option<&'static str> {
         match self {
-            Self::Curve => Some("sockets have no CURVE yet"),
+            Self::Curve => Some("the benchmark does not set up its keys yet"),
             Self::FanOut => Some(
                 "not part of this command yet; the example zmtp_fanout of switchboard-adapter measures it",
             ),
