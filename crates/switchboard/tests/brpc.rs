@@ -579,3 +579,27 @@ async fn an_early_end_is_never_silent() {
         }
     }
 }
+
+/// A handler of brpc that gives up on a slow reader. `StreamWrite` returns EAGAIN once 2 MiB are ahead of the reader, and
+/// `StreamClose` drops what was accepted and is not written yet. The frames are those of a complete stream, so the
+/// reader gets every message that was sent, and an end: docs/wires/brpc.md tells servers how to mark theirs.
+#[tokio::test]
+async fn a_server_that_gives_up_at_a_full_window_sends_the_end_of_a_complete_stream() {
+    const WINDOW: usize = 2 << 20;
+    const WANTED: usize = 200;
+    let text = format!("[{}]", vec!["0"; 20_480].join(","));
+    let (_channel, mut peer, stream, mut replies) = open_stream("").await;
+    let data = stream_frame(stream, DATA, &[], text.as_bytes());
+    let accepted = WINDOW.div_ceil(text.len());
+    let written = accepted - 3;
+    for _ in 0..written {
+        peer.send(&data).await;
+    }
+    peer.send(&stream_frame(stream, CLOSE, &[], b"")).await;
+    let mut got = 0;
+    while let Some(message) = soon(replies.next()).await.unwrap() {
+        assert_eq!(message.len(), 20_480);
+        got += 1;
+    }
+    assert_eq!((got, got < WANTED), (written, true));
+}
