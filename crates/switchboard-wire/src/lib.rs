@@ -8,8 +8,8 @@
 //! (paths of methods), [`http_text`] (conversion of text in paths), [`input`], [`outbox`] and [`outgoing`] (bytes in,
 //! bytes out), [`wire`] (the traits), [`spec`] (descriptors of wires) and [`wires`] (their list), [`native`] (the
 //! protocol of Switchboard), [`sniff`] (detection of the protocol of
-//! a connection), [`websocket`] (frames of RFC 6455), [`nats`], [`resp`] (Redis), [`zmtp`] (ZeroMQ), [`jsonrpc`], and
-//! the wires of other frameworks: [`baidu`], [`erpc`], [`kiss`], [`rpcx`], [`thrift`].
+//! a connection), [`websocket`] (frames of RFC 6455), [`goim`], [`nats`], [`resp`] (Redis), [`zmtp`] (ZeroMQ),
+//! [`jsonrpc`], and the wires of other frameworks: [`baidu`], [`erpc`], [`kiss`], [`rpcx`], [`thrift`].
 // Disallowed methods of time types, see clippy.toml: no peer can choose a time that makes them panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 // Machines read no clock: time is handed in, see clippy.toml.
@@ -29,6 +29,8 @@ pub mod flatbuffers;
 mod foreign;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+#[cfg(feature = "goim")]
+pub mod goim;
 #[cfg_attr(
     not(all(feature = "baidu", feature = "erpc", feature = "kiss")),
     allow(dead_code, unused_imports, reason = "the wires that are left out use the rest")
@@ -62,8 +64,11 @@ mod pending;
     allow(dead_code, unused_imports, reason = "the wires that are left out use the rest")
 )]
 mod proto;
-#[cfg(any(feature = "nats", feature = "resp", feature = "zmtp"))]
-#[cfg_attr(not(any(feature = "resp", feature = "zmtp")), allow(dead_code, reason = "NATS has no such text"))]
+#[cfg(any(feature = "goim", feature = "nats", feature = "resp", feature = "zmtp"))]
+#[cfg_attr(
+    not(any(feature = "goim", feature = "resp", feature = "zmtp")),
+    allow(dead_code, reason = "NATS has no such text")
+)]
 mod protocol_error;
 #[cfg(feature = "resp")]
 pub mod resp;

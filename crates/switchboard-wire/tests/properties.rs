@@ -73,6 +73,16 @@ fn compressed_header_fields_are_decoded_within_limits() {
 }
 
 #[test]
+fn goim_takes_any_bytes() {
+    check(fuzzing::goim_input);
+}
+
+#[test]
+fn goim_machines_understand_each_other() {
+    check(fuzzing::goim_conversation);
+}
+
+#[test]
 fn kiss_rpc_takes_any_bytes() {
     check(fuzzing::kiss_input);
 }
