@@ -53,7 +53,7 @@ const STARTS: [&str; 6] = ["Of ", "That of ", "The same ", "Those of ", "What ",
 const SECTION_STARTS: [&str; 1] = ["Those of "];
 
 /// Lines that keep a word of `VOCABULARY`: start of the path, part of the line, reason.
-const EXCEPTIONS: &[(&str, &str, &str)] = &[];
+const EXCEPTIONS: &[(&str, &str, &str)] = &[("crates/", "pushRoom", "a command of im-cloud's devices")];
 
 /// Starts of paths whose words are not checked yet.
 const NOT_YET: &[&str] = &[];

@@ -26,10 +26,10 @@ const MESSAGE_REPLY: &[u8] = b"\0\0\0\x10\0\x10\0\x01\0\0\0\x04\0\0\0\x0b";
 
 /// A push with the operation 1000 on TCP.
 const PUSH_TCP: &[u8] = b"\0\0\0\x15\0\x10\0\x01\0\0\x03\xe8\0\0\0\0hello";
-/// The same push in a WebSocket.
+/// This push in a WebSocket.
 const PUSH_WEBSOCKET: &[u8] =
     b"\0\0\0\x25\0\x10\0\x01\0\0\0\x09\0\0\0\0\0\0\0\x15\0\x10\0\x01\0\0\x03\xe8\0\0\0\0hello";
-/// The same push for im-cloud.
+/// This push for im-cloud.
 const PUSH_IM_CLOUD: &[u8] = b"\0\0\0\x15\0\x10\0\x01\0\0\0\x09\0\0\0\0hello";
 
 #[test]
