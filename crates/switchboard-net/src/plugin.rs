@@ -136,6 +136,19 @@ pub trait PluginServer: Send + Sync + 'static {
         None
     }
 
+    /// Accepts a WebSocket of a wire by its path, if its messages are no bytes of a connection; `None` if the path is
+    /// not one of the wire. The default is none. Called for WebSockets that offer no sub-protocol.
+    ///
+    /// # Errors
+    /// The response to a client that must be refused.
+    fn websocket_at(
+        &self,
+        _wire: WireId,
+        _head: &RouteHead,
+    ) -> Option<Result<WebSocketMessages, WebSocketRefusal>> {
+        None
+    }
+
     /// Begins to end: notifies the peers, ends calls that have no end of their own, and closes the connections that are
     /// left after at most `limit`. Called once, after the last connection.
     fn drain(&self, _limit: Duration) {}
@@ -146,6 +159,23 @@ pub trait PluginServer: Send + Sync + 'static {
     /// Returns at most `max` connections, from a position on, for a page.
     fn list(&self, _from: ListPosition, _max: usize) -> ConnectionList<'_> {
         Box::pin(std::future::ready(ConnectionPage::default()))
+    }
+}
+
+/// The response to a client whose WebSocket is refused.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct WebSocketRefusal {
+    /// The HTTP status, 400 to 599.
+    pub status: u16,
+    /// The body, a line of text.
+    pub text: String,
+}
+
+impl WebSocketRefusal {
+    /// Creates a response.
+    pub fn new(status: u16, text: impl Into<String>) -> WebSocketRefusal {
+        WebSocketRefusal { status, text: text.into() }
     }
 }
 

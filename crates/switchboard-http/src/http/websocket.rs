@@ -12,7 +12,7 @@ use super::{
     metered_body::MeteredBody,
     plugin_route::PluginRequest,
     response::{disabled, respond},
-    rest::Style,
+    rest::{Style, query},
     router::ResponseFuture,
     socket::Prefixed,
 };
@@ -24,7 +24,7 @@ use ::http::{
         SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
     },
 };
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use connectrpc::EncodedStream;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -37,7 +37,7 @@ use switchboard_core::{Limit, metrics::ConnectionProtocol};
 use switchboard_driver::driver::{Accepted, DynConnection, DynWire, NativeConnection};
 use switchboard_net::{
     net::{JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo},
-    plugin::{PluginConnection, WebSocketMessages},
+    plugin::{PluginConnection, RouteHead, WebSocketMessages, WebSocketRefusal},
 };
 use switchboard_wire::{
     Metadata, WireId, WireSet, jsonrpc, rpcx,
@@ -104,9 +104,12 @@ impl Upgrades {
         let protocol = [WEBSOCKET_PROTOCOL, JSONRPC_PROTOCOL].into_iter().find(|protocol| offers(protocol));
         let messages = match protocol {
             Some(_) => None,
-            None => match messages_of_plugin(request.uri().path(), headers, shared, enabled) {
+            None => match messages_of_plugin(&request, shared, enabled) {
                 Some(Ok(messages)) => Some(messages),
-                Some(Err(why)) => return respond(StatusCode::BAD_REQUEST, format!("{why}\n")),
+                Some(Err(refusal)) => {
+                    let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
+                    return respond(status, format!("{}\n", refusal.text));
+                }
                 None => None,
             },
         };
@@ -122,6 +125,7 @@ impl Upgrades {
         }
         let (mut response, deflate) = accept(headers, shared);
         let subprotocol = messages.as_ref().map(|(_, messages)| messages.subprotocol);
+        let subprotocol = subprotocol.filter(|name| !name.is_empty());
         if let Some(protocol) = protocol.or(subprotocol) {
             response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
         }
@@ -302,26 +306,44 @@ fn of_plugin(path: &str, shared: &HttpState, enabled: WireSet) -> Option<WireId>
         .find(|wire| wire.spec().websocket_path.is_some_and(|own| own == path || is_root))
 }
 
-/// Returns the wire of a plugin that accepts one of the offered sub-protocols, and the translation of its messages.
-fn messages_of_plugin(
-    path: &str,
-    headers: &HeaderMap,
+/// Returns the wire of a plugin that accepts one of the offered sub-protocols, or the path if none is offered, and the
+/// translation of its messages.
+fn messages_of_plugin<B>(
+    request: &Request<B>,
     shared: &HttpState,
     enabled: WireSet,
-) -> Option<Result<(WireId, WebSocketMessages), String>> {
+) -> Option<Result<(WireId, WebSocketMessages), WebSocketRefusal>> {
+    let (headers, path) = (request.headers(), request.uri().path());
     let offered: Vec<_> =
         headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok()).collect();
-    if offered.is_empty() {
-        return None;
-    }
     let offered = offered.join(",");
+    let mut head = None;
     shared.plugins.all().iter().find_map(|plugin| {
         let wires = plugin.wires.iter().map(|(wire, _)| *wire).filter(|wire| enabled.has(*wire));
         wires.into_iter().find_map(|wire| {
-            let accepted = plugin.server.websocket(wire, path, &offered)?;
+            let accepted = if offered.is_empty() {
+                plugin.server.websocket_at(wire, head.get_or_insert_with(|| route_head(request)))?
+            } else {
+                let accepted = plugin.server.websocket(wire, path, &offered)?;
+                accepted.map_err(|why| WebSocketRefusal::new(400, why))
+            };
             Some(accepted.map(|messages| (wire, messages)))
         })
     })
+}
+
+/// Returns the head of a handshake, for plugins. A query that cannot be read is one parameter without a value.
+fn route_head<B>(request: &Request<B>) -> RouteHead {
+    let mut head = RouteHead::new(request.method().as_str(), request.uri().path());
+    if let Some(text) = request.uri().query() {
+        head.parameters = query(text).unwrap_or_else(|_| vec![(text.to_owned(), String::new())]);
+    }
+    let headers = request.headers().iter();
+    head.headers = headers
+        .map(|(name, value)| (name.as_str().to_owned(), Bytes::copy_from_slice(value.as_bytes())))
+        .collect();
+    head.is_websocket = true;
+    head
 }
 
 /// Hands a WebSocket over to the plugin that translates its messages. Messages have the limit of the listener and room
@@ -333,7 +355,8 @@ async fn hand_over_messages(
     deflate: Option<Deflate>,
     messages: WebSocketMessages,
 ) {
-    let limit = accepted.settings.get(Limit::MessageBytesMax).saturating_add(FRAMING_BYTES);
+    let listener = accepted.settings.get(Limit::MessageBytesMax).saturating_add(FRAMING_BYTES);
+    let limit = messages.message_bytes_max.map_or(listener, |own| own.min(listener));
     accepted.io = Box::new(WebSocketIo::translated(accepted.io, input, deflate, messages, limit));
     hand_over(wire, accepted).await;
 }

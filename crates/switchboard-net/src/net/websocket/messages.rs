@@ -20,12 +20,14 @@ pub trait MessageTranslation: Send + 'static {
 /// A WebSocket whose messages a plugin translates.
 #[non_exhaustive]
 pub struct WebSocketMessages {
-    /// The sub-protocol that the server selects.
+    /// The sub-protocol that the server selects; empty for none.
     pub subprotocol: &'static str,
     /// Bytes that the connection begins with, before those of the first message.
     pub first: BytesMut,
     /// The translation of the messages.
     pub translation: Box<dyn MessageTranslation>,
+    /// Largest message of the client in bytes, if it is less than that of the listener.
+    pub message_bytes_max: Option<u64>,
 }
 
 impl WebSocketMessages {
@@ -35,7 +37,14 @@ impl WebSocketMessages {
         first: BytesMut,
         translation: impl MessageTranslation,
     ) -> WebSocketMessages {
-        WebSocketMessages { subprotocol, first, translation: Box::new(translation) }
+        WebSocketMessages { subprotocol, first, translation: Box::new(translation), message_bytes_max: None }
+    }
+
+    /// Sets the largest message of the client in bytes; a longer one closes the WebSocket with 1009.
+    #[must_use]
+    pub fn message_bytes_max(mut self, bytes: u64) -> WebSocketMessages {
+        self.message_bytes_max = Some(bytes);
+        self
     }
 }
 
