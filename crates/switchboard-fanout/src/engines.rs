@@ -30,6 +30,8 @@ pub struct Admitted {
     pub limits: Arc<Limits>,
     /// Set if the [greeting](Engines::with_greeting) was sent.
     pub is_greeted: bool,
+    /// Set if the bytes are those of messages in a WebSocket.
+    pub is_websocket: bool,
 }
 
 /// Creates the adapter of an engine, which may keep the handle to send commands to itself.
@@ -125,7 +127,9 @@ impl<A: Adapter> Engines<A> {
 
 impl<A: Adapter<Connection: From<Admitted>>> PluginServer for Engines<A> {
     fn connect(&self, connection: PluginConnection) {
-        let PluginConnection { io, first, wire, peer, limits, worker, is_greeted, guard, .. } = connection;
+        let PluginConnection {
+            io, first, wire, peer, limits, worker, is_greeted, is_websocket, guard, ..
+        } = connection;
         let address = peer.address.clone();
         let closed = |why: &dyn fmt::Display| tracing::warn!(peer = %address, "closed: {why}");
         let engine = match self.engine(worker) {
@@ -134,7 +138,7 @@ impl<A: Adapter<Connection: From<Admitted>>> PluginServer for Engines<A> {
             Err(error) => return closed(&format_args!("no engine for it: {error}")),
         };
         let socket = peer.socket;
-        match Handoff::new(io, first, Admitted { wire, peer, limits, is_greeted }.into()) {
+        match Handoff::new(io, first, Admitted { wire, peer, limits, is_greeted, is_websocket }.into()) {
             Ok(handoff) => {
                 if let Err(refused) = engine.hand_over(handoff.address(socket).guard(guard)) {
                     closed(&refused);

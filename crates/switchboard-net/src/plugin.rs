@@ -258,6 +258,8 @@ pub struct PluginConnection {
     pub worker: usize,
     /// Set if the [greeting](PluginServer::greeting) was sent.
     pub is_greeted: bool,
+    /// Set if the bytes are those of messages in a WebSocket.
+    pub is_websocket: bool,
     /// Dropped when the connection has ended: until then the server counts it.
     pub guard: Box<dyn Any + Send>,
 }
@@ -271,7 +273,18 @@ impl PluginConnection {
         peer: Peer,
         limits: Arc<Limits>,
     ) -> PluginConnection {
-        PluginConnection { io, first, wire, peer, limits, worker: 0, is_greeted: false, guard: Box::new(()) }
+        let (worker, guard) = (0, Box::new(()));
+        PluginConnection {
+            io,
+            first,
+            wire,
+            peer,
+            limits,
+            worker,
+            is_greeted: false,
+            is_websocket: false,
+            guard,
+        }
     }
 
     /// Sets the worker on which it was accepted.
@@ -285,6 +298,13 @@ impl PluginConnection {
     #[must_use]
     pub fn greeted(mut self, is_greeted: bool) -> PluginConnection {
         self.is_greeted = is_greeted;
+        self
+    }
+
+    /// Sets that the bytes are those of messages in a WebSocket.
+    #[must_use]
+    pub fn websocket(mut self) -> PluginConnection {
+        self.is_websocket = true;
         self
     }
 

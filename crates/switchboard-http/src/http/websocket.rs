@@ -367,7 +367,7 @@ async fn hand_over(wire: WireId, accepted: Accepted) {
     let Some(plugin) = shared.plugins.of(wire) else { return };
     let (guard, ended) = oneshot::channel::<Infallible>();
     let connection = PluginConnection::new(io, input, wire, peer, settings);
-    plugin.server.connect(connection.worker(shard).guard(guard));
+    plugin.server.connect(connection.worker(shard).websocket().guard(guard));
     let _ = ended.await;
 }
 
