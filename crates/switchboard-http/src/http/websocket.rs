@@ -357,7 +357,8 @@ async fn hand_over_messages(
 ) {
     let listener = accepted.settings.get(Limit::MessageBytesMax).saturating_add(FRAMING_BYTES);
     let limit = messages.message_bytes_max.map_or(listener, |own| own.min(listener));
-    accepted.io = Box::new(WebSocketIo::translated(accepted.io, input, deflate, messages, limit));
+    let memory = accepted.shared.memory.clone();
+    accepted.io = Box::new(WebSocketIo::translated(accepted.io, input, deflate, messages, limit, memory));
     hand_over(wire, accepted).await;
 }
 

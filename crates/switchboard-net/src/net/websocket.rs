@@ -89,19 +89,22 @@ impl WebSocketIo {
     }
 
     #[cfg(feature = "http")]
-    /// Creates the server side of a WebSocket whose messages, of at most `message_bytes_max` bytes, are translated.
+    /// Creates the server side of a WebSocket whose messages, of at most `message_bytes_max` bytes, are translated. The
+    /// bytes of a message count in `memory` from their arrival until they are read; the WebSocket is closed if there is
+    /// no memory for the rest of a large message.
     pub fn translated(
         io: Box<dyn Io>,
         input: BytesMut,
         deflate: Option<switchboard_wire::websocket::Deflate>,
         messages: WebSocketMessages,
         message_bytes_max: u64,
+        memory: std::sync::Arc<switchboard_core::memory::MemoryBudget>,
     ) -> WebSocketIo {
         let limits = Limits { message_bytes_max, ..LIMITS };
         let machine = WebSocket::new(Role::Server, limits).with_deflate(deflate);
         let mut pipe = WebSocketIo::new(io, input, machine, Kind::Binary, close::GOING_AWAY);
         pipe.payload = messages.first;
-        pipe.translated = Some(Box::new(Translated::new(messages.translation)));
+        pipe.translated = Some(Box::new(Translated::new(messages.translation, memory)));
         pipe
     }
 
@@ -207,7 +210,10 @@ impl WebSocketIo {
                     let translated = self.translated.as_mut();
                     let received = translated.map_or(Ok(()), |messages| messages.receive(&mut self.payload));
                     match received {
-                        Ok(()) => continue,
+                        Ok(()) => {
+                            self.charge();
+                            continue;
+                        }
                         Err(fatal) => {
                             tracing::debug!("closed: {fatal}");
                             self.machine.close(close::PROTOCOL, &fatal.0, &mut self.out);
@@ -233,6 +239,7 @@ impl WebSocketIo {
                     (self.ended, self.failed) = (true, true);
                 }
             }
+            self.charge();
             if self.poll_out(cx)?.is_pending() && self.out.len() > OUT_MAX {
                 return Poll::Pending;
             }
@@ -259,6 +266,17 @@ impl WebSocketIo {
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Charges the messages of a translated WebSocket to the memory budget, and closes it if there is no memory for the
+    /// rest of one.
+    fn charge(&mut self) {
+        let Some(translated) = &mut self.translated else { return };
+        if let Some(status) = translated.charge(self.payload.len()) {
+            tracing::debug!("closed: {status}");
+            self.machine.close(close::TOO_BIG, status.message(), &mut self.out);
+            (self.ended, self.failed) = (true, true);
+        }
     }
 
     /// Writes all pending frames.
@@ -314,6 +332,7 @@ impl AsyncRead for WebSocketIo {
         let count = self.payload.len().min(into.remaining());
         into.put_slice(&self.payload[..count]);
         self.payload.advance(count);
+        self.charge();
         Poll::Ready(Ok(()))
     }
 }

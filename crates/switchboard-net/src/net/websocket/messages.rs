@@ -1,8 +1,9 @@
 //! Messages of a WebSocket that are no bytes of a connection, but are translated into them.
 
 use bytes::{Bytes, BytesMut};
-use std::fmt;
-use switchboard_wire::{Fatal, Input, Outbox};
+use std::{fmt, sync::Arc};
+use switchboard_core::memory::{LARGE, MemoryBudget, Pressure, ReportedBytes};
+use switchboard_wire::{Fatal, Input, Outbox, Status};
 
 /// Translates the binary messages of one WebSocket into the bytes of a connection, and the other way around.
 pub trait MessageTranslation: Send + 'static {
@@ -61,12 +62,31 @@ pub(super) struct Translated {
     pub(super) message: BytesMut,
     /// Bytes of the connection that wait for their translation.
     plain: Outbox,
+    /// Budget of the server, and the bytes that are charged to it.
+    memory: Arc<MemoryBudget>,
+    charged: ReportedBytes,
 }
 
 impl Translated {
     #[cfg(feature = "http")]
-    pub(super) fn new(translation: Box<dyn MessageTranslation>) -> Translated {
-        Translated { translation, message: BytesMut::new(), plain: Outbox::new() }
+    pub(super) fn new(translation: Box<dyn MessageTranslation>, memory: Arc<MemoryBudget>) -> Translated {
+        let (message, plain, charged) = (BytesMut::new(), Outbox::new(), ReportedBytes::default());
+        Translated { translation, message, plain, memory, charged }
+    }
+
+    /// Charges the message that is arriving, and `waiting` bytes that were not read, to the budget. Drops a large message
+    /// when the server has no memory for its rest, and returns the reason: the WebSocket must be closed.
+    pub(super) fn charge(&mut self, waiting: usize) -> Option<Status> {
+        let is_large = self.message.len() > LARGE;
+        let refused = (is_large && self.memory.restrictions(false).pressure == Pressure::Exhausted).then(|| {
+            self.message = BytesMut::new();
+            self.memory.aborts()
+        });
+        let held = self.message.len().saturating_add(waiting);
+        if let Some(before) = self.charged.set(held) {
+            self.memory.change(before, held);
+        }
+        refused
     }
 
     /// Translates the message that has arrived, and appends its bytes to `payload`.
@@ -85,5 +105,130 @@ impl Translated {
             self.plain.tail().extend_from_slice(part);
         }
         self.translation.send(&mut self.plain)
+    }
+}
+
+impl Drop for Translated {
+    fn drop(&mut self) {
+        self.memory.change(self.charged.get(), 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(feature = "http")]
+    mod memory {
+        use crate::net::{MessageTranslation, WebSocketMessages, websocket::WebSocketIo};
+        use bytes::{Bytes, BytesMut};
+        use std::sync::Arc;
+        use switchboard_core::{Flag, limits::Unit, memory::MemoryBudget};
+        use switchboard_wire::{Fatal, Input, Outbox, websocket::close};
+        use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+        const PART: usize = 100 << 10;
+
+        /// Passes the bytes of messages on.
+        struct Same;
+
+        impl MessageTranslation for Same {
+            fn receive(&mut self, message: &[u8], into: &mut Input) -> Result<(), Fatal> {
+                into.extend(message);
+                Ok(())
+            }
+
+            fn send(&mut self, _out: &mut Outbox) -> Vec<Bytes> {
+                Vec::new()
+            }
+        }
+
+        fn budget(max: u64) -> Arc<MemoryBudget> {
+            Arc::new(MemoryBudget::new(
+                Flag::new("memory_bytes_max", Unit::Bytes, max, 0..=1 << 40, "test"),
+                1,
+            ))
+        }
+
+        fn server(memory: &Arc<MemoryBudget>) -> (DuplexStream, WebSocketIo) {
+            let (peer, io) = tokio::io::duplex(4 * PART);
+            let messages = WebSocketMessages::new("test", BytesMut::new(), Same);
+            let io = WebSocketIo::translated(
+                Box::new(io),
+                BytesMut::new(),
+                None,
+                messages,
+                1 << 30,
+                memory.clone(),
+            );
+            (peer, io)
+        }
+
+        /// A frame of a binary message with a mask of zeros.
+        fn frame(is_first: bool, is_last: bool) -> Vec<u8> {
+            let mut frame = vec![u8::from(is_last) << 7 | u8::from(is_first) << 1, 0x80 | 127];
+            frame.extend((PART as u64).to_be_bytes());
+            frame.extend([0; 4]);
+            frame.resize(frame.len() + PART, b'x');
+            frame
+        }
+
+        /// Reads what has arrived, until the pipe waits for more.
+        async fn read(io: &mut WebSocketIo) -> usize {
+            let (mut read, mut buffer) = (0, vec![0; PART]);
+            loop {
+                let next = std::pin::pin!(io.read(&mut buffer));
+                tokio::select! {
+                    biased;
+                    count = next => match count.unwrap() {
+                        0 => return read,
+                        count => read += count,
+                    },
+                    // A pipe in memory pauses after a number of reads.
+                    () = async { for _ in 0..1_000 { tokio::task::yield_now().await } } => return read,
+                }
+            }
+        }
+
+        #[tokio::test]
+        async fn a_message_under_assembly_counts_until_it_is_read() {
+            let memory = budget(1 << 30);
+            let held = || memory.stats().held as usize;
+            let (mut peer, mut io) = server(&memory);
+            for part in 1..=3 {
+                peer.write_all(&frame(part == 1, false)).await.unwrap();
+                assert_eq!(read(&mut io).await, 0, "the message is not complete");
+                assert!(held() > part * PART - 1024 && held() <= part * PART, "{part}: {}", held());
+            }
+            peer.write_all(&frame(false, true)).await.unwrap();
+            assert_eq!(io.read(&mut [0; 10]).await.unwrap(), 10);
+            assert!(held() > 4 * PART - 1024, "the message waits to be read: {}", held());
+            assert_eq!(read(&mut io).await, 4 * PART - 10);
+            assert_eq!(held(), 0);
+            peer.write_all(&frame(true, false)).await.unwrap();
+            assert_eq!(read(&mut io).await, 0);
+            assert!(held() > 0);
+            drop(io);
+            assert_eq!(held(), 0, "the connection has ended");
+        }
+
+        #[tokio::test]
+        async fn a_large_message_is_refused_without_memory_and_small_ones_are_not() {
+            let memory = budget(2 * PART as u64);
+            let (mut peer, mut io) = server(&memory);
+            memory.change(0, 2 * PART);
+            peer.write_all(&[0x82, 0x81, 0, 0, 0, 0, b'x']).await.unwrap();
+            assert_eq!(read(&mut io).await, 1);
+            peer.write_all(&frame(true, false)).await.unwrap();
+            assert_eq!(read(&mut io).await, 0, "the end");
+            let mut close = [0; 4];
+            peer.read_exact(&mut close).await.unwrap();
+            assert_eq!((close[0], u16::from_be_bytes([close[2], close[3]])), (0x88, close::TOO_BIG));
+            let mut reason = vec![0; usize::from(close[1]) - 2];
+            peer.read_exact(&mut reason).await.unwrap();
+            let reason = String::from_utf8(reason).unwrap();
+            assert!(reason.contains("no room for the rest of a message"), "{reason}");
+            assert_eq!(memory.stats().aborted, 1);
+            drop(io);
+            assert_eq!(memory.stats().held as usize, 2 * PART);
+        }
     }
 }
