@@ -47,30 +47,27 @@ impl CounterSource for Socket {
         &[LIST]
     }
 
-    /// Returns a page of the peers, of those whose endpoint contains the filter. The position is the number of rows
-    /// before the page, so that a peer may be missed or repeated if others are added or removed meanwhile.
+    /// Returns a page of the peers, of those whose endpoint contains the filter, in the order of their slots. The
+    /// position is a slot: a peer that stays is on one page, whichever peers come and go meanwhile.
     fn list<'a>(&'a self, list: &'a str, request: ListRequest) -> Listing<'a> {
         let listed = match list {
-            LIST => page(self.stats().peers, &request),
+            LIST => page(self, &request),
             _ => Err(Status::not_found(format!("list \"{list}\" is not one of a socket"))),
         };
         Box::pin(std::future::ready(listed))
     }
 }
 
-fn page(mut peers: Vec<PeerStats>, request: &ListRequest) -> Result<ListedRows> {
+fn page(socket: &Socket, request: &ListRequest) -> Result<ListedRows> {
     let from = request.from.as_deref().unwrap_or("0");
     let from: usize = from.parse().map_err(|_| {
         let text = format!("from \"{}\" is not a number; send that of the page before", from.escape_debug());
         Status::invalid_argument(text)
     })?;
-    peers.sort_unstable_by_key(|peer| peer.id);
-    if let Some(filter) = &request.filter {
-        peers.retain(|peer| peer.endpoint.contains(filter.as_str()));
-    }
-    let next = from.saturating_add(request.rows_max);
-    let rows = peers.iter().skip(from).take(request.rows_max).map(row).collect();
-    Ok(ListedRows::new(&COLUMNS, rows, (next < peers.len()).then(|| next.to_string())))
+    let filter = request.filter.as_deref().unwrap_or_default();
+    let (peers, next) = socket.core().stats_page(from, request.rows_max, filter);
+    let rows = peers.iter().map(row).collect();
+    Ok(ListedRows::new(&COLUMNS, rows, next.map(|next| next.to_string())))
 }
 
 fn row(peer: &PeerStats) -> Vec<Cell> {
@@ -124,6 +121,44 @@ mod tests {
         assert_ne!(rows[0][0], rows[1][0], "{rows:?}");
         request.from = Some("x".to_owned());
         source.list(LIST, request).await.unwrap_err();
+        // A filter leaves out peers of other endpoints; pages after the last one are empty.
+        for (from, filter, expected) in [("0", "counters-of", 2), ("0", "elsewhere", 0), ("2", "inproc", 0)] {
+            let mut request = ListRequest::new(10);
+            (request.from, request.filter) = (Some(from.to_owned()), Some(filter.to_owned()));
+            let page = source.list(LIST, request).await.unwrap();
+            assert_eq!((page.rows.len(), page.next), (expected, None), "{from} {filter}");
+        }
         source.list("topics", ListRequest::new(1)).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_stays_is_on_one_page_while_others_leave() {
+        let push = Push::new().unwrap();
+        push.bind_to("inproc://pages-of-a-socket").await.unwrap();
+        let mut pulls = Vec::new();
+        for _ in 0..6 {
+            let pull = Pull::new().unwrap();
+            pull.connect_to("inproc://pages-of-a-socket").await.unwrap();
+            pulls.push(pull);
+        }
+        let source: &dyn CounterSource = push.as_ref();
+        let mut request = ListRequest::new(3);
+        let first = source.list(LIST, request.clone()).await.unwrap();
+        // Those of the first page leave: the second page is the same.
+        for pull in pulls.drain(..3) {
+            pull.close().await;
+        }
+        let until_gone = async {
+            while source.counters().iter().any(|counter| counter.name == "peers" && counter.value > 3) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), until_gone)
+            .await
+            .expect("three peers are left");
+        request.from = first.next;
+        let second = source.list(LIST, request).await.unwrap();
+        assert_eq!((first.rows.len(), second.rows.len(), second.next), (3, 3, None));
+        assert!(second.rows.iter().all(|row| !first.rows.iter().any(|other| other[0] == row[0])));
     }
 }

@@ -301,6 +301,12 @@ impl Peers {
         self.slots.iter().filter_map(|slot| slot.peer.as_deref())
     }
 
+    /// Returns the peers from a slot on, each with its slot.
+    pub(crate) fn from_slot(&self, first: usize) -> impl Iterator<Item = (usize, &Peer)> {
+        let slots = self.slots.iter().enumerate().skip(first);
+        slots.filter_map(|(slot, peer)| Some((slot, peer.peer.as_deref()?)))
+    }
+
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
         self.slots.iter_mut().filter_map(|slot| slot.peer.as_deref_mut())
     }

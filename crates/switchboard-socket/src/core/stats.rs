@@ -1,6 +1,6 @@
 //! Snapshot of the counters of a socket.
 
-use super::Core;
+use super::{Core, peer::Peer};
 use crate::PeerId;
 use bytes::Bytes;
 use std::sync::atomic::Ordering;
@@ -83,31 +83,45 @@ impl Core {
 
     pub(crate) fn stats(&self) -> SocketStats {
         let sending = self.sending();
-        let peers = sending.peers.iter().map(|peer| {
-            let (unread, received) = peer.lane.counts();
-            let metadata = peer.metadata.as_deref();
-            let properties = metadata.map(|metadata| metadata.properties.iter());
-            let properties = properties.into_iter().flatten();
-            PeerStats {
-                id: peer.id,
-                endpoint: peer.endpoint.to_string(),
-                socket_type: peer.kind.map(switchboard_wire::zmtp::SocketType::name),
-                address: metadata.map(|metadata| metadata.address.to_string()),
-                user_id: metadata
-                    .map(|metadata| metadata.user_id.to_string())
-                    .filter(|user_id| !user_id.is_empty()),
-                properties: properties.map(|(name, value)| (name.to_owned(), value.clone())).collect(),
-                routing_id: peer.lane.route.clone(),
-                is_connected: peer.is_connected,
-                connections: peer.connections,
-                sent: peer.sent,
-                unsent: peer.unsent(),
-                received,
-                unread,
-                dropped: peer.dropped,
-            }
-        });
         let waiting_sends = self.waiting_sends.load(Ordering::Relaxed);
-        SocketStats { dropped: sending.dropped, waiting_sends, peers: peers.collect() }
+        let peers = sending.peers.iter().map(peer_stats).collect();
+        SocketStats { dropped: sending.dropped, waiting_sends, peers }
+    }
+
+    /// Returns the counters of at most `max` peers whose endpoints contain `filter`, from a slot on in the order of the
+    /// slots, and the slot that the next page begins with. Peers of other pages are not copied.
+    pub(crate) fn stats_page(
+        &self,
+        first: usize,
+        max: usize,
+        filter: &str,
+    ) -> (Vec<PeerStats>, Option<usize>) {
+        let sending = self.sending();
+        let mut peers = sending.peers.from_slot(first).filter(|(_, peer)| peer.endpoint.contains(filter));
+        let page = peers.by_ref().take(max).map(|(_, peer)| peer_stats(peer)).collect();
+        (page, peers.next().map(|(slot, _)| slot))
+    }
+}
+
+fn peer_stats(peer: &Peer) -> PeerStats {
+    let (unread, received) = peer.lane.counts();
+    let metadata = peer.metadata.as_deref();
+    let properties = metadata.map(|metadata| metadata.properties.iter());
+    let properties = properties.into_iter().flatten();
+    PeerStats {
+        id: peer.id,
+        endpoint: peer.endpoint.to_string(),
+        socket_type: peer.kind.map(switchboard_wire::zmtp::SocketType::name),
+        address: metadata.map(|metadata| metadata.address.to_string()),
+        user_id: metadata.map(|metadata| metadata.user_id.to_string()).filter(|user_id| !user_id.is_empty()),
+        properties: properties.map(|(name, value)| (name.to_owned(), value.clone())).collect(),
+        routing_id: peer.lane.route.clone(),
+        is_connected: peer.is_connected,
+        connections: peer.connections,
+        sent: peer.sent,
+        unsent: peer.unsent(),
+        received,
+        unread,
+        dropped: peer.dropped,
     }
 }
