@@ -20,7 +20,7 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub(super) struct $cells {
             $(pub(super) $name: std::sync::atomic::AtomicU64,)+
-            $($(#[$field_meta])* $field: $type,)*
+            $($(#[$field_meta])* pub(super) $field: $type,)*
         }
 
         impl $cells {
@@ -38,6 +38,29 @@ macro_rules! counters {
 }
 
 pub(crate) use counters;
+
+/// Lets a source show the counters of its engines, beside its own, and the list of them.
+macro_rules! engine_list {
+    () => {
+        fn lists(&self) -> &'static [&'static str] {
+            &[switchboard_fanout::EngineCounters::LIST]
+        }
+
+        fn list<'a>(
+            &'a self,
+            list: &'a str,
+            request: switchboard_core::counters::ListRequest,
+        ) -> switchboard_core::counters::Listing<'a> {
+            let listed = match list {
+                switchboard_fanout::EngineCounters::LIST => self.engines.list(&request),
+                _ => Err(switchboard_wire::Status::not_found(format!("list \"{list}\" does not exist"))),
+            };
+            Box::pin(std::future::ready(listed))
+        }
+    };
+}
+
+pub(crate) use engine_list;
 
 /// Creates a counter from the documentation of its cell.
 pub(crate) fn total(name: &'static str, doc: &'static str, value: u64) -> Counter {

@@ -175,6 +175,7 @@ impl Plugin for Nats {
         let engine_options = shared.engine_options();
         let make = move |handle| NatsAdapter::new(shared.clone(), handle);
         let engines = Engines::new(engine_options, Some(context.memory), make);
+        let engines = engines.with_counters(self.settings.counters.engines.clone());
         let engines = engines.with_greeting(move |_, requires_tls| greeting.greeting(requires_tls));
         match self.settings.uses_all_workers {
             true => Ok(Arc::new(engines)),

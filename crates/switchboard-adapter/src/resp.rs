@@ -197,6 +197,7 @@ impl Plugin for Redis {
         };
         let server = Arc::new(server);
         let make = move |handle| RespAdapter::new(server.clone(), handle);
-        Ok(Arc::new(Engines::new(self.options, Some(context.memory), make)))
+        let engines = Engines::new(self.options, Some(context.memory), make);
+        Ok(Arc::new(engines.with_counters(self.shared.counters.engines.clone())))
     }
 }

@@ -387,7 +387,8 @@ impl Plugin for Zmtp {
             let _kept = &group;
             ZmtpAdapter::new(shared.clone(), of_engine.clone(), services.clone(), handle)
         };
-        let engines = Engines::new(self.shared.options, Some(context.memory), make);
+        let engines = Engines::new(self.shared.options, Some(context.memory), make)
+            .with_counters(self.shared.counters.engines.clone());
         Ok(Arc::new(ZmtpServer::new(engines, self, profiles)))
     }
 }

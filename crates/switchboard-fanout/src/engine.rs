@@ -1,7 +1,8 @@
 //! The task of a worker that drives all of its subscribers.
 
 use crate::{
-    Adapter, CloseReason, Connected, Handoff, NotSent, Options,
+    Adapter, CloseReason, Connected, EngineCounters, EngineStats, Handoff, NotSent, Options,
+    counters::CountedEngine,
     handoff::HandoffPipe,
     link::Link,
     mailbox::{Mailbox, Wakes},
@@ -32,8 +33,6 @@ use tokio::{
     time::Sleep,
 };
 
-/// Duration of a turn, after which other tasks of the worker run.
-const TURN: Duration = Duration::from_millis(1);
 /// Events of sockets that are taken at once.
 const EVENTS: usize = 1024;
 /// Commands that are handled at once.
@@ -154,6 +153,8 @@ pub struct Engine<A: Adapter> {
     /// When the subscribers that are left are closed; the engine takes no more.
     drain_ends: Option<Instant>,
     drain_tick: Option<Pin<Box<Sleep>>>,
+    turns: u64,
+    counters: Option<CountedEngine>,
 }
 
 impl<A: Adapter> Engine<A> {
@@ -203,13 +204,41 @@ impl<A: Adapter> Engine<A> {
             pause: Pause::default(),
             drain_ends: None,
             drain_tick: None,
+            turns: 0,
+            counters: None,
         };
         Ok((engine, Handle { mailbox }))
     }
 
+    /// Counts in these counters, as the engine of a worker. [`Engines`](crate::Engines) do so for theirs.
+    #[must_use]
+    pub fn with_counters(mut self, counters: &EngineCounters, worker: usize) -> Engine<A> {
+        self.counters = Some(counters.add(worker));
+        self
+    }
+
     /// Drives the subscribers until the engine has drained.
     pub async fn run(mut self) {
-        poll_fn(|cx| self.turn(cx)).await;
+        poll_fn(|cx| {
+            let polled = self.turn(cx);
+            self.count();
+            polled
+        })
+        .await;
+    }
+
+    /// Stores the counters.
+    fn count(&self) {
+        if let Some(counters) = &self.counters {
+            counters.set(EngineStats {
+                worker: 0,
+                subscribers: self.subscribers.count(),
+                buffers: self.subscribers.open_buffers,
+                held_bytes: self.subscribers.held_bytes,
+                lagged: self.subscribers.lagged_total,
+                turns: self.turns,
+            });
+        }
     }
 
     /// One turn: commands, timers, readable subscribers, and then everything that is to be written.
@@ -217,7 +246,8 @@ impl<A: Adapter> Engine<A> {
         if self.pause.poll(cx).is_pending() {
             return Poll::Pending;
         }
-        let end = clock::now() + TURN;
+        self.turns = self.turns.wrapping_add(1);
+        let end = clock::after(clock::now(), self.subscribers.options.turn_max);
         loop {
             self.wakes.take(cx.waker(), &mut self.woken);
             self.woken();
@@ -542,7 +572,8 @@ impl<A: Adapter> Engine<A> {
             }
             // What they were sent is written, and they are given the time to read it.
             self.notify_adapter();
-            self.subscribers.write_outboxes(clock::now() + TURN);
+            let end = clock::after(clock::now(), self.subscribers.options.turn_max);
+            self.subscribers.write_outboxes(end);
         } else {
             let tick = self.drain_tick.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(ends.into())));
             if tick.as_mut().poll(cx).is_ready() {

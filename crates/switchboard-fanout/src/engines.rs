@@ -1,7 +1,7 @@
 //! The engines of a server: one per worker, created at the first connection of the worker.
 
 use crate::{
-    Adapter, Engine, Handle, Handoff, Options,
+    Adapter, Engine, EngineCounters, Handle, Handoff, Options,
     subscriber::{BLOCKED, SubscriberId},
     subscribers::Subscribers,
 };
@@ -52,6 +52,7 @@ struct Shared<A: Adapter> {
     options: Options,
     memory: Option<Arc<MemoryBudget>>,
     greeting: OnceLock<Greeting>,
+    counters: OnceLock<EngineCounters>,
     state: Mutex<State<A>>,
 }
 
@@ -86,8 +87,8 @@ impl<A: Adapter> Engines<A> {
         make: impl Fn(Handle<A>) -> A + Send + Sync + 'static,
     ) -> Engines<A> {
         let state = Mutex::new(State { workers: BTreeMap::new(), draining: false });
-        let (make, greeting) = (Box::new(make), OnceLock::new());
-        Engines { shared: Arc::new(Shared { make, options, memory, greeting, state }) }
+        let (make, greeting, counters) = (Box::new(make), OnceLock::new(), OnceLock::new());
+        Engines { shared: Arc::new(Shared { make, options, memory, greeting, counters, state }) }
     }
 
     /// Sets the bytes that the server sends before the TLS handshake of a listener with TLS, for a wire whose server
@@ -95,6 +96,13 @@ impl<A: Adapter> Engines<A> {
     #[must_use]
     pub fn with_greeting(self, greeting: impl Fn(WireId, bool) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let _ = self.shared.greeting.set(Box::new(greeting));
+        self
+    }
+
+    /// Counts in the counters of a plugin, which may be those of several servers. A second call has no effect.
+    #[must_use]
+    pub fn with_counters(self, counters: EngineCounters) -> Self {
+        let _ = self.shared.counters.set(counters);
         self
     }
 
@@ -118,7 +126,10 @@ impl<A: Adapter> Engines<A> {
             return Ok(Some(running.handle.clone()));
         }
         let (options, memory) = (self.shared.options, self.shared.memory.clone());
-        let (engine, handle) = Engine::create(&self.shared.make, options, memory)?;
+        let (mut engine, handle) = Engine::create(&self.shared.make, options, memory)?;
+        if let Some(counters) = self.shared.counters.get() {
+            engine = engine.with_counters(counters, worker);
+        }
         let task = runtime::spawn(engine.run()).abort_handle();
         state.workers.insert(worker, Worker { handle: handle.clone(), task });
         Ok(Some(handle))

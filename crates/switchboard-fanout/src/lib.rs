@@ -19,6 +19,7 @@
 mod adapter;
 mod broadcast_buffer;
 mod close_reason;
+mod counters;
 mod engine;
 mod engines;
 mod handoff;
@@ -33,6 +34,7 @@ mod writing;
 pub use adapter::{Adapter, Connected};
 pub use broadcast_buffer::BroadcastBuffer;
 pub use close_reason::CloseReason;
+pub use counters::{EngineCounters, EngineStats};
 pub use engine::{Engine, Handle};
 pub use engines::{Admitted, Engines};
 pub use handoff::Handoff;

@@ -23,6 +23,9 @@ pub struct Options {
     /// Time between the notice to the subscribers of a server that stops, and the closing of those that are left;
     /// default 1 s. The drain timeout of the server bounds it.
     pub drain_notice: Duration,
+    /// Time after which a turn of the engine ends and other tasks of its worker run; default 1 ms. What is left is done
+    /// in the next turn. A longer turn delays the other connections of the worker.
+    pub turn_max: Duration,
 }
 
 impl Default for Options {
@@ -34,6 +37,7 @@ impl Default for Options {
             broadcast_buffer_bytes_max: 1 << 20,
             closes_lagged: false,
             drain_notice: Duration::from_secs(1),
+            turn_max: Duration::from_millis(1),
         }
     }
 }

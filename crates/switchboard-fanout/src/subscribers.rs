@@ -71,6 +71,11 @@ pub struct Subscribers {
     pub(crate) wakes: Arc<Wakes>,
     pub(crate) memory: Option<Arc<MemoryBudget>>,
     pub(crate) options: Options,
+    /// Bytes of buffers and of single subscribers: those that are charged to the memory budget.
+    pub(crate) held_bytes: usize,
+    pub(crate) open_buffers: usize,
+    /// Number of times that a subscriber was too slow.
+    pub(crate) lagged_total: u64,
     /// Subscribers to read, to write, and those that lagged, with the buffer and the bytes lost.
     pub(crate) to_read: VecDeque<u32>,
     pub(crate) to_write: VecDeque<u32>,
@@ -97,6 +102,9 @@ impl Subscribers {
             wakes,
             memory,
             options,
+            held_bytes: 0,
+            open_buffers: 0,
+            lagged_total: 0,
             to_read: VecDeque::new(),
             to_write: VecDeque::new(),
             lagged: VecDeque::new(),
@@ -238,6 +246,7 @@ impl Subscribers {
 
     /// Creates a broadcast buffer without members.
     pub fn open_buffer(&mut self) -> BufferId {
+        self.open_buffers += 1;
         let bytes = BroadcastBuffer::new(self.options.broadcast_buffer_bytes_max);
         let buffer = Buffer { bytes, members: Vec::new(), pass: None, queued: false, open: true, charged: 0 };
         match self.free_buffers.pop() {
@@ -262,6 +271,7 @@ impl Subscribers {
         while let Some(member) = self.buffers[id.0 as usize].members.last().copied() {
             self.detach_index(member, id.0);
         }
+        self.open_buffers -= 1;
         let buffer = &mut self.buffers[id.0 as usize];
         buffer.bytes = BroadcastBuffer::new(0);
         (buffer.open, buffer.pass) = (false, None);
@@ -418,8 +428,9 @@ impl Subscribers {
         if let Some(registry) = &self.registry {
             subscriber.link.deregister(registry);
         }
-        if let Some(memory) = &self.memory {
-            memory.change(subscriber.charged as usize, 0);
+        self.change_charge(subscriber.charged as usize, 0);
+        if reason == CloseReason::Lagged {
+            self.lagged_total = self.lagged_total.saturating_add(1);
         }
         if !subscriber.has(CLOSING) {
             let ended = Ended { id, reason, state: subscriber.state, _guard: subscriber.guard };
@@ -466,27 +477,35 @@ impl Subscribers {
 
     /// Charges the bytes that a subscriber holds to the memory budget. Without memory, closes it if they are many.
     pub(crate) fn charge(&mut self, index: u32) {
-        let Some(memory) = &self.memory else { return };
         let subscriber = self.pages.at_mut(index);
         let held = u32::try_from(subscriber.held_bytes()).unwrap_or(u32::MAX);
-        if held != subscriber.charged {
-            memory.change(subscriber.charged as usize, held as usize);
-            subscriber.charged = held;
-        }
-        if held as usize > SHORT_BYTES && memory.restrictions(false).pressure == Pressure::Exhausted {
+        let charged = std::mem::replace(&mut subscriber.charged, held);
+        self.change_charge(charged as usize, held as usize);
+        let is_exhausted =
+            |memory: &Arc<MemoryBudget>| memory.restrictions(false).pressure == Pressure::Exhausted;
+        if held as usize > SHORT_BYTES && self.memory.as_ref().is_some_and(is_exhausted) {
             self.remove(index, CloseReason::Memory);
+        }
+    }
+
+    /// Replaces a charge, `before`, by `now`.
+    #[inline]
+    fn change_charge(&mut self, before: usize, now: usize) {
+        if before == now {
+            return;
+        }
+        self.held_bytes = self.held_bytes.saturating_add(now).saturating_sub(before);
+        if let Some(memory) = &self.memory {
+            memory.change(before, now);
         }
     }
 
     /// Charges the memory of a buffer to the budget.
     pub(crate) fn charge_buffer(&mut self, index: u32) {
-        let Some(memory) = &self.memory else { return };
         let buffer = &mut self.buffers[index as usize];
         let held = buffer.bytes.allocated_bytes();
-        if held != buffer.charged {
-            memory.change(buffer.charged, held);
-            buffer.charged = held;
-        }
+        let charged = std::mem::replace(&mut buffer.charged, held);
+        self.change_charge(charged, held);
     }
 
     /// Returns whether every subscriber was offered everything that was appended.

@@ -199,6 +199,7 @@ impl Subscribers {
             Wrote::All => {}
             Wrote::Full => self.hold(index, BLOCKED),
             Wrote::Lagged(buffer, lost) => {
+                self.lagged_total = self.lagged_total.saturating_add(1);
                 self.hold(index, LAGGED);
                 if let Some(id) = self.pages.id(index) {
                     self.lagged.push_back((id, buffer, lost));

@@ -1,11 +1,15 @@
 //! Counters of the plugin.
 
-use crate::counters::counters;
+use crate::counters::{counters, engine_list};
 use switchboard_core::counters::{Counter, CounterSource};
+use switchboard_fanout::EngineCounters;
 
 counters! {
     /// Counters of a [`Nats`](super::Nats) plugin, of all servers that it was added to.
-    NatsStats, Counters {}
+    NatsStats, Counters {
+        /// Counters of the fan-out engines.
+        engines: EngineCounters,
+    }
     /// Messages of clients that became entries of the bus.
     published,
     /// Messages of clients that the bus refused: a limit of the bus, a full topic.
@@ -38,8 +42,12 @@ impl CounterSource for Counters {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        self.totals()
+        let mut counters = self.totals();
+        counters.extend(self.engines.counters());
+        counters
     }
+
+    engine_list!();
 
     fn identity(&self) -> Option<usize> {
         Some(std::ptr::from_ref(self) as usize)

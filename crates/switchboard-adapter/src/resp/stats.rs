@@ -1,11 +1,15 @@
 //! Counters of the plugin.
 
-use crate::counters::counters;
+use crate::counters::{counters, engine_list};
 use switchboard_core::counters::{Counter, CounterSource};
+use switchboard_fanout::EngineCounters;
 
 counters! {
     /// Counters of a [`Redis`](super::Redis) plugin, of all servers that it was added to.
-    RedisStats, Counters {}
+    RedisStats, Counters {
+        /// Counters of the fan-out engines.
+        engines: EngineCounters,
+    }
     /// Messages of clients that became entries of the bus.
     published,
     /// Messages and subscriptions of clients that were refused: a rule of topics, an invalid name of a topic, a limit,
@@ -32,8 +36,12 @@ impl CounterSource for Counters {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        self.totals()
+        let mut counters = self.totals();
+        counters.extend(self.engines.counters());
+        counters
     }
+
+    engine_list!();
 
     fn identity(&self) -> Option<usize> {
         Some(std::ptr::from_ref(self) as usize)

@@ -1,12 +1,15 @@
 //! Counters of the plugin.
 
-use crate::{counters::counters, responses::add};
+use crate::{
+    counters::{counters, engine_list},
+    responses::add,
+};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
 };
 use switchboard_core::counters::{Counter, CounterSource};
-use switchboard_fanout::CloseReason;
+use switchboard_fanout::{CloseReason, EngineCounters};
 use switchboard_wire::Status;
 
 counters! {
@@ -16,6 +19,8 @@ counters! {
         closed: Mutex<BTreeMap<&'static str, u64>>,
         /// Refused messages and subscriptions by the name of the status.
         refusals: Mutex<BTreeMap<&'static str, u64>>,
+        /// Counters of the fan-out engines.
+        engines: EngineCounters,
     }
     /// Messages of peers that became entries of the bus.
     published,
@@ -78,6 +83,7 @@ impl CounterSource for Counters {
 
     fn counters(&self) -> Vec<Counter> {
         let mut counters = self.totals();
+        counters.extend(self.engines.counters());
         counters.extend(self.reasons().into_iter().map(|(reason, count)| {
             Counter::total("closed", "connections that ended, by reason", count).label("reason", reason)
         }));
@@ -87,6 +93,8 @@ impl CounterSource for Counters {
         }));
         counters
     }
+
+    engine_list!();
 
     fn identity(&self) -> Option<usize> {
         Some(std::ptr::from_ref(self) as usize)
