@@ -10,6 +10,7 @@ import pathlib
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -54,6 +55,12 @@ class Running:
     def ready(self):
         self.until("subscribed to", "replying to", "forwarding between")
         return self
+
+    def take(self, received):
+        """Appends each line of standard output to a list, in a thread; its end is that of the command."""
+        thread = threading.Thread(target=lambda: received.extend(line.rstrip() for line in self.child.stdout))
+        thread.start()
+        return thread
 
     def end(self):
         """Waits for the end, which a limit such as --count brings; returns standard output."""
@@ -150,11 +157,21 @@ class Nats(unittest.TestCase):
         second = Running("sub", self.address, "jobs", "--group", "workers").ready()
         other = Running("sub", self.address, "jobs", "--group", "audit", "--count", "20").ready()
         out("push", self.address, "jobs", "--lines", data="".join(f"{number}\n" for number in range(20)))
-        jobs = {f"jobs {number}" for number in range(20)}
-        self.assertEqual(set(other.end().splitlines()), jobs)
-        taken = first.interrupt().splitlines() + second.interrupt().splitlines()
-        self.assertLessEqual(set(taken), jobs)
-        self.assertEqual(len(taken), len(set(taken)))
+        jobs = sorted(f"jobs {number}" for number in range(20))
+        self.assertEqual(sorted(other.end().splitlines()), jobs)
+        # Each member has printed its part, and together they have all: none is lost, and none is taken twice.
+        taken = []
+        threads = [member.take(taken) for member in (first, second)]
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(taken) < len(jobs) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for member, thread in zip((first, second), threads):
+            member.child.terminate()
+            thread.join()
+            member.child.stderr.close()
+            member.child.stdout.close()
+            self.assertEqual(member.child.wait(timeout=PATIENCE_SECONDS), 0)
+        self.assertEqual(sorted(taken), jobs)
 
     def test_requests_have_replies_and_fail_without_a_replier(self):
         replier = Running("rep", self.address, "echo", "--echo", "--count", "3").ready()
@@ -271,6 +288,27 @@ class Redis(unittest.TestCase):
         second = Running("pull", self.address, "shared", "--ack", "--count", "1").ready()
         out("push", self.address, "shared", "--lines", data="a\nb\n")
         self.assertEqual(sorted(line.split()[-1] for line in (first.end() + second.end()).splitlines()), ["a", "b"])
+
+    def test_entries_of_a_member_that_has_ended_are_claimed(self):
+        ids = out("push", self.address, "left", "--lines", data="a\nb\nc\n").split()
+        self.cli("xgroup", "create", "left", "workers", "0")
+        # Two entries went to a member that did not acknowledge them; the second one has them for a second only.
+        self.cli("xreadgroup", "group", "workers", "ended", "count", "2", "streams", "left", ">")
+        self.cli("xclaim", "left", "workers", "ended", "0", ids[0], "idle", "3600000")
+        self.cli("xclaim", "left", "workers", "ended", "0", ids[1], "idle", "1000")
+        pulled = out("pull", self.address, "left", "--count", "2", "--ack")
+        self.assertEqual(pulled, f"left {ids[0]} a\nleft {ids[2]} c\n")
+        self.assertEqual(self.cli("xpending", "left", "workers").split()[:2], ["1", ids[1]])
+        # A claimed entry that was deleted is skipped.
+        self.cli("xclaim", "left", "workers", "ended", "0", ids[1], "idle", "3600000")
+        self.cli("xdel", "left", ids[1])
+        last = out("push", self.address, "left", "d").strip()
+        self.assertEqual(out("pull", self.address, "left", "--count", "1", "--ack"), f"left {last} d\n")
+        # Without acknowledgements nothing is claimed.
+        self.cli("xgroup", "create", "left", "others", "0")
+        self.cli("xreadgroup", "group", "others", "ended", "count", "2", "streams", "left", ">")
+        self.cli("xclaim", "left", "others", "ended", "0", ids[0], "idle", "3600000")
+        self.assertEqual(out("pull", self.address, "left", "--group", "others", "--count", "1"), f"left {last} d\n")
 
     def test_refusals_have_exit_codes(self):
         self.cli("set", "text", "x")

@@ -15,6 +15,11 @@ use std::{process, time::Duration};
 use switchboard::{Code, Status};
 use switchboard_wire::resp::Value;
 
+/// Time after which an entry without an acknowledgement is one of a member that has ended.
+const CLAIM_IDLE_MS: &[u8] = b"60000";
+/// Time between two looks for entries of members that have ended, while there are no new ones.
+const CLAIM_EVERY_MS: &[u8] = b"10000";
+
 /// Field of an entry that has the message; the others are headers.
 const PAYLOAD: &[u8] = b"payload";
 
@@ -40,7 +45,8 @@ pub(super) async fn push(remote: &Remote, args: &SendArgs) -> Result<(), Failure
     Ok(())
 }
 
-/// Prints the entries that the group gives to this member, and acknowledges them after that.
+/// Prints the entries that the group gives to this member, and acknowledges them after that. Entries that a member has
+/// received and not acknowledged within a minute come first.
 pub(super) async fn pull(remote: &Remote, args: &ReceiveArgs, group: &str) -> Result<(), Failure> {
     let stream = topic(args.topic.as_deref())?;
     let mut redis = Redis::connect(remote).await?;
@@ -63,12 +69,26 @@ pub(super) async fn pull(remote: &Remote, args: &ReceiveArgs, group: &str) -> Re
     if !must_ack {
         read.push(b"NOACK");
     }
-    read.extend([&b"COUNT"[..], b"1", b"BLOCK", b"0", b"STREAMS", stream.as_bytes(), b">"]);
+    let block = if must_ack { CLAIM_EVERY_MS } else { b"0" };
+    read.extend([&b"COUNT"[..], b"1", b"BLOCK", block, b"STREAMS", stream.as_bytes(), b">"]);
     eprintln!("subscribed to {stream}");
     let mut left = args.count.unwrap_or(u64::MAX);
+    let mut abandoned = must_ack.then(|| Abandoned::new(stream, group, &member));
     while left > 0 {
-        let reply = redis.command(&read).await?;
-        let Some((id, fields)) = entry(&reply) else { continue };
+        let claimed = match &mut abandoned {
+            Some(abandoned) => abandoned.claim(&mut redis).await?,
+            None => None,
+        };
+        let reply = match claimed {
+            Some(reply) => reply,
+            None => redis.command(&read).await?,
+        };
+        let Some((id, fields)) = entry(&reply) else {
+            if let Some(abandoned) = &mut abandoned {
+                abandoned.is_due = true;
+            }
+            continue;
+        };
         print(stream, &id, fields, args)?;
         if must_ack {
             redis.command(&[b"XACK", stream.as_bytes(), group.as_bytes(), &id]).await?;
@@ -76,6 +96,52 @@ pub(super) async fn pull(remote: &Remote, args: &ReceiveArgs, group: &str) -> Re
         left -= 1;
     }
     Ok(())
+}
+
+/// Entries of a group whose members have ended before they acknowledged them.
+struct Abandoned<'a> {
+    stream: &'a str,
+    group: &'a str,
+    member: &'a str,
+    /// Set if the entries are to be searched.
+    is_due: bool,
+    /// Where the search continues.
+    from: Bytes,
+}
+
+impl<'a> Abandoned<'a> {
+    fn new(stream: &'a str, group: &'a str, member: &'a str) -> Abandoned<'a> {
+        Abandoned { stream, group, member, is_due: true, from: Bytes::from_static(b"0-0") }
+    }
+
+    /// Makes one entry that of this member, and returns it in the form of a reply to `XREADGROUP`; `None` when there is
+    /// none, or when the server is older than Redis 6.2, which cannot search.
+    async fn claim(&mut self, redis: &mut Redis) -> Result<Option<Value>, Failure> {
+        while self.is_due {
+            let [stream, group, member] = [self.stream, self.group, self.member].map(str::as_bytes);
+            let from = self.from.clone();
+            let command: [&[u8]; 8] =
+                [b"XAUTOCLAIM", stream, group, member, CLAIM_IDLE_MS, &from, b"COUNT", b"1"];
+            let reply = match redis.command(&command).await {
+                Err(failure) if failure.status_code() == Some(Code::Unimplemented) => {
+                    self.is_due = false;
+                    return Ok(None);
+                }
+                reply => reply?,
+            };
+            let Some([next, claimed, ..]) = reply.elements() else { return Err(unexpected("XAUTOCLAIM")) };
+            self.from = next.bytes().cloned().ok_or_else(|| unexpected("XAUTOCLAIM"))?;
+            // The search has seen all entries.
+            self.is_due = self.from != b"0-0"[..];
+            // A deleted entry has neither id nor fields.
+            let claimed_entry = claimed.elements().and_then(|claimed| claimed.first());
+            if claimed_entry.and_then(|entry| entry.elements()).is_some_and(|parts| parts.len() == 2) {
+                let entries = Value::Array(vec![Value::Bulk(self.stream.to_owned().into()), claimed.clone()]);
+                return Ok(Some(Value::Array(vec![entries])));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// Returns the id after which a new group starts.
