@@ -8,7 +8,7 @@
 //! (paths of methods), [`http_text`] (conversion of text in paths), [`input`], [`outbox`] and [`outgoing`] (bytes in,
 //! bytes out), [`wire`] (the traits), [`spec`] (descriptors of wires) and [`wires`] (their list), [`native`] (the
 //! protocol of Switchboard), [`sniff`] (detection of the protocol of
-//! a connection), [`websocket`] (frames of RFC 6455), [`goim`], [`nats`], [`resp`] (Redis), [`zmtp`] (ZeroMQ),
+//! a connection), [`websocket`] (frames of RFC 6455), [`goim`], [`mqtt`], [`nats`], [`resp`] (Redis), [`zmtp`] (ZeroMQ),
 //! [`jsonrpc`], and the wires of other frameworks: [`baidu`], [`erpc`], [`kiss`], [`rpcx`], [`thrift`].
 // Disallowed methods of time types, see clippy.toml: no peer can choose a time that makes them panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
@@ -49,6 +49,8 @@ pub mod kiss;
 pub mod limits;
 pub mod metadata;
 pub mod method;
+#[cfg(feature = "mqtt")]
+pub mod mqtt;
 pub mod native;
 #[cfg(feature = "nats")]
 pub mod nats;
@@ -64,9 +66,9 @@ mod pending;
     allow(dead_code, unused_imports, reason = "the wires that are left out use the rest")
 )]
 mod proto;
-#[cfg(any(feature = "goim", feature = "nats", feature = "resp", feature = "zmtp"))]
+#[cfg(any(feature = "goim", feature = "mqtt", feature = "nats", feature = "resp", feature = "zmtp"))]
 #[cfg_attr(
-    not(any(feature = "goim", feature = "resp", feature = "zmtp")),
+    not(any(feature = "goim", feature = "mqtt", feature = "resp", feature = "zmtp")),
     allow(dead_code, reason = "NATS has no such text")
 )]
 mod protocol_error;

@@ -143,6 +143,16 @@ fn zmtp_boxes_that_are_changed_or_moved_are_refused() {
 }
 
 #[test]
+fn mqtt_takes_any_bytes() {
+    check(fuzzing::mqtt_input);
+}
+
+#[test]
+fn mqtt_machines_understand_each_other() {
+    check(fuzzing::mqtt_conversation);
+}
+
+#[test]
 fn nats_takes_any_bytes() {
     check(fuzzing::nats_input);
 }
