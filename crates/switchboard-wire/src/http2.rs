@@ -1,7 +1,8 @@
-//! Parts of HTTP/2 (RFC 9113) as pure functions and tables: compression of header fields, frames and settings.
-//!
-//! They are the ground of an HTTP/2 machine that does not exist yet: HTTP/2 connections are served by hyper until then.
+//! HTTP/2 (RFC 9113) as pure functions, tables and state machines: compression of header fields, frames, settings, flow
+//! control and streams.
 
 pub mod frame;
 pub mod hpack;
 pub mod settings;
+pub mod streams;
+pub mod window;
