@@ -4,6 +4,7 @@
 //! order, because blocks change the table of the connection. Both are bounded: the table by its size, which the
 //! receiver announces, and a block by [`ListLimits`].
 
+mod caches;
 mod decode;
 mod encode;
 pub mod huffman;
@@ -11,6 +12,7 @@ mod integer;
 mod statics;
 mod table;
 
+pub use caches::Blocks;
 pub use decode::{Decoder, ListLimits, Listed};
 pub use encode::{Encoder, Indexing};
 

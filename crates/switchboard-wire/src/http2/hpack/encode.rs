@@ -52,6 +52,12 @@ impl Encoder {
         self.table.generation()
     }
 
+    /// Returns true if the next block begins with a size update, so that no stored block can be used for it.
+    #[inline]
+    pub fn is_update_due(&self) -> bool {
+        self.updates.is_some()
+    }
+
     /// Begins a block: writes size updates that are due (RFC 7541, section 4.2).
     pub fn begin(&mut self, into: &mut BytesMut) {
         if let Some((smallest, last)) = self.updates.take() {
@@ -82,7 +88,7 @@ impl Encoder {
         }
         string(value, into);
         if inserted {
-            self.table.insert(name, value);
+            self.table.insert(name, value, ());
         }
     }
 }

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 /// Names and values are in one buffer, oldest first. Bytes of evicted fields are removed from its front when they are
 /// as many as the table may hold, so each byte is moved once at most.
 #[derive(Debug)]
-pub(super) struct Table {
-    entries: VecDeque<Entry>,
+pub(super) struct Table<T = ()> {
+    entries: VecDeque<Entry<T>>,
     bytes: Vec<u8>,
     /// Number of bytes at the front of `bytes` that belong to evicted fields.
     evicted: usize,
@@ -20,23 +20,24 @@ pub(super) struct Table {
     generation: u64,
 }
 
-/// Lengths of one field.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
+/// Lengths of one field, and what its user has decoded from it.
+#[derive(Debug)]
+struct Entry<T> {
     /// Where it begins, counted from the first byte after the evicted ones of the current buffer.
     at: usize,
     name: u32,
     value: u32,
+    decoded: T,
 }
 
-impl Entry {
-    fn len(self) -> usize {
+impl<T> Entry<T> {
+    fn len(&self) -> usize {
         self.name as usize + self.value as usize
     }
 }
 
-impl Table {
-    pub(super) fn new(size_max: usize) -> Table {
+impl<T> Table<T> {
+    pub(super) fn new(size_max: usize) -> Table<T> {
         Table { entries: VecDeque::new(), bytes: Vec::new(), evicted: 0, size: 0, size_max, generation: 0 }
     }
 
@@ -60,19 +61,27 @@ impl Table {
 
     /// Returns the field with an index of the static or the dynamic table.
     pub(super) fn get(&self, index: usize) -> Result<(&[u8], &[u8]), HpackError> {
-        let error = HpackError::Index(index);
-        let index = index.checked_sub(1).ok_or(error)?;
-        if let Some((name, value)) = statics::FIELDS.get(index) {
-            return Ok((name.as_bytes(), value.as_bytes()));
+        match statics::FIELDS.get(index.wrapping_sub(1)) {
+            Some((name, value)) => Ok((name.as_bytes(), value.as_bytes())),
+            None => Ok(self.parts(self.entry(index).ok_or(HpackError::Index(index))?)),
         }
-        // The newest field has the lowest index.
-        let newest = self.entries.len().checked_sub(1);
-        let place = newest.and_then(|newest| newest.checked_sub(index - statics::FIELDS.len()));
-        let entry = place.and_then(|place| self.entries.get(place)).ok_or(error)?;
-        Ok(self.parts(entry))
     }
 
-    fn parts(&self, entry: &Entry) -> (&[u8], &[u8]) {
+    /// Returns what was decoded from the field with this index of the dynamic table, and the size of the field.
+    #[inline]
+    pub(super) fn decoded(&self, index: usize) -> Option<(&T, usize)> {
+        let entry = self.entry(index)?;
+        Some((&entry.decoded, entry.len() + FIELD_OVERHEAD))
+    }
+
+    /// Returns the entry with an index of the dynamic table; the newest has the lowest index.
+    #[inline]
+    fn entry(&self, index: usize) -> Option<&Entry<T>> {
+        let age = index.checked_sub(statics::FIELDS.len() + 1)?;
+        self.entries.get(self.entries.len().checked_sub(age + 1)?)
+    }
+
+    fn parts(&self, entry: &Entry<T>) -> (&[u8], &[u8]) {
         self.bytes[entry.at..entry.at + entry.len()].split_at(entry.name as usize)
     }
 
@@ -98,7 +107,7 @@ impl Table {
     }
 
     /// Inserts a field. One that is larger than the table empties it, which is no error (RFC 7541, section 4.4).
-    pub(super) fn insert(&mut self, name: &[u8], value: &[u8]) {
+    pub(super) fn insert(&mut self, name: &[u8], value: &[u8], decoded: T) {
         self.generation = self.generation.wrapping_add(1);
         let size = name.len() + value.len() + FIELD_OVERHEAD;
         if size > self.size_max {
@@ -109,7 +118,8 @@ impl Table {
         if self.evicted > self.size_max {
             self.compact();
         }
-        let entry = Entry { at: self.bytes.len(), name: name.len() as u32, value: value.len() as u32 };
+        let (at, name_len, value_len) = (self.bytes.len(), name.len() as u32, value.len() as u32);
+        let entry = Entry { at, name: name_len, value: value_len, decoded };
         self.bytes.extend_from_slice(name);
         self.bytes.extend_from_slice(value);
         self.entries.push_back(entry);
@@ -147,17 +157,17 @@ mod tests {
     #[test]
     fn the_newest_field_has_the_first_index_and_the_oldest_is_evicted() {
         let mut table = Table::new(100);
-        table.insert(b"a", b"1");
-        table.insert(b"b", b"2");
+        table.insert(b"a", b"1", ());
+        table.insert(b"b", b"2", ());
         assert_eq!(table.get(62), Ok((&b"b"[..], &b"2"[..])));
         assert_eq!(table.get(63), Ok((&b"a"[..], &b"1"[..])));
-        table.insert(b"c", b"3");
+        table.insert(b"c", b"3", ());
         assert_eq!(table.get(63), Ok((&b"b"[..], &b"2"[..])));
         assert_eq!(table.get(64), Err(HpackError::Index(64)));
         assert_eq!(table.size(), 68);
         table.resize(40);
         assert_eq!((table.get(62), table.size()), (Ok((&b"c"[..], &b"3"[..])), 34));
-        table.insert(b"too long", &[0; 40]);
+        table.insert(b"too long", &[0; 40], ());
         assert_eq!((table.size(), table.get(62)), (0, Err(HpackError::Index(62))));
         assert_eq!(table.get(0), Err(HpackError::Index(0)));
     }
@@ -167,7 +177,7 @@ mod tests {
         let mut table = Table::new(4096);
         let value = |at: usize| vec![at as u8; at * 7 % 300];
         for at in 0..10_000usize {
-            table.insert(format!("name-{at}").as_bytes(), &value(at));
+            table.insert(format!("name-{at}").as_bytes(), &value(at), ());
             assert!(table.size() <= 4096 && table.bytes.len() <= 3 * 4096);
             let oldest = at + 1 - table.entries.len();
             for known in [oldest, at] {
