@@ -162,7 +162,9 @@ impl From<Bytes> for Message {
 /// Compression of the messages of a call on one side.
 #[derive(Clone, Copy, Debug)]
 pub struct Packing {
+    /// Encoding of outgoing messages, and of incoming ones.
     encoding: Encoding,
+    received: Encoding,
     /// Compress outgoing messages; incoming ones carry a flag of their own.
     packs: bool,
     serves: bool,
@@ -178,6 +180,7 @@ impl Packing {
     /// No compression, for calls that name no encoding.
     pub const OFF: Packing = Packing {
         encoding: Encoding::Identity,
+        received: Encoding::Identity,
         packs: false,
         serves: false,
         worth: Worth::NEVER,
@@ -197,7 +200,7 @@ impl Packing {
         let encoding = compression.encoding(takes);
         let packs = compression != Compression::Replies && encoding != Encoding::Identity;
         let worth = Worth::of(method, encoding, false);
-        Packing { encoding, packs, serves: false, worth, bytes_min, bytes_max }
+        Packing { encoding, received: encoding, packs, serves: false, worth, bytes_min, bytes_max }
     }
 
     /// Returns the encoding that the call names.
@@ -209,6 +212,12 @@ impl Packing {
     #[inline]
     pub(crate) fn packs(&self) -> bool {
         self.packs
+    }
+
+    /// Returns whether an outgoing message of this size may be compressed.
+    #[inline]
+    pub(crate) fn packs_size(&self, bytes: usize) -> bool {
+        self.packs && bytes >= self.bytes_min as usize
     }
 
     /// Prepares an outgoing message: compresses it if compression is on and saves bytes.
@@ -242,18 +251,18 @@ impl Packing {
     #[cold]
     fn unpack_slowly(&self, message: Bytes) -> Result<Bytes> {
         let what = if self.serves { "a request" } else { "a reply" };
-        if self.encoding == Encoding::Identity {
+        if self.received == Encoding::Identity {
             let text = format!("{what} is compressed in a call that names no encoding");
             return Err(Status::internal(text).with_origin(self.origin()));
         }
-        match algorithms::decompress(self.encoding, message, self.bytes_max) {
+        match algorithms::decompress(self.received, message, self.bytes_max) {
             Ok(message) => Ok(message),
             Err(Unreadable::TooLarge) => Err(Status::resource_exhausted(format!(
                 "{what} is, decompressed, over the limit of {} bytes (message_bytes_max of the receiver)",
                 self.bytes_max
             ))),
             Err(Unreadable::Broken(why)) => {
-                let text = format!("{what} cannot be decompressed as {}: {why}", self.encoding);
+                let text = format!("{what} cannot be decompressed as {}: {why}", self.received);
                 let status =
                     if self.serves { Status::invalid_argument(text) } else { Status::internal(text) };
                 Err(status.with_origin(self.origin()))
@@ -280,7 +289,7 @@ mod tests {
     }
 
     fn receiver(encoding: Encoding, bytes_max: u32) -> Packing {
-        Serving::default().packing(encoding, MethodId(0), 0, bytes_max)
+        Serving::default().packing(encoding, encoding, MethodId(0), 0, bytes_max)
     }
 
     fn noise(bytes: usize) -> Vec<u8> {

@@ -36,7 +36,9 @@ pub mod goim;
     allow(dead_code, unused_imports, reason = "the wires that are left out use the rest")
 )]
 mod gzip;
-// No machine uses it yet; public for its fuzz target.
+#[doc(hidden)]
+pub mod http;
+// Public for its fuzz targets.
 #[doc(hidden)]
 pub mod http2;
 pub mod http_rule;

@@ -18,6 +18,24 @@ pub struct Metadata {
     parts: Option<Box<Parts>>,
 }
 
+/// Name of an entry, which was checked.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Name(Cow<'static, str>);
+
+impl Name {
+    /// Checks a name and a value of it; `None` if they are not metadata.
+    pub(crate) fn checked(name: &[u8], value: &[u8]) -> Option<Name> {
+        let name = std::str::from_utf8(name).ok()?;
+        check(name, value).ok()?;
+        Some(Name(named(name.into())))
+    }
+
+    /// Returns the name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// Reason why a name or value was rejected.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct InvalidMetadata {
@@ -129,6 +147,11 @@ impl Metadata {
             None => &[],
             Some(parts) => &parts.entries,
         }
+    }
+
+    /// Appends an entry whose name and value were checked together.
+    pub(crate) fn append(&mut self, name: &Name, value: &Bytes) {
+        self.push((name.0.clone(), value.clone()));
     }
 
     fn push(&mut self, entry: Entry) {

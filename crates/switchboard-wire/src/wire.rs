@@ -27,8 +27,10 @@ pub struct Head {
     pub undeclared_name: Option<crate::UndeclaredName>,
     /// Codec of messages and replies.
     pub codec: Codec,
-    /// Encoding of compressed messages, in both directions; each message declares whether it is compressed.
+    /// Encoding of compressed messages of the caller; each message declares whether it is compressed.
     pub encoding: Encoding,
+    /// Encoding of compressed replies; most wires have one for both directions.
+    pub replies: Encoding,
     /// Time that is left for the call; `None` means no deadline.
     pub timeout: Option<Duration>,
     /// Metadata of the caller.
@@ -46,6 +48,8 @@ pub struct Opened {
     pub method: MethodId,
     /// Codec of the messages.
     pub codec: Codec,
+    /// Encoding of compressed replies. The message of the call is not compressed.
+    pub replies: Encoding,
     /// Time that is left for the call.
     pub timeout: Option<Duration>,
     /// Size of its message in bytes.
@@ -161,6 +165,11 @@ pub enum ServerEvent {
         id: CallId,
         /// Bytes granted in addition to those granted before.
         bytes: u32,
+    },
+    /// The peer has accepted the bytes of a stream that [waited](ServerWire::is_blocked) for it.
+    Resume {
+        /// Number of the call.
+        id: CallId,
     },
     /// The machine rejects input of the call: the driver ends the call with this status.
     Refused {
@@ -341,6 +350,24 @@ pub trait ServerWire: Send {
     fn unsent_response_bytes(&self) -> usize {
         0
     }
+
+    /// Bytes of responses that wait in the machine until the peer accepts them. They are held by reference, count for
+    /// the memory of the connection, and do not stop reading: the peer's credit has to be read.
+    #[inline]
+    fn waiting_bytes(&self) -> usize {
+        0
+    }
+
+    /// Returns true if messages of the stream wait until the peer accepts them; [`ServerEvent::Resume`] reports the end
+    /// of the wait. The driver asks for no further messages of the stream before.
+    #[inline]
+    fn is_blocked(&self, _id: CallId) -> bool {
+        false
+    }
+
+    /// Sets the time, in milliseconds of an origin of the driver; called once per turn, before anything else.
+    #[inline]
+    fn at(&mut self, _now_ms: u64) {}
 
     /// Returns the entries of calls and the parts of messages that the machine stores; the driver charges them to the
     /// memory of the connection. A wire without entries returns the default. Runs in constant time.

@@ -61,7 +61,7 @@ impl Reply {
         let context = cx.context_mut();
         let packing = context.packing;
         let ReplyMetadata { head, trailers, .. } = context.reply.take();
-        let body = match packing.packs() {
+        let body = match packing.packs_size(message.len()) {
             false => ReplyBody::One(message),
             true => compressed(packing, message.into_whole()),
         };

@@ -25,13 +25,20 @@ impl Serving {
         if self.on { ENCODINGS } else { Encodings::NONE }
     }
 
-    /// Returns the settings for a call that named `encoding`, of the method that is described at this
-    /// address.
+    /// Returns the settings for a call whose requests are in the encoding `received` and whose replies may be in
+    /// `encoding`, of the method that is described at this address.
     #[cold]
-    pub fn packing(&self, encoding: Encoding, method: MethodId, described: usize, bytes_max: u32) -> Packing {
+    pub fn packing(
+        &self,
+        received: Encoding,
+        encoding: Encoding,
+        method: MethodId,
+        described: usize,
+        bytes_max: u32,
+    ) -> Packing {
         let packs = encoding != Encoding::Identity && !self.plain.contains(&method);
         let worth = Worth::of(described, encoding, true);
-        Packing { encoding, packs, serves: true, worth, bytes_min: self.bytes_min, bytes_max }
+        Packing { encoding, received, packs, serves: true, worth, bytes_min: self.bytes_min, bytes_max }
     }
 }
 

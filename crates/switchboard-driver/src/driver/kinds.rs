@@ -42,6 +42,12 @@ impl DynConnection {
         DynConnection(Connection::new(accepted, wire))
     }
 
+    /// Counts the traffic of this connection for HTTP/2.
+    #[cfg(feature = "http")]
+    pub fn over_http2(self) -> DynConnection {
+        DynConnection(self.0.over_http2())
+    }
+
     /// Counts the traffic of this connection for WebSockets.
     #[cfg(feature = "http")]
     pub fn inside_websocket(self) -> DynConnection {

@@ -77,6 +77,8 @@ pub(super) struct Connection<W> {
     memory: ConnectionMemory,
     /// Time of the last clock reading.
     now: Instant,
+    /// Time at which the connection was accepted.
+    began: Instant,
     /// Time at which this turn ends.
     turn_end: Instant,
     /// Input units since the last clock reading, of those that do not read the clock.
@@ -166,6 +168,7 @@ impl<W: ServerWire> Connection<W> {
             stalled: VecDeque::new(),
             memory: ConnectionMemory::new(&settings),
             now,
+            began: now,
             turn_end: now,
             unclocked: 0,
             clock_batch: None,
@@ -187,6 +190,13 @@ impl<W: ServerWire> Connection<W> {
         self.counted = (WireId::WEBSOCKET, ConnectionProtocol::WEBSOCKET);
         self
     }
+
+    /// Counts the traffic of this connection for HTTP/2.
+    #[cfg(feature = "http")]
+    pub(super) fn over_http2(mut self) -> Connection<W> {
+        self.counted.1 = ConnectionProtocol::HTTP2;
+        self
+    }
 }
 
 impl<W: ServerWire> Connection<W> {
@@ -196,6 +206,7 @@ impl<W: ServerWire> Connection<W> {
         ready!(self.pause.poll(cx));
         self.now = switchboard_core::clock::now();
         self.turn_end = after(self.now, self.settings.connection_turn_max());
+        self.wire.at(self.now.saturating_duration_since(self.began).as_millis() as u64);
         self.take_woken(cx.waker());
         self.look();
         self.out.adopt(net::lend);

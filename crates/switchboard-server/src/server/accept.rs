@@ -30,6 +30,8 @@ use switchboard_net::{
     net::{Io, Listener, Pipe},
     plugin::PluginConnection,
 };
+#[cfg(feature = "http")]
+use switchboard_wire::http2::server as http2;
 use switchboard_wire::{
     WireId, WireSet,
     sniff::{self, Protocol, Sniffed},
@@ -271,6 +273,11 @@ async fn serve(
             run_erased(speak(wire, detected, connect, &shared, resolved, wakes, shard)).await;
         }
         #[cfg(feature = "http")]
+        Protocol::Http2 if resolved.http2_machine => {
+            let connect = |accepted: Accepted| http2_machine(accepted, &shared);
+            run_erased(speak(WireId::GRPC, detected, connect, &shared, resolved, wakes, shard)).await;
+        }
+        #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
             let settings = resolved.limits.clone();
             let Detected { io, first: input, peer, .. } = detected;
@@ -281,6 +288,17 @@ async fn serve(
         Protocol::Http1 | Protocol::Http2 => {}
         Protocol::Tls => Box::pin(mismatch::tls(detected.io, &detected.peer, &shared)).await,
     }
+}
+
+/// Creates a connection of the HTTP/2 machine, which serves gRPC.
+#[cfg(feature = "http")]
+fn http2_machine(accepted: Accepted, shared: &ServerState) -> DynConnection {
+    let (limits, settings) = (accepted.settings.wire(), &accepted.settings);
+    let interval = settings.ping_interval_min().as_millis() as u64;
+    let options = http2::ServerOptions::default().with_ping_interval_ms(interval);
+    let encodings = shared.compression.encodings();
+    let machine = http2::Server::new(limits, shared.table.clone(), encodings, options);
+    DynConnection::new(accepted, Box::new(machine)).over_http2()
 }
 
 /// Hands a connection over to the plugin that serves its wire.

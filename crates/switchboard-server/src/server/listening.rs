@@ -26,8 +26,21 @@ pub(super) struct Resolved {
     pub(super) wires: WireSet,
     /// The only wire, if its servers speak first: it cannot be detected.
     pub(super) speaks_first: Option<WireId>,
+    /// HTTP/2 connections are served by the machine of this product, which serves gRPC alone.
+    #[cfg(feature = "http")]
+    pub(super) http2_machine: bool,
     #[cfg(feature = "tls")]
     pub(super) acceptor: Option<Arc<Acceptor>>,
+}
+
+/// Environment variable with the engine of HTTP/2, `hyper` or `machine`, and the option of a listener. They are for tests
+/// while the machine does not serve everything that HTTP/2 carries.
+#[cfg(feature = "http")]
+const HTTP2_ENGINE: &str = "SWITCHBOARD_HTTP2_ENGINE";
+
+/// Returns the engine that an option of a listener names.
+fn http2_engine(option: &str) -> Option<&str> {
+    option.strip_prefix("http2_engine=").filter(|engine| matches!(*engine, "hyper" | "machine"))
 }
 
 /// TLS options in a URL.
@@ -73,6 +86,8 @@ impl Listening {
             limits.set(limit, value, Source::Listener)?;
         }
         let mut tls = TlsOptions::default();
+        #[cfg(feature = "http")]
+        let mut http2_machine = std::env::var_os(HTTP2_ENGINE).is_some_and(|engine| engine == "machine");
         let mut wires = own.map_or(WireSet::ALL, |wire| WireSet::from_iter([wire]));
         for option in options.split('&').filter(|option| !option.is_empty()) {
             if let Some(names) = option.strip_prefix("wires=") {
@@ -83,6 +98,13 @@ impl Listening {
                 }
                 wires = WireSet::of_names(names.split(','))
                     .map_err(|why| Error::config(format!("wires: {why}")))?;
+            } else if let Some(engine) = http2_engine(option) {
+                #[cfg(feature = "http")]
+                {
+                    http2_machine = engine == "machine";
+                }
+                #[cfg(not(feature = "http"))]
+                let _ = engine;
             } else if let Some((name, value)) = option.split_once('=').filter(|(name, _)| name.contains('.'))
             {
                 limits.add_plugin_option(name, value);
@@ -102,6 +124,8 @@ impl Listening {
             limits: Arc::new(limits),
             listener: self.listener,
             wires,
+            #[cfg(feature = "http")]
+            http2_machine,
             speaks_first: only(wires).filter(|wire| wire.spec().speaks_first),
             #[cfg(feature = "tls")]
             acceptor,

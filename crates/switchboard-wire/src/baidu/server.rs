@@ -309,7 +309,9 @@ impl Server {
             let mut metadata = fields::of_request(&meta, &self.limits)?;
             foreign::add_credentials(&mut metadata, &self.credentials);
             let CheckedRequest { method, undeclared_name, codec, encoding, timeout, .. } = passed;
-            let head = Head { method, undeclared_name, codec, encoding, timeout, metadata, oneway: false };
+            let replies = encoding;
+            let head =
+                Head { method, undeclared_name, codec, encoding, replies, timeout, metadata, oneway: false };
             Ok((head, passed.kind, passed.attachment, passed.skipped))
         });
         let sum = (meta.checksum_type == 1).then(|| <[u8; 4]>::try_from(meta.checksum_value).ok());
@@ -493,7 +495,8 @@ impl ServerWire for Server {
             return None;
         };
         let id = self.calls.enter(Pending::of(&meta));
-        Some(Opened { id, method, codec, timeout, len: frame.skip_head(input) })
+        let replies = Encoding::Identity;
+        Some(Opened { id, method, codec, replies, timeout, len: frame.skip_head(input) })
     }
 
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {

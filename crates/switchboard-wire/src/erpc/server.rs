@@ -148,7 +148,8 @@ impl Server {
         foreign::check_count(&metadata, &self.limits)?;
         foreign::check_size(&metadata, &self.limits)?;
         let encoding = Encoding::Identity;
-        let head = Head { method, undeclared_name, codec, encoding, timeout, metadata, oneway };
+        let replies = encoding;
+        let head = Head { method, undeclared_name, codec, encoding, replies, timeout, metadata, oneway };
         Ok(Some((head, first)))
     }
 

@@ -192,6 +192,7 @@ impl Pair {
                     undeclared_name: None,
                     codec,
                     encoding,
+                    replies: encoding,
                     timeout,
                     metadata,
                     oneway,

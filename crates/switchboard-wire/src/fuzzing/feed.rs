@@ -63,9 +63,10 @@ pub(super) fn server_event(
     let Some(opened) = fast.then(|| server.next_call(input)).flatten() else {
         return server.recv(input, out);
     };
-    let Opened { id, method, codec, timeout, len } = opened;
+    let Opened { id, method, codec, replies, timeout, len } = opened;
     let (encoding, metadata) = (Encoding::Identity, Metadata::new());
-    let head = Head { method, undeclared_name: None, codec, encoding, timeout, metadata, oneway: false };
+    let head =
+        Head { method, undeclared_name: None, codec, encoding, replies, timeout, metadata, oneway: false };
     Ok(Some(ServerEvent::Open { id, head, first: Some(input.take(len)), compressed: false, more: false }))
 }
 

@@ -173,6 +173,7 @@ impl Server {
             undeclared_name,
             codec: Codec::Json,
             encoding: Encoding::Identity,
+            replies: Encoding::Identity,
             timeout: None,
             metadata: self.metadata.clone(),
             oneway: request.id.is_none(),

@@ -81,7 +81,9 @@ impl Server {
         })?;
         let (encoding, metadata) = (Encoding::Identity, Metadata::new());
         let oneway = header.status & status::ONEWAY != 0;
-        Ok((Head { method, undeclared_name, codec, encoding, timeout: None, metadata, oneway }, first))
+        let (replies, timeout) = (encoding, None);
+        let head = Head { method, undeclared_name, codec, encoding, replies, timeout, metadata, oneway };
+        Ok((head, first))
     }
 
     fn method(&mut self, function: u64) -> Result<Found, Status> {

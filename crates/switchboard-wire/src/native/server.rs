@@ -193,6 +193,7 @@ impl Server {
             undeclared_name: found.undeclared_name,
             codec,
             encoding,
+            replies: encoding,
             timeout: (timeout_ms != 0).then(|| Duration::from_millis(u64::from(timeout_ms))),
             metadata,
             oneway: header.has(flag::ONEWAY),
@@ -366,7 +367,8 @@ impl ServerWire for Server {
         };
         input.skip(CALL_FIXED);
         let timeout = (timeout_ms != 0).then(|| Duration::from_millis(u64::from(timeout_ms)));
-        Some(Opened { id: header.id, method, codec, timeout, len: header.len as usize - CALL_FIXED })
+        let (replies, len) = (Encoding::Identity, header.len as usize - CALL_FIXED);
+        Some(Opened { id: header.id, method, codec, replies, timeout, len })
     }
 
     #[inline]

@@ -157,6 +157,7 @@ impl Server {
             undeclared_name: cached.undeclared_name.clone(),
             codec,
             encoding,
+            replies: encoding,
             timeout: request.timeout,
             metadata: request.metadata,
             oneway: header.has(bit::ONEWAY),
@@ -379,7 +380,8 @@ impl ServerWire for Server {
         let CachedMethod { names, method, undeclared_name: None } = cached.clone() else { return None };
         input.skip(payload.start);
         let id = self.calls.enter(Pending::of(header, names));
-        Some(Opened { id, method, codec, timeout, len: payload.len() })
+        let replies = Encoding::Identity;
+        Some(Opened { id, method, codec, replies, timeout, len: payload.len() })
     }
 
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {

@@ -206,6 +206,7 @@ impl Server {
                     undeclared_name,
                     codec: Codec::Thrift,
                     encoding: Encoding::Identity,
+                    replies: Encoding::Identity,
                     timeout: timeout.filter(|ms| *ms > 0).map(Duration::from_millis),
                     metadata,
                     oneway,
@@ -441,7 +442,8 @@ impl ServerWire for Server {
         let name = Name::Known(info.name);
         let id = self.enter(Caller { name, sequence, form, framed: true, header: None });
         input.skip(4 + head_len);
-        Some(Opened { id, method, codec: Codec::Thrift, timeout: None, len: len - head_len })
+        let (codec, replies) = (Codec::Thrift, Encoding::Identity);
+        Some(Opened { id, method, codec, replies, timeout: None, len: len - head_len })
     }
 
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {

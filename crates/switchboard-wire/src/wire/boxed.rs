@@ -93,6 +93,21 @@ impl<W: ServerWire + ?Sized> ServerWire for Box<W> {
         (**self).unsent_response_bytes()
     }
 
+    #[inline]
+    fn waiting_bytes(&self) -> usize {
+        (**self).waiting_bytes()
+    }
+
+    #[inline]
+    fn is_blocked(&self, id: CallId) -> bool {
+        (**self).is_blocked(id)
+    }
+
+    #[inline]
+    fn at(&mut self, now_ms: u64) {
+        (**self).at(now_ms);
+    }
+
     fn memory(&self) -> MachineMemory {
         (**self).memory()
     }

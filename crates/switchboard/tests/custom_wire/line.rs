@@ -120,6 +120,7 @@ impl Server {
             undeclared_name: None,
             codec: Codec::Json,
             encoding: Encoding::Identity,
+            replies: Encoding::Identity,
             timeout: None,
             metadata: Metadata::new(),
             oneway: false,

@@ -107,12 +107,12 @@ impl<W: ServerWire> Connection<W> {
 
     /// Returns the compression settings for the messages of a call.
     fn packing(&self, head: &Head) -> Packing {
-        if head.encoding == Encoding::Identity {
+        if head.encoding == Encoding::Identity && head.replies == Encoding::Identity {
             return Packing::OFF;
         }
         let bytes_max = self.shared.table.message_bytes_max(head.method, self.limits.message_bytes_max);
         let described = std::ptr::from_ref(self.shared.table.info(head.method)).addr();
-        self.shared.compression.packing(head.encoding, head.method, described, bytes_max)
+        self.shared.compression.packing(head.encoding, head.replies, head.method, described, bytes_max)
     }
 
     /// Starts a call with streams; rejects it if its messages do not match the kind of its method.
@@ -366,6 +366,12 @@ impl<W: ServerWire> Connection<W> {
         }
         if self.calls.len() >= self.limits.calls_max as usize {
             let text = format!("{} calls are in flight on this connection (calls_max)", self.calls.len());
+            return Some(Status::resource_exhausted(text).with_retry(Retry::Safe));
+        }
+        let waiting = self.wire.waiting_bytes();
+        if waiting > self.settings.outbox_bytes_max() {
+            let text =
+                format!("{waiting} bytes of responses wait for the window of the caller (outbox_bytes_max)");
             return Some(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }
         self.shared.over_calls_max()

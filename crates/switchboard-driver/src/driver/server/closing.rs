@@ -114,7 +114,9 @@ impl<W: ServerWire> Connection<W> {
             ConnectionState::Closing { .. } => true,
             _ => false,
         };
-        is_time && self.calls.len() == 0 && self.out.is_empty() && !self.wire.holds_ends()
+        // Responses that the peer does not accept do not hold up the end of the server.
+        let is_sent = self.wire.waiting_bytes() == 0 || self.shared.ending.load(Ordering::Relaxed);
+        is_time && self.calls.len() == 0 && self.out.is_empty() && is_sent && !self.wire.holds_ends()
     }
 
     /// Queues the last bytes of a drained connection; returns whether the connection must wait before it

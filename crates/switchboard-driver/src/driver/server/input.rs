@@ -75,11 +75,13 @@ impl<W: ServerWire> Connection<W> {
         loop {
             while !self.is_full()
                 && !spent
-                && let Some(Opened { id, method, codec, timeout, len }) = self.wire.next_call(&mut input)
+                && let Some(Opened { id, method, codec, replies, timeout, len }) =
+                    self.wire.next_call(&mut input)
             {
                 let (encoding, metadata) = (Encoding::Identity, Metadata::new());
+                let (undeclared_name, oneway) = (None, false);
                 let head =
-                    Head { method, undeclared_name: None, codec, encoding, timeout, metadata, oneway: false };
+                    Head { method, undeclared_name, codec, encoding, replies, timeout, metadata, oneway };
                 self.open(id, head, Some(input.take(len)), false);
                 spent = self.has_spent(&mut handled);
             }
@@ -162,6 +164,14 @@ impl<W: ServerWire> Connection<W> {
                 let Some(parked) = self.calls.get_mut(index) else { return };
                 parked.credit = parked.credit.saturating_add(i64::from(bytes));
                 if let Stage::Replies { .. } = parked.stage {
+                    self.poll_call(index);
+                }
+            }
+            ServerEvent::Resume { id } => {
+                if let Some(index) = self.calls.find(id)
+                    && let Some(parked) = self.calls.get_mut(index)
+                    && let Stage::Replies { .. } = parked.stage
+                {
                     self.poll_call(index);
                 }
             }

@@ -158,7 +158,8 @@ impl<W: ServerWire> Connection<W> {
     #[inline]
     pub(super) fn settle(&mut self) {
         let pushes = self.peer.pusher.as_ref().filter(|pusher| pusher.any()).map_or(0, Pusher::queued_bytes);
-        let machine = self.wire.unsent_response_bytes() + self.wire.memory().bytes;
+        let responses = self.wire.unsent_response_bytes() + self.wire.waiting_bytes();
+        let machine = responses + self.wire.memory().bytes;
         let held =
             self.out.allocated_bytes() + machine + self.memory.calls + self.input.held_bytes() + pushes;
         if let Some(before) = self.memory.reported.set(held) {

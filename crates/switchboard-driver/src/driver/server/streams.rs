@@ -124,6 +124,9 @@ impl<W: ServerWire> Connection<W> {
             }
             let Some((parked, waker)) = self.calls.poll_parts(index) else { return };
             let (id, method) = (parked.id, parked.record.method);
+            if self.wire.is_blocked(id) {
+                break;
+            }
             let item = if let Some(made) = items.as_mut().next_made() {
                 Some(Ok(made))
             } else {

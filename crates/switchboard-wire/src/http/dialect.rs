@@ -1,0 +1,4 @@
+//! Dialects of calls in HTTP.
+
+pub mod grpc;
+pub mod open;

@@ -1,0 +1,361 @@
+//! Heads of requests: header blocks, their fields, and the calls that they begin.
+
+use super::{Body, FRAME_BYTES_MAX, Phase, STREAM_WINDOW, Server, Stream, frames::Reading, frames::error};
+use crate::{
+    Encoding, Input, Kind, MethodId, Outbox, Status,
+    http::{
+        dialect::{
+            grpc::{Assembly, ENVELOPE_BYTES, Form, parse_envelope, reply_encoding},
+            open::{Opening, open},
+        },
+        fields::DecodedField,
+        head::RequestHead,
+    },
+    http2::{
+        frame::{
+            ConnectionError, ErrorCode, FrameHead, HEAD_BYTES, flag, kind, put_reset, without_padding,
+            without_priority,
+        },
+        hpack::{HpackError, ListLimits, Listed},
+        window::{ReceiveWindow, SendWindow},
+    },
+    wire::{Head, Opened, ServerEvent},
+};
+
+/// Most frames of a header block.
+const BLOCK_FRAMES_MAX: u32 = 16;
+/// A block may have this many times the bytes of a header list: a field of one byte may be encoded in more.
+const BLOCK_EXCESS: usize = 4;
+/// Bytes of a frame beside its block: padding and priority.
+const BLOCK_EXTRA: usize = 256 + 5;
+/// Fields of a request beside its metadata.
+const OTHER_FIELDS_MAX: usize = 32;
+
+/// A header block whose frames have not all arrived.
+#[derive(Debug)]
+pub(super) struct PartialBlock {
+    pub(super) stream: u32,
+    ends_stream: bool,
+    frames: u32,
+    block: Vec<u8>,
+}
+
+impl PartialBlock {
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.block.capacity()
+    }
+}
+
+/// Result of decoding a block.
+pub(super) type Decoded = Result<(RequestHead, Listed), HpackError>;
+
+impl Server {
+    /// Checks the size of a frame of a header block before it has arrived.
+    pub(super) fn check_block(&self, head: FrameHead) -> Result<(), ConnectionError> {
+        let calm = |reason| Err(error(ErrorCode::ENHANCE_YOUR_CALM, reason));
+        let (mut bytes, mut frames) = (head.len as usize, 1);
+        match (&self.partial, head.kind) {
+            (Some(partial), _) => {
+                bytes += partial.block.len();
+                frames += partial.frames;
+            }
+            (None, kind::CONTINUATION) => {
+                return Err(error(ErrorCode::PROTOCOL_ERROR, "CONTINUATION without a header block"));
+            }
+            (None, _) => {}
+        }
+        if bytes > self.limits.metadata_bytes_max as usize * BLOCK_EXCESS + BLOCK_EXTRA {
+            return calm("a header block is larger than 4 times the limit (metadata_bytes_max)");
+        }
+        if frames > BLOCK_FRAMES_MAX {
+            return calm("a header block has more than 16 frames");
+        }
+        Ok(())
+    }
+
+    pub(super) fn headers(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        out: &mut Outbox,
+    ) -> Result<ServerEvent, ConnectionError> {
+        self.pings.busy = true;
+        let block = without_priority(head, without_padding(head, payload)?)?;
+        let ends_stream = head.has(flag::END_STREAM);
+        if head.has(flag::END_HEADERS) {
+            return self.block(head.stream, ends_stream, block, out);
+        }
+        self.partial =
+            Some(PartialBlock { stream: head.stream, ends_stream, frames: 1, block: block.to_vec() });
+        Ok(ServerEvent::Handled)
+    }
+
+    pub(super) fn continuation(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        out: &mut Outbox,
+    ) -> Result<ServerEvent, ConnectionError> {
+        let Some(mut partial) = self.partial.take() else { return Ok(ServerEvent::Handled) };
+        partial.block.extend_from_slice(payload);
+        partial.frames += 1;
+        if head.has(flag::END_HEADERS) {
+            return self.block(partial.stream, partial.ends_stream, &partial.block, out);
+        }
+        self.partial = Some(partial);
+        Ok(ServerEvent::Handled)
+    }
+
+    /// Processes a whole header block.
+    fn block(
+        &mut self,
+        id: u32,
+        ends_stream: bool,
+        block: &[u8],
+        out: &mut Outbox,
+    ) -> Result<ServerEvent, ConnectionError> {
+        if id.is_multiple_of(2) {
+            return Err(error(ErrorCode::PROTOCOL_ERROR, "a client opens a stream with an even number"));
+        }
+        let decoded = match self.decoded.take() {
+            Some(decoded) => decoded,
+            None => self.decode(block),
+        };
+        let (head, listed) = decoded.map_err(|reason| match reason {
+            HpackError::ListTooLarge => {
+                let reason = "a header list is larger than 4 times the limit (metadata_bytes_max)";
+                error(ErrorCode::ENHANCE_YOUR_CALM, reason)
+            }
+            HpackError::Huffman => {
+                error(ErrorCode::COMPRESSION_ERROR, "a header has an invalid Huffman code")
+            }
+            _ => error(ErrorCode::COMPRESSION_ERROR, "a header block cannot be decoded"),
+        })?;
+        if id > self.last {
+            self.last = id;
+            return self.request(id, ends_stream, head, listed, out);
+        }
+        match self.streams.get(id) {
+            Some(stream) if stream.remote_ended => self.reset(id, ErrorCode::STREAM_CLOSED, out),
+            Some(_) if !ends_stream || head.malformed_trailers().is_some() => {
+                self.reset(id, ErrorCode::PROTOCOL_ERROR, out)
+            }
+            Some(_) => self.half_close(id, out),
+            None if self.resets.has(id) => Ok(ServerEvent::Handled),
+            None if self.streams.has_ended(id) => {
+                Err(error(ErrorCode::STREAM_CLOSED, "HEADERS on a stream that has ended"))
+            }
+            None => Err(error(ErrorCode::PROTOCOL_ERROR, "the number of a stream is lower than the last")),
+        }
+    }
+
+    /// Decodes a block, with the caches of the connection.
+    fn decode(&mut self, block: &[u8]) -> Decoded {
+        let entries_max = self.limits.metadata_entries_max as usize;
+        let generation = self.decoder.generation();
+        if !self.decoder.needs_update()
+            && let Some(plain) = self.blocks.find(block, generation)
+        {
+            return Ok((plain.into_head(entries_max), Listed::Complete));
+        }
+        let limits = ListLimits {
+            bytes_max: self.limits.metadata_bytes_max as usize,
+            fields_max: entries_max + OTHER_FIELDS_MAX,
+        };
+        let (table, mut head) = (&self.table, RequestHead::new(entries_max));
+        let listed = self.decoder.decode_values(
+            block,
+            limits,
+            |field| DecodedField::of_http2(field.name, field.value, table),
+            |field| head.add(field),
+        )?;
+        let has_update = block.first().is_some_and(|first| first & 0xe0 == 0x20);
+        if listed == Listed::Complete
+            && !has_update
+            && self.decoder.generation() == generation
+            && let Some(plain) = head.plain()
+        {
+            self.blocks.add(block, generation, plain);
+        }
+        Ok((head, listed))
+    }
+
+    /// Begins the request of a new stream.
+    fn request(
+        &mut self,
+        id: u32,
+        ends_stream: bool,
+        head: RequestHead,
+        listed: Listed,
+        out: &mut Outbox,
+    ) -> Result<ServerEvent, ConnectionError> {
+        if self.phase >= Phase::Refusing || self.streams.len() >= self.streams_max() as usize {
+            put_reset(id, ErrorCode::REFUSED_STREAM, out.tail());
+            self.resets.add(id);
+            // Calls that crossed a GOAWAY are no fault of the peer.
+            if self.phase < Phase::Refusing {
+                self.charge()?;
+            }
+            return Ok(ServerEvent::Handled);
+        }
+        if listed == Listed::OverLimit {
+            let text = format!(
+                "request metadata is over the limit of {} bytes (metadata_bytes_max)",
+                self.limits.metadata_bytes_max
+            );
+            self.insert(id, MethodId(0), Form::Plain, Encoding::Identity, ends_stream);
+            return Ok(ServerEvent::Refused { id, status: Status::resource_exhausted(text) });
+        }
+        if head.malformed().is_some() || (ends_stream && head.content_length.is_some_and(|len| len > 0)) {
+            return self.reset(id, ErrorCode::PROTOCOL_ERROR, out);
+        }
+        let length = head.content_length;
+        match open(head, &self.table, self.encodings) {
+            Opening::Call(head, form) => Ok(self.call(id, ends_stream, head, form, length)),
+            Opening::Refused(status, form) => {
+                self.insert(id, MethodId(0), form, Encoding::Identity, ends_stream);
+                Ok(ServerEvent::Refused { id, status })
+            }
+            Opening::NoCall(status, reason) => {
+                self.sending.put_http_status(id, status, reason, out);
+                if !ends_stream {
+                    put_reset(id, ErrorCode::NO_ERROR, out.tail());
+                    self.resets.add(id);
+                }
+                Ok(ServerEvent::Handled)
+            }
+        }
+    }
+
+    fn call(
+        &mut self,
+        id: u32,
+        ends_stream: bool,
+        head: Head,
+        form: Form,
+        length: Option<u64>,
+    ) -> ServerEvent {
+        let kind = self.table.info(head.method).kind;
+        self.insert(id, head.method, form, head.replies, ends_stream);
+        let Some(stream) = self.streams.get_mut(id) else { return ServerEvent::Handled };
+        let (encoding, compressed, more) = (head.encoding, false, !ends_stream);
+        let is_whole = matches!(kind, Kind::Unary | Kind::ServerStream);
+        if ends_stream || !is_whole {
+            stream.opened = true;
+        }
+        if ends_stream {
+            // A stream without messages, or a call that lacks its message.
+            return ServerEvent::Open { id, head, first: None, compressed, more };
+        }
+        let (assembly, first) = (Assembly::default(), None);
+        let body = |head| Box::new(Body { head, encoding, first, assembly, length, received: 0 });
+        if is_whole {
+            stream.body = Some(body(Some(head)));
+            return ServerEvent::Handled;
+        }
+        stream.body = Some(body(None));
+        ServerEvent::Open { id, head, first: None, compressed, more }
+    }
+
+    fn insert(&mut self, id: u32, method: MethodId, form: Form, replies: Encoding, remote_ended: bool) {
+        let stream = Stream {
+            method,
+            form,
+            replies,
+            remote_ended,
+            opened: false,
+            head_sent: false,
+            send: SendWindow::new(self.sending.peer.window_bytes),
+            window: ReceiveWindow::new(STREAM_WINDOW),
+            unread: 0,
+            body: None,
+            waiting: None,
+            is_queued: false,
+        };
+        self.streams.insert(id, stream);
+    }
+
+    /// Reads a unary call in its simplest form: one HEADERS frame, and DATA with one message that ends the stream, or
+    /// that an empty DATA frame follows. Everything else is left to `recv`.
+    #[inline]
+    pub(super) fn next_unary(&mut self, input: &mut Input) -> Option<Opened> {
+        if !matches!(self.reading, Reading::Frame)
+            || self.partial.is_some()
+            || self.decoded.is_some()
+            || self.phase >= Phase::Refusing
+            || self.streams.len() >= self.streams_max() as usize
+        {
+            return None;
+        }
+        let rest = input.rest();
+        let headers = FrameHead::parse(rest)?;
+        let id = headers.stream;
+        if headers.kind != kind::HEADERS
+            || headers.flags != flag::END_HEADERS
+            || id & 1 == 0
+            || id <= self.last
+        {
+            return None;
+        }
+        let block = rest.get(HEAD_BYTES..HEAD_BYTES + headers.len as usize)?;
+        let rest = &rest[HEAD_BYTES + block.len()..];
+        let data = FrameHead::parse(rest)?;
+        let payload = rest.get(HEAD_BYTES..HEAD_BYTES + data.len as usize)?;
+        let (compressed, len) = parse_envelope(*payload.first_chunk()?).ok()?;
+        let ends_stream = data.flags == flag::END_STREAM;
+        let is_whole = data.kind == kind::DATA
+            && data.stream == id
+            && (ends_stream || data.flags == 0)
+            && data.len <= FRAME_BYTES_MAX
+            && len as usize + ENVELOPE_BYTES == payload.len()
+            && (ends_stream || is_end(&rest[HEAD_BYTES + payload.len()..], id));
+        if !is_whole || compressed || data.len > self.window.left() || block.len() > BLOCK_PLAIN_MAX {
+            return None;
+        }
+        let (head, listed) = match self.decode(block) {
+            Ok(decoded) => decoded,
+            Err(reason) => {
+                self.decoded = Some(Err(reason));
+                return None;
+            }
+        };
+        let plain = head.plain().filter(|plain| {
+            let max = self.table.message_bytes_max(plain.method, self.limits.message_bytes_max);
+            listed == Listed::Complete
+                && self.encodings.has(plain.encoding)
+                && len <= max.min(self.room).min(STREAM_WINDOW - ENVELOPE_BYTES as u32)
+                && self.table.info(plain.method).kind == Kind::Unary
+        });
+        let Some(plain) = plain else {
+            self.decoded = Some(Ok((head, listed)));
+            return None;
+        };
+        input.skip(HEAD_BYTES + headers.len as usize + HEAD_BYTES + ENVELOPE_BYTES);
+        if !ends_stream {
+            self.reading = Reading::Skip(HEAD_BYTES as u32);
+        }
+        // It is within the window, as was checked.
+        let _ = self.window.receive(data.len);
+        self.window.release(data.len);
+        self.budget.received(data.len);
+        self.pings.busy = true;
+        self.last = id;
+        let replies = reply_encoding(plain.accepted, self.encodings);
+        self.insert(id, plain.method, plain.form, replies, true);
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.opened = true;
+        }
+        let (method, codec, timeout) = (plain.method, plain.form.codec(), plain.timeout);
+        Some(Opened { id, method, codec, replies, timeout, len: len as usize })
+    }
+}
+
+/// Longest block of a call in its simplest form, in bytes.
+const BLOCK_PLAIN_MAX: usize = 4 << 10;
+
+/// Returns true if the next frame is an empty DATA frame that ends the stream.
+fn is_end(rest: &[u8], id: u32) -> bool {
+    FrameHead::parse(rest).is_some_and(|head| {
+        head == FrameHead { len: 0, kind: kind::DATA, flags: flag::END_STREAM, stream: id }
+    })
+}
