@@ -206,9 +206,9 @@ impl Sending {
         put_header_block(stream, &self.scratch, true, self.peer.frame_bytes_max, out.tail());
     }
 
-    /// Writes the response to a request that is no call.
+    /// Writes the head of the response to a request that is no call.
     #[cold]
-    pub(super) fn put_http_status(&mut self, stream: u32, status: u16, reason: &str, out: &mut Outbox) {
+    pub(super) fn put_http_status(&mut self, stream: u32, status: u16, ends_stream: bool, out: &mut Outbox) {
         self.begin();
         self.field(b":status", status.to_string().as_bytes(), FieldUse::Recurring);
         if status == 405 {
@@ -216,8 +216,8 @@ impl Sending {
         } else {
             self.field(b"accept-post", Form::Plain.name().as_bytes(), FieldUse::Once);
         }
-        self.field(b"grpc-message", reason.as_bytes(), FieldUse::Once);
-        put_header_block(stream, &self.scratch, true, self.peer.frame_bytes_max, out.tail());
+        self.field(b"content-type", b"text/plain", FieldUse::Once);
+        put_header_block(stream, &self.scratch, ends_stream, self.peer.frame_bytes_max, out.tail());
     }
 
     fn begin(&mut self) {

@@ -122,6 +122,8 @@ struct Stream {
     /// The request, until it is complete or refused.
     body: Option<Box<Body>>,
     waiting: Option<Box<Waiting>>,
+    /// Status in HTTP and text of the response to a request that is no call; sent when the request has ended.
+    no_call: Option<(u16, &'static str)>,
     /// It is in the queue of blocked streams.
     is_queued: bool,
 }
@@ -145,6 +147,13 @@ struct Body {
     /// Length of the body as the head states it.
     length: Option<u64>,
     received: u64,
+}
+
+impl Body {
+    fn new(head: Option<Head>, encoding: Encoding) -> Body {
+        let assembly = Assembly::default();
+        Body { head, encoding, first: None, assembly, length: None, received: 0 }
+    }
 }
 
 impl Server {

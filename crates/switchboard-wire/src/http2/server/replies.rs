@@ -5,7 +5,7 @@ use crate::{
     Metadata, Outbox, Outgoing, Status,
     http::dialect::grpc::{ENVELOPE_BYTES, envelope},
     http2::{
-        frame::{ErrorCode, FrameHead, HEAD_BYTES, kind, put_reset},
+        frame::{ErrorCode, FrameHead, HEAD_BYTES, flag, kind, put_reset},
         send::Waiting,
     },
     wire::CallId,
@@ -28,6 +28,22 @@ impl Server {
     ) {
         self.send_item(id, item, compressed, out);
         self.end_call(id, Ok(trailers), out);
+    }
+
+    /// Responds to a request that is no call, and has ended.
+    #[cold]
+    pub(super) fn refuse_request(&mut self, id: CallId, out: &mut Outbox) {
+        let Some(stream) = self.take(id) else { return };
+        let Some((status, reason)) = stream.no_call else { return };
+        let has_text = self.sending.fits(stream.send, reason.len());
+        self.sending.put_http_status(id, status, !has_text, out);
+        if has_text {
+            self.sending.window.take(reason.len());
+            let len = reason.len() as u32;
+            let head = FrameHead { len, kind: kind::DATA, flags: flag::END_STREAM, stream: id };
+            out.put_with(&head.to_bytes(), Outgoing::Lent(reason.as_bytes()));
+        }
+        self.budget.answered();
     }
 
     /// Ends a call with its only message, which is in parts.

@@ -5,7 +5,7 @@ use crate::{
     Encoding, Input, Kind, MethodId, Outbox, Status,
     http::{
         dialect::{
-            grpc::{Assembly, ENVELOPE_BYTES, Form, parse_envelope, reply_encoding},
+            grpc::{ENVELOPE_BYTES, Form, parse_envelope, reply_encoding},
             open::{Opening, open},
         },
         fields::DecodedField,
@@ -217,10 +217,14 @@ impl Server {
                 Ok(ServerEvent::Refused { id, status })
             }
             Opening::NoCall(status, reason) => {
-                self.sending.put_http_status(id, status, reason, out);
-                if !ends_stream {
-                    put_reset(id, ErrorCode::NO_ERROR, out.tail());
-                    self.resets.add(id);
+                self.insert(id, MethodId(0), Form::Plain, Encoding::Identity, ends_stream);
+                if let Some(stream) = self.streams.get_mut(id) {
+                    stream.no_call = Some((status, reason));
+                    let (head, encoding) = (None, Encoding::Identity);
+                    stream.body = Some(Box::new(Body { length, ..Body::new(head, encoding) }));
+                }
+                if ends_stream {
+                    self.refuse_request(id, out);
                 }
                 Ok(ServerEvent::Handled)
             }
@@ -247,13 +251,11 @@ impl Server {
             // A stream without messages, or a call that lacks its message.
             return ServerEvent::Open { id, head, first: None, compressed, more };
         }
-        let (assembly, first) = (Assembly::default(), None);
-        let body = |head| Box::new(Body { head, encoding, first, assembly, length, received: 0 });
         if is_whole {
-            stream.body = Some(body(Some(head)));
+            stream.body = Some(Box::new(Body { length, ..Body::new(Some(head), encoding) }));
             return ServerEvent::Handled;
         }
-        stream.body = Some(body(None));
+        stream.body = Some(Box::new(Body { length, ..Body::new(None, encoding) }));
         ServerEvent::Open { id, head, first: None, compressed, more }
     }
 
@@ -270,6 +272,7 @@ impl Server {
             unread: 0,
             body: None,
             waiting: None,
+            no_call: None,
             is_queued: false,
         };
         self.streams.insert(id, stream);

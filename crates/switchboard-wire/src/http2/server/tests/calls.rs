@@ -203,11 +203,15 @@ fn calls_that_cannot_be_read_get_their_status() {
     for (id, kind, status) in [(11, "application/grpc-web", 415), (13, "text/plain", 415)] {
         fields[4].1 = kind;
         let block = peer.block(&[&[(":path", "/a.B/Unary")][..], &fields].concat());
-        assert!(peer.events(&frame(kind::HEADERS, flag::END_HEADERS, id, &block)).is_empty());
+        let bytes =
+            [frame(kind::HEADERS, flag::END_HEADERS, id, &block), data(id, &[9; 100], false)].concat();
+        assert!(peer.events(&bytes).is_empty() && peer.sent().is_empty());
+        assert!(peer.events(&data(id, b"", true)).is_empty());
         let sent = peer.sent();
-        assert!(matches!(&sent[0], Sent::Headers(_, text, true) if text.contains(&status.to_string())));
-        assert_eq!(sent[1], Sent::Reset(id, 0));
+        assert!(matches!(&sent[0], Sent::Headers(_, text, false) if text.contains(&status.to_string())));
+        assert!(matches!(&sent[1], Sent::Data(_, text, true) if text.ends_with(b"gRPC only")));
     }
+    assert_eq!(peer.machine.memory().calls, 0);
 }
 
 #[test]
