@@ -2,6 +2,7 @@
 //! control and streams.
 
 pub mod abuse_budget;
+pub mod client;
 pub mod frame;
 pub mod hpack;
 mod send;

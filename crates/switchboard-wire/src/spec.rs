@@ -153,6 +153,37 @@ pub trait ClientSetup: fmt::Debug + Send + Sync {
 
     /// Creates the state machine of a new connection.
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire>;
+
+    /// Creates the state machine of a new connection to this server, for wires that name the server in their requests.
+    fn machine_for(&self, limits: &Limits, _server: ServerName<'_>) -> Box<dyn ClientWire> {
+        self.machine(limits)
+    }
+}
+
+/// Names of the server of a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct ServerName<'a> {
+    /// Address, for messages.
+    pub address: &'a str,
+    /// Host and port, as in a URL; `localhost` for transports without a host.
+    pub authority: &'a str,
+    /// The connection is encrypted.
+    pub is_secure: bool,
+}
+
+impl<'a> ServerName<'a> {
+    /// Creates the names of a server without a secure connection.
+    pub fn new(address: &'a str, authority: &'a str) -> ServerName<'a> {
+        ServerName { address, authority, is_secure: false }
+    }
+
+    /// Sets that the connection is encrypted.
+    #[must_use]
+    pub fn secure(mut self, is_secure: bool) -> ServerName<'a> {
+        self.is_secure = is_secure;
+        self
+    }
 }
 
 /// Features of calls that a wire can express, some of them only with certain options.

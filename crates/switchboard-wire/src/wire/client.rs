@@ -45,6 +45,9 @@ pub enum CallIds {
     /// The field has 32 bits, of which 31 are used, and the server responds to each call, canceled or not: the id of an
     /// abandoned call stays reserved until its reply has arrived.
     Reserved,
+    /// Ids number the streams of HTTP/2: they are below 2^30 and never repeat on a connection, which the wire ends with
+    /// [`GoAway`](ClientEvent::GoAway) before they do.
+    Streams,
 }
 
 impl CallIds {
@@ -54,6 +57,7 @@ impl CallIds {
             CallIds::Wide => i64::MAX as ClientCallId,
             CallIds::Canceled => u32::MAX as ClientCallId,
             CallIds::Reserved => i32::MAX as ClientCallId,
+            CallIds::Streams => (1 << 30) - 1,
         }
     }
 }
@@ -112,6 +116,12 @@ pub trait ClientWire: Send {
         Err(no_streams(self.name()))
     }
 
+    /// Returns true while messages of the call wait in the machine for the server. The driver sends no further ones
+    /// until an event [`Credit`](ClientEvent::Credit) for the call.
+    fn is_blocked(&self, _id: ClientCallId) -> bool {
+        false
+    }
+
     /// Announces that no more messages follow; has no effect on a wire without streams.
     fn half_close(&mut self, _id: ClientCallId, _out: &mut Outbox) {}
 
@@ -127,6 +137,18 @@ pub trait ClientWire: Send {
     /// Returns true if servers respond to a [`ping`](Self::ping). Otherwise silence does not mean that a connection
     /// with running calls is dead.
     fn responds_to_pings(&self) -> bool {
+        false
+    }
+
+    /// Returns true once the server has closed the connection because of too many pings: further connections ping half
+    /// as often.
+    fn refuses_pings(&self) -> bool {
+        false
+    }
+
+    /// Returns true if the server may refuse a call after it was sent, and says that it did not begin. The driver then
+    /// keeps the requests of calls in flight, to send them once more.
+    fn may_refuse_sent_calls(&self) -> bool {
         false
     }
 
@@ -175,6 +197,11 @@ pub trait ClientWire: Send {
     /// read until the reader has consumed enough.
     fn advertises_windows(&self) -> bool {
         true
+    }
+
+    /// Returns true if the machine itself ends calls whose server exceeds the window. The driver then does not.
+    fn enforces_windows(&self) -> bool {
+        false
     }
 
     /// Returns true if the wire carries the [attachment](Metadata::attachment) of a call. Otherwise calls with one

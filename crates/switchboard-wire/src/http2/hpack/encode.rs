@@ -68,6 +68,16 @@ impl Encoder {
         }
     }
 
+    /// Appends a field that is different in each block, as it is: not indexed, and without a search of the table. A
+    /// secret is marked, so that no hop indexes it (RFC 7541, section 7.1.3).
+    pub fn literal(name: &[u8], value: &[u8], is_secret: bool, into: &mut BytesMut) {
+        into.extend_from_slice(&[if is_secret { 0x10 } else { 0 }]);
+        integer::put(name.len(), 0, 7, into);
+        into.extend_from_slice(name);
+        integer::put(value.len(), 0, 7, into);
+        into.extend_from_slice(value);
+    }
+
     /// Appends a field.
     pub fn field(&mut self, name: &[u8], value: &[u8], indexing: Indexing, into: &mut BytesMut) {
         let found = self.table.find(name, value);
