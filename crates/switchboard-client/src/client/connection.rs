@@ -14,6 +14,7 @@ mod numbers;
 #[cfg(feature = "wires")]
 mod outbox_limit;
 mod packed;
+mod ping_backoff;
 mod replies;
 mod state;
 mod streams;
@@ -21,6 +22,9 @@ mod task;
 mod wire;
 
 pub(super) use ending::ConnectionEnd;
+#[cfg(feature = "http")]
+pub(super) use packed::NATIVE_ALONE;
+pub(super) use ping_backoff::PingBackoff;
 pub(super) use task::Task;
 
 use super::{
@@ -46,11 +50,12 @@ use switchboard_core::{
 };
 use switchboard_net::{
     connection::{CallWaker, Keepalive, ReadBuffer, Timer, Wakes},
-    net::Io,
+    net::{Address, Io},
 };
 use switchboard_wire::{
-    Code, Codec, Encoding, Metadata, Outbox, Outgoing, Retry, Status,
+    Code, Codec, Encoding, Metadata, Origin, Outbox, Outgoing, Retry, Status,
     native::Client,
+    spec::ServerName,
     wire::{ClientCallId, ClientWire, Open},
 };
 use tokio::sync::Notify;
@@ -82,6 +87,8 @@ pub(super) struct Connection {
     compression_bytes_min: u32,
     /// Maximum size of a message that is accepted.
     message_bytes_max: u32,
+    /// True when the server may refuse calls that were sent.
+    may_refuse_sent_calls: bool,
 }
 
 /// Returns true when a call was not sent because the outbox of its connection was [full](Connection::room).
@@ -119,6 +126,7 @@ struct Inner {
     read_paused_by: Option<ClientCallId>,
     /// Queue for the pushes of the server.
     pushes: Option<Pushes>,
+    ping_backoff: PingBackoff,
     earliest: Option<Instant>,
 }
 
@@ -139,14 +147,19 @@ impl Connection {
     /// Creates a connection over an opened transport; the caller must spawn the task.
     pub(super) fn new(
         io: Box<dyn Io>,
-        peer: String,
+        address: &Address,
         options: &Options,
         owner: Weak<dyn ChannelKind>,
     ) -> (Arc<Connection>, Task) {
-        let (limits, keepalive) = (options.limits.wire(), options.keepalive);
+        let (limits, peer) = (options.limits.wire(), address.to_string());
+        let keepalive = options.ping_backoff.interval(options.keepalive);
         let mut wire = match &options.wire_config {
             None => Wire::Native(Client::new(limits)),
-            Some(wire_config) => Wire::Dyn(wire_config.setup.machine(&limits)),
+            Some(wire_config) => {
+                let authority = address.authority();
+                let server = ServerName::new(&peer, &authority).secure(address.is_tls());
+                Wire::Dyn(wire_config.setup.machine_for(&limits, server))
+            }
         };
         let mut out = Outbox::new();
         wire.greet(&mut out);
@@ -155,6 +168,7 @@ impl Connection {
         let wakes = Arc::new(Wakes::default());
         let window = wire.receive_window(limits.stream_window_bytes);
         let calls = Calls::new(wire.call_ids());
+        let may_refuse_sent_calls = wire.may_refuse_sent_calls();
         let inner = Inner {
             wire,
             out,
@@ -173,6 +187,7 @@ impl Connection {
             window,
             read_paused_by: None,
             pushes: options.pushes.clone(),
+            ping_backoff: options.ping_backoff.clone(),
             earliest: None,
         };
         let connection = Arc::new(Connection {
@@ -183,6 +198,7 @@ impl Connection {
             owner,
             compression_bytes_min: options.compression.bytes_min,
             message_bytes_max: limits.message_bytes_max,
+            may_refuse_sent_calls,
         });
         let now = switchboard_core::clock::now();
         let task = Task {
@@ -213,6 +229,23 @@ impl Connection {
     pub(super) fn retry_channel(&self, status: &Status) -> Option<Channel> {
         let moved = status.code() == Code::Unavailable && status.retry() == Retry::Safe && !self.is_usable();
         if moved { self.owner.upgrade().map(Channel) } else { None }
+    }
+
+    /// Returns true when the requests of calls in flight are needed until their replies: the server may refuse a call
+    /// that was sent.
+    #[inline]
+    pub(super) fn may_refuse_sent_calls(&self) -> bool {
+        self.may_refuse_sent_calls
+    }
+
+    /// Returns the channel for another attempt of a call that was sent and that the server did not begin.
+    #[cold]
+    pub(super) fn second_channel(&self, status: &Status) -> Option<Channel> {
+        let is_refused = self.may_refuse_sent_calls
+            && status.code() == Code::Unavailable
+            && status.retry() == Retry::Safe
+            && status.origin() == Origin::Connection;
+        if is_refused { self.channel() } else { None }
     }
 
     /// The channel that owns the connection.

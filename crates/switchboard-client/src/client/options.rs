@@ -7,6 +7,7 @@ mod build;
 use super::http::Dialect;
 use super::{
     ConnectionAborter,
+    connection::PingBackoff,
     fleet::Policy,
     layered::RequiredCallShape,
     wires::{self, ClientWireSetup},
@@ -83,6 +84,7 @@ pub(super) struct Options {
     pub(super) aborter: Option<ConnectionAborter>,
     /// The wire, if it is a state machine; `None` for the native one and those on HTTP.
     pub(super) wire_config: Option<ClientWireSetup>,
+    pub(super) ping_backoff: PingBackoff,
     #[cfg(feature = "http")]
     pub(super) http: super::http::Settings,
     pub(super) dialling: Dialling,
@@ -113,8 +115,10 @@ impl Options {
 impl Options {
     /// Properties of calls that the wire must know.
     pub(super) fn required_shape(&self) -> RequiredCallShape {
-        if self.wire_config.is_some() {
-            return RequiredCallShape::Kind;
+        if let Some(wire_config) = &self.wire_config {
+            // Calls of gRPC look the same for every kind.
+            let is_grpc = std::ptr::eq(wire_config.spec, WireId::GRPC.spec());
+            return if is_grpc { RequiredCallShape::None } else { RequiredCallShape::Kind };
         }
         #[cfg(feature = "http")]
         if let Some(dialect) = self.http.dialect {
@@ -156,6 +160,7 @@ impl ChannelBuilder {
                 file_hosts: Vec::new(),
                 aborter: None,
                 wire_config: None,
+                ping_backoff: PingBackoff::default(),
                 #[cfg(feature = "http")]
                 http: super::http::Settings::default(),
                 dialling: Dialling::default(),
@@ -225,7 +230,7 @@ impl ChannelBuilder {
                 self.options.compression.bytes_min = bytes.ok_or_else(|| invalid("a number of bytes"))?;
             }
             #[cfg(feature = "http")]
-            "codec" | "deflate" | "get" | "http" | "path" | "wire" => {
+            "codec" | "deflate" | "engine" | "get" | "http" | "path" | "wire" => {
                 self.options.http.set(name, value).map_err(|expected| match name {
                     "wire" => invalid(&format!("one of {}", wires::names(|_| true))),
                     _ => invalid(expected),

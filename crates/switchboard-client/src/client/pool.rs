@@ -74,7 +74,7 @@ impl Link for Connection {
         options: &Options,
         owner: Weak<dyn ChannelKind>,
     ) -> Result<(Arc<Connection>, Task)> {
-        Ok(Connection::new(io, address.to_string(), options, owner))
+        Ok(Connection::new(io, address, options, owner))
     }
 
     async fn settings_received(&self) {

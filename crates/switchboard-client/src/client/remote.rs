@@ -2,7 +2,7 @@
 //! connection, or for space on it. A unary call on a ready connection is in [`unary`](super::unary).
 
 use super::{
-    Begin, Target,
+    Begin, Channel, Target,
     calls::RawResponse,
     connection::{Connection, Request, is_full},
     kind::ChannelKind,
@@ -88,22 +88,44 @@ impl ChannelKind for Pool {
     }
 }
 
-/// Sends a unary call on the connection of its target, or on one of its channel, and waits for its reply.
-pub(super) async fn unary(begin: Begin, request: Bytes) -> Result<RawResponse> {
-    let (mut sent, packing) = send(begin, request).await?;
-    let mut response = poll_fn(|cx| sent.poll(cx)).await?;
+/// Sends a unary call on the connection of its target, or on one of its channel, and waits for its reply. A call that
+/// the server refuses before it begins is sent once more.
+pub(super) async fn unary(mut begin: Begin, request: Bytes) -> Result<RawResponse> {
+    let deadline = begin.deadline(switchboard_core::clock::now());
+    let mut again = None;
+    match attempt(&mut begin, &request, &mut again).await {
+        Err(status) => {
+            begin.target = Target::Channel(again.ok_or(status)?);
+            begin.end_at(deadline);
+            attempt(&mut begin, &request, &mut None).await
+        }
+        response => response,
+    }
+}
+
+/// Sends a unary call that a server has refused.
+pub(super) async fn second_unary(mut begin: Begin, request: Bytes) -> Result<RawResponse> {
+    attempt(&mut begin, &request, &mut None).await
+}
+
+/// Sends a unary call; sets `again` to the channel for another attempt if the server has refused the call.
+async fn attempt(begin: &mut Begin, request: &Bytes, again: &mut Option<Channel>) -> Result<RawResponse> {
+    let (connection, id, packing) = send(begin, request).await?;
+    let mut sent = Sent::new(connection.clone(), id, None);
+    let response = poll_fn(|cx| sent.poll(cx)).await;
+    let mut response = response.inspect_err(|status| *again = connection.second_channel(status))?;
     let codec = response.item.codec;
     let bytes = packing.unpack(response.item)?;
     response.item = Message { bytes, compressed: false, codec };
     Ok(response)
 }
 
-async fn send(mut begin: Begin, request: Bytes) -> Result<(Sent, Packing)> {
+async fn send(begin: &mut Begin, request: &Bytes) -> Result<(Arc<Connection>, ClientCallId, Packing)> {
     loop {
         let connection = begin.connection().await?;
-        let sent = poll_fn(|cx| Poll::Ready(begin.send_packed(&connection, &request, cx.waker())));
+        let sent = poll_fn(|cx| Poll::Ready(begin.send_packed(&connection, request, cx.waker())));
         match sent.await {
-            Ok((id, packing)) => return Ok((Sent::new(connection, id, None), packing)),
+            Ok((id, packing)) => return Ok((connection, id, packing)),
             Err(status) => begin.after_unsent(&connection, status).await?,
         }
     }
@@ -144,14 +166,14 @@ impl Begin {
         request: &Bytes,
         waker: &Waker,
     ) -> Result<(ClientCallId, Packing)> {
-        let packing = connection.packing(self.method, self.compression);
+        let packing = connection.packing(self.method, self.compression)?;
         let Message { bytes, compressed, .. } = packing.pack(request.clone());
         let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
         Ok((connection.unary(&request, (&bytes).into(), waker)?, packing))
     }
 
     fn send_oneway(&self, connection: &Connection, request: &Bytes) -> Result<()> {
-        let packing = connection.packing(self.method, self.compression);
+        let packing = connection.packing(self.method, self.compression)?;
         let Message { bytes, compressed, .. } = packing.pack(request.clone());
         let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
         connection.oneway(&request, (&bytes).into())
@@ -163,7 +185,7 @@ impl Begin {
         message: Option<&Bytes>,
         outbound: Option<Arc<Queue>>,
     ) -> Result<StartedStream> {
-        let packing = connection.packing(self.method, self.compression);
+        let packing = connection.packing(self.method, self.compression)?;
         let message = message.map(|message| packing.pack(message.clone()));
         let compressed = message.as_ref().is_some_and(|message| message.compressed);
         let request = Request { encoding: packing.encoding(), compressed, ..self.request() };

@@ -1,7 +1,7 @@
 //! Calls with one reply, or none.
 
 use super::{
-    Begin, Target, call_options,
+    Begin, Channel, Target, call_options,
     calls::RawResponse,
     connection::{Connection, Request, is_full},
     fleet::{self, AttemptLog, EndpointPermit, Explained, Explanation},
@@ -369,7 +369,12 @@ impl RawCall {
                 }
                 Stage::Waiting(sent) => {
                     let response = std::task::ready!(sent.poll(cx));
+                    let again = match &response {
+                        Err(status) if sent.permit.is_none() => sent.connection.second_channel(status),
+                        _ => None,
+                    };
                     match (sent.permit.take(), response) {
+                        (None, Err(_)) if again.is_some() => self.begin_again(again)?,
                         (Some(permit), Err(status)) => self.resume(permit, Some(status))?,
                         (permit, response) => {
                             if let Some(permit) = permit {
@@ -441,8 +446,10 @@ impl RawCall {
         };
         match sent {
             Ok(id) => {
-                // Its memory is reused by the next call, while it is still in the cache.
-                self.request = None;
+                if !connection.may_refuse_sent_calls() {
+                    // Its memory is reused by the next call, while it is still in the cache.
+                    self.request = None;
+                }
                 self.stage = Stage::Waiting(Sent::new(connection, id, None));
                 Ok(true)
             }
@@ -464,6 +471,17 @@ impl RawCall {
         self.packing = None;
         let request = self.take_request()?;
         self.stage = Stage::Boxed(Box::pin(fleet::resume(permit, failure, self.begin.take(), request)));
+        Ok(())
+    }
+
+    /// Sends a call that its server refused before it began once more, by this channel; the timeout starts again.
+    #[cold]
+    fn begin_again(&mut self, channel: Option<Channel>) -> Result<()> {
+        self.packing = None;
+        let request = self.take_request()?;
+        let mut begin = self.begin.take();
+        begin.target = channel.map_or(Target::Nowhere, Target::Channel);
+        self.stage = Stage::Boxed(Box::pin(remote::second_unary(begin, request)));
         Ok(())
     }
 

@@ -88,6 +88,22 @@ impl Address {
         matches!(self, Address::Tls(..) | Address::WebSocketTls(..))
     }
 
+    /// Returns host and port as in a URL; `localhost` for transports without a host.
+    #[doc(hidden)]
+    pub fn authority(&self) -> String {
+        match self {
+            Address::Tcp(host, port)
+            | Address::Tls(host, port)
+            | Address::WebSocket(host, port, _)
+            | Address::WebSocketTls(host, port, _) => match host.contains(':') {
+                true => format!("[{host}]:{port}"),
+                false => format!("{host}:{port}"),
+            },
+            // Neither a path nor a name in this process is a host.
+            Address::Memory(_) | Address::Unix(_) => "localhost".to_owned(),
+        }
+    }
+
     /// Returns whether connections to the address use a WebSocket.
     #[doc(hidden)]
     pub fn is_websocket(&self) -> bool {

@@ -11,9 +11,11 @@ use switchboard::{
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 /// Each wire in each version and codec that a channel can have.
-const WIRES: [&str; 9] = [
+const WIRES: [&str; 11] = [
     "wire=grpc",
     "wire=grpc&codec=json",
+    "wire=grpc&engine=own",
+    "wire=grpc&engine=own&codec=json",
     "wire=grpc-web",
     "wire=grpc-web&http=1",
     "wire=grpc-web&codec=json",
@@ -190,7 +192,13 @@ async fn dropped_calls_and_deadlines_end_the_handler() {
 async fn messages_are_compressed_both_ways_and_large_ones_refused() {
     let (_, running) = service::start(&[]).await;
     let long = "long ".repeat(100_000);
-    for wire in ["wire=grpc", "wire=grpc-web&http=1", "wire=connect", "wire=connect&http=1&codec=json"] {
+    for wire in [
+        "wire=grpc",
+        "wire=grpc&engine=own",
+        "wire=grpc-web&http=1",
+        "wire=connect",
+        "wire=connect&http=1&codec=json",
+    ] {
         for compression in ["none", "replies", "deflate", "gzip", "zstd"] {
             let client = Client::to(&running, &format!("{wire}&compression={compression}")).await;
             assert_eq!(client.say(&long).await.unwrap().value.len(), long.len() + 6, "{wire} {compression}");
@@ -226,7 +234,7 @@ async fn calls_are_refused_while_other_connections_hold_all_the_memory() {
     while running.memory().held < 64 << 10 {
         tokio::task::yield_now().await;
     }
-    for wire in ["wire=grpc", "wire=connect&http=1"] {
+    for wire in ["wire=grpc", "wire=grpc&engine=own", "wire=connect&http=1"] {
         let client = Client::to(&running, wire).await;
         let status = client.say("you").await.unwrap_err();
         assert_eq!(status.code(), Code::ResourceExhausted, "{wire}");
@@ -243,7 +251,7 @@ async fn calls_are_refused_while_other_connections_hold_all_the_memory() {
 #[tokio::test]
 async fn compressions_of_the_native_wire_are_refused() {
     let (_, running) = service::start(&[]).await;
-    for wire in ["wire=grpc", "wire=grpc-web", "wire=connect", "wire=jsonrpc"] {
+    for wire in ["wire=grpc", "wire=grpc&engine=own", "wire=grpc-web", "wire=connect", "wire=jsonrpc"] {
         let url = format!("{}?{wire}", running.url());
         for compression in [Compression::Lz4, Compression::Snappy] {
             let builder = || Channel::builder(&url);
@@ -268,7 +276,7 @@ async fn compressions_of_the_native_wire_are_refused() {
 #[tokio::test]
 async fn many_callers_share_one_connection() {
     let (_, running) = service::start(&[]).await;
-    for wire in ["wire=grpc", "wire=connect", "wire=connect&http=1"] {
+    for wire in ["wire=grpc", "wire=grpc&engine=own", "wire=connect", "wire=connect&http=1"] {
         let client = std::sync::Arc::new(Client::to(&running, &format!("{wire}&connections=1")).await);
         // Over the server's thousand streams: those above wait their turn.
         let callers: Vec<_> = (0..1500)

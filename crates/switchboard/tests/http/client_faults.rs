@@ -11,6 +11,9 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+/// Engines of gRPC, while there are two.
+const ENGINES: [&str; 2] = ["h2", "own"];
+
 /// A server that answers every request of HTTP/1.1 with these bytes.
 async fn answering(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -65,7 +68,9 @@ async fn pages_of_proxies_become_statuses_that_name_them() {
 
 #[tokio::test]
 async fn servers_that_die_are_found_again() {
-    for wire in ["wire=grpc", "wire=grpc-web&http=1", "wire=connect", "wire=connect&http=1"] {
+    for wire in
+        ["wire=grpc", "wire=grpc&engine=own", "wire=grpc-web&http=1", "wire=connect", "wire=connect&http=1"]
+    {
         let (_, running) = service::start(&[]).await;
         let address = running.url();
         let client = Client::to(&running, &format!("{wire}&connections=1&backoff_max=20ms")).await;
@@ -94,7 +99,7 @@ async fn servers_that_die_are_found_again() {
 #[tokio::test]
 async fn draining_servers_lose_no_call() {
     // HTTP/1.1 cannot: a server that closes an idle connection may meet a call on its way.
-    for wire in ["wire=grpc", "wire=grpc-web", "wire=connect"] {
+    for wire in ["wire=grpc", "wire=grpc&engine=own", "wire=grpc-web", "wire=connect"] {
         let (_, first) = service::start(&[]).await;
         let (_, second) = service::start(&[]).await;
         let urls = format!("{},{}?{wire}&connections=1", first.url(), second.url());
@@ -130,8 +135,17 @@ async fn draining_servers_lose_no_call() {
 
 #[tokio::test]
 async fn silent_servers_are_given_up() {
+    for engine in ENGINES {
+        silent_server_is_given_up(engine).await;
+    }
+}
+
+async fn silent_server_is_given_up(engine: &str) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("tcp://{}?wire=grpc&connections=1&keepalive=20ms", listener.local_addr().unwrap());
+    let url = format!(
+        "tcp://{}?wire=grpc&engine={engine}&connections=1&keepalive=20ms",
+        listener.local_addr().unwrap()
+    );
     // Accepts and says nothing more than its settings.
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -152,9 +166,18 @@ async fn silent_servers_are_given_up() {
 
 #[tokio::test]
 async fn server_with_too_many_pings_is_pinged_half_as_often_each_time() {
+    for engine in ENGINES {
+        pings_are_halved(engine).await;
+    }
+}
+
+async fn pings_are_halved(engine: &str) {
     const PING: u8 = 6;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("tcp://{}?wire=grpc&connections=1&keepalive=20ms", listener.local_addr().unwrap());
+    let url = format!(
+        "tcp://{}?wire=grpc&engine={engine}&connections=1&keepalive=20ms",
+        listener.local_addr().unwrap()
+    );
     // ENHANCE_YOUR_CALM, with the text that gRPC uses for too many pings; the call was accepted.
     let calm = frame(7, 0, 0, b"\0\0\0\x01\0\0\0\x0btoo_many_pings");
     let server = tokio::spawn(async move {
@@ -215,6 +238,12 @@ async fn read_request(stream: &mut TcpStream) {
 
 #[tokio::test]
 async fn resets_and_goaway_become_statuses_or_a_second_try() {
+    for engine in ENGINES {
+        resets_and_goaway(engine).await;
+    }
+}
+
+async fn resets_and_goaway(engine: &str) {
     // REFUSED_STREAM, or a GOAWAY whose last stream is an older one: the call goes to the next connection.
     let refused = frame(3, 0, 1, &7u32.to_be_bytes());
     let goaway = frame(7, 0, 0, &[0; 8]);
@@ -229,7 +258,7 @@ async fn resets_and_goaway_become_statuses_or_a_second_try() {
     ] {
         let (_, running) = service::start(&[]).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("tcp://{}?wire=grpc&connections=1", listener.local_addr().unwrap());
+        let url = format!("tcp://{}?wire=grpc&engine={engine}&connections=1", listener.local_addr().unwrap());
         let target = running.url().replace("tcp://", "");
         let is_goaway = breaks[3] == 7;
         tokio::spawn(async move {
@@ -266,7 +295,7 @@ async fn resets_and_goaway_become_statuses_or_a_second_try() {
 #[tokio::test]
 async fn streams_wait_for_their_readers_and_end_with_them() {
     let (_, running) = service::start(&[]).await;
-    for wire in ["wire=grpc", "wire=grpc-web", "wire=connect"] {
+    for wire in ["wire=grpc", "wire=grpc&engine=own", "wire=grpc-web", "wire=connect"] {
         let client = Client::to(&running, &format!("{wire}&connections=1")).await;
         let (sender, mut receiver) = client.chat().await.unwrap();
         let word = "w".repeat(100_000);
@@ -307,7 +336,7 @@ fn calls_end_with_the_runtime_that_drove_them() {
     };
     let serving = runtime(1);
     let (_, running) = serving.block_on(service::start(&[]));
-    for wire in ["wire=grpc", "wire=connect&http=1"] {
+    for wire in ["wire=grpc", "wire=grpc&engine=own", "wire=connect&http=1"] {
         let driving = runtime(1);
         let client = driving.block_on(Client::to(&running, wire));
         let mut stream = driving.block_on(client.count("hang").into_future()).unwrap();

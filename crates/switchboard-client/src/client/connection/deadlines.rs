@@ -4,6 +4,9 @@ use super::Inner;
 use std::{task::Waker, time::Instant};
 use switchboard_wire::{Status, wire::ClientWire};
 
+/// Message of a call that ends at its deadline.
+pub(super) const NO_RESPONSE: &str = "no response within the call's deadline";
+
 impl Inner {
     /// Sets the deadlines of new calls.
     pub(super) fn stamp(&mut self, now: Instant) {
@@ -34,8 +37,7 @@ impl Inner {
         }
         self.earliest = next;
         for id in overdue {
-            let text = "no response within the call's deadline";
-            self.fail(id, Status::deadline_exceeded(text), wake);
+            self.fail(id, Status::deadline_exceeded(NO_RESPONSE), wake);
             self.wire.cancel(id, &mut self.out);
         }
     }

@@ -78,8 +78,9 @@ impl World {
         let Some(pool) = channel.0.pool() else { panic!("{options}: not a pool of connections") };
         let built = pool.options();
         let (io, _) = tokio::io::duplex(64);
+        let address = "memory://test".parse().unwrap();
         let codec = built.codec(Codec::Proto);
-        let (connection, task) = Connection::new(Box::new(io), "test".into(), built, Weak::<Pool>::new());
+        let (connection, task) = Connection::new(Box::new(io), &address, built, Weak::<Pool>::new());
         let mut table = MethodTable::default();
         table.add(&INFO).unwrap();
         World {
@@ -105,6 +106,8 @@ impl World {
         let calls = mem::replace(&mut inner.calls, super::Calls::new(ids));
         inner.calls = match ids {
             CallIds::Reserved => calls.with_ids(0, 255),
+            // They never repeat.
+            CallIds::Streams => calls,
             CallIds::Canceled | CallIds::Wide => calls.with_ids(ids.mask() - 500, ids.mask()),
         };
     }

@@ -5,13 +5,17 @@ use crate::ClientMethod;
 use bytes::Bytes;
 use std::task::{Context, Poll, Waker};
 use switchboard_core::{
-    Compression,
+    Compression, Result,
     compression::{Message, Packing},
 };
 use switchboard_wire::{
-    Kind, Metadata,
-    wire::{ClientCallId, ClientWire},
+    Kind, Metadata, Status,
+    wire::{CallIds, ClientCallId, ClientWire},
 };
+
+/// Text of the status of a call with a compression that HTTP does not have.
+pub(in crate::client) const NATIVE_ALONE: &str =
+    "lz4 and snappy are compressions of the native wire: on HTTP use gzip, zstd or deflate";
 
 impl Connection {
     /// Ready once the server has sent its settings, or the connection has ended; for one waiter.
@@ -25,20 +29,27 @@ impl Connection {
     }
 
     /// Returns how to compress the messages of a call of this method with `compression`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` on gRPC for a compression that it does not have.
     pub(in crate::client) fn packing(
         &self,
         method: &'static ClientMethod,
         compression: Compression,
-    ) -> Packing {
+    ) -> Result<Packing> {
         if compression == Compression::None {
-            return Packing::OFF;
+            return Ok(Packing::OFF);
         }
         let inner = self.lock();
+        if compression.is_native() && inner.wire.call_ids() == CallIds::Streams {
+            return Err(Status::invalid_argument(NATIVE_ALONE));
+        }
         if method.kind() != Kind::Unary && !inner.wire.compresses_streams() {
-            return Packing::OFF;
+            return Ok(Packing::OFF);
         }
         let (accepts, method) = (|encoding| inner.wire.accepts(encoding), std::ptr::from_ref(method).addr());
-        Packing::of_client(compression, method, accepts, self.compression_bytes_min, self.message_bytes_max)
+        let (bytes_min, bytes_max) = (self.compression_bytes_min, self.message_bytes_max);
+        Ok(Packing::of_client(compression, method, accepts, bytes_min, bytes_max))
     }
 }
 

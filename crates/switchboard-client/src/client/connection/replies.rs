@@ -1,12 +1,12 @@
 //! Input of a client connection: replies and other events, and the callers that they wake.
 
-use super::{ConnectionState, Inner};
+use super::{ConnectionState, Inner, deadlines::NO_RESPONSE};
 use crate::client::calls::State;
 use bytes::Bytes;
-use std::task::Waker;
+use std::{task::Waker, time::Instant};
 use switchboard_core::{Result, compression::Message};
 use switchboard_wire::{
-    Fatal, Input, Metadata, Status,
+    Code, Fatal, Input, Metadata, Origin, Status,
     wire::{ClientCallId, ClientEvent, ClientWire},
 };
 
@@ -91,7 +91,7 @@ impl Inner {
                     Some(State::Stream(stream)) => {
                         let ahead = stream.inbound.push_now(Message { bytes: item, compressed, codec: None });
                         // One message may exceed the window.
-                        let is_ahead = ahead >= self.window as usize;
+                        let is_ahead = ahead >= self.window as usize && !self.wire.enforces_windows();
                         if is_ahead && !self.wire.advertises_windows() {
                             self.read_paused_by = Some(id);
                         } else if is_ahead {
@@ -122,18 +122,7 @@ impl Inner {
                     parts.codec = Some(codec);
                 }
             }
-            ClientEvent::End { id, end } => match self.calls.get_mut(id).map(|slot| &mut slot.state) {
-                Some(State::Stream(_)) => self.end_stream(id, end),
-                Some(state) => {
-                    if let Some(parts) = state.partial_reply() {
-                        wake.extend(parts.waker.take());
-                        parts.end = Some(end.map(|trailers| parts.trailers = trailers));
-                    } else {
-                        self.calls.reply_late(id);
-                    }
-                }
-                None => self.calls.reply_late(id),
-            },
+            ClientEvent::End { id, end } => self.end(id, end, wake),
             ClientEvent::Credit { id, bytes } => {
                 if let Some(State::Stream(stream)) = self.calls.get_mut(id).map(|slot| &mut slot.state) {
                     stream.credit = stream.credit.saturating_add(i64::from(bytes));
@@ -149,13 +138,35 @@ impl Inner {
                     }
                 }
             }
-            ClientEvent::GoAway { status } => self.state = ConnectionState::Draining(status),
+            ClientEvent::GoAway { status } => {
+                self.state = ConnectionState::Draining(status);
+                if self.wire.refuses_pings() {
+                    self.ping_backoff.double();
+                }
+            }
             ClientEvent::Push(push) => {
                 if let Some(pushes) = &self.pushes {
                     pushes.put(*push);
                 }
             }
             ClientEvent::Pong => {}
+        }
+    }
+
+    /// Ends a call with what the server sent.
+    fn end(&mut self, id: ClientCallId, end: Result<Metadata>, wake: &mut Vec<Waker>) {
+        let Some(slot) = self.calls.get_mut(id) else { return self.calls.reply_late(id) };
+        let end = end.map_err(|status| of_deadline(status, slot.deadline));
+        match &mut slot.state {
+            State::Stream(_) => self.end_stream(id, end),
+            state => {
+                if let Some(parts) = state.partial_reply() {
+                    wake.extend(parts.waker.take());
+                    parts.end = Some(end.map(|trailers| parts.trailers = trailers));
+                } else {
+                    self.calls.reply_late(id);
+                }
+            }
         }
     }
 
@@ -183,4 +194,13 @@ impl Inner {
             None => {}
         }
     }
+}
+
+/// Replaces the status of a call that its server reset at the deadline: the clock of the server was faster.
+fn of_deadline(status: Status, deadline: Option<Instant>) -> Status {
+    let is_reset = status.code() == Code::Canceled && status.origin() == Origin::Connection;
+    if is_reset && deadline.is_some_and(|deadline| deadline <= switchboard_core::clock::now()) {
+        return Status::deadline_exceeded(NO_RESPONSE);
+    }
+    status
 }

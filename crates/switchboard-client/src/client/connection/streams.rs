@@ -32,7 +32,8 @@ impl Inner {
         }
         let Some(outbound) = stream.outbound.clone() else { return };
         let mut failed = None;
-        while stream.credit > 0 {
+        let counts_credit = wire.send_window() != u32::MAX;
+        while stream.credit > 0 && !wire.is_blocked(id) {
             if out.len() >= OUTBOX_HIGH {
                 stream.note_due(id, due);
                 break;
@@ -40,7 +41,9 @@ impl Inner {
             match stream.batch.poll_next(&outbound, &mut Context::from_waker(waker)) {
                 Poll::Pending => break,
                 Poll::Ready(Some(Ok(item))) => {
-                    stream.credit -= queue::weight(&item.bytes) as i64;
+                    if counts_credit {
+                        stream.credit -= queue::weight(&item.bytes) as i64;
+                    }
                     if let Err(status) = wire.item(id, &item.bytes, item.compressed, out) {
                         failed = Some(status);
                         break;

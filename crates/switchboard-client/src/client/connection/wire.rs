@@ -87,6 +87,19 @@ impl ClientWire for Wire {
         either!(self, machine => machine.item(id, item, compressed, out))
     }
 
+    #[inline(always)]
+    fn is_blocked(&self, id: ClientCallId) -> bool {
+        either!(self, machine => machine.is_blocked(id))
+    }
+
+    fn refuses_pings(&self) -> bool {
+        either!(self, machine => machine.refuses_pings())
+    }
+
+    fn may_refuse_sent_calls(&self) -> bool {
+        either!(self, machine => machine.may_refuse_sent_calls())
+    }
+
     fn half_close(&mut self, id: ClientCallId, out: &mut Outbox) {
         either!(self, machine => machine.half_close(id, out));
     }
@@ -143,6 +156,10 @@ impl ClientWire for Wire {
 
     fn advertises_windows(&self) -> bool {
         either!(self, machine => machine.advertises_windows())
+    }
+
+    fn enforces_windows(&self) -> bool {
+        either!(self, machine => machine.enforces_windows())
     }
 
     fn carries_attachments(&self) -> bool {

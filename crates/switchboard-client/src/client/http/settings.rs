@@ -1,11 +1,17 @@
 //! The options of a channel on HTTP, and the settings of its calls.
 
 use super::{compression::Compression, http2::PingBackoff};
+use crate::client::connection::NATIVE_ALONE;
+use std::sync::Arc;
 use switchboard_core::{Limit, Limits, Result};
 use switchboard_net::http_fields::MetadataLimits;
 #[cfg(feature = "tls")]
 use switchboard_net::net::tls;
-use switchboard_wire::{Codec, Status, WireId, spec::PostedMachine};
+use switchboard_wire::{
+    Codec, Status, WireId, http2,
+    spec::{ClientSetup, PostedMachine, ServerName},
+    wire::ClientWire,
+};
 
 /// Protocol of calls over HTTP.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -31,7 +37,7 @@ pub(super) enum Version {
 }
 
 /// The options as set.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(in crate::client) struct Settings {
     /// `None` for the native wire.
     pub(in crate::client) dialect: Option<Dialect>,
@@ -47,6 +53,49 @@ pub(in crate::client) struct Settings {
     /// True to compress messages of WebSockets, if the server agrees.
     deflate: bool,
     pub(super) ping_backoff: PingBackoff,
+    /// True for calls of gRPC on the state machine of this product instead of `h2`.
+    own_engine: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            dialect: None,
+            version: None,
+            codec: None,
+            get: false,
+            text: false,
+            path: None,
+            posted: None,
+            deflate: false,
+            ping_backoff: PingBackoff::default(),
+            // While there are two engines, a test build selects the other one.
+            own_engine: matches!(option_env!("SWITCHBOARD_GRPC_ENGINE"), Some("own")),
+        }
+    }
+}
+
+/// The state machine of gRPC, with the options of a channel.
+#[derive(Debug)]
+struct OwnEngine(Settings);
+
+impl ClientSetup for OwnEngine {
+    fn set(&mut self, _name: &str, _value: &str) -> Result<bool, &'static str> {
+        Ok(false)
+    }
+
+    fn codec(&self, preferred: Codec) -> Codec {
+        self.0.codec(preferred)
+    }
+
+    fn machine(&self, limits: &switchboard_wire::Limits) -> Box<dyn ClientWire> {
+        self.machine_for(limits, ServerName::new("the server", "localhost"))
+    }
+
+    fn machine_for(&self, limits: &switchboard_wire::Limits, server: ServerName<'_>) -> Box<dyn ClientWire> {
+        let ServerName { address, authority, is_secure, .. } = server;
+        Box::new(http2::client::Client::new(*limits, address, authority, is_secure))
+    }
 }
 
 impl Settings {
@@ -75,6 +124,9 @@ impl Settings {
             ("codec", _) => return Err("proto or json"),
             ("deflate", "true") => self.deflate = true,
             ("deflate", "false") => self.deflate = false,
+            ("engine", "own") => self.own_engine = true,
+            ("engine", "h2") => self.own_engine = false,
+            ("engine", _) => return Err("own or h2"),
             ("path", path) if path.starts_with('/') => self.path = Some(path.to_owned()),
             ("path", _) => return Err("a path that begins with a slash"),
             ("get", "true") => self.get = true,
@@ -82,6 +134,12 @@ impl Settings {
             _ => return Err("true or false"),
         }
         Ok(())
+    }
+
+    /// Returns the state machine of gRPC, if the options select it.
+    pub(in crate::client) fn own_engine(&self) -> Option<Arc<dyn ClientSetup>> {
+        let is_own = self.own_engine && self.dialect == Some(Dialect::Grpc);
+        is_own.then(|| Arc::new(OwnEngine(self.clone())) as Arc<dyn ClientSetup>)
     }
 
     /// Selects Thrift, with the machine for its messages.
@@ -207,9 +265,6 @@ impl Settings {
         }
     }
 }
-
-const NATIVE_ALONE: &str =
-    "lz4 and snappy are compressions of the native wire: on HTTP use gzip, zstd or deflate";
 
 /// Settings that every call of a channel needs for encoding and decoding.
 #[derive(Clone, Copy, Debug)]

@@ -10,6 +10,8 @@ use switchboard_core::Result;
 use switchboard_net::net::tls::{self, Connector, TlsOptions};
 use switchboard_net::net::{Address, Carries};
 use switchboard_wire::Status;
+#[cfg(feature = "http")]
+use switchboard_wire::WireId;
 
 impl ChannelBuilder {
     /// Builds the channel and waits for its first connection.
@@ -48,7 +50,9 @@ impl ChannelBuilder {
             return self.into_fleet(addresses);
         }
         #[cfg(feature = "http")]
-        if let Some(dialect) = self.set_http(&addresses)? {
+        if let Some(dialect) = self.set_http(&addresses)?
+            && !self.set_own_engine()
+        {
             let make = |owner: &Weak<Http>| Http::new(addresses, dialect, self.options, owner.clone());
             return Ok(Channel(Arc::new_cyclic(make)));
         }
@@ -153,6 +157,14 @@ impl ChannelBuilder {
             self.options.dialling.tls = Some(Arc::new(Connector::new(self.tls.clone(), alpn)?));
         }
         Ok(())
+    }
+
+    /// Makes the channel one of a state machine, if the options select that engine for gRPC; returns true then.
+    #[cfg(feature = "http")]
+    fn set_own_engine(&mut self) -> bool {
+        let Some(setup) = self.options.http.own_engine() else { return false };
+        self.options.wire_config = Some(wires::ClientWireSetup { spec: WireId::GRPC.spec(), setup });
+        true
     }
 
     /// Checks the compression for HTTP and WebSockets, and returns the dialect of a channel over HTTP.

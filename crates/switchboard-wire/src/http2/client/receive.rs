@@ -380,9 +380,8 @@ impl Client {
             }
             opened.sort_unstable();
             for stream in opened {
-                self.flush(stream, 64 << 10, out);
+                self.flush(stream, out);
             }
-            self.flush_listed(out);
         }
         self.events.push_back(ClientEvent::Settings { window_growth: 0 });
         self.start_waiting(out);
@@ -407,8 +406,7 @@ impl Client {
         let code = match increment {
             0 => ErrorCode::PROTOCOL_ERROR,
             _ if state.send_window.grow(increment).is_ok() => {
-                self.flush(stream, 64 << 10, out);
-                self.flush_listed(out);
+                self.flush(stream, out);
                 return Ok(());
             }
             _ => ErrorCode::FLOW_CONTROL_ERROR,

@@ -190,8 +190,7 @@ impl Client {
         body.pending.push_message(first.to_bytes(), open.rest, open.compressed);
         self.sending.queued += body.pending.bytes;
         self.streams.insert(stream, state);
-        let turn = if self.sending.listed.is_empty() { usize::MAX } else { TURN_BYTES };
-        self.flush(stream, turn, out);
+        self.flush(stream, out);
         Ok(())
     }
 
@@ -295,7 +294,7 @@ impl Client {
         body.pending = pending;
         body.ends = !more;
         self.streams.insert(stream, state);
-        self.flush(stream, TURN_BYTES, out);
+        self.flush(stream, out);
         if !had_pending {
             self.resume(stream);
         }
@@ -318,7 +317,7 @@ impl Client {
         state.body_mut().pending.push_message(item.clone(), &[], compressed);
         self.sending.queued += len;
         self.streams.insert(stream, state);
-        self.flush(stream, TURN_BYTES, out);
+        self.flush(stream, out);
     }
 
     pub(super) fn end_request(&mut self, stream: u32, out: &mut Outbox) {
@@ -326,12 +325,19 @@ impl Client {
             self.sending.waiting[at].more = false;
         } else if let Some(state) = self.streams.get_mut(stream) {
             state.body_mut().ends = true;
-            self.flush(stream, TURN_BYTES, out);
+            self.flush(stream, out);
         }
     }
 
-    /// Writes up to `turn` pending bytes of a stream, within its window and that of the connection.
-    pub(super) fn flush(&mut self, stream: u32, mut turn: usize, out: &mut Outbox) {
+    /// Writes pending bytes of a stream, in turns with the others that wait, while the windows have room.
+    pub(super) fn flush(&mut self, stream: u32, out: &mut Outbox) {
+        self.flush_turn(stream, out);
+        self.flush_listed(out);
+    }
+
+    /// Writes the pending bytes of one turn of a stream, within its window and that of the connection.
+    fn flush_turn(&mut self, stream: u32, out: &mut Outbox) {
+        let mut turn = TURN_BYTES;
         let frame_max = self.settings.frame_bytes_max as usize;
         let Sending { window, listed, queued, .. } = &mut self.sending;
         let Some(state) = self.streams.get_mut(stream) else { return };
@@ -377,7 +383,7 @@ impl Client {
         {
             if let Some(state) = self.streams.get_mut(stream) {
                 state.is_listed = false;
-                self.flush(stream, TURN_BYTES, out);
+                self.flush_turn(stream, out);
             }
         }
     }

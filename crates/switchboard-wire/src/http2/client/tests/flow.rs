@@ -95,6 +95,18 @@ fn frames_are_as_large_as_the_server_accepts() {
 }
 
 #[test]
+fn nothing_waits_while_the_windows_have_room() {
+    let mut world = World::started(Settings { window_bytes: 1 << 20, ..Settings::default() });
+    world.receive(&window_update(0, 1 << 20));
+    let id = world.bidi();
+    item(&mut world, id, 300_000);
+    world.unary(&vec![b'x'; 300_000]);
+    assert_eq!(world.client.queued_bytes(), 0);
+    let frames = world.sent();
+    assert_eq!((data(&frames, 1), data(&frames, 3)), ((300_005, false), (300_005, true)));
+}
+
+#[test]
 fn a_large_request_does_not_stop_the_small_ones_behind_it() {
     let mut world = World::started(Settings { window_bytes: 1 << 20, ..Settings::default() });
     world.unary(&vec![b'x'; 300_000]);
