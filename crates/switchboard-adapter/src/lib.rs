@@ -33,6 +33,12 @@ mod shared_sets;
 mod task;
 mod zmtp;
 
+/// Parts of adapters, for crates of Switchboard with further ones.
+#[doc(hidden)]
+pub mod parts {
+    pub use crate::task::Task;
+}
+
 pub use nats::{NATS, Nats, NatsStats, SlowConsumer};
 pub use resp::{REDIS, Redis, RedisStats};
 pub use switchboard_wire::zmtp::SocketType;

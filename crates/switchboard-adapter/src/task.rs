@@ -6,11 +6,11 @@ use tokio::task::AbortHandle;
 
 /// A task of the engine's worker that is ended when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Task(AbortHandle);
+pub struct Task(AbortHandle);
 
 impl Task {
     /// Spawns a task.
-    pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Task {
+    pub fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Task {
         Task(runtime::spawn(work).abort_handle())
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Complaint, File};
 
 /// Crates whose modules are checked for circles.
-const CRATES: [&str; 19] = [
+const CRATES: [&str; 20] = [
     "switchboard",
     "switchboard-adapter",
     "switchboard-auth",
@@ -25,6 +25,7 @@ const CRATES: [&str; 19] = [
     "switchboard-message",
     "switchboard-net",
     "switchboard-pattern",
+    "switchboard-push",
     "switchboard-registry",
     "switchboard-server",
     "switchboard-socket",
@@ -32,7 +33,7 @@ const CRATES: [&str; 19] = [
 ];
 
 /// Crates of the product with those of its crates that each may depend on: a crate depends on lower ones only.
-const DEPENDENCIES: [(&str, &[&str]); 17] = [
+const DEPENDENCIES: [(&str, &[&str]); 18] = [
     ("switchboard-wire", &[]),
     ("switchboard-core", &["switchboard-wire"]),
     ("switchboard-net", &["switchboard-core", "switchboard-wire"]),
@@ -86,6 +87,19 @@ const DEPENDENCIES: [(&str, &[&str]); 17] = [
     (
         "switchboard-pattern",
         &["switchboard-core", "switchboard-message", "switchboard-socket", "switchboard-wire"],
+    ),
+    (
+        "switchboard-push",
+        &[
+            "switchboard",
+            "switchboard-adapter",
+            "switchboard-broker",
+            "switchboard-bus",
+            "switchboard-core",
+            "switchboard-fanout",
+            "switchboard-message",
+            "switchboard-wire",
+        ],
     ),
 ];
 

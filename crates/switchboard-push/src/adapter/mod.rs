@@ -1,0 +1,1 @@
+//! Protocols of devices, on the [topics](crate::feeds) of an engine.

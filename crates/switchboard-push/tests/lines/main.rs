@@ -1,0 +1,190 @@
+//! Devices on a fan-out engine, with a protocol of lines: the seam that adapters of protocols use.
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
+
+mod adapter;
+mod support;
+
+use adapter::Lines;
+use std::time::Duration;
+use support::{Line, start};
+use switchboard_push::{Access, Hub, HubLimits, Jwt, Rooms};
+
+#[tokio::test]
+async fn members_of_a_room_get_each_entry_once_and_in_order() {
+    let hub = Hub::builder().open().build().await.unwrap();
+    let server = start(Lines::new(&hub)).await;
+    let mut members = Vec::new();
+    // More than a group has without a broadcast buffer.
+    for number in 0..20 {
+        let mut line = Line::connect(&server).await;
+        line.send(&format!("CONNECT user{number} key{number}")).await;
+        assert_eq!(line.next().await, "OK");
+        line.send("JOIN live/7").await;
+        assert_eq!(line.next().await, "JOINED room/live/7 live");
+        members.push(line);
+    }
+    for number in 0..100 {
+        hub.room("live/7").publish(&number).await.unwrap();
+    }
+    hub.key("key3").publish(&"own").await.unwrap();
+    for (number, member) in members.iter_mut().enumerate() {
+        let mut rooms = Vec::new();
+        let mut own = 0;
+        while rooms.len() < 100 || (number == 3 && own == 0) {
+            match member.next().await.as_str() {
+                "key/key3 \"own\"" => own += 1,
+                line => rooms.push(line.to_owned()),
+            }
+        }
+        let expected: Vec<_> = (0..100).map(|number| format!("room/live/7 {number}")).collect();
+        assert_eq!((rooms, own), (expected, usize::from(number == 3)));
+    }
+    assert_eq!((hub.stats().devices, hub.room("live/7").count()), (20, 20));
+    drop(members);
+    support::until(|| hub.stats().devices == 0).await;
+    assert_eq!((hub.stats().rooms, hub.stats().users), (0, 0));
+}
+
+#[tokio::test]
+async fn a_member_recovers_from_a_position_among_others_without_a_hole() {
+    let kept = Rooms::new().history(1_000, Duration::from_secs(60));
+    let hub = Hub::builder().open().rooms("live/*", kept).build().await.unwrap();
+    let server = start(Lines::new(&hub)).await;
+    let mut other = Line::login(&server, "bob").await;
+    other.send("JOIN live/7").await;
+    let first = hub.room("live/7").publish(&0).await.unwrap();
+    for number in 1..500 {
+        hub.room("live/7").publish(&number).await.unwrap();
+    }
+    let mut line = Line::login(&server, "ali").await;
+    line.send(&format!("JOIN live/7 {} {}", first.epoch, first.offset)).await;
+    let publish = tokio::spawn(async move {
+        for number in 500..1_000 {
+            hub.room("live/7").publish(&number).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    });
+    assert_eq!(line.next().await, "JOINED room/live/7 complete");
+    for number in 1..1_000 {
+        assert_eq!(line.next().await, format!("room/live/7 {number}"));
+    }
+    publish.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_gap_is_reported_with_its_reason() {
+    let kept = Rooms::new().history(2, Duration::from_secs(60));
+    let hub = Hub::builder().open().rooms("live/*", kept).build().await.unwrap();
+    let server = start(Lines::new(&hub)).await;
+    let first = hub.room("live/7").publish(&0).await.unwrap();
+    for number in 1..10 {
+        hub.room("live/7").publish(&number).await.unwrap();
+    }
+    let mut line = Line::login(&server, "ali").await;
+    line.send(&format!("JOIN live/7 {} {}", first.epoch, first.offset)).await;
+    assert_eq!(line.next().await, "JOINED room/live/7 gap expired 7");
+    assert_eq!(line.next().await, "room/live/7 8");
+    line.send("JOIN live/8 1 1").await;
+    assert_eq!(line.next().await, "room/live/7 9");
+    assert_eq!(line.next().await, "JOINED room/live/8 gap epoch ?");
+}
+
+#[tokio::test]
+async fn orders_reach_a_device_after_the_entries_before_them() {
+    let hub = Hub::builder().open().build().await.unwrap();
+    let server = start(Lines::new(&hub)).await;
+    let mut old = Line::connect(&server).await;
+    old.send("CONNECT ali phone").await;
+    assert_eq!(old.next().await, "OK");
+    hub.user("ali").join("live/7").unwrap();
+    assert_eq!(old.next().await, "JOINED room/live/7 live");
+    let mut new = Line::connect(&server).await;
+    new.send("CONNECT ali phone").await;
+    assert_eq!(new.next().await, "OK");
+    assert_eq!(old.next().await, "BYE replaced");
+    assert_eq!(old.end().await, "");
+    hub.key("phone").publish(&1).await.unwrap();
+    hub.key("phone").close("later").unwrap();
+    assert_eq!(new.next().await, "key/phone 1");
+    assert_eq!(new.next().await, "BYE closed");
+    support::until(|| hub.stats().devices == 0).await;
+}
+
+#[tokio::test]
+async fn a_filter_is_part_of_the_encoding_key() {
+    let hub = Hub::builder().open().build().await.unwrap();
+    let server = start(Lines::new(&hub)).await;
+    let mut line = Line::login(&server, "ali").await;
+    line.send("ACCEPTS 7").await;
+    line.send("JOIN live/7").await;
+    assert_eq!(line.next().await, "JOINED room/live/7 live");
+    for operation in [6, 7] {
+        hub.room("live/7").publish(&operation).operation(operation).await.unwrap();
+    }
+    assert_eq!(line.next().await, "room/live/7 7");
+    line.send("ACCEPTS 6").await;
+    line.send("PING").await;
+    assert_eq!(line.next().await, "PONG");
+    for operation in [7, 6] {
+        hub.room("live/7").publish(&operation).operation(operation).await.unwrap();
+    }
+    assert_eq!(line.next().await, "room/live/7 6");
+}
+
+#[tokio::test]
+async fn a_merge_window_delivers_its_entries_together() {
+    let merged = Rooms::new().merge(Duration::from_millis(30));
+    let hub = Hub::builder().open().rooms("live/*", merged).build().await.unwrap();
+    let server = start(Lines::new(&hub)).await;
+    let mut line = Line::login(&server, "ali").await;
+    line.send("JOIN live/7").await;
+    assert_eq!(line.next().await, "JOINED room/live/7 live");
+    for number in 0..3 {
+        hub.room("live/7").publish(&number).await.unwrap();
+    }
+    for number in 0..3 {
+        assert_eq!(line.next().await, format!("room/live/7 {number}"));
+    }
+    hub.room("live/7").publish(&3).await.unwrap();
+    assert_eq!(line.next().await, "room/live/7 3");
+}
+
+#[tokio::test]
+async fn tokens_are_verified_before_anything_else() {
+    let hub = Hub::builder().auth(Jwt::hs256([7; 32])).build().await.unwrap();
+    let server = start(Lines::new(&hub)).await;
+    for bad in ["x", "a.b.c", "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGkiLCJleHAiOjQwMDAwMDAwMDB9."] {
+        let mut line = Line::connect(&server).await;
+        line.send(&format!("TOKEN {bad}")).await;
+        assert!(line.next().await.starts_with("REFUSED"), "{bad}");
+        assert_eq!(line.end().await, "");
+    }
+    assert_eq!((hub.stats().devices, hub.stats().refused), (0, 3));
+    let closed = Hub::builder().build().await.unwrap();
+    let server = start(Lines::new(&closed)).await;
+    let mut line = Line::connect(&server).await;
+    line.send("CONNECT ali phone").await;
+    assert!(line.next().await.contains("has no verifier"));
+}
+
+#[tokio::test]
+async fn a_slow_member_lags_and_the_others_do_not() {
+    let mut limits = HubLimits::default();
+    limits.publications_per_s = f64::INFINITY;
+    let rooms = Rooms::new().publish(Access::all());
+    let hub = Hub::builder().open().limits(limits).rooms("live/*", rooms).build().await.unwrap();
+    let server = start(Lines::new(&hub)).await;
+    let mut slow = Line::login(&server, "slow").await;
+    slow.send("JOIN live/7").await;
+    let mut fast = Line::login(&server, "fast").await;
+    fast.send("JOIN live/7").await;
+    assert_eq!(slow.next().await, "JOINED room/live/7 live");
+    assert_eq!(fast.next().await, "JOINED room/live/7 live");
+    // `slow` reads nothing from now on.
+    let text = "x".repeat(60_000);
+    for number in 0..400 {
+        hub.room("live/7").publish(&text).await.unwrap();
+        assert_eq!(fast.next().await.len(), "room/live/7 ".len() + text.len() + 2, "{number}");
+    }
+    support::until(|| hub.stats().devices == 1).await;
+}
