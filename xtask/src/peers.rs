@@ -50,6 +50,8 @@ pub(crate) enum Peer {
     Jprotobuf,
     /// Node with jszmq; its path is the folder where the package is installed.
     Jszmq,
+    /// The libraries of Kafka, in which its server is a program; its path is their folder.
+    Kafka,
     /// Python with the libraries of FlatBuffers and gRPC, for the programs of `interop/kiss`.
     Kiss,
     /// Node with ioredis; its path is the folder where the package is installed.
@@ -106,6 +108,7 @@ const ALL: &[Peer] = &[
     Peer::Ioredis,
     Peer::Jprotobuf,
     Peer::Jszmq,
+    Peer::Kafka,
     Peer::Kiss,
     Peer::Nats,
     Peer::NatsServer,
@@ -202,6 +205,7 @@ impl Peers {
             Peer::Jprotobuf => {
                 java::compiled(&self.baidu.join("java"), &self.folder.join("jprotobuf-rpc-4.2.2"))
             }
+            Peer::Kafka => java::libraries(&self.interop.join("kafka"), &self.folder.join("kafka-3.9.1")),
             Peer::Kiss => self.python("python-kiss", &self.kiss, "flatbuffers, grpc"),
             Peer::Jszmq => self.node("js-zmtp", &self.interop.join("zmtp/js")),
             Peer::Ioredis => self.node("js-redis", &self.interop.join("redis/js")),
@@ -417,6 +421,7 @@ impl Peer {
             Self::RedisPy => "Python with redis-py",
             Self::RedisTools => "redis-cli",
             Self::Rpcx => "rpcx for Go",
+            Self::Kafka => "Kafka",
             Self::Kiss => "Python with the libraries of FlatBuffers and gRPC",
             Self::Thrift => "Python with the library of Apache Thrift",
             Self::RpcxRegistry => "rpcx's plug-ins for registries",

@@ -164,7 +164,7 @@ pub(crate) const ALL: &[Step] = &[
     },
     Step {
         name: "engines",
-        about: "every engine of a bus against its real server: NATS, Redis",
+        about: "every engine of a bus against its real server: Kafka, NATS, Redis",
         check: |run| suites::engines(run),
     },
     Step {

@@ -73,15 +73,20 @@ pub(crate) fn registries(run: &Run<'_>) -> Outcome {
 pub(crate) fn engines(run: &Run<'_>) -> Outcome {
     let mut command = run.workspace.cargo_command();
     command.args(["test", "--package", "switchboard-broker", "--all-features", "--lib", "--tests"]);
-    let (server, redis) = match (run.peers.path(Peer::NatsServer), run.peers.path(Peer::Redis)) {
-        (Ok(server), Ok(redis)) => (server, redis),
-        (server, redis) => {
-            let missing = [server.err(), redis.err()].into_iter().flatten();
-            let missing: Vec<_> = missing.map(|failure| failure.to_string()).collect();
-            return Outcome::Skipped(missing.join("; "));
+    let mut missing = Vec::new();
+    for (peer, variable) in [
+        (Peer::Kafka, "SWITCHBOARD_KAFKA"),
+        (Peer::NatsServer, "SWITCHBOARD_NATS_SERVER"),
+        (Peer::Redis, "SWITCHBOARD_REDIS"),
+    ] {
+        match run.peers.path(peer) {
+            Ok(path) => drop(command.env(variable, path)),
+            Err(failure) => missing.push(failure.to_string()),
         }
-    };
-    command.env("SWITCHBOARD_NATS_SERVER", server).env("SWITCHBOARD_REDIS", redis);
+    }
+    if !missing.is_empty() {
+        return Outcome::Skipped(missing.join("; "));
+    }
     process::run(command.env("SWITCHBOARD_ENGINES", "required")).into()
 }
 

@@ -11,16 +11,20 @@
 //! ```
 
 mod address;
-#[cfg(any(feature = "nats", feature = "redis"))]
+#[cfg(any(feature = "kafka", feature = "nats", feature = "redis"))]
 mod attempts;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 #[cfg(feature = "nats")]
 pub mod nats;
-#[cfg(any(feature = "nats", feature = "redis"))]
+#[cfg(any(feature = "kafka", feature = "nats", feature = "redis"))]
 mod record;
 #[cfg(feature = "redis")]
 pub mod redis;
 
 pub use address::connect;
+#[cfg(feature = "kafka")]
+pub use kafka::Kafka;
 #[cfg(feature = "nats")]
 pub use nats::Nats;
 #[cfg(feature = "redis")]

@@ -285,6 +285,7 @@ impl Broker for Nats {
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = Capabilities::new(Accepted::Engine);
         capabilities.has_history = true;
+        capabilities.has_history_per_topic = true;
         capabilities.drops_duplicates = true;
         capabilities.survives_restart = true;
         capabilities.topics_max = self.shared.options.topics_max;

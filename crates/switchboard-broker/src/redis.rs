@@ -133,6 +133,7 @@ impl Broker for Redis {
         capabilities.appends_batches = true;
         capabilities.has_dense_offsets = true;
         capabilities.has_history = true;
+        capabilities.has_history_per_topic = true;
         capabilities.drops_duplicates = !self.options.dedup_window.is_zero();
         capabilities.survives_restart = true;
         capabilities.topics_max = self.options.topics_max;

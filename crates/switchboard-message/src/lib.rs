@@ -43,6 +43,8 @@ pub use bus::{
     Subscription, TopicsPage, WithGaps, remote,
 };
 pub use files::FileOptions;
+#[doc(hidden)]
+pub use files::crc32c;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use files::log_segment;

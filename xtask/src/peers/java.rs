@@ -19,23 +19,43 @@ pub(super) fn compiled(sources: &Path, folder: &Path) -> Result<PathBuf, Failure
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) && process::is_in_path("java") {
         return Ok(folder);
     }
-    for (program, package) in [("javac", "default-jdk-headless"), ("mvn", "maven")] {
-        if !process::is_in_path(program) {
-            apt_install(package)?;
-        }
-    }
-    let setting = |name: &str, folder: PathBuf| format!("-D{name}={}", folder.display());
-    attempt(|| {
-        let mut maven = Command::new("mvn");
-        maven.args(["-q", "-B", "dependency:copy-dependencies", "-f"]).arg(&pom);
-        maven.arg(setting("maven.repo.local", folder.join("repository")));
-        process::run(maven.arg(setting("outputDirectory", folder.join("lib"))))
-    })?;
+    install("javac", "default-jdk-headless")?;
+    copy_dependencies(&pom, &folder)?;
     let mut compiler = Command::new("javac");
     compiler.arg("-d").arg(folder.join("classes")).arg("-cp").arg(folder.join("lib/*"));
     process::run(compiler.args(programs))?;
     write(&stamp, &wanted)?;
     Ok(folder)
+}
+
+/// The libraries that the `pom.xml` in `sources` needs, in the folder `lib` of `folder`, whose path is returned.
+pub(super) fn libraries(sources: &Path, folder: &Path) -> Result<PathBuf, Failure> {
+    create(folder)?;
+    let folder = absolute(folder)?;
+    let pom = sources.join("pom.xml");
+    let (wanted, stamp) = (read(&pom)?, folder.join("installed.txt"));
+    install("java", "default-jre-headless")?;
+    if !fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        copy_dependencies(&pom, &folder)?;
+        write(&stamp, &wanted)?;
+    }
+    Ok(folder.join("lib"))
+}
+
+fn install(program: &str, package: &str) -> Result<(), Failure> {
+    if process::is_in_path(program) { Ok(()) } else { apt_install(package) }
+}
+
+/// Copies what a `pom.xml` needs into the folder `lib` of `folder`.
+fn copy_dependencies(pom: &Path, folder: &Path) -> Result<(), Failure> {
+    install("mvn", "maven")?;
+    let setting = |name: &str, folder: PathBuf| format!("-D{name}={}", folder.display());
+    attempt(|| {
+        let mut maven = Command::new("mvn");
+        maven.args(["-q", "-B", "dependency:copy-dependencies", "-f"]).arg(pom);
+        maven.arg(setting("maven.repo.local", folder.join("repository")));
+        process::run(maven.arg(setting("outputDirectory", folder.join("lib"))))
+    })
 }
 
 /// The sources, in order.

@@ -7,6 +7,7 @@
 
 mod failures;
 pub(crate) mod forwarder;
+pub(crate) mod kafka_node;
 mod positions;
 pub(crate) mod process;
 mod topics;
@@ -17,7 +18,7 @@ pub(crate) use positions::*;
 pub(crate) use topics::*;
 
 use std::{future::Future, ops::Range, sync::Arc, time::Duration};
-use switchboard_message::{Bus, Delivery, GapReason, Limits, Subscription, broker::Broker};
+use switchboard_message::{Bus, Delivery, GapReason, Limits, Position, Subscription, broker::Broker};
 use tokio::time::timeout;
 
 /// Entries that the engines of the suite keep per topic, if they keep any.
@@ -54,6 +55,11 @@ pub(crate) trait Engine: Send + Sync + Sized + 'static {
 
     /// Removes all entries, as an operator does: the logs begin again.
     fn erase(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
+    /// Removes the entries of a topic before this position, in an engine whose topics share a log.
+    fn trim(&self, _before: Position) -> impl Future<Output = ()> + Send {
         async {}
     }
 

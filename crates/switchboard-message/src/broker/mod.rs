@@ -63,6 +63,8 @@ pub struct Capabilities {
     pub has_dense_offsets: bool,
     /// Entries are kept, so that holes are filled and subscriptions start before the newest one.
     pub has_history: bool,
+    /// Each topic keeps a number of entries of its own; without it, topics share a log that is limited by age or size.
+    pub has_history_per_topic: bool,
     /// Publications whose id is known are dropped.
     pub drops_duplicates: bool,
     /// Entries and positions outlive a restart of the engine.
@@ -79,6 +81,7 @@ impl Capabilities {
             appends_batches: false,
             has_dense_offsets: false,
             has_history: false,
+            has_history_per_topic: false,
             drops_duplicates: false,
             survives_restart: false,
             topics_max: usize::MAX,
@@ -116,18 +119,29 @@ pub enum ReadFrom {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Page {
-    /// Position of the topic's newest entry; its offset is 0 before the first one.
+    /// Position of the topic's newest entry; its offset is 0 before the first one. An engine whose topics share a log
+    /// may return the position of the log's newest entry, and then sets `through`.
     pub head: Position,
     /// Entries between the start of the read and the first entry that the engine does not have any more.
     pub missing: Option<Gap>,
     /// The entries, in order and without a hole.
     pub entries: Vec<StoredEntry>,
+    /// Offset up to which the page has all entries of the topic, also behind its last one; `None` if that is the last
+    /// one.
+    pub through: Option<u64>,
 }
 
 impl Page {
     /// Creates a page.
     pub fn new(head: Position, missing: Option<Gap>, entries: Vec<StoredEntry>) -> Page {
-        Page { head, missing, entries }
+        Page { head, missing, entries, through: None }
+    }
+
+    /// Notes the offset up to which the page has all entries of the topic.
+    #[must_use]
+    pub fn complete_through(mut self, offset: u64) -> Page {
+        self.through = Some(offset);
+        self
     }
 }
 

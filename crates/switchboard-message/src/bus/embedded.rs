@@ -113,6 +113,7 @@ impl Broker for Embedded {
             appends_batches: true,
             has_dense_offsets: true,
             has_history: true,
+            has_history_per_topic: true,
             drops_duplicates: true,
             ..Capabilities::new(Accepted::Memory)
         }

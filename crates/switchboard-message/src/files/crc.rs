@@ -31,7 +31,7 @@ const fn tables() -> [[u32; 256]; 8] {
 }
 
 /// Returns the checksum of the bytes.
-pub(super) fn crc32c(bytes: &[u8]) -> u32 {
+pub fn crc32c(bytes: &[u8]) -> u32 {
     let (words, rest) = bytes.as_chunks::<8>();
     let mut crc = !0;
     for word in words {

@@ -29,6 +29,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use crc::crc32c;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzzing::log_segment;
 pub use options::FileOptions;

@@ -264,6 +264,9 @@ impl MirrorTopic {
                 self.append(local, &mut state, entry);
             }
         }
+        if let Some(through) = page.through.filter(|_| page.head.epoch == state.known.epoch) {
+            state.known.offset = state.known.offset.max(through);
+        }
         if state.known != before {
             return Ok(());
         }

@@ -74,7 +74,7 @@ impl Engine {
         entries_max: usize,
     ) -> Result<(Vec<LocalItem>, bool)> {
         let page = self.broker.read(topic, from, entries_max).await?;
-        let last = page.entries.last().map(|entry| entry.position.offset);
+        let last = page.entries.last().map(|entry| entry.position.offset).max(page.through);
         let has_more = last.is_some_and(|last| last < page.head.offset);
         let gap = page.missing.map(|gap| LocalItem::Taken(Taken::Gap(gap)));
         let entries = page.entries.into_iter().map(|entry| subscription::item(local, topic, entry));

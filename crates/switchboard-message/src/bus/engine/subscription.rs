@@ -206,11 +206,13 @@ impl EngineSubscription {
             None if is_first => self.items.push_back(LocalItem::Recovered),
             None => {}
         }
-        kept.empty_reads = if page.entries.is_empty() { kept.empty_reads + 1 } else { 0 };
+        let before = self.delivered;
         for stored in page.entries {
             self.delivered = stored.position;
             self.items.push_back(item(&local, &topic, stored));
         }
+        self.delivered.offset = self.delivered.offset.max(page.through.unwrap_or(0));
+        kept.empty_reads = if self.delivered == before { kept.empty_reads + 1 } else { 0 };
         if self.delivered.offset >= kept.through.offset {
             return;
         }

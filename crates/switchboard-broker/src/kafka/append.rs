@@ -1,0 +1,266 @@
+//! Publications that wait for their partition.
+//!
+//! A task per partition appends what waits, as one batch, while more arrives. It is an idempotent producer: the server
+//! drops a batch that it has, and refuses one of an earlier epoch of the producer. After a batch without a response,
+//! the next one has a new epoch, so that the lost one cannot be appended later. Then the partition is read up to it,
+//! which shows the publication ids that the lost batch has left there.
+
+use super::{
+    RESPONSE_TIMEOUT,
+    batch::NewRecord,
+    cluster::{Cluster, Target, Tries},
+    ids::IdKey,
+    log::Failed,
+    writer::Writer,
+};
+use crate::record;
+use bytes::Bytes;
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use switchboard_core::Result;
+use switchboard_message::{Position, Publication, Topic};
+use switchboard_wire::{Retry, Status};
+use tokio::sync::oneshot;
+
+/// Appends that wait for one partition; more are refused.
+const WAITING_MAX: usize = 16_384;
+/// Bytes of the appends that share a batch: half of what servers accept by default.
+const GROUP_BYTES_MAX: usize = 512 << 10;
+
+/// The partitions to which this process publishes.
+pub(super) struct Appends {
+    cluster: Arc<Cluster>,
+    partitions: Mutex<HashMap<i32, Queue>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Append>,
+    is_running: bool,
+    /// Present while no task uses it.
+    writer: Option<Box<Writer>>,
+}
+
+/// Publications of one call.
+pub(super) struct Append {
+    pub(super) records: Vec<NewRecord>,
+    /// Topic and id of each, if it has one.
+    pub(super) ids: Vec<Option<IdKey>>,
+    bytes: usize,
+    respond: oneshot::Sender<Result<Position>>,
+}
+
+impl Appends {
+    pub(super) fn new(cluster: Arc<Cluster>) -> Arc<Appends> {
+        Arc::new(Appends { cluster, partitions: Mutex::default() })
+    }
+
+    fn partitions(&self) -> MutexGuard<'_, HashMap<i32, Queue>> {
+        self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends publications, all or none. Cancel safe: those of a dropped future may be appended.
+    pub(super) async fn append(
+        self: &Arc<Self>,
+        topic: &Topic,
+        publications: Vec<Publication>,
+    ) -> Result<Position> {
+        let layout = self.cluster.layout().await?;
+        let (respond, response) = oneshot::channel();
+        let append = self.prepare(topic, &publications, respond);
+        self.enqueue(layout.partition(topic), append)?;
+        let closed = |_| Status::unavailable(format!("{} is shut down", self.cluster.name));
+        response.await.map_err(closed)?
+    }
+
+    fn prepare(
+        &self,
+        topic: &Topic,
+        publications: &[Publication],
+        respond: oneshot::Sender<Result<Position>>,
+    ) -> Append {
+        let (key, now) = (Bytes::copy_from_slice(topic.name().as_bytes()), record::now());
+        let uses_ids = !self.cluster.options.dedup_window.is_zero();
+        let id = |publication: &Publication| {
+            (uses_ids && !publication.id.is_empty()).then(|| (key.clone(), publication.id.clone()))
+        };
+        let ids = publications.iter().map(id).collect();
+        let record =
+            |publication| NewRecord { key: Some(key.clone()), value: record::encode(publication, now) };
+        let records: Vec<_> = publications.iter().map(record).collect();
+        let bytes = records.iter().map(|record| record.value.len() + key.len() + 32).sum();
+        Append { records, ids, bytes, respond }
+    }
+
+    fn enqueue(self: &Arc<Self>, partition: i32, append: Append) -> Result<()> {
+        let mut partitions = self.partitions();
+        let queue = partitions.entry(partition).or_default();
+        if queue.waiting.len() >= WAITING_MAX {
+            let text = format!(
+                "{}: {WAITING_MAX} publications wait for partition {partition}, which is the limit; publish more slowly",
+                self.cluster.name
+            );
+            return Err(Status::resource_exhausted(text).with_retry(Retry::Safe));
+        }
+        queue.waiting.push_back(append);
+        if !queue.is_running {
+            queue.is_running = true;
+            let writer = queue.writer.take().unwrap_or_default();
+            tokio::spawn(drain(self.clone(), partition, writer));
+        }
+        Ok(())
+    }
+
+    /// Takes the appends of the next batch. Without any, keeps the writer and ends its task.
+    fn take(&self, partition: i32, writer: &mut Option<Box<Writer>>) -> Vec<Append> {
+        let mut partitions = self.partitions();
+        let queue = partitions.entry(partition).or_default();
+        let (mut group, mut bytes) = (Vec::new(), 0);
+        while let Some(append) = queue.waiting.front() {
+            bytes += append.bytes;
+            if !group.is_empty() && bytes > GROUP_BYTES_MAX {
+                break;
+            }
+            group.extend(queue.waiting.pop_front());
+        }
+        if group.is_empty() {
+            queue.is_running = false;
+            queue.writer = writer.take();
+        }
+        group
+    }
+
+    /// Takes all that wait: while a server does not respond, callers do not time out one after the other.
+    fn take_all(&self, partition: i32) -> VecDeque<Append> {
+        self.partitions()
+            .get_mut(&partition)
+            .map(|queue| std::mem::take(&mut queue.waiting))
+            .unwrap_or_default()
+    }
+
+    async fn append_group(
+        &self,
+        partition: i32,
+        writer: &mut Writer,
+        group: &[Append],
+    ) -> Result<Vec<Position>> {
+        let mut tries = Tries::new();
+        loop {
+            let layout = self.cluster.layout().await?;
+            let target = self.cluster.target_of(layout, partition).await?;
+            match self.attempt(&target, writer, group, &tries).await {
+                Ok(positions) => return Ok(positions),
+                Err(Failed::Status(status)) => {
+                    self.cluster.forget(&target.layout);
+                    return Err(status);
+                }
+                Err(Failed::Error { request, error, text }) => {
+                    tries.again(&self.cluster, &target.layout, request, error, &text).await?;
+                }
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        target: &Target,
+        writer: &mut Writer,
+        group: &[Append],
+        tries: &Tries,
+    ) -> std::result::Result<Vec<Position>, Failed> {
+        writer.prepare(&self.cluster, target).await?;
+        if group.iter().any(|append| append.ids.iter().any(Option::is_some)) {
+            writer.read_ids(&self.cluster, target, tries.limit()).await?;
+        }
+        let plan = Plan::new(writer, group);
+        let base = match plan.records.is_empty() {
+            true => 0,
+            false => writer.produce(&self.cluster, target, &plan.records, tries.limit()).await?,
+        };
+        let now_ms = i64::try_from(record::now().as_millis()).unwrap_or(i64::MAX);
+        for (key, index) in plan.new_ids {
+            writer.ids.note(key, base + index as i64, now_ms, self.cluster.options.dedup_ids_max);
+        }
+        let epoch = writer.epoch(&self.cluster, target, base, plan.records.len()).await?;
+        let offset = |last: &Spot| match last {
+            Spot::Known(offset) => *offset as u64 + 1,
+            Spot::New(index) => base as u64 + *index as u64 + 1,
+        };
+        Ok(plan.last.iter().map(|last| Position { epoch, offset: offset(last) }).collect())
+    }
+}
+
+/// Where a publication is.
+#[derive(Clone, Copy)]
+enum Spot {
+    /// At this offset: its id is known.
+    Known(i64),
+    /// In the batch.
+    New(usize),
+}
+
+/// Records of a batch without those that the partition has.
+struct Plan {
+    records: Vec<NewRecord>,
+    new_ids: HashMap<IdKey, usize>,
+    /// The last publication of each append.
+    last: Vec<Spot>,
+}
+
+impl Plan {
+    fn new(writer: &Writer, group: &[Append]) -> Plan {
+        let mut plan = Plan { records: Vec::new(), new_ids: HashMap::new(), last: Vec::new() };
+        for append in group {
+            let mut last = Spot::New(0);
+            for (record, id) in append.records.iter().zip(&append.ids) {
+                let known = id.as_ref().and_then(|id| {
+                    let in_batch = || plan.new_ids.get(id).copied().map(Spot::New);
+                    writer.ids.find(id).map(Spot::Known).or_else(in_batch)
+                });
+                last = known.unwrap_or_else(|| {
+                    let index = plan.records.len();
+                    plan.records.push(record.clone());
+                    if let Some(id) = id {
+                        plan.new_ids.insert(id.clone(), index);
+                    }
+                    Spot::New(index)
+                });
+            }
+            plan.last.push(last);
+        }
+        plan
+    }
+}
+
+/// Appends until nothing waits.
+async fn drain(appends: Arc<Appends>, partition: i32, writer: Box<Writer>) {
+    let mut writer = Some(writer);
+    loop {
+        let group = appends.take(partition, &mut writer);
+        let Some(writer) = &mut writer else { return };
+        let appending = appends.append_group(partition, writer, &group);
+        // Each request has a limit, and closes its connection then: the limit of all is a little longer.
+        let appended =
+            tokio::time::timeout(RESPONSE_TIMEOUT + RESPONSE_TIMEOUT / 10, appending).await.unwrap_or_else(
+                |_| Err(Status::unavailable(format!("{} does not respond", appends.cluster.name))),
+            );
+        match appended {
+            Ok(positions) => {
+                for (append, position) in group.into_iter().zip(positions) {
+                    // The caller may have gone.
+                    let _ = append.respond.send(Ok(position));
+                }
+            }
+            Err(status) => {
+                for append in group {
+                    let _ = append.respond.send(Err(status.clone()));
+                }
+                for append in appends.take_all(partition) {
+                    let _ = append.respond.send(Err(status.clone().with_retry(Retry::Safe)));
+                }
+            }
+        }
+    }
+}
