@@ -83,6 +83,16 @@ fn goim_machines_understand_each_other() {
 }
 
 #[test]
+fn http2_client_takes_any_bytes() {
+    check(fuzzing::http2_client_input);
+}
+
+#[test]
+fn http2_machines_understand_each_other() {
+    check(fuzzing::http2_conversation);
+}
+
+#[test]
 fn kiss_rpc_takes_any_bytes() {
     check(fuzzing::kiss_input);
 }

@@ -17,6 +17,8 @@ use std::{collections::VecDeque, time::Duration};
 
 /// Bytes before each message: its flag and its length.
 pub(super) const PREFIX_BYTES: usize = 5;
+/// Smallest window that is announced: the prefix of a message must fit into the quarter that is not announced again.
+const WINDOW_BYTES_MIN: u32 = 256;
 /// Bytes of one stream that are written at a time while others wait.
 const TURN_BYTES: usize = 64 << 10;
 
@@ -150,7 +152,7 @@ impl Client {
 
     /// Bytes that a server may send of a stream ahead of its reader.
     pub(super) fn window_bytes(&self) -> u32 {
-        self.limits.stream_window_bytes.min(frame::WINDOW_MAX)
+        self.limits.stream_window_bytes.clamp(WINDOW_BYTES_MIN, frame::WINDOW_MAX)
     }
 
     #[inline]
