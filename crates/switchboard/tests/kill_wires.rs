@@ -28,7 +28,7 @@ static SHOW: ClientMethod = ClientMethod { service: &INFO, index: 0, path: "test
 static HOLD: ClientMethod = ClientMethod { service: &INFO, index: 1, path: "test.Holder/Hold" };
 
 /// Schemes and options of channels.
-const WIRES: [(&str, &str); 23] = [
+const WIRES: [(&str, &str); 24] = [
     ("tcp", ""),
     ("tcp", "wire=baidu_std"),
     ("tcp", "wire=connect"),
@@ -36,6 +36,7 @@ const WIRES: [(&str, &str); 23] = [
     ("tcp", "wire=erpc"),
     ("tcp", "wire=erpc&framing=proto&filter=gzip"),
     ("tcp", "wire=grpc"),
+    ("tcp", "wire=grpc&engine=own"),
     ("tcp", "wire=grpc-web"),
     ("tcp", "wire=grpc-web&http=1"),
     ("tcp", "wire=grpc-web-text"),

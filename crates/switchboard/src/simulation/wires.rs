@@ -82,6 +82,8 @@ pub(super) const WIRES: &[Wire] = &[
     #[cfg(feature = "http")]
     full("wire=grpc"),
     #[cfg(feature = "http")]
+    full("wire=grpc&engine=own"),
+    #[cfg(feature = "http")]
     full("wire=grpc-web"),
     #[cfg(feature = "http")]
     Wire { streams: NO_BIDI, ..full("wire=grpc-web&http=1") },
