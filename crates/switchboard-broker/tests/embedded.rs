@@ -96,7 +96,8 @@ mod without_history {
 
     broker_suite!(Forgetful:
         order_with_many_publishers, every_start_position, holes_are_filled, duplicates_are_dropped,
-        history_is_trimmed_below_a_reader, a_slow_reader_catches_up, drain);
+        history_is_trimmed_below_a_reader, a_slow_reader_catches_up, drain,
+        a_bridge_copies_both_ways);
 }
 
 /// The engine, with a replica that is behind for some reads.

@@ -2,6 +2,9 @@
 #![cfg(feature = "kafka")]
 #![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
+#[cfg(feature = "redis")]
+#[path = "kafka/bridge.rs"]
+mod bridge;
 mod suite;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -72,7 +75,8 @@ impl Engine for Shared {
 broker_suite!(Shared:
     order_with_many_publishers, every_start_position, holes_are_filled, duplicates_are_dropped,
     history_is_trimmed_below_a_reader, a_slow_reader_catches_up, many_topics, drain,
-    unsupported_operations_name_the_engine, partitions, another_epoch, a_cut_during_publications);
+    unsupported_operations_name_the_engine, partitions, another_epoch, a_cut_during_publications,
+    a_bridge_copies_both_ways);
 
 /// A node of its own, which is killed.
 struct Own {

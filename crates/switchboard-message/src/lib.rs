@@ -27,6 +27,7 @@
 // Time comes from the clock of `switchboard_core`, see clippy.toml.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod bridge;
 pub mod broker;
 mod bus;
 mod clock;
@@ -35,6 +36,7 @@ mod limits;
 mod log;
 mod rules;
 
+pub use bridge::{Bridge, BridgeBuilder, BridgeStats};
 #[doc(hidden)]
 pub use bus::Attempt;
 pub use bus::{

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "code of tests, in functions that several of them call")]
 #![allow(dead_code, reason = "not every engine has a server")]
 
+mod bridges;
 mod failures;
 pub(crate) mod forwarder;
 pub(crate) mod kafka_node;
@@ -12,6 +13,7 @@ mod positions;
 pub(crate) mod process;
 mod topics;
 
+pub(crate) use bridges::*;
 pub(crate) use failures::*;
 pub(crate) use forwarder::Path;
 pub(crate) use positions::*;
@@ -114,7 +116,7 @@ macro_rules! broker_suite {
             order_with_many_publishers, every_start_position, holes_are_filled, duplicates_are_dropped,
             history_is_trimmed_below_a_reader, a_slow_reader_catches_up, many_topics, drain,
             unsupported_operations_name_the_engine, killed_and_restarted, partitions, another_epoch,
-            a_cut_during_publications);
+            a_cut_during_publications, a_bridge_copies_both_ways);
     };
     ($engine:ty: $($case:ident),*) => {
         $(

@@ -152,7 +152,7 @@ impl<'a, T> ReadHistory<'a, T> {
 }
 
 /// Returns the next item, if there is one now: a subscription pends after the newest entry.
-pub(super) fn poll_ready<T>(subscription: &mut Subscription<T>) -> Option<Result<Delivery<T>>> {
+pub(crate) fn poll_ready<T>(subscription: &mut Subscription<T>) -> Option<Result<Delivery<T>>> {
     use futures_core::Stream;
     match Pin::new(subscription).poll_next(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(item) => item,

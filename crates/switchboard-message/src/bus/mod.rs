@@ -22,6 +22,7 @@ mod topics;
 pub use builder::BusBuilder;
 pub use embedded::Embedded;
 pub use forward::{ForwardEntries, WithGaps};
+pub(crate) use history::poll_ready;
 pub use history::{HistoryPage, ReadHistory};
 pub use message::{Delivery, Message};
 pub use publish::{Attempt, Publish, PublishBatch, Publishing};
@@ -472,6 +473,20 @@ impl Bus {
                 Publishing::new(self, name, Ok(reply)).await.map(drop)
             }
         }
+    }
+
+    /// Returns whether both are clones of one bus.
+    pub(crate) fn is_same(&self, other: &Bus) -> bool {
+        match (&self.side, &other.side) {
+            (Side::Local(one), Side::Local(other)) => Arc::ptr_eq(one, other),
+            (Side::Remote(one), Side::Remote(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    /// Returns the time by which the entries of the bus expire; `None` for topics of another process.
+    pub(crate) fn time(&self) -> Option<u64> {
+        self.local().map(|local| local.now())
     }
 
     fn local(&self) -> Option<&Arc<Local>> {

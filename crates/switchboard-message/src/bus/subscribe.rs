@@ -32,6 +32,16 @@ pub struct Selector {
     pub(crate) source: Result<Source>,
 }
 
+impl Selector {
+    /// Returns the topic or pattern.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an invalid name.
+    pub(crate) fn into_source(self) -> Result<Source> {
+        self.source
+    }
+}
+
 impl From<&str> for Selector {
     fn from(text: &str) -> Self {
         Selector { source: Pattern::new(text).and_then(|pattern| Selector::from(pattern).source) }

@@ -15,7 +15,7 @@ use switchboard_wire::{Codec, Metadata, Status};
 /// let mut publication = Publication::new(Codec::Raw, "12.5");
 /// publication.key = "acme".into();
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Publication {
     /// Codec of the bytes.
