@@ -33,7 +33,7 @@ use tokio::task::JoinHandle;
 ///     .start()
 ///     .await?;
 /// let mut orders = paris.subscribe::<u32>("orders/7").await?;
-/// berlin.publish("orders/7", &1).await?;
+/// berlin.publish("orders/7", &1_u32).await?;
 /// assert!(matches!(orders.next().await?, Some(Delivery::Entry(order)) if *order == 1));
 /// assert_eq!(bridge.stats().gaps, 0);
 /// # Ok(())
