@@ -544,7 +544,9 @@ impl<A: Adapter> Engine<A> {
         loop {
             if let Some((id, buffer, lost)) = self.subscribers.lagged.pop_front() {
                 if self.subscribers.is_connected(id) {
+                    self.subscribers.lagging = Some((id, buffer, lost));
                     self.adapter.lagged(id, buffer, lost, &mut self.subscribers);
+                    self.subscribers.lagging = None;
                     self.subscribers.continue_lagged(id);
                 }
             } else if let Some(id) = self.subscribers.drained.pop_front() {

@@ -80,6 +80,8 @@ pub struct Subscribers {
     pub(crate) to_read: VecDeque<u32>,
     pub(crate) to_write: VecDeque<u32>,
     pub(crate) lagged: VecDeque<(SubscriberId, BufferId, u64)>,
+    /// The one that the adapter is notified of.
+    pub(crate) lagging: Option<(SubscriberId, BufferId, u64)>,
     pub(crate) drained: VecDeque<SubscriberId>,
     pub(crate) ended: VecDeque<Ended>,
     /// Buffers with bytes that not all members have been offered.
@@ -108,6 +110,7 @@ impl Subscribers {
             to_read: VecDeque::new(),
             to_write: VecDeque::new(),
             lagged: VecDeque::new(),
+            lagging: None,
             drained: VecDeque::new(),
             ended: VecDeque::new(),
             dirty: VecDeque::new(),
@@ -286,6 +289,24 @@ impl Subscribers {
     /// Returns the number of members of a buffer.
     pub fn members(&self, buffer: BufferId) -> usize {
         self.buffers[buffer.0 as usize].members.len()
+    }
+
+    /// Returns the position after the last byte of a buffer.
+    pub fn head(&self, buffer: BufferId) -> u64 {
+        self.buffers[buffer.0 as usize].bytes.head()
+    }
+
+    /// Returns the position up to which a subscriber has taken the bytes of a buffer, or will as soon as its outbox is
+    /// written; during [`Adapter::lagged`](crate::Adapter::lagged), that before the lost bytes. `None` if it does not
+    /// read the buffer.
+    pub fn position(&mut self, id: SubscriberId, buffer: BufferId) -> Option<u64> {
+        let lost = match self.lagging {
+            Some((lagging, of, lost)) if lagging == id && of == buffer => lost,
+            _ => 0,
+        };
+        let subscriber = self.pages.get_mut(id)?;
+        let feed = subscriber.feeds.iter().find(|feed| feed.buffer == buffer.0)?;
+        Some(feed.cursor.saturating_sub(lost))
     }
 
     /// Makes a subscriber read a buffer from its head on. Does nothing if it does already.
