@@ -87,6 +87,12 @@ fn bus() {
 }
 
 #[test]
+fn push() {
+    let schema = of("switchboard-push", "proto/switchboard/push/v1/push.proto");
+    check("switchboard-push", |out| proto(&schema).without_views().out_dir(out).emit());
+}
+
+#[test]
 fn messages_of_the_test_of_views() {
     let folder = "switchboard/tests/view_fields";
     check(folder, |out| {

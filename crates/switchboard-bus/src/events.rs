@@ -7,9 +7,10 @@ mod format;
 mod positions;
 mod stream;
 
+pub use format::{Format, HEARTBEAT};
+pub use positions::{Positions, tag_of};
+
 use crate::BusServer;
-use format::Format;
-use positions::{Positions, tag_of};
 use std::task::{Context, Poll, Waker};
 use stream::{EventStream, Source};
 use switchboard::{
@@ -67,7 +68,7 @@ pub(crate) async fn respond(server: &BusServer, request: &RouteRequest) -> Resul
 }
 
 /// Returns whether the caller accepts server-sent events; a request without the header accepts everything.
-fn accepts_events(head: &RouteHead) -> bool {
+pub fn accepts_events(head: &RouteHead) -> bool {
     let values = head.headers("accept").filter_map(|value| std::str::from_utf8(value).ok());
     let ranges: Vec<&str> = values.flat_map(|value| value.split(',')).collect();
     // The most specific range decides, as RFC 9110 defines it.

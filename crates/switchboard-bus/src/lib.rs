@@ -38,6 +38,13 @@ mod service;
 
 pub use connect::Connect;
 pub use service::BusServer;
+
+/// Parts of event streams, for crates of Switchboard with further ones.
+#[doc(hidden)]
+pub mod parts {
+    pub use crate::events::{Format, HEARTBEAT, Positions, accepts_events, tag_of};
+}
+
 #[cfg(doc)]
 use switchboard_message::Bus;
 

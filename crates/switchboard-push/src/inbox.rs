@@ -18,7 +18,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 use switchboard::Result;
-use switchboard_message::{Delivery, Gap, Message, Subscription, Topic};
+use switchboard_message::{Delivery, Gap, Message, Position, Subscription, Topic};
 use tokio::time::{Sleep, sleep};
 
 /// Item of an [`Inbox`].
@@ -48,6 +48,8 @@ pub struct Inbox {
     first: usize,
     close: Arc<CloseSignal>,
     expiry: Option<Pin<Box<Sleep>>>,
+    /// Resolves when a server of the hub drains.
+    closing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Rooms that the server had the device join, whose subscription has not begun.
     joining: Vec<(String, Topic)>,
 }
@@ -55,6 +57,8 @@ pub struct Inbox {
 struct Source {
     topic: Topic,
     subscription: Subscription<Bytes>,
+    /// Position up to which the device has what it can get.
+    position: Option<Position>,
     /// Orders to the device arrive on the topics of its key and user.
     has_orders: bool,
 }
@@ -101,11 +105,20 @@ impl Hub {
         let close = Arc::<CloseSignal>::default();
         let signal = close.clone();
         let closer = move |order| signal.set(order);
+        let user_start = connect.user_start;
         let device = self.connect(identity.into(), connect, closer)?;
-        let mut inbox =
-            Inbox { device: None, sources: Vec::new(), first: 0, close, expiry: None, joining: Vec::new() };
+        let mut inbox = Inbox {
+            device: None,
+            sources: Vec::new(),
+            first: 0,
+            close,
+            expiry: None,
+            closing: None,
+            joining: Vec::new(),
+        };
         for topic in device.own_topics() {
-            inbox.subscribe(self, topic.clone(), Start::Next).await?;
+            let start = if crate::names::is_user(topic.name()) { user_start } else { Start::Next };
+            inbox.subscribe(self, topic.clone(), start).await?;
         }
         device.announce()?;
         inbox.expiry = device.expires_in().map(|time| Box::pin(sleep(time)));
@@ -164,7 +177,8 @@ impl Inbox {
     async fn subscribe(&mut self, hub: &Hub, topic: Topic, start: Start) -> Result<()> {
         let subscription = start.subscribe(hub.bus(), &topic).await?;
         let has_orders = crate::names::is_personal(topic.name());
-        self.sources.push(Source { topic, subscription, has_orders });
+        let position = subscription.begins_after();
+        self.sources.push(Source { topic, subscription, position, has_orders });
         Ok(())
     }
 
@@ -183,6 +197,22 @@ impl Inbox {
     /// Returns the device; `None` once it is disconnected.
     pub fn device(&mut self) -> Option<&mut Device> {
         self.device.as_mut()
+    }
+
+    /// Disconnects the device when a server of the hub drains.
+    pub(crate) fn end_with_server(&mut self) {
+        let Some(device) = &self.device else { return };
+        let mut closing = device.hub().state.closing.subscribe();
+        self.closing = Some(Box::pin(async move {
+            // The sender may end first: then the hub is gone, too.
+            let _ = closing.wait_for(|closing| *closing).await;
+        }));
+    }
+
+    /// Returns the topics, each with the position up to which the device has what it can get; `None` if the engine of
+    /// the bus has no positions. After [`Item::Disconnected`] there are none.
+    pub fn positions(&self) -> impl Iterator<Item = (&Topic, Option<Position>)> {
+        self.sources.iter().map(|source| (&source.topic, source.position))
     }
 
     /// Returns the next item; `None` after [`Item::Disconnected`]. Cancel safe.
@@ -229,6 +259,11 @@ impl Inbox {
         if let Some(order) = self.close.poll(cx) {
             return self.ended(order);
         }
+        if let Some(closing) = &mut self.closing
+            && closing.as_mut().poll(cx).is_ready()
+        {
+            return self.ended(Disconnect::new(DisconnectReason::Stopped, "the server stops"));
+        }
         if let Some(expiry) = &mut self.expiry
             && expiry.as_mut().poll(cx).is_ready()
         {
@@ -268,7 +303,12 @@ impl Inbox {
 
     /// Handles an item of a topic.
     fn delivered(&mut self, index: usize, delivery: Delivery<Bytes>) -> Option<Event> {
-        let source = &self.sources[index];
+        let source = &mut self.sources[index];
+        match &delivery {
+            Delivery::Entry(message) => source.position = Some(message.position()),
+            Delivery::Gap(gap) => source.position = Some(crate::feeds::after(gap)),
+            _ => {}
+        }
         let device = self.device.as_mut()?;
         let counters = device.hub().state.counters.clone();
         match delivery {

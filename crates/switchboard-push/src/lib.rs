@@ -34,6 +34,7 @@ pub mod adapter;
 pub mod control;
 mod counters;
 mod disconnect;
+mod events;
 pub mod feeds;
 mod hub;
 mod identity;
@@ -41,7 +42,9 @@ mod inbox;
 pub mod names;
 mod plugin;
 mod room;
+mod service;
 mod start;
+mod tickets;
 mod verifier;
 
 pub use accepts::{Accepts, OPERATION, operation_of};
@@ -55,5 +58,7 @@ pub use hub::{
 pub use identity::{Credentials, Identity};
 pub use inbox::{Inbox, Item};
 pub use room::Rooms;
+pub use service::{DevicesServer, PushServer, v1};
 pub use start::Start;
+pub use tickets::{Resumed, Tickets};
 pub use verifier::{Jwt, Verifier, Verify, from_fn};

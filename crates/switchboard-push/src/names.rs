@@ -71,6 +71,11 @@ pub fn room_of(topic: &str) -> Option<&str> {
     topic.strip_prefix(ROOM)
 }
 
+/// Returns whether the topic is that of a user.
+pub fn is_user(topic: &str) -> bool {
+    topic.starts_with(USER)
+}
+
 /// Returns whether the topic is that of a user or of a key, which has few subscribers and carries
 /// [orders](crate::control) to devices.
 pub fn is_personal(topic: &str) -> bool {

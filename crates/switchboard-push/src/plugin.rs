@@ -1,11 +1,16 @@
-//! The hub as a plugin of servers: its counters and the list of its rooms.
+//! The hub as a plugin of servers: devices by RPC and event streams, counters, and the list of rooms.
 
-use crate::{counters::DropReason, hub::Hub};
-use std::sync::{Arc, atomic::Ordering};
+use crate::{counters::DropReason, events, hub::Hub, service::DevicesServer};
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use switchboard::{
     Status,
     counters::{Cell, Counter, CounterSource, ListRequest, ListedRows, Listing},
-    plugin::Plugin,
+    plugin::{Plugin, PluginContext, PluginServer, Route},
+    service::DynService,
 };
 
 const ROOMS: &str = "rooms";
@@ -13,15 +18,48 @@ const ROOM_COLUMNS: [&str; 6] = ["room", "members", "entries", "bytes", "publish
 /// Rooms of one page.
 const ROWS_MAX: usize = 1_000;
 
-/// Adds the counters of the hub to a server, with the admin page `/rooms`. Adapters of protocols are plugins of their
-/// own.
+/// Path of the event streams.
+const PATH: &str = "/events";
+/// The method whose rules apply to the path.
+const METHOD: &str = "switchboard.push.v1.Devices/Subscribe";
+
+/// Adds the service [`DevicesServer`], `GET /events` for devices that read server-sent events or a WebSocket, and the
+/// counters of the hub with the admin page `/rooms`. Adapters of protocols are plugins of their own.
+///
+/// Streams of devices end when the server drains, on all servers to which this hub was added.
 impl Plugin for Hub {
     fn name(&self) -> &'static str {
         "push"
     }
 
+    fn services(&self) -> Vec<DynService> {
+        vec![DynService::new(DevicesServer::new(self))]
+    }
+
+    fn routes(&self) -> Vec<Route> {
+        let hub = self.clone();
+        let respond = move |request| {
+            let hub = hub.clone();
+            async move { events::respond(&hub, &request).await }
+        };
+        vec![Route::new("GET", PATH, METHOD, respond).websockets().token_in_query("token")]
+    }
+
+    fn start(&self, _: PluginContext) -> io::Result<Arc<dyn PluginServer>> {
+        Ok(Arc::new(Streams(self.clone())))
+    }
+
     fn counters(&self) -> Vec<Arc<dyn CounterSource>> {
         vec![Arc::new(HubCounters(self.clone())), Arc::new(self.bus().clone())]
+    }
+}
+
+/// The streams of devices of a running server.
+struct Streams(Hub);
+
+impl PluginServer for Streams {
+    fn drain(&self, _: Duration) {
+        self.0.state.closing.send_replace(true);
     }
 }
 

@@ -309,3 +309,52 @@ async fn rooms_of_the_token_are_joined_at_once() -> Result<()> {
     assert_eq!(device.join("private/2").await.unwrap_err().code(), Code::PermissionDenied);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_resume_token_has_the_owner_the_rooms_and_the_positions() -> Result<()> {
+    let kept = Rooms::new().history(10, Duration::from_secs(60)).join(Access::token());
+    let hub = |keys: &[[u8; 32]]| {
+        Hub::builder().open().rooms("live/*", kept.clone()).resume_keys(keys.to_vec()).build()
+    };
+    let (one, rotated, other) =
+        (hub(&[[1; 32]]).await?, hub(&[[2; 32], [1; 32]]).await?, hub(&[[3; 32]]).await?);
+    let mut device = one.attach(Identity::new("ali").room("live/7").room("live/*")).await?;
+    one.room("live/7").publish(&1).await?;
+    assert_eq!(entry(&mut device).await, "1");
+    let positions: Vec<_> =
+        device.positions().map(|(topic, position)| (topic.clone(), position.unwrap())).collect();
+    let known = positions.iter().map(|(topic, position)| (topic, *position));
+    let token = one.resume_token(device.device().unwrap(), known)?;
+    let resumed = rotated.resume(&token)?;
+    assert_eq!(
+        (&*resumed.identity.user, &resumed.identity.rooms[..]),
+        ("ali", &["live/7".into(), "live/*".into()][..])
+    );
+    assert_eq!(resumed.identity.key.as_deref(), Some(device.device().unwrap().key()));
+    let topic = one.room("live/7").topic()?;
+    assert_eq!(resumed.position(&topic), Some(positions[3].1));
+    assert_eq!(other.resume(&token).unwrap_err().code(), Code::Unauthenticated);
+    let mut changed = token.into_bytes();
+    changed[5] ^= 1;
+    assert!(one.resume(&String::from_utf8(changed).unwrap()).is_err());
+    drop(device);
+    one.room("live/7").publish(&2).await?;
+    let mut back = one.attach(Identity::new("ali")).await?;
+    back.device().unwrap().join_by_server("live/8")?;
+    assert!(
+        back.join_from("live/7", Start::After(resumed.position(&topic).unwrap())).await.is_err(),
+        "no right"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn entries_of_a_user_are_kept_for_devices_that_come_back() -> Result<()> {
+    let hub = Hub::builder().open().user_history(10, Duration::from_secs(60)).build().await?;
+    let seen = hub.user("ali").publish(&1).await?;
+    hub.user("ali").publish(&2).await?;
+    let mut device = hub.attach_with("ali", Connect::new("test").user_start(Start::After(seen))).await?;
+    assert!(matches!(device.next().await?, Some(Item::Recovered(_))));
+    assert_eq!(entry(&mut device).await, "2");
+    Ok(())
+}

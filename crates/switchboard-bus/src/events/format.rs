@@ -8,7 +8,7 @@ use switchboard_message::{Gap, GapReason, Message};
 
 /// Form of the events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Format {
+pub enum Format {
     /// Server-sent events.
     Events,
     /// An object for each message.
@@ -17,7 +17,7 @@ pub(super) enum Format {
 
 impl Format {
     /// Appends the first event: the pause before a client reconnects, and the position at which the stream begins.
-    pub(super) fn begin(self, id: &str, into: &mut String) {
+    pub fn begin(self, id: &str, into: &mut String) {
         match self {
             // An event without data is not delivered, and its id counts.
             Format::Events => _ = write!(into, "retry: 1000\nid: {id}\n\n"),
@@ -26,7 +26,7 @@ impl Format {
     }
 
     /// Appends an entry.
-    pub(super) fn entry(self, message: &Message<Bytes>, id: &str, into: &mut String) {
+    pub fn entry(self, message: &Message<Bytes>, id: &str, into: &mut String) {
         let mut members = String::with_capacity(message.len() + 64);
         let (topic, offset) = (text(message.topic().name()), message.position().offset);
         let _ = write!(members, "\"topic\":{topic},\"offset\":{offset},\"data\":");
@@ -38,7 +38,7 @@ impl Format {
     }
 
     /// Appends a gap.
-    pub(super) fn gap(self, gap: &Gap, id: &str, into: &mut String) {
+    pub fn gap(self, gap: &Gap, id: &str, into: &mut String) {
         let mut members = members_of_gap(gap.topic.name(), gap.reason.name());
         if gap.range.start < gap.range.end && gap.reason != GapReason::Epoch {
             let _ =
@@ -48,16 +48,17 @@ impl Format {
     }
 
     /// Appends a gap of a topic that begins at its head although the client has an id.
-    pub(super) fn unreadable(self, topic: &str, id: &str, into: &mut String) {
+    pub fn unreadable(self, topic: &str, id: &str, into: &mut String) {
         self.event("gap", id, &members_of_gap(topic, "unreadable"), into);
     }
 
     /// Appends the event that no entry is missing since the id of the client.
-    pub(super) fn resumed(self, id: &str, into: &mut String) {
+    pub fn resumed(self, id: &str, into: &mut String) {
         self.event("resumed", id, "", into);
     }
 
-    fn event(self, kind: &str, id: &str, members: &str, into: &mut String) {
+    /// Appends an event of this kind, with members of an object.
+    pub fn event(self, kind: &str, id: &str, members: &str, into: &mut String) {
         match self {
             Format::Events => put_event(Some(kind), id, members, into),
             Format::Messages => {
@@ -69,7 +70,7 @@ impl Format {
 }
 
 /// A comment, which clients ignore.
-pub(super) const HEARTBEAT: &str = ":\n\n";
+pub const HEARTBEAT: &str = ":\n\n";
 
 fn members_of_gap(topic: &str, reason: &str) -> String {
     format!("\"topic\":{},\"reason\":\"{reason}\"", text(topic))

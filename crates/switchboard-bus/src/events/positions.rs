@@ -23,7 +23,7 @@ const UPPER_BYTES: usize = 6;
 
 /// Positions of topics, by the digests of their names.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Positions {
+pub struct Positions {
     /// Digests have the bytes of this id.
     topics: Vec<(u32, Position)>,
     tag_bytes: usize,
@@ -32,7 +32,7 @@ pub(super) struct Positions {
 }
 
 /// Returns the digest of the name of a topic. It is the same in every process.
-pub(super) fn tag_of(name: &str) -> u32 {
+pub fn tag_of(name: &str) -> u32 {
     // FNV-1a, whose upper bits hardly depend on the last characters; the rest mixes all bits into them.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -48,19 +48,19 @@ fn shortened(tag: u32, bytes: usize) -> u32 {
 
 impl Positions {
     /// Returns the position of the topic with this digest.
-    pub(super) fn of(&self, tag: u32) -> Option<Position> {
+    pub fn of(&self, tag: u32) -> Option<Position> {
         let tag = shortened(tag, self.tag_bytes);
         self.topics.iter().find(|(known, _)| *known == tag).map(|(_, position)| *position)
     }
 
     /// Returns whether all topics of the stream have a position.
-    pub(super) fn is_complete(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         !self.is_incomplete
     }
 
     /// Creates the id of these positions. Those that do not fit, and those with a digest of an earlier one, are left
     /// out, and the id is marked as incomplete.
-    pub(super) fn encode(positions: impl Iterator<Item = (u32, Position)>) -> String {
+    pub fn encode(positions: impl Iterator<Item = (u32, Position)>) -> String {
         let positions: Vec<_> = positions.collect();
         let mut raw = Vec::new();
         for tag_bytes in TAG_BYTES {
@@ -102,7 +102,7 @@ impl Positions {
     }
 
     /// Reads an id; `None` for text that is not one.
-    pub(super) fn decode(id: &str) -> Option<Positions> {
+    pub fn decode(id: &str) -> Option<Positions> {
         if id.len() > ID_BYTES_MAX {
             return None;
         }

@@ -3,7 +3,7 @@
 use super::{
     Begun, Encoder, Feeds, Notice, Outcome,
     command::{FeedCommand, Kind},
-    feed::{Beginning, begin},
+    feed::{Beginning, Members, Place, UNATTACHED, begin},
 };
 use crate::{
     counters::{DropReason, add},
@@ -79,7 +79,7 @@ fn send_begun<E: Encoder>(
 }
 
 /// Returns the position after a gap.
-pub(super) fn after(gap: &Gap) -> Position {
+pub(crate) fn after(gap: &Gap) -> Position {
     let next = if gap.reason == GapReason::Lost { gap.range.start } else { gap.range.end };
     Position { epoch: gap.epoch, offset: next.saturating_sub(1) }
 }
@@ -234,9 +234,72 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
         encoder: &mut E,
         subscribers: &mut Subscribers,
     ) -> bool {
-        let _ = (id, buffer, encoder, subscribers);
-        self.state.counters.dropped(DropReason::Lagged, 1);
-        false
+        let Some(places) = self.places.get(&id) else { return false };
+        let found = places.iter().copied().find_map(|place| {
+            let group = self.feed(place.feed)?.groups.get(place.group as usize)?.as_ref()?;
+            match &group.members {
+                Members::Buffer(shared) if shared.buffer == buffer => Some((place, shared)),
+                _ => None,
+            }
+        });
+        let Some((place, shared)) = found else { return false };
+        // Without it, the number of missing entries is not known.
+        let taken = subscribers.position(id, buffer).and_then(|cursor| shared.taken(cursor));
+        let topic = self.feed(place.feed).map(|feed| feed.topic.clone());
+        match (taken, topic) {
+            (Some(taken), Some(topic)) if encoder.stays_after_lag(id, &topic) => {
+                self.fall_back(id, place, taken, subscribers);
+                self.advance(place.feed, encoder, subscribers);
+                true
+            }
+            _ => {
+                self.state.counters.dropped(DropReason::Lagged, 1);
+                false
+            }
+        }
+    }
+
+    /// Has a subscriber that is too slow continue with kept entries after a position.
+    fn fall_back(&mut self, id: SubscriberId, place: Place, after: Position, subscribers: &mut Subscribers) {
+        let Some(feed) = self.feed_mut(place.feed) else { return };
+        let Some(key) =
+            feed.groups.get(place.group as usize).and_then(Option::as_ref).map(|group| group.key.clone())
+        else {
+            return;
+        };
+        let mut waiting = Waiting::new(id, key, Start::After(after));
+        waiting.has_begun = true;
+        feed.waiting.push(waiting);
+        feed.detach(id, place.group, false, subscribers);
+        if let Some(places) = self.places.get_mut(&id) {
+            places
+                .iter_mut()
+                .filter(|known| known.feed == place.feed)
+                .for_each(|known| known.group = UNATTACHED);
+        }
+    }
+
+    /// Has subscribers that have much to write continue with kept entries once it is written.
+    pub(super) fn slow<E: Encoder<Key = K>>(
+        &mut self,
+        index: u32,
+        slow: &[SubscriberId],
+        encoder: &mut E,
+        subscribers: &mut Subscribers,
+    ) {
+        for id in slow {
+            let Some(feed) = self.feed(index) else { return };
+            let (topic, position) = (feed.topic.clone(), feed.position);
+            let place =
+                self.places.get(id).and_then(|places| places.iter().find(|place| place.feed == index));
+            if let (Some(place), Some(position)) = (place.copied(), position)
+                && encoder.stays_after_lag(*id, &topic)
+            {
+                self.fall_back(*id, place, position, subscribers);
+                let waiting = self.feed_mut(index).into_iter().flat_map(|feed| &mut feed.waiting);
+                waiting.filter(|waiting| waiting.id == *id).for_each(|waiting| waiting.is_blocked = true);
+            }
+        }
     }
 }
 

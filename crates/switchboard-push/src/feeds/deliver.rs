@@ -15,7 +15,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use std::{hash::Hash, task::Poll, time::Duration};
 use switchboard_adapter::parts::Task;
-use switchboard_fanout::Subscribers;
+use switchboard_fanout::{SubscriberId, Subscribers};
 use switchboard_message::{Delivery, Gap, Message};
 use switchboard_wire::{Outbox, Outgoing};
 use tokio::time::sleep;
@@ -115,7 +115,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
         }
     }
 
-    /// Delivers the entries of one topic.
+    /// Delivers the entries of one topic. Subscribers that have much to write then fall back.
     fn deliver<E: Encoder<Key = K>>(
         &mut self,
         index: u32,
@@ -123,24 +123,41 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
         encoder: &mut E,
         subscribers: &mut Subscribers,
     ) {
+        let mut slow = Slow::new();
+        let has_ended = self.deliver_entries(index, budget, encoder, subscribers, &mut slow);
+        self.slow(index, &slow, encoder, subscribers);
+        if has_ended {
+            // The topic closes slow readers, or the engine has ended it: go on after what was delivered.
+            self.begin_later(index);
+        }
+    }
+
+    /// Delivers entries until there are none, or a subscriber is slow. Returns true if the subscription has ended.
+    fn deliver_entries<E: Encoder<Key = K>>(
+        &mut self,
+        index: u32,
+        budget: &mut Budget,
+        encoder: &mut E,
+        subscribers: &mut Subscribers,
+        slow: &mut Slow,
+    ) -> bool {
+        let counters = self.state.counters.clone();
+        let Some(feed) = self.feeds.get_mut(index as usize).and_then(Option::as_mut) else { return false };
         let mut batch = SmallVec::<[Message<Bytes>; 4]>::new();
+        let scratch = &mut self.scratch;
         loop {
-            let counters = self.state.counters.clone();
-            let Some(feed) = self.feeds.get_mut(index as usize).and_then(Option::as_mut) else { return };
-            let is_over = budget.is_spent();
-            if is_over || batch.len() >= BATCH_MAX {
-                feed.flush(&mut batch, encoder, subscribers, (&mut self.scratch, &counters));
+            if batch.len() >= BATCH_MAX || budget.is_spent() {
+                feed.flush(&mut batch, encoder, subscribers, (&mut *scratch, &counters), slow);
             }
-            if is_over {
-                return feed.requeue();
+            if budget.is_spent() || !slow.is_empty() {
+                feed.requeue();
+                return false;
             }
             feed.was_polled = true;
-            let item = match feed.poll() {
-                Poll::Ready(item) => item,
-                Poll::Pending => {
-                    feed.merge.state = MergeState::Idle;
-                    return feed.flush(&mut batch, encoder, subscribers, (&mut self.scratch, &counters));
-                }
+            let Poll::Ready(item) = feed.poll() else {
+                feed.merge.state = MergeState::Idle;
+                feed.flush(&mut batch, encoder, subscribers, (&mut *scratch, &counters), slow);
+                return false;
             };
             match item {
                 Some(Ok(Delivery::Entry(message))) => {
@@ -151,22 +168,21 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
                         batch.push(message);
                         continue;
                     };
-                    feed.flush(&mut batch, encoder, subscribers, (&mut self.scratch, &counters));
+                    feed.flush(&mut batch, encoder, subscribers, (&mut *scratch, &counters), slow);
                     if let Some(order) = order {
                         self.notices.extend(feed.each().map(|id| Notice::Order(id, order.clone())));
                     }
                 }
                 Some(Ok(Delivery::Gap(gap))) => {
-                    feed.flush(&mut batch, encoder, subscribers, (&mut self.scratch, &counters));
+                    feed.flush(&mut batch, encoder, subscribers, (&mut *scratch, &counters), slow);
                     feed.position = Some(after(&gap));
-                    feed.missed(&gap, encoder, subscribers, (&mut self.scratch, &counters));
+                    feed.missed(&gap, encoder, subscribers, (&mut *scratch, &counters));
                 }
                 Some(Ok(_)) => {}
                 Some(Err(status)) => tracing::warn!("push: topic \"{}\": {status}", feed.topic),
                 None => {
-                    feed.flush(&mut batch, encoder, subscribers, (&mut self.scratch, &counters));
-                    // The topic closes slow readers, or the engine has ended it: go on after what was delivered.
-                    return self.begin_later(index);
+                    feed.flush(&mut batch, encoder, subscribers, (&mut *scratch, &counters), slow);
+                    return true;
                 }
             }
         }
@@ -210,12 +226,11 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feed<K> {
         encoder: &mut E,
         subscribers: &mut Subscribers,
         (scratch, counters): (&mut Outbox, &Counters),
+        slow: &mut Slow,
     ) {
-        if batch.is_empty() {
-            return;
-        }
+        let Some(last) = batch.last().map(Message::position) else { return };
         let mut admitted = SmallVec::<[&Message<Bytes>; 4]>::new();
-        for group in self.groups.iter().flatten() {
+        for group in self.groups.iter_mut().flatten() {
             admitted.clear();
             admitted.extend(batch.iter().filter(|entry| encoder.admits(&group.key, entry)));
             let members = group.members.len() as u64;
@@ -239,7 +254,10 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feed<K> {
                 counters.dropped(DropReason::NotEncodable, entries);
                 continue;
             }
-            send(&group.members, &Bytes::from(scratch.take_all()), subscribers);
+            send(&group.members, &Bytes::from(scratch.take_all()), subscribers, slow);
+            if let Members::Buffer(shared) = &mut group.members {
+                shared.mark(subscribers.head(shared.buffer), last);
+            }
             add(&counters.delivered, entries);
         }
         drop(admitted);
@@ -259,13 +277,13 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feed<K> {
             counters.dropped(gap.reason.into(), entries);
             encoder.gap(&group.key, gap, scratch);
             if !scratch.is_empty() {
-                send(&group.members, &Bytes::from(scratch.take_all()), subscribers);
+                send(&group.members, &Bytes::from(scratch.take_all()), subscribers, &mut Slow::new());
             }
         }
     }
 
     /// Returns the subscribers of groups without a buffer: all of a personal topic.
-    fn each(&self) -> impl Iterator<Item = switchboard_fanout::SubscriberId> {
+    fn each(&self) -> impl Iterator<Item = SubscriberId> {
         self.groups.iter().flatten().flat_map(|group| match &group.members {
             Members::Each(members) => members.iter().copied(),
             Members::Buffer(..) => [].iter().copied(),
@@ -273,13 +291,22 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feed<K> {
     }
 }
 
+/// Subscribers that have much to write.
+pub(super) type Slow = SmallVec<[SubscriberId; 4]>;
+
+/// Bytes that wait for a subscriber, at which it is slow.
+const SLOW_BYTES: usize = 256 << 10;
+
 /// Sends bytes to the members of a group.
-fn send(members: &Members, bytes: &Bytes, subscribers: &mut Subscribers) {
+fn send(members: &Members, bytes: &Bytes, subscribers: &mut Subscribers, slow: &mut Slow) {
     match members {
-        Members::Buffer(buffer, _) => subscribers.append(*buffer, &[], bytes),
+        Members::Buffer(shared) => subscribers.append(shared.buffer, &[], bytes),
         Members::Each(members) => {
             for id in members {
-                subscribers.send(*id, |out| out.put(Outgoing::Lent(bytes)));
+                let waiting = subscribers.send(*id, |out| out.put(Outgoing::Lent(bytes)));
+                if waiting >= SLOW_BYTES && !slow.contains(id) {
+                    slow.push(*id);
+                }
             }
         }
     }

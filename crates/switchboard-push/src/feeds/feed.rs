@@ -8,6 +8,7 @@ use crate::{names, start::Start};
 use bytes::Bytes;
 use futures_core::Stream;
 use std::{
+    collections::VecDeque,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -73,15 +74,46 @@ pub(super) struct Group<K> {
 
 pub(super) enum Members {
     Each(Vec<SubscriberId>),
-    /// A buffer, and the number of its members.
-    Buffer(BufferId, usize),
+    Buffer(Shared),
+}
+
+/// A broadcast buffer of a group.
+pub(super) struct Shared {
+    pub(super) buffer: BufferId,
+    /// Number of its members.
+    members: usize,
+    /// Positions of the buffer after the last entries, each with that of the topic.
+    marks: VecDeque<(u64, Position)>,
+}
+
+/// Entries whose positions a buffer remembers.
+const MARKS_MAX: usize = 4_096;
+
+impl Shared {
+    fn new(buffer: BufferId, members: usize) -> Shared {
+        Shared { buffer, members, marks: VecDeque::new() }
+    }
+
+    /// Notes the position of an entry that was appended.
+    pub(super) fn mark(&mut self, head: u64, position: Position) {
+        if self.marks.len() >= MARKS_MAX {
+            self.marks.pop_front();
+        }
+        self.marks.push_back((head, position));
+    }
+
+    /// Returns the position of the last entry that a subscriber has taken; `None` if it is not remembered.
+    pub(super) fn taken(&self, cursor: u64) -> Option<Position> {
+        let after = self.marks.partition_point(|(head, _)| *head <= cursor);
+        self.marks.get(after.checked_sub(1)?).map(|(_, position)| *position)
+    }
 }
 
 impl Members {
     pub(super) fn len(&self) -> usize {
         match self {
             Members::Each(members) => members.len(),
-            Members::Buffer(_, members) => *members,
+            Members::Buffer(shared) => shared.members,
         }
     }
 }
@@ -197,8 +229,14 @@ impl<K: Clone + Eq> Feed<K> {
         at as u32
     }
 
-    /// Removes a subscriber from a group. What was appended for it before is sent to it.
-    pub(super) fn detach(&mut self, id: SubscriberId, group: u32, subscribers: &mut Subscribers) {
+    /// Removes a subscriber from a group. With `keeps_rest`, what was appended for it before is sent to it.
+    pub(super) fn detach(
+        &mut self,
+        id: SubscriberId,
+        group: u32,
+        keeps_rest: bool,
+        subscribers: &mut Subscribers,
+    ) {
         let Some(slot) = self.groups.get_mut(group as usize) else { return };
         let Some(known) = slot else { return };
         match &mut known.members {
@@ -207,14 +245,18 @@ impl<K: Clone + Eq> Feed<K> {
                     members.swap_remove(at);
                 }
             }
-            Members::Buffer(buffer, members) => {
-                subscribers.leave_buffer(id, *buffer);
-                *members -= 1;
+            Members::Buffer(shared) if keeps_rest => {
+                subscribers.leave_buffer(id, shared.buffer);
+                shared.members -= 1;
+            }
+            Members::Buffer(shared) => {
+                subscribers.detach(id, shared.buffer);
+                shared.members -= 1;
             }
         }
         if known.members.len() == 0 {
-            if let Members::Buffer(buffer, _) = known.members {
-                subscribers.close_buffer(buffer);
+            if let Members::Buffer(shared) = &known.members {
+                subscribers.close_buffer(shared.buffer);
             }
             *slot = None;
         }
@@ -224,9 +266,9 @@ impl<K: Clone + Eq> Feed<K> {
 impl<K> Group<K> {
     fn add(&mut self, id: SubscriberId, may_share: bool, subscribers: &mut Subscribers) {
         match &mut self.members {
-            Members::Buffer(buffer, members) => {
-                subscribers.attach(id, *buffer);
-                *members += 1;
+            Members::Buffer(shared) => {
+                subscribers.attach(id, shared.buffer);
+                shared.members += 1;
             }
             Members::Each(members) => {
                 members.push(id);
@@ -235,7 +277,7 @@ impl<K> Group<K> {
                     for member in members.iter() {
                         subscribers.attach(*member, buffer);
                     }
-                    self.members = Members::Buffer(buffer, members.len());
+                    self.members = Members::Buffer(Shared::new(buffer, members.len()));
                 }
             }
         }

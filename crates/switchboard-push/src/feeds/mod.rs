@@ -17,6 +17,7 @@ mod command;
 mod deliver;
 mod feed;
 
+pub(crate) use catch_up::after;
 pub use command::{EngineCloser, FeedCommand};
 
 use crate::{
@@ -237,7 +238,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
                 continue;
             }
             if let Some(feed) = self.feed_mut(place.feed) {
-                feed.detach(id, place.group, subscribers);
+                feed.detach(id, place.group, true, subscribers);
             }
             self.attach(place.feed, id, key.clone(), encoder, subscribers);
         }
@@ -337,7 +338,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
         if place.group == UNATTACHED {
             feed.waiting.retain(|waiting| waiting.id != id);
         } else {
-            feed.detach(id, place.group, subscribers);
+            feed.detach(id, place.group, true, subscribers);
         }
         self.remove_if_unused(place.feed);
     }

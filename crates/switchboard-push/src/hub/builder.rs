@@ -9,6 +9,7 @@ use super::{
 use crate::{
     names,
     room::Rooms,
+    tickets::Tickets,
     verifier::{self, Verifier},
 };
 use std::{
@@ -21,10 +22,15 @@ use std::{
 use switchboard::{Result, auth::Auth, runtime};
 use switchboard_message::{Bus, Limits, Pattern, Publication, Topic, TopicOptions, broker::Broker};
 use switchboard_wire::Codec;
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{
+    sync::{mpsc, watch},
+    time::sleep,
+};
 
 /// Publications to an engine that nothing waits for.
 const OUTGOING_MAX: usize = 4_096;
+/// Time for which resume tokens are valid.
+const RESUME_WINDOW: Duration = Duration::from_secs(600);
 /// Lifecycle events that are kept for subscribers that come back.
 const EVENTS_KEPT: (usize, Duration) = (1_024, Duration::from_secs(3_600));
 
@@ -38,6 +44,9 @@ pub struct HubBuilder {
     bus_limits: Option<Limits>,
     heartbeat: Heartbeat,
     has_events: bool,
+    user_history: Option<(usize, Duration)>,
+    tickets: Option<Tickets>,
+    resume_window: Duration,
 }
 
 enum Topics {
@@ -57,6 +66,9 @@ impl HubBuilder {
             bus_limits: None,
             heartbeat: Heartbeat::default(),
             has_events: true,
+            user_history: None,
+            tickets: None,
+            resume_window: RESUME_WINDOW,
         }
     }
 
@@ -120,6 +132,25 @@ impl HubBuilder {
         self
     }
 
+    /// Keeps this many entries of each user, not older than `age_max`, for devices that come back.
+    pub fn user_history(mut self, entries_max: usize, age_max: Duration) -> HubBuilder {
+        self.user_history = Some((entries_max, age_max));
+        self
+    }
+
+    /// Signs resume tokens with the first of these keys, and accepts those of all: several processes need the same keys.
+    /// Without it, the key is that of this process. Each needs at least 32 bytes.
+    pub fn resume_keys(mut self, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> HubBuilder {
+        self.tickets = Some(Tickets::new(keys));
+        self
+    }
+
+    /// Sets the time for which resume tokens are valid; default 10 minutes.
+    pub fn resume_window(mut self, window: Duration) -> HubBuilder {
+        self.resume_window = window;
+        self
+    }
+
     /// Publishes no lifecycle events.
     pub fn without_events(mut self) -> HubBuilder {
         self.has_events = false;
@@ -131,7 +162,10 @@ impl HubBuilder {
     /// # Errors
     /// `InvalidArgument` for an invalid pattern, key or address of an engine.
     pub async fn build(self) -> Result<Hub> {
-        let HubBuilder { verifiers, rooms, bus, limits, bus_limits, heartbeat, has_events } = self;
+        let HubBuilder { verifiers, rooms, bus, limits, bus_limits, heartbeat, has_events, .. } = self;
+        let (user_history, resume_window) = (self.user_history, self.resume_window);
+        let tickets = self.tickets.unwrap_or_else(Tickets::random);
+        tickets.check()?;
         verifiers.iter().try_for_each(|verifier| verifier.check())?;
         let mut classes = Vec::with_capacity(rooms.len() + 1);
         for (pattern, settings) in rooms {
@@ -141,9 +175,11 @@ impl HubBuilder {
         classes.push(RoomClass::new(None, Rooms::new()));
         let bus = match bus {
             Topics::Bus(bus) => bus,
-            Topics::Own => own_bus(&classes, bus_limits, None)?,
-            Topics::Engine(engine) => own_bus(&classes, bus_limits, Some(engine))?,
-            Topics::Url(url) => own_bus(&classes, bus_limits, Some(switchboard_broker::connect(&url)?))?,
+            Topics::Own => own_bus(&classes, user_history, bus_limits, None)?,
+            Topics::Engine(engine) => own_bus(&classes, user_history, bus_limits, Some(engine))?,
+            Topics::Url(url) => {
+                own_bus(&classes, user_history, bus_limits, Some(switchboard_broker::connect(&url)?))?
+            }
         };
         let is_shared = is_shared(&bus)?;
         let state = State {
@@ -160,6 +196,10 @@ impl HubBuilder {
             has_events,
             events: Mutex::new(0),
             events_topic: Topic::new(names::EVENTS)?,
+            has_user_history: user_history.is_some(),
+            tickets,
+            resume_window,
+            closing: watch::Sender::new(false),
             all_topic: Topic::new(names::ALL)?,
             outgoing: is_shared.then(|| send_later(bus.clone())),
             bus,
@@ -169,10 +209,18 @@ impl HubBuilder {
 }
 
 /// Creates the bus of a hub.
-fn own_bus(classes: &[RoomClass], limits: Option<Limits>, engine: Option<Arc<dyn Broker>>) -> Result<Bus> {
+fn own_bus(
+    classes: &[RoomClass],
+    user_history: Option<(usize, Duration)>,
+    limits: Option<Limits>,
+    engine: Option<Arc<dyn Broker>>,
+) -> Result<Bus> {
     let (entries, age) = EVENTS_KEPT;
     let mut builder = Bus::builder().codec(Codec::Json);
     builder = builder.topics(names::EVENTS, TopicOptions::new().history(entries, age))?;
+    if let Some((entries, age)) = user_history {
+        builder = builder.topics("user/*", TopicOptions::new().history(entries, age))?;
+    }
     for class in classes {
         let options = class.settings.options;
         if let Some(pattern) = &class.pattern {

@@ -9,11 +9,12 @@ use super::{
 };
 use crate::{
     accepts::Accepts,
-    control::{self, Control},
+    control::Control,
     counters::add,
     disconnect::{Disconnect, DisconnectReason},
     identity::Identity,
     names,
+    start::Start,
 };
 use bytes::Bytes;
 use std::{
@@ -40,6 +41,8 @@ pub struct Connect {
     pub address: Option<String>,
     /// What members of its rooms see of it; at most 1 KiB.
     pub info: Bytes,
+    /// Where it begins in the entries of its user; default the next one.
+    pub user_start: Start,
 }
 
 /// Bytes of [`Connect::info`].
@@ -69,6 +72,13 @@ impl Connect {
     #[must_use]
     pub fn address(mut self, address: impl Into<String>) -> Connect {
         self.address = Some(address.into());
+        self
+    }
+
+    /// Sets where it begins in the entries of its user.
+    #[must_use]
+    pub fn user_start(mut self, start: Start) -> Connect {
+        self.user_start = start;
         self
     }
 
@@ -405,10 +415,7 @@ impl Device {
         if !class.settings.publish.admits(&self.identity, room, is_member) {
             return Err(Status::permission_denied(format!("this device may not publish to room \"{room}\"")));
         }
-        if control::is_control(&publication.headers) {
-            let text = format!("the header {} of an entry is reserved; omit it", control::CONTROL);
-            return Err(Status::invalid_argument(text));
-        }
+        State::check_control(publication)?;
         let (bytes, max) = (publication.encoded_len(), class.settings.entry_bytes_max);
         if bytes > max {
             let text =

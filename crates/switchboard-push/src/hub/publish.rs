@@ -1,7 +1,7 @@
 //! Publications of the application.
 
 use super::state::State;
-use crate::{accepts::OPERATION, control};
+use crate::accepts::OPERATION;
 use bytes::Bytes;
 use serde::Serialize;
 use std::{
@@ -87,10 +87,7 @@ impl<'a> Publish<'a> {
 
     async fn run(self) -> Result<Position> {
         let (topic, publication) = (self.topic?, self.publication?);
-        if control::is_control(&publication.headers) {
-            let text = format!("the header {} of an entry is reserved; omit it", control::CONTROL);
-            return Err(Status::invalid_argument(text));
-        }
+        State::check_control(&publication)?;
         if self.is_broadcast {
             let rate = &self.state.broadcast_rate;
             rate.take((), 1).map_err(|pause| {

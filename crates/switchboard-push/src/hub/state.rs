@@ -2,15 +2,20 @@
 
 use super::{Heartbeat, HubLimits, rate::Rate, registry::Registry};
 use crate::{
+    control,
     counters::{Counters, HubStats, add, read},
     room::Rooms,
+    tickets::Tickets,
     verifier::Verifier,
 };
-use std::sync::{Arc, Mutex, atomic::Ordering};
+use std::{
+    sync::{Arc, Mutex, atomic::Ordering},
+    time::Duration,
+};
 use switchboard::{Result, Status};
 use switchboard_message::{Attempt, Bus, Pattern, Position, Publication, Topic};
 use switchboard_wire::Retry;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// Settings of the rooms of a pattern.
 pub(crate) struct RoomClass {
@@ -49,6 +54,13 @@ pub(crate) struct State {
     pub(crate) events: Mutex<u64>,
     pub(crate) events_topic: Topic,
     pub(crate) all_topic: Topic,
+    /// The topics of users keep entries.
+    pub(crate) has_user_history: bool,
+    /// Signs resume tokens.
+    pub(crate) tickets: Tickets,
+    pub(crate) resume_window: Duration,
+    /// Set when a server of the hub drains: streams of devices end.
+    pub(crate) closing: watch::Sender<bool>,
     /// Publications to an engine that nothing waits for.
     pub(crate) outgoing: Option<mpsc::Sender<(Topic, Publication)>>,
 }
@@ -75,11 +87,21 @@ impl State {
         topic: &Topic,
         publications: Vec<Publication>,
     ) -> Result<Position> {
+        publications.iter().try_for_each(State::check_control)?;
         self.check(&publications)?;
         let count = publications.len() as u64;
         let position = self.bus.publish_batch_encoded(topic, publications).await?;
         add(&self.counters.published, count);
         Ok(position)
+    }
+
+    /// Checks that an entry of the application is no order.
+    pub(crate) fn check_control(publication: &Publication) -> Result<()> {
+        if control::is_control(&publication.headers) {
+            let text = format!("the header {} of an entry is reserved; omit it", control::CONTROL);
+            return Err(Status::invalid_argument(text));
+        }
+        Ok(())
     }
 
     fn check(&self, publications: &[Publication]) -> Result<()> {

@@ -139,6 +139,14 @@ impl<'a> User<'a> {
         Publish::new(self.state, names::user(&self.id), Ok(publication))
     }
 
+    /// Publishes several encoded messages to all devices of the user: all, or none. Returns the position of the last.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an invalid id, and the errors of the bus.
+    pub async fn publish_batch(&self, publications: Vec<Publication>) -> Result<Position> {
+        self.state.publish_batch(&names::user(&self.id)?, publications).await
+    }
+
     /// Disconnects all devices of the user, after the entries that were published to the user before.
     ///
     /// # Errors
@@ -199,6 +207,14 @@ impl<'a> Key<'a> {
     /// Publishes an encoded message to the device.
     pub fn publish_encoded(&self, publication: Publication) -> Publish<'a> {
         Publish::new(self.state, names::key(&self.key), Ok(publication))
+    }
+
+    /// Publishes several encoded messages to the device: all, or none. Returns the position of the last.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an invalid key, and the errors of the bus.
+    pub async fn publish_batch(&self, publications: Vec<Publication>) -> Result<Position> {
+        self.state.publish_batch(&names::key(&self.key)?, publications).await
     }
 
     /// Disconnects the device, after the entries that were published to its key before.
@@ -314,6 +330,7 @@ impl<'a> RoomPattern<'a> {
             return Err(Status::resource_exhausted(text));
         }
         for (name, _) in &rooms {
+            State::check_control(&publication)?;
             self.state.publish(&names::room(name)?, super::builder::copy(&publication)).await?;
         }
         Ok(rooms.len())

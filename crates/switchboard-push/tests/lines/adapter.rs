@@ -19,7 +19,7 @@ use switchboard_fanout::{
     Adapter, Admitted, BufferId, CloseReason, Connected, Engines, Handle, Options, State, SubscriberId,
     Subscribers,
 };
-use switchboard_message::{Message, Position};
+use switchboard_message::{Gap, Message, Position, Topic};
 use switchboard_push::{
     Accepts, Connect, Credentials, Device, Disconnect, DisconnectReason, Hub, Identity, Start,
     control::Control,
@@ -110,6 +110,14 @@ impl Encoder for Frames {
         for entry in entries {
             text(out, &format!("{} {}\n", entry.topic(), String::from_utf8_lossy(entry)));
         }
+    }
+
+    fn gap(&mut self, _: &Accepts, gap: &Gap, out: &mut Outbox) {
+        text(out, &format!("GAP {} {:?}\n", gap.reason, gap.missing));
+    }
+
+    fn stays_after_lag(&mut self, _: SubscriberId, topic: &Topic) -> bool {
+        topic.name().starts_with("room/kept/")
     }
 
     fn begun(&mut self, _: SubscriberId, _: &Accepts, begun: &Begun<'_>, out: &mut Outbox) {

@@ -188,3 +188,51 @@ async fn a_slow_member_lags_and_the_others_do_not() {
     }
     support::until(|| hub.stats().devices == 1).await;
 }
+
+/// A member that reads nothing for a while, alone in its room and among many.
+async fn stalled_member(others: usize, entries: usize, kept: usize) -> (usize, bool) {
+    let rooms = Rooms::new().history(kept, Duration::from_secs(60)).history_bytes(1 << 30);
+    let hub = Hub::builder().open().rooms("kept/*", rooms).build().await.unwrap();
+    let server = start(Lines::new(&hub)).await;
+    let mut slow = Line::login(&server, "slow").await;
+    slow.send("JOIN kept/7").await;
+    assert_eq!(slow.next().await, "JOINED room/kept/7 live");
+    let mut all = Vec::new();
+    for number in 0..others {
+        let mut line = Line::login(&server, &format!("other{number}")).await;
+        line.send("JOIN kept/7").await;
+        assert_eq!(line.next().await, "JOINED room/kept/7 live");
+        all.push(line);
+    }
+    let text = "x".repeat(60_000);
+    for number in 0..entries {
+        hub.room("kept/7").publish(&format!("{number} {text}")).await.unwrap();
+        for line in &mut all {
+            assert!(line.next().await.starts_with(&format!("room/kept/7 \"{number} ")));
+        }
+        support::until(|| hub.delivered() >= ((number + 1) * (others.max(1))) as u64 || others == 0).await;
+    }
+    hub.room("kept/7").publish(&"end").await.unwrap();
+    let (mut next, mut has_gap) = (0, false);
+    loop {
+        let line = slow.next().await;
+        if line == "room/kept/7 \"end\"" {
+            return (next, has_gap);
+        }
+        if line.starts_with("GAP") {
+            has_gap = true;
+            continue;
+        }
+        let number: usize = line["room/kept/7 \"".len()..].split(' ').next().unwrap().parse().unwrap();
+        assert!(number == next || has_gap && number > next, "{number} after {next}");
+        next = number + 1;
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_stalls_gets_all_kept_entries_and_else_a_gap() {
+    for others in [0, 9] {
+        assert_eq!(stalled_member(others, 200, 1_000).await, (200, false), "{others} others");
+    }
+    assert_eq!(stalled_member(9, 200, 5).await, (200, true));
+}
