@@ -31,6 +31,7 @@
 mod accepts;
 mod access;
 pub mod adapter;
+pub mod api;
 pub mod control;
 mod counters;
 mod disconnect;

@@ -1,1 +1,3 @@
 //! Protocols of devices, on the [topics](crate::feeds) of an engine.
+
+pub mod goim;
