@@ -93,7 +93,7 @@ class WebSocket(Tcp):
         accept = hashlib.sha1((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()
         if self.status == 101:
             assert base64.b64encode(accept) in head, head
-            assert b"protocol" not in head.lower(), head
+            assert b"sec-websocket-protocol" not in head.lower(), head
 
     def frame(self, kind, data, bits=0x80):
         mask = os.urandom(4)

@@ -108,7 +108,8 @@ fn has_own_header(headers: &HeaderMap) -> bool {
     is_script || OWN_HEADERS.iter().any(|name| headers.contains_key(*name))
 }
 
-fn comes_from_page(headers: &HeaderMap) -> bool {
+/// Returns whether a browser says that the request comes from a page.
+pub(super) fn comes_from_page(headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN) || headers.contains_key(SEC_FETCH_SITE)
 }
 

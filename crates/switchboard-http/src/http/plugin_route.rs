@@ -36,6 +36,7 @@ pub struct PluginRoute {
     /// The handler behind the guards and layers of the method.
     service: Arc<dyn GuardedService>,
     pub(super) takes_websockets: bool,
+    pub(super) takes_any_type: bool,
     token_parameter: Option<String>,
 }
 
@@ -68,6 +69,7 @@ impl PluginRoute {
             name: table.full_name(method),
             service: handler.guarded(state.guarding.chain(usize::from(service))),
             takes_websockets: route.takes_websockets,
+            takes_any_type: route.takes_any_type,
             token_parameter: route.token_parameter,
         }))
     }

@@ -179,7 +179,9 @@ impl RequestRouter {
             return Box::pin(std::future::ready(Ok(respond(StatusCode::FORBIDDEN, text))));
         }
         // This check is first, so that it applies to every protocol.
-        if let Some(failure) = cross_site::refuse(&request, self.shared.config.cors.as_deref()) {
+        if let Some(failure) = cross_site::refuse(&request, self.shared.config.cors.as_deref())
+            && !self.takes_any_type(&request)
+        {
             return self.refused(failure, &request);
         }
         if websocket::is_upgrade(&request) {
@@ -199,6 +201,14 @@ impl RequestRouter {
             Ok(response) => response,
             Err(request) => self.route_rpc(request),
         }
+    }
+
+    /// Returns whether the path of a plugin accepts a request that no browser marks as that of a page.
+    fn takes_any_type<B>(&self, request: &Request<B>) -> bool {
+        let routes = self.shared.config.rest.plugin_routes();
+        let mut own = routes.iter().filter(|route| route.takes_any_type);
+        own.any(|route| route.verb == request.method().as_str() && route.path == request.uri().path())
+            && !cross_site::comes_from_page(request.headers())
     }
 
     /// Responds to a request of rpcx, Thrift, JSON-RPC or HTTP/JSON, or returns it if it is none of these.

@@ -142,7 +142,7 @@ impl Plugin for GoimApi {
         let routes = PATHS.iter().map(|(verb, path, family, action)| {
             let method = if matches!(action, Action::Push(_)) { "Push" } else { "List" };
             let handler = Handler { api: api.clone(), family: *family, action: *action };
-            Route::new(verb, *path, format!("{SERVICE}/{method}"), handler)
+            Route::new(verb, *path, format!("{SERVICE}/{method}"), handler).any_type()
         });
         routes.collect()
     }

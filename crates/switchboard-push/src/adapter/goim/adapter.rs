@@ -55,7 +55,7 @@ impl GoimAdapter {
     pub(super) fn new(context: Arc<Context>, engine: Handle<GoimAdapter>) -> GoimAdapter {
         GoimAdapter {
             feeds: Feeds::new(&context.hub, engine.clone()),
-            encoder: PushEncoder::new(&context.settings),
+            encoder: PushEncoder::new(&context),
             context,
             engine,
             peers: HashMap::new(),
@@ -230,7 +230,6 @@ impl Adapter for GoimAdapter {
     }
 
     fn lagged(&mut self, id: SubscriberId, buffer: BufferId, _lost: u64, subscribers: &mut Subscribers) {
-        count(&self.context.counters.lagged);
         if !self.feeds.lagged(id, buffer, &mut self.encoder, subscribers) {
             subscribers.abort(id, CloseReason::Lagged);
         }
@@ -260,6 +259,9 @@ impl Adapter for GoimAdapter {
     ) {
         tracing::debug!(peer = ?id, "goim: closed: {reason}");
         self.feeds.disconnected(id, subscribers);
+        if *reason == CloseReason::Lagged {
+            count(&self.context.counters.lagged);
+        }
         let Some(peer) = self.peers.remove(&id) else { return };
         if let Some(address) = peer.address {
             self.context.addresses.remove(address);

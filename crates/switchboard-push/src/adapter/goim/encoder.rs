@@ -1,12 +1,16 @@
 //! Frames of pushes.
 
-use super::settings::Settings;
+use super::{
+    settings::Context,
+    stats::{Counters, count},
+};
 use crate::{
     accepts::{Accepts, of_headers},
     feeds::Encoder,
     names,
 };
 use bytes::Bytes;
+use std::sync::Arc;
 use switchboard_fanout::SubscriberId;
 use switchboard_message::{Message, Topic};
 use switchboard_wire::{
@@ -29,12 +33,18 @@ pub(super) struct PushEncoder {
     default_operation: i32,
     is_strict_legacy: bool,
     closes_lagged: bool,
+    counters: Arc<Counters>,
 }
 
 impl PushEncoder {
-    pub(super) fn new(settings: &Settings) -> PushEncoder {
-        let Settings { default_operation, is_strict_legacy, closes_lagged, .. } = *settings;
-        PushEncoder { default_operation, is_strict_legacy, closes_lagged }
+    pub(super) fn new(context: &Context) -> PushEncoder {
+        let settings = &context.settings;
+        PushEncoder {
+            default_operation: settings.default_operation,
+            is_strict_legacy: settings.is_strict_legacy,
+            closes_lagged: settings.closes_lagged,
+            counters: context.counters.clone(),
+        }
     }
 }
 
@@ -58,6 +68,10 @@ impl Encoder for PushEncoder {
     }
 
     fn stays_after_lag(&mut self, _id: SubscriberId, _topic: &Topic) -> bool {
-        !self.closes_lagged
+        if self.closes_lagged {
+            return false;
+        }
+        count(&self.counters.lagged);
+        true
     }
 }
