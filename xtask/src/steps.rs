@@ -298,6 +298,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::redis(run),
     },
     Step {
+        name: "interop-goim",
+        about: "devices of goim and im-cloud in Python on TCP and WebSockets, and their HTTP interfaces, byte for byte",
+        check: |run| suites::goim(run),
+    },
+    Step {
         name: "conformance-client",
         about: "every case of Connect's suite for clients: Connect, gRPC, gRPC-Web on HTTP/1.1 and HTTP/2, with TLS and without",
         check: |run| suites::conformance_client(run),

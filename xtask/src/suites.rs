@@ -285,6 +285,18 @@ pub(crate) fn redis(run: &Run<'_>) -> Outcome {
     })
 }
 
+/// Devices of goim and im-cloud with clients in Python, which need no packages.
+pub(crate) fn goim(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::Python, |python| {
+        let mut command = Command::new(python);
+        command
+            .args(["-B", "-m", "unittest", "--verbose", "test_goim"])
+            .current_dir(run.workspace.root.join("interop/goim/python"))
+            .env("GOIM_SERVER", built_of(run, "interop-goim", "goim-server")?);
+        process::run_within(SUITE_LIMIT, &mut command)
+    })
+}
+
 /// Event streams of a bus with curl, Chromium, Node's eventsource and Python's websockets.
 pub(crate) fn events(run: &Run<'_>) -> Outcome {
     let peers = [Peer::Chromium, Peer::Curl, Peer::Node].map(|peer| run.peers.path(peer));

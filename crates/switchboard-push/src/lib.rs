@@ -31,6 +31,7 @@
 mod accepts;
 mod access;
 pub mod adapter;
+mod addresses;
 pub mod api;
 pub mod control;
 mod counters;
@@ -63,3 +64,8 @@ pub use service::{DevicesServer, PushServer, v1};
 pub use start::Start;
 pub use tickets::{Resumed, Tickets};
 pub use verifier::{Jwt, Verifier, Verify, from_fn};
+
+/// The documentation page of goim, so that its example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/goim.md")]
+struct GoimPage;

@@ -1,11 +1,11 @@
-//! `goim-server [legacy] [merge] [token]`: devices of goim on one port, of im-cloud on another, and the HTTP interfaces on
-//! a third, for the cases in `python`.
+//! `goim-server [legacy] [merge] [token]`: devices of goim on one port, of im-cloud on another, and the HTTP
+//! interfaces on a third, for the cases in `python`.
 //!
-//! With `legacy`, operations do not filter rooms; with `merge`, rooms have a window of 200 ms; with `token`, the interfaces
-//! need the token `secret`. A device that is behind by 512 KiB misses pushes.
+//! With `legacy`, operations do not filter rooms; with `merge`, rooms have a window of 200 ms; with `token`, the
+//! interfaces need the token `secret`. A device that is behind by 512 KiB misses pushes.
 //!
-//! Prints `devices PORT im-cloud PORT api PORT`. Reads a command from each line of the standard input, and prints a line
-//! for each: `stats` with the counters, `close KEY`, `join KEY ROOM`, `stop`.
+//! Prints `devices PORT im-cloud PORT api PORT`. Reads a command from each line of the standard input, and prints a
+//! line for each: `stats` with the counters, `close KEY`, `join KEY ROOM`, `stop`.
 
 use std::{io::BufRead, time::Duration};
 use switchboard::{Result, Running, Server, StopOptions};

@@ -22,9 +22,9 @@ pub struct Route {
     /// Set if a GET may also be the handshake of a WebSocket, which then sends each piece of the body as a message of
     /// text, and receives none.
     pub takes_websockets: bool,
-    /// Set if a POST may have no content type, or any: the path has callers that know no RPC. A request that says that it
-    /// comes from a page of another site is refused even so, but some browsers do not say it: a handler with side effects
-    /// must require a token, or be on an address that browsers do not reach.
+    /// Set if a POST may have no content type, or any: the path has callers that know no RPC. A request that says
+    /// that it comes from a page of another site is refused even so, but some browsers do not say it: a handler with
+    /// side effects must require a token, or be on an address that browsers do not reach.
     pub takes_any_type: bool,
     /// A parameter of the query that is the token of the caller, for browsers that cannot set headers. It becomes
     /// `authorization: Bearer …` if the request has no such header, and the handler does not see it.

@@ -8,7 +8,6 @@
 //! ```
 
 mod adapter;
-mod addresses;
 mod encoder;
 mod events;
 mod login;
@@ -17,18 +16,17 @@ mod settings;
 mod stats;
 mod websocket;
 
-pub(crate) use addresses::Addresses;
 pub use settings::DeviceMessage;
 pub use stats::GoimStats;
 
-use crate::{Hub, api::GoimApi};
+use crate::{Hub, addresses::Addresses, api::GoimApi};
 use adapter::GoimAdapter;
 use settings::{Context, Settings};
 use stats::Counters;
 use std::{fmt, io, sync::Arc, time::Duration};
+use switchboard::plugin::{Plugin, PluginContext, PluginServer};
 use switchboard_core::counters::CounterSource;
 use switchboard_fanout::{Engines, Options};
-use switchboard_net::plugin::{Plugin, PluginContext, PluginServer};
 use switchboard_wire::{
     goim::{self, Limits, Variants},
     spec::WireSpec,
@@ -58,8 +56,8 @@ pub static IM_CLOUD: WireSpec = WireSpec {
 /// | by the first packet | without a member `protocol` | `"protocol": "im-cloud"` |
 ///
 /// The hub's verifiers check the member `token` of the first packet, and have the others as claims of the device: `mid`
-/// is the user, `key` the key. Verifiers find the whole body in the metadata `goim-auth-bin`. The room `type://id` is the
-/// room `type/id` of the hub.
+/// is the user, `key` the key. Verifiers find the whole body in the metadata `goim-auth-bin`. The room `type://id` is
+/// the room `type/id` of the hub.
 #[derive(Clone)]
 pub struct Goim {
     hub: Hub,
@@ -107,8 +105,8 @@ impl Goim {
         self
     }
 
-    /// Closes a device that was too slow for its pushes. By default it stays connected and misses them, as in goim; they
-    /// are counted.
+    /// Closes a device that was too slow for its pushes. By default it stays connected and misses them, as in goim;
+    /// they are counted.
     #[must_use]
     pub fn close_lagged(mut self) -> Goim {
         self.settings.closes_lagged = true;
@@ -122,8 +120,8 @@ impl Goim {
         self
     }
 
-    /// Sets the time without a heartbeat after which a device is disconnected; default 8 minutes. Only heartbeats count,
-    /// as in goim.
+    /// Sets the time without a heartbeat after which a device is disconnected; default 8 minutes. Only heartbeats
+    /// count, as in goim.
     #[must_use]
     pub fn heartbeat_timeout(mut self, timeout: Duration) -> Goim {
         self.settings.heartbeat_timeout = timeout;

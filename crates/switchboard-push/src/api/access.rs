@@ -1,6 +1,6 @@
 //! Callers that may use the interfaces.
 
-use switchboard_net::plugin::RouteHead;
+use switchboard::plugin::RouteHead;
 
 /// Parameter of the query that may carry the token.
 const PARAMETER: &str = "token";

@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode;
 use serde_json::{Map, Value};
-use switchboard_net::plugin::RouteHead;
+use switchboard::plugin::RouteHead;
 
 /// Reads the parameters of a request; those of the body replace those of the query. A body that cannot be read has
 /// none.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use switchboard_net::plugin::{RouteHead, RouteResponse};
+use switchboard::plugin::{RouteHead, RouteResponse};
 use switchboard_wire::goim::{
     imcloud::{ACCEPTED, MISSING_PARAMETER, Push, PushKind},
     room_key,

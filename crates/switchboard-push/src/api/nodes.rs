@@ -294,8 +294,10 @@ mod tests {
         assert!(text.starts_with(r#"{"ws_port":3102,"heartbeat":240,"nodes":["10.0.0.1"],"#), "{text}");
         assert_eq!(
             serde_json::to_string(&nodes.instances()).unwrap(),
-            r#"[{"region":"sh","zone":"sh001","env":"","appid":"goim.comet","hostname":"a","addrs":["10.0.0.1"],"#.to_owned()
-                + r#""version":"","latest_timestamp":0,"metadata":{"addrs":"10.0.0.1","offline":"false","weight":"10"},"#
+            r#"[{"region":"sh","zone":"sh001","env":"","appid":"goim.comet","hostname":"a","#.to_owned()
+                + r#""addrs":["10.0.0.1"],"#
+                + r#""version":"","latest_timestamp":0,"#
+                + r#""metadata":{"addrs":"10.0.0.1","offline":"false","weight":"10"},"#
                 + r#""status":1}]"#
         );
     }

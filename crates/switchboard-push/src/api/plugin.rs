@@ -6,12 +6,12 @@ use super::{
     goim::{self, BAD_REQUEST, List, Target},
     imcloud,
 };
-use crate::{Hub, adapter::goim::Addresses};
+use crate::{Hub, addresses::Addresses};
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
+use switchboard::plugin::{Plugin, Route, RouteHandler, RouteHead, RouteRequest, RouteResponse};
 use switchboard::{Call, Kind, MethodInfo, Reply, Result, Service, ServiceInfo, Status};
 use switchboard_core::{layer::BoxFuture, service::DynService};
-use switchboard_net::plugin::{Plugin, Route, RouteHandler, RouteHead, RouteRequest, RouteResponse};
 
 /// Bytes of a message that a push may have, as far as the hub admits them.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -28,15 +28,15 @@ static INFO: ServiceInfo = ServiceInfo {
 /// A plugin with the HTTP interfaces of goim and of im-cloud, for programs that push and for devices that look for a
 /// node. Cheap to clone.
 ///
-/// | paths | form of the response |
-/// | --- | --- |
-/// | `POST /goim/push/{keys,mids,room,all}`, `GET /goim/online/{top,room,total}`, `GET /goim/nodes/{weighted,instances}` | `{"code":0,"message":"","data":…}` |
-/// | `POST /im/push/{keys,mids,room,all}`, `GET /im/online/{top,room,total}`, `GET /im/nodes/instances`, `GET /health` | `{"msg":"","data":…,"code":0}` |
+/// - `POST /goim/push/{keys,mids,room,all}`, `GET /goim/online/{top,room,total}` and
+///   `GET /goim/nodes/{weighted,instances}` respond with `{"code":0,"message":"","data":…}`.
+/// - `POST /im/push/{keys,mids,room,all}`, `GET /im/online/{top,room,total}` and `GET /im/nodes/instances` respond with
+///   `{"msg":"","data":…,"code":0}`.
+/// - `GET /health` responds with `ok`.
 ///
-/// It refuses every request until [`token`](Self::token) or [`open`](Self::open) says who may push. Add it to a server of
-/// its own, on an address that devices do not reach, or require a token. The rules of the server for the methods
-/// `switchboard.push.GoimApi/Push` and `List` apply as well. `/health` and the lists of nodes are for everyone whom these
-/// rules admit.
+/// It refuses every request until [`token`](Self::token) or [`open`](Self::open) says who may push. Add it to a
+/// server of its own, on an address that devices do not reach, or require a token. The rules of the server for the
+/// methods `switchboard.push.GoimApi/Push` and `List` apply as well. `/health` and the lists of nodes need no token.
 #[derive(Clone, Debug)]
 pub struct GoimApi {
     hub: Hub,
@@ -99,7 +99,7 @@ enum Family {
     ImCloud,
 }
 
-/// What a path does.
+/// Effect of a path.
 #[derive(Clone, Copy, Debug)]
 enum Action {
     Health,

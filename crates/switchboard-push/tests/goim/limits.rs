@@ -1,8 +1,10 @@
-//! What the hub refuses, and the protocol cannot report.
+//! Requests that the hub refuses, which the protocol cannot report.
 
-use crate::support::{auth, start};
+use crate::support::{auth, soon, start};
+use switchboard_fanout::Options;
 use switchboard_push::{Access, Hub, HubLimits, Rooms};
 use switchboard_wire::goim::{Limits, operation};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test]
 async fn room_changes_have_a_rate() {
@@ -42,4 +44,41 @@ async fn a_device_has_a_limit_of_operations() {
         assert_eq!(device.reply().await.0, operation::SUBSCRIBE_REPLY);
     }
     assert_eq!(gateway.goim.stats().refused, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_that_reads_its_replies_late_is_not_read_meanwhile() {
+    const REQUESTS: i32 = 1_000_000;
+    // A device with more than this is closed.
+    let mut options = Options::default();
+    options.outbox_bytes_max = 256 << 10;
+    let gateway = start(Hub::builder().open(), |goim| goim.options(options)).await;
+    let device = gateway.device(auth(1, "")).await;
+    let (mut reader, mut writer) = device.into_link().into_split();
+    let written = tokio::spawn(async move {
+        for numbers in (0..REQUESTS).collect::<Vec<_>>().chunks(1_000) {
+            let requests: Vec<u8> = numbers.iter().flat_map(|number| request(1000, *number)).collect();
+            writer.write_all(&requests).await.unwrap();
+        }
+        writer
+    });
+    while gateway.goim.stats().messages < 100_000 {
+        tokio::task::yield_now().await;
+    }
+    let mut replies = vec![0; 16 * 1_000];
+    for first in (0..REQUESTS).step_by(1_000) {
+        soon(reader.read_exact(&mut replies)).await.unwrap();
+        let expected = (first..first + 1_000).flat_map(|number| request(1000, number));
+        assert!(replies.iter().copied().eq(expected), "{first}");
+    }
+    let _writer = soon(written).await.unwrap();
+    assert_eq!((gateway.hub.stats().devices, gateway.goim.stats().lagged), (1, 0));
+}
+
+/// Returns a packet without a body.
+fn request(operation: i32, sequence: i32) -> Vec<u8> {
+    let mut packet = b"\0\0\0\x10\0\x10\0\x01".to_vec();
+    packet.extend(operation.to_be_bytes());
+    packet.extend(sequence.to_be_bytes());
+    packet
 }

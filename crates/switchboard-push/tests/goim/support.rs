@@ -71,6 +71,10 @@ impl Device {
         Device { link, input: Input::new(BytesMut::new()), client, out: Outbox::new() }
     }
 
+    pub(crate) fn into_link(self) -> TcpStream {
+        self.link
+    }
+
     pub(crate) async fn write(&mut self) {
         let bytes = self.out.take_all();
         soon(self.link.write_all(&bytes)).await.unwrap();
@@ -90,7 +94,7 @@ impl Device {
         }
     }
 
-    /// Sends what is to be written, and returns the operation and the body of the next reply.
+    /// Writes the requests, and returns the operation and the body of the next reply.
     pub(crate) async fn reply(&mut self) -> (i32, Vec<u8>) {
         match self.next().await {
             Some(ClientEvent::Reply { operation, body, .. }) => (operation, body.to_vec()),

@@ -8,7 +8,7 @@ use super::{
     stats::count,
 };
 use crate::{
-    Disconnect, DisconnectReason, Identity,
+    Device, Disconnect, DisconnectReason, Identity,
     control::Control,
     feeds::{FeedCommand, Feeds, Notice},
 };
@@ -110,7 +110,7 @@ impl GoimAdapter {
     /// Sets the timer of a device: to its deadline, or to the end of its credentials.
     pub(super) fn arm(&self, id: SubscriberId, peer: &Peer, subscribers: &mut Subscribers) {
         let left = peer.deadline.saturating_duration_since(clock::now());
-        let expiry = peer.device.as_ref().and_then(|device| device.expires_in());
+        let expiry = peer.device.as_ref().and_then(Device::expires_in);
         subscribers.set_timer(id, expiry.map_or(left, |expiry| expiry.min(left)));
     }
 

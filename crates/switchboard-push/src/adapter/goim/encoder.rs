@@ -21,7 +21,7 @@ use switchboard_wire::{
 /// Pushes in one container, as in goim.
 const CONTAINER_PUSHES_MAX: usize = 20;
 
-/// What determines the bytes of pushes.
+/// Parameters that determine the bytes of pushes.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Key {
     pub(super) form: PushForm,

@@ -4,7 +4,7 @@ use super::{adapter::GoimAdapter, peer::Peer, settings::DeviceMessage, stats::co
 use crate::{api, start::Start};
 use std::{
     pin::Pin,
-    task::{Context as TaskContext, Poll, Waker},
+    task::{Context as TaskContext, Waker},
 };
 use switchboard::{Result, runtime};
 use switchboard_fanout::{CloseReason, SubscriberId, Subscribers};
@@ -36,7 +36,7 @@ impl GoimAdapter {
             }
             Event::Subscribe { operations } => self.change_accepts(id, peer, &operations, true, subscribers),
             Event::Unsubscribe { operations } => {
-                self.change_accepts(id, peer, &operations, false, subscribers)
+                self.change_accepts(id, peer, &operations, false, subscribers);
             }
             Event::Message { operation, body } => {
                 count(&self.context.counters.messages);
@@ -182,7 +182,7 @@ impl GoimAdapter {
             }
         });
         let polled = Pin::new(&mut work).poll(&mut TaskContext::from_waker(Waker::noop()));
-        if let Poll::Pending = polled {
+        if polled.is_pending() {
             runtime::spawn(work);
         }
     }

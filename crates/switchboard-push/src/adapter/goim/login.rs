@@ -93,10 +93,12 @@ impl GoimAdapter {
         peer.device = Some(device);
         for topic in topics {
             let start = (peer.key(), Start::Next);
-            self.feeds.subscribe(id, &topic, start, &mut self.encoder, subscribers).map_err(refused_topic)?;
+            self.feeds
+                .subscribe(id, &topic, start, &mut self.encoder, subscribers)
+                .map_err(|status| refused_topic(&status))?;
         }
         if let Some(device) = &peer.device {
-            device.announce().map_err(refused_topic)?;
+            device.announce().map_err(|status| refused_topic(&status))?;
         }
         for room in rooms {
             self.join_by_server(id, peer, &room, subscribers);
@@ -110,7 +112,7 @@ impl GoimAdapter {
     }
 }
 
-fn refused_topic(status: Status) -> CloseReason {
+fn refused_topic(status: &Status) -> CloseReason {
     CloseReason::Violation { name: "topic", text: status.message().to_owned().into() }
 }
 

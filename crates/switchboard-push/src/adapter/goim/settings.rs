@@ -1,7 +1,7 @@
 //! Settings of the plugin, and what its engines share.
 
-use super::{addresses::Addresses, stats::Counters};
-use crate::Hub;
+use super::stats::Counters;
+use crate::{Hub, addresses::Addresses};
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
 use switchboard_wire::goim::{Limits, Variants};

@@ -3,11 +3,11 @@
 use super::{GOIM, adapter::GoimAdapter, stats::Counters};
 use bytes::{Buf, Bytes, BytesMut};
 use std::{sync::Arc, time::Duration};
-use switchboard_fanout::Engines;
-use switchboard_net::plugin::{
+use switchboard::plugin::{
     ConnectionList, ListPosition, MessageTranslation, PluginConnection, PluginServer, RouteHead,
     WebSocketMessages, WebSocketRefusal,
 };
+use switchboard_fanout::Engines;
 use switchboard_wire::{
     Fatal, Input, Outbox, WireId,
     goim::{ErrorKind, HEADER_BYTES, Limits},

@@ -1,6 +1,6 @@
 //! Parameters of the query, read as gin reads them, with its errors.
 
-use switchboard_net::plugin::RouteHead;
+use switchboard::plugin::RouteHead;
 
 /// Reads parameters of a query, in the order of the fields of goim's handlers.
 pub(super) struct Query<'a> {

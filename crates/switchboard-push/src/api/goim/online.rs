@@ -10,7 +10,7 @@ use crate::{
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
-use switchboard_net::plugin::{RouteHead, RouteResponse};
+use switchboard::plugin::{RouteHead, RouteResponse};
 use switchboard_wire::goim::room_key;
 
 /// Lists that a path names.

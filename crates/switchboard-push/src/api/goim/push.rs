@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{Hub, api::publish::publish};
 use bytes::Bytes;
-use switchboard_net::plugin::{RouteHead, RouteResponse};
+use switchboard::plugin::{RouteHead, RouteResponse};
 use switchboard_wire::goim::{imcloud::Receivers, room_key};
 
 /// Receivers that a path names.

@@ -1,7 +1,7 @@
 //! Responses of goim's logic.
 
 use serde::Serialize;
-use switchboard_net::plugin::RouteResponse;
+use switchboard::plugin::RouteResponse;
 
 /// Success.
 pub(crate) const OK: i32 = 0;
@@ -54,7 +54,7 @@ fn escaped(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use switchboard_net::plugin::RouteBody;
+    use switchboard::plugin::RouteBody;
 
     fn body(response: RouteResponse) -> String {
         let RouteBody::Whole(body) = response.body else { panic!("pieces") };

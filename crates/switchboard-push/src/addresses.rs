@@ -16,12 +16,12 @@ impl Addresses {
     }
 
     /// A device has connected.
-    pub(super) fn add(&self, address: IpAddr) {
+    pub(crate) fn add(&self, address: IpAddr) {
         *self.lock().entry(address).or_insert(0) += 1;
     }
 
     /// A device has disconnected.
-    pub(super) fn remove(&self, address: IpAddr) {
+    pub(crate) fn remove(&self, address: IpAddr) {
         let mut devices = self.lock();
         match devices.get_mut(&address) {
             Some(count) if *count > 1 => *count -= 1,
