@@ -5,6 +5,8 @@
 //!
 //! [`Redis`] serves clients of Redis: `SUBSCRIBE`, `PUBLISH`, and `CALL` for the methods of the server.
 //!
+//! [`Mqtt`] serves clients of MQTT 3.1, 3.1.1 and 5: QoS 0, 1 and 2, sessions, wills, retained messages.
+//!
 //! [`Nats`] serves clients of NATS on a listener of its own.
 //!
 //! ```no_run
@@ -25,6 +27,7 @@
 
 mod counters;
 mod feed;
+mod mqtt;
 mod nats;
 mod publish;
 mod resp;
@@ -39,6 +42,7 @@ pub mod parts {
     pub use crate::task::Task;
 }
 
+pub use mqtt::{MQTT, Mqtt, MqttStats, RefusedPublish};
 pub use nats::{NATS, Nats, NatsStats, SlowConsumer};
 pub use resp::{REDIS, Redis, RedisStats};
 pub use switchboard_wire::zmtp::SocketType;

@@ -37,6 +37,8 @@ pub struct WireSpec {
     /// Path of WebSockets whose binary messages are the bytes of a connection, split at any position; for wires that a
     /// plugin serves.
     pub websocket_path: Option<&'static str>,
+    /// Sub-protocols of WebSockets at this path: the first one that the client offers is accepted.
+    pub websocket_protocols: &'static [&'static str],
     /// Protocol name in ALPN, if the wire has one.
     pub alpn: Option<&'static [u8]>,
     /// Creates the state machine of a server connection; `None` for wires without connections of their own, and for
@@ -61,6 +63,7 @@ impl WireSpec {
             sniff: None,
             speaks_first: false,
             websocket_path: None,
+            websocket_protocols: &[],
             alpn: None,
             server: None,
             rejection: None,

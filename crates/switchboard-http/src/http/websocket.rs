@@ -125,7 +125,11 @@ impl Upgrades {
         }
         let (mut response, deflate) = accept(headers, shared);
         let subprotocol = messages.as_ref().map(|(_, messages)| messages.subprotocol);
-        let subprotocol = subprotocol.filter(|name| !name.is_empty());
+        let of_wire = || {
+            let known = wire.map_or(&[][..], |wire| wire.spec().websocket_protocols);
+            known.iter().copied().find(|protocol| offers(protocol))
+        };
+        let subprotocol = subprotocol.filter(|name| !name.is_empty()).or_else(of_wire);
         if let Some(protocol) = protocol.or(subprotocol) {
             response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
         }

@@ -35,13 +35,13 @@ pub use topics::{ListTopics, ListingTopics, TopicsPage};
 use crate::Pattern;
 use crate::{
     limits::Limits,
-    log::{BusStats, GroupKey, NameRef, Publication, Topic, TopicStats},
+    log::{BusStats, Entry, GroupKey, NameRef, Publication, Topic, TopicStats},
 };
 use bytes::Bytes;
 use local::{Local, REPLY_PREFIX};
 use remote::Remote;
 use serde::{Serialize, de::DeserializeOwned};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use switchboard_core::{Result, codec};
 use switchboard_wire::{Codec, Status};
 
@@ -426,6 +426,14 @@ impl Bus {
             Side::Local(local) => local.log.limits(),
             Side::Remote(remote) => &remote.limits,
         }
+    }
+
+    /// Returns the time that is left until an entry expires: for protocols that forward it. `None` without an expiry,
+    /// and for topics of another process.
+    #[doc(hidden)]
+    pub fn expires_in(&self, entry: &Entry) -> Option<Duration> {
+        let expires_at = Some(entry.expires_at()).filter(|at| *at != u64::MAX)?;
+        Some(Duration::from_nanos(expires_at.saturating_sub(self.local()?.now())))
     }
 
     /// Returns the counters of a topic that the bus holds. `None` for topics of another process.

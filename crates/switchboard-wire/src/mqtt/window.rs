@@ -25,14 +25,25 @@ struct Slot<M> {
     message: Option<M>,
     /// It was sent in this connection.
     is_sent: bool,
+    /// The client does not know it: it is sent without DUP.
+    is_new: bool,
 }
 
 /// A packet that is sent again after a reconnect.
 #[derive(Debug)]
 // closed: a message, or its release
 pub enum Resend<'a, M> {
-    /// PUBLISH with DUP.
-    Publish(NonZeroU16, QoS, &'a M),
+    /// PUBLISH, with DUP if the client may have it.
+    Publish {
+        /// Packet identifier.
+        packet_id: NonZeroU16,
+        /// QoS.
+        qos: QoS,
+        /// DUP.
+        dup: bool,
+        /// The message.
+        message: &'a M,
+    },
     /// PUBREL.
     Release(NonZeroU16),
 }
@@ -71,7 +82,7 @@ impl<M> Window<M> {
                 break id;
             }
         };
-        self.slots.push(Slot { id, qos, message: Some(message), is_sent: true });
+        self.slots.push(Slot { id, qos, message: Some(message), is_sent: true, is_new: false });
         Some(id)
     }
 
@@ -111,6 +122,12 @@ impl<M> Window<M> {
         self.slots.iter_mut().for_each(|slot| slot.is_sent = false);
     }
 
+    /// Begins a new session for the client: messages that it has are forgotten, and others are sent as new ones.
+    pub fn restart(&mut self) {
+        self.slots.retain(|slot| slot.message.is_some());
+        self.slots.iter_mut().for_each(|slot| (slot.is_sent, slot.is_new) = (false, true));
+    }
+
     /// Returns the next packet to be sent again, in the original order, and marks it as sent. `None` when everything
     /// is sent, or when as many messages are under way as the client accepts.
     pub fn next_resend(&mut self) -> Option<Resend<'_, M>> {
@@ -120,8 +137,11 @@ impl<M> Window<M> {
         }
         let slot = self.slots.iter_mut().find(|slot| !slot.is_sent)?;
         slot.is_sent = true;
-        Some(match &slot.message {
-            Some(message) => Resend::Publish(slot.id, slot.qos, message),
+        Some(match &mut slot.message {
+            Some(message) => {
+                let dup = !std::mem::take(&mut slot.is_new);
+                Resend::Publish { packet_id: slot.id, qos: slot.qos, dup, message }
+            }
             None => Resend::Release(slot.id),
         })
     }
@@ -213,16 +233,19 @@ mod tests {
         assert!(window.next_resend().is_none(), "not in the same connection");
         window.reconnect(2);
         assert!(
-            matches!(window.next_resend(), Some(Resend::Publish(at, QoS::AtLeastOnce, 'a')) if at == id(1))
+            matches!(window.next_resend(), Some(Resend::Publish { packet_id, qos: QoS::AtLeastOnce, dup: true, message: 'a' }) if packet_id == id(1))
         );
         assert!(matches!(window.next_resend(), Some(Resend::Release(at)) if at == id(2)));
         assert!(window.next_resend().is_none(), "receive maximum");
         window.acknowledge(AckKind::PubAck, id(1), Reason::SUCCESS);
         assert!(
-            matches!(window.next_resend(), Some(Resend::Publish(at, QoS::ExactlyOnce, 'c')) if at == id(3))
+            matches!(window.next_resend(), Some(Resend::Publish { packet_id, qos: QoS::ExactlyOnce, dup: true, message: 'c' }) if packet_id == id(3))
         );
         assert!(window.next_resend().is_none());
+        window.restart();
+        assert!(matches!(window.next_resend(), Some(Resend::Publish { dup: false, message: 'c', .. })));
+        assert!(window.next_resend().is_none(), "the release of b belongs to the earlier session");
         assert_eq!(window.take_messages(|_| true), ['c']);
-        assert_eq!(window.len(), 1, "the release of b");
+        assert!(window.is_empty());
     }
 }

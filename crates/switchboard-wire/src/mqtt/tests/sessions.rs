@@ -52,9 +52,9 @@ impl Pair {
         let mut out = Outbox::new();
         while let Some(resend) = self.window.next_resend() {
             match resend {
-                Resend::Publish(id, qos, message) => {
+                Resend::Publish { packet_id, qos, dup, message } => {
                     let payload = Bytes::from(vec![*message]);
-                    send(&mut self.server, qos, true, id, &payload, &mut out);
+                    send(&mut self.server, qos, dup, packet_id, &payload, &mut out);
                 }
                 Resend::Release(id) => {
                     self.server.acknowledge(AckKind::PubRel, id, Reason::SUCCESS, "", &mut out);
