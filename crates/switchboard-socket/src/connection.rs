@@ -19,8 +19,10 @@ use link::Link;
 use raw::RawLink;
 use std::{
     future::poll_fn,
+    mem,
+    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 use switchboard_core::clock;
@@ -31,7 +33,6 @@ use tokio::{
     sync::{OwnedSemaphorePermit, watch as channel},
     time::timeout,
 };
-use watch::Activity;
 
 /// Time for the peer to read the last messages and to close its side. Closing a socket with unread bytes would reset
 /// the connection and lose what the peer has not read.
@@ -96,30 +97,93 @@ impl Incoming {
     }
 }
 
-/// Runs a connection from its handshake to its end.
-pub(crate) async fn run(core: &Arc<Core>, io: Box<dyn Io>, endpoint: &Arc<str>, origin: Origin) -> Ended {
-    let incoming = Incoming::new(endpoint, origin);
-    let ran = match core.kind {
-        SocketType::Stream => run_raw(core, io, incoming).await,
-        _ => run_zmtp(core, io, incoming).await,
+/// Returns the task that runs a connection from its handshake to its end.
+pub(crate) fn run(core: Arc<Core>, io: Box<dyn Io>, endpoint: Arc<str>, origin: Origin) -> ConnectionTask {
+    let incoming = Incoming::new(&endpoint, origin);
+    let stage = match core.kind {
+        SocketType::Stream => Stage::Closing(Box::pin(async move {
+            run_raw(&core, io, incoming).await.unwrap_or_else(|reason| failed(&core, &endpoint, reason))
+        })),
+        _ => Stage::Opening(Box::pin(async move {
+            open(&core, io, incoming).await.map_err(|reason| failed(&core, &endpoint, reason))
+        })),
     };
-    ran.unwrap_or_else(|reason| {
-        tracing::debug!(target: "switchboard::socket", %endpoint, reason, "handshake failed");
-        core.monitors
-            .emit(|| Event::HandshakeFailed { endpoint: endpoint.to_string(), reason: reason.clone() });
-        Ended { reason, was_open: false, is_final: false }
-    })
+    ConnectionTask(stage)
 }
 
-/// Runs a connection of ZMTP.
+fn failed(core: &Core, endpoint: &str, reason: String) -> Ended {
+    tracing::debug!(target: "switchboard::socket", %endpoint, reason, "handshake failed");
+    core.monitors.emit(|| Event::HandshakeFailed { endpoint: endpoint.to_owned(), reason: reason.clone() });
+    Ended { reason, was_open: false, is_final: false }
+}
+
+/// The task of a connection; resolves to its end. The parts that an idle connection does not need are in boxes: ten
+/// thousand idle connections need as many tasks.
+pub(crate) struct ConnectionTask(Stage);
+
+enum Stage {
+    Opening(BoxFuture<'static, Result<OpenConnection, Ended>>),
+    Open(OpenConnection),
+    /// Also the whole connection of a STREAM.
+    Closing(BoxFuture<'static, Ended>),
+    Over,
+}
+
+impl Future for ConnectionTask {
+    type Output = Ended;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+        loop {
+            match &mut self.0 {
+                Stage::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
+                    Ok(open) => self.0 = Stage::Open(open),
+                    Err(ended) => return Poll::Ready(ended),
+                },
+                Stage::Open(open) => {
+                    let reason = ready!(open.poll(cx));
+                    if let Stage::Open(open) = mem::replace(&mut self.0, Stage::Over) {
+                        self.0 = Stage::Closing(Box::pin(open.close(reason)));
+                    }
+                }
+                Stage::Closing(closing) => return closing.as_mut().poll(cx),
+                Stage::Over => return Poll::Pending,
+            }
+        }
+    }
+}
+
+/// A connection after its handshake.
+struct OpenConnection {
+    link: Link,
+    ends: EndReasons,
+}
+
+impl OpenConnection {
+    /// Returns the reason for which the connection ends.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        match self.link.poll(cx) {
+            Poll::Pending => self.ends.poll(&self.link, cx),
+            ended => ended,
+        }
+    }
+
+    async fn close(self, reason: String) -> Ended {
+        let OpenConnection { link, ends } = self;
+        drop(ends);
+        let (core, id, is_flushed) = (link.core().clone(), link.id(), link.is_flushed());
+        let (io, unsent) = link.into_parts();
+        close(&core, id, unsent, reason, is_flushed.then_some(io)).await
+    }
+}
+
+/// Runs the handshake of a connection and adds it to its socket.
 ///
 /// # Errors
 /// Returns the reason for which the handshake failed.
-async fn run_zmtp(core: &Arc<Core>, mut io: Box<dyn Io>, incoming: Incoming) -> Result<Ended, String> {
+async fn open(core: &Arc<Core>, mut io: Box<dyn Io>, incoming: Incoming) -> Result<OpenConnection, String> {
     let Incoming { ends, known, route, stop, permit } = incoming;
     let limit = core.options.timeouts.handshake;
-    // The parts that an idle connection does not need are in boxes: the task of each connection stays small.
-    let handshake = Box::pin(timeout(limit, handshake::run(core, &mut *io, &ends)))
+    let handshake = timeout(limit, handshake::run(core, &mut *io, &ends))
         .await
         .unwrap_or_else(|_| Err(format!("handshake not complete within {limit:?} (timeouts.handshake)")))?;
     let metadata = PeerMetadata {
@@ -133,19 +197,8 @@ async fn run_zmtp(core: &Arc<Core>, mut io: Box<dyn Io>, incoming: Incoming) -> 
         core.attach(Attach { endpoint: &ends.endpoint, kind: peer.socket, identity, known, metadata })?;
     opened(core, &ends.endpoint, attached.id, handshake.peer.socket);
     drop(permit);
-    let id = attached.id;
-    let activity = Arc::new(Activity::new(&core.options.heartbeats));
-    let mut link = Link::new(core.clone(), io, handshake, attached, activity.clone());
-    let mut reasons = EndReasons::new(core, id, &activity, stop);
-    let reason = poll_fn(|cx| match link.poll(cx) {
-        Poll::Pending => reasons.poll(link.is_closing(), cx),
-        ended => ended,
-    })
-    .await;
-    drop(reasons);
-    let is_flushed = link.is_flushed();
-    let (io, unsent) = link.into_parts();
-    Ok(close(core, id, unsent, reason, is_flushed.then_some(io)).await)
+    let ends = EndReasons::new(core, attached.id, stop);
+    Ok(OpenConnection { link: Link::new(core.clone(), io, handshake, attached), ends })
 }
 
 /// Runs a connection of a STREAM, which has no handshake.
@@ -221,46 +274,47 @@ async fn close(
     Ended { reason, was_open: true, is_final: false }
 }
 
-/// Reasons for which a connection ends besides those of its link. Each is created when it can occur: most connections
+/// Reasons for which a connection ends besides those of its link. Each is awaited when it can occur: most connections
 /// have no heartbeats, were accepted, and belong to a socket that is open.
-struct EndReasons<'a> {
-    core: &'a Arc<Core>,
-    id: PeerId,
-    activity: &'a Activity,
-    expired: Option<BoxFuture<'a, String>>,
-    out_of_time: Option<BoxFuture<'a, ()>>,
-    retired: Option<BoxFuture<'a, ()>>,
+#[derive(Default)]
+struct EndReasons {
+    awaited: Vec<BoxFuture<'static, String>>,
+    /// The time without bytes of the peer is awaited.
+    is_watched: bool,
+    /// The time of the unsent messages is awaited.
+    is_closing: bool,
 }
 
-impl<'a> EndReasons<'a> {
-    fn new(
-        core: &'a Arc<Core>,
-        id: PeerId,
-        activity: &'a Activity,
-        stop: Option<channel::Receiver<Option<Instant>>>,
-    ) -> EndReasons<'a> {
-        let retired = stop.map(|stop| -> BoxFuture<'a, ()> { Box::pin(retired(core, id, stop)) });
-        EndReasons { core, id, activity, expired: None, out_of_time: None, retired }
+impl EndReasons {
+    fn new(core: &Arc<Core>, id: PeerId, stop: Option<channel::Receiver<Option<Instant>>>) -> EndReasons {
+        let mut ends = EndReasons::default();
+        if let Some(stop) = stop {
+            let core = core.clone();
+            ends.awaited.push(Box::pin(async move {
+                retired(&core, id, stop).await;
+                "the endpoint was disconnected".to_owned()
+            }));
+        }
+        ends
     }
 
-    fn poll(&mut self, is_closing: bool, cx: &mut Context<'_>) -> Poll<String> {
-        let EndReasons { core, id, activity, .. } = *self;
-        if activity.is_watched() {
-            let expired = self.expired.get_or_insert_with(|| Box::pin(activity.expired(core, id)));
-            if let Poll::Ready(reason) = expired.as_mut().poll(cx) {
-                return Poll::Ready(reason);
-            }
+    fn poll(&mut self, link: &Link, cx: &mut Context<'_>) -> Poll<String> {
+        let (core, id) = (link.core(), link.id());
+        if let Some(activity) = link.activity().filter(|_| !self.is_watched) {
+            self.is_watched = true;
+            let (core, activity) = (core.clone(), activity.clone());
+            self.awaited.push(Box::pin(async move { activity.expired(&core, id).await }));
         }
-        if is_closing {
-            let out_of_time = self.out_of_time.get_or_insert_with(|| Box::pin(core.out_of_time()));
-            if out_of_time.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(OUT_OF_TIME.to_owned());
-            }
+        if link.is_closing() && !self.is_closing {
+            self.is_closing = true;
+            let core = core.clone();
+            self.awaited.push(Box::pin(async move {
+                core.out_of_time().await;
+                OUT_OF_TIME.to_owned()
+            }));
         }
-        match &mut self.retired {
-            Some(retired) => retired.as_mut().poll(cx).map(|()| "the endpoint was disconnected".to_owned()),
-            None => Poll::Pending,
-        }
+        let mut polled = self.awaited.iter_mut().map(|end| end.as_mut().poll(cx));
+        polled.find(Poll::is_ready).unwrap_or(Poll::Pending)
     }
 }
 

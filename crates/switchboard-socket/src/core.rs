@@ -50,10 +50,12 @@ use segments::Segments;
 use spin::Spin;
 use std::{
     collections::{BTreeMap, HashMap},
+    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
+    task::{Context, Poll},
     time::Instant,
 };
 use switchboard_core::clock;
@@ -225,13 +227,9 @@ impl Core {
         self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Spawns a task of this socket.
-    pub(crate) fn spawn(self: &Arc<Core>, task: impl Future<Output = ()> + Send + 'static) {
-        let counted = TaskCount::new(self.clone());
-        self.runtime.spawn(async move {
-            let _counted = counted;
-            task.await;
-        });
+    /// Spawns a task of this socket. A future that is not `Unpin` is passed in a box.
+    pub(crate) fn spawn(self: &Arc<Core>, task: impl Future + Send + Unpin + 'static) {
+        self.runtime.spawn(CountedTask { task, _count: TaskCount::new(self.clone()) });
     }
 
     /// Puts a peer with room back into the rotation, and wakes the senders.
@@ -336,6 +334,21 @@ impl Core {
     /// Returns the time at which unsent messages of an endpoint that was stopped are dropped; `None` means never.
     pub(crate) fn linger_end(&self, stopped: Instant) -> Option<Instant> {
         self.options.timeouts.linger.map(|linger| clock::after(stopped, linger))
+    }
+}
+
+/// A task of a socket. An async block would have room for the future twice.
+struct CountedTask<T> {
+    task: T,
+    /// Dropped after the task.
+    _count: TaskCount,
+}
+
+impl<T: Future + Unpin> Future for CountedTask<T> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.task).poll(cx).map(drop)
     }
 }
 

@@ -41,7 +41,9 @@ pub(crate) async fn bind(core: &Arc<Core>, endpoint: Endpoint) -> Result<Endpoin
     let bound = Endpoint::of(listener.address().map_err(failed)?).unwrap_or(endpoint);
     let attachment = attachment(&bound, true, inproc::unbind);
     let stopped = attachment.stop.subscribe();
-    register(core, attachment, || core.spawn(accept(core.clone(), listener, bound.clone(), stopped)))?;
+    register(core, attachment, || {
+        core.spawn(Box::pin(accept(core.clone(), listener, bound.clone(), stopped)));
+    })?;
     Ok(bound)
 }
 
@@ -80,7 +82,7 @@ pub(crate) fn connect(core: &Arc<Core>, endpoint: &Endpoint, route: Option<Bytes
     let stopped = attachment.stop.subscribe();
     let connecting =
         Connecting { core: core.clone(), endpoint: endpoint.clone(), name, peer, route, stopped };
-    register(core, attachment, || core.spawn(connecting.run())).inspect_err(|_| {
+    register(core, attachment, || core.spawn(Box::pin(connecting.run()))).inspect_err(|_| {
         if let Some(peer) = peer {
             core.remove_persistent(peer);
         }
@@ -148,11 +150,8 @@ async fn accept(
         match adopted {
             Ok((io, peer)) => {
                 core.monitors.emit(|| Event::Accepted { endpoint: name.to_string(), peer: peer.clone() });
-                let (core, name) = (core.clone(), name.clone());
                 let origin = Origin::Accepted { address: peer.into(), permit: handshake };
-                core.clone().spawn(async move {
-                    connection::run(&core, io, &name, origin).await;
-                });
+                core.spawn(connection::run(core.clone(), io, name.clone(), origin));
             }
             Err(error) => {
                 core.monitors
@@ -218,7 +217,7 @@ impl Connecting {
                     route: self.route.clone(),
                     stop: self.stopped.clone(),
                 };
-                let ended = connection::run(&self.core, io, &self.name, origin).await;
+                let ended = connection::run(self.core.clone(), io, self.name.clone(), origin).await;
                 if ended.was_open {
                     *failures = 0;
                 }

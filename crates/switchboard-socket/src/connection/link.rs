@@ -5,7 +5,7 @@
 
 use super::{handshake::HandshakeResult, seal::Sealer, watch::Activity};
 use crate::{
-    Message,
+    Message, PeerId,
     core::{Attached, Batch, Command, Core},
 };
 use bytes::Bytes;
@@ -49,14 +49,29 @@ pub(crate) struct Link {
     io: Box<dyn Io>,
     machine: Connection,
     attached: Attached,
-    activity: Arc<Activity>,
+    /// `None` while the time without bytes has no limit.
+    activity: Option<Arc<Activity>>,
+    /// `None` while nothing was read or is to be written in part: an idle connection holds no memory for it.
+    buffers: Option<Box<Buffers>>,
+    /// Encrypts the batch, for CURVE.
+    sealer: Option<Box<Sealer>>,
+    is_flushed: bool,
+    /// The socket closes, or the endpoint was stopped.
+    is_closing: bool,
+    /// A second of the clock, modulo 2^32, and the PINGs of the peer in it.
+    pings: (u32, u32),
+}
+
+/// Bytes and messages of a connection on their way.
+#[derive(Debug, Default)]
+struct Buffers {
     input: Input,
     /// The input may have a complete frame.
     has_input: bool,
     /// Frames of the incomplete message, and complete messages on their way to the lane.
     frames: Vec<Bytes>,
     messages: Vec<Message>,
-    /// Commands of this side, after the hello message.
+    /// Commands of this side, after the hello message; encrypted messages for CURVE.
     out: Outbox,
     /// PINGs and PONGs that were added to `out` since it was last empty.
     keepalives: u32,
@@ -65,14 +80,21 @@ pub(crate) struct Link {
     is_batch_begun: bool,
     /// Messages and bytes that were written since the last visit of the socket.
     written: (usize, usize),
-    /// Encrypts the batch into `out`, for CURVE.
-    sealer: Option<Box<Sealer>>,
-    is_flushed: bool,
-    /// The socket closes, or the endpoint was stopped.
-    is_closing: bool,
     /// Bytes that were read since the last poll began.
     read_bytes: usize,
-    pings: (u64, u32),
+}
+
+impl Buffers {
+    /// Returns true if nothing would be lost with the buffers.
+    fn is_empty(&self) -> bool {
+        self.input.is_empty()
+            && self.frames.is_empty()
+            && self.messages.is_empty()
+            && self.out.is_empty()
+            && self.keepalives == 0
+            && self.batch.is_empty()
+            && self.written == (0, 0)
+    }
 }
 
 impl Link {
@@ -81,7 +103,6 @@ impl Link {
         io: Box<dyn Io>,
         mut handshake: HandshakeResult,
         attached: Attached,
-        activity: Arc<Activity>,
     ) -> Link {
         let mut out = Outbox::new();
         if let Some(hello) = &core.options.notices.hello {
@@ -89,27 +110,33 @@ impl Link {
             let _ = handshake.machine.send([hello], &mut out);
         }
         let sealer = handshake.machine.is_sealed().then(Box::default);
+        let activity = core.options.heartbeats.interval.is_some().then(|| Arc::new(Activity::new()));
+        let buffers = Buffers { input: handshake.input, has_input: true, out, ..Buffers::default() };
         Link {
             core,
             io,
             machine: handshake.machine,
             attached,
             activity,
-            input: handshake.input,
-            has_input: true,
-            frames: Vec::new(),
-            messages: Vec::new(),
-            out,
-            keepalives: 0,
-            batch: Batch::default(),
-            is_batch_begun: false,
-            written: (0, 0),
+            buffers: Some(Box::new(buffers)),
             sealer,
             is_flushed: false,
             is_closing: false,
-            read_bytes: 0,
             pings: (0, 0),
         }
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(super) fn id(&self) -> PeerId {
+        self.attached.id
+    }
+
+    /// Returns the activity of the peer if its time without bytes is limited.
+    pub(super) fn activity(&self) -> Option<&Arc<Activity>> {
+        self.activity.as_ref()
     }
 
     /// Returns true if the connection ended because the socket closes and everything is written.
@@ -125,21 +152,35 @@ impl Link {
     /// Returns the number of PINGs and PONGs that wait, those counted that were written since `out` was last empty.
     #[cfg(test)]
     pub(super) fn waiting_keepalives(&self) -> u32 {
-        self.keepalives
+        self.buffers.as_ref().map_or(0, |buffers| buffers.keepalives)
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_buffers(&self) -> bool {
+        self.buffers.is_some()
     }
 
     pub(crate) fn into_parts(self) -> (Box<dyn Io>, Batch) {
-        (self.io, self.batch)
+        (self.io, self.buffers.map(|buffers| buffers.batch).unwrap_or_default())
     }
 
     /// Writes and reads until neither makes progress; returns the reason for which the connection ends.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
-        self.read_bytes = 0;
+        let mut buffers = self.buffers.take().unwrap_or_default();
+        let polled = self.turns(&mut buffers, cx);
+        if !buffers.is_empty() {
+            self.buffers = Some(buffers);
+        }
+        polled
+    }
+
+    fn turns(&mut self, buffers: &mut Buffers, cx: &mut Context<'_>) -> Poll<String> {
+        buffers.read_bytes = 0;
         for _ in 0..TURNS_MAX {
-            if self.read_bytes >= READ_BYTES_MAX {
+            if buffers.read_bytes >= READ_BYTES_MAX {
                 break;
             }
-            let turn = self.write(cx).and_then(|wrote| Ok(self.read(cx)? || wrote));
+            let turn = self.write(buffers, cx).and_then(|wrote| Ok(self.read(buffers, cx)? || wrote));
             match turn {
                 Ok(_) if self.is_flushed => return Poll::Ready("the socket was closed".to_owned()),
                 Ok(true) => {}
@@ -152,41 +193,41 @@ impl Link {
     }
 
     /// Writes; returns true if bytes were written.
-    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
+    fn write(&mut self, buffers: &mut Buffers, cx: &mut Context<'_>) -> Result<bool, String> {
         let mut has_written = false;
         loop {
-            if self.batch.is_empty() && self.out.is_empty() && !self.visit(cx)? {
+            if buffers.batch.is_empty() && buffers.out.is_empty() && !self.visit(buffers, cx)? {
                 return Ok(has_written);
             }
-            if let Some(sealer) = self.sealer.as_mut().filter(|_| self.out.is_empty()) {
-                sealer.seal(&self.batch, &mut self.machine, &mut self.out)?;
+            if let Some(sealer) = self.sealer.as_mut().filter(|_| buffers.out.is_empty()) {
+                sealer.seal(&buffers.batch, &mut self.machine, &mut buffers.out)?;
             }
-            let is_command = !self.is_batch_begun && !self.out.is_empty();
-            let bytes = if is_command { &self.out } else { &self.batch.bytes };
+            let is_command = !buffers.is_batch_begun && !buffers.out.is_empty();
+            let bytes = if is_command { &buffers.out } else { &buffers.batch.bytes };
             let mut parts = [IoSlice::new(&[]); PARTS_MAX];
             let filled = bytes.fill(&mut parts);
             match net::poll_write_parts(&mut *self.io, cx, &parts[..filled]) {
                 Poll::Pending => {
                     // Commands are taken, and an abort ends the connection, even if the peer does not read.
-                    self.visit(cx)?;
+                    self.visit(buffers, cx)?;
                     return Ok(has_written);
                 }
                 Poll::Ready(Ok(0)) => return Err("write: the connection takes no bytes".to_owned()),
                 Poll::Ready(Ok(written)) => {
                     has_written = true;
                     if is_command {
-                        self.out.advance(written);
+                        buffers.out.advance(written);
                         if let Some(sealer) = &mut self.sealer {
-                            let (messages, bytes) = sealer.written(written, &mut self.batch);
-                            self.written = (self.written.0 + messages, self.written.1 + bytes);
+                            let (messages, bytes) = sealer.written(written, &mut buffers.batch);
+                            buffers.written = (buffers.written.0 + messages, buffers.written.1 + bytes);
                         }
-                        if self.out.is_empty() {
-                            self.keepalives = 0;
+                        if buffers.out.is_empty() {
+                            buffers.keepalives = 0;
                         }
                     } else {
-                        self.written.0 += self.batch.written(written);
-                        self.written.1 += written;
-                        self.is_batch_begun = !self.batch.is_empty();
+                        buffers.written.0 += buffers.batch.written(written);
+                        buffers.written.1 += written;
+                        buffers.is_batch_begun = !buffers.batch.is_empty();
                     }
                 }
                 Poll::Ready(Err(error)) => return Err(format!("write: {error}")),
@@ -195,38 +236,39 @@ impl Link {
     }
 
     /// Visits the socket; returns true if there is something to write.
-    fn visit(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
-        let written = mem::take(&mut self.written);
-        let duties = self.core.exchange(self.attached.id, written, &mut self.batch, cx.waker());
+    fn visit(&mut self, buffers: &mut Buffers, cx: &mut Context<'_>) -> Result<bool, String> {
+        let written = mem::take(&mut buffers.written);
+        let duties = self.core.exchange(self.attached.id, written, &mut buffers.batch, cx.waker());
         self.is_closing = duties.is_closing;
         if let Some(reason) = duties.abort {
-            return Err(reason);
+            return Err(reason.into());
         }
         for command in duties.commands {
-            self.command(&command);
+            self.command(buffers, &command);
         }
-        if !self.batch.is_empty() || !self.out.is_empty() {
+        if !buffers.batch.is_empty() || !buffers.out.is_empty() {
             return Ok(true);
         }
         self.is_flushed = duties.is_closing;
-        self.batch.release();
-        if let Some(tail) = self.out.release() {
+        buffers.batch.release();
+        if let Some(tail) = buffers.out.release() {
             net::take_back(tail);
         }
         Ok(false)
     }
 
-    fn command(&mut self, command: &Command) {
-        let (machine, out) = (&mut self.machine, &mut self.out);
+    fn command(&mut self, buffers: &mut Buffers, command: &Command) {
+        let Buffers { out, keepalives, .. } = buffers;
+        let machine = &mut self.machine;
         // Each returns false for a connection that is closed, or for a peer of 3.0, which has no PING.
         let _ = match command {
             Command::Cancel(topic) => machine.cancel(topic, out),
             Command::Join(group) => machine.join(group, out),
             Command::Leave(group) => machine.leave(group, out),
-            Command::Ping if self.keepalives >= KEEPALIVES_MAX => false,
+            Command::Ping if *keepalives >= KEEPALIVES_MAX => false,
             Command::Ping => {
                 let is_sent = machine.ping(self.core.options.heartbeats.ttl, &[], out);
-                self.keepalives += u32::from(is_sent);
+                *keepalives += u32::from(is_sent);
                 is_sent
             }
             Command::Subscribe(topic) => machine.subscribe(topic, out),
@@ -234,29 +276,29 @@ impl Link {
     }
 
     /// Reads and delivers messages; returns true if there was progress.
-    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
+    fn read(&mut self, buffers: &mut Buffers, cx: &mut Context<'_>) -> Result<bool, String> {
         // Above the limit a write waits, and the task is woken once the peer reads.
-        if self.is_flushed || self.keepalives >= KEEPALIVES_MAX {
+        if self.is_flushed || buffers.keepalives >= KEEPALIVES_MAX {
             return Ok(false);
         }
-        if !self.has_input && !self.fill(cx)? {
+        if !buffers.has_input && !self.fill(buffers, cx)? {
             return Ok(false);
         }
         let room = self.attached.lane.room_or_wake(cx.waker()).min(MESSAGES_MAX);
         if room == 0 {
             return Ok(false);
         }
-        let result = self.parse(room);
-        if !self.messages.is_empty() {
-            let pushed = self.attached.lane.extend(&mut self.messages);
+        let result = self.parse(buffers, room);
+        if !buffers.messages.is_empty() {
+            let pushed = self.attached.lane.extend(&mut buffers.messages);
             self.core.inbox.arrived(&self.attached.lane, pushed);
         }
         result.map(|()| true)
     }
 
     /// Reads bytes; returns false if there are none.
-    fn fill(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
-        let mut buffer = mem::take(&mut self.input).into_buffer();
+    fn fill(&mut self, buffers: &mut Buffers, cx: &mut Context<'_>) -> Result<bool, String> {
+        let mut buffer = mem::take(&mut buffers.input).into_buffer();
         if buffer.is_empty() {
             net::take_back(mem::replace(&mut buffer, net::lend()));
         } else if buffer.capacity() - buffer.len() < ROOM_MIN {
@@ -267,19 +309,21 @@ impl Link {
             Poll::Pending => {
                 if buffer.is_empty() {
                     net::take_back(buffer);
-                    self.messages = Vec::new();
+                    buffers.messages = Vec::new();
                 } else {
-                    self.input = Input::new(buffer);
+                    buffers.input = Input::new(buffer);
                 }
                 Ok(false)
             }
             Poll::Ready(Ok(0)) => Err("the peer closed the connection".to_owned()),
             Poll::Ready(Ok(read)) => {
                 runtime::traffic(clock::now());
-                self.read_bytes += read;
-                self.activity.record();
-                self.input = Input::new(buffer).sharing(read >= SHARED_READ_MIN);
-                self.has_input = true;
+                buffers.read_bytes += read;
+                if let Some(activity) = &self.activity {
+                    activity.record();
+                }
+                buffers.input = Input::new(buffer).sharing(read >= SHARED_READ_MIN);
+                buffers.has_input = true;
                 Ok(true)
             }
             Poll::Ready(Err(error)) => Err(format!("read: {error}")),
@@ -287,22 +331,22 @@ impl Link {
     }
 
     /// Takes up to `room` messages from the input.
-    fn parse(&mut self, room: usize) -> Result<(), String> {
-        while self.messages.len() < room && self.keepalives < KEEPALIVES_MAX {
-            let event = self.machine.recv(&mut self.input, &mut self.out);
+    fn parse(&mut self, buffers: &mut Buffers, room: usize) -> Result<(), String> {
+        while buffers.messages.len() < room && buffers.keepalives < KEEPALIVES_MAX {
+            let event = self.machine.recv(&mut buffers.input, &mut buffers.out);
             match event.map_err(|error| error.message().to_owned())? {
-                Some(Event::Frame { body, more: false }) if self.frames.is_empty() => {
-                    self.messages.push(Message::from(body));
+                Some(Event::Frame { body, more: false }) if buffers.frames.is_empty() => {
+                    buffers.messages.push(Message::from(body));
                 }
                 Some(Event::Frame { body, more }) => {
-                    self.frames.push(body);
+                    buffers.frames.push(body);
                     if !more {
-                        self.messages.push(Message::from(mem::take(&mut self.frames)));
+                        buffers.messages.push(Message::from(mem::take(&mut buffers.frames)));
                     }
                 }
-                Some(event) => self.event(event)?,
+                Some(event) => self.event(buffers, event)?,
                 None => {
-                    self.has_input = false;
+                    buffers.has_input = false;
                     break;
                 }
             }
@@ -312,21 +356,23 @@ impl Link {
 
     /// Processes an event that is no part of a message. The names that the socket keeps are copied: slices would keep
     /// the whole read buffer for as long as the subscription.
-    fn event(&mut self, event: Event) -> Result<(), String> {
+    fn event(&mut self, buffers: &mut Buffers, event: Event) -> Result<(), String> {
         let id = self.attached.id;
         match event {
-            Event::Cancel(topic) => self.messages.extend(self.core.cancelled(id, topic)),
+            Event::Cancel(topic) => buffers.messages.extend(self.core.cancelled(id, topic)),
             Event::Join(group) => self.core.joined(id, Bytes::copy_from_slice(&group))?,
             Event::Leave(group) => self.core.left(id, &group),
             Event::Ping { ttl } => {
-                self.activity.set_ttl(ttl);
+                if ttl.is_some() || self.activity.is_some() {
+                    self.activity.get_or_insert_with(|| Arc::new(Activity::new())).set_ttl(ttl);
+                }
                 // The machine has added the PONG.
-                self.keepalives += 1;
+                buffers.keepalives += 1;
                 self.count_ping()?;
             }
             Event::Subscribe(topic) => {
                 let topic = Bytes::copy_from_slice(&topic);
-                self.messages.extend(self.core.subscribed(id, topic)?);
+                buffers.messages.extend(self.core.subscribed(id, topic)?);
             }
             Event::ClientKey(_)
             | Event::Credentials(_)
@@ -338,7 +384,7 @@ impl Link {
     }
 
     fn count_ping(&mut self) -> Result<(), String> {
-        let second = clock::now_ns() / 1_000_000_000;
+        let second = (clock::now_ns() / 1_000_000_000) as u32;
         let (last, count) = &mut self.pings;
         if *last != second {
             (*last, *count) = (second, 0);

@@ -108,7 +108,7 @@ impl RawLink {
         let written = mem::take(&mut self.written);
         let duties = self.core.exchange(self.attached.id, written, &mut self.batch, cx.waker());
         if let Some(reason) = duties.abort {
-            return Err(reason);
+            return Err(reason.into());
         }
         self.is_closing = duties.is_closing;
         if self.batch.is_empty() {

@@ -24,8 +24,7 @@ async fn open(
     let attach = Attach { endpoint: &"pipe".into(), kind, identity, known, metadata };
     let attached = core.attach(attach).unwrap();
     let id = attached.id;
-    let activity = Arc::new(Activity::new(&core.options.heartbeats));
-    (Link::new(core.clone(), Box::new(near), own, attached, activity), id, far)
+    (Link::new(core.clone(), Box::new(near), own, attached), id, far)
 }
 
 #[tokio::test]
@@ -69,4 +68,27 @@ async fn a_hello_message_that_was_not_sent_is_not_kept_for_the_next_connection()
     let mut bytes = Vec::new();
     far.read_to_end(&mut bytes).await.unwrap();
     assert_eq!(bytes, b"\x00\x05hello\x00\x05waits");
+}
+
+#[tokio::test]
+async fn an_idle_connection_holds_no_buffers_and_its_task_is_small() {
+    let core = Core::new(SocketType::Router, SocketOptions::default()).unwrap();
+    let peer = Core::new(SocketType::Dealer, SocketOptions::default()).unwrap();
+    let (mut link, _, mut far) = open(&core, &peer, None).await;
+    let mut cx = Context::from_waker(Waker::noop());
+    far.write_all(b"\x00\x01x\x00\x06in ").await.unwrap();
+    assert!(link.poll(&mut cx).is_pending());
+    assert!(link.has_buffers(), "a part of a message has arrived");
+    far.write_all(b"two").await.unwrap();
+    assert!(link.poll(&mut cx).is_pending());
+    assert!(!link.has_buffers());
+    let request = core.try_recv().unwrap().unwrap();
+    assert_eq!(core.try_recv().unwrap().unwrap().body(), b"in two");
+    assert_eq!(core.try_send(request).unwrap(), None);
+    assert!(link.poll(&mut cx).is_pending());
+    assert!(!link.has_buffers());
+    let mut reply = [0; 3];
+    far.read_exact(&mut reply).await.unwrap();
+    assert_eq!(&reply, b"\x00\x01x");
+    assert!(size_of::<ConnectionTask>() <= 256, "{}", size_of::<ConnectionTask>());
 }

@@ -6,13 +6,13 @@ use crate::{
     options::HeartbeatOptions,
 };
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 use switchboard_core::clock;
 use tokio::sync::Notify;
 
-/// Activity of a peer.
+/// Activity of a peer whose time without bytes is limited, by heartbeats of this side or by a PING of the peer.
 #[derive(Debug)]
 pub(crate) struct Activity {
     /// Time of the last bytes, see [`clock::now_ns`].
@@ -20,29 +20,20 @@ pub(crate) struct Activity {
     /// Time without bytes that the peer requested in its last PING, in nanoseconds; 0 if none.
     ttl_ns: AtomicU64,
     changed: Notify,
-    is_watched: AtomicBool,
 }
 
 impl Activity {
-    pub(crate) fn new(options: &HeartbeatOptions) -> Activity {
+    pub(crate) fn new() -> Activity {
         Activity {
             last_ns: AtomicU64::new(clock::now_ns()),
             ttl_ns: AtomicU64::new(0),
             changed: Notify::new(),
-            is_watched: AtomicBool::new(options.interval.is_some()),
         }
     }
 
     /// Records that bytes arrived.
     pub(crate) fn record(&self) {
-        if self.is_watched.load(Ordering::Relaxed) {
-            self.last_ns.store(clock::now_ns(), Ordering::Relaxed);
-        }
-    }
-
-    /// Returns true if the time without bytes is limited.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.is_watched.load(Ordering::Relaxed)
+        self.last_ns.store(clock::now_ns(), Ordering::Relaxed);
     }
 
     /// Records the time to live of a PING.
@@ -50,7 +41,6 @@ impl Activity {
         let ttl_ns = ttl.map_or(0, |ttl| u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
         if self.ttl_ns.swap(ttl_ns, Ordering::Relaxed) != ttl_ns {
             self.last_ns.store(clock::now_ns(), Ordering::Relaxed);
-            self.is_watched.store(true, Ordering::Relaxed);
             self.changed.notify_one();
         }
     }

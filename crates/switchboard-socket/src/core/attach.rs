@@ -56,6 +56,7 @@ impl Core {
             messages_max: queues.receive_messages_max,
             bytes_max: queues.receive_bytes_max,
             conflate: queues.conflate,
+            is_inproc: false,
         }
     }
 
@@ -68,6 +69,7 @@ impl Core {
             messages_max: sum(own.messages_max, sender.send_messages_max),
             bytes_max: sum(own.bytes_max, sender.send_bytes_max),
             conflate: own.conflate || sender.conflate,
+            is_inproc: true,
         }
     }
 
@@ -159,7 +161,7 @@ impl Core {
             if let Sink::Wire(wire) = &mut peer.sink {
                 wire.commands = commands;
                 if self.options.routing.probe && peer.connections == 1 && self.probes() {
-                    probe(&mut wire.pending);
+                    probe(wire.pending());
                 }
             }
             (Attached { id, lane: peer.lane.clone() }, replaced)
@@ -336,7 +338,7 @@ impl Peer {
     fn suspend_connection(&mut self, unsent: Batch) -> u64 {
         let Sink::Wire(wire) = &mut self.sink else { return 0 };
         wire.forget_task();
-        wire.pending.requeue(unsent)
+        wire.pending().requeue(unsent)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::segments::Segments;
 use crate::Message;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::{collections::VecDeque, ops::Range};
 use switchboard_net::net;
 use switchboard_wire::{Outbox, zmtp};
@@ -12,6 +12,11 @@ use switchboard_wire::{Outbox, zmtp};
 pub(super) const SHARE_MIN: usize = 1024;
 /// Slices of segments from this size in bytes on are shared. Smaller ones are copied: a slice keeps its whole segment.
 const SLICE_MIN: usize = 8 << 10;
+/// Connections with usual batches from this size in bytes on lend a large buffer. Many connections with small batches
+/// at the same time would need many of them.
+const LEND_MIN: usize = 24 << 10;
+/// Memory for the first bytes of a batch.
+const MEMORY_MIN: usize = 512;
 
 /// Encoded messages, and the position at which each one ends: messages are counted, dropped and kept as a whole.
 #[derive(Debug, Default)]
@@ -25,9 +30,30 @@ pub(crate) struct Batch {
     begin: u64,
     /// Messages after `bytes`, as their range in the segments of the socket.
     run: Option<Range<u64>>,
+    /// Bytes of usual batches of this connection, by which the first memory is chosen.
+    usual_bytes: usize,
 }
 
 impl Batch {
+    /// Creates an empty batch of a connection whose batches usually have so many bytes.
+    pub(crate) fn new(usual_bytes: usize) -> Batch {
+        Batch { usual_bytes, ..Batch::default() }
+    }
+
+    /// Sets the number of bytes that batches usually have.
+    pub(crate) fn set_usual(&mut self, usual_bytes: usize) {
+        self.usual_bytes = usual_bytes;
+    }
+
+    /// Takes memory for a batch of the usual size.
+    #[inline]
+    fn adopt(bytes: &mut Outbox, usual_bytes: usize) {
+        bytes.adopt(|| match usual_bytes {
+            LEND_MIN.. => net::lend(),
+            usual => BytesMut::with_capacity(usual.max(MEMORY_MIN).next_power_of_two()),
+        });
+    }
+
     pub(crate) fn messages(&self) -> usize {
         self.ends.len()
     }
@@ -59,12 +85,13 @@ impl Batch {
     /// is written.
     pub(crate) fn seal(&mut self, segments: &mut Segments) {
         let Some(run) = self.run.take() else { return };
+        let usual_bytes = self.usual_bytes.max((run.end - run.start) as usize);
         let bytes = &mut self.bytes;
         segments.read(&run, |slice| {
             if slice.len() >= SLICE_MIN {
                 bytes.chain(slice);
             } else {
-                bytes.adopt(net::lend);
+                Batch::adopt(bytes, usual_bytes);
                 bytes.tail().extend_from_slice(&slice);
             }
         });
@@ -74,7 +101,7 @@ impl Batch {
     #[inline]
     pub(crate) fn push(&mut self, message: &Message) {
         debug_assert!(self.run.is_none(), "the batch is not sealed");
-        self.bytes.adopt(net::lend);
+        Batch::adopt(&mut self.bytes, self.usual_bytes);
         zmtp::write_message(message.frames(), &mut self.bytes);
         self.end_message();
     }
@@ -86,7 +113,7 @@ impl Batch {
         if encoded.len() > SHARE_MIN {
             self.bytes.chain(encoded.clone());
         } else {
-            self.bytes.adopt(net::lend);
+            Batch::adopt(&mut self.bytes, self.usual_bytes);
             self.bytes.tail().extend_from_slice(encoded);
         }
         self.end_message();

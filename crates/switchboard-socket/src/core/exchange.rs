@@ -9,7 +9,7 @@ use std::{mem, task::Waker};
 pub(crate) struct Duties {
     pub(crate) commands: Vec<Command>,
     /// The connection must end.
-    pub(crate) abort: Option<String>,
+    pub(crate) abort: Option<Box<str>>,
     /// The socket is closing.
     pub(crate) is_closing: bool,
 }
@@ -65,7 +65,7 @@ impl Core {
             duties.is_closing = sending.is_closing;
             let sending = &mut *sending;
             let Some(peer) = sending.peers.find(id) else {
-                duties.abort = Some("the peer is gone".to_owned());
+                duties.abort = Some("the peer is gone".into());
                 return duties;
             };
             let Sink::Wire(wire) = &mut peer.sink else { return duties };
@@ -75,15 +75,11 @@ impl Core {
             wire.writing_bytes = wire.writing_bytes.saturating_sub(written.1);
             duties.commands = mem::take(&mut wire.commands);
             duties.abort = wire.abort.take();
-            if batch.is_empty() && !wire.pending.is_empty() {
-                wire.pending.seal(&mut sending.segments);
-                mem::swap(&mut wire.pending, batch);
-                wire.writing = batch.messages();
-                wire.writing_bytes = batch.bytes.len();
+            if batch.is_empty() {
+                wire.take_pending(batch, &mut sending.segments);
             }
             if batch.is_empty() && duties.commands.is_empty() && duties.abort.is_none() {
-                wire.pending.release();
-                wire.waker = Some(waker.clone());
+                wire.wait();
             }
             if written.0 > 0 && !peer.is_full(&self.options.queues, self.this()) {
                 has_room = true;
@@ -109,7 +105,7 @@ impl Sending {
     pub(super) fn abort(&mut self, id: PeerId, reason: &str) -> Option<Waker> {
         match &mut self.peers.find(id)?.sink {
             Sink::Wire(wire) => {
-                wire.abort = Some(reason.to_owned());
+                wire.abort = Some(reason.into());
                 wire.task()
             }
             Sink::Inproc { .. } => None,

@@ -149,7 +149,7 @@ mod tests {
     use bytes::Bytes;
 
     fn lane(number: u32, messages_max: usize) -> Arc<Lane> {
-        let limits = LaneLimits { messages_max, bytes_max: 0, conflate: false };
+        let limits = LaneLimits { messages_max, bytes_max: 0, conflate: false, is_inproc: false };
         Arc::new(Lane::new(PeerId::new(number, 0), Bytes::new(), limits))
     }
 

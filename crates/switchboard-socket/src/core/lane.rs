@@ -31,6 +31,8 @@ pub(crate) struct LaneLimits {
     pub(crate) messages_max: usize,
     pub(crate) bytes_max: usize,
     pub(crate) conflate: bool,
+    /// The producer is in this process: the empty queue keeps its memory, which would grow again with each batch.
+    pub(crate) is_inproc: bool,
 }
 
 #[derive(Debug, Default)]
@@ -119,7 +121,7 @@ impl Lane {
     }
 
     fn room(&self, state: &State) -> usize {
-        let LaneLimits { messages_max, bytes_max, conflate } = self.limits;
+        let LaneLimits { messages_max, bytes_max, conflate, .. } = self.limits;
         if conflate {
             return usize::MAX;
         }
@@ -180,9 +182,10 @@ impl Lane {
         is_full
     }
 
-    /// Takes all messages. If there are none, the consumer forgets the lane.
+    /// Takes all messages. If there are none, the consumer forgets the lane, and the queue of an idle connection holds
+    /// no memory.
     pub(crate) fn take(&self, taken: &mut Taken) {
-        let producer = {
+        let (producer, _empty) = {
             let mut state = self.lock();
             state.taken -= taken.count;
             state.taken_bytes -= taken.bytes;
@@ -193,7 +196,9 @@ impl Lane {
             state.taken += taken.count;
             state.taken_bytes += taken.bytes;
             state.is_listed = taken.count > 0;
-            self.producer(&mut state)
+            let is_idle = !state.is_listed && !self.limits.is_inproc;
+            let empty = if is_idle { mem::take(&mut state.queue) } else { VecDeque::new() };
+            (self.producer(&mut state), empty)
         };
         producer.notify();
     }

@@ -4,6 +4,7 @@ use super::{Core, batch::Batch, lane::Lane, segments::Segments};
 use crate::{Message, PeerId, options::QueueOptions};
 use bytes::Bytes;
 use std::{
+    mem,
     ops::Range,
     sync::{Arc, Weak},
     task::Waker,
@@ -49,7 +50,6 @@ pub(crate) struct PeerMetadata {
 
 /// Queue of messages to a peer.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a peer is in a box, and most peers are connections")]
 pub(crate) enum Sink {
     /// The lane of the other socket.
     Inproc {
@@ -63,19 +63,22 @@ pub(crate) enum Sink {
 /// Queue of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct WireSink {
-    pub(crate) pending: Batch,
+    /// Messages that wait; `None` while the connection is idle, so that an idle peer holds no memory for them.
+    pending: Option<Box<Batch>>,
     /// Messages and bytes that the task of the connection has taken and not written.
     pub(crate) writing: usize,
     pub(crate) writing_bytes: usize,
+    /// Size of the last batches.
+    usual_bytes: u32,
     pub(crate) commands: Vec<Command>,
-    /// The task of the connection, if it waits for messages.
-    pub(crate) waker: Option<Waker>,
-    /// The task of the connection, for commands: it gets them even while the peer does not read.
-    control: Option<Waker>,
+    /// The task of the connection.
+    task: Option<Waker>,
+    /// The task waits for messages. Otherwise it is woken for commands only.
+    is_waiting: bool,
     /// The connection ends once the messages are written.
     pub(crate) is_retiring: bool,
     /// Reason for which the task of the connection must end.
-    pub(crate) abort: Option<String>,
+    pub(crate) abort: Option<Box<str>>,
 }
 
 /// A command to a peer. The form of some depends on its version.
@@ -116,28 +119,83 @@ pub(crate) enum Shared {
 impl WireSink {
     /// Returns the task of the connection, to be woken for a command or for its end.
     pub(crate) fn task(&self) -> Option<Waker> {
-        self.control.clone()
+        self.task.clone()
+    }
+
+    /// Returns the task of the connection if it waits for messages, to be woken once.
+    #[inline]
+    pub(crate) fn take_waiting(&mut self) -> Option<Waker> {
+        if mem::take(&mut self.is_waiting) { self.task.clone() } else { None }
+    }
+
+    /// Notes that the task waits for messages, and releases the memory of the empty queue.
+    pub(crate) fn wait(&mut self) {
+        if let Some(mut pending) = self.pending.take() {
+            debug_assert!(pending.is_empty(), "messages wait");
+            pending.release();
+        }
+        self.is_waiting = true;
+    }
+
+    /// Returns the messages that wait, to append or drop some.
+    #[inline]
+    pub(crate) fn pending(&mut self) -> &mut Batch {
+        let usual_bytes = self.usual_bytes as usize;
+        self.pending.get_or_insert_with(|| Box::new(Batch::new(usual_bytes)))
+    }
+
+    /// Turns the range of messages in the segments of the socket into bytes.
+    pub(crate) fn seal(&mut self, segments: &mut Segments) {
+        if let Some(pending) = &mut self.pending {
+            pending.seal(segments);
+        }
+    }
+
+    /// Exchanges the messages that wait for an empty batch.
+    pub(crate) fn take_pending(&mut self, batch: &mut Batch, segments: &mut Segments) {
+        if let Some(pending) = self.pending.as_mut().filter(|pending| !pending.is_empty()) {
+            pending.seal(segments);
+            mem::swap(&mut **pending, batch);
+            self.writing = batch.messages();
+            self.writing_bytes = batch.bytes.len();
+            let written = u32::try_from(self.writing_bytes).unwrap_or(u32::MAX);
+            // One small batch among large ones does not count.
+            self.usual_bytes = written.max(self.usual_bytes / 2);
+            pending.set_usual(self.usual_bytes as usize);
+        }
+    }
+
+    /// Returns the number of messages that the task has not taken.
+    #[inline]
+    pub(crate) fn pending_messages(&self) -> usize {
+        self.pending.as_ref().map_or(0, |pending| pending.messages())
+    }
+
+    /// Returns the number of bytes that are not written.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.pending.as_ref().map_or(0, |pending| pending.len()) + self.writing_bytes
     }
 
     /// Sets the task of the connection.
     pub(crate) fn set_task(&mut self, waker: &Waker) {
-        if !self.control.as_ref().is_some_and(|task| task.will_wake(waker)) {
-            self.control = Some(waker.clone());
+        if !self.task.as_ref().is_some_and(|task| task.will_wake(waker)) {
+            self.task = Some(waker.clone());
         }
     }
 
     /// Forgets the task of a connection that ended, and all that was meant for it.
     pub(crate) fn forget_task(&mut self) {
         self.commands.clear();
-        self.waker = None;
-        self.control = None;
+        self.task = None;
+        self.is_waiting = false;
         self.abort = None;
         self.writing = 0;
         self.writing_bytes = 0;
     }
 
     pub(crate) fn messages(&self) -> usize {
-        self.pending.messages() + self.writing
+        self.pending_messages() + self.writing
     }
 
     #[inline]
@@ -145,7 +203,7 @@ impl WireSink {
         let is_over = |used: usize, limit: usize| limit > 0 && used >= limit;
         !queues.conflate
             && (is_over(self.messages(), queues.send_messages_max)
-                || is_over(self.pending.len() + self.writing_bytes, queues.send_bytes_max))
+                || is_over(self.bytes(), queues.send_bytes_max))
     }
 }
 
@@ -170,24 +228,25 @@ impl Peer {
         if wire.is_full(queues) {
             return Some(Shared::Full);
         }
+        let pending = wire.pending();
         if queues.conflate {
-            wire.pending.clear();
+            pending.clear();
         }
         match encoded {
-            Encoded::Range(range) => wire.pending.push_range(range, segments),
+            Encoded::Range(range) => pending.push_range(range, segments),
             Encoded::Whole(bytes) => {
-                wire.pending.seal(segments);
-                wire.pending.push_encoded(bytes);
+                pending.seal(segments);
+                pending.push_encoded(bytes);
             }
         }
         self.sent += 1;
-        Some(Shared::Sent(wire.waker.take()))
+        Some(Shared::Sent(wire.take_waiting()))
     }
 
     /// Turns the range of messages in the segments of the socket into bytes.
     pub(crate) fn seal(&mut self, segments: &mut Segments) {
         if let Sink::Wire(wire) = &mut self.sink {
-            wire.pending.seal(segments);
+            wire.seal(segments);
         }
     }
 
@@ -199,12 +258,13 @@ impl Peer {
                 if wire.is_full(queues) {
                     return Delivery::Full(message);
                 }
+                let pending = wire.pending();
                 if queues.conflate {
-                    wire.pending.clear();
+                    pending.clear();
                 }
-                wire.pending.push(&message);
+                pending.push(&message);
                 self.sent += 1;
-                Delivery::Sent(wire.waker.take())
+                Delivery::Sent(wire.take_waiting())
             }
             Sink::Inproc { lane, core: other, .. } => match lane.push(message, || (core.clone(), self.id)) {
                 Err(message) => Delivery::Full(message),
@@ -228,7 +288,7 @@ impl Peer {
             Sink::Inproc { .. } => false,
             Sink::Wire(wire) => {
                 let (messages, limit) = (wire.messages(), queues.send_messages_max);
-                let bytes = wire.pending.len() + wire.writing_bytes;
+                let bytes = wire.bytes();
                 let is_large = queues.send_bytes_max > 0 && bytes >= queues.send_bytes_max / 2;
                 limit > 0 && (messages == limit / 2 || messages == limit) || is_large
             }

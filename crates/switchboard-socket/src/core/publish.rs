@@ -193,14 +193,14 @@ impl WireSink {
     /// nothing but messages that are being written. Returns the number of dropped messages, and the task to be woken.
     fn replace_oldest(&mut self, message: &Message, queues: &QueueOptions) -> (u64, Option<Waker>) {
         let mut dropped = 0;
-        while self.is_full(queues) && self.pending.messages() > 0 {
-            self.pending.drop_oldest();
+        while self.is_full(queues) && self.pending_messages() > 0 {
+            self.pending().drop_oldest();
             dropped += 1;
         }
         if self.is_full(queues) {
             return (dropped + 1, None);
         }
-        self.pending.push(message);
-        (dropped, self.waker.take())
+        self.pending().push(message);
+        (dropped, self.take_waiting())
     }
 }

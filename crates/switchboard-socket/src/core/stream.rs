@@ -36,9 +36,9 @@ impl Core {
             peer.is_suspended = true;
             return Ok(Some(message));
         } else {
-            wire.pending.push_encoded(data);
+            wire.pending().push_encoded(data);
             peer.sent += 1;
-            wire.waker.take()
+            wire.take_waiting()
         };
         drop(sending);
         wake(waker);
