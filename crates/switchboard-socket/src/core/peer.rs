@@ -362,7 +362,7 @@ impl Peers {
     }
 
     /// Returns the peers from a slot on, each with its slot.
-    pub(crate) fn from_slot(&self, first: usize) -> impl Iterator<Item = (usize, &Peer)> {
+    pub(crate) fn iter_from(&self, first: usize) -> impl Iterator<Item = (usize, &Peer)> {
         let slots = self.slots.iter().enumerate().skip(first);
         slots.filter_map(|(slot, peer)| Some((slot, peer.peer.as_deref()?)))
     }

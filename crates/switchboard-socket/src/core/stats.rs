@@ -97,7 +97,7 @@ impl Core {
         filter: &str,
     ) -> (Vec<PeerStats>, Option<usize>) {
         let sending = self.sending();
-        let mut peers = sending.peers.from_slot(first).filter(|(_, peer)| peer.endpoint.contains(filter));
+        let mut peers = sending.peers.iter_from(first).filter(|(_, peer)| peer.endpoint.contains(filter));
         let page = peers.by_ref().take(max).map(|(_, peer)| peer_stats(peer)).collect();
         (page, peers.next().map(|(slot, _)| slot))
     }
