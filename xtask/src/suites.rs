@@ -20,6 +20,9 @@ use crate::steps::{Outcome, Run};
 /// All cases of a suite take some ten seconds; one that hangs has a limit of its own.
 const SUITE_LIMIT: Duration = Duration::from_secs(300);
 
+/// Engines of gRPC channels, while there are two.
+const GRPC_ENGINES: [&str; 2] = ["h2", "own"];
+
 /// One case of the interop client takes less than a second, the soaking ones ten.
 const CASE_LIMIT: Duration = Duration::from_secs(30);
 
@@ -106,9 +109,12 @@ pub(crate) fn conformance_client(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::ConnectConformance, |suite| {
         let client = built_of(run, "conformance-client", "conformance-client")?;
         let config = run.workspace.root.join("interop/conformance-client/connect-client.yaml");
-        let mut command = Command::new(suite);
-        command.arg("--conf").arg(config).args(["--mode", "client", "--"]).arg(client);
-        process::run_within(SUITE_LIMIT, &mut command)
+        for engine in GRPC_ENGINES {
+            let mut command = Command::new(&suite);
+            command.arg("--conf").arg(&config).args(["--mode", "client", "--"]).arg(&client);
+            process::run_within(SUITE_LIMIT, command.env("GRPC_ENGINE", engine))?;
+        }
+        Ok(())
     })
 }
 
@@ -121,8 +127,11 @@ pub(crate) fn grpc_go_server(run: &Run<'_>) -> Outcome {
             command.arg(format!("-port={port}"));
             command
         })?;
-        let url = format!("tcp://127.0.0.1:{}?wire=grpc", server.port);
-        process::run_within(CASE_LIMIT, Command::new(client).arg(url))
+        for engine in GRPC_ENGINES {
+            let url = format!("tcp://127.0.0.1:{}?wire=grpc&engine={engine}", server.port);
+            process::run_within(CASE_LIMIT, Command::new(&client).arg(url))?;
+        }
+        Ok(())
     })
 }
 

@@ -37,11 +37,12 @@ enum Kind {
     ThriftMessage,
 }
 
-const ALL: [Workload; 10] = [
+const ALL: [Workload; 11] = [
     workload("echo-1", Kind::Echo, 1, ""),
     workload("echo-100", Kind::Echo, 100, ""),
     Workload { chain: true, ..workload("chain-echo-100", Kind::Echo, 100, "") },
     workload("grpc-echo-100", Kind::Echo, 100, "?wire=grpc"),
+    workload("grpc-own-echo-100", Kind::Echo, 100, "?wire=grpc&engine=own"),
     workload("message-1", Kind::Message, 1, ""),
     workload("message-100", Kind::Message, 100, ""),
     workload("stream-100", Kind::Stream, 100, ""),

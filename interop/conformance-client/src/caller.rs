@@ -180,6 +180,12 @@ fn url(job: &Job) -> String {
         "{scheme}://{}:{}?connections=1&wire={wire}&http={}&codec={codec}&compression={compression}&get={}",
         job.host, job.port, job.http_version, job.use_get_http_method
     );
+    // While there are two engines for gRPC, the suite runs with each.
+    if wire == "grpc"
+        && let Ok(engine) = std::env::var("GRPC_ENGINE")
+    {
+        url += &format!("&engine={engine}");
+    }
     if job.message_receive_limit > 0 {
         url += &format!("&message_bytes_max={}", job.message_receive_limit);
     }

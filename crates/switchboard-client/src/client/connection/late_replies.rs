@@ -17,6 +17,8 @@ use switchboard_wire::{
     erpc, kiss, native, rpcx, thrift,
     wire::{CallId, CallIds, ClientCallId, ClientWire, ServerEvent, ServerWire},
 };
+#[cfg(feature = "http")]
+use switchboard_wire::{Encodings, http2};
 
 const METHODS: &[MethodInfo] = &[MethodInfo::new("1", Kind::Unary)];
 static INFO: ServiceInfo = ServiceInfo { name: "kiss", methods: METHODS, descriptor: &[] };
@@ -43,6 +45,21 @@ pub(super) const WIRES: &[Pair] = &[
     ("?wire=thrift&framed=false", |limits, table| Box::new(thrift::Server::new(limits.wire(), table))),
     ("?wire=thrift&protocol=header", |limits, table| Box::new(thrift::Server::new(limits.wire(), table))),
 ];
+
+/// gRPC, whose calls wait in the machine when the server does not read.
+#[cfg(feature = "http")]
+pub(super) const GRPC: Pair = ("?wire=grpc&engine=own", |limits, table| {
+    let (encodings, options) = (Encodings::NONE, http2::server::ServerOptions::default());
+    Box::new(http2::server::Server::new(limits.wire(), table, encodings, options))
+});
+
+/// Returns every wire of this build.
+fn all() -> Vec<Pair> {
+    let mut all = WIRES.to_vec();
+    #[cfg(feature = "http")]
+    all.push(GRPC);
+    all
+}
 
 /// A Thrift struct with one string, which other wires carry as opaque bytes.
 fn message(number: usize) -> Bytes {
@@ -209,7 +226,7 @@ impl World {
 
 #[tokio::test]
 async fn no_reply_reaches_another_call() {
-    for pair in WIRES {
+    for pair in &all() {
         for seed in 0..4 {
             let mut world = World::new(pair, seed);
             world.narrow();
@@ -243,7 +260,7 @@ async fn no_reply_reaches_another_call() {
 /// The first call is abandoned, and 4095 others are opened and abandoned, while its reply is in flight.
 #[tokio::test]
 async fn a_reply_delayed_by_thousands_of_calls_reaches_no_other_call() {
-    for pair in WIRES {
+    for pair in &all() {
         let mut world = World::new(pair, 7);
         world.open();
         world.serve();
@@ -265,7 +282,7 @@ async fn a_reply_delayed_by_thousands_of_calls_reaches_no_other_call() {
 
 #[tokio::test]
 async fn a_connection_is_replaced_after_too_many_abandoned_calls_without_a_reply() {
-    for pair in WIRES {
+    for pair in &all() {
         let mut world = World::new(pair, 7);
         for _ in 0..=ABANDONED_MAX {
             assert!(world.connection.is_usable(), "{}", world.options);

@@ -10,7 +10,7 @@ use std::{
     pin::pin,
     task::{Context, Poll, Waker},
 };
-use switchboard_wire::{Code, Retry};
+use switchboard_wire::{Code, Retry, wire::ClientWire as _};
 
 /// A Thrift struct with a string of 20,000 bytes, which other wires carry as opaque bytes.
 fn large() -> Bytes {
@@ -68,5 +68,32 @@ async fn calls_that_wait_for_room_end_with_the_connection() {
     let mut room = pin!(world.connection.room());
     assert!(room.as_mut().poll(&mut context).is_pending());
     super::ending::close(&world.connection, &switchboard_wire::Status::unavailable("gone"));
+    assert_eq!(room.as_mut().poll(&mut context), Poll::Ready(()));
+}
+
+/// Bytes that the windows of the server hold back count as those in the outbox.
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn calls_that_wait_for_the_windows_of_the_server_are_limited() {
+    let mut context = Context::from_waker(Waker::noop());
+    let world = World::new(&super::late_replies::GRPC, 7);
+    let (mut sent, message) = (Vec::new(), large());
+    let rejected = loop {
+        match world.send(&message) {
+            Ok(id) => sent.push(id),
+            Err(status) => break status,
+        }
+    };
+    assert!(is_full(&rejected), "{rejected}");
+    let held = |inner: &mut super::Inner| inner.out.len() + inner.wire.queued_bytes();
+    let max = world.with(|inner| inner.outbox_bytes_max);
+    assert!((max..max + 2 * message.len()).contains(&world.with(held)));
+    let mut room = pin!(world.connection.room());
+    assert!(room.as_mut().poll(&mut context).is_pending());
+    for id in sent {
+        world.connection.cancel(id);
+    }
+    assert!(world.with(held) < max / 2, "canceled calls hold bytes");
+    world.with(|inner| inner.note_unwritten(0, &world.connection.room));
     assert_eq!(room.as_mut().poll(&mut context), Poll::Ready(()));
 }
