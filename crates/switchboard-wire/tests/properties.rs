@@ -93,6 +93,11 @@ fn http2_machines_understand_each_other() {
 }
 
 #[test]
+fn http2_takes_any_bytes() {
+    check(fuzzing::http2_server_input);
+}
+
+#[test]
 fn kiss_rpc_takes_any_bytes() {
     check(fuzzing::kiss_input);
 }

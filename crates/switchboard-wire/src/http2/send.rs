@@ -71,7 +71,16 @@ pub(super) struct Waiting {
     parts: VecDeque<Bytes>,
     pub(super) bytes: usize,
     /// End of the call, which follows the bytes.
-    pub(super) end: Option<Result<Metadata, Status>>,
+    pub(super) end: Option<End>,
+}
+
+/// End of a response.
+#[derive(Debug)]
+pub(super) enum End {
+    /// Trailers of a call.
+    Call(Result<Metadata, Status>),
+    /// The end of a body that is not one of a call.
+    Body,
 }
 
 impl Waiting {
@@ -208,7 +217,7 @@ impl Sending {
 
     /// Writes the head of the response to a request that is no call.
     #[cold]
-    pub(super) fn put_http_status(&mut self, stream: u32, status: u16, ends_stream: bool, out: &mut Outbox) {
+    pub(super) fn put_http_status(&mut self, stream: u32, status: u16, out: &mut Outbox) {
         self.begin();
         self.field(b":status", status.to_string().as_bytes(), FieldUse::Recurring);
         if status == 405 {
@@ -217,7 +226,7 @@ impl Sending {
             self.field(b"accept-post", Form::Plain.name().as_bytes(), FieldUse::Once);
         }
         self.field(b"content-type", b"text/plain", FieldUse::Once);
-        put_header_block(stream, &self.scratch, ends_stream, self.peer.frame_bytes_max, out.tail());
+        put_header_block(stream, &self.scratch, false, self.peer.frame_bytes_max, out.tail());
     }
 
     fn begin(&mut self) {

@@ -47,6 +47,8 @@ const DRAIN_PING: [u8; 8] = *b"draining";
 pub struct ServerOptions {
     /// Shortest time between two pings of an idle peer in milliseconds; 0 allows any number of pings.
     pub ping_interval_ms: u64,
+    /// Time in milliseconds without credit of the peer after which streams with waiting bytes are reset; 0 for no limit.
+    pub stall_ms: u64,
 }
 
 impl ServerOptions {
@@ -54,6 +56,13 @@ impl ServerOptions {
     #[must_use]
     pub fn with_ping_interval_ms(mut self, ping_interval_ms: u64) -> ServerOptions {
         self.ping_interval_ms = ping_interval_ms;
+        self
+    }
+
+    /// Sets the time in milliseconds without credit after which streams with waiting bytes are reset.
+    #[must_use]
+    pub fn with_stall_ms(mut self, stall_ms: u64) -> ServerOptions {
+        self.stall_ms = stall_ms;
         self
     }
 }
@@ -82,6 +91,11 @@ pub struct Server {
     sending: Sending,
     /// Streams whose waiting bytes were sent.
     resumed: VecDeque<u32>,
+    /// Calls that this side has reset, for the driver.
+    canceled: VecDeque<u32>,
+    stall_ms: u64,
+    /// Time at which waiting bytes were last sent, or began to wait.
+    progress: u64,
     budget: AbuseBudget,
     pings: Pings,
     /// Time in milliseconds, of an origin of the driver.
@@ -122,8 +136,6 @@ struct Stream {
     /// The request, until it is complete or refused.
     body: Option<Box<Body>>,
     waiting: Option<Box<Waiting>>,
-    /// Status in HTTP and text of the response to a request that is no call; sent when the request has ended.
-    no_call: Option<(u16, &'static str)>,
     /// It is in the queue of blocked streams.
     is_queued: bool,
 }
@@ -144,6 +156,8 @@ struct Body {
     /// The only message of such a call, and whether it is compressed.
     first: Option<(Bytes, bool)>,
     assembly: Assembly,
+    /// Status in HTTP and text of the response to a request that is no call; sent when the request has ended.
+    no_call: Option<(u16, &'static str)>,
     /// Length of the body as the head states it.
     length: Option<u64>,
     received: u64,
@@ -152,7 +166,7 @@ struct Body {
 impl Body {
     fn new(head: Option<Head>, encoding: Encoding) -> Body {
         let assembly = Assembly::default();
-        Body { head, encoding, first: None, assembly, length: None, received: 0 }
+        Body { head, encoding, first: None, assembly, no_call: None, length: None, received: 0 }
     }
 }
 
@@ -180,6 +194,9 @@ impl Server {
             window: ReceiveWindow::of_connection(CONNECTION_WINDOW),
             sending: Sending::new(encodings),
             resumed: VecDeque::new(),
+            canceled: VecDeque::new(),
+            stall_ms: options.stall_ms,
+            progress: 0,
             budget: AbuseBudget::default(),
             pings: Pings::new(options.ping_interval_ms),
             now: 0,
@@ -290,6 +307,15 @@ impl ServerWire for Server {
         }
         if self.phase == Phase::Refusing {
             self.end_drain(out);
+        }
+        if self.sending.waiting_bytes > 0
+            && self.stall_ms > 0
+            && self.now.saturating_sub(self.progress) >= self.stall_ms
+        {
+            self.end_stalled(out);
+        }
+        if let Some(id) = self.canceled.pop_front() {
+            return Ok(Some(ServerEvent::Cancel { id }));
         }
         if let Some(id) = self.resumed.pop_front() {
             return Ok(Some(ServerEvent::Resume { id }));

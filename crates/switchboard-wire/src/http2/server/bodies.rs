@@ -129,10 +129,18 @@ impl Server {
         let id = frame.stream;
         let here = input.len().min(frame.left as usize);
         let stream = self.streams.get_mut(id);
-        let Some(Stream { body: Some(body), window, no_call: None, .. }) = stream else {
+        let Some(Stream { body: Some(body), window, .. }) = stream else {
             // The stream was reset, or its call was refused.
-            return self.drop_piece(here, frame, input, out);
+            return self.drop_piece(here, frame, input);
         };
+        if body.no_call.is_some() {
+            // Its response follows its end, so it gets credit.
+            window.release(here as u32);
+            if let Some(increment) = window.update() {
+                put_window_update(id, increment, out.tail());
+            }
+            return self.drop_piece(here, frame, input);
+        }
         let Some(missing) = body.assembly.missing() else {
             let taken = body.assembly.add_envelope(&input.rest()[..here]);
             input.skip(taken);
@@ -175,25 +183,10 @@ impl Server {
         None
     }
 
-    /// Drops payload; gives credit for that of a request that is no call, whose response follows its end.
-    fn drop_piece(
-        &mut self,
-        len: usize,
-        frame: &mut DataFrame,
-        input: &mut Input,
-        out: &mut Outbox,
-    ) -> Option<ServerEvent> {
+    fn drop_piece(&mut self, len: usize, frame: &mut DataFrame, input: &mut Input) -> Option<ServerEvent> {
         input.skip(len);
         frame.left -= len as u32;
         self.window.release(len as u32);
-        if let Some(stream) = self.streams.get_mut(frame.stream)
-            && stream.no_call.is_some()
-        {
-            stream.window.release(len as u32);
-            if let Some(increment) = stream.window.update() {
-                put_window_update(frame.stream, increment, out.tail());
-            }
-        }
         None
     }
 
@@ -279,7 +272,7 @@ impl Server {
         if body.length.is_some_and(|length| body.received != length) {
             return self.reset(id, ErrorCode::PROTOCOL_ERROR, out);
         }
-        if stream.no_call.is_some() {
+        if body.no_call.is_some() {
             self.refuse_request(id, out);
             return Ok(ServerEvent::Handled);
         }

@@ -6,9 +6,9 @@ use crate::{
     http::dialect::grpc::{ENVELOPE_BYTES, envelope},
     http2::{
         frame::{ErrorCode, FrameHead, HEAD_BYTES, flag, kind, put_reset},
-        send::Waiting,
+        send::{End, Waiting},
     },
-    wire::CallId,
+    wire::{CallId, ServerEvent},
 };
 use bytes::Bytes;
 
@@ -33,17 +33,25 @@ impl Server {
     /// Responds to a request that is no call, and has ended.
     #[cold]
     pub(super) fn refuse_request(&mut self, id: CallId, out: &mut Outbox) {
-        let Some(stream) = self.take(id) else { return };
-        let Some((status, reason)) = stream.no_call else { return };
-        let has_text = self.sending.fits(stream.send, reason.len());
-        self.sending.put_http_status(id, status, !has_text, out);
-        if has_text {
-            self.sending.window.take(reason.len());
-            let len = reason.len() as u32;
-            let head = FrameHead { len, kind: kind::DATA, flags: flag::END_STREAM, stream: id };
-            out.put_with(&head.to_bytes(), Outgoing::Lent(reason.as_bytes()));
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        let Some(body) = stream.body.take() else { return };
+        let Some((status, reason)) = body.no_call else { return };
+        self.sending.put_http_status(id, status, out);
+        self.wait(id, std::iter::once(Bytes::from_static(reason.as_bytes())), out);
+        self.end_body(id, out);
+    }
+
+    /// Ends a body that is not one of a call.
+    #[cold]
+    fn end_body(&mut self, id: CallId, out: &mut Outbox) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        if let Some(waiting) = &mut stream.waiting {
+            waiting.end = Some(End::Body);
+            return;
         }
-        self.budget.answered();
+        let head = FrameHead { len: 0, kind: kind::DATA, flags: flag::END_STREAM, stream: id };
+        out.tail().extend_from_slice(&head.to_bytes());
+        self.finish(id, out);
     }
 
     /// Ends a call with its only message, which is in parts.
@@ -93,6 +101,9 @@ impl Server {
         let was_waiting = stream.waiting.is_some();
         let waiting = stream.waiting.get_or_insert_with(Box::<Waiting>::default);
         let before = waiting.bytes;
+        if self.sending.waiting_bytes == 0 {
+            self.progress = self.now;
+        }
         parts.for_each(|part| waiting.add(part));
         self.sending.waiting_bytes += waiting.bytes - before;
         if was_waiting {
@@ -107,10 +118,27 @@ impl Server {
             true => self.send_waiting(out),
             false => self.send_waiting_of(id, out),
         }
+        // A stream that did not have to wait is not resumed.
+        self.resumed.retain(|resumed| *resumed != id);
         if self.sending.blocked.len() > self.streams.len() + STALE_MAX {
             let streams = &self.streams;
             self.sending.blocked.retain(|id| streams.get(*id).is_some());
         }
+    }
+
+    /// Resets the streams whose peer accepts nothing.
+    #[cold]
+    pub(super) fn end_stalled(&mut self, out: &mut Outbox) {
+        let waiting = self.streams.iter_mut().filter(|(_, stream)| stream.waiting.is_some());
+        let waiting: Vec<u32> = waiting.map(|(id, _)| id).collect();
+        for id in waiting {
+            put_reset(id, ErrorCode::CANCEL, out.tail());
+            self.resets.add(id);
+            if let ServerEvent::Cancel { id } = self.remove(id) {
+                self.canceled.push_back(id);
+            }
+        }
+        self.progress = self.now;
     }
 
     /// Sends waiting bytes of all streams in turns, as far as the windows allow.
@@ -144,13 +172,17 @@ impl Server {
         let waiting = stream.waiting.as_deref_mut()?;
         let sent = self.sending.pump(id, &mut stream.send, waiting, out);
         let is_done = waiting.bytes == 0;
+        if sent > 0 {
+            self.progress = self.now;
+        }
         let end = if is_done { waiting.end.take() } else { None };
         if is_done {
             stream.waiting = None;
         }
         self.sent(sent);
         match end {
-            Some(end) => self.end_call(id, end.as_ref(), out),
+            Some(End::Call(end)) => self.end_call(id, end.as_ref(), out),
+            Some(End::Body) => self.end_body(id, out),
             None if is_done => self.resumed.push_back(id),
             None => return Some(sent),
         }
@@ -162,7 +194,7 @@ impl Server {
     pub(super) fn end_call(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         if let Some(waiting) = &mut stream.waiting {
-            waiting.end = Some(end.cloned().map_err(Clone::clone));
+            waiting.end = Some(End::Call(end.cloned().map_err(Clone::clone)));
             return;
         }
         match end {
@@ -174,8 +206,13 @@ impl Server {
                 self.sending.put_trailers(id, end, out);
             }
         }
-        let remote_ended = stream.remote_ended;
-        self.take(id);
+        self.finish(id, out);
+    }
+
+    /// Removes a stream whose response is complete.
+    #[inline]
+    fn finish(&mut self, id: CallId, out: &mut Outbox) {
+        let remote_ended = self.take(id).is_none_or(|stream| stream.remote_ended);
         self.pings.busy = true;
         self.budget.answered();
         if !remote_ended {

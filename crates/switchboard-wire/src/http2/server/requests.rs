@@ -9,7 +9,7 @@ use crate::{
             open::{Opening, open},
         },
         fields::DecodedField,
-        head::RequestHead,
+        head::{PlainHead, RequestHead},
     },
     http2::{
         frame::{
@@ -149,15 +149,34 @@ impl Server {
         }
     }
 
+    /// Finds a block that was decoded before.
+    #[inline]
+    fn find_block(&self, block: &[u8]) -> Option<PlainHead> {
+        if self.decoder.needs_update() {
+            return None;
+        }
+        self.blocks.find(block, self.decoder.generation()).copied()
+    }
+
+    /// Decodes a block of a call in its simplest form; any other is left to `recv`.
+    fn decode_plain(&mut self, block: &[u8]) -> Option<PlainHead> {
+        let decoded = self.decode(block);
+        if let Ok((head, Listed::Complete)) = &decoded
+            && let Some(plain) = head.plain()
+        {
+            return Some(plain);
+        }
+        self.decoded = Some(decoded);
+        None
+    }
+
     /// Decodes a block, with the caches of the connection.
     fn decode(&mut self, block: &[u8]) -> Decoded {
         let entries_max = self.limits.metadata_entries_max as usize;
-        let generation = self.decoder.generation();
-        if !self.decoder.needs_update()
-            && let Some(plain) = self.blocks.find(block, generation)
-        {
+        if let Some(plain) = self.find_block(block) {
             return Ok((plain.into_head(entries_max), Listed::Complete));
         }
+        let generation = self.decoder.generation();
         let limits = ListLimits {
             bytes_max: self.limits.metadata_bytes_max as usize,
             fields_max: entries_max + OTHER_FIELDS_MAX,
@@ -219,9 +238,8 @@ impl Server {
             Opening::NoCall(status, reason) => {
                 self.insert(id, MethodId(0), Form::Plain, Encoding::Identity, ends_stream);
                 if let Some(stream) = self.streams.get_mut(id) {
-                    stream.no_call = Some((status, reason));
-                    let (head, encoding) = (None, Encoding::Identity);
-                    stream.body = Some(Box::new(Body { length, ..Body::new(head, encoding) }));
+                    let (body, no_call) = (Body::new(None, Encoding::Identity), Some((status, reason)));
+                    stream.body = Some(Box::new(Body { length, no_call, ..body }));
                 }
                 if ends_stream {
                     self.refuse_request(id, out);
@@ -272,7 +290,6 @@ impl Server {
             unread: 0,
             body: None,
             waiting: None,
-            no_call: None,
             is_queued: false,
         };
         self.streams.insert(id, stream);
@@ -285,6 +302,8 @@ impl Server {
         if !matches!(self.reading, Reading::Frame)
             || self.partial.is_some()
             || self.decoded.is_some()
+            || !self.resumed.is_empty()
+            || !self.canceled.is_empty()
             || self.phase >= Phase::Refusing
             || self.streams.len() >= self.streams_max() as usize
         {
@@ -315,24 +334,23 @@ impl Server {
         if !is_whole || compressed || data.len > self.window.left() || block.len() > BLOCK_PLAIN_MAX {
             return None;
         }
-        let (head, listed) = match self.decode(block) {
-            Ok(decoded) => decoded,
-            Err(reason) => {
-                self.decoded = Some(Err(reason));
-                return None;
+        let known = self.find_block(block);
+        let plain = match known {
+            Some(plain) => plain,
+            None => self.decode_plain(block)?,
+        };
+        let max = self.table.message_bytes_max(plain.method, self.limits.message_bytes_max);
+        let is_simple = self.encodings.has(plain.encoding)
+            && len <= max.min(self.room).min(STREAM_WINDOW - ENVELOPE_BYTES as u32)
+            && self.table.info(plain.method).kind == Kind::Unary;
+        if !is_simple {
+            // A block that was found is found again.
+            if known.is_none() {
+                let head = plain.into_head(self.limits.metadata_entries_max as usize);
+                self.decoded = Some(Ok((head, Listed::Complete)));
             }
-        };
-        let plain = head.plain().filter(|plain| {
-            let max = self.table.message_bytes_max(plain.method, self.limits.message_bytes_max);
-            listed == Listed::Complete
-                && self.encodings.has(plain.encoding)
-                && len <= max.min(self.room).min(STREAM_WINDOW - ENVELOPE_BYTES as u32)
-                && self.table.info(plain.method).kind == Kind::Unary
-        });
-        let Some(plain) = plain else {
-            self.decoded = Some(Ok((head, listed)));
             return None;
-        };
+        }
         input.skip(HEAD_BYTES + headers.len as usize + HEAD_BYTES + ENVELOPE_BYTES);
         if !ends_stream {
             self.reading = Reading::Skip(HEAD_BYTES as u32);

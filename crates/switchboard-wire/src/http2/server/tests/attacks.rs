@@ -1,6 +1,6 @@
 //! Attacks, each with the bound that it meets.
 
-use super::peer::{Peer, Sent, data, frame, message, reset, setting, window_update};
+use super::peer::{Peer, STALL_MS, Sent, data, frame, message, reset, setting, window_update};
 use crate::{
     Metadata, Outgoing,
     http2::frame::kind,
@@ -188,6 +188,30 @@ fn replies_that_are_never_read_are_held_by_reference_and_counted() {
     for at in 0..100u32 {
         assert!(peer.events(&reset(2 * at + 1)).is_empty(), "the driver has ended the call");
     }
+    assert_eq!((peer.machine.waiting_bytes(), peer.machine.memory().calls), (0, 0));
+}
+
+#[test]
+fn streams_whose_windows_are_never_opened_are_reset() {
+    let mut peer = Peer::new();
+    peer.events(&setting(4, 0));
+    let calls = [peer.call(1, b""), peer.headers(3, "Both", &[], false)].concat();
+    assert_eq!(peer.events(&calls).len(), 2);
+    let item = bytes::Bytes::from_static(b"x");
+    peer.machine.reply(1, (&item).into(), &mut peer.out);
+    peer.machine.item(3, &item, false, &mut peer.out);
+    // Credit is progress.
+    peer.machine.at(STALL_MS - 1);
+    peer.events(&window_update(3, 5));
+    peer.machine.at(2 * STALL_MS - 2);
+    let ack = frame(kind::PING, 1, 0, &[0; 8]);
+    assert!(matches!(peer.events(&ack)[..], [ServerEvent::Pong]));
+    peer.sent();
+    peer.machine.at(2 * STALL_MS - 1);
+    let events = peer.events(&ack);
+    assert!(matches!(events[..], [ServerEvent::Cancel { id: 3 }, ServerEvent::Pong]), "{events:?}");
+    let sent = peer.sent();
+    assert!(sent.contains(&Sent::Reset(1, 8)) && sent.contains(&Sent::Reset(3, 8)), "{sent:?}");
     assert_eq!((peer.machine.waiting_bytes(), peer.machine.memory().calls), (0, 0));
 }
 

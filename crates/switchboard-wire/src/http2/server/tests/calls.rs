@@ -209,7 +209,8 @@ fn calls_that_cannot_be_read_get_their_status() {
         assert!(peer.events(&data(id, b"", true)).is_empty());
         let sent = peer.sent();
         assert!(matches!(&sent[0], Sent::Headers(_, text, false) if text.contains(&status.to_string())));
-        assert!(matches!(&sent[1], Sent::Data(_, text, true) if text.ends_with(b"gRPC only")));
+        assert!(matches!(&sent[1], Sent::Data(_, text, false) if text.ends_with(b"gRPC only")));
+        assert_eq!(sent[2], Sent::Data(id, Vec::new(), true));
     }
     assert_eq!(peer.machine.memory().calls, 0);
 }

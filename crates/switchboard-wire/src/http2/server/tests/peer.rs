@@ -55,6 +55,9 @@ pub(super) struct Peer {
     decoder: Decoder,
 }
 
+/// Time after which stalled streams are reset.
+pub(super) const STALL_MS: u64 = 30_000;
+
 pub(super) const FIELDS: [(&str, &str); 5] = [
     (":method", "POST"),
     (":scheme", "http"),
@@ -96,7 +99,7 @@ impl Peer {
     }
 
     pub(super) fn with(limits: Limits, encodings: Encodings) -> Peer {
-        let options = ServerOptions::default().with_ping_interval_ms(1000);
+        let options = ServerOptions::default().with_ping_interval_ms(1000).with_stall_ms(STALL_MS);
         let mut peer = Peer {
             machine: Server::new(limits, table(), encodings, options),
             input: Input::default(),
