@@ -273,7 +273,7 @@ async fn serve(
             run_erased(speak(wire, detected, connect, &shared, resolved, wakes, shard)).await;
         }
         #[cfg(feature = "http")]
-        Protocol::Http2 if resolved.http2_machine => {
+        Protocol::Http2 if resolved.http2_machine && resolved.wires.has(WireId::GRPC) => {
             let connect = |accepted: Accepted| http2_machine(accepted, &shared);
             run_erased(speak(WireId::GRPC, detected, connect, &shared, resolved, wakes, shard)).await;
         }
@@ -295,7 +295,8 @@ async fn serve(
 fn http2_machine(accepted: Accepted, shared: &ServerState) -> DynConnection {
     let (limits, settings) = (accepted.settings.wire(), &accepted.settings);
     let interval = settings.ping_interval_min().as_millis() as u64;
-    let options = http2::ServerOptions::default().with_ping_interval_ms(interval);
+    let stall = settings.idle_timeout().as_millis() as u64;
+    let options = http2::ServerOptions::default().with_ping_interval_ms(interval).with_stall_ms(stall);
     let encodings = shared.compression.encodings();
     let machine = http2::Server::new(limits, shared.table.clone(), encodings, options);
     DynConnection::new(accepted, Box::new(machine)).over_http2()

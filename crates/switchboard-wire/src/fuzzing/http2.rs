@@ -70,6 +70,7 @@ impl Run {
             input.extend(piece);
             while !run.failed && run.step(&mut server, fast, limits, &mut input, &mut out) {}
             run.written.extend(out.take_all());
+            assert!(run.failed || !server.wastes_windows(), "a stream waits for nothing");
             let memory = server.memory();
             let max = (memory.calls + 1) * (2 * limits.message_bytes_max as usize + (1 << 10)) + MEMORY_FIXED;
             assert!(memory.bytes <= max, "{memory:?}");

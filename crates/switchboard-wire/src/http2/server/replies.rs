@@ -109,15 +109,10 @@ impl Server {
         if was_waiting {
             return;
         }
-        // Others that wait for the connection have their turns first.
-        let is_first = self.sending.blocked.is_empty();
         if !std::mem::replace(&mut stream.is_queued, true) {
             self.sending.blocked.push_back(id);
         }
-        match is_first {
-            true => self.send_waiting(out),
-            false => self.send_waiting_of(id, out),
-        }
+        self.send_waiting_of(id, out);
         // A stream that did not have to wait is not resumed.
         self.resumed.retain(|resumed| *resumed != id);
         if self.sending.blocked.len() > self.streams.len() + STALE_MAX {
@@ -159,11 +154,22 @@ impl Server {
         }
     }
 
-    /// Sends waiting bytes of one stream, as far as the windows allow, a turn at most if others wait, too. It stays in
+    /// Sends waiting bytes of one stream, as far as the windows allow, in turns with others that can send, too. It stays in
     /// the queue of blocked streams, which removes it in its turn.
     pub(super) fn send_waiting_of(&mut self, id: CallId, out: &mut Outbox) {
-        let is_alone = self.sending.blocked.len() <= 1;
-        while self.send_turn(id, out).is_some_and(|sent| sent > 0) && is_alone {}
+        if self.send_turn(id, out).is_some_and(|sent| sent > 0) {
+            self.send_waiting(out);
+        }
+    }
+
+    /// Returns true if a stream waits although both windows allow it to send.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn wastes_windows(&mut self) -> bool {
+        self.sending.window.available() > 0
+            && self
+                .streams
+                .iter_mut()
+                .any(|(_, stream)| stream.waiting.is_some() && stream.send.available() > 0)
     }
 
     /// Sends a turn of a stream's waiting bytes; returns their number, or `None` if the stream no longer waits.

@@ -322,12 +322,13 @@ impl Server {
         let block = rest.get(HEAD_BYTES..HEAD_BYTES + headers.len as usize)?;
         let rest = &rest[HEAD_BYTES + block.len()..];
         let data = FrameHead::parse(rest)?;
+        if data.kind != kind::DATA || data.stream != id {
+            return None;
+        }
         let payload = rest.get(HEAD_BYTES..HEAD_BYTES + data.len as usize)?;
         let (compressed, len) = parse_envelope(*payload.first_chunk()?).ok()?;
         let ends_stream = data.flags == flag::END_STREAM;
-        let is_whole = data.kind == kind::DATA
-            && data.stream == id
-            && (ends_stream || data.flags == 0)
+        let is_whole = (ends_stream || data.flags == 0)
             && data.len <= FRAME_BYTES_MAX
             && len as usize + ENVELOPE_BYTES == payload.len()
             && (ends_stream || is_end(&rest[HEAD_BYTES + payload.len()..], id));

@@ -106,6 +106,26 @@ fn streams_share_the_window_of_the_connection_in_turns() {
 }
 
 #[test]
+fn windows_that_are_open_are_used() {
+    let mut peer = Peer::new();
+    peer.events(&window_update(0, 1 << 20));
+    let calls: Vec<u8> = [1, 3, 5].into_iter().flat_map(|id| peer.call(id, b"")).collect();
+    peer.events(&calls);
+    for id in [1, 3, 5] {
+        peer.machine.reply(id, Outgoing::Lent(&[1; 300_000]), &mut peer.out);
+        assert!(!peer.machine.wastes_windows());
+    }
+    for (id, increment) in [(3, 150_000), (1, 300_000), (3, 300_000), (5, 300_000)] {
+        peer.events(&window_update(id, increment));
+        assert!(!peer.machine.wastes_windows(), "{id}");
+    }
+    let lens = [1, 3, 5].map(|id| (id, 300_005));
+    let mut sent = bodies(&peer.sent());
+    sent.sort_unstable();
+    assert_eq!(sent, lens);
+}
+
+#[test]
 fn credit_is_given_as_the_reader_takes_messages() {
     let mut peer = Peer::new();
     let call = peer.headers(1, "Both", &[], false);
