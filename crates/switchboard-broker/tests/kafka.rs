@@ -301,6 +301,24 @@ async fn options_apply() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_that_are_too_large_are_refused() {
+    let Some(engine) = Shared::start().await else { return };
+    let bus = suite::other_bus(&engine);
+    let mut subscription = bus.subscribe::<String>("large").await.unwrap();
+    // An entry at the limit of a bus, and five of them.
+    let large = "x".repeat((1 << 20) - 16);
+    bus.publish("large", &large).await.unwrap();
+    let Some(Delivery::Entry(received)) = subscription.next().await.unwrap() else { panic!("a gap") };
+    assert_eq!(*received, large);
+    let status = bus.publish_batch("large", &vec![large; 5]).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    assert!(status.message().contains("max.message.bytes"), "{status}");
+    bus.publish("large", &"small".to_owned()).await.unwrap();
+    let Some(Delivery::Entry(received)) = subscription.next().await.unwrap() else { panic!("a gap") };
+    assert_eq!(*received, "small");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_is_found_among_others() {
     let Some(engine) = Shared::start().await else { return };
     let bus = Bus::builder().engine(Arc::new(engine.connect(engine.options().partitions(1)))).build();

@@ -17,6 +17,9 @@ use switchboard_core::{Result, backoff, clock};
 use switchboard_message::Topic;
 use switchboard_wire::Status;
 
+/// Bytes of one batch, when the topic of Kafka is created. Larger ones are refused.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+
 /// Number of the connection to one of the given servers.
 const GIVEN: i32 = -1;
 
@@ -225,6 +228,8 @@ impl Cluster {
             ("cleanup.policy", "delete".to_owned()),
             // Batches of other producers are readable as well.
             ("compression.type", "uncompressed".to_owned()),
+            // The largest entry of a bus, and its fields.
+            ("max.message.bytes", BATCH_BYTES_MAX.to_string()),
             ("message.timestamp.type", "LogAppendTime".to_owned()),
             ("retention.ms", keep.to_string()),
         ];

@@ -27,6 +27,8 @@ use tokio::task::JoinHandle;
 
 /// Time that the server waits for a new record.
 const WAIT: Duration = Duration::from_millis(500);
+/// Failures that count for the pause after a response that has errors of some partitions: it is at most 400 ms.
+const FAILURES_MAX: u32 = 3;
 /// Bytes of one response, and of one partition in it.
 const BYTES_MAX: [i32; 2] = [8 << 20, 1 << 20];
 
@@ -215,37 +217,43 @@ impl Live {
         }
         let (mut events, mut is_right) = (Events::new(), true);
         for fetched in fetched {
-            is_right &= self.partition(round, fetched, &mut events)?;
+            is_right &= self.partition(round, fetched, &mut events);
         }
         deliver(events);
         Ok(is_right)
     }
 
-    /// Applies a response about one partition.
-    fn partition(&self, round: &Round, fetched: Fetched, events: &mut Events) -> Result<bool> {
+    /// Applies a response about one partition. Returns whether its leader is right.
+    fn partition(&self, round: &Round, fetched: Fetched, events: &mut Events) -> bool {
         let Fetched { partition: number, error, batches, .. } = fetched;
         let Some((_, from)) = round.partitions.iter().find(|(requested, _)| *requested == number) else {
-            return Ok(true);
+            return true;
         };
         let mut state = self.state();
         // It may have been replaced since.
         let is_current = state.layout.as_ref().is_some_and(|known| known.topic_id == round.layout.topic_id);
-        let Some(partition) = state.partitions.get_mut(&number).filter(|one| one.next == *from && is_current)
-        else {
-            return Ok(true);
+        let followed = state.partitions.get_mut(&number).filter(|one| one.next == *from && is_current);
+        let Some(partition) = followed else { return true };
+        let decoded = match error {
+            errors::NONE => batch::decode(batches, *from).ok_or_else(|| {
+                let text = format!("{}: partition {number} has a damaged batch", self.cluster.name);
+                Status::data_loss(text)
+            }),
+            errors::OFFSET_OUT_OF_RANGE => {
+                Err(errors::status(&self.cluster.name, messages::FETCH.name, error, ""))
+            }
+            // The partition continues at its offset, with another leader or later.
+            _ => return false,
         };
-        if error != errors::NONE {
-            if read::is_out_of_range(error) {
-                let why = errors::status(&self.cluster.name, messages::FETCH.name, error, "");
+        let batches = match decoded {
+            Ok(batches) => batches,
+            Err(why) => {
                 if let Some(partition) = state.partitions.remove(&number) {
                     partition.interrupt(&why, events);
                 }
+                return false;
             }
-            return Ok(false);
-        }
-        let damaged =
-            || Status::data_loss(format!("{}: partition {number} has a damaged batch", self.cluster.name));
-        let batches = batch::decode(batches, *from).ok_or_else(damaged)?;
+        };
         if batches.compressed > 0 {
             tracing::warn!(
                 target: "switchboard::bus", engine = self.cluster.name, partition = number,
@@ -263,7 +271,7 @@ impl Live {
             events.push((topic.mailbox.clone(), LiveEvent::Entry(entry)));
         }
         partition.next = batches.next.unwrap_or(partition.next);
-        Ok(true)
+        true
     }
 
     /// Reads the leaders again, and moves the partitions to the tasks of theirs.
@@ -298,7 +306,8 @@ async fn run(live: Weak<Live>, leader: i32) {
                     failures = 0;
                     continue;
                 }
-                Ok(false) => failures += 1,
+                // The other partitions wait as long.
+                Ok(false) => failures = (failures + 1).min(FAILURES_MAX),
                 Err(status) => {
                     failures += 1;
                     if failures == 1 {

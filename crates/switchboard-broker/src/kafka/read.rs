@@ -3,7 +3,6 @@
 use super::{
     batch::Record,
     cluster::{Cluster, Target, Tries},
-    errors,
     log::{Chunk, Failed},
 };
 use crate::record;
@@ -188,9 +187,4 @@ impl Reader<'_> {
 /// Decodes a record. Its bytes are copied: they are a part of a response that is much larger.
 pub(super) fn publication(value: &Bytes) -> Option<switchboard_message::Publication> {
     record::decode(Bytes::copy_from_slice(value), record::now())
-}
-
-/// Returns whether a failure means that the offset is not in the log.
-pub(super) fn is_out_of_range(error: i16) -> bool {
-    error == errors::OFFSET_OUT_OF_RANGE
 }
