@@ -936,6 +936,196 @@ impl DevicesApi for DevicesClient {
     }
 }
 
+/// Name, methods and descriptor of `switchboard.push.v1.Verifier`.
+#[allow(dead_code, unreachable_pub)]
+pub static VERIFIER: ::switchboard::ServiceInfo = ::switchboard::ServiceInfo {
+    name: "switchboard.push.v1.Verifier",
+    methods: &[
+        ::switchboard::MethodInfo::new("Verify", ::switchboard::Kind::Unary)
+            .params(
+                ::switchboard::Params::Fields(
+                    &["protocol", "token", "user", "key", "address", "headers"],
+                ),
+            ),
+    ],
+    descriptor: DESCRIPTOR_SET,
+};
+
+/// Verifies devices for a gateway, which calls it once for each connection, and not for one with a resume token. The
+/// application implements it.
+#[allow(dead_code, unreachable_pub)]
+pub trait Verifier: Send + Sync + 'static {
+    /// Returns the owner of a device, or fails with `UNAUTHENTICATED`.
+    fn verify(
+        &self,
+        request: VerifyRequest,
+        cx: &::switchboard::Cx,
+    ) -> impl ::core::future::Future<
+        Output = ::switchboard::Result<VerifyResponse>,
+    > + Send;
+}
+
+/// Serves a [`Verifier`].
+#[allow(dead_code, unreachable_pub)]
+pub struct VerifierServer<T>(::switchboard::codegen::Arc<T>);
+
+#[allow(clippy::needless_pass_by_value, dead_code, unreachable_pub)]
+impl<T: Verifier> VerifierServer<T> {
+    /// Serves `service`.
+    pub fn new(service: T) -> Self {
+        Self::from_arc(::switchboard::codegen::Arc::new(service))
+    }
+
+    /// Serves a shared `service`.
+    pub fn from_arc(service: ::switchboard::codegen::Arc<T>) -> Self {
+        Self(service)
+    }
+}
+
+impl<T> ::core::clone::Clone for VerifierServer<T> {
+    fn clone(&self) -> Self {
+        Self(::switchboard::codegen::Arc::clone(&self.0))
+    }
+}
+
+impl<T: Verifier> ::switchboard::Service for VerifierServer<T> {
+    fn info(&self) -> &'static ::switchboard::ServiceInfo {
+        &VERIFIER
+    }
+
+    async fn call(
+        &self,
+        call: ::switchboard::Call,
+    ) -> ::switchboard::Result<::switchboard::Reply> {
+        let codec = call.codec();
+        match call.method() {
+            0 => {
+                let (bytes, cx) = call.into_one()?;
+                let request = ::switchboard::codegen::read_request(
+                    &cx,
+                    codec,
+                    bytes,
+                    ::switchboard::codegen::codec::proto::decode::<VerifyRequest>,
+                    ::switchboard::codegen::codec::proto::decode_strict::<VerifyRequest>,
+                )?;
+                let reply = match T::verify(&self.0, request, &cx).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(cx.failed(status)),
+                };
+                let bytes = ::switchboard::codegen::codec::proto::encode_payload(
+                        &reply,
+                        codec,
+                    )
+                    .map_err(|status| cx.failed(status))?;
+                Ok(::switchboard::Reply::one(bytes, cx))
+            }
+            _ => {
+                Err(
+                    ::switchboard::Status::unimplemented(
+                        format!(
+                            "switchboard.push.v1.Verifier has no method number {}", call
+                            .method()
+                        ),
+                    ),
+                )
+            }
+        }
+    }
+}
+
+/// Calls `switchboard.push.v1.Verifier`.
+#[derive(Clone, Debug)]
+#[allow(dead_code, unreachable_pub)]
+pub struct VerifierClient {
+    channel: ::switchboard::Channel,
+    codec: ::switchboard::Codec,
+}
+
+#[allow(clippy::needless_pass_by_value, dead_code, unreachable_pub)]
+impl VerifierClient {
+    /// Connects to `url` and waits for the first connection.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Channel::connect`](::switchboard::Channel::connect).
+    pub async fn connect(url: &str) -> ::switchboard::Result<Self> {
+        Ok(Self::new(::switchboard::Channel::connect(url).await?))
+    }
+
+    /// Calls through `channel`.
+    pub fn new(channel: ::switchboard::Channel) -> Self {
+        let codec = channel.codec(::switchboard::Codec::Proto);
+        Self { channel, codec }
+    }
+
+    /// Calls `service` in this process, without a connection.
+    pub fn local<T: Verifier>(service: T) -> Self {
+        Self::new(::switchboard::Channel::local(VerifierServer::new(service)))
+    }
+
+    /// Writes messages with this codec instead of [`Proto`](::switchboard::Codec::Proto).
+    #[must_use]
+    pub fn with_codec(mut self, codec: ::switchboard::Codec) -> Self {
+        self.codec = codec;
+        self
+    }
+
+    /// The channel of the calls.
+    pub fn channel(&self) -> &::switchboard::Channel {
+        &self.channel
+    }
+
+    /// Returns the owner of a device, or fails with `UNAUTHENTICATED`.
+    pub fn verify(
+        &self,
+        request: impl ::core::borrow::Borrow<VerifyRequest>,
+    ) -> ::switchboard::UnaryCall<VerifyResponse> {
+        static METHOD: ::switchboard::ClientMethod = ::switchboard::ClientMethod {
+            service: &VERIFIER,
+            index: 0,
+            path: "switchboard.push.v1.Verifier/Verify",
+        };
+        self.channel
+            .unary(
+                &METHOD,
+                self.codec,
+                ::switchboard::codegen::codec::proto::encode_payload::<
+                    VerifyRequest,
+                >(request.borrow(), self.codec),
+                ::switchboard::codegen::codec::proto::decode::<VerifyResponse>,
+            )
+    }
+}
+
+/// Methods of `switchboard.push.v1.Verifier` for callers: implement it with a fake in tests. A method that a fake lacks fails with `Unimplemented`.
+#[allow(dead_code, unreachable_pub)]
+pub trait VerifierApi: Send + Sync {
+    /// Returns the owner of a device, or fails with `UNAUTHENTICATED`.
+    fn verify(
+        &self,
+        request: VerifyRequest,
+    ) -> impl ::core::future::Future<
+        Output = ::switchboard::Result<VerifyResponse>,
+    > + Send {
+        let _ = request;
+        async {
+            Err(
+                ::switchboard::Status::unimplemented(
+                    "the fake has no switchboard.push.v1.Verifier/Verify",
+                ),
+            )
+        }
+    }
+}
+
+impl VerifierApi for VerifierClient {
+    async fn verify(
+        &self,
+        request: VerifyRequest,
+    ) -> ::switchboard::Result<VerifyResponse> {
+        Ok(VerifierClient::verify(self, request).await?.into_inner())
+    }
+}
+
 /// Position of an entry in its topic.
 #[derive(Clone, PartialEq, Default)]
 #[derive(
@@ -4589,7 +4779,7 @@ pub struct Device {
             ::switchboard::codegen::buffa_types::google::protobuf::Timestamp,
         >,
     >,
-    /// What members of its rooms see of it.
+    /// Information for the members of its rooms.
     ///
     /// Field 7: `info`
     #[serde(
@@ -7340,7 +7530,7 @@ pub struct SubscribeRequest {
         deserialize_with = "::switchboard::codegen::buffa::json_helpers::null_as_default"
     )]
     pub accepts: ::switchboard::codegen::buffa::alloc::vec::Vec<i32>,
-    /// What members of its rooms see of it.
+    /// Information for the members of its rooms.
     ///
     /// Field 6: `info`
     #[serde(
@@ -11353,6 +11543,727 @@ pub const __DISCONNECTED_JSON_ANY: ::switchboard::codegen::buffa::type_registry:
     >,
     is_wkt: false,
 };
+/// Request of `Verify`.
+#[derive(Clone, PartialEq, Default)]
+#[derive(
+    ::switchboard::codegen::serde::Serialize,
+    ::switchboard::codegen::serde::Deserialize
+)]
+#[serde(crate = "::switchboard::codegen::serde")]
+#[serde(default)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub struct VerifyRequest {
+    /// Protocol of the device.
+    ///
+    /// Field 1: `protocol`
+    #[serde(
+        rename = "protocol",
+        with = "::switchboard::codegen::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub protocol: ::switchboard::codegen::buffa::alloc::string::String,
+    /// Token.
+    ///
+    /// Field 2: `token`
+    #[serde(
+        rename = "token",
+        with = "::switchboard::codegen::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub token: ::switchboard::codegen::buffa::alloc::string::String,
+    /// User that the device names.
+    ///
+    /// Field 3: `user`
+    #[serde(
+        rename = "user",
+        with = "::switchboard::codegen::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub user: ::switchboard::codegen::buffa::alloc::string::String,
+    /// Key that the device names.
+    ///
+    /// Field 4: `key`
+    #[serde(
+        rename = "key",
+        with = "::switchboard::codegen::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub key: ::switchboard::codegen::buffa::alloc::string::String,
+    /// Address of the device.
+    ///
+    /// Field 5: `address`
+    #[serde(
+        rename = "address",
+        with = "::switchboard::codegen::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub address: ::switchboard::codegen::buffa::alloc::string::String,
+    /// Headers of its request.
+    ///
+    /// Field 6: `headers`
+    #[serde(
+        rename = "headers",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_vec",
+        deserialize_with = "::switchboard::codegen::buffa::json_helpers::null_as_default"
+    )]
+    pub headers: ::switchboard::codegen::buffa::alloc::vec::Vec<Header>,
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::core::fmt::Debug for VerifyRequest {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("VerifyRequest")
+            .field("protocol", &self.protocol)
+            .field("token", &self.token)
+            .field("user", &self.user)
+            .field("key", &self.key)
+            .field("address", &self.address)
+            .field("headers", &self.headers)
+            .finish()
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl VerifyRequest {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/switchboard.push.v1.VerifyRequest";
+}
+::switchboard::codegen::buffa::impl_default_instance!(VerifyRequest);
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::MessageName for VerifyRequest {
+    const PACKAGE: &'static str = "switchboard.push.v1";
+    const NAME: &'static str = "VerifyRequest";
+    const FULL_NAME: &'static str = "switchboard.push.v1.VerifyRequest";
+    const TYPE_URL: &'static str = "type.googleapis.com/switchboard.push.v1.VerifyRequest";
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::Message for VerifyRequest {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::switchboard::codegen::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(
+        &self,
+        __cache: &mut ::switchboard::codegen::buffa::SizeCache,
+    ) -> u32 {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if !self.protocol.is_empty() {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(
+                        &self.protocol,
+                    ) as u64;
+        }
+        if !self.token.is_empty() {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(
+                        &self.token,
+                    ) as u64;
+        }
+        if !self.user.is_empty() {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(
+                        &self.user,
+                    ) as u64;
+        }
+        if !self.key.is_empty() {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(&self.key)
+                        as u64;
+        }
+        if !self.address.is_empty() {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(
+                        &self.address,
+                    ) as u64;
+        }
+        for v in &self.headers {
+            let __slot = __cache.reserve();
+            let inner_size = v.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::switchboard::codegen::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        __cache: &mut ::switchboard::codegen::buffa::SizeCache,
+        buf: &mut impl ::switchboard::codegen::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        if !self.protocol.is_empty() {
+            ::switchboard::codegen::buffa::types::put_string_field(
+                1u32,
+                &self.protocol,
+                buf,
+            );
+        }
+        if !self.token.is_empty() {
+            ::switchboard::codegen::buffa::types::put_string_field(
+                2u32,
+                &self.token,
+                buf,
+            );
+        }
+        if !self.user.is_empty() {
+            ::switchboard::codegen::buffa::types::put_string_field(
+                3u32,
+                &self.user,
+                buf,
+            );
+        }
+        if !self.key.is_empty() {
+            ::switchboard::codegen::buffa::types::put_string_field(4u32, &self.key, buf);
+        }
+        if !self.address.is_empty() {
+            ::switchboard::codegen::buffa::types::put_string_field(
+                5u32,
+                &self.address,
+                buf,
+            );
+        }
+        for v in &self.headers {
+            ::switchboard::codegen::buffa::types::put_len_delimited_header(
+                6u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            v.write_to(__cache, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::switchboard::codegen::buffa::encoding::Tag,
+        buf: &mut impl ::switchboard::codegen::buffa::bytes::Buf,
+        ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::types::merge_string(
+                    &mut self.protocol,
+                    buf,
+                )?;
+            }
+            2u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::types::merge_string(
+                    &mut self.token,
+                    buf,
+                )?;
+            }
+            3u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::types::merge_string(&mut self.user, buf)?;
+            }
+            4u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::types::merge_string(&mut self.key, buf)?;
+            }
+            5u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::types::merge_string(
+                    &mut self.address,
+                    buf,
+                )?;
+            }
+            6u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                let mut elem = ::core::default::Default::default();
+                ctx.register_element_memory(
+                    ::switchboard::codegen::buffa::__private::element_footprint(&elem),
+                )?;
+                ::switchboard::codegen::buffa::Message::merge_length_delimited(
+                    &mut elem,
+                    buf,
+                    ctx,
+                )?;
+                self.headers.push(elem);
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(
+                        ::switchboard::codegen::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.protocol.clear();
+        self.token.clear();
+        self.user.clear();
+        self.key.clear();
+        self.address.clear();
+        self.headers.clear();
+        self.__buffa_unknown_fields.clear();
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::ExtensionSet for VerifyRequest {
+    const PROTO_FQN: &'static str = "switchboard.push.v1.VerifyRequest";
+    fn unknown_fields(&self) -> &::switchboard::codegen::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(
+        &mut self,
+    ) -> &mut ::switchboard::codegen::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::json_helpers::ProtoElemJson for VerifyRequest {
+    fn serialize_proto_json<S: ::switchboard::codegen::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::switchboard::codegen::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::switchboard::codegen::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::switchboard::codegen::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub const __VERIFY_REQUEST_JSON_ANY: ::switchboard::codegen::buffa::type_registry::JsonAnyEntry = ::switchboard::codegen::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/switchboard.push.v1.VerifyRequest",
+    to_json: ::switchboard::codegen::buffa::type_registry::any_to_json::<VerifyRequest>,
+    from_json: ::switchboard::codegen::buffa::type_registry::any_from_json::<
+        VerifyRequest,
+    >,
+    is_wkt: false,
+};
+/// Response of `Verify`.
+#[derive(Clone, PartialEq, Default)]
+#[derive(
+    ::switchboard::codegen::serde::Serialize,
+    ::switchboard::codegen::serde::Deserialize
+)]
+#[serde(crate = "::switchboard::codegen::serde")]
+#[serde(default)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub struct VerifyResponse {
+    /// Id of the user.
+    ///
+    /// Field 1: `user`
+    #[serde(
+        rename = "user",
+        with = "::switchboard::codegen::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub user: ::switchboard::codegen::buffa::alloc::string::String,
+    /// Roles.
+    ///
+    /// Field 2: `roles`
+    #[serde(
+        rename = "roles",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_vec",
+        deserialize_with = "::switchboard::codegen::buffa::json_helpers::null_as_default"
+    )]
+    pub roles: ::switchboard::codegen::buffa::alloc::vec::Vec<
+        ::switchboard::codegen::buffa::alloc::string::String,
+    >,
+    /// Key of the device. Empty: the one that the device names.
+    ///
+    /// Field 3: `key`
+    #[serde(
+        rename = "key",
+        with = "::switchboard::codegen::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub key: ::switchboard::codegen::buffa::alloc::string::String,
+    /// Rooms that the device joins at once, and patterns of rooms that it may join.
+    ///
+    /// Field 4: `rooms`
+    #[serde(
+        rename = "rooms",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_vec",
+        deserialize_with = "::switchboard::codegen::buffa::json_helpers::null_as_default"
+    )]
+    pub rooms: ::switchboard::codegen::buffa::alloc::vec::Vec<
+        ::switchboard::codegen::buffa::alloc::string::String,
+    >,
+    /// Time at which the device is disconnected. Unset: never.
+    ///
+    /// Field 5: `expires_at`
+    #[serde(
+        rename = "expiresAt",
+        alias = "expires_at",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_unset_message_field"
+    )]
+    pub expires_at: ::switchboard::codegen::buffa::MessageField<
+        ::switchboard::codegen::buffa_types::google::protobuf::Timestamp,
+        ::switchboard::codegen::buffa::Inline<
+            ::switchboard::codegen::buffa_types::google::protobuf::Timestamp,
+        >,
+    >,
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::core::fmt::Debug for VerifyResponse {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("VerifyResponse")
+            .field("user", &self.user)
+            .field("roles", &self.roles)
+            .field("key", &self.key)
+            .field("rooms", &self.rooms)
+            .field("expires_at", &self.expires_at)
+            .finish()
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl VerifyResponse {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/switchboard.push.v1.VerifyResponse";
+}
+::switchboard::codegen::buffa::impl_default_instance!(VerifyResponse);
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::MessageName for VerifyResponse {
+    const PACKAGE: &'static str = "switchboard.push.v1";
+    const NAME: &'static str = "VerifyResponse";
+    const FULL_NAME: &'static str = "switchboard.push.v1.VerifyResponse";
+    const TYPE_URL: &'static str = "type.googleapis.com/switchboard.push.v1.VerifyResponse";
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::Message for VerifyResponse {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::switchboard::codegen::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(
+        &self,
+        __cache: &mut ::switchboard::codegen::buffa::SizeCache,
+    ) -> u32 {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if !self.user.is_empty() {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(
+                        &self.user,
+                    ) as u64;
+        }
+        for v in &self.roles {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(v) as u64;
+        }
+        if !self.key.is_empty() {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(&self.key)
+                        as u64;
+        }
+        for v in &self.rooms {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::string_encoded_len(v) as u64;
+        }
+        if self.expires_at.is_set() {
+            let __slot = __cache.reserve();
+            let inner_size = self.expires_at.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::switchboard::codegen::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        __cache: &mut ::switchboard::codegen::buffa::SizeCache,
+        buf: &mut impl ::switchboard::codegen::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        if !self.user.is_empty() {
+            ::switchboard::codegen::buffa::types::put_string_field(
+                1u32,
+                &self.user,
+                buf,
+            );
+        }
+        for v in &self.roles {
+            ::switchboard::codegen::buffa::types::put_string_field(2u32, v, buf);
+        }
+        if !self.key.is_empty() {
+            ::switchboard::codegen::buffa::types::put_string_field(3u32, &self.key, buf);
+        }
+        for v in &self.rooms {
+            ::switchboard::codegen::buffa::types::put_string_field(4u32, v, buf);
+        }
+        if self.expires_at.is_set() {
+            ::switchboard::codegen::buffa::types::put_len_delimited_header(
+                5u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            self.expires_at.write_to(__cache, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::switchboard::codegen::buffa::encoding::Tag,
+        buf: &mut impl ::switchboard::codegen::buffa::bytes::Buf,
+        ctx: ::switchboard::codegen::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::switchboard::codegen::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::switchboard::codegen::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::types::merge_string(&mut self.user, buf)?;
+            }
+            2u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                let __elem = ::switchboard::codegen::buffa::types::decode_string(buf)?;
+                ctx.register_element_memory(
+                    ::switchboard::codegen::buffa::__private::element_footprint(&__elem),
+                )?;
+                self.roles.push(__elem);
+            }
+            3u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::types::merge_string(&mut self.key, buf)?;
+            }
+            4u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                let __elem = ::switchboard::codegen::buffa::types::decode_string(buf)?;
+                ctx.register_element_memory(
+                    ::switchboard::codegen::buffa::__private::element_footprint(&__elem),
+                )?;
+                self.rooms.push(__elem);
+            }
+            5u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::switchboard::codegen::buffa::Message::merge_length_delimited(
+                    self.expires_at.get_or_insert_default(),
+                    buf,
+                    ctx,
+                )?;
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(
+                        ::switchboard::codegen::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.user.clear();
+        self.roles.clear();
+        self.key.clear();
+        self.rooms.clear();
+        self.expires_at = ::switchboard::codegen::buffa::MessageField::none();
+        self.__buffa_unknown_fields.clear();
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::ExtensionSet for VerifyResponse {
+    const PROTO_FQN: &'static str = "switchboard.push.v1.VerifyResponse";
+    fn unknown_fields(&self) -> &::switchboard::codegen::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(
+        &mut self,
+    ) -> &mut ::switchboard::codegen::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub
+)]
+impl ::switchboard::codegen::buffa::json_helpers::ProtoElemJson for VerifyResponse {
+    fn serialize_proto_json<S: ::switchboard::codegen::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::switchboard::codegen::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::switchboard::codegen::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::switchboard::codegen::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+pub const __VERIFY_RESPONSE_JSON_ANY: ::switchboard::codegen::buffa::type_registry::JsonAnyEntry = ::switchboard::codegen::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/switchboard.push.v1.VerifyResponse",
+    to_json: ::switchboard::codegen::buffa::type_registry::any_to_json::<VerifyResponse>,
+    from_json: ::switchboard::codegen::buffa::type_registry::any_from_json::<
+        VerifyResponse,
+    >,
+    is_wkt: false,
+};
 #[allow(
     non_camel_case_types,
     dead_code,
@@ -11675,6 +12586,8 @@ pub mod __buffa {
         reg.register_json_any(super::__RECOVERED_JSON_ANY);
         reg.register_json_any(super::__ROOM_CHANGE_JSON_ANY);
         reg.register_json_any(super::__DISCONNECTED_JSON_ANY);
+        reg.register_json_any(super::__VERIFY_REQUEST_JSON_ANY);
+        reg.register_json_any(super::__VERIFY_RESPONSE_JSON_ANY);
     }
 }
 #[doc(inline)]

@@ -107,7 +107,7 @@ pub struct Credentials {
     pub protocol: &'static str,
     /// The token, ticket or password; empty if there is none.
     pub token: String,
-    /// What the device says about itself. Only an [open](crate::HubBuilder::open) hub believes it.
+    /// Claims of the device about itself. Only an [open](crate::HubBuilder::open) hub believes it.
     pub claimed: Identity,
     /// Further names and values, such as headers of the request.
     pub metadata: Metadata,

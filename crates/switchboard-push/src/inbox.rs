@@ -92,7 +92,7 @@ impl Hub {
     /// Connects a device of this process, without a verification: `await` its entries with [`Inbox::next`].
     ///
     /// # Errors
-    /// Those of [`connect`](Hub::connect), of the rooms of the identity, and of the bus.
+    /// Returns the errors of [`connect`](Hub::connect), of the rooms of the identity, and of the bus.
     pub async fn attach(&self, identity: impl Into<Identity>) -> Result<Inbox> {
         self.attach_with(identity, Connect::new("local")).await
     }
@@ -100,7 +100,7 @@ impl Hub {
     /// Connects a device of this process with properties.
     ///
     /// # Errors
-    /// Those of [`attach`](Hub::attach).
+    /// Returns the errors of [`attach`](Hub::attach).
     pub async fn attach_with(&self, identity: impl Into<Identity>, connect: Connect) -> Result<Inbox> {
         let close = Arc::<CloseSignal>::default();
         let signal = close.clone();
@@ -135,7 +135,7 @@ impl Inbox {
     /// Joins a room, from the next entry on.
     ///
     /// # Errors
-    /// Those of [`Device::join`] and of the bus.
+    /// Returns the errors of [`Device::join`] and of the bus.
     pub async fn join(&mut self, room: &str) -> Result<()> {
         self.join_from(room, Start::Next).await
     }
@@ -143,7 +143,7 @@ impl Inbox {
     /// Joins a room, from a start on. A room that the device is in already stays as it is.
     ///
     /// # Errors
-    /// Those of [`join`](Self::join).
+    /// Returns the errors of [`join`](Self::join).
     pub async fn join_from(&mut self, room: &str, start: Start) -> Result<()> {
         let Some(device) = &mut self.device else { return Err(ended()) };
         let joined = device.join(room)?;
@@ -185,7 +185,7 @@ impl Inbox {
     /// Leaves a room.
     ///
     /// # Errors
-    /// Those of [`Device::leave`].
+    /// Returns the errors of [`Device::leave`].
     pub fn leave(&mut self, room: &str) -> Result<()> {
         let Some(device) = &mut self.device else { return Err(ended()) };
         if let Some(topic) = device.leave(room)? {
@@ -218,7 +218,7 @@ impl Inbox {
     /// Returns the next item; `None` after [`Item::Disconnected`]. Cancel safe.
     ///
     /// # Errors
-    /// Those of the bus, for a topic that can no longer be read.
+    /// Returns the errors of the bus, for a topic that can no longer be read.
     pub async fn next(&mut self) -> Result<Option<Item>> {
         loop {
             // Removed after the wait, so that a cancelled call loses nothing.

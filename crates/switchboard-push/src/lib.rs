@@ -1,6 +1,7 @@
 //! A push gateway: devices that connect to a server, in rooms, with presence and recovery.
 //!
-//! Rooms, users and keys of devices are topics of a [`Bus`](switchboard_message::Bus). A [`Hub`] verifies devices, knows
+//! Rooms, users and keys of devices are topics of a [`Bus`](switchboard_message::Bus). A [`Hub`] verifies devices,
+//! knows
 //! their rooms and their rights, and publishes to them; adapters map the protocols of devices to it.
 //!
 //! ```text
@@ -60,7 +61,7 @@ pub use hub::{
 pub use identity::{Credentials, Identity};
 pub use inbox::{Inbox, Item};
 pub use room::Rooms;
-pub use service::{DevicesServer, PushServer, v1};
+pub use service::{DevicesServer, PushServer, ServiceVerifier, v1};
 pub use start::Start;
 pub use tickets::{Resumed, Tickets};
 pub use verifier::{Jwt, Verifier, Verify, from_fn};
@@ -69,3 +70,8 @@ pub use verifier::{Jwt, Verifier, Verify, from_fn};
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/goim.md")]
 struct GoimPage;
+
+/// The documentation page, so that its examples are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/push.md")]
+struct PushPage;

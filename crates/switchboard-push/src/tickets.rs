@@ -1,10 +1,10 @@
 //! Signed tickets, and resume tokens: credentials that the hub itself, or another server with its keys, has issued.
 //!
-//! A ticket is `payload.signature`, both URL-safe base64; the payload is JSON, and the signature HMAC-SHA256. The kind is
+//! A ticket is `payload.signature`, both URL-safe base64; the payload is JSON, and the signature HMAC-SHA256. The kind
+//! is
 //! signed as well, so that one is not accepted in place of another.
 
 use crate::{
-    hub::{Device, Hub},
     identity::{Credentials, Identity},
     verifier::{Verifier, Verify},
 };
@@ -20,6 +20,8 @@ use switchboard::{Result, Status};
 use switchboard_core::clock;
 use switchboard_message::{Position, Topic};
 
+/// Kind of a resume token.
+pub(crate) const RESUME: &str = "resume token";
 /// Bytes of a key, at least.
 const KEY_BYTES_MIN: usize = 32;
 /// Bytes of a ticket, at most.
@@ -48,27 +50,27 @@ pub struct Tickets {
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
-struct Payload {
-    user: String,
+pub(crate) struct Payload {
+    pub(crate) user: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    roles: Vec<String>,
+    pub(crate) roles: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
+    pub(crate) key: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    rooms: Vec<String>,
+    pub(crate) rooms: Vec<String>,
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
-    claims: serde_json::Value,
+    pub(crate) claims: serde_json::Value,
     /// Time at which the ticket expires, in seconds since 1970.
-    exp: u64,
+    pub(crate) exp: u64,
     /// Time at which the identity expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    until: Option<u64>,
+    pub(crate) until: Option<u64>,
     /// Names, epochs and offsets of topics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    positions: Vec<(String, u64, u64)>,
+    pub(crate) positions: Vec<(String, u64, u64)>,
 }
 
-/// What a resume token says.
+/// The content of a resume token.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Resumed {
@@ -118,7 +120,7 @@ impl Tickets {
         self.sign("ticket", &payload(identity, valid_for))
     }
 
-    fn sign(&self, kind: &str, payload: &Payload) -> Result<String> {
+    pub(crate) fn sign(&self, kind: &str, payload: &Payload) -> Result<String> {
         let Some(key) = self.keys.first() else {
             return Err(Status::failed_precondition("tickets have no key; configure one"));
         };
@@ -134,7 +136,7 @@ impl Tickets {
     }
 
     /// Checks the signature and the time of a ticket.
-    fn read(&self, kind: &str, ticket: &str) -> Result<Payload> {
+    pub(crate) fn read(&self, kind: &str, ticket: &str) -> Result<Payload> {
         let invalid = || Status::unauthenticated(format!("the {kind} is not valid"));
         let (text, tag) =
             ticket.split_once('.').filter(|_| ticket.len() <= TICKET_BYTES_MAX).ok_or_else(invalid)?;
@@ -160,7 +162,7 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-fn payload(identity: &Identity, valid_for: Duration) -> Payload {
+pub(crate) fn payload(identity: &Identity, valid_for: Duration) -> Payload {
     Payload {
         user: identity.user.clone(),
         roles: identity.roles.clone(),
@@ -202,46 +204,6 @@ impl Verifier for Tickets {
             return Err(Status::invalid_argument(text));
         }
         Ok(())
-    }
-}
-
-impl Hub {
-    /// Issues a token with which a device reconnects to any process of the hub without a verification: its owner, key,
-    /// rooms, and the positions that it has. It is valid for the
-    /// [window](crate::HubBuilder::resume_window), and not longer than the credentials of the device.
-    ///
-    /// # Errors
-    /// `ResourceExhausted` for a device with so many rooms that the token has over 16 KiB.
-    pub fn resume_token<'a>(
-        &self,
-        device: &Device,
-        positions: impl IntoIterator<Item = (&'a Topic, Position)>,
-    ) -> Result<String> {
-        let mut payload = payload(device.identity(), self.state.resume_window);
-        payload.key = Some(device.key().to_owned());
-        let mut rooms: Vec<String> = device.rooms().map(|(name, _)| name.to_owned()).collect();
-        // Patterns of the token, which permit further rooms.
-        let known = payload.rooms.iter().filter(|room| crate::names::room(room).is_err());
-        rooms.extend(known.cloned());
-        payload.rooms = rooms;
-        let position = |(topic, position): (&Topic, Position)| {
-            (topic.name().to_owned(), position.epoch, position.offset)
-        };
-        payload.positions = positions.into_iter().map(position).collect();
-        payload.exp = payload.until.map_or(payload.exp, |until| until.min(payload.exp));
-        self.state.tickets.sign("resume token", &payload)
-    }
-
-    /// Reads a resume token. [`connect`](Self::connect) with its identity, join its rooms with
-    /// [`Device::join_by_server`], and begin after its positions.
-    ///
-    /// # Errors
-    /// `Unauthenticated` for a token that was changed, that has expired, or whose key is not one of the hub.
-    pub fn resume(&self, token: &str) -> Result<Resumed> {
-        let mut payload = self.state.tickets.read("resume token", token)?;
-        let positions = std::mem::take(&mut payload.positions).into_iter();
-        let positions = positions.map(|(name, epoch, offset)| (name, Position { epoch, offset })).collect();
-        Ok(Resumed { identity: payload.into(), positions })
     }
 }
 

@@ -35,7 +35,7 @@ async fn disconnected(inbox: &mut Inbox) -> DisconnectReason {
 }
 
 #[tokio::test]
-async fn a_device_gets_what_is_published_to_its_rooms_user_key_and_to_all() -> Result<()> {
+async fn a_device_gets_the_entries_of_its_rooms_its_user_its_key_and_all() -> Result<()> {
     let hub = open().await;
     let mut phone = hub.attach_with("ali", Connect::new("test").key("phone")).await?;
     let mut other = hub.attach("bob").await?;

@@ -16,6 +16,7 @@ const OUTSIDE: &[(&str, &str)] = &[
     ("crates/switchboard-broker/src/lib.rs", "documentation tests"),
     ("crates/switchboard-bus/src/lib.rs", "documentation tests"),
     ("crates/switchboard-core/src/compression.rs", "a unit test"),
+    ("crates/switchboard-push/src/lib.rs", "documentation tests"),
     ("crates/switchboard-registry/src/lib.rs", "documentation tests"),
     ("crates/switchboard/src/guides.rs", "documentation tests"),
 ];

@@ -8,6 +8,7 @@ use switchboard_message::{Gap, GapReason, Message};
 
 /// Form of the events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: each form of the events is written here
 pub enum Format {
     /// Server-sent events.
     Events,

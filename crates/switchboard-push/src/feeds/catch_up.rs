@@ -43,7 +43,7 @@ enum Source {
     Reading(Box<Subscription<Bytes>>),
 }
 
-/// What a subscriber does next.
+/// The next step of a subscriber.
 enum Step {
     /// It waits for the bus, or for its socket.
     Wait,

@@ -1,4 +1,4 @@
-//! What other tasks send to the topics of an engine.
+//! Messages of other tasks to the topics of an engine.
 
 use crate::{disconnect::Disconnect, hub::Closer};
 use bytes::Bytes;

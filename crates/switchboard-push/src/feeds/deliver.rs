@@ -201,7 +201,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
 /// Pause before a subscription that the bus has ended begins again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What may still be delivered in this turn.
+/// Entries and bytes that may still be delivered in this turn.
 struct Budget {
     entries: usize,
     bytes: usize,

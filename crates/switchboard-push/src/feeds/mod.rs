@@ -5,11 +5,11 @@
 //! its frames, and keeps [`Feeds`] beside its peers:
 //!
 //! ```text
-//! Adapter::connected   ─► Peer { machine, device: None }, timer of Heartbeat::login
-//! Adapter::received    ─► machine ─► Hub::verify (task) ─► Hub::connect(…, EngineCloser) ─► Feeds::subscribe × own topics
-//!                         join a room: Device::join ─► Feeds::subscribe(topic, key, start) ─► Encoder::begun, then entries
-//! Adapter::command     ─► Feeds::command(command) ─► Encoder::encode ─► Feeds::next_notice: orders to devices
-//! Adapter::disconnected─► Feeds::disconnected(id), drop(device)
+//! Adapter::connected    ─► a peer with its machine, and no device; the timer of Heartbeat::login
+//! Adapter::received     ─► machine ─► Hub::verify (task) ─► Hub::connect(…, EngineCloser) ─► Feeds::subscribe (own)
+//!                          a room: Device::join ─► Feeds::subscribe(topic, key, start) ─► Encoder::begun, then entries
+//! Adapter::command      ─► Feeds::command ─► Encoder::encode ─► Feeds::next_notice: orders to devices
+//! Adapter::disconnected ─► Feeds::disconnected, and the device is dropped
 //! ```
 
 mod catch_up;
@@ -99,7 +99,7 @@ pub struct Begun<'a> {
     /// The position after which entries follow: from the start that was wanted, if nothing is missing. `None` if the
     /// engine of the bus has none.
     pub position: Option<Position>,
-    /// Whether entries are missing.
+    /// The outcome: entries are missing, or not.
     pub outcome: Outcome<'a>,
 }
 
@@ -115,7 +115,7 @@ pub enum Outcome<'a> {
     Gap(&'a Gap),
 }
 
-/// What an adapter must do for a subscriber.
+/// A task of the adapter for a subscriber.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Notice {
@@ -173,7 +173,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
     /// subscribed already stays as it is; [`rekey`](Self::rekey) changes its key.
     ///
     /// # Errors
-    /// Those of the bus, such as its limit of subscriptions.
+    /// Returns the errors of the bus, such as its limit of subscriptions.
     pub fn subscribe<E: Encoder<Key = K>>(
         &mut self,
         id: SubscriberId,
@@ -256,7 +256,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
         self.feed(*self.by_topic.get(topic)?)?.position
     }
 
-    /// Handles a command, and delivers what is ready.
+    /// Handles a command, and delivers the entries that are ready.
     pub fn command<E: Encoder<Key = K>>(
         &mut self,
         command: FeedCommand,

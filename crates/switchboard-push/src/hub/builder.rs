@@ -83,7 +83,8 @@ impl HubBuilder {
         self.auth(verifier::WithAuth(auth))
     }
 
-    /// Accepts every device that no verifier before refuses, as what it says it is. For tests, and behind a gateway that
+    /// Accepts every device that no verifier before refuses, as what it says it is. For tests, and behind a gateway
+    /// that
     /// checks devices.
     pub fn open(self) -> HubBuilder {
         self.auth(verifier::Open)
@@ -138,7 +139,8 @@ impl HubBuilder {
         self
     }
 
-    /// Signs resume tokens with the first of these keys, and accepts those of all: several processes need the same keys.
+    /// Signs resume tokens with the first of these keys, and accepts those of all: several processes need the same
+    /// keys.
     /// Without it, the key is that of this process. Each needs at least 32 bytes.
     pub fn resume_keys(mut self, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> HubBuilder {
         self.tickets = Some(Tickets::new(keys));

@@ -39,7 +39,7 @@ pub struct Connect {
     pub accepts: Accepts,
     /// Address of the peer, for pages.
     pub address: Option<String>,
-    /// What members of its rooms see of it; at most 1 KiB.
+    /// Information for the members of its rooms; at most 1 KiB.
     pub info: Bytes,
     /// Where it begins in the entries of its user; default the next one.
     pub user_start: Start,
@@ -82,7 +82,7 @@ impl Connect {
         self
     }
 
-    /// Sets what members of its rooms see of it.
+    /// Sets the information for the members of its rooms.
     #[must_use]
     pub fn info(mut self, info: impl Into<Bytes>) -> Connect {
         self.info = info.into();
@@ -215,7 +215,7 @@ impl Device {
         &self.identity
     }
 
-    /// Returns what members of its rooms see of it.
+    /// Returns the information for the members of its rooms.
     pub fn info(&self) -> &Bytes {
         &self.session.info
     }
@@ -238,7 +238,8 @@ impl Device {
     }
 
     /// Publishes to the topic of the key that this connection has it now, so that an older one on another process is
-    /// closed. Call it once the [own topics](Self::own_topics) are subscribed. Does nothing with topics of this process,
+    /// closed. Call it once the [own topics](Self::own_topics) are subscribed. Does nothing with topics of this
+    /// process,
     /// where the older one is closed already.
     ///
     /// # Errors
@@ -292,7 +293,7 @@ impl Device {
     /// Joins a room because the server or the token of the device wants it, whatever the room admits.
     ///
     /// # Errors
-    /// Those of [`join`](Self::join), except `PermissionDenied` and that of the rate.
+    /// Returns the errors of [`join`](Self::join), except `PermissionDenied` and that of the rate.
     pub fn join_by_server(&mut self, room: &str) -> Result<Joined> {
         if let Some(known) = self.rooms.iter().find(|member| *member.name == *room) {
             return Ok(Joined { topic: known.topic.clone(), is_known: true });

@@ -73,7 +73,7 @@ impl State {
         let event = HubEvent { seq: *order, node: self.node, time_ms, ..event };
         let mut publication = Publication::new(Codec::Json, serde_json::to_vec(&event).unwrap_or_default());
         if self.is_shared {
-            // The engine may be asked again.
+            // The publication may be repeated.
             publication.id = format!("{:x}.{}", self.node, event.seq).into();
         }
         // Published under the lock, so that the sequence numbers are in order.

@@ -8,6 +8,7 @@ mod presence;
 mod publish;
 mod rate;
 mod registry;
+mod resume;
 mod state;
 mod targets;
 
@@ -52,7 +53,8 @@ impl Hub {
         Room::new(&self.state, name.to_string())
     }
 
-    /// Addresses the members of all rooms whose names match a pattern, `live/*`, and that have a member in this process.
+    /// Addresses the members of all rooms whose names match a pattern, `live/*`, and that have a member in this
+    /// process.
     pub fn rooms(&self, pattern: impl fmt::Display) -> RoomPattern<'_> {
         RoomPattern::new(&self.state, &pattern.to_string())
     }

@@ -20,7 +20,7 @@ pub struct DeviceInfo {
     pub address: Option<String>,
     /// Time of the connection.
     pub since: SystemTime,
-    /// What members of its rooms see of it.
+    /// Information for the members of its rooms.
     pub info: Bytes,
 }
 

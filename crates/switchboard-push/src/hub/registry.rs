@@ -38,7 +38,7 @@ pub(crate) struct Session {
     pub(crate) protocol: &'static str,
     pub(crate) address: Option<Box<str>>,
     pub(crate) since: SystemTime,
-    /// What members of its rooms see of it.
+    /// Information for the members of its rooms.
     pub(crate) info: Bytes,
     pub(crate) closer: Box<dyn Closer>,
 }
@@ -95,7 +95,8 @@ impl Registry {
         self.next.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
-    /// Adds a device. Returns those that it replaces: the older one with its key, and the oldest of its user if that has
+    /// Adds a device. Returns those that it replaces: the older one with its key, and the oldest of its user if that
+    /// has
     /// more than `max`.
     ///
     /// # Errors

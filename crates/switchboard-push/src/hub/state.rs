@@ -117,7 +117,7 @@ impl State {
     /// Publishes without a wait and without a position: orders and events.
     ///
     /// # Errors
-    /// Those of the bus; `ResourceExhausted` if the queue to the engine is full.
+    /// Returns the errors of the bus, and `ResourceExhausted` if the queue to the engine is full.
     pub(crate) fn post(&self, topic: &Topic, publication: Publication) -> Result<()> {
         if let Some(outgoing) = &self.outgoing {
             return outgoing.try_send((topic.clone(), publication)).map_err(|_| {

@@ -159,7 +159,7 @@ impl<'a> User<'a> {
     /// Disconnects all devices of the user, with the address of another server.
     ///
     /// # Errors
-    /// Those of [`close`](Self::close).
+    /// Returns the errors of [`close`](Self::close).
     pub fn redirect(&self, address: impl Into<String>) -> Result<()> {
         let close = Control::Close { reason: DisconnectReason::Redirected, text: address.into() };
         order(self.state, &names::user(&self.id)?, &close)
@@ -168,7 +168,7 @@ impl<'a> User<'a> {
     /// Has all devices of the user join a room, whatever the room admits.
     ///
     /// # Errors
-    /// Those of [`close`](Self::close).
+    /// Returns the errors of [`close`](Self::close).
     pub fn join(&self, room: impl Into<String>) -> Result<()> {
         let room = room.into();
         names::room(&room)?;
@@ -178,7 +178,7 @@ impl<'a> User<'a> {
     /// Has all devices of the user leave a room.
     ///
     /// # Errors
-    /// Those of [`close`](Self::close).
+    /// Returns the errors of [`close`](Self::close).
     pub fn leave(&self, room: impl Into<String>) -> Result<()> {
         order(self.state, &names::user(&self.id)?, &Control::Leave { room: room.into() })
     }
@@ -229,7 +229,7 @@ impl<'a> Key<'a> {
     /// Disconnects the device, with the address of another server.
     ///
     /// # Errors
-    /// Those of [`close`](Self::close).
+    /// Returns the errors of [`close`](Self::close).
     pub fn redirect(&self, address: impl Into<String>) -> Result<()> {
         let close = Control::Close { reason: DisconnectReason::Redirected, text: address.into() };
         order(self.state, &names::key(&self.key)?, &close)
@@ -238,7 +238,7 @@ impl<'a> Key<'a> {
     /// Has the device join a room, whatever the room admits.
     ///
     /// # Errors
-    /// Those of [`close`](Self::close).
+    /// Returns the errors of [`close`](Self::close).
     pub fn join(&self, room: impl Into<String>) -> Result<()> {
         let room = room.into();
         names::room(&room)?;
@@ -248,7 +248,7 @@ impl<'a> Key<'a> {
     /// Has the device leave a room.
     ///
     /// # Errors
-    /// Those of [`close`](Self::close).
+    /// Returns the errors of [`close`](Self::close).
     pub fn leave(&self, room: impl Into<String>) -> Result<()> {
         order(self.state, &names::key(&self.key)?, &Control::Leave { room: room.into() })
     }
@@ -320,7 +320,7 @@ impl<'a> RoomPattern<'a> {
     /// Publishes an encoded message to each of the rooms; returns their number.
     ///
     /// # Errors
-    /// Those of [`publish`](Self::publish).
+    /// Returns the errors of [`publish`](Self::publish).
     pub async fn publish_encoded(&self, publication: Publication) -> Result<usize> {
         let max = self.state.limits.rooms_per_publication_max;
         let rooms = self.list(max.saturating_add(1))?;

@@ -19,11 +19,13 @@ use switchboard_wire::Metadata;
 /// Rooms that one request joins.
 const ROOMS_MAX: usize = 1_000;
 
-/// The service `switchboard.push.v1.Devices` over a [`Hub`], for [`Server::add`](switchboard::Server::add). The hub is a
+/// The service `switchboard.push.v1.Devices` over a [`Hub`], for [`Server::add`](switchboard::Server::add). The hub is
+/// a
 /// plugin that adds it, with `GET /events`.
 ///
 /// The hub verifies the devices. Rules of the server for the method `switchboard.push.v1.Devices/Subscribe` apply
-/// before; a server that requires credentials of all callers needs a rule that makes it public, or must know the devices
+/// before; a server that requires credentials of all callers needs a rule that makes it public, or must know the
+/// devices
 /// itself.
 #[derive(Clone, Debug)]
 pub struct DevicesServer(Arc<Devices>);

@@ -3,10 +3,12 @@
 mod convert;
 mod devices;
 mod push;
+mod verifier;
 
 pub use devices::DevicesServer;
 pub(crate) use devices::identify;
 pub use push::PushServer;
+pub use verifier::ServiceVerifier;
 
 /// Messages, clients and services of the package `switchboard.push.v1`.
 ///

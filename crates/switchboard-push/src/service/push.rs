@@ -20,7 +20,8 @@ const ROLE: &str = "push";
 /// The service `switchboard.push.v1.Push` over a [`Hub`], for [`Server::add`](switchboard::Server::add).
 ///
 /// It publishes to any device, and must not be open to devices. By default it serves callers that the server has
-/// authenticated with the role `push`; [`token`](Self::token) accepts a token of its own, and [`open`](Self::open) every
+/// authenticated with the role `push`; [`token`](Self::token) accepts a token of its own, and [`open`](Self::open)
+/// every
 /// caller, for a listener that devices do not reach.
 ///
 /// ```

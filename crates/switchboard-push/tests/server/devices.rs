@@ -117,3 +117,39 @@ async fn a_device_without_a_valid_token_is_refused() {
     let mut device = Device::connect(&server, "", request(String::new(), &[])).await;
     assert!(device.error().await.message().contains("has no verifier"));
 }
+
+/// A service of the application.
+struct Accounts;
+
+impl switchboard_push::v1::Verifier for Accounts {
+    async fn verify(
+        &self,
+        request: switchboard_push::v1::VerifyRequest,
+        _: &switchboard::Cx,
+    ) -> switchboard::Result<switchboard_push::v1::VerifyResponse> {
+        match request.token.as_str() {
+            "open-sesame" => Ok(switchboard_push::v1::VerifyResponse {
+                user: "ali".into(),
+                rooms: vec!["live/1".into()],
+                ..Default::default()
+            }),
+            _ => Err(Status::unauthenticated("no such session")),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_service_of_the_application_verifies_devices() {
+    let accounts = switchboard_push::v1::VerifierServer::new(Accounts);
+    let accounts =
+        switchboard::Server::new().add(accounts).listen("tcp://127.0.0.1:0").start().await.unwrap();
+    let channel = switchboard::Channel::connect(&accounts.url()).await.unwrap();
+    let hub = Hub::builder().auth(switchboard_push::ServiceVerifier::new(channel)).build().await.unwrap();
+    let server = start(&hub).await;
+    let mut device = Device::connect(&server, "?wire=grpc", request("open-sesame".into(), &[])).await;
+    let Event::Connected(connected) = device.event().await else { panic!("not connected") };
+    assert_eq!((&*connected.user, hub.room("live/1").count()), ("ali", 1));
+    let mut device = Device::connect(&server, "", request("x".into(), &[])).await;
+    let status = device.error().await;
+    assert_eq!((status.code(), status.message()), (switchboard::Code::Unauthenticated, "no such session"));
+}
