@@ -5,6 +5,8 @@
 
 use crate::disconnect::{Disconnect, DisconnectReason};
 use serde::{Deserialize, Serialize};
+use std::time::{SystemTime, UNIX_EPOCH};
+use switchboard_core::clock;
 use switchboard_message::{Entry, Publication};
 use switchboard_wire::{Codec, Metadata};
 
@@ -20,6 +22,8 @@ pub enum Control {
     Connected {
         /// The session.
         session: u64,
+        /// Time of the connection, in milliseconds since 1970.
+        at_ms: u64,
     },
     /// The device is disconnected.
     Close {
@@ -61,9 +65,26 @@ impl Control {
         let text = serde_json::to_vec(self).unwrap_or_default();
         let mut publication = Publication::new(Codec::Json, text);
         // The name and the value are valid.
-        let _ = publication.headers.insert(CONTROL, "1");
+        let _ = publication.headers.insert(CONTROL, now_ms().to_string());
         publication
     }
+}
+
+/// Returns whether an order was published before a time, in milliseconds since 1970: a topic with history has those of
+/// earlier connections as well.
+pub(crate) fn is_before(headers: &Metadata, time_ms: u64) -> bool {
+    let published = headers.text(CONTROL).and_then(|time| time.parse().ok());
+    published.unwrap_or(0_u64) < time_ms
+}
+
+/// Returns the time of day, in milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    ms(clock::time_of_day())
+}
+
+/// Returns a time in milliseconds since 1970.
+pub(crate) fn ms(time: SystemTime) -> u64 {
+    u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn is_control(headers: &Metadata) -> bool {
@@ -79,6 +100,8 @@ mod tests {
         let order = Control::Close { reason: DisconnectReason::Closed, text: "moved".into() };
         let publication = order.publication();
         assert!(is_control(&publication.headers));
+        assert!(!is_before(&publication.headers, now_ms() - 60_000));
+        assert!(is_before(&publication.headers, now_ms() + 60_000));
         let read: Control = serde_json::from_slice(&publication.bytes).unwrap();
         assert_eq!(read, order);
         assert_eq!(read.disconnect().unwrap().text, "moved");

@@ -20,19 +20,16 @@ pub enum DropReason {
     Lost,
     /// The protocol of the device cannot express it.
     NotEncodable,
-    /// The device was disconnected before the entry was written.
-    Disconnected,
 }
 
 impl DropReason {
-    const ALL: [DropReason; 7] = [
+    const ALL: [DropReason; 6] = [
         DropReason::Filtered,
         DropReason::Lagged,
         DropReason::Expired,
         DropReason::Epoch,
         DropReason::Lost,
         DropReason::NotEncodable,
-        DropReason::Disconnected,
     ];
 
     /// Returns the name in metrics.
@@ -44,7 +41,6 @@ impl DropReason {
             DropReason::Epoch => "epoch",
             DropReason::Lost => "lost",
             DropReason::NotEncodable => "not_encodable",
-            DropReason::Disconnected => "disconnected",
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::{
 use bytes::Bytes;
 use futures_core::Stream;
 use std::{
+    collections::VecDeque,
     fmt,
     future::Future,
     pin::Pin,
@@ -166,7 +167,7 @@ struct EventStream {
     /// The id names the position of the user as well.
     has_user_history: bool,
     /// Pieces from the start.
-    begin: String,
+    begin: VecDeque<String>,
     /// Topics that have not said whether entries are missing; `None` once the device knows.
     resuming: Option<usize>,
     heartbeat: Pin<Box<Sleep>>,
@@ -181,11 +182,14 @@ impl EventStream {
         unreadable: &[Topic],
     ) -> EventStream {
         let id = id_of(&inbox, has_user_history);
-        let mut begin = String::new();
-        format.begin(&id, &mut begin);
-        for topic in unreadable {
-            format.unreadable(topic.name(), &id, &mut begin);
-        }
+        let piece = |write: &dyn Fn(&mut String)| {
+            let mut piece = String::new();
+            write(&mut piece);
+            piece
+        };
+        let mut begin = VecDeque::from([piece(&|into| format.begin(&id, into))]);
+        begin
+            .extend(unreadable.iter().map(|topic| piece(&|into| format.unreadable(topic.name(), &id, into))));
         let resuming = inbox.positions().filter(|(topic, _)| wanted.resumes(topic)).count();
         EventStream {
             format,
@@ -202,7 +206,9 @@ impl EventStream {
     /// Appends events until there are none, or the piece is full.
     fn fill(&mut self, piece: &mut String, cx: &mut Context<'_>) -> Result<()> {
         let bytes_max = if self.format == Format::Events { PIECE_BYTES } else { 1 };
-        piece.push_str(&std::mem::take(&mut self.begin));
+        if let Some(first) = self.begin.pop_front() {
+            piece.push_str(&first);
+        }
         while piece.len() < bytes_max && !self.has_ended {
             let Some(pending) = &mut self.next else { break };
             let Poll::Ready((inbox, item)) = pending.as_mut().poll(cx) else { break };

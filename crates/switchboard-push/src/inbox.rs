@@ -1,7 +1,7 @@
 //! A device inside the process: its entries as a stream.
 
 use crate::{
-    control::Control,
+    control::{self, Control},
     counters::{DropReason, add},
     disconnect::{Disconnect, DisconnectReason},
     hub::{Connect, Device, Hub},
@@ -59,8 +59,8 @@ struct Source {
     subscription: Subscription<Bytes>,
     /// Position up to which the device has what it can get.
     position: Option<Position>,
-    /// Orders to the device arrive on the topics of its key and user.
-    has_orders: bool,
+    /// Orders to the device arrive on the topics of its key and user: those from this time on, in milliseconds.
+    orders_from: Option<u64>,
 }
 
 /// The order to close, from any thread.
@@ -176,9 +176,10 @@ impl Inbox {
 
     async fn subscribe(&mut self, hub: &Hub, topic: Topic, start: Start) -> Result<()> {
         let subscription = start.subscribe(hub.bus(), &topic).await?;
-        let has_orders = crate::names::is_personal(topic.name());
+        let from = if start == Start::Next { 0 } else { control::now_ms() };
+        let orders_from = crate::names::is_personal(topic.name()).then_some(from);
         let position = subscription.begins_after();
-        self.sources.push(Source { topic, subscription, position, has_orders });
+        self.sources.push(Source { topic, subscription, position, orders_from });
         Ok(())
     }
 
@@ -313,9 +314,12 @@ impl Inbox {
         let counters = device.hub().state.counters.clone();
         match delivery {
             Delivery::Entry(message) => {
-                if source.has_orders
+                if let Some(from) = source.orders_from
                     && let Some(order) = Control::of(message.entry())
                 {
+                    if control::is_before(message.headers(), from) {
+                        return None;
+                    }
                     let order = device.order(order?)?;
                     return self.execute(order);
                 }

@@ -6,6 +6,7 @@ use super::{
     feed::{Beginning, Members, Place, UNATTACHED, begin},
 };
 use crate::{
+    control::{self, Control},
     counters::{DropReason, add},
     start::Start,
 };
@@ -33,6 +34,8 @@ pub(super) struct Waiting<K> {
     /// Position of the last entry that was sent to it.
     position: Option<Position>,
     has_begun: bool,
+    /// Orders before this time, in milliseconds, were for earlier connections.
+    orders_from: u64,
     /// It has as much to write as it may.
     pub(super) is_blocked: bool,
 }
@@ -53,7 +56,16 @@ enum Step {
 
 impl<K> Waiting<K> {
     pub(super) fn new(id: SubscriberId, key: K, start: Start) -> Waiting<K> {
-        Waiting { id, key, start, source: Source::None, position: None, has_begun: false, is_blocked: false }
+        Waiting {
+            id,
+            key,
+            start,
+            source: Source::None,
+            position: None,
+            has_begun: false,
+            orders_from: control::now_ms(),
+            is_blocked: false,
+        }
     }
 
     /// Returns whether it has what the others have.
@@ -196,13 +208,17 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
         encoder: &mut E,
         subscribers: &mut Subscribers,
     ) {
-        let counters = &self.state.counters;
+        let counters = self.state.counters.clone();
         match delivery {
             Delivery::Entry(message) => {
                 waiting.position = Some(message.position());
-                let is_order = crate::control::is_control(message.headers());
-                if is_order || !encoder.admits(&waiting.key, &message) {
-                    return counters.dropped(DropReason::Filtered, u64::from(!is_order));
+                if let Some(order) = Control::of(message.entry()) {
+                    let is_late = control::is_before(message.headers(), waiting.orders_from);
+                    let order = order.filter(|_| !is_late).map(|order| Notice::Order(waiting.id, order));
+                    return self.notices.extend(order);
+                }
+                if !encoder.admits(&waiting.key, &message) {
+                    return counters.dropped(DropReason::Filtered, 1);
                 }
                 let entries: [&Message<Bytes>; 1] = [&message];
                 let bytes = subscribers

@@ -14,19 +14,19 @@ use crate::{
 };
 use std::{
     fmt,
-    pin::pin,
     sync::{Arc, Mutex},
-    task::{Context, Poll, Waker},
     time::Duration,
 };
 use switchboard::{Result, auth::Auth, runtime};
-use switchboard_message::{Bus, Limits, Pattern, Publication, Topic, TopicOptions, broker::Broker};
+use switchboard_message::{Attempt, Bus, Limits, Pattern, Publication, Topic, TopicOptions, broker::Broker};
 use switchboard_wire::Codec;
 use tokio::{
     sync::{mpsc, watch},
     time::sleep,
 };
 
+/// Topic without subscribers and history.
+const PROBE: &str = "push/probe";
 /// Publications to an engine that nothing waits for.
 const OUTGOING_MAX: usize = 4_096;
 /// Time for which resume tokens are valid.
@@ -191,6 +191,7 @@ impl HubBuilder {
             registry: Registry::new(),
             counters: Arc::default(),
             user_rate: Rate::new(limits.user_publications_per_s, u32::MAX),
+            audit_rate: Arc::new(Rate::new(1.0 / 60.0, u32::MAX)),
             broadcast_rate: Rate::new(limits.broadcasts_per_s, 1),
             limits,
             heartbeat,
@@ -238,13 +239,10 @@ fn own_bus(
     })
 }
 
-/// Returns whether the topics are outside the process: subscriptions to those of this process begin at once.
+/// Returns whether the topics of a bus are outside the process: then a publication cannot be made without a wait.
 fn is_shared(bus: &Bus) -> Result<bool> {
-    let begun = pin!(bus.subscribe_encoded(names::ALL).into_future());
-    match begun.poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(begun) => begun.map(|_| false),
-        Poll::Pending => Ok(true),
-    }
+    let probe = bus.publish_encoded(PROBE, Publication::new(Codec::Raw, ""));
+    Ok(matches!(probe.attempt()?, Attempt::Waits(_)))
 }
 
 /// Spawns a task that publishes to an engine in order, and repeats while it is unavailable.

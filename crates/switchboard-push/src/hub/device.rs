@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     accepts::Accepts,
-    control::Control,
+    control::{self, Control},
     counters::add,
     disconnect::{Disconnect, DisconnectReason},
     identity::Identity,
@@ -45,6 +45,8 @@ pub struct Connect {
     pub user_start: Start,
 }
 
+/// Difference of the clocks of two processes, in milliseconds.
+const CLOCKS_DIFFER_MS: u64 = 2_000;
 /// Bytes of [`Connect::info`].
 const INFO_BYTES_MAX: usize = 1_024;
 
@@ -248,20 +250,22 @@ impl Device {
         if !self.state().is_shared {
             return Ok(());
         }
-        let order = Control::Connected { session: self.session.id };
+        let order = Control::Connected { session: self.session.id, at_ms: control::ms(self.session.since) };
         self.state().post(&self.key_topic, order.publication())
     }
 
     /// Reads an order that arrived on one of the own topics; returns one that the adapter executes. An order of another
     /// connection with this key becomes [`Control::Close`], if it is newer.
     pub fn order(&mut self, order: Control) -> Option<Control> {
-        let Control::Connected { session } = order else { return Some(order) };
+        let Control::Connected { session, at_ms } = order else { return Some(order) };
         if session == self.session.id {
             self.is_announced = true;
             return None;
         }
         let text = "a newer connection has replaced this one".to_owned();
-        self.is_announced.then_some(Control::Close { reason: DisconnectReason::Replaced, text })
+        // The order of this connection may have been missed, if its subscription began late.
+        let is_newer = at_ms > control::ms(self.session.since).saturating_add(CLOCKS_DIFFER_MS);
+        (self.is_announced || is_newer).then_some(Control::Close { reason: DisconnectReason::Replaced, text })
     }
 
     /// Returns the rooms that it is in, with their topics.

@@ -1,10 +1,8 @@
 //! Lifecycle events of devices and rooms.
 
 use super::{registry::Session, state::State};
-use crate::disconnect::DisconnectReason;
+use crate::{control, disconnect::DisconnectReason};
 use serde::{Deserialize, Serialize};
-use std::time::UNIX_EPOCH;
-use switchboard_core::clock;
 use switchboard_message::Publication;
 use switchboard_wire::Codec;
 
@@ -68,9 +66,7 @@ impl State {
         }
         let mut order = self.events.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *order += 1;
-        let time = clock::time_of_day().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let time_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let event = HubEvent { seq: *order, node: self.node, time_ms, ..event };
+        let event = HubEvent { seq: *order, node: self.node, time_ms: control::now_ms(), ..event };
         let mut publication = Publication::new(Codec::Json, serde_json::to_vec(&event).unwrap_or_default());
         if self.is_shared {
             // The publication may be repeated.

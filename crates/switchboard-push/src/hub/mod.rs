@@ -78,15 +78,19 @@ impl Hub {
     /// ready at its first poll.
     ///
     /// The future fails with `Unauthenticated` for a device that is refused; refusals are counted, and written to the
-    /// audit log.
+    /// audit log once for each address and minute.
     pub fn verify(&self, credentials: &Credentials) -> Verify {
         let verify = verifier::verify(&self.state.verifiers, credentials);
         let (counters, protocol) = (self.state.counters.clone(), credentials.protocol);
-        let peer = credentials.peer.clone();
+        let (peer, audit) = (credentials.peer.clone(), self.state.audit_rate.clone());
         Box::pin(async move {
             let verified = verify.await;
             if let Err(status) = &verified {
                 counters::add(&counters.refused, 1);
+                let host = peer.socket.map(|socket| socket.ip());
+                if audit.take(host, 1).is_err() {
+                    return verified;
+                }
                 let code = status.code().name();
                 tracing::warn!(
                     target: "switchboard::audit",

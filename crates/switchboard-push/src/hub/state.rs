@@ -46,6 +46,8 @@ pub(crate) struct State {
     pub(crate) limits: HubLimits,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) user_rate: Rate,
+    /// Lines about refused devices: one for each address and minute.
+    pub(crate) audit_rate: Arc<Rate>,
     pub(crate) broadcast_rate: Rate,
     /// Number of this process.
     pub(crate) node: u64,

@@ -236,3 +236,34 @@ async fn a_member_that_stalls_gets_all_kept_entries_and_else_a_gap() {
     }
     assert_eq!(stalled_member(9, 200, 5).await, (200, true));
 }
+
+#[tokio::test]
+async fn topics_of_an_engine_are_delivered_and_recovered() {
+    let kept = switchboard_message::TopicOptions::new().history(1_000, Duration::from_secs(600));
+    let topics = switchboard_message::Bus::builder().topics("room/>", kept).unwrap().build();
+    let engine = || std::sync::Arc::new(switchboard_message::Embedded::new(topics.clone()));
+    let hub = Hub::builder().open().broker(engine()).build().await.unwrap();
+    let other = Hub::builder().open().broker(engine()).build().await.unwrap();
+    let server = start(Lines::new(&hub)).await;
+    let first = other.room("live/7").publish(&0).await.unwrap();
+    for number in 1..100 {
+        other.room("live/7").publish(&number).await.unwrap();
+    }
+    let mut members = Vec::new();
+    for number in 0..10 {
+        let mut line = Line::login(&server, &format!("user{number}")).await;
+        line.send(&format!("JOIN live/7 {} {}", first.epoch, first.offset)).await;
+        assert_eq!(line.next().await, "JOINED room/live/7 complete");
+        members.push(line);
+    }
+    for number in 100..200 {
+        other.room("live/7").publish(&number).await.unwrap();
+    }
+    for member in &mut members {
+        for number in 1..200 {
+            assert_eq!(member.next().await, format!("room/live/7 {number}"));
+        }
+    }
+    other.user("user3").close("bye").unwrap();
+    assert_eq!(members[3].next().await, "BYE closed");
+}
