@@ -195,8 +195,17 @@ class Pushes(Case):
         for _ in range(300):
             self.server.push("keys?operation=1000&keys=stalled&keys=reader", body)
             self.assertEqual(reader.pushes(1), [(1000, body)])
-        # D3: what the stalled device did not get is counted.
+        # D3: what the stalled device did not get is counted, and it stays connected, as in goim.
         self.server.until(lambda stats: stats["lagged"] > 0)
+        for _ in range(300):
+            # Until it has caught up, it misses further ones.
+            self.server.push("keys?operation=1000&keys=stalled", b"after")
+            self.assertEqual(stalled.heartbeat(), 2)
+            if (1000, b"after") in stalled.pending:
+                break
+        self.assertIn((1000, b"after"), stalled.pending)
+        self.assertLess(0, stalled.pending.count((1000, body)))
+        self.assertLess(stalled.pending.count((1000, body)), 300)
 
     def test_a_push_larger_than_a_packet_of_a_device_is_delivered(self):
         for kind in self.each():
