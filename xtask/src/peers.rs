@@ -56,6 +56,8 @@ pub(crate) enum Peer {
     Kiss,
     /// Node with ioredis; its path is the folder where the package is installed.
     Ioredis,
+    /// Python with the client of MQTT.
+    Mqtt,
     /// Python with the client of NATS.
     Nats,
     /// The server of NATS.
@@ -110,6 +112,7 @@ const ALL: &[Peer] = &[
     Peer::Jszmq,
     Peer::Kafka,
     Peer::Kiss,
+    Peer::Mqtt,
     Peer::Nats,
     Peer::NatsServer,
     Peer::NatsTool,
@@ -215,6 +218,9 @@ impl Peers {
                 &self.interop.join("patterns/python/requirements.txt"),
                 "majortomo, zmq",
             ),
+            Peer::Mqtt => {
+                self.python("python-mqtt", &self.interop.join("mqtt/python/requirements.txt"), "paho.mqtt.client")
+            }
             Peer::Nats => self.python("python-nats", &self.nats, "aiohttp, nats"),
             Peer::NatsServer => {
                 self.go_required("github.com/nats-io/nats-server/v2", "", "v2.12.2")
@@ -411,6 +417,7 @@ impl Peer {
             Self::Ioredis => "Node with ioredis",
             Self::Jprotobuf => "Java with jprotobuf-rpc",
             Self::Jszmq => "Node with jszmq",
+            Self::Mqtt => "Python with paho-mqtt",
             Self::Nats => "Python with nats-py",
             Self::NatsServer => "nats-server",
             Self::NatsTool => "the tool nats",

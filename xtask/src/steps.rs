@@ -268,6 +268,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::kiss(run),
     },
     Step {
+        name: "interop-mqtt",
+        about: "the plugin for MQTT with paho-mqtt, mosquitto_pub and mosquitto_sub, and scripts that the broker mosquitto answers",
+        check: |run| suites::mqtt(run),
+    },
+    Step {
         name: "interop-nats",
         about: "the plugin for NATS with nats-py, transport-node and the tool nats: messages, queue groups, calls, TLS, WebSockets",
         check: |run| suites::nats(run),

@@ -372,6 +372,20 @@ pub(crate) fn one_topic(run: &Run<'_>) -> Outcome {
     })
 }
 
+/// The plugin for MQTT with paho-mqtt, and with the tools and the broker of mosquitto. Without the tools or the broker
+/// on the machine, their cases are skipped.
+pub(crate) fn mqtt(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::Mqtt, |python| {
+        let server = built_of(run, "interop-mqtt", "mqtt-server")?;
+        let mut command = Command::new(python);
+        command
+            .args(["-B", "-W", "ignore", "-m", "unittest", "--verbose", "test_mqtt"])
+            .current_dir(run.workspace.root.join("interop/mqtt/python"))
+            .env("MQTT_SERVER", server);
+        process::run_within(SUITE_LIMIT, &mut command)
+    })
+}
+
 /// The plugin for NATS with its clients for Python, for Node and for Go, the last as the tool `nats`. Without the last
 /// two, their cases are skipped.
 pub(crate) fn nats(run: &Run<'_>) -> Outcome {

@@ -68,8 +68,8 @@ pub static MQTT: WireSpec = WireSpec {
 /// # }
 /// ```
 ///
-/// Levels of a topic name are levels of the topic of the bus. Clients in WebSockets use the path `/mqtt` of any listener
-/// with HTTP, with the sub-protocol `mqtt`.
+/// Levels of a topic name are levels of the topic of the bus. Clients in WebSockets use the path `/mqtt` of any
+/// listener with HTTP, with the sub-protocol `mqtt`.
 #[derive(Clone, Debug)]
 pub struct Mqtt {
     settings: Arc<Settings>,
@@ -87,8 +87,8 @@ impl Mqtt {
     }
 
     /// Sets the rules of topics; by default, all are open to every client that is served. The caller of a client is
-    /// that of its credentials or of its certificate. A subscription that a rule does not allow gets the code 0x87 (0x80
-    /// before version 5), and a publication is [refused](Self::refused_publications).
+    /// that of its credentials or of its certificate. A subscription that a rule does not allow gets the code 0x87
+    /// (0x80 before version 5), and a publication is [refused](Self::refused_publications).
     #[must_use]
     pub fn rules(self, rules: TopicRules) -> Mqtt {
         self.with(|settings| settings.rules = rules)

@@ -178,6 +178,12 @@ impl Subscribers {
         waiting
     }
 
+    /// Returns whether the socket of a subscriber is full: [`Adapter::drained`](crate::Adapter::drained) follows when
+    /// everything that was sent to it alone is written.
+    pub fn is_blocked(&mut self, id: SubscriberId) -> bool {
+        self.pages.get_mut(id).is_some_and(|subscriber| subscriber.has(BLOCKED))
+    }
+
     pub(crate) fn queue_write(&mut self, index: u32) {
         let subscriber = self.pages.at_mut(index);
         if !subscriber.has(WRITE_QUEUED | BLOCKED | LAGGED) {

@@ -1,7 +1,7 @@
 //! The adapter of an engine: clients of MQTT on the topics of a bus.
 
 use super::{
-    clients::{Client, Clients},
+    clients::{Client, Clients, ROOM_BYTES},
     feeds::Feeds,
     ready::Ready,
     sessions::Sessions,
@@ -34,6 +34,8 @@ pub(super) enum Command {
     Published(SubscriberId, NonZeroU16, Result<(), Status>),
     /// Feeds have entries.
     Ready,
+    /// A client whose outbox was full may have room.
+    Room(SubscriberId),
     /// A second has passed.
     Tick,
     /// The credentials of a client were checked.
@@ -102,15 +104,17 @@ impl MqttAdapter {
         Ok(())
     }
 
-    /// Writes the responses to a client before what is sent to it next.
+    /// Writes the responses to a client before further messages to it.
     pub(super) fn flush(&mut self, index: u32, subscribers: &mut Subscribers) {
         if let Some(client) = self.clients.get_mut(index) {
             let waiting = flush(client.id, &mut self.out, subscribers);
-            client.waiting = client.waiting.max(waiting);
+            if waiting > 0 {
+                client.waiting = waiting;
+            }
         }
     }
 
-    /// The client ends its connection. Its will is published only if it asks for that.
+    /// The client ends its connection. Its will is published only on request.
     fn disconnect(&mut self, index: u32, disconnect: &Disconnect) -> CloseReason {
         if let Some(client) = self.clients.get_mut(index) {
             if disconnect.reason == Reason::SUCCESS {
@@ -162,8 +166,30 @@ impl MqttAdapter {
         self.has_room(index, subscribers);
     }
 
+    /// Looks at the outbox of a client after the turn in which it was full: its socket may have taken everything.
+    fn recheck(&mut self, id: SubscriberId, subscribers: &mut Subscribers) {
+        let Some(index) = self.clients.index(id, subscribers) else { return };
+        if let Some(client) = self.clients.get_mut(index) {
+            client.is_rechecked = false;
+        }
+        self.has_room(index, subscribers);
+    }
+
+    /// Has a client without room in its outbox looked at again: when its socket has taken everything, or in a later
+    /// turn.
+    pub(super) fn wait_for_room(&mut self, index: u32, subscribers: &mut Subscribers) {
+        let Some(client) = self.clients.get_mut(index) else { return };
+        let is_full = client.waiting >= ROOM_BYTES && !subscribers.is_blocked(client.id);
+        if is_full && !client.is_rechecked {
+            client.is_rechecked = self.engine.try_send(Command::Room(client.id)).is_ok();
+        }
+    }
+
     /// Continues what waits for room in the window or in the outbox of a client.
     pub(super) fn has_room(&mut self, index: u32, subscribers: &mut Subscribers) {
+        if let Some(client) = self.clients.get_mut(index) {
+            client.waiting = subscribers.send(client.id, |_| {});
+        }
         self.redeliver(index, subscribers);
         let Some(client) = self.clients.get_mut(index) else { return };
         let stalled = std::mem::take(&mut client.stalled);
@@ -238,6 +264,7 @@ impl Adapter for MqttAdapter {
                 self.published(id, packet_id, outcome, subscribers);
             }
             Command::Ready => {}
+            Command::Room(id) => self.recheck(id, subscribers),
             Command::Tick => self.tick(subscribers),
             Command::Verdict(id, checked) => self.verdict(id, checked, subscribers),
         }

@@ -39,6 +39,8 @@ pub(super) struct Client {
     pub(super) heard_at: u64,
     /// Bytes that wait for it, when it was last written to.
     pub(super) waiting: usize,
+    /// A later turn looks at its outbox again.
+    pub(super) is_rechecked: bool,
     /// Feeds that wait for room in its window or its outbox.
     pub(super) stalled: Vec<u32>,
     /// Retained messages that are still to be sent.
@@ -85,6 +87,7 @@ impl Client {
             silence_max: None,
             heard_at: clock::now_ns(),
             waiting: 0,
+            is_rechecked: false,
             stalled: Vec::new(),
             retained: VecDeque::new(),
             acks: VecDeque::new(),

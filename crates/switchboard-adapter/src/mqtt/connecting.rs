@@ -201,7 +201,7 @@ impl MqttAdapter {
         (Box::new(Session::new(client_id.clone(), number, caller, window_max)), false)
     }
 
-    /// Returns the seconds that the session is kept, and tells the client if that is less than it asks for.
+    /// Returns the seconds that the session is kept, and reports it to the client if it is less than CONNECT requires.
     fn session_expiry(&self, connect: &Connect, accept: &mut Accept) -> Option<u32> {
         let max = u32::try_from(self.shared.settings.session_expiry_max.as_secs()).unwrap_or(u32::MAX);
         let seconds = connect.session_expiry().unwrap_or(u32::MAX);

@@ -26,7 +26,7 @@ enum Target {
     Member(Member, bool),
 }
 
-/// What is left of a turn.
+/// Entries and bytes that the rest of a turn may deliver.
 struct Budget {
     entries: usize,
     bytes: usize,
@@ -49,7 +49,7 @@ impl MqttAdapter {
         if let Some(feed) = self.feeds.get(index) {
             feed.dequeued();
         }
-        while let Some(target) = self.target(index) {
+        while let Some(target) = self.target(index, subscribers) {
             let Some(feed) = self.feeds.get_mut(index) else { return };
             if budget.entries == 0 || budget.bytes == 0 {
                 return feed.requeue();
@@ -84,7 +84,7 @@ impl MqttAdapter {
     }
 
     /// Returns where the next entry of a feed goes. Without room, the feed is read again when a member has some.
-    fn target(&mut self, index: u32) -> Option<Target> {
+    fn target(&mut self, index: u32, subscribers: &mut Subscribers) -> Option<Target> {
         let feed = self.feeds.get_mut(index)?;
         let member = match &mut feed.kind {
             Kind::Live(_) => return Some(Target::Live),
@@ -95,6 +95,7 @@ impl MqttAdapter {
                 }
                 feed.is_stalled = true;
                 self.clients.get_mut(member.client)?.stall(index);
+                self.wait_for_room(member.client, subscribers);
                 return None;
             }
             Kind::Group(group) => {
@@ -114,10 +115,12 @@ impl MqttAdapter {
             return Some(Target::Member(member, true));
         }
         feed.is_stalled = true;
-        for member in &group.members {
-            if let Some(client) = self.clients.get_mut(member.client) {
+        let members: Vec<_> = group.members.iter().map(|member| member.client).collect();
+        for client in members {
+            if let Some(client) = self.clients.get_mut(client) {
                 client.stall(index);
             }
+            self.wait_for_room(client, subscribers);
         }
         None
     }
@@ -198,8 +201,15 @@ impl MqttAdapter {
         let outgoing =
             OutgoingPublish { qos, retain, subscription_id, ..stored.outgoing(&name, &properties) };
         let packet_id = match qos {
-            QoS::AtMostOnce if client.waiting >= ROOM_BYTES => return add(&counters.dropped, 1),
-            QoS::AtMostOnce => None,
+            QoS::AtMostOnce => {
+                if client.waiting >= ROOM_BYTES {
+                    client.waiting = subscribers.send(client.id, |_| {});
+                }
+                if client.waiting >= self.shared.settings.options.outbox_bytes_max / 2 {
+                    return add(&counters.dropped, 1);
+                }
+                None
+            }
             _ => {
                 let message = InFlight { stored: stored.clone(), retain, id: subscription_id, group };
                 let Some(packet_id) = session.window.begin(qos, message) else { return };
@@ -227,7 +237,7 @@ impl MqttAdapter {
             let Some(cursor) = client.retained.front() else { return };
             let (grant, needs_window) = (cursor.grant, cursor.grant.options.qos != QoS::AtMostOnce);
             if !client.has_room(needs_window) {
-                return;
+                return self.wait_for_room(index, subscribers);
             }
             let found = self.shared.retained().next(&cursor.filter, cursor.after.as_deref());
             let Some((name, stored)) = found else {

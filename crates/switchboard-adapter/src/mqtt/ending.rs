@@ -1,4 +1,4 @@
-//! The end of connections and of sessions: what is kept, wills, and time limits.
+//! The end of connections and of sessions: the state that is kept, wills, and time limits.
 
 use super::{
     adapter::{Command, MqttAdapter},

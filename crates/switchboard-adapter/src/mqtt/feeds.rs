@@ -25,11 +25,11 @@ use switchboard_message::{Bus, Delivery, Gap, GapReason, Position, Subscription}
 /// Name of a feed, with the pattern of its topics.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Key {
-    /// Of the group of a shared subscription.
+    /// The group of a shared subscription.
     Group(Box<str>, Box<str>),
-    /// Of all subscriptions of QoS 0.
+    /// All subscriptions of QoS 0.
     Live(Box<str>),
-    /// Of one subscription of a session.
+    /// One subscription of a session.
     Own(u64, Box<str>),
 }
 
@@ -86,7 +86,7 @@ pub(super) struct Variant {
     pub(super) buffer: BufferId,
 }
 
-/// What determines the bytes of a message.
+/// Parameters that determine the bytes of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Encoding {
     pub(super) is_v5: bool,
@@ -223,7 +223,7 @@ impl Feed {
         polled
     }
 
-    /// Reads the outcome of a start behind the head: what is missing, and how many entries if all are counted.
+    /// Reads the outcome of a start behind the head: the reason of a gap, and the number of missing entries if all are counted.
     pub(super) fn outcome(&mut self) -> Option<(GapReason, Option<u64>)> {
         let mut found: Option<(GapReason, Option<u64>)> = None;
         loop {

@@ -88,7 +88,7 @@ impl MqttAdapter {
     /// Publishes an entry, and keeps it if it is to be retained.
     ///
     /// # Errors
-    /// Those of the rules and of the bus.
+    /// Returns the errors of the rules and of the bus.
     pub(super) fn publish_entry(
         &self,
         topic: &Topic,

@@ -15,7 +15,7 @@ use switchboard_wire::mqtt::{AckKind, OutgoingPublish, Properties, QoS, Reason, 
 pub(super) type SessionGap = (GapReason, Option<u64>);
 
 impl MqttAdapter {
-    /// Begins the subscriptions of a client's session where they ended; returns what is missing.
+    /// Begins the subscriptions of a client's session where they ended; returns the gap.
     pub(super) fn resume_feeds(&mut self, index: u32, subscribers: &mut Subscribers) -> Option<SessionGap> {
         let count = self.clients.get(index)?.session.as_ref()?.subscriptions.len();
         let mut gap: Option<SessionGap> = None;

@@ -31,7 +31,7 @@ impl Retained {
     /// Reads the log.
     ///
     /// # Errors
-    /// Those of the bus.
+    /// Returns the errors of the bus.
     pub(super) fn new(bus: Bus, max: usize) -> Result<Retained> {
         let topic = Topic::new(RETAINED)?;
         let subscription = begin(&bus, &topic)?;

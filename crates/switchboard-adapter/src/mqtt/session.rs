@@ -82,12 +82,12 @@ impl Grant {
 /// Progress of a subscription of QoS 1 or 2.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) enum Resume {
-    /// Of QoS 0, or a shared one: with the next entry.
+    /// With the next entry: QoS 0, and shared subscriptions.
     #[default]
     Head,
     /// After an entry of the only topic.
     Topic(Position),
-    /// Of all topics of a pattern.
+    /// After the entries of all topics of a pattern.
     Pattern(Box<Checkpoint>),
 }
 

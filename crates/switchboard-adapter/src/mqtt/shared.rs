@@ -20,7 +20,7 @@ const PACKET_BYTES: u32 = 2 << 10;
 /// The topic of retained messages.
 pub(super) const RETAINED: &str = "retained";
 
-/// What happens to a client before version 5 whose publication is refused: the version has no packet for the reason.
+/// Policy for a client before version 5 whose publication is refused: the version has no packet for the reason.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum RefusedPublish {
@@ -92,7 +92,7 @@ impl Shared {
     /// Prepares the settings for a server.
     ///
     /// # Errors
-    /// Those of the bus with the retained messages.
+    /// Returns the errors of the bus with the retained messages.
     pub(super) fn new(mut settings: Settings, context: &PluginContext) -> Result<Shared> {
         let entry_bytes = u32::try_from(settings.bus.limits().entry_bytes_max).unwrap_or(u32::MAX);
         let limits = &mut settings.limits;

@@ -149,7 +149,34 @@ async fn more_retained_messages_than_the_window_arrive_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn properties_are_forwarded_and_expiry_is_what_is_left() {
+async fn more_bytes_than_an_outbox_holds_wait_in_the_topic() {
+    let (bus, mqtt, running) = started().await;
+    for qos in [AT_LEAST_ONCE, EXACTLY_ONCE] {
+        let mut client = Client::connect(&running, v5("client")).await;
+        client.subscribe("large", qos).await;
+        let payload = "x".repeat(50_000);
+        for _ in 0..200 {
+            bus.publish_encoded("large", Publication::new(Codec::Raw, payload.clone())).await.unwrap();
+        }
+        for _ in 0..200 {
+            assert_eq!(client.text().await.1.len(), payload.len());
+        }
+        client.unsubscribe("large").await;
+    }
+    let mut publisher = Client::connect(&running, v4("publisher")).await;
+    for number in 0..60 {
+        publisher.retain(&format!("kept/{number}"), &"y".repeat(50_000)).await;
+    }
+    let mut client = Client::connect(&running, v5("client")).await;
+    client.subscribe("kept/+", AT_MOST_ONCE).await;
+    for _ in 0..60 {
+        assert_eq!(client.text().await.1.len(), 50_000);
+    }
+    assert_eq!((mqtt.stats().missed, mqtt.stats().dropped), (0, 0));
+}
+
+#[tokio::test]
+async fn properties_are_forwarded_and_expiry_is_the_time_that_is_left() {
     let (_, _, running) = started().await;
     let mut client = Client::connect(&running, v5("client")).await;
     let properties = Properties::default().with_number(PropertyId::SubscriptionId, 7);

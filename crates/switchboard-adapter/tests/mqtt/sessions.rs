@@ -1,4 +1,4 @@
-//! Sessions: what is kept for an absent client, takeover, wills.
+//! Sessions: the state of an absent client, takeover, wills.
 
 use crate::{
     AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE,
@@ -241,7 +241,7 @@ async fn sessions_expire_and_the_oldest_are_evicted() {
     let mqtt = Mqtt::new(bus.clone()).sessions_max(2).session_expiry_max(Duration::from_secs(1000));
     let running = start(&mqtt).await;
     let (client, ack) = Client::respond(&running, v5("long")).await;
-    assert_eq!(ack.properties.number(PropertyId::SessionExpiry), Some(1000), "less than it asks for");
+    assert_eq!(ack.properties.number(PropertyId::SessionExpiry), Some(1000), "less than CONNECT requires");
     client.bye().await;
     for client_id in ["a", "b"] {
         Client::connect(&running, v5(client_id)).await.bye().await;
@@ -292,10 +292,11 @@ async fn a_will_is_published_unless_the_client_says_goodbye() {
     Client::connect(&running, with_will(v4("polite"), "will/polite", AT_LEAST_ONCE, 0)).await.bye().await;
     drop(Client::connect(&running, with_will(v4("killed"), "will/killed", AT_LEAST_ONCE, 0)).await);
     assert_eq!(watcher.text().await, pair("will/killed", "gone"));
-    let mut asks = Client::connect(&running, with_will(v5("asks"), "will/asks", AT_LEAST_ONCE, 0)).await;
+    let mut requires =
+        Client::connect(&running, with_will(v5("requires"), "will/requires", AT_LEAST_ONCE, 0)).await;
     let reason = Reason::DISCONNECT_WITH_WILL;
-    asks.send(&Packet::Disconnect(Disconnect { reason, ..Disconnect::default() })).await;
-    assert_eq!(watcher.text().await, pair("will/asks", "gone"));
+    requires.send(&Packet::Disconnect(Disconnect { reason, ..Disconnect::default() })).await;
+    assert_eq!(watcher.text().await, pair("will/requires", "gone"));
     // Back before the delay has passed; then the session ends, and the will does not wait for its delay.
     let delayed = || with_will(v5("delayed"), "will/delayed", AT_LEAST_ONCE, 3600);
     drop(Client::connect(&running, delayed()).await);

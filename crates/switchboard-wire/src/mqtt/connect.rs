@@ -111,7 +111,7 @@ pub struct ConnAck {
     pub properties: Properties,
 }
 
-/// What a server says in the CONNACK that accepts a client.
+/// Content of the CONNACK that accepts a client.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Accept {
@@ -121,7 +121,7 @@ pub struct Accept {
     pub assigned_client_id: Option<Bytes>,
     /// Keep alive in seconds, if it is not that of the client.
     pub keep_alive: Option<u16>,
-    /// Seconds that the session is kept, if it is not what the client asked for.
+    /// Seconds that the session is kept, if it differs from that of CONNECT.
     pub session_expiry: Option<u32>,
     /// User properties, for clients of version 5.
     pub user: Vec<(Bytes, Bytes)>,

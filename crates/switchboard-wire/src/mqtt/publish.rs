@@ -42,7 +42,8 @@ impl Publish {
     }
 }
 
-/// A message to be sent, borrowed from its owner. Its packet identifier differs between subscribers and is passed apart.
+/// A message to be sent, borrowed from its owner. Its packet identifier differs between subscribers and is passed
+/// apart.
 #[derive(Clone, Copy, Debug)]
 pub struct OutgoingPublish<'a> {
     /// It was sent before.

@@ -10,7 +10,10 @@ pub struct Reason(pub u8);
 macro_rules! reasons {
     ($($code:literal $constant:ident $name:literal)+) => {
         impl Reason {
-            $(#[doc = concat!("Code ", stringify!($code), ": ", $name, ".")] pub const $constant: Reason = Reason($code);)+
+            $(
+                #[doc = concat!("Code ", stringify!($code), ": ", $name, ".")]
+                pub const $constant: Reason = Reason($code);
+            )+
 
             /// Returns the name of the code; `unknown` for a code that the standard does not define.
             pub fn name(self) -> &'static str {

@@ -363,9 +363,11 @@ impl Server {
         self.packet_bytes_max == u32::MAX
     }
 
-    /// Closes the connection with a reason: DISCONNECT in version 5, and only the end of the connection before.
+    /// Closes the connection with a reason: DISCONNECT in version 5, and only the end of the connection before. The
+    /// packet has the name of the reason, too: some libraries read no reason code without properties.
     pub fn close(&mut self, reason: Reason, out: &mut Outbox) {
-        self.close_with(&Disconnect { reason, properties: Properties::default() }, out);
+        let properties = self.reason_string(reason.name(), 4);
+        self.close_with(&Disconnect { reason, properties }, out);
     }
 
     /// Closes the connection with a DISCONNECT, for instance with the reference of another server.

@@ -9,7 +9,7 @@ use crate::{Input, Outbox};
 
 /// CONNECT of version 3.1.1 with the client identifier `c`, a clean session and keep alive 60.
 const CONNECT_V4: &[u8] = b"\x10\x0d\0\x04MQTT\x04\x02\0\x3c\0\x01c";
-/// The same of version 5, without properties.
+/// CONNECT of version 5 without properties.
 const CONNECT_V5: &[u8] = b"\x10\x0e\0\x04MQTT\x05\x02\0\x3c\0\0\x01c";
 /// CONNACK of version 5 with the default limits of the server: receive maximum 100, 256 KiB, 16 aliases.
 const CONNACK_V5: &[u8] = b"\x20\x0e\0\0\x0b\x21\0\x64\x27\0\x04\0\0\x22\0\x10";
@@ -67,6 +67,13 @@ fn refused(bytes: &[u8]) -> (Vec<u8>, &'static str) {
     let (events, out, error) = served_with(Limits::server(), bytes);
     assert_eq!(events, []);
     (out, error.expect("an error").kind().name())
+}
+
+/// Returns DISCONNECT with a code and its name.
+fn disconnect(code: u8) -> Vec<u8> {
+    let name = super::Reason(code).name();
+    let lens = [code, name.len() as u8 + 3, 0x1f, 0, name.len() as u8];
+    packet(0xe0, &[&lens[..], name.as_bytes()].concat())
 }
 
 /// Makes a packet of a first byte and a body.

@@ -181,6 +181,13 @@ pub enum Acknowledged<M> {
 mod tests {
     use super::*;
 
+    fn published(resend: Option<Resend<'_, char>>) -> Option<(NonZeroU16, QoS, bool, char)> {
+        match resend {
+            Some(Resend::Publish { packet_id, qos, dup, message }) => Some((packet_id, qos, dup, *message)),
+            _ => None,
+        }
+    }
+
     fn id(id: u16) -> NonZeroU16 {
         NonZeroU16::new(id).unwrap()
     }
@@ -232,15 +239,11 @@ mod tests {
         window.acknowledge(AckKind::PubRec, id(2), Reason::SUCCESS);
         assert!(window.next_resend().is_none(), "not in the same connection");
         window.reconnect(2);
-        assert!(
-            matches!(window.next_resend(), Some(Resend::Publish { packet_id, qos: QoS::AtLeastOnce, dup: true, message: 'a' }) if packet_id == id(1))
-        );
+        assert_eq!(published(window.next_resend()), Some((id(1), QoS::AtLeastOnce, true, 'a')));
         assert!(matches!(window.next_resend(), Some(Resend::Release(at)) if at == id(2)));
         assert!(window.next_resend().is_none(), "receive maximum");
         window.acknowledge(AckKind::PubAck, id(1), Reason::SUCCESS);
-        assert!(
-            matches!(window.next_resend(), Some(Resend::Publish { packet_id, qos: QoS::ExactlyOnce, dup: true, message: 'c' }) if packet_id == id(3))
-        );
+        assert_eq!(published(window.next_resend()), Some((id(3), QoS::ExactlyOnce, true, 'c')));
         assert!(window.next_resend().is_none());
         window.restart();
         assert!(matches!(window.next_resend(), Some(Resend::Publish { dup: false, message: 'c', .. })));

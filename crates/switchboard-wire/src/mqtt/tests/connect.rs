@@ -86,7 +86,7 @@ fn a_length_over_the_limit_is_refused_before_its_bytes() {
     let text = "mqtt: a packet has 268435455 bytes; the limit is 262144 (packet_bytes_max)";
     assert_eq!(error.unwrap().to_string(), text);
     let (_, out, error) = served(CONNECT_V5, b"\x30\x81\x80\x10");
-    assert_eq!((&out[..], error), (&b"\xe0\x01\x95"[..], Some("packet_too_large")));
+    assert_eq!((&out[..], error), (&disconnect(0x95)[..], Some("packet_too_large")));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_rejected_client_gets_the_code_of_its_version() {
 #[test]
 fn a_second_connect_is_an_error() {
     assert_eq!(served(CONNECT_V4, CONNECT_V4), (vec![], vec![], Some("protocol")));
-    assert_eq!(served(CONNECT_V5, CONNECT_V5), (vec![], b"\xe0\x01\x82".to_vec(), Some("protocol")));
+    assert_eq!(served(CONNECT_V5, CONNECT_V5), (vec![], disconnect(0x82), Some("protocol")));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn packets_of_servers_are_refused() {
 #[test]
 fn disconnect_cannot_keep_a_session_that_connect_did_not() {
     let (events, out, error) = served(CONNECT_V5, b"\xe0\x07\0\x05\x11\0\0\0\x01");
-    assert_eq!((events, &out[..], error), (vec![], &b"\xe0\x01\x82"[..], Some("protocol")));
+    assert_eq!((events, &out[..], error), (vec![], &disconnect(0x82)[..], Some("protocol")));
     let (events, out, error) = served(CONNECT_V5, b"\xe0\x01\x04\xc0\0");
     let [ServerEvent::Disconnect(disconnect)] = &events[..] else { panic!("{events:?}") };
     assert_eq!((disconnect.reason, &out[..], error), (Reason::DISCONNECT_WITH_WILL, &b""[..], None));

@@ -100,14 +100,14 @@ fn malformed_messages_close_the_connection() {
         (b"\x30\x07\0\x01a\x03\x23\0\x11", 0x94, "topic_alias"),
         (b"\x30\x06\0\0\x03\x23\0\x01", 0x94, "topic_alias"),
     ] {
-        let expected = (vec![], vec![0xe0, 1, code], Some(error));
+        let expected = (vec![], disconnect(code), Some(error));
         assert_eq!(served(CONNECT_V5, bytes), expected, "{}", bytes.escape_ascii());
     }
     assert_eq!(served(CONNECT_V4, b"\x30\x02\0\0"), (vec![], vec![], Some("topic_name")));
 }
 
 #[test]
-fn an_alias_stands_for_the_last_name_that_it_came_with() {
+fn an_alias_is_the_last_name_that_it_arrived_with() {
     let bytes = b"\x30\x08\0\x01a\x03\x23\0\x031\x30\x07\0\0\x03\x23\0\x032\x30\x08\0\x01b\x03\x23\0\x033\
                   \x30\x07\0\0\x03\x23\0\x034";
     let (events, _, error) = served(CONNECT_V5, bytes);
@@ -128,7 +128,7 @@ fn receive_maximum_counts_until_the_last_acknowledgement() {
     let two = [CONNECT_V5, b"\x32\x06\0\x01a\0\x01\0", b"\x34\x06\0\x01a\0\x02\0"].concat();
     let (events, out, error) = served_with(limits, &two);
     assert_eq!((events.len(), error.unwrap().kind().name()), (2, "receive_maximum"));
-    assert!(out.ends_with(b"\xe0\x01\x93"));
+    assert!(out.ends_with(&disconnect(0x93)));
     let mut server = Server::new(limits);
     feed(&mut server, CONNECT_V5, 99);
     let mut out = Outbox::new();
