@@ -223,7 +223,8 @@ impl Feed {
         polled
     }
 
-    /// Reads the outcome of a start behind the head: the reason of a gap, and the number of missing entries if all are counted.
+    /// Reads the outcome of a start behind the head: the reason of a gap, and the number of missing entries if all are
+    /// counted.
     pub(super) fn outcome(&mut self) -> Option<(GapReason, Option<u64>)> {
         let mut found: Option<(GapReason, Option<u64>)> = None;
         loop {

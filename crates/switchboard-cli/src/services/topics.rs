@@ -1,8 +1,9 @@
-//! Topics of the server: the service `switchboard.bus.v1.Bus`, `GET /events`, and clients of ZeroMQ, NATS and Redis.
+//! Topics of the server: the service `switchboard.bus.v1.Bus`, `GET /events`, and clients of ZeroMQ, MQTT, NATS
+//! and Redis.
 
 use std::{path::Path, time::Duration};
 use switchboard::{Result, Server};
-use switchboard_adapter::{Nats, Redis, Zmtp};
+use switchboard_adapter::{Mqtt, Nats, Redis, Zmtp};
 use switchboard_bus::BusServer;
 use switchboard_message::{Bus, FileOptions, Storage, TopicOptions};
 
@@ -24,7 +25,7 @@ pub(crate) fn with_topics(server: Server, folder: Option<&Path>) -> Result<Serve
             Bus::builder().topics(">", options.storage(Storage::File))?.open(FileOptions::new(folder))?
         }
     };
-    let server =
-        server.plugin(Zmtp::new(bus.clone())).plugin(Redis::new(bus.clone())).plugin(Nats::new(bus.clone()));
+    let server = server.plugin(Zmtp::new(bus.clone())).plugin(Redis::new(bus.clone()));
+    let server = server.plugin(Nats::new(bus.clone())).plugin(Mqtt::new(bus.clone()));
     Ok(server.plugin(BusServer::new(bus).event_patterns()))
 }
