@@ -103,7 +103,7 @@ fn hint(code: Code) -> Retry {
 /// Returns the code for an HTTP status without a status of gRPC: from a proxy, or from a server of another protocol.
 fn of_http(status: u16) -> Code {
     match status {
-        400 | 431 => Code::Internal,
+        400 => Code::Internal,
         401 => Code::Unauthenticated,
         403 => Code::PermissionDenied,
         404 => Code::Unimplemented,

@@ -24,7 +24,7 @@ fn heads_that_are_not_of_grpc_are_named() {
     for (status, kind, code) in [
         ("502", "text/html", "Unavailable IfIdempotent"),
         ("404", "text/html", "Unimplemented No"),
-        ("431", "text/html", "Internal No"),
+        ("431", "text/html", "Unknown No"),
         ("200", "text/html", "Unknown No"),
         ("200", "application/grpc+json", "Internal No"),
     ] {
