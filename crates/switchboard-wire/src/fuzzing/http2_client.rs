@@ -236,7 +236,7 @@ pub fn http2_conversation(data: &[u8]) {
     assert_eq!(pair.server.memory().calls, 0);
 }
 
-/// What a caller expects of a call.
+/// Expectation of the caller of a call.
 #[derive(Debug, Default)]
 struct Call {
     is_unary: bool,
@@ -256,7 +256,7 @@ struct Pair {
     calls: HashMap<ClientCallId, Call>,
     /// Unary calls that the server has not responded to, with their message.
     at_server: Vec<(CallId, Bytes)>,
-    /// Ends of unary calls that failed, by the last byte of the message.
+    /// Streams that have not ended at the server.
     streams: HashSet<CallId>,
 }
 

@@ -267,7 +267,7 @@ impl Client {
         if !self.receive_window.receive(head.len) {
             return error(ErrorCode::FLOW_CONTROL_ERROR, "DATA exceeds the window of the connection");
         }
-        // The memory of what is received is bounded by the windows of the streams.
+        // The memory of received bytes is bounded by the windows of the streams.
         self.receive_window.release(head.len);
         self.receiving.data =
             Some(Data { stream: head.stream, left: len, padding, ends: head.has(flag::END_STREAM) });
