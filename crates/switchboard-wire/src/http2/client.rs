@@ -8,6 +8,7 @@
 //! above its limit of streams, wait here in order; they count as [bytes to be written](ClientWire::queued_bytes).
 
 mod body;
+mod control;
 mod grpc;
 mod known;
 mod receive;

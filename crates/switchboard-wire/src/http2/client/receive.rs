@@ -2,14 +2,14 @@
 
 use super::{
     super::{
-        frame::{self, ConnectionError, ErrorCode, FrameHead, HEAD_BYTES, WINDOW_MAX, flag, kind},
+        frame::{self, ConnectionError, ErrorCode, FrameHead, HEAD_BYTES, flag, kind},
         hpack::HpackError,
     },
     Client, FRAME_BYTES_MAX, grpc,
     stream::call_of,
 };
 use crate::{
-    Input, Outbox, Retry,
+    Input, Outbox,
     wire::{ClientCallId, ClientEvent},
 };
 
@@ -17,8 +17,6 @@ use crate::{
 const CONTINUATIONS_MAX: u32 = 16;
 /// Longest payload of SETTINGS, in bytes.
 const SETTINGS_BYTES_MAX: u32 = 6 * 128;
-/// Part of the text of a GOAWAY that is read, in bytes.
-const REASON_BYTES_MAX: usize = 1024;
 /// Bytes of unwritten output from which frames that require a response are counted.
 const ANSWERS_BYTES: usize = 512 << 10;
 /// Number of such frames after which the server does not read what it causes.
@@ -42,6 +40,16 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
+    /// Returns true if the next bytes of the input do not begin a frame of any kind.
+    fn is_inside_frame(&self) -> bool {
+        self.data.is_some() || self.ignored > 0 || self.block.is_some()
+    }
+
+    /// Skips this many bytes of the current frame as they arrive.
+    pub(super) fn ignore(&mut self, bytes: usize) {
+        self.ignored = bytes;
+    }
+
     /// Bytes of content that the current DATA frame of the stream still has.
     pub(super) fn content_left(&self, stream: u32) -> usize {
         self.data.filter(|data| data.stream == stream).map_or(0, |data| data.left)
@@ -67,7 +75,7 @@ struct HeaderBlock {
     continuations: u32,
 }
 
-fn error<T>(code: ErrorCode, reason: &'static str) -> Result<T, ConnectionError> {
+pub(super) fn error<T>(code: ErrorCode, reason: &'static str) -> Result<T, ConnectionError> {
     Err(ConnectionError { code, reason })
 }
 
@@ -82,7 +90,7 @@ impl Client {
     #[inline]
     pub(super) fn next_plain_reply(&mut self, input: &mut Input) -> Option<(ClientCallId, usize)> {
         self.skip_read_ahead(input);
-        if self.receiving.data.is_some() || self.receiving.ignored > 0 || !self.events.is_empty() {
+        if self.receiving.is_inside_frame() || !self.events.is_empty() {
             return None;
         }
         let bytes = input.rest();
@@ -231,7 +239,7 @@ impl Client {
     }
 
     /// Counts a response to a frame. A server might send frames that require responses and not read them.
-    fn count_answer(&mut self, out: &Outbox) -> Result<(), ConnectionError> {
+    pub(super) fn count_answer(&mut self, out: &Outbox) -> Result<(), ConnectionError> {
         self.receiving.answers = if out.len() < ANSWERS_BYTES { 0 } else { self.receiving.answers + 1 };
         if self.receiving.answers > ANSWERS_MAX {
             return error(
@@ -349,102 +357,5 @@ impl Client {
             _ => "a header block cannot be decoded",
         };
         ConnectionError { code: ErrorCode::COMPRESSION_ERROR, reason }
-    }
-
-    fn reset(&mut self, stream: u32, payload: &[u8]) {
-        let code = ErrorCode(payload.first_chunk().map_or(0, |code| u32::from_be_bytes(*code)));
-        if self.close(stream).is_some() {
-            let end = Err(grpc::of_reset(code, &self.peer));
-            self.events.push_back(ClientEvent::End { id: call_of(stream), end });
-        }
-    }
-
-    fn apply_settings(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), ConnectionError> {
-        let before = self.settings.window_bytes;
-        self.settings.apply(payload)?;
-        self.has_settings = true;
-        self.heads.limit_table(self.settings.header_table_bytes);
-        self.count_answer(out)?;
-        let ack = FrameHead { len: 0, kind: kind::SETTINGS, flags: flag::ACK, stream: 0 };
-        out.tail().extend_from_slice(&ack.to_bytes());
-        let difference = i64::from(self.settings.window_bytes) - i64::from(before);
-        if difference != 0 {
-            let mut opened = Vec::new();
-            for (stream, state) in self.streams.iter_mut() {
-                if state.send_window.shift(difference).is_err() {
-                    return error(ErrorCode::FLOW_CONTROL_ERROR, "a setting makes a window too large");
-                }
-                if difference > 0 && state.body.as_ref().is_some_and(|body| body.pending.bytes() > 0) {
-                    opened.push(stream);
-                }
-            }
-            opened.sort_unstable();
-            for stream in opened {
-                self.flush(stream, out);
-            }
-        }
-        self.events.push_back(ClientEvent::Settings { window_growth: 0 });
-        self.start_waiting(out);
-        Ok(())
-    }
-
-    fn update_window(
-        &mut self,
-        stream: u32,
-        payload: &[u8],
-        out: &mut Outbox,
-    ) -> Result<(), ConnectionError> {
-        let increment = payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes) & WINDOW_MAX);
-        if stream == 0 {
-            return match increment {
-                0 => error(ErrorCode::PROTOCOL_ERROR, "a WINDOW_UPDATE of the connection is zero"),
-                _ if self.grow_window(increment, out) => Ok(()),
-                _ => error(ErrorCode::FLOW_CONTROL_ERROR, "the window of the connection is too large"),
-            };
-        }
-        let Some(state) = self.streams.get_mut(stream) else { return Ok(()) };
-        let code = match increment {
-            0 => ErrorCode::PROTOCOL_ERROR,
-            _ if state.send_window.grow(increment).is_ok() => {
-                self.flush(stream, out);
-                return Ok(());
-            }
-            _ => ErrorCode::FLOW_CONTROL_ERROR,
-        };
-        let text = format!("{} sent an invalid HTTP/2 response: a WINDOW_UPDATE of {increment}", self.peer);
-        self.fail(stream, grpc::protocol_error(text), code, out);
-        Ok(())
-    }
-
-    /// Handles GOAWAY, once the part of its text that is used has arrived: streams above its last one were not
-    /// processed.
-    fn go_away(&mut self, head: FrameHead, input: &mut Input) -> bool {
-        let len = (head.len as usize).min(8 + REASON_BYTES_MAX);
-        let Some(payload) = input.rest().get(HEAD_BYTES..HEAD_BYTES + len) else { return false };
-        let number = |at: usize| {
-            payload.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u32::from_be_bytes(*bytes))
-        };
-        let (last, code) = (number(0) & WINDOW_MAX, ErrorCode(number(4)));
-        let text = String::from_utf8_lossy(payload.get(8..).unwrap_or_default()).into_owned();
-        self.refuses_pings |= code == ErrorCode::ENHANCE_YOUR_CALM;
-        let reason = match code {
-            ErrorCode::NO_ERROR => "the server is going away".to_owned(),
-            code => format!("{} {text}", grpc::name_of(code)),
-        };
-        input.skip(HEAD_BYTES + len);
-        self.receiving.ignored = head.len as usize - len;
-        self.last_stream = Some(self.last_stream.map_or(last, |before| before.min(last)));
-        let status = self.going_away(reason.trim_end());
-        let mut refused: Vec<u32> =
-            self.streams.iter_mut().map(|(stream, _)| stream).filter(|stream| *stream > last).collect();
-        refused.sort_unstable();
-        refused.retain(|stream| self.close(*stream).is_some());
-        refused.extend(self.sending.forget_all());
-        self.events.push_back(ClientEvent::GoAway { status: status.clone().with_retry(Retry::Safe) });
-        for stream in refused {
-            let end = Err(status.clone());
-            self.events.push_back(ClientEvent::End { id: call_of(stream), end });
-        }
-        true
     }
 }
