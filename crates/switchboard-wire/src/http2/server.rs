@@ -7,6 +7,7 @@ mod bodies;
 mod frames;
 mod replies;
 mod requests;
+mod simple;
 
 use super::{
     abuse_budget::{AbuseBudget, Pings},
@@ -136,6 +137,8 @@ struct Stream {
     /// The request, until it is complete or refused.
     body: Option<Box<Body>>,
     waiting: Option<Box<Waiting>>,
+    /// Head of a call that begins with its only message.
+    plain: Option<PlainHead>,
     /// It is in the queue of blocked streams.
     is_queued: bool,
 }

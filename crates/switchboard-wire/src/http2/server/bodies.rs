@@ -64,6 +64,9 @@ impl Server {
         let ends_stream = head.has(flag::END_STREAM);
         let is_futile = left < PIECE_MIN && !ends_stream;
         self.reading = Reading::Data(DataFrame { stream: id, left, padding, ends_stream, is_futile });
+        if self.streams.get(id).is_some_and(|stream| stream.plain.is_some()) {
+            self.unfold(id);
+        }
         let Some(stream) = self.streams.get_mut(id) else {
             if !self.resets.has(id) {
                 put_reset(id, ErrorCode::STREAM_CLOSED, out.tail());
@@ -266,6 +269,7 @@ impl Server {
 
     /// Ends the peer's side of a stream.
     pub(super) fn half_close(&mut self, id: u32, out: &mut Outbox) -> Result<ServerEvent, ConnectionError> {
+        self.unfold(id);
         let Some(stream) = self.streams.get_mut(id) else { return Ok(ServerEvent::Handled) };
         stream.remote_ended = true;
         let Some(body) = &stream.body else { return Ok(ServerEvent::Handled) };

@@ -1,11 +1,11 @@
 //! Heads of requests: header blocks, their fields, and the calls that they begin.
 
-use super::{Body, FRAME_BYTES_MAX, Phase, STREAM_WINDOW, Server, Stream, frames::Reading, frames::error};
+use super::{Body, Phase, STREAM_WINDOW, Server, Stream, frames::error};
 use crate::{
-    Encoding, Input, Kind, MethodId, Outbox, Status,
+    Encoding, Kind, MethodId, Outbox, Status,
     http::{
         dialect::{
-            grpc::{ENVELOPE_BYTES, Form, parse_envelope, reply_encoding},
+            grpc::Form,
             open::{Opening, open},
         },
         fields::DecodedField,
@@ -13,13 +13,12 @@ use crate::{
     },
     http2::{
         frame::{
-            ConnectionError, ErrorCode, FrameHead, HEAD_BYTES, flag, kind, put_reset, without_padding,
-            without_priority,
+            ConnectionError, ErrorCode, FrameHead, flag, kind, put_reset, without_padding, without_priority,
         },
         hpack::{HpackError, ListLimits, Listed},
         window::{ReceiveWindow, SendWindow},
     },
-    wire::{Head, Opened, ServerEvent},
+    wire::{Head, ServerEvent},
 };
 
 /// Most frames of a header block.
@@ -151,27 +150,15 @@ impl Server {
 
     /// Finds a block that was decoded before.
     #[inline]
-    fn find_block(&self, block: &[u8]) -> Option<PlainHead> {
+    pub(super) fn find_block(&self, block: &[u8]) -> Option<PlainHead> {
         if self.decoder.needs_update() {
             return None;
         }
         self.blocks.find(block, self.decoder.generation()).copied()
     }
 
-    /// Decodes a block of a call in its simplest form; any other is left to `recv`.
-    fn decode_plain(&mut self, block: &[u8]) -> Option<PlainHead> {
-        let decoded = self.decode(block);
-        if let Ok((head, Listed::Complete)) = &decoded
-            && let Some(plain) = head.plain()
-        {
-            return Some(plain);
-        }
-        self.decoded = Some(decoded);
-        None
-    }
-
     /// Decodes a block, with the caches of the connection.
-    fn decode(&mut self, block: &[u8]) -> Decoded {
+    pub(super) fn decode(&mut self, block: &[u8]) -> Decoded {
         let entries_max = self.limits.metadata_entries_max as usize;
         if let Some(plain) = self.find_block(block) {
             return Ok((plain.into_head(entries_max), Listed::Complete));
@@ -277,7 +264,14 @@ impl Server {
         ServerEvent::Open { id, head, first: None, compressed, more }
     }
 
-    fn insert(&mut self, id: u32, method: MethodId, form: Form, replies: Encoding, remote_ended: bool) {
+    pub(super) fn insert(
+        &mut self,
+        id: u32,
+        method: MethodId,
+        form: Form,
+        replies: Encoding,
+        remote_ended: bool,
+    ) {
         let stream = Stream {
             method,
             form,
@@ -290,94 +284,9 @@ impl Server {
             unread: 0,
             body: None,
             waiting: None,
+            plain: None,
             is_queued: false,
         };
         self.streams.insert(id, stream);
     }
-
-    /// Reads a unary call in its simplest form: one HEADERS frame, and DATA with one message that ends the stream, or
-    /// that an empty DATA frame follows. Everything else is left to `recv`.
-    #[inline]
-    pub(super) fn next_unary(&mut self, input: &mut Input) -> Option<Opened> {
-        if !matches!(self.reading, Reading::Frame)
-            || self.partial.is_some()
-            || self.decoded.is_some()
-            || !self.resumed.is_empty()
-            || !self.canceled.is_empty()
-            || self.phase >= Phase::Refusing
-            || self.streams.len() >= self.streams_max() as usize
-        {
-            return None;
-        }
-        let rest = input.rest();
-        let headers = FrameHead::parse(rest)?;
-        let id = headers.stream;
-        if headers.kind != kind::HEADERS
-            || headers.flags != flag::END_HEADERS
-            || id & 1 == 0
-            || id <= self.last
-        {
-            return None;
-        }
-        let block = rest.get(HEAD_BYTES..HEAD_BYTES + headers.len as usize)?;
-        let rest = &rest[HEAD_BYTES + block.len()..];
-        let data = FrameHead::parse(rest)?;
-        if data.kind != kind::DATA || data.stream != id {
-            return None;
-        }
-        let payload = rest.get(HEAD_BYTES..HEAD_BYTES + data.len as usize)?;
-        let (compressed, len) = parse_envelope(*payload.first_chunk()?).ok()?;
-        let ends_stream = data.flags == flag::END_STREAM;
-        let is_whole = (ends_stream || data.flags == 0)
-            && data.len <= FRAME_BYTES_MAX
-            && len as usize + ENVELOPE_BYTES == payload.len()
-            && (ends_stream || is_end(&rest[HEAD_BYTES + payload.len()..], id));
-        if !is_whole || compressed || data.len > self.window.left() || block.len() > BLOCK_PLAIN_MAX {
-            return None;
-        }
-        let known = self.find_block(block);
-        let plain = match known {
-            Some(plain) => plain,
-            None => self.decode_plain(block)?,
-        };
-        let max = self.table.message_bytes_max(plain.method, self.limits.message_bytes_max);
-        let is_simple = self.encodings.has(plain.encoding)
-            && len <= max.min(self.room).min(STREAM_WINDOW - ENVELOPE_BYTES as u32)
-            && self.table.info(plain.method).kind == Kind::Unary;
-        if !is_simple {
-            // A block that was found is found again.
-            if known.is_none() {
-                let head = plain.into_head(self.limits.metadata_entries_max as usize);
-                self.decoded = Some(Ok((head, Listed::Complete)));
-            }
-            return None;
-        }
-        input.skip(HEAD_BYTES + headers.len as usize + HEAD_BYTES + ENVELOPE_BYTES);
-        if !ends_stream {
-            self.reading = Reading::Skip(HEAD_BYTES as u32);
-        }
-        // It is within the window, as was checked.
-        let _ = self.window.receive(data.len);
-        self.window.release(data.len);
-        self.budget.received(data.len);
-        self.pings.busy = true;
-        self.last = id;
-        let replies = reply_encoding(plain.accepted, self.encodings);
-        self.insert(id, plain.method, plain.form, replies, true);
-        if let Some(stream) = self.streams.get_mut(id) {
-            stream.opened = true;
-        }
-        let (method, codec, timeout) = (plain.method, plain.form.codec(), plain.timeout);
-        Some(Opened { id, method, codec, replies, timeout, len: len as usize })
-    }
-}
-
-/// Longest block of a call in its simplest form, in bytes.
-const BLOCK_PLAIN_MAX: usize = 4 << 10;
-
-/// Returns true if the next frame is an empty DATA frame that ends the stream.
-fn is_end(rest: &[u8], id: u32) -> bool {
-    FrameHead::parse(rest).is_some_and(|head| {
-        head == FrameHead { len: 0, kind: kind::DATA, flags: flag::END_STREAM, stream: id }
-    })
 }

@@ -73,6 +73,34 @@ fn the_direct_path_reads_what_recv_reads() {
 }
 
 #[test]
+fn heads_and_messages_of_several_calls_may_alternate() {
+    let mut peer = Peer::new();
+    for start in [1, 21] {
+        let ids: Vec<u32> = (start..start + 20).step_by(2).collect();
+        let mut bytes: Vec<u8> = ids.iter().flat_map(|id| peer.headers(*id, "Unary", &[], false)).collect();
+        for id in ids.iter().rev() {
+            bytes.extend(data(*id, &message(&[*id as u8]), true));
+        }
+        peer.input.extend(&bytes);
+        for id in ids.iter().rev() {
+            let opened = peer.machine.next_call(&mut peer.input).unwrap();
+            assert_eq!((opened.id, &peer.input.take(opened.len)[..]), (*id, &[*id as u8][..]));
+            peer.machine.reply(*id, Outgoing::EMPTY, &mut peer.out);
+        }
+        assert!(peer.machine.next_call(&mut peer.input).is_none() && peer.input.is_empty());
+    }
+    // A body in another form, and one without a message.
+    let bytes = [peer.headers(41, "Unary", &[], false), peer.headers(43, "Unary", &[], false)].concat();
+    peer.input.extend(&bytes);
+    assert!(peer.machine.next_call(&mut peer.input).is_none());
+    let (id, _, first, _) =
+        peer.open(&[data(41, &message(b"ab")[..6], false), data(41, b"b", true)].concat());
+    assert_eq!((id, first.as_deref()), (41, Some(&b"ab"[..])));
+    let (id, _, first, more) = peer.open(&data(43, b"", true));
+    assert_eq!((id, first, more), (43, None, false));
+}
+
+#[test]
 fn metadata_timeouts_and_codecs_are_read() {
     let mut peer = Peer::new();
     let more = [
