@@ -37,10 +37,12 @@ const MEMORY_FIXED: usize = 128 << 10;
 /// If the property does not hold.
 pub fn http2_server_input(data: &[u8]) {
     let mut choices = Choices::new(data);
-    let mut limits = Limits::default();
-    limits.message_bytes_max = 1 << (4 + choices.byte() % 13);
-    limits.metadata_entries_max = u32::from(choices.byte() % 4);
-    limits.calls_max = 3 + u32::from(choices.byte() % 16);
+    let limits = Limits {
+        message_bytes_max: 1 << (4 + choices.byte() % 13),
+        metadata_entries_max: u32::from(choices.byte() % 4),
+        calls_max: 3 + u32::from(choices.byte() % 16),
+        ..Limits::default()
+    };
     let steps = [choices.byte(), choices.byte(), choices.byte()];
     let bytes = connection(&mut choices);
     let whole = Run::of(limits, &bytes, &[], false);

@@ -224,12 +224,12 @@ mod tests {
     #[test]
     fn requests_have_their_pseudo_fields_once_and_first() {
         assert_eq!(head(&GOOD).malformed(), None);
-        for at in 0..3 {
+        for (at, field) in GOOD.into_iter().enumerate().take(3) {
             let mut twice = GOOD.to_vec();
-            twice.insert(at, GOOD[at]);
+            twice.insert(at, field);
             assert!(head(&twice).malformed().is_some(), "twice: {at}");
             let mut late = GOOD.to_vec();
-            let field = late.remove(at);
+            late.remove(at);
             assert!(head(&late).malformed().is_some(), "without {field:?}");
             late.push(field);
             assert!(head(&late).malformed().is_some(), "late: {field:?}");

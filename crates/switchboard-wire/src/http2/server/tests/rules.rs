@@ -151,8 +151,7 @@ fn blocks_may_have_padding_a_priority_and_several_frames() {
 
 #[test]
 fn streams_above_the_limit_are_refused_and_can_be_repeated() {
-    let mut limits = Limits::default();
-    limits.calls_max = 2;
+    let limits = Limits { calls_max: 2, ..Limits::default() };
     let mut peer = Peer::with(limits, Encodings::NONE);
     for id in [1, 3] {
         let call = peer.headers(id, "Both", &[], false);
