@@ -359,7 +359,7 @@ pub trait ServerWire: Send {
     }
 
     /// Returns true if messages of the stream wait until the peer accepts them; [`ServerEvent::Resume`] reports the end
-    /// of the wait. The driver asks for no further messages of the stream before.
+    /// of the wait. The driver polls for no further messages of the stream before.
     #[inline]
     fn is_blocked(&self, _id: CallId) -> bool {
         false

@@ -33,8 +33,8 @@ pub(super) struct Resolved {
     pub(super) acceptor: Option<Arc<Acceptor>>,
 }
 
-/// Environment variable with the engine of HTTP/2, `hyper` or `machine`, and the option of a listener. They are for tests
-/// while the machine does not serve everything that HTTP/2 carries.
+/// Environment variable with the engine of HTTP/2, `hyper` or `machine`, and the option of a listener. They are for
+/// tests while the machine does not serve everything that HTTP/2 carries.
 #[cfg(feature = "http")]
 const HTTP2_ENGINE: &str = "SWITCHBOARD_HTTP2_ENGINE";
 

@@ -29,9 +29,9 @@ static SERVICE: ServiceInfo = ServiceInfo {
 /// Memory of a machine beside its streams and their partly received messages.
 const MEMORY_FIXED: usize = 128 << 10;
 
-/// Feeds the machine with frames of a client that follows few rules, and responds to its calls. Checks that it does not
-/// panic, that events and written bytes do not depend on the split and on the fast path, that it respects the limits, and
-/// that it stores nothing of streams that have ended.
+/// Feeds the machine with frames of a client that follows few rules, and responds to its calls. Checks that it does
+/// not panic, that events and written bytes do not depend on the split and on the fast path, that it respects the
+/// limits, and that no stream waits while both windows let it send.
 ///
 /// # Panics
 /// If the property does not hold.
@@ -51,7 +51,7 @@ pub fn http2_server_input(data: &[u8]) {
     assert_eq!(Run::of(limits, &bytes, &steps, true), whole, "on the fast path, split");
 }
 
-/// What a machine did.
+/// Events and bytes of a machine.
 #[derive(Debug, PartialEq)]
 struct Run {
     events: Vec<String>,

@@ -41,6 +41,7 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
 
 /// A request field as its receiver needs it.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum DecodedField {
     /// `:method`: true for POST, the one that calls have.
     Method(bool),

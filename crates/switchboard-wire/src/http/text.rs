@@ -32,8 +32,8 @@ pub(crate) fn timeout(value: &[u8]) -> Option<Duration> {
     Some(timeout.min(TIMEOUT_MAX))
 }
 
-/// Appends a text as `grpc-message`: bytes outside of 20 to 7E, and `%`, are written as `%` and two upper-case hexadecimal
-/// digits.
+/// Appends a text as `grpc-message`: bytes outside of 20 to 7E, and `%`, are written as `%` and two upper-case
+/// hexadecimal digits.
 pub(crate) fn percent_encode(text: &str, into: &mut BytesMut) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     into.reserve(text.len());

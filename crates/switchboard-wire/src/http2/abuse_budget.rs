@@ -6,7 +6,7 @@ const TOKENS_MAX: u32 = 1000;
 const TOKENS_PER_SECOND: u64 = 33;
 /// Bytes of bodies that add a token.
 const BODY_BYTES: u32 = 16 << 10;
-/// Early pings on an idle connection before it ends, as gRPC has it: the peer may have changed its interval just before.
+/// Early pings on an idle connection before it ends, as in gRPC: the peer may have changed its interval just before.
 const STRIKES_MAX: u32 = 2;
 
 /// Tokens of one connection. At none it ends with `ENHANCE_YOUR_CALM`.
@@ -77,8 +77,8 @@ impl AbuseBudget {
     }
 }
 
-/// Pings of a peer (gRFC A8): they may come at any time while data of calls is sent or received, and else not more often
-/// than an interval.
+/// Pings of a peer (gRFC A8): they may come at any time while data of calls is sent or received, and otherwise not more
+/// often than an interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pings {
     interval_ms: u64,

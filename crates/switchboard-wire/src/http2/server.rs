@@ -48,7 +48,7 @@ const DRAIN_PING: [u8; 8] = *b"draining";
 pub struct ServerOptions {
     /// Shortest time between two pings of an idle peer in milliseconds; 0 allows any number of pings.
     pub ping_interval_ms: u64,
-    /// Time in milliseconds without credit of the peer after which streams with waiting bytes are reset; 0 for no limit.
+    /// Time in milliseconds without credit after which streams with waiting bytes are reset; 0 for no limit.
     pub stall_ms: u64,
 }
 

@@ -13,6 +13,7 @@ const PREFIX: &[u8] = b"application/grpc";
 
 /// Content types of requests, as far as this dialect has to know them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: every reader handles each
 pub enum ContentType {
     /// One of gRPC, whose responses have the same one.
     Grpc(Form),
@@ -24,6 +25,7 @@ pub enum ContentType {
 
 /// Content types of gRPC, each with its codec.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Form {
     /// `application/grpc`, which means protobuf.
     Plain,
@@ -112,8 +114,9 @@ pub fn reply_encoding(accepted: Encodings, ours: Encodings) -> Encoding {
 
 /// How a field is indexed in the table of HPACK.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+// closed: the representations of HPACK
 pub enum FieldUse {
-    /// The same in most responses.
+    /// Equal in most responses.
     Recurring,
     /// Different in each.
     Once,

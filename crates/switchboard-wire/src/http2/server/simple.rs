@@ -21,8 +21,8 @@ use crate::{
 const BLOCK_BYTES_MAX: u32 = 4 << 10;
 
 impl Server {
-    /// Reads heads of unary calls until one of them has its message: the only one, uncompressed, and completely received.
-    /// The heads and the messages of several calls may alternate in any order. Everything else is left to `recv`.
+    /// Reads heads of unary calls until one of them has its message: the only one, uncompressed, and completely
+    /// received. Heads and messages of several calls may alternate in any order. Everything else is left to `recv`.
     #[inline]
     pub(super) fn next_unary(&mut self, input: &mut Input) -> Option<Opened> {
         let is_ready = matches!(self.reading, Reading::Frame)
