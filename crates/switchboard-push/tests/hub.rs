@@ -1,12 +1,15 @@
 //! Devices, rooms and publications inside the process.
 #![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
-use std::time::Duration;
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 use switchboard::{Code, Result};
 use switchboard_message::{Delivery, Position, Publication};
 use switchboard_push::{
-    Accepts, Access, Connect, DeviceLimit, DisconnectReason, Hub, HubLimits, Identity, Inbox, Item,
-    Publishing, Rooms, Start,
+    Accepts, Access, Connect, Credentials, DeviceLimit, DisconnectReason, Hub, HubLimits, Identity, Inbox,
+    Item, Publishing, Rooms, Start, Tickets,
 };
 use switchboard_wire::Codec;
 
@@ -356,5 +359,82 @@ async fn entries_of_a_user_are_kept_for_devices_that_come_back() -> Result<()> {
     let mut device = hub.attach_with("ali", Connect::new("test").user_start(Start::After(seen))).await?;
     assert!(matches!(device.next().await?, Some(Item::Recovered(_))));
     assert_eq!(entry(&mut device).await, "2");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_device_whose_credentials_expire_is_disconnected_unless_it_refreshes_them() -> Result<()> {
+    let hub = open().await;
+    let in_ms = |ms| SystemTime::now() + Duration::from_millis(ms);
+    let past = SystemTime::now() - Duration::from_secs(1);
+    assert_eq!(
+        hub.attach(Identity::new("ali").expires_at(past)).await.unwrap_err().code(),
+        Code::Unauthenticated
+    );
+    let mut expiring = hub.attach(Identity::new("ali").expires_at(in_ms(30))).await?;
+    let mut refreshed = hub.attach(Identity::new("ali").expires_at(in_ms(30))).await?;
+    let device = refreshed.device().unwrap();
+    assert_eq!(device.refresh(Identity::new("bob")).unwrap_err().code(), Code::PermissionDenied);
+    assert_eq!(
+        device.refresh(Identity::new("ali").expires_at(past)).unwrap_err().code(),
+        Code::Unauthenticated
+    );
+    device.refresh(Identity::new("ali").expires_at(in_ms(600_000)))?;
+    assert_eq!(disconnected(&mut expiring).await, DisconnectReason::Expired);
+    hub.user("ali").publish(&1).await?;
+    assert_eq!(entry(&mut refreshed).await, "1");
+    Ok(())
+}
+
+#[tokio::test]
+async fn further_limits_are_reached() -> Result<()> {
+    let mut limits = HubLimits::default();
+    limits.user_publications_per_s = 2.0;
+    limits.page_max = 1;
+    let chat = Rooms::new().publish(Access::all()).presence();
+    let hub = Hub::builder().open().limits(limits).rooms("chat", chat).build().await?;
+    let mut devices = [hub.attach("ali").await?, hub.attach("ali").await?];
+    for device in &mut devices {
+        device.join("chat").await?;
+        device.device().unwrap().publish("chat", Publication::new(Codec::Raw, "x"))?;
+    }
+    let over = devices[0].device().unwrap().publish("chat", Publication::new(Codec::Raw, "x")).unwrap_err();
+    assert!(over.message().contains("user_publications_per_s=2"), "{over}");
+    let page = hub.room("chat").members(None, 100);
+    assert_eq!((page.members.len(), page.count, page.next.is_some()), (1, 2, true));
+    let large = hub.attach_with("eve", Connect::new("test").info(vec![0; 1025])).await.unwrap_err();
+    assert!(large.message().contains("has 1025 bytes; the limit is 1024"), "{large}");
+    let long = hub.attach_with("eve", Connect::new("test").key("k".repeat(300))).await.unwrap_err();
+    assert_eq!(long.code(), Code::InvalidArgument);
+    assert!(!hub.user("eve").is_online());
+    let short = Hub::builder().open().resume_window(Duration::ZERO).build().await?;
+    let mut device = short.attach("ali").await?;
+    let token = short.resume_token(device.device().unwrap(), [])?;
+    assert!(short.resume(&token).unwrap_err().message().contains("has expired"));
+    let keys = Hub::builder().open().resume_keys([[0; 31]]).build().await.unwrap_err();
+    assert!(keys.message().contains("at least 32 bytes"), "{keys}");
+    let jwt = Hub::builder().auth(switchboard_push::Jwt::hs256("short")).build().await.unwrap_err();
+    assert!(jwt.message().contains("keys of JSON Web Tokens"), "{jwt}");
+    let pattern = Hub::builder().rooms(">/x", Rooms::new()).build().await.unwrap_err();
+    assert_eq!(pattern.code(), Code::InvalidArgument);
+    let engine = Hub::builder().engine("kafka://h:1").build().await.unwrap_err();
+    assert!(engine.message().contains("is not built in"), "{engine}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_ticket_is_a_credential() -> Result<()> {
+    let tickets = Tickets::new([[7; 32]]);
+    let hub = Hub::builder().auth(tickets.clone()).build().await?;
+    let ticket = tickets.issue(&Identity::new("ali").room("live/7"), Duration::from_secs(60))?;
+    let verify = async |token: &str| {
+        let peer = Arc::new(switchboard::Peer::connected("tcp://127.0.0.1:1".into(), None));
+        hub.verify(&Credentials::new("test", peer).token(token)).await
+    };
+    let identity = verify(&ticket).await?;
+    assert_eq!((&*identity.user, &identity.rooms[..]), ("ali", &["live/7".to_owned()][..]));
+    for bad in ["", "x", "x.y", "x.y.z", &ticket[1..]] {
+        assert_eq!(verify(bad).await.unwrap_err().code(), Code::Unauthenticated, "{bad}");
+    }
     Ok(())
 }

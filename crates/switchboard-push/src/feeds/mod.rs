@@ -1,7 +1,7 @@
 //! Topics for the connections of a fan-out engine: one subscription of the bus per topic and worker, and one broadcast
 //! buffer per topic and encoding key.
 //!
-//! An adapter of a protocol implements [`Adapter`](switchboard_fanout::Adapter) for its connections and [`Encoder`] for
+//! An adapter of a protocol implements [`Adapter`] for its connections and [`Encoder`] for
 //! its frames, and keeps [`Feeds`] beside its peers:
 //!
 //! ```text
