@@ -151,7 +151,7 @@ async fn next<S: Source>(
 ///
 /// # Errors
 /// That of the bus.
-pub(crate) fn begin(
+pub fn begin(
     subscribe: impl IntoFuture<Output = Result<Subscription<Bytes>>>,
 ) -> Result<Subscription<Bytes>> {
     let begun = pin!(subscribe.into_future());

@@ -39,7 +39,7 @@ mod zmtp;
 /// Parts of adapters, for crates of Switchboard with further ones.
 #[doc(hidden)]
 pub mod parts {
-    pub use crate::task::Task;
+    pub use crate::{feed::begin, task::Task};
 }
 
 pub use mqtt::{MQTT, Mqtt, MqttStats, RefusedPublish};

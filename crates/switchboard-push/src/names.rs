@@ -8,8 +8,10 @@ use switchboard::{Result, Status};
 use switchboard_message::{Pattern, Topic};
 
 const ROOM: &str = "room/";
-const USER: &str = "user/";
-const KEY: &str = "key/";
+/// Beginning of the topics of users.
+pub(crate) const USER: &str = "user/";
+/// Beginning of the topics of keys.
+pub(crate) const KEY: &str = "key/";
 /// Topic that every device receives.
 pub const ALL: &str = "push/all";
 /// Topic of the lifecycle events.

@@ -104,11 +104,14 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
         encoder: &mut E,
         subscribers: &mut Subscribers,
     ) {
+        let ready = self.ready.clone();
         let Some(feed) = self.feed_mut(index).filter(|feed| feed.has_begun() && !feed.waiting.is_empty())
         else {
             return;
         };
-        let (topic, others, waker) = (feed.topic.clone(), feed.position, feed.waker.clone());
+        let needs_waker = feed.waiting.iter().any(|waiting| waiting.start != Start::Next);
+        let waker = if needs_waker { feed.waker(&ready) } else { Waker::noop().clone() };
+        let (topic, others) = (feed.topic.clone(), feed.position);
         for mut waiting in std::mem::take(&mut feed.waiting) {
             let step = match waiting.start {
                 Start::Next => {
@@ -172,12 +175,12 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
             if waiting.is_blocked {
                 return Step::Wait;
             }
-            if waiting.has_begun && waiting.has_reached(others) {
+            // Without a position, the others have had no entry: all of them are to come.
+            if waiting.has_begun && (others.is_none() || waiting.has_reached(others)) {
                 return Step::Attach;
             }
             let Source::Reading(subscription) = &mut waiting.source else { return Step::Wait };
             match Pin::new(subscription).poll_next(&mut Context::from_waker(waker)) {
-                Poll::Pending if others.is_none() && waiting.has_begun => return Step::Attach,
                 Poll::Pending => return Step::Wait,
                 Poll::Ready(Some(Ok(delivery))) => self.kept(waiting, topic, delivery, encoder, subscribers),
                 Poll::Ready(Some(Err(status))) => return Step::Failed(status),

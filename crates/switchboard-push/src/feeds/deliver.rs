@@ -5,6 +5,7 @@ use super::{
     catch_up::after,
     command::{FeedCommand, Kind},
     feed::{Feed, Members, MergeState},
+    personal::PersonalKind,
 };
 use crate::{
     control::Control,
@@ -34,6 +35,10 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
         self.ready.take(&mut polled);
         let mut budget = Budget { entries: ENTRIES_MAX, bytes: BYTES_MAX };
         for index in polled.drain(..) {
+            if let Some(kind) = PersonalKind::of_index(index) {
+                self.deliver_personal(kind, &mut budget, encoder, subscribers);
+                continue;
+            }
             if self.is_merging(index) {
                 continue;
             }
@@ -141,7 +146,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
         subscribers: &mut Subscribers,
         slow: &mut Slow,
     ) -> bool {
-        let counters = self.state.counters.clone();
+        let (counters, ready) = (self.state.counters.clone(), self.ready.clone());
         let Some(feed) = self.feeds.get_mut(index as usize).and_then(Option::as_mut) else { return false };
         let mut batch = SmallVec::<[Message<Bytes>; 4]>::new();
         let scratch = &mut self.scratch;
@@ -150,11 +155,11 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
                 feed.flush(&mut batch, encoder, subscribers, (&mut *scratch, &counters), slow);
             }
             if budget.is_spent() || !slow.is_empty() {
-                feed.requeue();
+                feed.requeue(&ready);
                 return false;
             }
             feed.was_polled = true;
-            let Poll::Ready(item) = feed.poll() else {
+            let Poll::Ready(item) = feed.poll(&ready) else {
                 feed.merge.state = MergeState::Idle;
                 feed.flush(&mut batch, encoder, subscribers, (&mut *scratch, &counters), slow);
                 return false;
@@ -202,17 +207,17 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Entries and bytes that may still be delivered in this turn.
-struct Budget {
+pub(super) struct Budget {
     entries: usize,
     bytes: usize,
 }
 
 impl Budget {
-    fn is_spent(&self) -> bool {
+    pub(super) fn is_spent(&self) -> bool {
         self.entries == 0 || self.bytes == 0
     }
 
-    fn spend(&mut self, bytes: usize) {
+    pub(super) fn spend(&mut self, bytes: usize) {
         self.entries = self.entries.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
     }
@@ -220,7 +225,7 @@ impl Budget {
 
 impl<K: Clone + Eq + Hash + Send + 'static> Feed<K> {
     /// Sends entries to all groups, and empties the batch.
-    fn flush<E: Encoder<Key = K>>(
+    pub(super) fn flush<E: Encoder<Key = K>>(
         &mut self,
         batch: &mut SmallVec<[Message<Bytes>; 4]>,
         encoder: &mut E,
@@ -265,7 +270,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feed<K> {
     }
 
     /// Reports missing entries to all groups.
-    fn missed<E: Encoder<Key = K>>(
+    pub(super) fn missed<E: Encoder<Key = K>>(
         &self,
         gap: &Gap,
         encoder: &mut E,
@@ -283,7 +288,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feed<K> {
     }
 
     /// Returns the subscribers of groups without a buffer: all of a personal topic.
-    fn each(&self) -> impl Iterator<Item = SubscriberId> {
+    pub(super) fn each(&self) -> impl Iterator<Item = SubscriberId> {
         self.groups.iter().flatten().flat_map(|group| match &group.members {
             Members::Each(members) => members.iter().copied(),
             Members::Buffer(..) => [].iter().copied(),

@@ -43,8 +43,12 @@ pub(super) struct Feed<K> {
     beginning: Option<Task>,
     /// Position up to which entries were delivered to the groups.
     pub(super) position: Option<Position>,
-    queued: Arc<FeedWaker>,
-    pub(super) waker: Waker,
+    /// Wakes the engine for this feed; created when it is needed.
+    waking: Option<(Arc<FeedWaker>, Waker)>,
+    /// Its entries arrive by the subscription to all topics of its kind.
+    pub(super) is_shared: bool,
+    /// Entries up to this one were published before the feed.
+    pub(super) skip: Option<Position>,
     pub(super) groups: Vec<Option<Group<K>>>,
     pub(super) waiting: Vec<Waiting<K>>,
     pub(super) merge: Merge,
@@ -119,13 +123,7 @@ impl Members {
 }
 
 impl<K: Clone + Eq> Feed<K> {
-    pub(super) fn new(
-        topic: &Topic,
-        (index, generation): (u32, u32),
-        window: Duration,
-        ready: &Arc<Ready>,
-    ) -> Feed<K> {
-        let queued = Arc::new(FeedWaker::new(index, ready.clone()));
+    pub(super) fn new(topic: &Topic, (index, generation): (u32, u32), window: Duration) -> Feed<K> {
         Feed {
             topic: topic.clone(),
             index,
@@ -133,8 +131,9 @@ impl<K: Clone + Eq> Feed<K> {
             subscription: None,
             beginning: None,
             position: None,
-            waker: Waker::from(queued.clone()),
-            queued,
+            waking: None,
+            is_shared: false,
+            skip: None,
             groups: Vec::new(),
             waiting: Vec::new(),
             merge: Merge { window, state: MergeState::Idle },
@@ -181,19 +180,34 @@ impl<K: Clone + Eq> Feed<K> {
     }
 
     pub(super) fn has_begun(&self) -> bool {
-        self.subscription.is_some()
+        self.is_shared || self.subscription.is_some()
+    }
+
+    /// Returns the waker that has the feed polled.
+    pub(super) fn waker(&mut self, ready: &Arc<Ready>) -> Waker {
+        let (_, waker) = self.waking.get_or_insert_with(|| {
+            let queued = Arc::new(FeedWaker::new(self.index, ready.clone()));
+            (queued.clone(), Waker::from(queued))
+        });
+        waker.clone()
     }
 
     /// Returns the next item of the subscription. `Pending` means that the bus wakes the engine for the next one.
-    pub(super) fn poll(&mut self) -> Poll<Option<Result<Delivery<Bytes>>>> {
-        self.queued.rearm();
+    pub(super) fn poll(&mut self, ready: &Arc<Ready>) -> Poll<Option<Result<Delivery<Bytes>>>> {
+        if let Some((queued, _)) = &self.waking {
+            queued.rearm();
+        }
+        if self.subscription.is_none() {
+            return Poll::Pending;
+        }
+        let waker = self.waker(ready);
         let Some(subscription) = &mut self.subscription else { return Poll::Pending };
-        Pin::new(subscription).poll_next(&mut Context::from_waker(&self.waker))
+        Pin::new(subscription).poll_next(&mut Context::from_waker(&waker))
     }
 
     /// Has the feed polled again in a later turn.
-    pub(super) fn requeue(&self) {
-        self.waker.wake_by_ref();
+    pub(super) fn requeue(&mut self, ready: &Arc<Ready>) {
+        self.waker(ready).wake();
     }
 
     pub(super) fn is_unused(&self) -> bool {

@@ -16,6 +16,7 @@ mod catch_up;
 mod command;
 mod deliver;
 mod feed;
+mod personal;
 
 pub(crate) use catch_up::after;
 pub use command::{EngineCloser, FeedCommand};
@@ -31,6 +32,7 @@ use bytes::Bytes;
 use catch_up::Waiting;
 use command::{Ready, Sender};
 use feed::{Feed, Place, UNATTACHED};
+use personal::Personal;
 use smallvec::SmallVec;
 use std::{
     collections::{HashMap, VecDeque},
@@ -138,6 +140,8 @@ pub struct Feeds<K> {
     /// Topics of each subscriber.
     places: HashMap<SubscriberId, SmallVec<[Place; 4]>>,
     ready: Arc<Ready>,
+    /// Topics of users, and of keys, where they are in this process: an idle device has no topic of its own.
+    personal: [Option<Personal>; 2],
     /// Feeds that are polled in this turn.
     polled: Vec<u32>,
     notices: VecDeque<Notice>,
@@ -161,6 +165,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
             free: Vec::new(),
             by_topic: HashMap::new(),
             places: HashMap::new(),
+            personal: [None, None],
             polled: Vec::new(),
             notices: VecDeque::new(),
             scratch: Outbox::new(),
@@ -320,13 +325,16 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
         });
         self.generation = self.generation.wrapping_add(1);
         let merge = names::room_of(topic.name()).map(|room| self.state.class_of(room).settings.merge);
-        let mut feed = Feed::new(topic, (index, self.generation), merge.unwrap_or_default(), &self.ready);
-        if let Err(status) = feed.begin(&self.state.bus, Start::Next, &self.engine) {
+        let mut feed = Feed::new(topic, (index, self.generation), merge.unwrap_or_default());
+        let begun = match feed.is_personal && !self.state.is_shared {
+            true => self.begin_personal(&mut feed),
+            // The first poll registers the waker.
+            false => feed.begin(&self.state.bus, Start::Next, &self.engine).map(|()| self.ready.push(index)),
+        };
+        if let Err(status) = begun {
             self.free.push(index);
             return Err(status);
         }
-        // The first poll registers the waker.
-        self.ready.push(index);
         self.by_topic.insert(topic.clone(), index);
         self.feeds[index as usize] = Some(feed);
         Ok(index)
@@ -341,6 +349,9 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
             feed.detach(id, place.group, true, subscribers);
         }
         self.remove_if_unused(place.feed);
+        if self.places.is_empty() {
+            self.personal = [None, None];
+        }
     }
 
     /// Has a subscriber receive the entries of a topic from now on.

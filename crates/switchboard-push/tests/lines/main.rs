@@ -267,3 +267,83 @@ async fn topics_of_an_engine_are_delivered_and_recovered() {
     other.user("user3").close("bye").unwrap();
     assert_eq!(members[3].next().await, "BYE closed");
 }
+
+#[tokio::test]
+async fn devices_of_one_user_get_its_entries_from_their_connection_on() {
+    let hub = Hub::builder().open().build().await.unwrap();
+    let server = start(Lines::new(&hub)).await;
+    let mut devices = Vec::new();
+    for number in 0..3 {
+        // Entries before the connection, also those that no device has received.
+        for _ in 0..20 {
+            hub.user("ali").publish(&"early").await.unwrap();
+            hub.key(format!("key{number}")).publish(&"early").await.unwrap();
+        }
+        let mut line = Line::connect(&server).await;
+        line.send(&format!("CONNECT ali key{number}")).await;
+        while line.next().await != "OK" {}
+        devices.push(line);
+    }
+    for number in 0..100 {
+        hub.user("ali").publish(&number).await.unwrap();
+        hub.user("eve").publish(&number).await.unwrap();
+        hub.key("key1").publish(&number).await.unwrap();
+    }
+    for (index, device) in devices.iter_mut().enumerate() {
+        let (mut user, mut key) = (0, 0);
+        while user < 100 || (index == 1 && key < 100) {
+            let line = device.next().await;
+            match line.split_once(' ').unwrap() {
+                // The older devices of the user receive what was published before the younger ones.
+                ("user/ali", "\"early\"") if index < 2 => {}
+                ("user/ali", number) => {
+                    assert_eq!(number, user.to_string());
+                    user += 1;
+                }
+                ("key/key1", number) if index == 1 => {
+                    assert_eq!(number, key.to_string());
+                    key += 1;
+                }
+                _ => panic!("{index}: {line}"),
+            }
+        }
+    }
+    drop(devices);
+    support::until(|| hub.bus().stats().cursors == 0).await;
+}
+
+/// Memory of this process in bytes.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// Prints the memory of an idle device: `cargo test -p switchboard-push --test lines memory -- --ignored --nocapture`.
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn memory_of_an_idle_device() {
+    let mut limits = HubLimits::default();
+    limits.devices_per_user = switchboard_push::DeviceLimit::Unlimited;
+    let hub = Hub::builder().open().limits(limits).without_events().build().await.unwrap();
+    let server = start(Lines::new(&hub)).await;
+    let address = server.url().trim_start_matches("tcp://").to_owned();
+    let mut devices = Vec::new();
+    let mut before = 0;
+    for round in 0..4 {
+        for number in 0..2_000 {
+            use std::io::Write;
+            let mut device = std::net::TcpStream::connect(&address).unwrap();
+            let id = round * 2_000 + number;
+            device.write_all(format!("CONNECT user{id} key{id}\nJOIN live/7\n").as_bytes()).unwrap();
+            devices.push(device);
+            tokio::task::yield_now().await;
+        }
+        support::until(|| hub.room("live/7").count() == devices.len()).await;
+        let now = resident();
+        if round > 0 {
+            println!("{} devices: {} bytes each", devices.len(), now.saturating_sub(before) / 2_000);
+        }
+        before = now;
+    }
+}
