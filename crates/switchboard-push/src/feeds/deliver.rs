@@ -147,7 +147,9 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
         slow: &mut Slow,
     ) -> bool {
         let (counters, ready) = (self.state.counters.clone(), self.ready.clone());
-        let Some(feed) = self.feeds.get_mut(index as usize).and_then(Option::as_mut) else { return false };
+        let Some(feed) = self.feeds.get_mut(index as usize).and_then(Option::as_deref_mut) else {
+            return false;
+        };
         let mut batch = SmallVec::<[Message<Bytes>; 4]>::new();
         let scratch = &mut self.scratch;
         loop {

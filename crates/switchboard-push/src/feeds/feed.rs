@@ -7,6 +7,7 @@ use super::{
 use crate::{names, start::Start};
 use bytes::Bytes;
 use futures_core::Stream;
+use smallvec::SmallVec;
 use std::{
     collections::VecDeque,
     pin::Pin,
@@ -49,7 +50,7 @@ pub(super) struct Feed<K> {
     pub(super) is_shared: bool,
     /// Entries up to this one were published before the feed.
     pub(super) skip: Option<Position>,
-    pub(super) groups: Vec<Option<Group<K>>>,
+    pub(super) groups: SmallVec<[Option<Group<K>>; 1]>,
     pub(super) waiting: Vec<Waiting<K>>,
     pub(super) merge: Merge,
     /// Orders to devices arrive here.
@@ -77,8 +78,8 @@ pub(super) struct Group<K> {
 }
 
 pub(super) enum Members {
-    Each(Vec<SubscriberId>),
-    Buffer(Shared),
+    Each(SmallVec<[SubscriberId; 2]>),
+    Buffer(Box<Shared>),
 }
 
 /// A broadcast buffer of a group.
@@ -134,7 +135,7 @@ impl<K: Clone + Eq> Feed<K> {
             waking: None,
             is_shared: false,
             skip: None,
-            groups: Vec::new(),
+            groups: SmallVec::new(),
             waiting: Vec::new(),
             merge: Merge { window, state: MergeState::Idle },
             is_personal: names::is_personal(topic.name()),
@@ -224,7 +225,7 @@ impl<K: Clone + Eq> Feed<K> {
     ) -> u32 {
         let known = self.groups.iter().position(|group| group.as_ref().is_some_and(|group| group.key == key));
         let at = known.unwrap_or_else(|| {
-            let group = Some(Group { key, members: Members::Each(Vec::new()) });
+            let group = Some(Group { key, members: Members::Each(SmallVec::new()) });
             match self.groups.iter().position(Option::is_none) {
                 Some(free) => {
                     self.groups[free] = group;
@@ -291,7 +292,7 @@ impl<K> Group<K> {
                     for member in members.iter() {
                         subscribers.attach(*member, buffer);
                     }
-                    self.members = Members::Buffer(Shared::new(buffer, members.len()));
+                    self.members = Members::Buffer(Box::new(Shared::new(buffer, members.len())));
                 }
             }
         }

@@ -134,7 +134,7 @@ pub enum Notice {
 pub struct Feeds<K> {
     state: Arc<State>,
     engine: Arc<dyn Sender>,
-    feeds: Vec<Option<Feed<K>>>,
+    feeds: Vec<Option<Box<Feed<K>>>>,
     free: Vec<u32>,
     by_topic: HashMap<Topic, u32>,
     /// Topics of each subscriber.
@@ -310,11 +310,11 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
     }
 
     fn feed(&self, index: u32) -> Option<&Feed<K>> {
-        self.feeds.get(index as usize)?.as_ref()
+        self.feeds.get(index as usize)?.as_deref()
     }
 
     fn feed_mut(&mut self, index: u32) -> Option<&mut Feed<K>> {
-        self.feeds.get_mut(index as usize)?.as_mut()
+        self.feeds.get_mut(index as usize)?.as_deref_mut()
     }
 
     /// Subscribes to a topic of the bus.
@@ -336,7 +336,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
             return Err(status);
         }
         self.by_topic.insert(topic.clone(), index);
-        self.feeds[index as usize] = Some(feed);
+        self.feeds[index as usize] = Some(Box::new(feed));
         Ok(index)
     }
 

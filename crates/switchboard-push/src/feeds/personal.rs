@@ -1,8 +1,8 @@
 //! Topics of users and of keys: one subscription of an engine for all users, and one for all keys.
 //!
-//! A device has two such topics, and is idle for most of its life: a subscription and a log for each would be most of its
-//! memory. Each worker gets the entries of all users and keys instead, and drops those of devices on other workers. A bus
-//! whose topics are in an engine has no subscriptions to patterns: there, each topic has its own.
+//! A device has two such topics, and is idle for most of its life: a subscription and a log for each would be most of
+//! its memory. Each worker gets the entries of all users and keys instead, and drops those of devices on other workers.
+//! A bus whose topics are in an engine has no subscriptions to patterns: there, each topic has its own.
 
 use super::{
     Encoder, Feeds, Notice,
@@ -129,7 +129,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
         subscribers: &mut Subscribers,
     ) {
         let counters = self.state.counters.clone();
-        let Some(feed) = self.feeds.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        let Some(feed) = self.feeds.get_mut(index as usize).and_then(Option::as_deref_mut) else { return };
         let position = message.position();
         let is_earlier = |skip: switchboard_message::Position| {
             skip.epoch == position.epoch && position.offset <= skip.offset
@@ -157,7 +157,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
     fn missed_by<E: Encoder<Key = K>>(&mut self, gap: &Gap, encoder: &mut E, subscribers: &mut Subscribers) {
         let counters = self.state.counters.clone();
         let Some(index) = self.by_topic.get(&gap.topic).copied() else { return };
-        let Some(feed) = self.feeds.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        let Some(feed) = self.feeds.get_mut(index as usize).and_then(Option::as_deref_mut) else { return };
         (feed.skip, feed.position) = (None, Some(after(gap)));
         feed.missed(gap, encoder, subscribers, (&mut self.scratch, &counters));
         self.advance(index, encoder, subscribers);
