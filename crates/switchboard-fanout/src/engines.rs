@@ -15,7 +15,7 @@ use switchboard_core::{Limits, Peer, memory::MemoryBudget, runtime};
 use switchboard_net::plugin::{
     ConnectionList, ConnectionPage, ConnectionRow, ListPosition, PluginConnection, PluginServer,
 };
-use switchboard_wire::WireId;
+use switchboard_wire::{Metadata, WireId};
 use tokio::task::AbortHandle;
 
 /// Properties of a connection that a server has handed over, for [`Adapter::Connection`].
@@ -32,6 +32,8 @@ pub struct Admitted {
     pub is_greeted: bool,
     /// Set if the bytes are those of messages in a WebSocket.
     pub is_websocket: bool,
+    /// The headers of the handshake of a WebSocket.
+    pub metadata: Metadata,
 }
 
 /// Creates the adapter of an engine, which may keep the handle to send commands to itself.
@@ -139,7 +141,17 @@ impl<A: Adapter> Engines<A> {
 impl<A: Adapter<Connection: From<Admitted>>> PluginServer for Engines<A> {
     fn connect(&self, connection: PluginConnection) {
         let PluginConnection {
-            io, first, wire, peer, limits, worker, is_greeted, is_websocket, guard, ..
+            io,
+            first,
+            wire,
+            peer,
+            limits,
+            worker,
+            is_greeted,
+            is_websocket,
+            metadata,
+            guard,
+            ..
         } = connection;
         let address = peer.address.clone();
         let closed = |why: &dyn fmt::Display| tracing::warn!(peer = %address, "closed: {why}");
@@ -149,7 +161,11 @@ impl<A: Adapter<Connection: From<Admitted>>> PluginServer for Engines<A> {
             Err(error) => return closed(&format_args!("no engine for it: {error}")),
         };
         let socket = peer.socket;
-        match Handoff::new(io, first, Admitted { wire, peer, limits, is_greeted, is_websocket }.into()) {
+        match Handoff::new(
+            io,
+            first,
+            Admitted { wire, peer, limits, is_greeted, is_websocket, metadata }.into(),
+        ) {
             Ok(handoff) => {
                 if let Err(refused) = engine.hand_over(handoff.address(socket).guard(guard)) {
                     closed(&refused);

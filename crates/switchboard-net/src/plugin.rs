@@ -17,7 +17,7 @@ use bytes::BytesMut;
 pub use route::{Route, RouteBody, RouteHandler, RouteHead, RouteRequest, RouteResponse};
 use std::{any::Any, fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};
 use switchboard_core::{Limits, Peer, counters::CounterSource, memory::MemoryBudget, service::DynService};
-use switchboard_wire::{WireId, spec::WireSpec};
+use switchboard_wire::{Metadata, WireId, spec::WireSpec};
 
 /// Adds wires, services and HTTP paths to servers. One plugin may be added to several servers.
 pub trait Plugin: Send + Sync + 'static {
@@ -260,6 +260,8 @@ pub struct PluginConnection {
     pub is_greeted: bool,
     /// Set if the bytes are those of messages in a WebSocket.
     pub is_websocket: bool,
+    /// The headers of the handshake of a WebSocket, such as cookies; empty on other connections.
+    pub metadata: Metadata,
     /// Dropped when the connection has ended: until then the server counts it.
     pub guard: Box<dyn Any + Send>,
 }
@@ -283,6 +285,7 @@ impl PluginConnection {
             worker,
             is_greeted: false,
             is_websocket: false,
+            metadata: Metadata::new(),
             guard,
         }
     }
@@ -301,10 +304,10 @@ impl PluginConnection {
         self
     }
 
-    /// Sets that the bytes are those of messages in a WebSocket.
+    /// Sets that the bytes are those of messages in a WebSocket, whose handshake had these headers.
     #[must_use]
-    pub fn websocket(mut self) -> PluginConnection {
-        self.is_websocket = true;
+    pub fn websocket(mut self, metadata: Metadata) -> PluginConnection {
+        (self.is_websocket, self.metadata) = (true, metadata);
         self
     }
 

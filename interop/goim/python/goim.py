@@ -73,7 +73,7 @@ class WebSocket(Tcp):
 
     is_websocket = True
 
-    def __init__(self, port, path="/sub", version=13, origin=None):
+    def __init__(self, port, path="/sub", version=13, origin=None, cookie=None):
         super().__init__(port)
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [
@@ -84,6 +84,7 @@ class WebSocket(Tcp):
             f"Sec-WebSocket-Key: {key}",
             f"Sec-WebSocket-Version: {version}",
             *([f"Origin: {origin}"] if origin else []),
+            *([f"Cookie: {cookie}"] if cookie else []),
         ]
         self.socket.sendall("\r\n".join([*lines, "", ""]).encode())
         head = b""

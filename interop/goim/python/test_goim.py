@@ -373,6 +373,19 @@ class ImCloud(Case):
         self.assertEqual(self.server.http("GET", "/health")[2], "ok")
 
 
+class Cookie(Case):
+    options = ("cookie",)
+
+    def test_the_cookie_of_a_websocket_may_say_who_a_device_is(self):
+        device = Client(self.link(WebSocket, cookie="session=good"))
+        self.assertEqual(device.auth(mid=7), b"")
+        self.assertEqual(device.heartbeat(), 1)
+        for link in (self.link(WebSocket, cookie="session=bad"), self.link(WebSocket), self.link(Tcp)):
+            link.send(packet(AUTH, b"{}"))
+            self.assertTrue(link.is_closed())
+        self.server.until(lambda stats: (stats["unauthenticated"], stats["devices"]) == (3, 1))
+
+
 class Token(Case):
     options = ("token",)
 

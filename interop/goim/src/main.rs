@@ -1,19 +1,21 @@
-//! `goim-server [legacy] [merge] [token]`: devices of goim on one port, of im-cloud on another, and the HTTP
+//! `goim-server [cookie] [legacy] [merge] [token]`: devices of goim on one port, of im-cloud on another, and the HTTP
 //! interfaces on a third, for the cases in `python`.
 //!
-//! With `legacy`, operations do not filter rooms; with `merge`, rooms have a window of 200 ms; with `token`, the
-//! interfaces need the token `secret`. A device that is behind by 512 KiB misses pushes.
+//! With `cookie`, devices need the cookie `session=good`; with `legacy`, operations do not filter rooms; with `merge`,
+//! rooms have a window of 200 ms; with `token`, the interfaces need the token `secret`. A device that is behind by
+//! 512 KiB misses pushes.
 //!
 //! Prints `devices PORT im-cloud PORT api PORT`. Reads a command from each line of the standard input, and prints a
 //! line for each: `stats` with the counters, `close KEY`, `join KEY ROOM`, `stop`.
 
 use std::{io::BufRead, time::Duration};
-use switchboard::{Result, Running, Server, StopOptions};
+use switchboard::{Result, Running, Server, Status, StopOptions};
 use switchboard_fanout::Options;
 use switchboard_push::{
-    Hub, HubLimits, Rooms,
+    Hub, HubLimits, Identity, Rooms,
     adapter::goim::Goim,
     api::{GoimApi, Nodes},
+    from_fn,
 };
 use tokio::sync::mpsc;
 
@@ -24,18 +26,28 @@ fn port(running: &Running) -> String {
     running.url().rsplit(':').next().unwrap_or_default().to_owned()
 }
 
-async fn hub(merges: bool) -> Result<Hub> {
+async fn hub(merges: bool, has_cookies: bool) -> Result<Hub> {
     let rooms = if merges { Rooms::new().merge(Duration::from_millis(200)) } else { Rooms::new() };
     let mut limits = HubLimits::default();
     (limits.broadcasts_per_s, limits.room_changes_per_s) = (1_000.0, 1_000.0);
-    Hub::builder().open().rooms("live/*", rooms).limits(limits).build().await
+    let hub = Hub::builder().rooms("live/*", rooms).limits(limits);
+    if !has_cookies {
+        return hub.open().build().await;
+    }
+    let verifier = from_fn(|credentials| async move {
+        match credentials.metadata.text("cookie") {
+            Some("session=good") => Ok(Identity::new("ali")),
+            _ => Err(Status::unauthenticated("no such session")),
+        }
+    });
+    hub.auth(verifier).build().await
 }
 
 #[switchboard::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |option: &str| arguments.iter().any(|argument| argument == option);
-    let hub = hub(has("merge")).await?;
+    let hub = hub(has("merge"), has("cookie")).await?;
     let mut options = Options::default();
     (options.broadcast_buffer_bytes_max, options.outbox_bytes_max) = (WAITING_BYTES, WAITING_BYTES);
     let mut goim = Goim::new(hub.clone()).options(options).allow_device_pushes();

@@ -61,8 +61,8 @@ pub(super) struct Upgrade {
 
 /// Source of the messages of a WebSocket.
 enum Content {
-    /// Messages of a wire of a plugin, which translates them.
-    Messages(WireId, WebSocketMessages),
+    /// Messages of a wire of a plugin, which translates them, with the metadata of the handshake.
+    Messages(WireId, WebSocketMessages, Metadata),
     /// Messages of a wire, with the metadata of the handshake.
     Wire(Option<WireId>, Metadata),
     /// The pieces that a plugin sends.
@@ -134,7 +134,7 @@ impl Upgrades {
             response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
         }
         let content = match messages {
-            Some((wire, messages)) => Content::Messages(wire, messages),
+            Some((wire, messages)) => Content::Messages(wire, messages, metadata),
             None => Content::Wire(wire, metadata),
         };
         self.set(Upgrade { on: hyper::upgrade::on(&mut request), deflate, content });
@@ -200,9 +200,9 @@ impl Upgrade {
         input.extend_from_slice(&first);
         let (mut pieces, mut messages) = (None, None);
         let (wire, metadata) = match self.content {
-            Content::Messages(wire, content) => {
+            Content::Messages(wire, content, metadata) => {
                 messages = Some((wire, content));
-                (Some(wire), Metadata::new())
+                (Some(wire), metadata)
             }
             Content::Wire(wire, metadata) => (wire, metadata),
             Content::Pieces(content, memory) => {
@@ -221,7 +221,8 @@ impl Upgrade {
         }
         if let Some((wire, messages)) = messages {
             let accepted = accepted(io, BytesMut::new());
-            return hand_over_messages(wire, accepted, input, self.deflate, messages).await;
+            let accepted = translated(accepted, input, self.deflate, messages);
+            return hand_over(wire, accepted, metadata).await;
         }
         let pipe = |io, input| Box::new(WebSocketIo::server(io, input, self.deflate));
         match wire {
@@ -240,7 +241,7 @@ impl Upgrade {
                 Box::pin(DynConnection::new(accepted, wire).inside_websocket()).await;
             }
             Some(wire) if wire != WireId::JSON_RPC => {
-                hand_over(wire, accepted(pipe(io, input), BytesMut::new())).await;
+                hand_over(wire, accepted(pipe(io, input), BytesMut::new()), metadata).await;
             }
             _ => {
                 let accepted = accepted(io, input);
@@ -350,29 +351,28 @@ fn route_head<B>(request: &Request<B>) -> RouteHead {
     head
 }
 
-/// Hands a WebSocket over to the plugin that translates its messages. Messages have the limit of the listener and room
-/// for their framing.
-async fn hand_over_messages(
-    wire: WireId,
+/// Returns a WebSocket whose messages a plugin translates. Messages have the limit of the listener and room for their
+/// framing.
+fn translated(
     mut accepted: Accepted,
     input: BytesMut,
     deflate: Option<Deflate>,
     messages: WebSocketMessages,
-) {
+) -> Accepted {
     let listener = accepted.settings.get(Limit::MessageBytesMax).saturating_add(FRAMING_BYTES);
     let limit = messages.message_bytes_max.map_or(listener, |own| own.min(listener));
     let memory = accepted.shared.memory.clone();
     accepted.io = Box::new(WebSocketIo::translated(accepted.io, input, deflate, messages, limit, memory));
-    hand_over(wire, accepted).await;
+    accepted
 }
 
 /// Hands a WebSocket over to the plugin of its wire, and waits for its end: until then the server counts it.
-async fn hand_over(wire: WireId, accepted: Accepted) {
+async fn hand_over(wire: WireId, accepted: Accepted, metadata: Metadata) {
     let Accepted { io, input, peer, settings, shared, shard, .. } = accepted;
     let Some(plugin) = shared.plugins.of(wire) else { return };
     let (guard, ended) = oneshot::channel::<Infallible>();
     let connection = PluginConnection::new(io, input, wire, peer, settings);
-    plugin.server.connect(connection.worker(shard).websocket().guard(guard));
+    plugin.server.connect(connection.worker(shard).websocket(metadata).guard(guard));
     let _ = ended.await;
 }
 

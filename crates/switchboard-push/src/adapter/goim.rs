@@ -56,7 +56,8 @@ pub static IM_CLOUD: WireSpec = WireSpec {
 /// | by the first packet | without a member `protocol` | `"protocol": "im-cloud"` |
 ///
 /// The hub's verifiers check the member `token` of the first packet, and have the others as claims of the device: `mid`
-/// is the user, `key` the key. Verifiers find the whole body in the metadata `goim-auth-bin`. The room `type://id` is
+/// is the user, `key` the key. Verifiers find the whole body in the metadata `goim-auth-bin`, beside the
+/// headers of a WebSocket, such as `cookie`. The room `type://id` is
 /// the room `type/id` of the hub.
 #[derive(Clone)]
 pub struct Goim {

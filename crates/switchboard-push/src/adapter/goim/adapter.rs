@@ -159,14 +159,16 @@ impl Adapter for GoimAdapter {
 
     fn connected(&mut self, connected: Connected<Admitted>, subscribers: &mut Subscribers) {
         let Connected { id, connection, .. } = connected;
-        let Admitted { wire, peer, is_websocket, .. } = connection;
+        let Admitted { wire, peer, is_websocket, metadata, .. } = connection;
         let variants = match wire.name() == IM_CLOUD.name {
             true => Variants::Only(Variant::ImCloud),
             false => self.context.settings.variants,
         };
         let login = self.context.hub.heartbeat().login;
         subscribers.set_timer(id, login);
-        self.peers.insert(id, Peer::new(variants, is_websocket, peer, login));
+        let mut peer = Peer::new(variants, is_websocket, peer, login);
+        peer.metadata = metadata;
+        self.peers.insert(id, peer);
     }
 
     fn received(

@@ -116,7 +116,7 @@ fn refused_topic(status: &Status) -> CloseReason {
     CloseReason::Violation { name: "topic", text: status.message().to_owned().into() }
 }
 
-fn credentials(peer: &Peer, auth: &Auth) -> Credentials {
+fn credentials(peer: &mut Peer, auth: &Auth) -> Credentials {
     let user = if auth.mid == 0 { String::new() } else { auth.mid.to_string() };
     let mut claimed = Identity::new(user);
     claimed.key.clone_from(&auth.key);
@@ -124,6 +124,8 @@ fn credentials(peer: &Peer, auth: &Auth) -> Credentials {
     // The names are valid, and binary values have no rules.
     let _ = metadata.insert(BODY, auth.body.clone());
     let _ = metadata.insert(PLATFORM, auth.platform.clone());
+    // A header with one of these names has no effect: the first value is read.
+    metadata.extend(std::mem::take(&mut peer.metadata));
     Credentials::new(peer.machine.variant().name(), peer.remote.clone())
         .token(auth.token.clone().unwrap_or_default())
         .claimed(claimed)

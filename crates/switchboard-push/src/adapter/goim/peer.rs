@@ -9,13 +9,18 @@ use std::{
 };
 use switchboard_adapter::parts::Task;
 use switchboard_core::{Peer as Remote, clock};
-use switchboard_wire::goim::{PushForm, Server, Variant, Variants};
+use switchboard_wire::{
+    Metadata,
+    goim::{PushForm, Server, Variant, Variants},
+};
 
 /// A connection of an engine.
 pub(super) struct Peer {
     pub(super) machine: Server,
     pub(super) is_websocket: bool,
     pub(super) remote: Arc<Remote>,
+    /// The headers of its handshake, until its credentials are verified.
+    pub(super) metadata: Metadata,
     /// Set once the device is verified and connected.
     pub(super) device: Option<Device>,
     /// The verification under way.
@@ -37,6 +42,7 @@ impl Peer {
             machine: Server::new(variants),
             is_websocket,
             remote: Arc::new(remote),
+            metadata: Metadata::new(),
             device: None,
             login: None,
             room: None,
