@@ -21,11 +21,11 @@ use std::{
 };
 use switchboard_core::Result;
 use switchboard_message::{Position, Publication, Topic};
-use switchboard_wire::{Retry, Status};
+use switchboard_wire::{Code, Retry, Status};
 use tokio::sync::oneshot;
 
-/// Appends that wait for one partition; more are refused.
-const WAITING_MAX: usize = 16_384;
+/// Bytes of the appends that wait for one partition; more are refused.
+const WAITING_BYTES_MAX: usize = 64 << 20;
 /// Bytes of the appends that share a batch: half of what servers accept by default.
 const GROUP_BYTES_MAX: usize = 512 << 10;
 
@@ -38,6 +38,8 @@ pub(super) struct Appends {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Append>,
+    /// Bytes of those that wait.
+    bytes: usize,
     is_running: bool,
     /// Present while no task uses it.
     writer: Option<Box<Writer>>,
@@ -97,19 +99,26 @@ impl Appends {
     fn enqueue(self: &Arc<Self>, partition: i32, append: Append) -> Result<()> {
         let mut partitions = self.partitions();
         let queue = partitions.entry(partition).or_default();
-        if queue.waiting.len() >= WAITING_MAX {
+        // A batch that is larger than the limit waits alone.
+        let bytes = queue.bytes.saturating_add(append.bytes);
+        if bytes > WAITING_BYTES_MAX && !queue.waiting.is_empty() {
             let text = format!(
-                "{}: {WAITING_MAX} publications wait for partition {partition}, which is the limit; publish more slowly",
-                self.cluster.name
+                "{}: {} bytes wait for partition {partition}; the limit is {WAITING_BYTES_MAX}; publish more slowly",
+                self.cluster.name, queue.bytes
             );
             return Err(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }
+        queue.bytes = bytes;
         queue.waiting.push_back(append);
-        if !queue.is_running {
-            queue.is_running = true;
-            let writer = queue.writer.take().unwrap_or_default();
-            tokio::spawn(drain(self.clone(), partition, writer));
+        if queue.is_running {
+            return Ok(());
         }
+        queue.is_running = true;
+        let writer = queue.writer.take().unwrap_or_default();
+        // Without the lock: a runtime that ends drops the task at once, which takes it.
+        drop(partitions);
+        let running = Running { appends: self.clone(), partition, has_ended: false };
+        tokio::spawn(drain(running, writer));
         Ok(())
     }
 
@@ -125,6 +134,8 @@ impl Appends {
             }
             group.extend(queue.waiting.pop_front());
         }
+        let taken: usize = group.iter().map(|append: &Append| append.bytes).sum();
+        queue.bytes = queue.bytes.saturating_sub(taken);
         if group.is_empty() {
             queue.is_running = false;
             queue.writer = writer.take();
@@ -134,10 +145,10 @@ impl Appends {
 
     /// Takes all that wait: while a server does not respond, callers do not time out one after the other.
     fn take_all(&self, partition: i32) -> VecDeque<Append> {
-        self.partitions()
-            .get_mut(&partition)
-            .map(|queue| std::mem::take(&mut queue.waiting))
-            .unwrap_or_default()
+        let mut partitions = self.partitions();
+        let Some(queue) = partitions.get_mut(&partition) else { return VecDeque::new() };
+        queue.bytes = 0;
+        std::mem::take(&mut queue.waiting)
     }
 
     async fn append_group(
@@ -234,12 +245,37 @@ impl Plan {
     }
 }
 
+/// A task that appends. If its runtime ends before it does, those that wait end as well, and the next append starts
+/// another one.
+struct Running {
+    appends: Arc<Appends>,
+    partition: i32,
+    has_ended: bool,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        let waiting = self.appends.take_all(self.partition);
+        if let Some(queue) = self.appends.partitions().get_mut(&self.partition) {
+            queue.is_running = false;
+        }
+        drop(waiting);
+    }
+}
+
 /// Appends until nothing waits.
-async fn drain(appends: Arc<Appends>, partition: i32, writer: Box<Writer>) {
+async fn drain(mut running: Running, writer: Box<Writer>) {
+    let (appends, partition) = (running.appends.clone(), running.partition);
     let mut writer = Some(writer);
     loop {
         let group = appends.take(partition, &mut writer);
-        let Some(writer) = &mut writer else { return };
+        let Some(writer) = &mut writer else {
+            running.has_ended = true;
+            return;
+        };
         let appending = appends.append_group(partition, writer, &group);
         // Each request has a limit, and closes its connection then: the limit of all is a little longer.
         let appended =
@@ -254,13 +290,72 @@ async fn drain(appends: Arc<Appends>, partition: i32, writer: Box<Writer>) {
                 }
             }
             Err(status) => {
+                // Before a response, after which its caller may publish again. An error of a batch is its own.
+                let waiting = match status.code() {
+                    Code::Unavailable => appends.take_all(partition),
+                    _ => VecDeque::new(),
+                };
                 for append in group {
                     let _ = append.respond.send(Err(status.clone()));
                 }
-                for append in appends.take_all(partition) {
+                for append in waiting {
                     let _ = append.respond.send(Err(status.clone().with_retry(Retry::Safe)));
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::{Options, options::Address};
+    use switchboard_wire::Codec;
+
+    fn appends() -> Arc<Appends> {
+        let address = Address::parse("kafka://127.0.0.1:1").unwrap();
+        Appends::new(Arc::new(Cluster::new("kafka".to_owned(), address, Options::new())))
+    }
+
+    #[test]
+    fn waiting_bytes_are_limited() {
+        let (appends, topic) = (appends(), Topic::new("t").unwrap());
+        // As with a task that waits for a server.
+        appends.partitions().entry(0).or_default().is_running = true;
+        let enqueue = || {
+            let publication = Publication::new(Codec::Raw, vec![0; 1 << 20]);
+            let (respond, _) = oneshot::channel();
+            appends.enqueue(0, appends.prepare(&topic, &[publication], respond))
+        };
+        let refused = (0..100).map(|_| enqueue()).find_map(Result::err).unwrap();
+        assert!(refused.message().contains("the limit is 67108864"), "{refused}");
+        assert_eq!((refused.code(), refused.retry()), (Code::ResourceExhausted, Retry::Safe));
+        // A batch takes a part of them.
+        assert_eq!(appends.take(0, &mut None).len(), 1);
+        enqueue().unwrap();
+        assert_eq!(appends.take_all(0).len(), 63);
+        enqueue().unwrap();
+    }
+
+    #[test]
+    fn another_runtime_continues() {
+        let appends = appends();
+        let topic = Topic::new("t").unwrap();
+        let enqueue = || {
+            let (respond, response) = oneshot::channel();
+            let append = appends.prepare(&topic, &[Publication::new(Codec::Raw, "x")], respond);
+            appends.enqueue(0, append).unwrap();
+            response
+        };
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let first = runtime();
+        let response = first.block_on(async { enqueue() });
+        drop(first);
+        // Its task has ended without a response.
+        let limit = std::time::Duration::from_secs(30);
+        let ended = runtime().block_on(async { tokio::time::timeout(limit, response).await });
+        assert!(ended.expect("the task has ended").is_err());
+        let response = runtime().block_on(async { enqueue().await.unwrap().unwrap_err() });
+        assert_eq!(response.code(), Code::Unavailable, "{response}");
     }
 }
