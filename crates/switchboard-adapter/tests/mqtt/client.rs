@@ -56,6 +56,7 @@ impl Client {
     /// Opens a connection without CONNECT.
     pub(crate) async fn new(running: &Running, version: Version) -> Client {
         let stream = TcpStream::connect(address(running)).await.unwrap();
+        stream.set_nodelay(true).unwrap();
         let machine = mqtt::Client::new(version, Limits::client());
         Client { stream, machine, input: Input::default(), last_id: 0, messages: Default::default() }
     }
