@@ -31,7 +31,7 @@ const SUBSCRIPTION_BYTES: usize = 1024;
 #[derive(Debug)]
 pub(super) enum Command {
     /// The bus has accepted a message of a client, or has refused it.
-    Published(SubscriberId, NonZeroU16, Result<(), Status>),
+    Published(SubscriberId, Option<NonZeroU16>, Result<(), Status>),
     /// Feeds have entries.
     Ready,
     /// A client whose outbox was full may have room.

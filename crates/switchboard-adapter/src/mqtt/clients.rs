@@ -47,8 +47,8 @@ pub(super) struct Client {
     pub(super) retained: VecDeque<RetainedCursor>,
     /// Acknowledgements in the order of their messages.
     pub(super) acks: VecDeque<PendingAck>,
-    /// Publications that wait for the bus, by packet identifier.
-    pub(super) publishing: HashMap<NonZeroU16, Task>,
+    /// Publications that wait for the bus, by packet identifier; at most one of QoS 0, which has none.
+    pub(super) publishing: HashMap<Option<NonZeroU16>, Task>,
     /// Nothing is read until a publication is done.
     pub(super) is_paused: bool,
     /// The topic name of the last publication, and its topic.

@@ -192,6 +192,7 @@ impl MqttAdapter {
             if !connect.clean_start {
                 // Its will is not published: the client is back before the delay has passed.
                 let mut session = absent.session;
+                session.caller = caller;
                 session.window.reconnect(window_max);
                 return (session, true);
             }

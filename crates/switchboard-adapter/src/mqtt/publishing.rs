@@ -47,7 +47,7 @@ impl MqttAdapter {
             && !session.received.insert(packet_id)
         {
             add(&self.shared.counters().repeated, 1);
-            if !client.publishing.contains_key(&packet_id) {
+            if !client.publishing.contains_key(&Some(packet_id)) {
                 acknowledge(client, AckKind::PubRec, packet_id, Some((Reason::SUCCESS, String::new())));
                 self.write_acks(index);
             }
@@ -126,10 +126,9 @@ impl MqttAdapter {
             return self.waited(index, publish.packet_id, publish.qos, outcome);
         }
         let Some(client) = self.clients.get_mut(index) else { return };
-        // QoS 0 has no identifier: the key is one that no packet has at the same time.
-        let packet_id = publish.packet_id.unwrap_or(NonZeroU16::MAX);
+        let packet_id = publish.packet_id;
         let (id, engine) = (client.id, self.engine.clone());
-        if publish.qos != QoS::AtMostOnce {
+        if let Some(packet_id) = packet_id {
             acknowledge(client, kind_of(publish.qos), packet_id, None);
         }
         let task = Task::spawn(async move {
@@ -149,14 +148,14 @@ impl MqttAdapter {
     pub(super) fn published(
         &mut self,
         id: SubscriberId,
-        packet_id: NonZeroU16,
+        packet_id: Option<NonZeroU16>,
         outcome: Result<(), Status>,
         subscribers: &mut Subscribers,
     ) {
         let Some(index) = self.clients.index(id, subscribers) else { return };
         let Some(client) = self.clients.get_mut(index) else { return };
         client.publishing.remove(&packet_id);
-        let kind = client.acks.iter().find(|ack| ack.packet_id == packet_id).map(|ack| ack.kind);
+        let kind = client.acks.iter().find(|ack| Some(ack.packet_id) == packet_id).map(|ack| ack.kind);
         let qos = match kind {
             Some(AckKind::PubAck) => QoS::AtLeastOnce,
             Some(_) => QoS::ExactlyOnce,
@@ -165,7 +164,7 @@ impl MqttAdapter {
         if std::mem::take(&mut client.is_paused) {
             subscribers.resume(id);
         }
-        self.waited(index, Some(packet_id), qos, outcome);
+        self.waited(index, packet_id, qos, outcome);
         self.flush(index, subscribers);
     }
 

@@ -27,7 +27,9 @@ impl MqttAdapter {
             let (filter, grant) = (subscription.filter.clone(), subscription.grant);
             let resume = std::mem::take(&mut subscription.resume);
             let known = subscription.feed.take();
-            let joined = self.join(index, &filter, grant, resume, known, subscribers);
+            // The caller may have lost the right since.
+            let allowed = self.may_subscribe(index, &filter);
+            let joined = allowed.and_then(|()| self.join(index, &filter, grant, resume, known, subscribers));
             let missing = match joined {
                 Ok(feed) => {
                     let session = self.clients.get_mut(index).and_then(|client| client.session.as_mut());
@@ -40,6 +42,9 @@ impl MqttAdapter {
                 }
                 Err(status) => {
                     tracing::warn!("mqtt: a subscription cannot be continued: {status}");
+                    if let Some(group) = known {
+                        self.drop_group_reference(group, subscribers);
+                    }
                     Some((GapReason::Lost, None))
                 }
             };
@@ -51,6 +56,14 @@ impl MqttAdapter {
             };
         }
         gap
+    }
+
+    /// Checks the right of a client to a filter that it has subscribed to before.
+    fn may_subscribe(&self, index: u32, filter: &[u8]) -> switchboard_core::Result<()> {
+        let names = topic::shared(filter).map_or(filter, |(_, names)| names);
+        let Ok(topics) = messages::pattern(names) else { return Ok(()) };
+        let caller = self.clients.get(index).and_then(|client| client.caller.as_deref());
+        self.shared.settings.rules.may_subscribe(&*topics, caller)
     }
 
     /// Makes a client a member of the feed of a filter, which begins with the first member. `known` is that of a shared

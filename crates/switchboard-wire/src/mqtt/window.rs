@@ -15,6 +15,8 @@ pub struct Window<M> {
     /// The identifier that was given last.
     last: u16,
     max: u16,
+    /// A packet may have to be sent again.
+    has_unsent: bool,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,7 @@ pub enum Resend<'a, M> {
 impl<M> Window<M> {
     /// Creates an empty window for at most `max` messages, at least 1.
     pub fn new(max: u16) -> Window<M> {
-        Window { slots: Vec::new(), last: 0, max: max.max(1) }
+        Window { slots: Vec::new(), last: 0, max: max.max(1), has_unsent: false }
     }
 
     /// Returns the number of messages that are not completed.
@@ -120,22 +122,29 @@ impl<M> Window<M> {
     pub fn reconnect(&mut self, max: u16) {
         self.max = max.max(1);
         self.slots.iter_mut().for_each(|slot| slot.is_sent = false);
+        self.has_unsent = true;
     }
 
     /// Begins a new session for the client: messages that it has are forgotten, and others are sent as new ones.
     pub fn restart(&mut self) {
         self.slots.retain(|slot| slot.message.is_some());
         self.slots.iter_mut().for_each(|slot| (slot.is_sent, slot.is_new) = (false, true));
+        self.has_unsent = true;
     }
 
     /// Returns the next packet to be sent again, in the original order, and marks it as sent. `None` when everything
     /// is sent, or when as many messages are under way as the client accepts.
     pub fn next_resend(&mut self) -> Option<Resend<'_, M>> {
+        if !self.has_unsent {
+            return None;
+        }
         let sent = self.slots.iter().filter(|slot| slot.is_sent).count();
         if sent >= usize::from(self.max) {
             return None;
         }
-        let slot = self.slots.iter_mut().find(|slot| !slot.is_sent)?;
+        let unsent = self.slots.iter_mut().find(|slot| !slot.is_sent);
+        self.has_unsent = unsent.is_some();
+        let slot = unsent?;
         slot.is_sent = true;
         Some(match &mut slot.message {
             Some(message) => {
@@ -181,8 +190,8 @@ pub enum Acknowledged<M> {
 mod tests {
     use super::*;
 
-    fn published(resend: Option<Resend<'_, char>>) -> Option<(NonZeroU16, QoS, bool, char)> {
-        match resend {
+    fn published(window: &mut Window<char>) -> Option<(NonZeroU16, QoS, bool, char)> {
+        match window.next_resend() {
             Some(Resend::Publish { packet_id, qos, dup, message }) => Some((packet_id, qos, dup, *message)),
             _ => None,
         }
@@ -239,11 +248,11 @@ mod tests {
         window.acknowledge(AckKind::PubRec, id(2), Reason::SUCCESS);
         assert!(window.next_resend().is_none(), "not in the same connection");
         window.reconnect(2);
-        assert_eq!(published(window.next_resend()), Some((id(1), QoS::AtLeastOnce, true, 'a')));
+        assert_eq!(published(&mut window), Some((id(1), QoS::AtLeastOnce, true, 'a')));
         assert!(matches!(window.next_resend(), Some(Resend::Release(at)) if at == id(2)));
         assert!(window.next_resend().is_none(), "receive maximum");
         window.acknowledge(AckKind::PubAck, id(1), Reason::SUCCESS);
-        assert_eq!(published(window.next_resend()), Some((id(3), QoS::ExactlyOnce, true, 'c')));
+        assert_eq!(published(&mut window), Some((id(3), QoS::ExactlyOnce, true, 'c')));
         assert!(window.next_resend().is_none());
         window.restart();
         assert!(matches!(window.next_resend(), Some(Resend::Publish { dup: false, message: 'c', .. })));
