@@ -81,7 +81,9 @@ impl Socket {
     /// Returns the errors of [`crate::Socket::send`].
     #[inline]
     pub fn send(&self, message: impl Into<Message>) -> Result<()> {
-        match self.0.core().try_send(message.into())? {
+        let mut message = Some(message.into());
+        self.0.core().send_now(&mut message)?;
+        match message {
             None => Ok(()),
             Some(message) => runtime()?.block_on(self.0.send(message)),
         }

@@ -135,7 +135,9 @@ impl Socket {
     /// message that the type cannot send, and [`ErrorKind::Closed`].
     #[inline]
     pub async fn send(&self, message: impl Into<Message>) -> Result<()> {
-        match self.core.try_send(message.into())? {
+        let mut message = Some(message.into());
+        self.core.send_now(&mut message)?;
+        match message {
             None => {
                 self.core.make_room().await;
                 Ok(())

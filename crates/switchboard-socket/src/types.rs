@@ -118,7 +118,9 @@ macro_rules! socket_type {
             /// Returns the errors of [`Socket::send`].
             #[inline]
             pub async fn send(&self, message: impl Into<Message>) -> Result<()> {
-                match self.0.core().try_send(message.into())? {
+                let mut message = Some(message.into());
+                self.0.core().send_now(&mut message)?;
+                match message {
                     None => {
                         self.0.core().make_room().await;
                         Ok(())

@@ -51,6 +51,12 @@ impl Inbox {
         }
     }
 
+    /// Takes the next message.
+    #[inline]
+    pub(crate) fn pop_into(&self, message: &mut Option<Message>) {
+        lock(&self.consumer).pop_into(self, message);
+    }
+
     /// Returns the first message that `select` accepts; others are dropped. `select` must not use the inbox.
     #[inline]
     pub(crate) fn try_pop<T>(&self, select: impl FnMut(&Lane, Message) -> Option<T>) -> Option<T> {
@@ -113,6 +119,37 @@ impl Consumer {
         }
     }
 
+    #[inline]
+    fn pop_into(&mut self, inbox: &Inbox, message: &mut Option<Message>) {
+        if inbox.has_news.load(Ordering::Acquire) {
+            inbox.take_arrivals(self);
+        }
+        while let Some((lane, taken)) = self.lanes.front_mut() {
+            *message = taken.messages.pop_front();
+            if message.is_some() {
+                if taken.is_at_half() {
+                    lane.release_half(taken);
+                }
+                if self.lanes.len() > 1 {
+                    self.lanes.rotate_left(1);
+                }
+                return;
+            }
+            self.refill();
+        }
+    }
+
+    /// Takes further messages of the first lane, or removes it.
+    fn refill(&mut self) {
+        if let Some((lane, mut taken)) = self.lanes.pop_front() {
+            lane.take(&mut taken);
+            if !taken.messages.is_empty() {
+                // It is still the turn of this lane.
+                self.lanes.push_front((lane, taken));
+            }
+        }
+    }
+
     /// Returns the next message, and the lane that it is from.
     #[inline]
     fn next(&mut self) -> Option<(&Lane, Message)> {
@@ -128,12 +165,7 @@ impl Consumer {
                 let (lane, _) = self.lanes.back()?;
                 return Some((lane, message));
             }
-            let (lane, mut taken) = self.lanes.pop_front()?;
-            lane.take(&mut taken);
-            if !taken.messages.is_empty() {
-                // It is still the turn of this lane.
-                self.lanes.push_front((lane, taken));
-            }
+            self.refill();
         }
     }
 }

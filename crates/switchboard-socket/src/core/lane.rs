@@ -149,18 +149,21 @@ impl Lane {
         state.list()
     }
 
-    /// Adds a message of an inproc peer. Returns it if there is no room; the peer is then notified of room.
+    /// Adds a message of an inproc peer. Leaves it and returns `None` if there is no room; the peer is then notified of
+    /// room.
+    #[inline]
     pub(crate) fn push(
         &self,
-        message: Message,
+        message: &mut Option<Message>,
         sender: impl FnOnce() -> (Weak<Core>, PeerId),
-    ) -> Result<Pushed, Message> {
+    ) -> Option<Pushed> {
         let mut state = self.lock();
         if self.room(&state) == 0 {
             let (core, peer) = sender();
             state.producer = Producer::Peer(core, peer);
-            return Err(message);
+            return None;
         }
+        let message = message.take()?;
         if self.limits.conflate {
             state.queue.clear();
             state.queue_bytes = 0;
@@ -168,7 +171,7 @@ impl Lane {
         state.received += 1;
         state.queue_bytes += message.size_bytes();
         state.queue.push_back(message);
-        Ok(state.list())
+        Some(state.list())
     }
 
     /// Returns true if there is no room; the inproc peer is then notified of room.

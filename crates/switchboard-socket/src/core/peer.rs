@@ -94,8 +94,8 @@ pub(crate) enum Command {
 /// Result of passing a message to a peer.
 #[derive(Debug)]
 pub(crate) enum Delivery {
-    /// The queue is full; the message is returned.
-    Full(Message),
+    /// The queue is full; the message is left.
+    Full,
     /// Accepted; the task of the connection must be woken.
     Sent(Option<Waker>),
 }
@@ -250,25 +250,32 @@ impl Peer {
         }
     }
 
-    /// Passes a message to the peer.
+    /// Passes a message to the peer, unless its queue is full.
     #[inline]
-    pub(crate) fn deliver(&mut self, message: Message, queues: &QueueOptions, core: &Weak<Core>) -> Delivery {
+    pub(crate) fn deliver(
+        &mut self,
+        message: &mut Option<Message>,
+        queues: &QueueOptions,
+        core: &Weak<Core>,
+    ) -> Delivery {
         match &mut self.sink {
             Sink::Wire(wire) => {
                 if wire.is_full(queues) {
-                    return Delivery::Full(message);
+                    return Delivery::Full;
                 }
                 let pending = wire.pending();
                 if queues.conflate {
                     pending.clear();
                 }
-                pending.push(&message);
+                if let Some(message) = message.take() {
+                    pending.push(&message);
+                }
                 self.sent += 1;
                 Delivery::Sent(wire.take_waiting())
             }
             Sink::Inproc { lane, core: other, .. } => match lane.push(message, || (core.clone(), self.id)) {
-                Err(message) => Delivery::Full(message),
-                Ok(pushed) => {
+                None => Delivery::Full,
+                Some(pushed) => {
                     self.sent += 1;
                     if pushed == super::lane::Pushed::News
                         && let Some(other) = other.upgrade()

@@ -170,8 +170,8 @@ impl Sending {
         let shared = encoded.and_then(|encoded| peer.deliver_encoded(encoded, &mut self.segments, queues));
         let shared = shared.unwrap_or_else(|| {
             peer.seal(&mut self.segments);
-            match peer.deliver(message.clone(), queues, core) {
-                Delivery::Full(_) => Shared::Full,
+            match peer.deliver(&mut Some(message.clone()), queues, core) {
+                Delivery::Full => Shared::Full,
                 Delivery::Sent(waker) => Shared::Sent(waker),
             }
         });

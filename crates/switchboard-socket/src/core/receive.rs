@@ -63,12 +63,11 @@ impl Core {
     /// Returns the next message, `None` if there is none now.
     #[inline]
     pub(crate) fn try_recv(&self) -> Result<Option<Message>> {
-        let message = match self.kind {
-            SocketType::Pull | SocketType::Dealer | SocketType::Pair => {
-                self.inbox.try_pop(|_, message| Some(message))
-            }
-            _ => self.try_recv_other()?,
-        };
+        let mut message = None;
+        match self.kind {
+            SocketType::Pull | SocketType::Dealer | SocketType::Pair => self.inbox.pop_into(&mut message),
+            _ => message = self.try_recv_other()?,
+        }
         if message.is_none() && *self.phase.borrow() != super::Phase::Open {
             return Err(Error::closed());
         }

@@ -30,8 +30,9 @@ impl Core {
         Box::pin(self.wait_to_send(message))
     }
 
-    async fn wait_to_send(&self, mut message: Message) -> Result<()> {
+    async fn wait_to_send(&self, message: Message) -> Result<()> {
         self.check_process()?;
+        let mut message = Some(message);
         let _waiting = WaitingSend::new(&self.waiting_sends);
         let deadline = self.options.timeouts.send.map(|limit| clock::after(clock::now(), limit));
         let has_inproc = self.has_inproc.load(Ordering::Relaxed);
@@ -39,9 +40,9 @@ impl Core {
             let resumed = self.resumed.load(Ordering::Acquire);
             let mut room = pin!(self.room.notified());
             room.as_mut().enable();
-            match self.try_send(message)? {
-                None => return Ok(()),
-                Some(returned) => message = returned,
+            self.send_now(&mut message)?;
+            if message.is_none() {
+                return Ok(());
             }
             // Room that other sends take may come again and again.
             if deadline.is_some_and(|deadline| deadline <= clock::now()) {
@@ -74,11 +75,24 @@ impl Core {
     }
 
     /// Sends a message, or returns it if it has to wait.
-    #[inline]
     pub(crate) fn try_send(&self, message: Message) -> Result<Option<Message>> {
+        let mut message = Some(message);
+        self.send_now(&mut message)?;
+        Ok(message)
+    }
+
+    /// Sends a message, or leaves it if it has to wait. By reference: a message that is passed by value is moved in
+    /// each function, and a load of bytes that were stored just before in other widths waits for the stores.
+    #[inline]
+    pub(crate) fn send_now(&self, message: &mut Option<Message>) -> Result<()> {
         match self.kind {
             SocketType::Dealer | SocketType::Pair | SocketType::Push => self.rotate(message),
-            _ => self.try_send_other(message),
+            _ => {
+                if let Some(sent) = message.take() {
+                    *message = self.try_send_other(sent)?;
+                }
+                Ok(())
+            }
         }
     }
 
@@ -86,7 +100,9 @@ impl Core {
         match self.kind {
             SocketType::Channel | SocketType::Client | SocketType::Scatter => {
                 single_frame(self.kind, &message)?;
-                self.rotate(message)
+                let mut message = Some(message);
+                self.rotate(&mut message)?;
+                Ok(message)
             }
             SocketType::Pub | SocketType::Xpub => self.publish(message),
             SocketType::Radio => self.broadcast(message),
@@ -107,35 +123,36 @@ impl Core {
 
     /// Sends to the next peer with room.
     #[inline]
-    fn rotate(&self, message: Message) -> Result<Option<Message>> {
-        check_frames(&message)?;
+    fn rotate(&self, message: &mut Option<Message>) -> Result<()> {
+        if let Some(message) = message {
+            check_frames(message)?;
+        }
         let mut sending = self.sending();
         sending.check_open()?;
-        let (waker, message) = self.rotate_in(&mut sending, message);
+        let waker = self.rotate_in(&mut sending, message);
         drop(sending);
         if let Some(waker) = waker {
             waker.wake();
         }
-        Ok(message)
+        Ok(())
     }
 
     #[inline]
-    fn rotate_in(&self, sending: &mut Sending, mut message: Message) -> (Option<Waker>, Option<Message>) {
+    fn rotate_in(&self, sending: &mut Sending, message: &mut Option<Message>) -> Option<Waker> {
         while let Some(id) = sending.rotation.select() {
             let Some(peer) = sending.peers.find(id) else {
                 sending.rotation.remove(id);
                 continue;
             };
             match peer.deliver(message, &self.options.queues, self.this()) {
-                Delivery::Sent(waker) => return (waker, None),
-                Delivery::Full(returned) => {
-                    message = returned;
+                Delivery::Sent(waker) => return waker,
+                Delivery::Full => {
                     peer.is_suspended = true;
                     sending.rotation.suspend(id);
                 }
             }
         }
-        (None, Some(message))
+        None
     }
 
     fn request(&self, message: Message) -> Result<Option<Message>> {
@@ -152,7 +169,8 @@ impl Core {
         let Ok(frames) = requests.request(id, body) else { return Ok(None) };
         *pending = Some(id);
         *is_lost = false;
-        let delivery = peer.deliver(Message::from(frames), &self.options.queues, self.this());
+        let mut request = Some(Message::from(frames));
+        let delivery = peer.deliver(&mut request, &self.options.queues, self.this());
         drop(sending);
         drop(turn);
         if let Delivery::Sent(Some(waker)) = delivery {
@@ -211,10 +229,11 @@ impl Core {
             let text = format!("no peer has the routing id \"{}\"", route.escape_ascii());
             return Err(Error::new(ErrorKind::Unreachable, text));
         };
-        match peer.deliver(body, &self.options.queues, self.this()) {
-            Delivery::Full(body) => {
+        let mut body = Some(body);
+        match peer.deliver(&mut body, &self.options.queues, self.this()) {
+            Delivery::Full => {
                 peer.is_suspended = true;
-                Ok(Some(body.behind(route)))
+                Ok(body.map(|body| body.behind(route)))
             }
             Delivery::Sent(waker) => {
                 drop(sending);
@@ -244,8 +263,8 @@ impl Core {
         };
         // A publisher has messages in its segments that wait for the peer. They are older than this one.
         peer.seal(&mut state.segments);
-        match peer.deliver(message, &self.options.queues, self.this()) {
-            Delivery::Full(_) => {
+        match peer.deliver(&mut Some(message), &self.options.queues, self.this()) {
+            Delivery::Full => {
                 let id = peer.id;
                 let is_first = sending.count_drops(id, 1);
                 drop(sending);
