@@ -29,10 +29,28 @@ void connect(Socket& socket, const std::string& endpoint) {
     bus::check(zmq_connect(socket.get(), endpoint.c_str()), "connect");
 }
 
+// Keys of the server, the same for all programs.
+constexpr char SERVER_PUBLIC[] = "P[2YAbZW^YaayEFO6}d3v%{-%w@b7%{1[yM!scg*";
+constexpr char SERVER_SECRET[] = "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W8b!Ni{Lh6";
+
+void be_curve_server(Socket& socket) {
+    socket.set(ZMQ_CURVE_SERVER, 1);
+    bus::check(zmq_setsockopt(socket.get(), ZMQ_CURVE_SECRETKEY, SERVER_SECRET, 40), "secret key");
+}
+
+void be_curve_client(Socket& socket) {
+    char public_key[41], secret_key[41];
+    bus::check(zmq_curve_keypair(public_key, secret_key), "keys");
+    bus::check(zmq_setsockopt(socket.get(), ZMQ_CURVE_SERVERKEY, SERVER_PUBLIC, 40), "server key");
+    bus::check(zmq_setsockopt(socket.get(), ZMQ_CURVE_PUBLICKEY, public_key, 40), "public key");
+    bus::check(zmq_setsockopt(socket.get(), ZMQ_CURVE_SECRETKEY, secret_key, 40), "secret key");
+}
+
 std::vector<Socket> connected(void* context, int kind, const Arguments& arguments) {
     std::vector<Socket> sockets;
     for (uint32_t at = 0; at < arguments.peers; ++at) {
         auto& socket = sockets.emplace_back(context, kind);
+        if (arguments.mode == "curve") be_curve_client(socket);
         if (kind == ZMQ_SUB) bus::check(zmq_setsockopt(socket.get(), ZMQ_SUBSCRIBE, "", 0), "subscribe");
         connect(socket, arguments.endpoint);
     }
@@ -156,11 +174,12 @@ void run(const Arguments& arguments) {
     zmq_ctx_set(context, ZMQ_MAX_SOCKETS, int(arguments.peers) + 1024);
     Tally tally(arguments);
     auto side = arguments.side + " " + arguments.mode;
-    if (side == "bind push-pull") {
+    if (side == "bind push-pull" || side == "bind curve") {
         Socket pull(context, ZMQ_PULL);
+        if (arguments.mode == "curve") be_curve_server(pull);
         bind(pull, arguments.endpoint);
         receive_all(pull, tally);
-    } else if (side == "connect push-pull") {
+    } else if (side == "connect push-pull" || side == "connect curve") {
         bus::end_with_input();
         auto sockets = connected(context, ZMQ_PUSH, arguments);
         send_all(sockets, arguments.bytes);

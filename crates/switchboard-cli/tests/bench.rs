@@ -61,11 +61,13 @@ fn every_workload_of_sockets_and_topics_runs() {
     let workloads = [
         "inproc",
         "publish",
+        "curve",
         "req-rep",
         "pub-sub --peers 3",
         "router --peers 2",
         "stalled --peers 3",
-        "idle --peers 30",
+        "idle --peers 1000",
+        "fan-out --peers 5 --floor",
     ];
     for workload in workloads {
         let runs = runs(&format!("bus {workload} --seconds 0.2 --warm-up 0.1 --rounds 1"));
@@ -77,15 +79,24 @@ fn every_workload_of_sockets_and_topics_runs() {
         );
         let member = if workload.starts_with("idle") { "bytes_per_peer" } else { "messages_per_s" };
         assert!(runs[0][member].as_f64().unwrap() > 0.0, "{workload}: {}", runs[0]);
-        let has_reference = ["acked", "stalled"].iter().any(|name| workload.starts_with(name));
+        let has_reference =
+            ["acked", "curve", "fan-out", "stalled"].iter().any(|name| workload.starts_with(name));
         assert_eq!(runs[0]["ratio"].is_number(), has_reference, "{}", runs[0]);
     }
 }
 
 #[test]
+fn killed_receivers_of_a_group_lose_no_entry() {
+    let runs = runs("bus acked --seconds 0.2 --warm-up 0.1 --rounds 1 --kills 3");
+    let run = &runs[0];
+    assert_eq!((&run["kills"], &run["lost"], &run["unmarked"]), (&3.into(), &0.into(), &0.into()), "{run}");
+    assert!(run["killed_entries"].as_u64().unwrap() > 0 && run["ratio"].as_f64().unwrap() > 0.0, "{run}");
+}
+
+#[test]
 fn workloads_that_cannot_run_say_why() {
     for (line, expected) in [
-        ("bus curve", "workload curve is not available: the benchmark does not set up its keys yet"),
+        ("bus push-pull --floor", "workload push-pull has no floor: leave out --floor"),
         ("bus stalled --peers 1", "workload stalled needs at least 2 peers (--peers)"),
         ("bus push-pull --bytes 19", "20..=64000000"),
     ] {

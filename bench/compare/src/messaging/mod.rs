@@ -52,7 +52,8 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), String> {
     let mut measurements = Vec::new();
     for workload in goals::all() {
         let load = Load::new(workload.mode, workload.bytes, workload.peers, &times);
-        let rivals: Vec<Program> = if workload.mode.has_rivals() { rivals.clone() } else { Vec::new() };
+        let has = |rival: &&Program| workload.mode.has_rival(&rival.name);
+        let rivals: Vec<Program> = rivals.iter().filter(has).cloned().collect();
         let result = match workload.elsewhere {
             Some(reason) => Err(reason.to_owned()),
             None => measure(&load, &ours, rivals, &times),

@@ -42,6 +42,22 @@ pub(super) fn verdict(goal: Goal, record: &Record) -> Verdict {
                 millions,
             )
         }
+        Goal::NoneLost => {
+            let (lost, unmarked) = (record.ours.lost, record.unmarked);
+            let is_met = record.kills > 0 && lost == 0 && unmarked == 0;
+            Verdict {
+                goal: format!("receiver killed {} times: none lost, repeated ones marked", record.kills),
+                measured: (record.kills > 0).then(|| {
+                    let repeated = record.ours.duplicates;
+                    format!(
+                        "{lost} of {} lost, {repeated} repeated, {unmarked} not marked",
+                        record.killed_entries
+                    )
+                }),
+                is_met,
+                part: Some(if is_met { 1.0 } else { 0.0 }),
+            }
+        }
         Goal::BytesPerPeer(most) => {
             let bytes = |bytes: f64| format!("{bytes:.0} B");
             at_most(format!("at most {most:.0} B per peer"), record.ours.bytes_per_peer, most, bytes)

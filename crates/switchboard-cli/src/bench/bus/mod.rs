@@ -3,6 +3,7 @@
 //! [`options`] define the workloads. `pair` starts the two sides of one (`peer`, or the program of a `rival`) as
 //! processes on a core each and reads their costs; [`record`] has the medians and ratios of all rounds.
 
+mod kills;
 pub mod options;
 mod pair;
 pub mod peer;
@@ -68,7 +69,10 @@ pub fn measure(load: &Load, ours: &Program, rivals: &[Program], times: &Times) -
             let without = Load { peers: load.peers - 1, stalled: false, ..load.clone() };
             reference.push(pair::measure(ours, &without)?);
         }
-        if load.mode == Mode::Acked {
+        if load.mode == Mode::Curve {
+            reference.push(pair::measure(ours, &Load { mode: Mode::PushPull, ..load.clone() })?);
+        }
+        if load.mode == Mode::Acked || load.floor {
             reference.push(pair::measure(ours, &Load { stalled: true, ..load.clone() })?);
         }
         for (rival, rounds) in rivals.iter().zip(&mut others) {
@@ -79,6 +83,8 @@ pub fn measure(load: &Load, ours: &Program, rivals: &[Program], times: &Times) -
     if !reference.is_empty() {
         let name = match load.mode {
             Mode::Acked => "unacknowledged".to_owned(),
+            Mode::Curve => "without CURVE".to_owned(),
+            Mode::FanOut => "floor".to_owned(),
             _ => format!("{} peers, none stalled", load.peers - 1),
         };
         compared.push(Other::new(name, ours.version.clone(), &own, &reference));
@@ -86,16 +92,17 @@ pub fn measure(load: &Load, ours: &Program, rivals: &[Program], times: &Times) -
     for (rival, rounds) in rivals.iter().zip(&others) {
         compared.push(Other::new(rival.name.clone(), rival.version.clone(), &own, rounds));
     }
-    Ok(Record::new(load, &own, compared, &Machine::here()))
+    let kills = if load.kills > 0 { Some(kills::measure(ours, load)?) } else { None };
+    Ok(Record::new(load, &own, compared, &Machine::here()).with_kills(load.kills, kills))
 }
 
 fn check(load: &Load, rivals: &[Program]) -> Result<(), String> {
     let name = load.mode.name();
-    if let Some(reason) = load.mode.missing() {
-        return Err(format!("workload {name} is not available: {reason}"));
+    if load.floor && load.mode != Mode::FanOut {
+        return Err(format!("workload {name} has no floor: leave out --floor"));
     }
-    if !rivals.is_empty() && !load.mode.has_rivals() {
-        return Err(format!("workload {name} is of Switchboard alone: leave out --rival"));
+    if let Some(rival) = rivals.iter().find(|rival| !load.mode.has_rival(&rival.name)) {
+        return Err(format!("{} has no workload {name}: leave it out of --rival", rival.name));
     }
     if load.mode == Mode::Stalled && load.peers < 2 {
         return Err("workload stalled needs at least 2 peers (--peers)".to_owned());

@@ -18,6 +18,9 @@ pub(crate) struct BusArgs {
     /// [default: by the workload]
     #[arg(long, value_delimiter = ',', value_parser = value_parser!(u32).range(1..=25_000))]
     pub(super) peers: Vec<u32>,
+    /// Kill the receiver so many times, after the measurements, and count lost and repeated entries; acked only.
+    #[arg(long, default_value_t = KILLS, value_parser = value_parser!(u32).range(0..=1_000))]
+    pub(super) kills: u32,
     #[command(flatten)]
     pub(super) times: Times,
     /// Measure these in turn with Switchboard; `cargo xtask peers` builds them.
@@ -44,6 +47,9 @@ pub struct Times {
     #[arg(long, default_value_t = 5, value_parser = value_parser!(u32).range(1..=100))]
     pub rounds: u32,
 }
+
+/// Kills of the receiver of `acked`.
+const KILLS: u32 = 50;
 
 /// Smallest message: it holds a `Stamp`.
 pub const BYTES_MIN: u32 = super::stamp::STAMP_BYTES as u32;
@@ -134,20 +140,13 @@ impl Mode {
         matches!(self, Self::Inproc | Self::Publish)
     }
 
-    /// Returns the reason for which the workload cannot run yet.
-    pub(super) fn missing(self) -> Option<&'static str> {
+    /// Returns true if the program of this library has the workload too.
+    pub fn has_rival(self, name: &str) -> bool {
         match self {
-            Self::Curve => Some("the benchmark does not set up its keys yet"),
-            Self::FanOut => Some(
-                "not part of this command yet; the example zmtp_fanout of switchboard-adapter measures it",
-            ),
-            _ => None,
+            Self::Acked | Self::FanOut | Self::Publish => false,
+            Self::Curve => name == RivalName::Libzmq.name(),
+            _ => true,
         }
-    }
-
-    /// Returns true if other libraries have the workload too.
-    pub fn has_rivals(self) -> bool {
-        !matches!(self, Self::Acked | Self::FanOut | Self::Publish)
     }
 }
 
@@ -183,6 +182,10 @@ pub struct Load {
     pub seconds: f64,
     /// The last peer never receives; for `acked`, the group does not acknowledge.
     pub stalled: bool,
+    /// Number of times that the receiver of `acked` is killed, after the measurements.
+    pub kills: u32,
+    /// Measure the bare loop of `fan-out` in turn.
+    pub floor: bool,
 }
 
 impl BusArgs {
@@ -191,7 +194,13 @@ impl BusArgs {
         let or = |list: &[u32], default: u32| if list.is_empty() { vec![default] } else { list.to_vec() };
         let (bytes, peers) = (or(&self.bytes, self.mode.bytes()), or(&self.peers, self.mode.peers()));
         let pairs = bytes.iter().flat_map(|&bytes| peers.iter().map(move |&peers| (bytes, peers)));
-        pairs.map(|(bytes, peers)| Load::new(self.mode, bytes, peers, &self.times)).collect()
+        let kills = if self.mode == Mode::Acked { self.kills } else { 0 };
+        let load = |(bytes, peers)| Load {
+            kills,
+            floor: self.floor,
+            ..Load::new(self.mode, bytes, peers, &self.times)
+        };
+        pairs.map(load).collect()
     }
 }
 
@@ -199,6 +208,16 @@ impl Load {
     /// Creates a workload; the last peer of `stalled` never receives.
     pub fn new(mode: Mode, bytes: u32, peers: u32, times: &Times) -> Self {
         let stalled = mode == Mode::Stalled;
-        Self { mode, bytes, peers, warm_up: times.warm_up, seconds: times.seconds, stalled }
+        let kills = if mode == Mode::Acked { KILLS } else { 0 };
+        Self {
+            mode,
+            bytes,
+            peers,
+            warm_up: times.warm_up,
+            seconds: times.seconds,
+            stalled,
+            kills,
+            floor: mode == Mode::FanOut,
+        }
     }
 }

@@ -87,6 +87,12 @@ impl PeerProcess {
         self.lines.recv_timeout(limit).ok()
     }
 
+    /// Kills the process, as `kill -9` does.
+    pub(super) fn kill(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.child.kill();
+    }
+
     /// Returns the processor time so far, of all threads.
     ///
     /// # Errors

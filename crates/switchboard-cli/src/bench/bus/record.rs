@@ -1,6 +1,6 @@
 //! Results of a workload: medians of its rounds, and ratios to the other programs that ran in turn.
 
-use super::{options::Load, pair::Round};
+use super::{kills::Kills, options::Load, pair::Round};
 use crate::bench::machine::Machine;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,11 @@ pub struct Record {
     /// Messages per second, divided by those of the first of `others`; `null` without one.
     pub ratio: Option<f64>,
     pub others: Vec<Other>,
+    /// Number of times that the receiver was killed after the measurements, the entries of that time, and those that
+    /// arrived again without the mark of a repeated delivery. Lost and repeated ones are in the counts of all rounds.
+    pub kills: u32,
+    pub killed_entries: u64,
+    pub unmarked: u64,
     pub rounds: u32,
     pub seconds: f64,
     pub machine: Machine,
@@ -76,10 +81,23 @@ impl Record {
             ours: Side::new(ours),
             ratio: others.first().map(|other| other.ratio),
             others,
+            kills: 0,
+            killed_entries: 0,
+            unmarked: 0,
             rounds: ours.len() as u32,
             seconds: load.seconds,
             machine: machine.clone(),
         }
+    }
+
+    /// Adds the result of the kills of the receiver.
+    pub(super) fn with_kills(mut self, count: u32, kills: Option<Kills>) -> Self {
+        if let Some(Kills { entries, lost, duplicates, unmarked }) = kills {
+            (self.kills, self.killed_entries, self.unmarked) = (count, entries, unmarked);
+            self.ours.lost += lost;
+            self.ours.duplicates += duplicates;
+        }
+        self
     }
 }
 

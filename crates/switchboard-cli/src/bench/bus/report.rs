@@ -14,6 +14,17 @@ pub(super) fn render(records: &[Record], _terminal: Terminal) -> String {
             record.name, record.bytes, record.senders, record.receivers, record.rounds, record.seconds
         );
         line(&mut text, "switchboard", &record.ours, None);
+        if record.kills > 0 {
+            let _ = writeln!(
+                text,
+                "  receiver killed {} times, {} entries: lost {}, repeated {} of which not marked {}",
+                record.kills,
+                record.killed_entries,
+                record.ours.lost,
+                record.ours.duplicates,
+                record.unmarked
+            );
+        }
         for other in &record.others {
             line(&mut text, &format!("{} {}", other.name, other.version), &other.side, Some(other));
         }

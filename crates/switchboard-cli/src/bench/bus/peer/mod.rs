@@ -3,6 +3,7 @@
 //! Programs of rivals have the same command line and output, see `bench/peers/README.md`.
 
 mod acked;
+mod fan_out;
 mod idle;
 mod pipeline;
 mod publish;
@@ -39,9 +40,13 @@ pub struct PeerArgs {
     warm_up: f64,
     #[arg(long, value_parser = seconds)]
     seconds: f64,
-    /// The last peer never receives; for `acked`, without acknowledgements.
+    /// The last peer never receives; for `acked`, without acknowledgements; for `fan-out`, the bare loop.
     #[arg(long)]
     stalled: bool,
+    /// For `acked`: the publisher stops at a line of its standard input, and the receiver prints each entry before it
+    /// acknowledges it.
+    #[arg(long)]
+    killed: bool,
 }
 
 /// The sides of a workload.
@@ -106,11 +111,20 @@ pub fn run(args: &PeerArgs) -> Result<(), String> {
     let args = args.clone();
     ::switchboard::Runtime::new().workers(1).run(async move {
         let measured = match (args.mode, args.side) {
-            (Mode::PushPull, Side::Bind) => pipeline::pull(&args).await,
-            (Mode::PushPull, Side::Connect) => pipeline::push(&args).await,
+            (Mode::PushPull | Mode::Curve, Side::Bind) => pipeline::pull(&args).await,
+            (Mode::PushPull | Mode::Curve, Side::Connect) => pipeline::push(&args).await,
             (Mode::Stalled, Side::Bind) => pipeline::push_bound(&args).await,
             (Mode::Stalled, Side::Connect) => pipeline::pull_connected(&args).await,
             (Mode::Publish, Side::Alone) => return topics(publish::publish(&args).await),
+            (Mode::FanOut, Side::Bind) if args.stalled => {
+                return fan_out::send(&args).map(|_| ()).map_err(|error| error.to_string());
+            }
+            (Mode::FanOut, Side::Bind) => return topics(fan_out::publish(&args).await),
+            (Mode::FanOut, Side::Connect) => return topics(fan_out::receive(&args).await),
+            (Mode::Acked, Side::Bind) if args.killed => {
+                return topics(acked::publish_until_stopped(&args).await);
+            }
+            (Mode::Acked, Side::Connect) if args.killed => return topics(acked::print_received(&args).await),
             (Mode::Acked, Side::Bind) => return topics(acked::publish(&args).await),
             (Mode::Acked, Side::Connect) => return topics(acked::receive(&args).await),
             (Mode::Inproc, Side::Alone) => pipeline::inproc(&args).await,

@@ -1,15 +1,35 @@
 //! PUSH to PULL: between processes, between threads, and with a receiver that is stalled.
 
 use super::{PeerArgs, Reading, Tally, end_with_input, message, report, spawn};
-use crate::bench::bus::stamp::{Checker, Stamp};
+use crate::bench::bus::{
+    options::Mode,
+    stamp::{Checker, Stamp},
+};
 use std::{pin::pin, sync::Arc, thread};
-use switchboard_socket::{Pull, Push, Result};
+use switchboard_socket::{
+    Pull, Push, Result, SocketOptions,
+    options::{Security, curve_keypair},
+};
+use switchboard_wire::zmtp::SecretKey;
+
+/// Secret key of the server of CURVE in Z85, the same for all programs: both sides know it.
+const SERVER_KEY: &str = "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W8b!Ni{Lh6";
 
 /// Receives from all senders and measures.
 pub(super) async fn pull(args: &PeerArgs) -> Result<Reading> {
-    let pull = Pull::bind(&args.endpoint).await?;
+    let mut options = SocketOptions::default();
+    if args.mode == Mode::Curve {
+        options.security = Security::curve_server(server_key(), |_| true);
+    }
+    let pull = Pull::with_options(options)?;
+    pull.bind_to(&args.endpoint).await?;
     report(&pull.endpoints());
     receive_measured(&pull, args).await
+}
+
+/// Returns the key of the server of CURVE.
+fn server_key() -> SecretKey {
+    SERVER_KEY.parse().expect("valid constant key")
 }
 
 async fn receive_measured(pull: &Pull, args: &PeerArgs) -> Result<Reading> {
@@ -34,7 +54,14 @@ async fn receive_measured(pull: &Pull, args: &PeerArgs) -> Result<Reading> {
 pub(super) async fn push(args: &PeerArgs) -> Result<Reading> {
     let mut sockets = Vec::new();
     for _ in 0..args.peers {
-        sockets.push(Push::connect(&args.endpoint).await?);
+        let mut options = SocketOptions::default();
+        if args.mode == Mode::Curve {
+            let (_, secret) = curve_keypair()?;
+            options.security = Security::curve_client(secret, server_key().public_key());
+        }
+        let push = Push::with_options(options)?;
+        push.connect_to(&args.endpoint).await?;
+        sockets.push(push);
     }
     let counted = sockets.clone();
     end_with_input(move || counted.iter().map(|push| push.stats().dropped).sum());
