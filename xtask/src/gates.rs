@@ -9,7 +9,7 @@ mod count;
 
 use std::fmt::Write;
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::peers::Peer;
 use crate::process::Failure;
@@ -23,33 +23,48 @@ const BOUNDS: &str = "bench/gates/bounds.txt";
 /// Measures every workload and prints what was counted beside its bound.
 pub(crate) fn check(run: &Run<'_>) -> Outcome {
     match run.peers.path(Peer::Valgrind) {
-        Ok(valgrind) => measure(run, valgrind).into(),
+        Ok(valgrind) => measure(run, &valgrind).into(),
         Err(failure) => Outcome::Skipped(failure.to_string()),
     }
 }
 
-fn measure(run: &Run<'_>, valgrind: PathBuf) -> Result<(), Failure> {
+fn measure(run: &Run<'_>, valgrind: &Path) -> Result<(), Failure> {
     let root = &run.workspace.root;
     let text =
         fs::read_to_string(root.join(BOUNDS)).map_err(|error| Failure::new(format!("{BOUNDS}: {error}")))?;
     let bounds = bounds::read(&text).map_err(|error| Failure::new(format!("{BOUNDS}: {error}")))?;
-    run.workspace.cargo(&["build", "--profile", "gates", "--package", "gates"])?;
-    // Beside the folder of the profile that this very program was built with.
-    let path = run.workspace.built()?.with_file_name("gates").join("gates");
-    let program = Program { valgrind, path };
+    let calls = build(run, valgrind, "gates-calls", &["--no-default-features"])?;
+    let messaging = build(run, valgrind, "gates-messaging", &[])?;
 
     let mut report = Report::default();
     println!("{}", Report::heading());
     for workload in bounds::workloads(&bounds) {
-        let costs = program.cost(workload)?;
-        for side in [Side::Client, Side::Server] {
-            let bound = bounds.iter().find(|bound| bound.workload == workload && bound.side == side);
-            let bound =
-                bound.ok_or_else(|| Failure::new(format!("{BOUNDS}: {workload} has no {}", side.name())))?;
-            println!("{}", report.line(bound, costs.of(side)));
+        let of_workload = || bounds.iter().filter(|bound| bound.workload == workload);
+        let in_process = of_workload().any(|bound| bound.side == Side::Process);
+        let program = if bounds::is_messaging(workload) { &messaging } else { &calls };
+        for (side, costs) in program.cost(workload, in_process)? {
+            match of_workload().find(|bound| bound.side == side) {
+                Some(bound) => println!("{}", report.line(bound, costs)),
+                None if bounds::has_side(workload, side) => {
+                    return Err(Failure::new(format!("{BOUNDS}: {workload} has no {}", side.name())));
+                }
+                None => {}
+            }
         }
     }
     report.end()
+}
+
+/// Builds `gates` with some features, under a name of its own.
+fn build(run: &Run<'_>, valgrind: &Path, name: &str, features: &[&str]) -> Result<Program, Failure> {
+    let build = ["build", "--profile", "gates", "--package", "gates"];
+    run.workspace.cargo(&[&build[..], features].concat())?;
+    // Beside the folder of the profile that this very program was built with.
+    let folder = run.workspace.built()?.with_file_name("gates");
+    let path = folder.join(name);
+    fs::copy(folder.join("gates"), &path)
+        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    Ok(Program { valgrind: valgrind.to_owned(), path })
 }
 
 /// Results of the comparisons so far.
@@ -104,7 +119,7 @@ impl Report {
             "{}; find what costs more (`{}` shows the functions), or raise the bound in {BOUNDS} and say in the \
              commit what it buys",
             self.over.join("; "),
-            "valgrind --tool=callgrind target/gates/gates call WORKLOAD CALLS ADDRESS, then callgrind_annotate"
+            "valgrind --tool=callgrind target/gates/gates-calls call WORKLOAD CALLS ADDRESS, then callgrind_annotate"
         )))
     }
 }

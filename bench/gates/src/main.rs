@@ -3,6 +3,7 @@
 //! ```text
 //! gates serve WORKLOAD                   a server on a free port, which ends with its standard input
 //! gates call WORKLOAD CALLS ADDRESS      callers in a closed loop on one connection
+//! gates call WORKLOAD CALLS              a workload inside the process
 //! ```
 //!
 //! `cargo xtask test --only gates` runs both under valgrind, which counts instructions and system calls, with two
@@ -11,6 +12,8 @@
 //! side, and without polling, all that is outstanding goes to and fro at once: counts hardly vary, on any machine.
 
 mod counting;
+#[cfg(feature = "messaging")]
+mod messaging;
 mod services;
 mod workload;
 
@@ -35,8 +38,9 @@ fn main() -> ExitCode {
     let outcome = match arguments.as_slice() {
         ["serve", workload] => serve(workload),
         ["call", workload, calls, address] => call(workload, calls, address),
+        ["call", workload, calls] => call(workload, calls, ""),
         _ => {
-            eprintln!("usage: gates serve WORKLOAD | gates call WORKLOAD CALLS ADDRESS");
+            eprintln!("usage: gates serve WORKLOAD | gates call WORKLOAD CALLS [ADDRESS]");
             return ExitCode::from(2);
         }
     };

@@ -1,5 +1,7 @@
 //! The workloads: the calls of `bench/compare`, a fixed number of them.
 
+#[cfg(feature = "messaging")]
+use crate::messaging::{self, Deliveries};
 use crate::services::{
     BenchService, TOKEN, ThriftBench, benchmark_message, guarded,
     proto::{
@@ -35,9 +37,12 @@ enum Kind {
     Stream,
     /// The message as one of a `.thrift` file.
     ThriftMessage,
+    /// Entries of a topic.
+    #[cfg(feature = "messaging")]
+    Deliveries(Deliveries),
 }
 
-const ALL: [Workload; 11] = [
+const ALL: &[Workload] = &[
     workload("echo-1", Kind::Echo, 1, ""),
     workload("echo-100", Kind::Echo, 100, ""),
     Workload { chain: true, ..workload("chain-echo-100", Kind::Echo, 100, "") },
@@ -49,10 +54,23 @@ const ALL: [Workload; 11] = [
     workload("rpcx-echo-100", Kind::Echo, 100, "?wire=rpcx"),
     workload("baidu-echo-100", Kind::Echo, 100, "?wire=baidu_std"),
     workload("thrift-message-100", Kind::ThriftMessage, 100, "?wire=thrift"),
+    #[cfg(feature = "messaging")]
+    deliveries("zmtp-broadcast-50", Deliveries::Peers { peers: 50, batch: 1 }),
+    #[cfg(feature = "messaging")]
+    deliveries("zmtp-sub-1", Deliveries::Peers { peers: 1, batch: 1 }),
+    #[cfg(feature = "messaging")]
+    deliveries("zmtp-sub-100", Deliveries::Peers { peers: 1, batch: 100 }),
+    #[cfg(feature = "messaging")]
+    deliveries("bus-local-1", Deliveries::Process),
 ];
 
 const fn workload(name: &'static str, kind: Kind, outstanding: usize, wire: &'static str) -> Workload {
     Workload { name, kind, outstanding, wire, chain: false }
+}
+
+#[cfg(feature = "messaging")]
+const fn deliveries(name: &'static str, deliveries: Deliveries) -> Workload {
+    workload(name, Kind::Deliveries(deliveries), 1, "")
 }
 
 /// As in the benchmark.
@@ -60,14 +78,14 @@ const ECHO_BYTES: usize = 100;
 /// Calls have a deadline, as in the benchmark; under valgrind it must never pass.
 const TIMEOUT: Duration = Duration::from_secs(600);
 /// Longer than any batch takes, so that the counts do not depend on the speed of the machine.
-const TURN_MAX_MS: u64 = 60_000;
+pub(crate) const TURN_MAX_MS: u64 = 60_000;
 
 impl Workload {
     /// # Errors
     /// When there is none of this name; says which there are.
     pub(crate) fn named(name: &str) -> Result<&'static Self, String> {
         ALL.iter().find(|one| one.name == name).ok_or_else(|| {
-            let names = ALL.each_ref().map(|one| one.name).join(", ");
+            let names = ALL.iter().map(|one| one.name).collect::<Vec<_>>().join(", ");
             format!("there is no workload {name:?}: there are {names}")
         })
     }
@@ -77,6 +95,10 @@ impl Workload {
     /// # Errors
     /// When it cannot listen.
     pub(crate) async fn serve(&self) -> Result<Running, String> {
+        #[cfg(feature = "messaging")]
+        if let Kind::Deliveries(_) = self.kind {
+            return messaging::serve().await;
+        }
         let server = Server::new().add(BenchServer::new(BenchService)).add(ThriftServer::new(ThriftBench));
         let server = if self.chain { guarded(server) } else { server };
         // Under valgrind a turn of the default length ends within a batch, and sooner the busier the machine is.
@@ -84,11 +106,16 @@ impl Workload {
         server.listen("tcp://127.0.0.1:0").start().await.map_err(|error| error.to_string())
     }
 
-    /// Makes `calls` in a closed loop on one connection to `address` and checks every reply.
+    /// Makes `calls` in a closed loop on one connection to `address` and checks every reply; or has as many entries
+    /// delivered.
     ///
     /// # Errors
     /// When a call fails or is answered wrongly.
     pub(crate) async fn make(&self, calls: u64, address: &str) -> Result<(), String> {
+        #[cfg(feature = "messaging")]
+        if let Kind::Deliveries(deliveries) = self.kind {
+            return deliveries.make(calls, address).await;
+        }
         let url = format!("tcp://{address}{}", self.wire);
         let channel = Channel::builder(&url).connections(1);
         let channel = if self.chain { channel.token(TOKEN) } else { channel };
@@ -109,7 +136,7 @@ impl Workload {
                     Kind::ThriftMessage => {
                         tokio::spawn(call_thrift(thrift.clone(), thrift_message.clone(), share))
                     }
-                    Kind::Echo | Kind::Stream => tokio::spawn(call_echo(client.clone(), share)),
+                    _ => tokio::spawn(call_echo(client.clone(), share)),
                 }
             })
             .collect();

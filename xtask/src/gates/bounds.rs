@@ -37,12 +37,23 @@ pub(super) fn workloads(bounds: &[Bound]) -> Vec<&str> {
     names
 }
 
+/// Returns whether a workload is one of messaging, whose program has more features.
+pub(super) fn is_messaging(workload: &str) -> bool {
+    ["bus-", "zmtp-"].iter().any(|prefix| workload.starts_with(prefix))
+}
+
+/// Returns whether a workload has a bound for this side. The peers of ZeroMQ are bare sockets of `gates`, which cost
+/// what the program makes of them.
+pub(super) fn has_side(workload: &str, side: Side) -> bool {
+    !(side == Side::Client && workload.starts_with("zmtp-"))
+}
+
 fn bound(line: &str) -> Result<Bound, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [workload, side, numbers @ ..] = words.as_slice() else {
         return Err("a workload and a side are missing".to_owned());
     };
-    let side = Side::named(side).ok_or_else(|| format!("{side:?} is neither client nor server"))?;
+    let side = Side::named(side).ok_or_else(|| format!("{side:?} is none of client, server, process"))?;
     let mut most = Costs::default();
     if numbers.len() != METRICS.len() {
         return Err(format!(
@@ -76,7 +87,7 @@ mod tests {
         for (text, expected) in [
             ("# nothing", "there is no bound"),
             ("a", "line 1: a workload and a side are missing"),
-            ("a both 1 2 3 4", "line 1: \"both\" is neither client nor server"),
+            ("a both 1 2 3 4", "line 1: \"both\" is none of client, server, process"),
             ("\na client 1 2 3", "line 2: 3 numbers instead of 4: instructions, "),
             ("a client 1 2 3 x", "line 1: x: "),
             ("a client 1 2 3 4\na client 1 2 3 4", "line 2: a client is there twice"),

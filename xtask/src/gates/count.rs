@@ -18,6 +18,8 @@ pub(super) struct Costs(pub(super) [f64; METRICS.len()]);
 pub(super) enum Side {
     Client,
     Server,
+    /// A workload inside one process.
+    Process,
 }
 
 impl Side {
@@ -25,29 +27,17 @@ impl Side {
         match self {
             Self::Client => "client",
             Self::Server => "server",
+            Self::Process => "process",
         }
     }
 
     pub(super) fn named(name: &str) -> Option<Self> {
-        [Self::Client, Self::Server].into_iter().find(|side| side.name() == name)
+        [Self::Client, Self::Server, Self::Process].into_iter().find(|side| side.name() == name)
     }
 }
 
-/// Costs of both sides.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Both {
-    client: Costs,
-    server: Costs,
-}
-
-impl Both {
-    pub(super) fn of(&self, side: Side) -> Costs {
-        match side {
-            Side::Client => self.client,
-            Side::Server => self.server,
-        }
-    }
-}
+/// Costs of the sides of a workload.
+pub(super) type SideCosts = Vec<(Side, Costs)>;
 
 /// The calls of the short and of the long run: both take about a second.
 const CALLS: [u32; 2] = [1000, 4000];
@@ -60,23 +50,29 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Counts the costs of a call of `workload`.
+    /// Counts the costs of a call of `workload`, inside one process or between two.
     ///
     /// # Errors
     /// When a process fails, or valgrind's log is not as expected.
-    pub(super) fn cost(&self, workload: &str) -> Result<Both, Failure> {
+    pub(super) fn cost(&self, workload: &str, in_process: bool) -> Result<SideCosts, Failure> {
+        let count = if in_process { Self::count_process } else { Self::count };
         let [short, long] = CALLS;
-        let (less, more) = (self.count(workload, short)?, self.count(workload, long)?);
+        let (less, more) = (count(self, workload, short)?, count(self, workload, long)?);
         let calls = f64::from(long - short);
-        let each = |side| {
-            let (less, more): (Costs, Costs) = (less.of(side), more.of(side));
-            Costs(std::array::from_fn(|at| ((more.0[at] - less.0[at]) / calls).max(0.0)))
+        let each = |((side, less), (_, more)): ((Side, Costs), (Side, Costs))| {
+            (side, Costs(std::array::from_fn(|at| ((more.0[at] - less.0[at]) / calls).max(0.0))))
         };
-        Ok(Both { client: each(Side::Client), server: each(Side::Server) })
+        Ok(less.into_iter().zip(more).map(each).collect())
+    }
+
+    /// Counts the costs of one run of `calls` calls inside one process.
+    fn count_process(&self, workload: &str, calls: u32) -> Result<SideCosts, Failure> {
+        let process = Counted::start(self, &["call", workload, &calls.to_string()])?.finish()?;
+        Ok(vec![(Side::Process, process)])
     }
 
     /// Counts the costs of one run of `calls` calls.
-    fn count(&self, workload: &str, calls: u32) -> Result<Both, Failure> {
+    fn count(&self, workload: &str, calls: u32) -> Result<SideCosts, Failure> {
         let mut server = Counted::start(self, &["serve", workload])?;
         let mut address = String::new();
         server.output.read_line(&mut address).map_err(|error| Failure::new(format!("gates: {error}")))?;
@@ -84,7 +80,7 @@ impl Program {
         let calls = calls.to_string();
         let client = Counted::start(self, &["call", workload, &calls, address])?.finish();
         // The failure of the client is reported, since that of the server is a consequence.
-        Ok(Both { client: client?, server: server.finish()? })
+        Ok(vec![(Side::Client, client?), (Side::Server, server.finish()?)])
     }
 }
 
