@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod calls;
+mod counters;
 mod curve;
 mod peer;
 mod router;

@@ -78,10 +78,11 @@ impl Translated {
     /// when the server has no memory for its rest, and returns the reason: the WebSocket must be closed.
     pub(super) fn charge(&mut self, waiting: usize) -> Option<Status> {
         let is_large = self.message.len() > LARGE;
-        let refused = (is_large && self.memory.restrictions(false).pressure == Pressure::Exhausted).then(|| {
-            self.message = BytesMut::new();
-            self.memory.aborts()
-        });
+        let refused =
+            (is_large && self.memory.restrictions(false).pressure == Pressure::Exhausted).then(|| {
+                self.message = BytesMut::new();
+                self.memory.aborts()
+            });
         let held = self.message.len().saturating_add(waiting);
         if let Some(before) = self.charged.set(held) {
             self.memory.change(before, held);
