@@ -126,11 +126,23 @@ fn copy(publication: &Publication) -> Publication {
     copy
 }
 
+/// Ends a test whose engine fails for ever: it fails one time in four.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 async fn publish(bus: &Bus, entry: u64) {
-    while bus.publish("chaos", &entry).id(entry.to_string()).await.is_err() {}
+    let accepted = async {
+        while bus.publish("chaos", &entry).id(entry.to_string()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, accepted).await.unwrap_or_else(|_| panic!("entry {entry} is never accepted"));
 }
 
 async fn subscribe(bus: &Bus, after: Option<Position>) -> Subscription<u64> {
+    timeout(PATIENCE, subscribe_again(bus, after)).await.expect("the engine accepts a subscription")
+}
+
+async fn subscribe_again(bus: &Bus, after: Option<Position>) -> Subscription<u64> {
     loop {
         let subscribe = bus.subscribe("chaos");
         let subscribed = match after {
@@ -155,7 +167,7 @@ async fn receive(bus: Bus, first: Position, last: Arc<std::sync::Mutex<u64>>) ->
             drop(subscription);
             subscription = subscribe(&bus, Some(position)).await;
         }
-        let next = timeout(Duration::from_secs(60), subscription.next()).await;
+        let next = timeout(PATIENCE, subscription.next()).await;
         let delivery = next.unwrap_or_else(|_| panic!("no entry after {position}")).unwrap().unwrap();
         match delivery {
             Delivery::Entry(entry) => {
@@ -202,8 +214,9 @@ async fn run(seed: u64, history: usize) {
     is_quiet.store(true, Ordering::Relaxed);
     *last.lock().unwrap() = ENTRIES;
     // What was lost shows by the entry after it.
-    let mut entry = ENTRIES;
+    let (mut entry, started) = (ENTRIES, tokio::time::Instant::now());
     while receivers.iter().any(|receiver| !receiver.is_finished()) {
+        assert!(started.elapsed() < PATIENCE, "seed {seed}: a receiver misses the entries up to {entry}");
         publish(&publisher, entry).await;
         entry += 1;
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -5,8 +5,16 @@ use std::time::Duration;
 use switchboard_message::{Bus, Delivery, GapReason};
 use switchboard_wire::{Code, Retry};
 
+/// Ends a test whose engine accepts nothing any more.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Publishes until the engine accepts it, under one id.
 async fn publish_until_accepted(bus: &Bus, topic: &str, entry: u64) {
+    let accepted = tokio::time::timeout(PATIENCE, publish_again(bus, topic, entry)).await;
+    accepted.unwrap_or_else(|_| panic!("entry {entry} of {topic} is never accepted"));
+}
+
+async fn publish_again(bus: &Bus, topic: &str, entry: u64) {
     loop {
         match bus.publish(topic, &entry).id(format!("{topic} {entry}")).await {
             Ok(_) => return,

@@ -333,6 +333,51 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::Channel;
+    use std::time::Duration;
+    use switchboard_discovery::discover::{Fixed, Registry};
+
+    const NO_LISTENER: &str = "memory://no-listener-here";
+
+    /// A fleet before the first response of its registry, and the set of that response.
+    fn before_the_first_response() -> (Arc<Shared>, Set) {
+        let watch = Fixed::addresses("a", [NO_LISTENER]).watch("a");
+        let source = Source { watch, responded: AtomicBool::new(false) };
+        let shared = Shared::new(Policy::default(), Channel::builder(NO_LISTENER), Some(source)).unwrap();
+        let set = shared.next_set(vec![Instance::new("a", NO_LISTENER)], false).unwrap();
+        (shared, set)
+    }
+
+    #[tokio::test]
+    async fn the_registry_has_responded_when_its_endpoints_are_installed_and_not_before() {
+        let (shared, set) = before_the_first_response();
+        let responded = |shared: &Shared| shared.source.as_ref().unwrap().responded.load(Ordering::Acquire);
+        let reading = shared.set();
+        let other = shared.clone();
+        let installing = std::thread::spawn(move || other.replace(set));
+        // It waits for the lock that this thread holds.
+        let started = Instant::now();
+        while shared.set.try_read().is_ok() && started.elapsed() < Duration::from_secs(5) {
+            std::thread::yield_now();
+        }
+        assert!(!responded(&shared), "the response is announced before its endpoints are there");
+        drop(reading);
+        installing.join().unwrap();
+        assert!(responded(&shared) && shared.set().members.len() == 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_caller_that_connects_during_the_first_response_sees_its_endpoints() {
+        for round in 0..500 {
+            let (shared, set) = before_the_first_response();
+            let other = shared.clone();
+            let installing = tokio::task::spawn_blocking(move || other.replace(set));
+            let connected = shared.wait_connected(None).await;
+            let error = connected.expect_err("there is no listener");
+            assert!(!error.message().contains("there is no endpoint"), "round {round}: {error}");
+            installing.await.unwrap();
+            shared.close();
+        }
+    }
 
     /// Simulates `follow` on another thread while the fleet is dropped: it has created a set and not yet installed it.
     #[tokio::test]
