@@ -151,6 +151,15 @@ pub(crate) const ALL: &[Step] = &[
             process::run(command.env("ADVERSARY_MILLIS", ADVERSARY_MILLIS)).into()
         },
     },
+    Step {
+        name: "soak",
+        about: "5,000 subscribers of ZeroMQ, Redis, NATS, event streams and the native wire that come, stall and go for three minutes",
+        check: |run| {
+            let mut command = run.workspace.cargo_command();
+            command.args(["test", "--workspace", "--test", "soak_subscribers", "--", "--nocapture"]);
+            process::run(command.env("SOAK_SECONDS", "180").env("SOAK_SUBSCRIBERS", "5000")).into()
+        },
+    },
     Step { name: "peers", about: "the foreign programs are installed", check: peers },
     Step {
         name: "interop-admin",
