@@ -154,8 +154,8 @@ impl Server {
         }
     }
 
-    /// Sends waiting bytes of one stream, as far as the windows allow, in turns with others that can send, too. It stays
-    /// in the queue of blocked streams, which removes it in its turn.
+    /// Sends waiting bytes of one stream, as far as the windows allow, in turns with others that can send. It stays in
+    /// the queue of blocked streams, which removes it in its turn.
     pub(super) fn send_waiting_of(&mut self, id: CallId, out: &mut Outbox) {
         if self.send_turn(id, out).is_some_and(|sent| sent > 0) {
             self.send_waiting(out);
